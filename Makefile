@@ -1,0 +1,59 @@
+# make repro              everything, from nothing to the tables of the embedded corpus
+# make repro STUDY=ptb    another study; RETABLE_DATA=folder says where its data sets are (default: data/)
+# make test               the tests, those on real data too where the folder is there
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+STUDY ?= lineage
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RETABLE_DATA ?= data
+export RETABLE_DATA
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+# Without an NVIDIA driver torch comes from PyTorch's index of CPU builds, a tenth of the size. On a machine with a GPU
+# PyPI's own build is the right one. TORCH_INDEX= switches the extra index off.
+ifeq ($(shell command -v nvidia-smi),)
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+endif
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help env data-link repro test check ui clean
+
+help:
+	@sed -n 's/^# //p' Makefile | head -3
+	@echo 'make check               style, types'
+	@echo 'make ui                  MLflow, on the runs of this project'
+
+env: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) "$$(grep ^torch== requirements.lock)"
+	$(PIP) --constraint requirements.lock --editable '.[dev]'
+	@touch $@
+
+# The data folder is linked to data/, the path that the graph knows it by, so that dvc.lock holds on every machine.
+data-link:
+	@if [ "$(RETABLE_DATA)" != data ] && { [ -L data ] || [ ! -e data ]; }; then ln -sfn "$(RETABLE_DATA)" data; fi
+
+repro: env data-link
+	@python -m pipelines.study $(STUDY)
+	@dvc repro --quiet && cat results/$(STUDY)/report.md && echo "The report is results/$(STUDY)/report.html"
+
+test: env data-link
+	python -m pytest
+	@if [ -d data ]; then python -m pytest -m real; \
+	else echo 'Without RETABLE_DATA the tests on real data are left out.'; fi
+
+check: env
+	ruff check
+	ruff format --check
+	mypy
+
+ui: env
+	@mlflow ui --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" --port 5000
+
+clean:
+	rm -rf outputs work multirun

@@ -1,0 +1,167 @@
+"""What every stage shares: the Hydra entry point with one-line errors, and the record of a cell."""
+
+import contextlib
+import errno
+import functools
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from retable import artifacts
+from retable.errors import UsageError
+
+CONF = Path(__file__).parent.parent / "conf"
+
+
+def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
+    """Make `function` the Hydra application of the root config named after it.
+
+    A mistake of use ends with one line on standard error and exit code 2, without a traceback.
+    """
+
+    @functools.wraps(function)
+    def guarded(cfg: DictConfig) -> None:
+        OmegaConf.resolve(cfg)
+        if HydraConfig.get().mode == RunMode.MULTIRUN and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
+            raise UsageError("a multirun trains its jobs on one device each; drop -m or write trainer.devices=1")
+        function(cfg)
+
+    def main() -> None:
+        os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra raise what it would otherwise print in its own way
+        application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(guarded)
+        try:
+            application()
+        except (UsageError, HydraException, OmegaConfBaseException) as error:
+            _quit(_one_line(_cause(error)))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            _quit(f"the disk is full: nothing was kept of this stage; free some space and run it again ({error})")
+
+    return main
+
+
+class Record:
+    """An open cell: `folder` takes its payload, `scratch` survives a kill, `log` goes to MLflow."""
+
+    def __init__(self, folder: Path, scratch: Path, log: Callable[..., None]):
+        self.folder, self.scratch, self.log = folder, scratch, log
+        self.metrics: dict[str, float] = {}
+        self.extra: dict[str, Any] = {}
+
+
+@contextlib.contextmanager
+def recorded(
+    cfg: DictConfig, inputs: list[Path], upstream: list[Path], system: str, seed: int, task: str | None = None
+) -> Iterator[Record]:
+    """Run the body of a stage and leave its cell complete, or not at all.
+
+    `inputs` are the files whose digests the record keeps; `upstream` the cells that made them. The body fills
+    `record.folder` and `record.metrics`; `record.extra` adds to `run.json`. In the processes that a distributed
+    strategy starts beside the first, the body runs alike, and what it writes is thrown away.
+    """
+    name, out = HydraConfig.get().job.config_name, output_folder(cfg)
+    config = OmegaConf.to_container(cfg, resolve=True)
+    digests = {str(path): artifacts.digest(artifacts.require(path)) for path in inputs}
+    key = artifacts.digest_of([name, str(out), config, digests])
+    scratch = Path("work", name, cfg.out, key[:12])
+    scratch.mkdir(parents=True, exist_ok=True)
+    if not is_main_process():
+        with tempfile.TemporaryDirectory() as folder:
+            yield Record(Path(folder), scratch, lambda points: None)
+        return
+    from retable import tracking
+
+    runs = [artifacts.read_run(folder)["mlflow_run_id"] for folder in upstream]
+    provenance = {
+        "stage": name,
+        "system": system,
+        "corpus": out.parts[-2] if name != "prepare" else out.name,
+        "seed": seed,
+        "task": task,
+        "study": current_study(),
+        **artifacts.git_state(),
+    }
+    tags = {f"retable.{k}": v for k, v in provenance.items() if v is not None}
+    tags |= {"mlflow.source.git.commit": provenance["git_commit"], "mlflow.source.name": f"pipelines.{name}"}
+    tags |= {"retable.data_digest": artifacts.digest_of(digests)[:16], "retable.upstream": ",".join(runs)}
+    if parent := os.environ.get("RETABLE_PARENT_RUN"):
+        tags["mlflow.parentRunId"] = parent
+    run = tracking.start(f"{name} {cfg.out}", key, _flat(config), tags)
+    started = time.monotonic()
+    try:
+        with artifacts.publish(out, scratch / "payload") as folder:
+            record = Record(folder, scratch, run.log)
+            yield record
+            OmegaConf.save(cfg, folder / "config.yaml", resolve=True)
+            artifacts.write_metrics(folder, record.metrics)
+            details = {
+                "mlflow_run_id": run.id,
+                "upstream": runs,
+                "digests": digests,
+                "seconds": round(time.monotonic() - started, 2),
+                "hardware": artifacts.hardware(),
+                "environment": artifacts.environment(),
+            }
+            artifacts.write_json(folder / "run.json", provenance | details | record.extra)
+    except BaseException:
+        run.fail()
+        raise
+    run.finish(record.metrics, out, ["config.yaml", "metrics.json", "run.json"])
+    shutil.rmtree(scratch)
+
+
+def output_folder(cfg: DictConfig) -> Path:
+    """Where the cell goes: `outputs/<stage>/<out>`, or the job's own folder in a multirun."""
+    hydra_config = HydraConfig.get()
+    if hydra_config.mode == RunMode.MULTIRUN:
+        return Path(os.path.relpath(hydra_config.runtime.output_dir)) / cfg.out
+    return Path("outputs", hydra_config.job.config_name, cfg.out)
+
+
+def is_main_process() -> bool:
+    """False in the processes that Lightning or torchrun start beside the first."""
+    return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", 0))) == 0
+
+
+def current_study() -> str:
+    path = Path("params.yaml")
+    return OmegaConf.load(path).study if path.exists() else "none"
+
+
+def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
+    if isinstance(config, dict):
+        return {k: v for name, part in config.items() for k, v in _flat(part, f"{prefix}{name}.").items()}
+    return {prefix[:-1]: config}
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The UsageError inside what Hydra wraps round it, or else the error itself."""
+    inner: BaseException | None = error
+    while inner is not None and not isinstance(inner, UsageError):
+        inner = inner.__cause__
+    return inner or error
+
+
+def _one_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    kept = [line for line in lines if line and not line.startswith(("full_key:", "object_type=", "Config search"))]
+    return " ".join(kept)
+
+
+def _quit(message: str) -> None:
+    if is_main_process():
+        print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)

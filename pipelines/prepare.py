@@ -1,0 +1,17 @@
+"""Source → text: `python -m pipelines.prepare corpus=grammar`."""
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from pipelines.entry import recorded, stage
+
+
+@stage
+def prepare(cfg: DictConfig) -> None:
+    with recorded(cfg, inputs=[], upstream=[], system="oracle", seed=0) as record:
+        record.metrics = instantiate(cfg.corpus.write, folder=record.folder)
+        record.extra["protocol"] = f"whole {cfg.corpus.unit}"
+
+
+if __name__ == "__main__":
+    prepare()

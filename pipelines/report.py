@@ -1,0 +1,27 @@
+"""Results → tables, figures and the report: `python -m pipelines.report study=lineage`."""
+
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from pipelines.entry import stage
+from retable.artifacts import require
+from retable.reporting.report import write_report
+
+STAGES = ("prepare", "tokenize", "embed", "pretrain", "finetune", "evaluate")
+
+
+@stage
+def report(cfg: DictConfig) -> None:
+    folders = {
+        name: [require(Path("outputs", name, cell.out)) for cell in cfg.get(name, {}).values()]
+        for name in STAGES
+    }
+    out = Path(cfg.results)
+    write_report(cfg.study, folders, out)
+    print((out / "report.md").read_text(encoding="utf-8"))
+    print(f"The report is {out / 'report.html'}")
+
+
+if __name__ == "__main__":
+    report()

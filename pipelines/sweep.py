@@ -1,0 +1,27 @@
+"""Hydra's callback for multiruns: one parent run in MLflow over the runs of all jobs."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+
+class ParentRun(Callback):
+    """Opens the parent before the first job and closes it after the last; `RETABLE_PARENT_RUN` names it to them."""
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        from retable import artifacts, tracking
+
+        overrides = " ".join(config.hydra.overrides.task)
+        folder = str(Path(config.hydra.sweep.dir))
+        tags = {f"retable.{k}": v for k, v in artifacts.git_state().items()} | {"retable.stage": "sweep"}
+        self._run = tracking.start(
+            f"sweep {config.hydra.job.config_name} {overrides}".strip(), folder, {"overrides": overrides}, tags
+        )
+        os.environ["RETABLE_PARENT_RUN"] = self._run.id
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        os.environ.pop("RETABLE_PARENT_RUN")
+        self._run.finish({}, Path(), [])

@@ -1,0 +1,52 @@
+"""What the stages that train have in common: settings to `fit`, and the trained weights, curve and costs to the cell."""
+
+import time
+from collections.abc import Callable
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from pipelines.entry import Record
+from retable.training.curve import write_curve
+from retable.training.fit import fit
+from retable.training.module import Batches
+from retable.training.weights import matrix_parameters, save_weights
+
+
+def train(
+    cfg: DictConfig,
+    record: Record,
+    objective: nn.Module,
+    batches: Batches,
+    validate: Callable[[nn.Module], dict[str, float]],
+) -> None:
+    """Train `objective` as `cfg` says; leave `model.safetensors`, `curve.csv` and the costs in the record."""
+    started = time.monotonic()
+    points = fit(
+        objective,
+        batches,
+        seed=cfg.seed,
+        epochs=cfg.epochs,
+        optimizer=instantiate(cfg.optimizer),
+        schedule=instantiate(cfg.schedule),
+        clip_norm=cfg.clip_norm,
+        trainer=OmegaConf.to_container(cfg.trainer),
+        scratch=record.scratch,
+        checkpoint_every=cfg.checkpoint_every,
+        validations=cfg.validations,
+        validate=validate,
+        log=record.log,
+    )
+    record.log(points)
+    save_weights(objective, record.folder / "model.safetensors")
+    write_curve(points, record.folder / "curve.csv")
+    steps = points[-1].step
+    record.metrics |= {point.metric: point.value for point in points if point.step == steps}
+    record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}
+    if hasattr(batches, "tokens_per_step"):
+        tokens = steps * batches.tokens_per_step
+        # Two operations a weight forward and four backward (Kaplan et al. 2020, section 2.1).
+        flops = 6 * matrix_parameters(objective) * tokens
+        record.metrics |= {"tokens": tokens, "flops": flops}
+    record.extra["training_seconds"] = round(time.monotonic() - started, 2)

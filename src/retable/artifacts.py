@@ -1,0 +1,104 @@
+"""What a stage leaves behind: payload files, `config.yaml`, `metrics.json` and `run.json`, all or nothing."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from retable.errors import UsageError
+
+# What running the pipeline itself rewrites; a change there alone leaves the code as committed.
+_GENERATED = ("params.yaml", "dvc.lock", "results")
+_PACKAGES = ("torch", "lightning", "hydra-core", "mlflow", "dvc", "tokenizers", "numpy", "pandas")
+
+
+@contextlib.contextmanager
+def publish(out: Path, partial: Path) -> Iterator[Path]:
+    """The folder `partial` to fill; it takes `out`'s place when the block ends well and vanishes when it does not."""
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        if out.exists():
+            shutil.rmtree(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial.rename(out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of(value: Any) -> str:
+    """The sha256 of a value that JSON can hold, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
+    """Write `metrics.json`: flat, sorted, finite. Raises ValueError for a number that is not finite."""
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise ValueError(f"metric {name} is {value}; metrics must be finite")
+    write_json(folder / "metrics.json", metrics)
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """The `run.json` of a finished stage."""
+    return json.loads(require(folder / "run.json").read_text(encoding="utf-8"))
+
+
+def require(path: Path) -> Path:
+    """`path`, if it exists; else a UsageError that names the stage which makes it."""
+    if path.exists():
+        return path
+    parts = path.parts
+    if "outputs" in parts and len(parts) > parts.index("outputs") + 2:
+        stage, *cell = parts[parts.index("outputs") + 1 :]
+        cell = cell if stage == "prepare" else cell[:2]
+        name = cell[0] if stage == "prepare" else "-".join(cell)
+        raise UsageError(f"{path} is missing; make it with `dvc repro {stage}@{name}`")
+    raise UsageError(f"{path} is missing")
+
+
+def git_state() -> dict[str, Any]:
+    """The commit that runs, and whether tracked files differ from it (what the pipeline rewrites aside)."""
+
+    def git(*arguments: str) -> str | None:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    exclude = [f":(exclude){path}" for path in _GENERATED]
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *exclude)
+    return {"git_commit": git("rev-parse", "HEAD"), "git_dirty": bool(changed)}
+
+
+def environment() -> dict[str, str]:
+    """Versions of Python and of the packages that decide results."""
+    return {"python": platform.python_version()} | {
+        package: importlib.metadata.version(package) for package in _PACKAGES
+    }
+
+
+def hardware() -> str:
+    """The machine in words: processor, cores, memory."""
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        processor = next((x.split(":")[1].strip() for x in file if x.startswith("model name")), processor)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{processor}, {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores, {memory:.0f} GiB"

@@ -1,0 +1,9 @@
+"""The embedded corpus: a probabilistic language that this project writes and can score.
+
+`Grammar` samples and scores documents, `write_corpus` writes all files of the corpus and its tasks.
+"""
+
+from retable.corpora.grammar.corpus import write_corpus
+from retable.corpora.grammar.language import Grammar
+
+__all__ = ["Grammar", "write_corpus"]

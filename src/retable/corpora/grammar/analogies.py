@@ -1,0 +1,40 @@
+"""Analogy questions over the embedded lexicon, sections named as in word2vec's questions-words.txt."""
+
+from itertools import chain, permutations, zip_longest
+
+from retable.corpora.grammar.lexicon import Lexicon
+
+MAX_PAIRS = 20  # a section asks for every ordered pair of its pairs: 380 questions
+
+Question = tuple[str, str, str, str]
+
+
+def analogies(lexicon: Lexicon) -> dict[str, list[Question]]:
+    """Questions (a, b, c, d), read "a is to b as c is to d", by section, on the frequent lexemes of a class.
+
+    The design is that of Mikolov et al. 2013, "Efficient Estimation of Word Representations in Vector Space",
+    section 4.1: pairs in one relation, joined with each other. Irregular forms are included.
+    """
+    persons = lexicon.nouns["person"]
+    nouns, verbs = in_turn(lexicon.nouns), in_turn(lexicon.verbs)
+    pairs = {
+        "capital-world": [(nation.capital, nation.country) for nation in lexicon.nations],
+        "family": [
+            (man.singular, woman.singular) for man, woman in zip(persons[::2], persons[1::2], strict=True)
+        ],
+        "gram1-adjective-to-adverb": [(adjective.word, adjective.adverb) for adjective in lexicon.adjectives],
+        "gram3-comparative": [(adjective.word, adjective.comparative) for adjective in lexicon.adjectives],
+        "gram6-nationality-adjective": [(nation.country, nation.demonym) for nation in lexicon.nations],
+        "gram7-past-tense": [(verb.base, verb.past) for verb in verbs],
+        "gram8-plural": [(noun.singular, noun.plural) for noun in nouns],
+        "gram9-plural-verbs": [(verb.base, verb.singular) for verb in verbs],
+    }
+    return {
+        section: [(*first, *second) for first, second in permutations(members[:MAX_PAIRS], 2)]
+        for section, members in pairs.items()
+    }
+
+
+def in_turn(classes: dict[str, list]) -> list:
+    """The lexemes of all classes, the most frequent of each class first."""
+    return [lexeme for lexeme in chain.from_iterable(zip_longest(*classes.values())) if lexeme is not None]

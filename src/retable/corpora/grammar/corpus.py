@@ -1,0 +1,117 @@
+"""The embedded corpus and its tasks as files, with what the true model makes of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+from retable.corpora.grammar.analogies import analogies
+from retable.corpora.grammar.language import Grammar
+from retable.corpora.grammar.tasks import acceptability, judge_acceptability, judge_sentiment, sentiment
+from retable.errors import UsageError
+from retable.metrics.classification import classification_metrics
+from retable.metrics.likelihood import likelihood_metrics
+
+SPLITS = ("train", "validation", "test")
+SCORED_SPLITS = ("validation", "test")
+TASKS: dict[str, tuple[Callable[..., Iterator[tuple[str, str]]], Callable[[Grammar, str], str]]] = {
+    "acceptability": (acceptability, judge_acceptability),
+    "sentiment": (sentiment, judge_sentiment),
+}
+
+
+def write_corpus(
+    folder: Path, seed: int, words: Mapping[str, int], task_examples: Mapping[str, int], scale: float = 1.0
+) -> dict[str, float]:
+    """Write the corpus, its vocabulary, tasks, analogies and the oracle's scores into an existing folder.
+
+    Files: `<split>.txt`, documents with a blank line after each; `vocabulary.txt`, a word a line, sorted;
+    `<task>/<split>.tsv`, columns sentence and label; `analogies.txt`; `scores.csv`, a row a document of
+    validation and test. All is streamed: memory does not grow with the sizes.
+
+    Args:
+        folder: where to.
+        seed: of all streams; each split and task has its own.
+        words: split → words at least, line ends counted as words; the last document is whole.
+        task_examples: split → examples of each task.
+        scale: of the lexicon, see `Grammar`.
+
+    Returns:
+        the oracle's `<split>/<metric>` (see `likelihood_metrics`; perplexity of the true model, its entropy
+        rate), and `<task>/test/accuracy` and `<task>/test/matthews` of the Bayes-optimal predictor.
+
+    Raises:
+        UsageError: a split without a size, or with a size below 1.
+    """
+    for name, sizes in (("words", words), ("task_examples", task_examples)):
+        if set(sizes) != set(SPLITS) or min(sizes.values()) < 1:
+            raise UsageError(
+                f"{name} is {dict(sizes)}; give a size of 1 at least to each of {', '.join(SPLITS)}"
+            )
+    folder, grammar = Path(folder), Grammar(scale)
+    write_lines(folder / "vocabulary.txt", grammar.vocabulary)
+    sections = analogies(grammar.lexicon).items()
+    questions = (line for name, section in sections for line in (f": {name}", *map(" ".join, section)))
+    write_lines(folder / "analogies.txt", questions)
+    metrics: dict[str, float] = {}
+    with (folder / "scores.csv").open("w", encoding="utf-8", newline="\n") as scores:
+        scores.write("split,unit,nats,tokens,words,bytes\n")
+        for split in SPLITS:
+            documents = until(words[split], grammar.documents(seed, split))
+            if split in SCORED_SPLITS:
+                totals = write_scored(folder / f"{split}.txt", documents, grammar, split, scores)
+                metrics |= {f"{split}/{name}": value for name, value in totals.items()}
+            else:
+                write_lines(
+                    folder / f"{split}.txt", (line for document in documents for line in (*document, ""))
+                )
+    for task, (examples, judge) in TASKS.items():
+        (folder / task).mkdir(exist_ok=True)
+        labels, predictions = [], []
+        for split in SPLITS:
+            with (folder / task / f"{split}.tsv").open("w", encoding="utf-8", newline="\n") as file:
+                file.write("sentence\tlabel\n")
+                for sentence, label in islice(examples(grammar, seed, split), task_examples[split]):
+                    file.write(f"{sentence}\t{label}\n")
+                    if split == "test":
+                        labels.append(label)
+                        predictions.append(judge(grammar, sentence))
+        metrics |= {
+            f"{task}/test/{name}": v for name, v in classification_metrics(labels, predictions).items()
+        }
+    return metrics
+
+
+def until(n_words: int, documents: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Documents, to the one that makes them `n_words` words, line ends counted."""
+    while n_words > 0:
+        document = next(documents)
+        n_words -= count_words(document)
+        yield document
+
+
+def write_scored(
+    path: Path, documents: Iterable[list[str]], grammar: Grammar, split: str, scores: TextIO
+) -> dict[str, float]:
+    """Write the documents to `path` and a row for each to `scores`; the metrics of them all."""
+    nats, n_words, n_bytes = 0.0, 0, 0
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for unit, document in enumerate(documents):
+            text = "\n".join([*document, "", ""])
+            file.write(text)
+            loss, words, size = -grammar.log_probability(document), count_words(document), len(text.encode())
+            scores.write(
+                f"{split},{unit},{loss!r},{words},{words},{size}\n"
+            )  # the grammar's tokens are words
+            nats, n_words, n_bytes = nats + loss, n_words + words, n_bytes + size
+    return likelihood_metrics(nats, tokens=n_words, words=n_words, bytes=n_bytes)
+
+
+def count_words(document: Sequence[str]) -> int:
+    """Words and line ends, the blank line's included."""
+    return sum(sentence.count(" ") + 2 for sentence in document) + 1
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)

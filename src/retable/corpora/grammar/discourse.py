@@ -1,0 +1,149 @@
+"""The embedded language, as a program that tells a text word by word: sentences and documents."""
+
+from retable.corpora.grammar.interpreters import Sampler, Scorer
+from retable.corpora.grammar.lexicon import PRONOUNS
+from retable.corpora.grammar.syntax import Referent, Syntax
+from retable.corpora.grammar.tables import LINE_END, Tables
+
+QUESTION_NUMBERS = {"does": "singular", "do": "plural", "did": "any"}
+
+
+class Discourse(Syntax):
+    """A document, or a sentence on its own. A pronoun may refer to the last sentence's subject."""
+
+    def __init__(self, tables: Tables, interpreter: Sampler | Scorer) -> None:
+        super().__init__(tables, interpreter)
+        self.antecedent: Referent | None = None
+
+    def document(self) -> None:
+        n_sentences = 0
+        while self.sentence(n_sentences):
+            n_sentences += 1
+
+    def sentence(self, n_before: int = 0) -> bool:
+        """One sentence with its line end, or the line end that closes the document (then False)."""
+        agreement = self.antecedent.agreement if self.antecedent else None
+        opening = self.choose(self.tables.sentence[n_before, agreement])
+        if opening == "end":
+            self.emit(LINE_END)
+            return False
+        document_tense = self.tense
+        getattr(self, f"{opening}_sentence")()
+        if document_tense != "open":
+            self.tense = document_tense
+        elif self.tense in ("yesterday", "nowadays"):
+            self.tense = "past" if self.tense == "yesterday" else "present"
+        self.emit(LINE_END)
+        return True
+
+    def clause_sentence(self) -> None:
+        self.antecedent = self.clause()
+        self.emit(".")
+
+    def pronoun_sentence(self) -> None:
+        assert self.antecedent  # without one there is no such branch
+        self.emit(PRONOUNS[self.antecedent.agreement])
+        self.clause(self.antecedent)
+        self.emit(".")
+
+    def linked_sentence(self) -> None:
+        self.draw(self.tables.link)
+        self.emit(",")
+        self.clause_sentence()
+
+    def time_sentence(self) -> None:
+        self.tense = self.draw(self.tables.time)
+        self.emit(",")
+        self.clause_sentence()
+
+    def place_sentence(self) -> None:
+        self.location()
+        self.emit(",")
+        self.clause_sentence()
+
+    def topic_sentence(self) -> None:
+        self.say("as", "for")
+        name = self.name()
+        self.emit(",")
+        speaker = self.noun_phrase("person")
+        self.finite_verb(self.tables.say, speaker)
+        self.say("that", name.word)
+        self.clause(name)
+        self.emit(".")
+        self.antecedent = name
+
+    def when_sentence(self) -> None:
+        self.emit("when")
+        self.clause()
+        self.emit(",")
+        self.clause_sentence()
+
+    def if_sentence(self) -> None:
+        self.emit("if")
+        self.clause()
+        self.say(",", "then")
+        self.clause_sentence()
+
+    def question_sentence(self) -> None:
+        auxiliary = self.draw(self.tables.question[self.tense])
+        self.settle_tense("past" if auxiliary == "did" else "present")
+        subject = self.noun_phrase("any", QUESTION_NUMBERS[auxiliary])
+        if not self.complement(self.verb(self.tables.base[subject.kind], subject), subject):
+            self.adjunct()
+        self.emit("?")
+        self.antecedent = subject
+
+    def capital_sentence(self) -> None:
+        capital = self.nation_word("capital")
+        nation = self.tables.nation_of[capital]
+        form = self.choose(self.tables.fact)
+        if form == "definition":
+            self.say("is", "the", "capital", "of", nation.country, ".")
+        elif form == "fame":
+            self.fame(capital)
+        else:
+            self.say(",", "the", nation.demonym, "capital", ",")
+            self.clause(Referent("place", "neuter", capital))
+            self.emit(".")
+
+    def country_sentence(self) -> None:
+        country = self.nation_word("country")
+        nation = self.tables.nation_of[country]
+        form = self.choose(self.tables.fact)
+        if form == "definition":
+            self.say("is", "the", "land", "of", "the", nation.demonym, "people", ".")
+        elif form == "fame":
+            self.fame(country)
+        else:
+            self.say(",", "the", "home", "of", "the", nation.demonym, "people", ",")
+            self.clause(Referent("place", "neuter", country))
+            self.emit(".")
+
+    def fame(self, place: str) -> None:
+        self.emit("has")
+        self.noun_phrase("any", favoured_by=place)
+        self.emit(".")
+
+    def opinion_sentence(self) -> None:
+        self.draw(self.tables.we)
+        self.draw(self.tables.judge)
+        self.emit("that")
+        self.opinion()
+        for branch in self.tables.opinions:
+            link = self.choose(branch)
+            if link == "end":
+                break
+            self.emit("," if link == "comma" else "and")
+            self.opinion()
+            if link == "last":
+                break
+        self.emit(".")
+
+    def opinion(self) -> None:
+        subject = self.noun_phrase("any", simple=True)
+        negated = self.copula(subject)
+        self.draw(self.tables.evaluation[negated])
+
+    def say(self, *words: str) -> None:
+        for word in words:
+            self.emit(word)

@@ -1,0 +1,158 @@
+"""The two ways to run the language's program: `Sampler` draws its decisions, `Scorer` reads them off a text.
+
+The program settles every decision by the very next token (it is LL(1)): `draw` takes one word from a table,
+`emit` a word that is certain, and `choose` one of several continuations that differ in their first word. A
+text thus has one derivation at most. What no word settles is the document's latent class (its topic and its
+mood), drawn before the first word: the tables' probabilities depend on it, and the scorer sums it out.
+"""
+
+import math
+from bisect import bisect
+from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+
+class Table:
+    """A distribution over words for each latent class.
+
+    Args:
+        words: the support.
+        probabilities: (len(words), latents), columns that sum to one.
+        first_row: where these rows stand in the array of all tables' rows.
+        recall: the probability of taking a recalled word (see `Sampler.draw`) where one is in the support.
+    """
+
+    def __init__(self, words: Sequence[str], probabilities: NDArray, first_row: int, recall: float) -> None:
+        self.words = list(words)
+        self.rows = {word: first_row + i for i, word in enumerate(words)}
+        self.recall = recall
+        columns: dict[bytes, list[float]] = {}  # classes that do not differ share one list
+        self.cumulative = [
+            columns.setdefault(column.tobytes(), [*np.cumsum(column)[:-1].tolist(), 1.0])
+            for column in np.ascontiguousarray(probabilities.T)
+        ]
+
+
+class Branch:
+    """A choice of continuations: the default, and options that are recognised by their first words.
+
+    Args:
+        default: name of the continuation for any other first word.
+        options: name → (probability, first words). The default takes the rest of the probability.
+    """
+
+    def __init__(self, default: str, **options: tuple[float, Collection[str]]) -> None:
+        if len(set().union(*(words for _, words in options.values()))) < sum(
+            len(words) for _, words in options.values()
+        ):
+            raise ValueError("the options' first words overlap")
+        shares = {name: share for name, (share, _) in options.items()}
+        shares[default] = 1 - sum(shares.values())
+        self.names = list(shares)
+        self.cumulative = [*list(accumulate(shares.values()))[:-1], 1.0]
+        logs = {name: math.log(share) if share > 0 else -math.inf for name, share in shares.items()}
+        self.default = default, logs[default]
+        self.outcomes = {word: (name, logs[name]) for name, (_, words) in options.items() for word in words}
+
+
+class Sampler:
+    """Runs the program forward. `tokens` holds what it has said so far.
+
+    Args:
+        uniform: returns the next number in [0, 1).
+        latent: the latent class of the text.
+    """
+
+    def __init__(self, uniform: Callable[[], float], latent: int) -> None:
+        self.tokens: list[str] = []
+        self._uniform = uniform
+        self._latent = latent
+
+    def emit(self, word: str) -> None:
+        self.tokens.append(word)
+
+    def choose(self, branch: Branch) -> str:
+        return branch.names[bisect(branch.cumulative, self._uniform())]
+
+    def draw(self, table: Table, recalled: Sequence[str] = ()) -> str:
+        """A word: with probability `table.recall` one of those recalled that the table knows, else any."""
+        if recalled:
+            recalled = [word for word in recalled if word in table.rows]
+        if recalled and self._uniform() < table.recall:
+            word = recalled[int(self._uniform() * len(recalled))]
+        else:
+            word = table.words[bisect(table.cumulative[self._latent], self._uniform())]
+        self.tokens.append(word)
+        return word
+
+
+class Rejected(Exception):
+    """The text ends here, or goes on in a way that the language does not know."""
+
+
+class Scorer:
+    """Follows the program along a text and collects the probability of each token.
+
+    Args:
+        tokens: the text, or the beginning of one; line ends are tokens.
+        probabilities: (rows, latents), the rows of all tables.
+        log_prior: (latents,), log-probabilities of the latent classes.
+    """
+
+    def __init__(self, tokens: Sequence[str], probabilities: NDArray, log_prior: NDArray) -> None:
+        self.n_read = 0
+        self._tokens = [*tokens, ""]  # no draw and no emit takes the empty word: reading past the end rejects
+        self._probabilities = probabilities
+        self._log_prior = log_prior
+        self._log_branches = [0.0] * len(self._tokens)
+        # One entry a draw: its token, its row, and p(token | latent) = recalled + fresh × probabilities[row].
+        self._draws: list[tuple[int, int, float, float]] = []
+
+    def emit(self, word: str) -> None:
+        if self._tokens[self.n_read] != word:
+            raise Rejected
+        self.n_read += 1
+
+    def choose(self, branch: Branch) -> str:
+        name, log_probability = branch.outcomes.get(self._tokens[self.n_read], branch.default)
+        self._log_branches[self.n_read] += log_probability
+        return name
+
+    def draw(self, table: Table, recalled: Sequence[str] = ()) -> str:
+        word = self._tokens[self.n_read]
+        row = table.rows.get(word)
+        if row is None:
+            raise Rejected
+        if recalled:
+            recalled = [other for other in recalled if other in table.rows]
+        if recalled:
+            share = table.recall * recalled.count(word) / len(recalled)
+            self._draws.append((self.n_read, row, share, 1 - table.recall))
+        else:
+            self._draws.append((self.n_read, row, 0.0, 1.0))
+        self.n_read += 1
+        return word
+
+    def log_joint(self) -> NDArray:
+        """(latents,): log p(latent, tokens read), in nats."""
+        return self._log_prior + self._log_draws().sum(axis=0) + sum(self._log_branches[: self.n_read])
+
+    def log_probabilities(self) -> NDArray:
+        """(len(tokens),): log p(token | tokens before) in nats; −inf from the first impossible token on."""
+        out = np.full(len(self._tokens) - 1, -np.inf)
+        out[: self.n_read] = self._log_branches[: self.n_read]
+        log_joint = logsumexp(np.cumsum(np.vstack([self._log_prior, self._log_draws()]), axis=0), axis=1)
+        out[[at for at, *_ in self._draws]] += np.diff(log_joint)
+        return np.where(np.logical_and.accumulate(np.isfinite(out)), out, -np.inf)
+
+    def _log_draws(self) -> NDArray:
+        """(draws, latents)."""
+        if not self._draws:
+            return np.zeros((0, len(self._log_prior)))
+        _, rows, recalled, fresh = zip(*self._draws, strict=True)
+        draws = np.array(fresh)[:, None] * self._probabilities[list(rows)] + np.array(recalled)[:, None]
+        return np.log(draws)

@@ -1,0 +1,111 @@
+"""The embedded corpus: sample documents, and score any text exactly."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from retable.corpora.grammar.discourse import Discourse
+from retable.corpora.grammar.interpreters import Rejected, Sampler, Scorer
+from retable.corpora.grammar.lexicon import Lexicon
+from retable.corpora.grammar.tables import LINE_END, N_LATENTS, Tables
+
+Uniform = Callable[[], float]
+Part = Callable[[Discourse], object]
+
+LOG_PRIOR = np.full(N_LATENTS, -np.log(N_LATENTS))
+
+
+class Grammar:
+    """A probabilistic language with a closed vocabulary, of which every probability is known.
+
+    Args:
+        scale: multiplies the number of lexemes of every class; 1 makes about 2,800 word types.
+
+    Attributes:
+        vocabulary: all word types, sorted.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.lexicon = Lexicon(scale)
+        self.vocabulary = sorted(self.lexicon.words())
+        self.tables = Tables(self.lexicon)
+
+    def documents(self, seed: int, split: str) -> Iterator[list[str]]:
+        """An endless stream of documents, each a list of sentences.
+
+        Document i of a stream is a function of (seed, split, i) alone, the same on every machine.
+        """
+        for index in count():
+            uniform = uniforms(seed, split, index)
+            tokens = self.sample(uniform, latent=int(uniform() * N_LATENTS))
+            yield " ".join(tokens[:-2]).split(f" {LINE_END} ")
+
+    def score(self, document: Sequence[str]) -> NDArray:
+        """(tokens,): log p(token | tokens before), in nats, the latent class summed out.
+
+        The tokens are each sentence's words and its line end, and one more line end that closes the document,
+        as in the word tokenizer's stream. From the first impossible token on, all are −inf.
+        """
+        return self.score_tokens(tokens_of(document))
+
+    def score_tokens(self, tokens: Sequence[str]) -> NDArray:
+        """(tokens,): the same for the first tokens of a document; line ends are the token "\\n"."""
+        scorer = Scorer(tokens, self.tables.probabilities, LOG_PRIOR)
+        with suppress(Rejected):
+            Discourse(self.tables, scorer).document()
+        return scorer.log_probabilities()
+
+    def log_probability(self, document: Sequence[str]) -> float:
+        """log p(document) in nats, −inf outside the language: the sum of `score`, but faster."""
+        return float(logsumexp(self.log_joint(tokens_of(document))))
+
+    def sample(self, uniform: Uniform, latent: int, part: Part = Discourse.document) -> list[str]:
+        """The tokens of a document, or of the part of one that a method of `Discourse` tells.
+
+        Args:
+            uniform: returns the next number in [0, 1).
+            latent: topic × 2 + mood.
+            part: a method of `Discourse`.
+        """
+        sampler = Sampler(uniform, latent)
+        part(Discourse(self.tables, sampler))
+        return sampler.tokens
+
+    def log_joint(self, tokens: Sequence[str], part: Part = Discourse.document) -> NDArray:
+        """(latents,): log p(latent, tokens) in nats, for all tokens of a document or of a `part` of one."""
+        scorer = Scorer(tokens, self.tables.probabilities, LOG_PRIOR)
+        with suppress(Rejected):
+            part(Discourse(self.tables, scorer))
+            if scorer.n_read == len(tokens):
+                return scorer.log_joint()
+        return np.full(N_LATENTS, -np.inf)
+
+
+def tokens_of(document: Sequence[str]) -> list[str]:
+    """The tokens of a document: words and line ends, the last of which closes the document."""
+    tokens = [token for sentence in document for token in (*sentence.split(" "), LINE_END)]
+    return [*tokens, LINE_END]
+
+
+def uniforms(seed: int, stream: str, index: int) -> Uniform:
+    """A source of numbers in [0, 1) for one item of a stream, independent of all other sources.
+
+    Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") keyed by seed and stream, its
+    counter starting at `index` × 2^192. The raw words are part of numpy's promise of reproducibility; its
+    `Generator`s are not.
+    """
+    key = np.array(
+        [seed, int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "little")], dtype=np.uint64
+    )
+    bits = np.random.Philox(key=key, counter=np.array([0, 0, 0, index], dtype=np.uint64))
+
+    def numbers() -> Iterator[float]:
+        while True:
+            yield from ((bits.random_raw(512) >> np.uint64(11)) * 2.0**-53).tolist()
+
+    return numbers().__next__

@@ -1,0 +1,146 @@
+"""Two labelled tasks over sentences of the embedded language, shaped like GLUE's CoLA and SST-2.
+
+The truth is known: the language's own scorer decides acceptability without error, and gives the posterior of
+the sentiment, so that the Bayes-optimal prediction of either is a function here. Example i of a stream is a
+function of (seed, split, i) alone.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax, logsumexp
+
+from retable.corpora.grammar.discourse import Discourse
+from retable.corpora.grammar.language import Grammar, Uniform, uniforms
+from retable.corpora.grammar.lexicon import BRACKETS, DETERMINERS, POSSESSIVES, REFLEXIVES, Lexicon
+from retable.corpora.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TOPICS
+
+ACCEPTABILITY = ("unacceptable", "acceptable")
+MIN_OPINIONS = (
+    3  # of a sentence in the sentiment task; the mood has no say in the structure, so the cut is fair
+)
+ATTEMPTS = 4  # at one kind of violation, before another is tried
+
+Substitutes = Mapping[str, Sequence[str]]
+
+
+def acceptability(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
+    """Endless (sentence, "acceptable" or "unacceptable"), the two equally likely.
+
+    An unacceptable sentence is an acceptable one with one violation, of a kind drawn among those that it
+    allows (see `violations`); the scorer has checked that no document can begin with it.
+    """
+    kinds = violations(grammar.lexicon)
+    for index in count():
+        uniform = uniforms(seed, f"acceptability/{split}", index)
+        latent, label = int(uniform() * N_LATENTS), ACCEPTABILITY[int(uniform() * 2)]
+        sentence = " ".join(grammar.sample(uniform, latent, Discourse.sentence)[:-1])
+        yield (sentence if label == "acceptable" else violate(grammar, sentence, kinds, uniform)), label
+
+
+def judge_acceptability(grammar: Grammar, sentence: str) -> str:
+    """The right label, for certain: whether the language has the sentence."""
+    log_joint = grammar.log_joint([*sentence.split(" "), LINE_END], Discourse.sentence)
+    return ACCEPTABILITY[bool(np.isfinite(log_joint).any())]
+
+
+def sentiment(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
+    """Endless (sentence, "negative" or "positive"): several opinions, told in that mood on a random topic."""
+    for index in count():
+        uniform = uniforms(seed, f"sentiment/{split}", index)
+        mood = int(uniform() * len(MOODS))
+        latent = int(uniform() * N_TOPICS) * len(MOODS) + mood
+        words: list[str] = []
+        while n_opinions(words) < MIN_OPINIONS:
+            words = grammar.sample(uniform, latent, Discourse.opinion_sentence)
+        yield " ".join(words), MOODS[mood]
+
+
+def sentiment_posterior(grammar: Grammar, sentence: str) -> NDArray:
+    """(2,): log p(negative | sentence), log p(positive | sentence)."""
+    log_joint = grammar.log_joint(sentence.split(" "), Discourse.opinion_sentence)
+    return log_softmax(logsumexp(log_joint.reshape(N_TOPICS, len(MOODS)), axis=0))
+
+
+def judge_sentiment(grammar: Grammar, sentence: str) -> str:
+    """The Bayes-optimal label."""
+    return MOODS[int(np.argmax(sentiment_posterior(grammar, sentence)))]
+
+
+def violate(grammar: Grammar, sentence: str, kinds: Mapping[str, Substitutes], uniform: Uniform) -> str:
+    """`sentence` changed in one place so that it is outside the language."""
+    words = sentence.split(" ")
+    while True:
+        for kind in shuffled([*kinds, "order"], uniform):
+            substitutes = kinds.get(kind, {})
+            places = [i for i, word in enumerate(words[:-1]) if kind == "order" or word in substitutes]
+            for i in shuffled(places, uniform)[:ATTEMPTS]:
+                if kind == "order":
+                    changed = [*words[:i], words[i + 1], words[i], *words[i + 2 :]]
+                else:
+                    options = substitutes[words[i]]
+                    changed = [*words[:i], options[int(uniform() * len(options))], *words[i + 1 :]]
+                if judge_acceptability(grammar, " ".join(changed)) == "unacceptable":
+                    return " ".join(changed)
+
+
+def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
+    """To each kind of violation, the words that it can replace and by what.
+
+    agreement: a verb or auxiliary of the other number.        determiner: of the other number.
+    number: the noun's other number.                           selection: a noun of another kind, alike
+    otherwise. form: a finite form for a participle, and the reverse.     gender: another possessive or
+    reflexive. bracket: a closing bracket of another pair.                reference: another name, country or
+    capital.
+    """
+    verbs = [verb for verbs in lexicon.verbs.values() for verb in verbs]
+    agreement: list[Sequence[str]] = [(verb.base, verb.singular) for verb in verbs]
+    agreement += [
+        forms[i : i + 2] for forms in AUXILIARIES.values() for i in (0, 2) if forms[i] != forms[i + 1]
+    ]
+    nouns = [noun for nouns in lexicon.nouns.values() for noun in nouns]
+    kin: dict[tuple[int, bool], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for noun in nouns:
+        for plural, form in enumerate(noun.forms):
+            kin[noun.topic, bool(plural)][noun.kind].append(form)
+    selection = {
+        word: [other for kind, others in kinds.items() if kind != own for other in others]
+        for kinds in kin.values()
+        for own, words in kinds.items()
+        for word in words
+    }
+    by_number = {
+        n: [word for word, number in DETERMINERS.items() if number == n] for n in ("singular", "plural")
+    }
+    names = [[name.word for name in lexicon.names], *zip(*lexicon.nations, strict=True)]
+    return {
+        "agreement": alternatives(agreement),
+        "determiner": {
+            word: by_number["plural" if number == "singular" else "singular"]
+            for number, words in by_number.items()
+            for word in words
+        },
+        "number": alternatives([noun.forms for noun in nouns]),
+        "selection": selection,
+        "form": alternatives([(verb.participle, verb.past) for verb in verbs]),
+        "gender": alternatives([tuple(POSSESSIVES.values()), tuple(REFLEXIVES.values())]),
+        "bracket": alternatives([tuple(BRACKETS.values())]),
+        "reference": alternatives(names),
+    }
+
+
+def alternatives(sets: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """To each word of each set, the others of its set."""
+    return {word: [other for other in words if other != word] for words in sets for word in words}
+
+
+def n_opinions(words: Sequence[str]) -> int:
+    """How many copulas a sentence of opinions has: one each."""
+    return sum(word in AUXILIARIES["be"] for word in words)
+
+
+def shuffled(items: Sequence, uniform: Uniform) -> list:
+    return [items[i] for _, i in sorted((uniform(), i) for i in range(len(items)))]

@@ -1,0 +1,56 @@
+"""Corpora that are text files, one sentence a line, and the units that text is cut into."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from retable.errors import UsageError
+
+SPLITS = ("train", "validation", "test")
+
+
+def write_corpus(folder: Path, train: str, validation: str, test: str) -> dict[str, float]:
+    """Copy three text files to `<split>.txt`, a sentence a line, words parted by single spaces, blank lines left out.
+
+    Returns the counts of lines and words of each split. Raises UsageError where a file is missing, holds no
+    words, or is not UTF-8.
+    """
+    counts: dict[str, float] = {}
+    for split, source in zip(SPLITS, (train, validation, test), strict=True):
+        lines = words = 0
+        with (folder / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as target:
+            for line in read_lines(Path(source)):
+                if tokens := line.split():
+                    target.write(" ".join(tokens) + "\n")
+                    lines, words = lines + 1, words + len(tokens)
+        if not lines:
+            raise UsageError(f"{source} holds no words; the {split} split needs at least one line of text")
+        counts |= {f"{split}/lines": lines, f"{split}/words": words}
+    return counts
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file. Raises UsageError where it is missing or where its bytes are not UTF-8."""
+    if not path.is_file():
+        raise UsageError(
+            f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there"
+        )
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise UsageError(
+                    f"{path}, line {number}: byte {error.start + 1} of the line is not UTF-8 "
+                    f"(0x{line[error.start]:02x}); convert the file, for example with iconv -t UTF-8"
+                ) from None
+
+
+def read_units(path: Path, unit: str) -> Iterator[list[str]]:
+    """The units that likelihoods are kept for: each line, or (unit="document") each run of lines up to a blank one."""
+    if unit == "line":
+        yield from ([line] for line in read_lines(path))
+    else:
+        for blank, lines in groupby(read_lines(path), key=lambda line: not line):
+            if not blank:
+                yield list(lines)

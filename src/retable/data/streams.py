@@ -1,0 +1,80 @@
+"""Batches from a token stream. Every batch is a pure function of (seed, step), so a resumed run sees the same ones.
+
+B batch (rows of all processes together), T time.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from retable.errors import UsageError
+
+
+class TokenBatch(NamedTuple):
+    input_ids: Tensor  # (B, T) int64
+    labels: Tensor  # (B, T) int64, the inputs' successors
+    fresh: bool  # whether recurrent state starts anew with this batch
+
+
+class CarriedStreams:
+    """The stream cut into `batch_size` parallel rows, read `length` tokens at a time, the state carried along.
+
+    Truncated back-propagation through time as in Zaremba et al. (2014): the rows' remainders are left out, and
+    state starts anew with each epoch.
+    """
+
+    def __init__(self, tokens: np.ndarray, batch_size: int, length: int, seed: int = 0):
+        row = len(tokens) // batch_size
+        self.steps_per_epoch = (row - 1) // length
+        if self.steps_per_epoch < 1:
+            raise UsageError(
+                f"{len(tokens)} tokens give no batch of {batch_size} rows of {length}; lower batches.batch_size"
+            )
+        self.tokens_per_step = batch_size * length
+        self._rows = tokens[: batch_size * row].reshape(batch_size, row)
+        self._length = length
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
+        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
+        start = step % self.steps_per_epoch * self._length
+        share = _share(len(self._rows), rank, world)
+        window = _tensor(self._rows[share, start : start + self._length + 1])
+        return TokenBatch(window[:, :-1], window[:, 1:], fresh=start == 0)
+
+
+class ShuffledWindows:
+    """Windows of `length` tokens that tile the stream, from a new offset and in a new order each epoch."""
+
+    def __init__(self, tokens: np.ndarray, batch_size: int, length: int, seed: int):
+        self._windows = (len(tokens) - 1) // length - 1
+        self.steps_per_epoch = self._windows // batch_size
+        if self.steps_per_epoch < 1:
+            raise UsageError(
+                f"{len(tokens)} tokens give no batch of {batch_size} windows of {length}; "
+                "lower batches.batch_size or batches.length"
+            )
+        self.tokens_per_step = batch_size * length
+        self._tokens, self._batch_size, self._length, self._seed = tokens, batch_size, length, seed
+        self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
+        epoch, index = divmod(step, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            generator = np.random.default_rng((self._seed, epoch))
+            offset = generator.integers(self._length)
+            self._order = epoch, offset + self._length * generator.permutation(self._windows)
+        starts = self._order[1][index * self._batch_size :][_share(self._batch_size, rank, world)]
+        window = _tensor(self._tokens[starts[:, None] + np.arange(self._length + 1)])
+        return TokenBatch(window[:, :-1], window[:, 1:], fresh=True)
+
+
+def _share(size: int, rank: int, world: int) -> slice:
+    if size % world:
+        raise UsageError(f"a batch of {size} cannot be shared evenly by {world} processes; change batch_size")
+    return slice(rank * size // world, (rank + 1) * size // world)
+
+
+def _tensor(ids: np.ndarray) -> Tensor:
+    return torch.from_numpy(ids.astype(np.int64))

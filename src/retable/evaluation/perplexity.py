@@ -1,0 +1,48 @@
+"""The perplexity benchmark: how likely a language model finds held-out text, with every sum kept."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from retable.metrics.likelihood import likelihood_metrics
+from retable.tokenizers.tokenizer import Tokenizer, read_tokens
+
+
+class LanguageModel(Protocol):
+    """What the benchmark asks of any language model, counted or trained."""
+
+    protocol: str  # the context that a token is predicted from, in words
+
+    def log_prob(self, tokens: np.ndarray) -> np.ndarray:
+        """The natural log-probability of every token of a stream, float64."""
+        ...
+
+
+class Perplexity:
+    """Scores whole splits; `inputs` are the files that the scores depend on."""
+
+    def __init__(self, tokens: str, splits: Sequence[str]):
+        self.splits = splits
+        self.folder = Path(tokens)
+        names = ["tokenizer.json", *(f"{split}{end}" for split in splits for end in (".bin", ".units.npy"))]
+        self.inputs = [self.folder / name for name in names]
+
+    def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
+        """Write `scores.csv`, the summed nats of each unit of text, to `folder`; return the metrics by split."""
+        vocab_size = Tokenizer.load(self.folder / "tokenizer.json").vocab_size
+        metrics = {}
+        with (folder / "scores.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("split", "unit", "nats", "tokens", "words", "bytes"))
+            for split in self.splits:
+                tokens = read_tokens(self.folder / f"{split}.bin", vocab_size)
+                units = np.load(self.folder / f"{split}.units.npy")
+                starts = np.concatenate([[0], np.cumsum(units[:-1, 0])])
+                nats = -np.add.reduceat(model.log_prob(tokens), starts)
+                writer.writerows((split, i, f"{n:.6f}", *u) for i, (n, u) in enumerate(zip(nats, units, strict=True)))
+                totals = likelihood_metrics(float(nats.sum()), *map(int, units.sum(axis=0)))
+                metrics |= {f"{split}/{name}": value for name, value in totals.items()}
+        return metrics

@@ -1,0 +1,1 @@
+"""Metrics as pure functions of arrays, with confidence intervals and significance; numpy only."""

@@ -1,0 +1,99 @@
+"""Word vectors in the text and binary formats of word2vec.c, which gensim, spaCy and fastText's tools read too.
+
+Both begin with a line `<words> <dimensions>`. Then text has a line a word, `<word> <value> …`; binary has the word, a
+space, the values as little-endian float32 and a line feed.
+"""
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from retable.errors import UsageError
+
+
+def write_word2vec(
+    path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray, binary: bool = False
+) -> None:
+    """Write `vectors` (n, d) as single precision, which both formats keep exactly. UTF-8.
+
+    UsageError for a word that the format cannot hold (one that is empty or has white space in it) or that comes twice.
+    """
+    vectors = np.asarray(vectors, dtype="<f4")
+    if vectors.ndim != 2 or len(vectors) != len(words):
+        raise UsageError(f"{len(words)} words need vectors of shape ({len(words)}, d), not {vectors.shape}")
+    for word in words:
+        if word.split() != [word]:
+            raise UsageError(f"word2vec's format has no place for the word {word!r}: it is empty or has white space")
+    if len(set(words)) < len(words):
+        raise UsageError(f"word2vec's format wants words that differ: {_repeated(words)!r} comes twice")
+    n_words, dimensions = vectors.shape
+    values = " ".join(["%.9g"] * dimensions)  # nine digits tell any two single-precision numbers apart
+    with open(path, "wb") as file:
+        file.write(f"{n_words} {dimensions}\n".encode())
+        for word, vector in zip(words, vectors, strict=True):
+            row = vector.tobytes() if binary else (values % tuple(vector)).encode()
+            file.write(word.encode() + b" " + row + b"\n")
+
+
+def read_word2vec(path: str | PathLike[str], binary: bool = False) -> tuple[list[str], np.ndarray]:
+    """The words and their vectors (n, d), float32. UsageError where the file is not in the format, naming the line."""
+    if not Path(path).is_file():
+        raise UsageError(f"{path}: no such file of word vectors")
+    with open(path, "rb") as file:
+        n_words, dimensions = _read_header(path, file.readline())
+        words: list[str] = []
+        vectors = np.empty((n_words, dimensions), dtype=np.float32)
+        read_row = _read_binary_row if binary else _read_text_row
+        for i in range(n_words):
+            try:
+                word, vectors[i] = read_row(file, dimensions)
+                words.append(word.decode())
+            except ValueError as error:  # UnicodeDecodeError is one
+                raise UsageError(f"{path}, word {i + 1} of {n_words}: {error}") from None
+        if file.read().strip():
+            raise UsageError(f"{path}: more than the {n_words} words that its first line announces")
+    if len(set(words)) < n_words:
+        raise UsageError(f"{path}: the word {_repeated(words)!r} comes twice")
+    return words, vectors
+
+
+def _read_header(path: str | PathLike[str], line: bytes) -> tuple[int, int]:
+    try:
+        n_words, dimensions = map(int, line.split())
+    except ValueError:
+        raise UsageError(
+            f"{path}: the first line must be `<words> <dimensions>`, as in `3000 100`; GloVe's files lack it"
+        ) from None
+    if n_words < 0 or dimensions < 1:
+        raise UsageError(f"{path}: the first line announces {n_words} words of {dimensions} dimensions")
+    return n_words, dimensions
+
+
+def _read_text_row(file: BinaryIO, dimensions: int) -> tuple[bytes, np.ndarray]:
+    line = file.readline()
+    if not line:
+        raise ValueError("the file ends before it")
+    word, *values = line.rstrip().split(b" ")  # word2vec.c leaves a space at the end of a line
+    if not word or len(values) != dimensions:
+        raise ValueError(f"{len(values)} values after {word!r} where the first line announces {dimensions}")
+    return word, np.array(values).astype(np.float32)
+
+
+def _read_binary_row(file: BinaryIO, dimensions: int) -> tuple[bytes, np.ndarray]:
+    word = bytearray()
+    while (byte := file.read(1)) != b" ":
+        if not byte:
+            raise ValueError("the file ends before it")
+        word += byte
+    values = file.read(4 * dimensions)
+    if len(values) < 4 * dimensions:
+        raise ValueError(f"the file ends within the vector of {bytes(word)!r}")
+    return bytes(word).lstrip(b"\n"), np.frombuffer(values, dtype="<f4")
+
+
+def _repeated(words: Sequence[str]) -> str:
+    known: set[str] = set()
+    return next(word for word in words if word in known or known.add(word))

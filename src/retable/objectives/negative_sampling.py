@@ -1,0 +1,100 @@
+"""Negative sampling (Mikolov et al. 2013b, "Distributed Representations of Words and Phrases", section 2.2).
+
+R rows, C centres a row, J contexts a row, N words of noise, D d_model.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from retable.data.pairs import PairBatch
+from retable.errors import UsageError
+
+
+class NegativeSampling(nn.Module):
+    """−log σ(u_o·v_c) − Σ_k log σ(−u_k·v_c) for each pair (c, o), with `negatives` words k of noise: equation 4.
+
+    The noise is not drawn for each pair: all pairs of a step share `pool` draws, each weighed with
+    negatives / pool. Every pair's loss has the expectation of equation 4, so the gradient has, and a lower variance,
+    for a pair sees `pool` words where it would see `negatives`; only, the pairs of a step see the same ones. It
+    makes one matrix product of the reads of `negatives` rows a pair. As in equation 4, and unlike in word2vec.c,
+    a draw that happens to be the pair's own context word counts like any other.
+
+    model: maps ids of centres and ids of contexts to their v (..., D) and u (..., D), as `SkipGram` does.
+    counts: occurrences of each word (V,); the noise is ∝ counts^power. A word of count 0 is never drawn: so pass 0
+        for the line end. UsageError where a count is negative or all are 0.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        counts: ArrayLike,
+        negatives: int = 5,
+        seed: int = 1,
+        power: float = 0.75,
+        pool: int = 128,
+    ) -> None:
+        super().__init__()
+        counts = np.asarray(counts, dtype=np.float64)
+        if counts.min() < 0 or counts.sum() == 0:
+            raise UsageError("negative sampling needs the counts of the words: none below 0, and not all of them 0")
+        self.model, self.negatives, self.seed, self.pool = model, negatives, seed, pool
+        cumulative = np.cumsum(np.where(counts > 0, counts**power, 0))
+        self._cumulative = cumulative / cumulative[-1]
+
+    def draw(self, step: int) -> np.ndarray:
+        """The step's words of noise (N,), int64: a pure function of (seed, step), so the same for every process."""
+        uniform = np.random.Generator(np.random.Philox(key=[self.seed, step])).random(self.pool)
+        return np.searchsorted(self._cumulative, uniform, side="right")
+
+    def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
+        """The loss of a batch, summed over its pairs; its metrics; no state.
+
+        The sum makes a learning rate a pair's, as in word2vec, whatever the size of the batch. The metrics are
+        `loss`, the mean in nats a pair, and `pairs`, how many there were.
+        """
+        noise = torch.from_numpy(self.draw(step)).to(batch.contexts.device)
+        v, u = self.model(batch.centres, torch.cat([batch.contexts.flatten(), noise]))
+        u_context, u_noise = u.split([batch.contexts.numel(), self.pool])
+        u_context = u_context.view(*batch.contexts.shape, -1)
+        loss = negative_sampling(v, u_context, u_noise, batch.pairs, self.negatives)
+        n_pairs = batch.pairs.sum()
+        return loss, {"loss": loss.detach() / n_pairs.clamp(min=1), "pairs": n_pairs}, None
+
+
+def negative_sampling(v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
+    """Σ over pairs of −log σ(u·v) − negatives · (mean over the noise n of log σ(−n·v)), a scalar in nats.
+
+    v (R, C, D) of centres, u (R, J, D) of contexts, noise (N, D), pairs (R, C, J) bool. Differentiable in the first
+    three.
+    """
+    return _NegativeSampling.apply(v, u, noise, pairs, negatives)
+
+
+class _NegativeSampling(torch.autograd.Function):
+    """The gradients in closed form, made along with the loss: autograd would write and read the (R·C, N) matrices of
+    scores several times more.
+    """
+
+    @staticmethod
+    def forward(ctx, v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
+        flat = v.flatten(0, 1)  # (R·C, D)
+        weight = pairs.sum(-1).view(-1, 1) * (negatives / len(noise))  # (R·C, 1), of one draw for one centre
+        positive = F.logsigmoid(v @ u.mT)  # (R, C, J)
+        negative = F.logsigmoid(-flat @ noise.T)  # (R·C, N)
+        loss = -(positive * pairs).sum() - (negative.sum(-1, keepdim=True) * weight).sum()
+        # d/dx −log σ(x) = σ(x) − 1 = expm1(log σ(x)), and likewise d/dx −log σ(−x) = −expm1(log σ(−x)).
+        d_positive = positive.expm1_().mul_(pairs)
+        d_negative = negative.expm1_().mul_(-weight)
+        d_v = d_positive @ u + (d_negative @ noise).view_as(v)
+        ctx.save_for_backward(d_v, d_positive.mT @ v, d_negative.T @ flat)
+        return loss
+
+    @staticmethod
+    def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
+        d_v, d_u, d_noise = ctx.saved_tensors
+        return d_v * d_loss, d_u * d_loss, d_noise * d_loss, None, None

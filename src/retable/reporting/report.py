@@ -1,0 +1,166 @@
+"""A study's report: `report.html`, which stands alone, and `report.md` for a job's summary."""
+
+import html
+from collections import Counter
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+
+import pandas as pd
+
+from retable.reporting.figures import inline_svg, learning_curves, perplexities, write_figure
+from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
+from retable.reporting.results import Result, aggregate, read_references, read_result
+from retable.reporting.tables import write_tables
+
+MEASURED = ("prepare", "evaluate", "finetune")  # the stages whose metrics the tables hold
+VERDICTS = ("pass", "fail", "n/a")
+
+
+def write_report(study: str, folders: Mapping[str, list[Path]], out: Path) -> list[Table]:
+    """Write a study's tables, figures and report into `out`, from its result folders by stage.
+
+    Numbers come from `prepare` (oracles), `evaluate` and `finetune`, curves from every stage that left one,
+    provenance from all. UsageError names the stage to run where a folder is missing.
+    """
+    results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
+    measured = [result for stage in MEASURED for result in results.get(stage, [])]
+    everything = [result for listed in results.values() for result in listed]
+    frame = aggregate(measured, read_references())
+    tables = write_tables(frame, out)
+    figures = {f"Test perplexity, {corpus}": figure for corpus, figure in perplexities(frame).items()}
+    for corpus, figure in perplexities(frame).items():
+        write_figure(figure, out / f"perplexity-{corpus}.svg")
+    figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
+    drawn = {title: inline_svg(figure, title) for title, figure in figures.items()}
+    (out / "report.html").write_text(report_html(study, frame, tables, drawn, everything), encoding="utf-8")
+    (out / "report.md").write_text(report_markdown(study, frame, tables), encoding="utf-8")
+    return tables
+
+
+def report_markdown(study: str, frame: pd.DataFrame, tables: list[Table]) -> str:
+    """The verdicts and the tables, for a CI job's summary page."""
+    counts = Counter(frame["verdict"])
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    failures = [f"- {line}" for line in _failures(frame)]
+    parts = [f"## Study {study}", f"Verdicts: {verdicts}.", *(["\n".join(failures)] if failures else [])]
+    return "\n\n".join([*parts, *(markdown_table(table).rstrip() for table in tables)]) + "\n"
+
+
+def report_html(
+    study: str, frame: pd.DataFrame, tables: list[Table], figures: Mapping[str, str], results: list[Result]
+) -> str:
+    """The whole report as one page, with no reference to the network; `figures` are SVG elements by title."""
+    counts = Counter(frame["verdict"])
+    explained = {"pass": "within tolerance", "fail": "outside tolerance", "n/a": "nothing published"}
+    tiles = "".join(
+        f"<li class={verdict.replace('/', '')}><b>{counts[verdict]}</b>{verdict}: {explained[verdict]}</li>"
+        for verdict in VERDICTS
+    )
+    failures = "".join(f"<li class=fail>{html.escape(line)}</li>" for line in _failures(frame))
+    commits = sorted({result.run.get("git_commit") or "no commit" for result in results})
+    dirty = sum(bool(result.run.get("git_dirty")) for result in results)
+    seconds = sum(result.run.get("seconds", 0) for result in results)
+    lead = (
+        f"{len(results)} runs, {_duration(seconds)} in all, from "
+        + ", ".join(f"<code>{html.escape(commit[:10])}</code>" for commit in commits)
+        + (f"; <span class=fail>{dirty} of them with uncommitted changes</span>." if dirty else ".")
+    )
+    body = [
+        f"<header><h1>Study {html.escape(study)}</h1><p class=lead>{lead}</p>",
+        "<nav><a href='#tables'>Tables</a><a href='#figures'>Figures</a>"
+        "<a href='#provenance'>Provenance</a></nav>",
+        f"<ul class=verdicts>{tiles}</ul>" + (f"<ul>{failures}</ul>" if failures else "") + "</header>",
+        "<h2 id=tables>Tables</h2><p class=lead>Every number leads to the runs behind it.</p>",
+        *(html_table(table) for table in tables),
+        "<h2 id=figures>Figures</h2>",
+        *(
+            f"<figure>{svg}<figcaption>{html.escape(title)}</figcaption></figure>"
+            for title, svg in figures.items()
+        ),
+        "<h2 id=provenance>Provenance</h2>",
+        *_provenance(results),
+        _sources(frame),
+    ]
+    return html_page(f"Retable: {study}", "\n".join(body))
+
+
+def _failures(frame: pd.DataFrame) -> list[str]:
+    return [
+        f"{row.system} on {row.corpus}, {row.split} {row.metric}: {row.mean:.2f}, published "
+        f"{row.published:g} ± {row.tolerance:g} ({row.source})"
+        for row in frame[frame["verdict"] == "fail"].itertuples()
+    ]
+
+
+def _sources(frame: pd.DataFrame) -> str:
+    published = frame[frame["verdict"] != "n/a"]
+    lines = [
+        f"{row.system}, {row.corpus}, {row.split}: {row.published:g} ± {row.tolerance:g}. {row.source}."
+        for row in published.itertuples()
+    ]
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return f"<h3>Sources of the published numbers</h3><ul>{items}</ul>" if lines else ""
+
+
+def _provenance(results: list[Result]) -> list[str]:
+    """A section a stage, corpus, system and task; in it a row a run, which the tables' numbers link to."""
+
+    def key(result: Result) -> tuple[str, ...]:
+        return tuple(result.run.get(name) or "" for name in ("stage", "corpus", "system", "task"))
+
+    names = {result.id: result.name for result in results}
+    stages = list(dict.fromkeys(result.run["stage"] for result in results))
+    ordered = sorted(
+        results, key=lambda result: (stages.index(result.run["stage"]), key(result), result.name)
+    )
+    sections = []
+    for group, runs in groupby(ordered, key=key):
+        listed = list(runs)
+        title = " · ".join(html.escape(part) for part in dict.fromkeys(group) if part)
+        heads = "".join(
+            f"<th scope=col>{head}</th>"
+            for head in ("Cell", "Seed", "Run", "Commit", "Seconds", "Upstream", "Inputs", "Hardware")
+        )
+        rows = "\n".join(_run(result, names) for result in listed)
+        summary = f"<summary>Configuration of {html.escape(listed[0].name)}</summary>"
+        config = f"<details>{summary}<pre>{html.escape(listed[0].config)}</pre></details>" * bool(
+            listed[0].config
+        )
+        sections.append(
+            f"<section class=runs><h3>{title}</h3><div class=scroll><table><thead><tr>{heads}</tr></thead>"
+            f"<tbody>\n{rows}\n</tbody></table></div>{config}</section>"
+        )
+    return sections
+
+
+def _run(result: Result, names: Mapping[str, str]) -> str:
+    run = result.run
+    commit = f"<code>{html.escape((run.get('git_commit') or 'none')[:10])}</code>"
+    upstream = ", ".join(
+        f"<a href='#{anchor(run_id)}'>{html.escape(names[run_id])}</a>"
+        if run_id in names
+        else f"<code>{html.escape(run_id)}</code>"
+        for run_id in run.get("upstream", [])
+    )
+    digests = "<br>".join(
+        f"{html.escape(name)} <code title='{html.escape(value)}'>{html.escape(value[:12])}</code>"
+        for name, value in sorted(run.get("digests", {}).items())
+    )
+    seed = run["seed"]
+    fields = [
+        f"<td>{'' if seed is None else html.escape(str(seed))}</td>",
+        f"<td><code>{html.escape(result.id)}</code></td>",
+        f"<td>{commit}{' <span class=fail>dirty</span>' if run.get('git_dirty') else ''}</td>",
+        f"<td class=n>{run.get('seconds', '')}</td>",
+        f"<td>{upstream}</td>",
+        f"<td>{digests}</td>",
+        f"<td class=wide>{html.escape(str(run.get('hardware', '')))}</td>",
+    ]
+    return f"<tr id='{anchor(result.id)}'><th scope=row>{html.escape(result.name)}</th>{''.join(fields)}</tr>"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,201 @@
+"""From the folders that stages leave to aggregates: one row a system, corpus, task, split and metric."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from retable import artifacts
+from retable.errors import UsageError
+from retable.metrics.intervals import mean_std, paired_test, percentile_interval
+from retable.reporting.units import LIKELIHOODS, UnitSums, classification_units, likelihood_units
+
+SPLITS = ("train", "validation", "test")
+ORACLE = "oracle"  # the true distribution: of the text, and of the labels (the Bayes-optimal prediction)
+CELL = ["system", "corpus", "task", "split", "metric"]
+COLUMNS = [
+    *CELL, "protocol", "mean", "std", "n", "ci_low", "ci_high", "p_best",
+    "published", "tolerance", "verdict", "source", "runs",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one stage left in `outputs/<stage>/<corpus>/<cell>/`."""
+
+    name: str  # the folder from the stage on: evaluate/grammar/lstm-1
+    run: dict  # run.json
+    metrics: dict[str, float]  # metrics.json
+    config: str  # config.yaml, "" where there is none
+    scores: pd.DataFrame | None  # scores.csv
+    predictions: pd.DataFrame | None  # predictions.csv
+    curve: pd.DataFrame | None  # curve.csv
+
+    @property
+    def id(self) -> str:
+        """The MLflow run, or the folder where the stage was not tracked."""
+        return self.run.get("mlflow_run_id") or self.name
+
+
+def read_result(folder: Path) -> Result:
+    """Read a result folder; UsageError where it or one of its `run.json` and `metrics.json` is missing."""
+    run = artifacts.read_run(folder)
+    metrics = json.loads(artifacts.require(folder / "metrics.json").read_text(encoding="utf-8"))
+    config = folder / "config.yaml"
+    parts = folder.parts
+    return Result(
+        name="/".join(parts[parts.index(run["stage"]) :] if run["stage"] in parts else parts[-1:]),
+        run=run,
+        metrics=metrics,
+        config=config.read_text(encoding="utf-8") if config.exists() else "",
+        scores=_read_csv(folder / "scores.csv"),
+        predictions=_read_csv(folder / "predictions.csv"),
+        curve=_read_csv(folder / "curve.csv"),
+    )
+
+
+def _read_csv(path: Path) -> pd.DataFrame | None:
+    # labels are names: "1" and "NA" stay what they are
+    names = {"label": str, "prediction": str}
+    return pd.read_csv(path, dtype=names, keep_default_na=False) if path.exists() else None
+
+
+def read_references() -> pd.DataFrame:
+    """The published numbers of `references.yaml`: CELL's columns, value, tolerance, source, configuration."""
+    text = resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8")
+    return pd.DataFrame([{"task": "", **reference} for reference in yaml.safe_load(text)])
+
+
+def tidy(results: Iterable[Result]) -> pd.DataFrame:
+    """One row a run and measured quantity: CELL's columns, and value, seed, protocol and result.
+
+    Metrics `<split>/<likelihood>` are of language models, whose task is empty; `<task>/<split>/<metric>` and
+    `analogies/<section>/<metric>` of tasks, where the section of the analogies stands as their split. Others
+    (counts, seconds) are no quantity of a table. UsageError where two results claim one seed of one system.
+    """
+    rows = [
+        (
+            result.run["system"],
+            result.run["corpus"],
+            *cell,
+            value,
+            result.run["seed"],
+            result.run.get("protocol", ""),
+            result,
+        )
+        for result in results
+        for key, value in result.metrics.items()
+        if (cell := _cell(key))
+    ]
+    frame = pd.DataFrame(rows, columns=[*CELL, "value", "seed", "protocol", "result"])
+    repeated = frame[frame.duplicated([*CELL, "seed"], keep=False)]
+    if len(repeated):
+        _, alike = next(iter(repeated.groupby([*CELL, "seed"], dropna=False)))
+        first, second = alike["result"].iloc[:2]
+        raise UsageError(
+            f"{first.name} and {second.name} both hold {first.run['system']} with seed {first.run['seed']}; "
+            "give one of them another system name or another seed"
+        )
+    return frame
+
+
+def _cell(key: str) -> tuple[str, str, str] | None:
+    match key.split("/"):
+        case [split, metric] if split in SPLITS and metric in LIKELIHOODS:
+            return "", split, metric
+        case [task, split, metric] if split in SPLITS or task == "analogies":
+            return task, split, metric
+    return None
+
+
+def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFrame:
+    """One row a CELL, with COLUMNS, sorted: seeds averaged, published numbers and verdicts attached.
+
+    std is the sample standard deviation over the n seeds; ci_low and ci_high bound the mean's 95 % bootstrap
+    interval over the units of the split (documents, lines, examples); p_best is the paired bootstrap's
+    p-value against the best system but the oracle. All are NaN where they don't exist.
+    """
+    published = references.set_index(CELL)
+    rows: list[dict] = []
+    units: list[UnitSums | None] = []
+    for cell, group in tidy(results).groupby(CELL, sort=True):
+        group = group.sort_values("seed")
+        mean, std = mean_std(group["value"])
+        units.append(_units(group))
+        low, high = percentile_interval(units[-1].replicates) if units[-1] else (np.nan, np.nan)
+        known = cell in published.index
+        value, tolerance = published.loc[cell, ["value", "tolerance"]] if known else (np.nan, np.nan)
+        rows.append(
+            dict(zip(CELL, cell, strict=True))
+            | {
+                "protocol": ", ".join(sorted(set(group["protocol"]) - {""})),
+                "mean": mean,
+                "std": std,
+                "n": len(group),
+                "ci_low": low,
+                "ci_high": high,
+                "published": value,
+                "tolerance": tolerance,
+                "verdict": verdict(mean, value, tolerance),
+                "source": published.loc[cell, "source"] if known else "",
+                "runs": " ".join(result.id for result in group["result"]),
+            }
+        )
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    frame["p_best"] = _p_best(frame, units)
+    return frame
+
+
+def verdict(mean: float, published: float, tolerance: float) -> str:
+    """`pass` where |mean − published| <= tolerance, else `fail`; `n/a` where nothing was published."""
+    if np.isnan(published):
+        return "n/a"
+    # rounded, so that 142.7 against 141.2 ± 1.5 passes, whatever binary fractions make of it
+    return "pass" if round(abs(mean - published), 9) <= tolerance else "fail"
+
+
+def _units(group: pd.DataFrame) -> UnitSums | None:
+    """The runs of one CELL on its units, None if one left none; UsageError if they contradict the metric."""
+    _, _, task, split, metric = group[CELL].iloc[0]
+    results = list(group["result"])
+    if task and metric not in ("accuracy", "matthews"):
+        return None
+    tables = [result.predictions if task else result.scores for result in results]
+    parts = [table[table["split"] == split] for table in tables if table is not None]
+    if len(parts) < len(results):
+        return None
+    try:
+        units = classification_units(parts, metric) if task else likelihood_units(parts, metric)
+    except (ValueError, KeyError) as error:
+        names = ", ".join(result.name for result in results)
+        raise UsageError(f"the {split} units of {names}: {error}; run them again on the same data") from None
+    for result, value, recomputed in zip(results, group["value"], units.values(), strict=True):
+        if not np.isclose(value, recomputed, rtol=1e-4):  # a unit's nats are written with fewer digits
+            raise UsageError(
+                f"{result.name}: metrics.json has {metric} {value:.6g} on {split}, "
+                f"but its units give {recomputed:.6g}; run the stage again"
+            )
+    return units
+
+
+def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
+    """The p-value of each row against the best system of its corpus, task, split and metric.
+
+    The oracle stands outside. A system measured on other units than the best one (another segmentation, or
+    for perplexity_token another tokenizer) has no p-value: their difference means nothing.
+    """
+    p_best = pd.Series(np.nan, index=frame.index)
+    for (*_, metric), group in frame[frame["system"] != ORACLE].groupby(CELL[1:]):
+        best = group["mean"].idxmin() if metric in LIKELIHOODS else group["mean"].idxmax()
+        top = units[best]
+        for row in group.index:
+            other = units[row]
+            if top and other and top.text == other.text:
+                difference = frame["mean"][best] - frame["mean"][row]
+                p_best[row] = paired_test(difference, top.replicates - other.replicates)
+    return p_best

@@ -1,0 +1,86 @@
+"""What each unit of a split (document, line, example) adds to a metric: the ground of intervals and tests."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from retable.metrics.classification import matthews
+from retable.metrics.intervals import Statistic, bootstrap
+from retable.metrics.likelihood import bits_per_byte, perplexity
+
+LIKELIHOODS = {  # metric: what it counts, and its value from nats and that count
+    "perplexity_token": ("tokens", perplexity),
+    "perplexity_word": ("words", perplexity),
+    "bits_per_byte": ("bytes", bits_per_byte),
+}
+
+
+@dataclass(frozen=True)
+class UnitSums:
+    """A metric of S runs on the same units: `statistic` of `sums`, added over units, is each run's value."""
+
+    sums: NDArray[np.float64]  # (S, n_units, K)
+    statistic: Statistic  # (..., K) to (...)
+    text: tuple  # what the units are, whoever is measured on them: their counts, or their labels
+
+    @cached_property
+    def replicates(self) -> NDArray[np.float64]:
+        """The mean over runs in each bootstrap resample of the units, (resamples,)."""
+        return bootstrap(self.sums, self.statistic)
+
+    def values(self) -> NDArray[np.float64]:
+        """The metric of each run, (S,)."""
+        return self.statistic(self.sums.sum(axis=1))
+
+
+def likelihood_units(scores: Sequence[pd.DataFrame], metric: str) -> UnitSums:
+    """Of S tables with columns nats, tokens, words, bytes; metric is one of LIKELIHOODS."""
+    count, value = LIKELIHOODS[metric]
+    text = _common([tuple(table[count]) for table in scores])
+    return UnitSums(
+        sums=np.stack([table[["nats", count]].to_numpy(np.float64) for table in scores]),
+        statistic=lambda sums: value(sums[..., 0], sums[..., 1]),
+        text=text,
+    )
+
+
+def classification_units(predictions: Sequence[pd.DataFrame], metric: str) -> UnitSums:
+    """Of S tables with columns index, label, prediction; metric is accuracy or matthews."""
+    tables = [table.sort_values("index") for table in predictions]
+    text = _common([tuple(zip(table["index"], table["label"], strict=True)) for table in tables])
+    if metric == "accuracy":
+        # right or not: two columns where the confusion matrix would take C²
+        right = np.stack([(table["label"] == table["prediction"]).to_numpy(np.float64) for table in tables])
+        return UnitSums(
+            np.stack([right, np.ones_like(right)], axis=-1), lambda sums: sums[..., 0] / sums[..., 1], text
+        )
+    classes = np.unique(
+        np.concatenate([table[["label", "prediction"]].to_numpy().ravel() for table in tables])
+    )
+    n = len(classes)
+    cells = [
+        np.searchsorted(classes, table["label"]) * n + np.searchsorted(classes, table["prediction"])
+        for table in tables
+    ]
+    return UnitSums(
+        sums=np.eye(n * n)[np.stack(cells)],
+        statistic=_matthews_of_cells,
+        text=text,
+    )
+
+
+def _matthews_of_cells(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    n = math.isqrt(sums.shape[-1])
+    return matthews(sums.reshape(*sums.shape[:-1], n, n))
+
+
+def _common(texts: list[tuple]) -> tuple:
+    """The text that all runs share; ValueError where they were measured on different ones."""
+    if any(text != texts[0] for text in texts):
+        raise ValueError("the runs were measured on different units")
+    return texts[0]

@@ -1,0 +1,29 @@
+"""A3: byte-level byte-pair encoding (Radford et al. 2019, section 2.2). Any text comes back exactly."""
+
+from collections.abc import Iterable
+
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from retable.errors import UsageError
+from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
+
+
+def train(lines: Iterable[str], vocab_size: int, vocabulary: Iterable[str] = ()) -> Tokenizer:
+    """Merges learnt on the bytes of `lines` until there are `vocab_size` tokens, 256 bytes and one mark included.
+
+    `vocabulary`, the words of a closed vocabulary, is of no use here: every text has a code already.
+    """
+    if vocab_size < 257:
+        raise UsageError(f"tokenizer.vocab_size={vocab_size} leaves no room for the 256 bytes; write 257 or more")
+    tokenizer = HuggingFaceTokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((line + "\n" for line in lines), trainer)
+    return Tokenizer(tokenizer)

@@ -1,0 +1,112 @@
+"""Recording in MLflow: one run a cell, the same one when a killed stage goes on. The only importer of mlflow."""
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+logging.getLogger("alembic").setLevel(logging.WARNING)
+
+from mlflow.entities import Metric, Param, RunStatus, RunTag  # noqa: E402
+from mlflow.exceptions import MlflowException  # noqa: E402
+from mlflow.tracking import MlflowClient  # noqa: E402
+
+from retable.errors import UsageError  # noqa: E402
+
+EXPERIMENT = "retable"
+_VALUE_LIMIT = 6000  # MLflow's limit for a parameter
+
+
+class Run:
+    """An open MLflow run. Logging a point that the run has already changes nothing."""
+
+    def __init__(self, client: MlflowClient, run_id: str):
+        self.id = run_id
+        self._client = client
+        self._logged: dict[str, set[int]] = {}
+
+    def log(self, points: Iterable[tuple[int, str, float]]) -> None:
+        """Log (step, metric, value) points; a resumed run may bring points that the killed one had logged."""
+        now = int(time.time() * 1000)
+        fresh = []
+        for step, name, value in points:
+            if name not in self._logged:
+                history = self._client.get_metric_history(self.id, name)
+                self._logged[name] = {metric.step for metric in history}
+            if step not in self._logged[name]:
+                self._logged[name].add(step)
+                fresh.append(Metric(name, value, now, step))
+        for start in range(0, len(fresh), 1000):  # MLflow's limit for a batch
+            self._client.log_batch(self.id, metrics=fresh[start : start + 1000])
+
+    def finish(self, metrics: Mapping[str, float], folder: Path, files: Iterable[str]) -> None:
+        """Log final metrics and the small files that describe the run, and close it."""
+        self.log((0, name, value) for name, value in metrics.items())
+        for file in files:
+            self._client.log_artifact(self.id, str(folder / file))
+        self._client.set_terminated(self.id, RunStatus.to_string(RunStatus.FINISHED))
+
+    def fail(self) -> None:
+        with contextlib.suppress(MlflowException):
+            self._client.set_terminated(self.id, RunStatus.to_string(RunStatus.FAILED))
+
+
+def start(name: str, key: str, parameters: Mapping[str, Any], tags: Mapping[str, Any]) -> Run:
+    """Open the run called `name`, or the unfinished one that has the same `key`.
+
+    Parameters are logged once, when the run is created. The store is `MLFLOW_TRACKING_URI`, by default
+    `mlflow.db` (sqlite) in the project with the artifacts beside it.
+    """
+    client = _client()
+    experiment = _experiment(client)
+    unfinished = client.search_runs(
+        [experiment], f"tags.`retable.key` = '{key}' AND attributes.status = 'RUNNING'", max_results=1
+    )
+    if unfinished:
+        return Run(client, unfinished[0].info.run_id)
+    run = client.create_run(experiment, run_name=name)
+    client.log_batch(
+        run.info.run_id,
+        params=[Param(k, str(v)[:_VALUE_LIMIT]) for k, v in parameters.items()],
+        tags=[RunTag(k, str(v)) for k, v in ({"retable.key": key} | dict(tags)).items()],
+    )
+    return Run(client, run.info.run_id)
+
+
+def initialise() -> str:
+    """Make the store and the experiment where they do not exist, before stages run side by side; return its URI."""
+    client = _client()
+    _experiment(client)
+    return client.tracking_uri
+
+
+def _root() -> Path:
+    # An experiment of `dvc exp run --temp` runs in a copy of the project; its records belong to the project.
+    return Path(os.environ.get("DVC_ROOT", ".")).resolve()
+
+
+def _client() -> MlflowClient:
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{_root() / 'mlflow.db'}"
+    if "://" not in uri or uri.startswith("file:"):
+        raise UsageError(
+            f"MLFLOW_TRACKING_URI={uri} is a file store, which MLflow no longer supports; "
+            "write sqlite:////full/path/mlflow.db or the address of a server"
+        )
+    return MlflowClient(uri)
+
+
+def _experiment(client: MlflowClient) -> str:
+    found = client.get_experiment_by_name(EXPERIMENT)
+    if found:
+        return found.experiment_id
+    local = client.tracking_uri.startswith("sqlite:")
+    location = (_root() / "mlartifacts").as_uri() if local else None
+    try:
+        return client.create_experiment(EXPERIMENT, artifact_location=location)
+    except MlflowException:  # another process made it in the meantime
+        return client.get_experiment_by_name(EXPERIMENT).experiment_id

@@ -1,0 +1,1 @@
+"""Training with Lightning. No other package imports it."""

@@ -1,0 +1,20 @@
+"""The learning curve: what was measured at which step."""
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Point(NamedTuple):
+    step: int
+    metric: str
+    value: float
+
+
+def write_curve(points: Iterable[Point], path: Path) -> None:
+    """`curve.csv`: step, metric, value."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Point._fields)
+        writer.writerows((step, metric, f"{value:.6g}") for step, metric, value in points)

@@ -1,0 +1,96 @@
+"""The Lightning module that every trained system runs in."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any, Protocol
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+
+class Batches(Protocol):
+    """Training batches as a pure function of the step: killed and resumed sees what uninterrupted would have seen."""
+
+    steps_per_epoch: int
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> Any: ...
+
+
+class Training(L.LightningModule):
+    """An objective, its batches, and how it is optimised.
+
+    `objective.loss(batch, state, step)` returns the loss, metrics, and the state that the next batch starts from
+    (recurrent models carry one; None for the others). All randomness inside a step (dropout, masking, negative
+    samples) is seeded with (seed, step, rank), so nothing but tensors and counters has to survive a kill.
+    """
+
+    def __init__(
+        self,
+        objective: nn.Module,
+        batches: Batches,
+        seed: int,
+        max_steps: int,
+        optimizer: Callable[[nn.Module], Optimizer],
+        schedule: Callable[..., float],
+        clip_norm: float | None,
+    ):
+        super().__init__()
+        self.objective = objective
+        self.metrics: dict[str, Tensor] = {}
+        self._batches, self._seed, self._max_steps = batches, seed, max_steps
+        self._optimizer, self._schedule, self._clip_norm = optimizer, schedule, clip_norm
+        self._state: Any = None
+
+    def train_dataloader(self) -> Iterator[Any]:
+        rank, world = self.trainer.global_rank, self.trainer.world_size
+        return (self._batches.batch(step, rank, world) for step in count(self.trainer.global_step))
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        torch.manual_seed(step_seed(self._seed, self.global_step, self.global_rank))
+        loss, self.metrics, state = self.objective.loss(batch, self._state, self.global_step)
+        self._state = _map(torch.Tensor.detach, state)
+        return loss
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        # Not Lightning's gradient_clip_val, which refuses fused optimizers under mixed precision.
+        if self._clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self._clip_norm)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        optimizer = self._optimizer(self.objective)
+
+        def factor(step: int) -> float:
+            return self._schedule(step, self._batches.steps_per_epoch, self._max_steps)
+
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"},
+        }
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the carried state of every process; Lightning calls this on all of them, writes on the first."""
+        state = self._state
+        if state is not None and self.trainer.world_size > 1:
+            state = _map(self.all_gather, state)
+        checkpoint["carried_state"] = state
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        def mine(tensor: Tensor) -> Tensor:
+            return (tensor[self.global_rank] if self.trainer.world_size > 1 else tensor).to(self.device)
+
+        self._state = _map(mine, checkpoint["carried_state"])
+
+
+def step_seed(*parts: int) -> int:
+    """A 63-bit seed from any numbers."""
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()) >> 1
+
+
+def _map(function: Callable[[Tensor], Any], state: Any) -> Any:
+    if state is None:
+        return None
+    return function(state) if isinstance(state, Tensor) else tuple(_map(function, part) for part in state)

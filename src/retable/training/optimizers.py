@@ -1,0 +1,21 @@
+"""Optimizers that treat groups of parameters apart."""
+
+from torch import nn, optim
+
+
+def adamw(
+    module: nn.Module, lr: float, weight_decay: float, beta1: float = 0.9, beta2: float = 0.999
+) -> optim.AdamW:
+    """AdamW (Loshchilov and Hutter 2019) that decays matrices, not biases and norms (GPT, BERT)."""
+    matrices = [p for p in module.parameters() if p.requires_grad and p.ndim >= 2]
+    vectors = [p for p in module.parameters() if p.requires_grad and p.ndim < 2]
+    groups = [
+        {"params": matrices, "weight_decay": weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return optim.AdamW(groups, lr=lr, betas=(beta1, beta2), fused=True)
+
+
+def sgd(module: nn.Module, lr: float) -> optim.SGD:
+    """Plain stochastic gradient descent."""
+    return optim.SGD((p for p in module.parameters() if p.requires_grad), lr=lr, fused=True)

@@ -1,0 +1,103 @@
+"""What happens between steps: validation, the curve, checkpoints, and a line that says how far it is."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from torch import nn
+
+from retable.training.curve import Point
+
+
+class Progress(L.Callback):
+    """Keeps the learning curve and writes checkpoints that hold it; hands on new points once they are safe there.
+
+    A checkpoint replaces the last one in a single rename. Points that a killed run handed on after its last
+    checkpoint come again, the same, from the resumed one; `log` must take a point twice as once.
+    """
+
+    def __init__(
+        self,
+        scratch: Path,
+        checkpoint_every: int,
+        validate_every: int,
+        log_every: int,
+        validate: Callable[[nn.Module], dict[str, float]],
+        log: Callable[[list[Point]], None],
+    ):
+        self.points: list[Point] = []
+        self._checkpoint = scratch / "last.ckpt"
+        self._checkpoint_every, self._validate_every, self._log_every = checkpoint_every, validate_every, log_every
+        self._validate, self._log = validate, log
+        self._logged = 0
+        self._sums: dict[str, float] = {}
+        self._summed = 0
+        self._pending: dict[str, torch.Tensor] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        self._settle()
+        return {
+            "points": [tuple(point) for point in self.points],
+            "sums": self._sums,
+            "summed": self._summed,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.points = [Point(*point) for point in state_dict["points"]]
+        self._sums, self._summed = state_dict["sums"], state_dict["summed"]
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._started = time.monotonic(), trainer.global_step
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        step, last = trainer.global_step, trainer.global_step == trainer.max_steps
+        for name, value in pl_module.metrics.items():
+            self._pending[name] = self._pending[name] + value.double() if name in self._pending else value.double()
+        self._summed += 1
+        if step % self._log_every == 0 or last:
+            self._settle()
+            self.points += [Point(step, f"train/{k}", v / self._summed) for k, v in sorted(self._sums.items())]
+            self._sums, self._summed = {}, 0
+        if step % self._validate_every == 0 or last:
+            self._validation(trainer, pl_module)
+        if step % self._checkpoint_every == 0 or last:
+            self._save(trainer)
+
+    def _settle(self) -> None:
+        """Bring the sums over from the device; until then a step costs no synchronisation."""
+        for name, value in self._pending.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value.item()
+        self._pending = {}
+
+    def _validation(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.is_global_zero:
+            pl_module.objective.eval()
+            with torch.no_grad():
+                metrics = self._validate(pl_module.objective)
+            pl_module.objective.train()
+            self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
+            self._say(trainer)
+        trainer.strategy.barrier()
+
+    def _save(self, trainer: L.Trainer) -> None:
+        partial = self._checkpoint.with_suffix(".partial")
+        trainer.save_checkpoint(partial)
+        if trainer.is_global_zero:
+            os.replace(partial, self._checkpoint)
+            self._log(self.points[self._logged :])
+            self._logged = len(self.points)
+
+    def _say(self, trainer: L.Trainer) -> None:
+        seconds, first = time.monotonic() - self._started[0], self._started[1]
+        done, total = trainer.global_step, trainer.max_steps
+        left = seconds / max(done - first, 1) * (total - done)
+        latest = {point.metric: point.value for point in self.points}
+        figures = "  ".join(f"{name} {value:.4f}" for name, value in sorted(latest.items()))
+        print(f"step {done}/{total}  {figures}  {left / 60:.1f} min left", file=sys.stderr, flush=True)

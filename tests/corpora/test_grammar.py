@@ -1,0 +1,164 @@
+"""The embedded language: that its scorer is a proper distribution, and the sampler's own."""
+
+import hashlib
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from retable.corpora.grammar import Grammar
+from retable.corpora.grammar.discourse import Discourse
+from retable.corpora.grammar.interpreters import Branch
+from retable.corpora.grammar.language import tokens_of, uniforms
+from retable.corpora.grammar.lexicon import Lexicon, function_words
+from retable.corpora.grammar.tables import LINE_END, N_LATENTS
+
+
+@pytest.fixture(scope="module")
+def grammar() -> Grammar:
+    return Grammar()
+
+
+@pytest.fixture(scope="module")
+def small() -> Grammar:
+    return Grammar(scale=0.1)
+
+
+def test_every_sampled_document_is_in_the_language_and_its_scores_add_up(grammar: Grammar):
+    for document in islice(grammar.documents(seed=1, split="train"), 200):
+        scores = grammar.score(document)
+        assert len(scores) == sum(len(sentence.split()) + 1 for sentence in document) + 1
+        assert np.all(scores <= 1e-9) and np.isfinite(scores).all()
+        assert scores.sum() == pytest.approx(grammar.log_probability(document), rel=1e-12)
+        assert 3 <= len(document) <= 12
+
+
+def test_the_next_token_probabilities_sum_to_one(small: Grammar):
+    """By scoring every continuation of a prefix; the prefixes come from all states that documents reach."""
+    candidates = [*small.vocabulary, LINE_END]
+    pick = uniforms(2, "prefixes", 0)
+    for document in islice(small.documents(seed=2, split="prefixes"), 25):
+        tokens = tokens_of(document)
+        prefix = tokens[: int(pick() * min(len(tokens), 45))]
+        total = sum(np.exp(small.score_tokens([*prefix, token])[-1]) for token in candidates)
+        assert total == pytest.approx(1, abs=1e-9), prefix
+
+
+def test_the_scorer_predicts_the_sampler(small: Grammar):
+    """First words of sampled documents against the scorer's probabilities, by Pearson's chi-squared."""
+    n = 4000
+    counts: dict[str, int] = {}
+    for index in range(n):
+        uniform = uniforms(5, "first words", index)
+        first = small.sample(uniform, int(uniform() * N_LATENTS), Discourse.sentence)[0]
+        counts[first] = counts.get(first, 0) + 1
+    expected = {word: n * np.exp(small.score_tokens([word])[0]) for word in small.vocabulary}
+    assert set(counts) <= {word for word, value in expected.items() if value > 0}
+    common = [word for word, value in expected.items() if value >= 5]
+    statistic = sum((counts.get(word, 0) - expected[word]) ** 2 / expected[word] for word in common)
+    assert len(common) > 20
+    assert statistic < len(common) + 4 * np.sqrt(2 * len(common))  # 4 standard deviations
+
+
+def test_the_likelihood_is_the_mean_over_the_latent_classes(grammar: Grammar):
+    for document in islice(grammar.documents(seed=3, split="test"), 20):
+        tokens = tokens_of(document)
+        joint = grammar.log_joint(tokens)
+        by_hand = np.log(np.mean(np.exp(joint + np.log(N_LATENTS) - joint.max()))) + joint.max()
+        assert grammar.log_probability(document) == pytest.approx(by_hand, rel=1e-12)
+        # The chain rule holds on prefixes as well: what is read later can't change an earlier score.
+        half = len(tokens) // 2
+        np.testing.assert_allclose(
+            grammar.score_tokens(tokens[:half]), grammar.score(document)[:half], atol=1e-9
+        )
+
+
+def test_the_posterior_finds_the_topic(grammar: Grammar):
+    right = 0
+    for index in range(100):
+        latent = index % N_LATENTS
+        tokens = grammar.sample(uniforms(4, "topics", index), latent)
+        right += int(np.argmax(grammar.log_joint(tokens))) // 2 == latent // 2
+    assert right >= 95
+
+
+def test_a_document_is_a_function_of_seed_split_and_index(grammar: Grammar):
+    def digest(seed: int, split: str) -> str:
+        documents = islice(grammar.documents(seed, split), 50)
+        return hashlib.sha256("\n".join("\n".join(document) for document in documents).encode()).hexdigest()
+
+    assert digest(1, "train") == "9f9b51abcbbb3bbccbc1b53712c25195b9c75192a7a4c99adeae1796533924ce"
+    assert len({digest(1, "train"), digest(1, "test"), digest(2, "train")}) == 3
+
+
+def test_from_the_first_impossible_token_on_scores_are_minus_infinity(grammar: Grammar):
+    document = next(grammar.documents(seed=1, split="train"))
+    words = document[0].split()
+    broken = [" ".join([*words[:3], "nonsense", *words[3:]]), *document[1:]]
+    scores = grammar.score(broken)
+    assert np.isfinite(scores[:3]).all() and np.isneginf(scores[3:]).all()
+    assert grammar.log_probability(broken) == -np.inf
+    assert grammar.log_probability(document[:1]) == -np.inf  # three sentences at least
+    assert grammar.log_probability([*document, ""]) == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ("the {n} with many {ps} {v} .", "the {n} with many {ps} {vp} ."),
+        ("a {p} is not very {a} .", "a {ps} is not very {a} ."),
+        ("{name} {greet} {self} .", "{name} {greet} {other} ."),
+        ("the {p} ( a {p} [ a {p} ] ) {v} .", "the {p} ( a {p} [ a {p} ) ] {v} ."),
+        ("did the {p} {vp} ?", "did the {p} {vp} ."),
+        ("yesterday , the {p} {past} .", "yesterday , the {p} {v} ."),
+        ("{capital} is the capital of {country} .", "{capital} is the capital of {abroad} ."),
+        ("as for {name} , the {p} {say} that {name} {v} .", "as for {name} , the {p} {say} that {man} {v} ."),
+    ],
+)
+def test_rules(grammar: Grammar, good: str, bad: str):
+    lexicon = grammar.lexicon
+    person, verb = lexicon.nouns["person"][0], next(v for v in lexicon.verbs["rest"] if not v.particle)
+    greet = next(v for v in lexicon.verbs["greet"] if not v.particle)
+    man, woman = lexicon.names[0], lexicon.names[1]
+    assert (man.gender, woman.gender) == ("masculine", "feminine")
+    words = {
+        "n": person.singular, "p": person.singular, "ps": person.plural, "v": verb.singular, "vp": verb.base,
+        "past": verb.past, "greet": greet.past, "say": lexicon.verbs["say"][0].past, "name": woman.word,
+        "man": man.word, "self": "herself", "other": "himself", "a": lexicon.adjectives[0].word,
+        "country": lexicon.nations[0].country, "capital": lexicon.nations[0].capital,
+        "abroad": lexicon.nations[1].country,
+    }  # fmt: skip
+
+    def possible(sentence: str) -> bool:
+        return bool(np.isfinite(grammar.score_tokens([*sentence.format(**words).split(), LINE_END])).all())
+
+    assert possible(good) and not possible(bad)
+
+
+def test_no_two_lexemes_share_a_form():
+    lexicon = Lexicon()
+    forms = [
+        *(form for nouns in lexicon.nouns.values() for noun in nouns for form in noun.forms),
+        *(form for verbs in lexicon.verbs.values() for verb in verbs for form in verb.forms),
+        *(form for adjective in lexicon.adjectives for form in adjective.forms),
+        *(name.word for name in lexicon.names),
+        *(word for nation in lexicon.nations for word in nation),
+        *function_words(),
+    ]
+    assert len(set(forms)) == len(forms)
+    assert all(form.islower() or not form.isalpha() for form in forms)
+    assert 2500 <= len(forms) <= 3200
+
+
+def test_the_vocabulary_is_closed_and_used(grammar: Grammar):
+    documents = islice(grammar.documents(1, "train"), 600)
+    seen = {word for document in documents for sentence in document for word in sentence.split()}
+    assert seen <= set(grammar.vocabulary)
+    assert len(seen) > 0.9 * len(grammar.vocabulary)
+    assert function_words() <= seen
+    assert grammar.vocabulary == sorted(set(grammar.vocabulary))
+
+
+def test_a_branch_needs_options_that_differ_in_their_first_word():
+    with pytest.raises(ValueError, match="overlap"):
+        Branch("rest", one=(0.5, ["a", "b"]), two=(0.25, ["b"]))

@@ -1,0 +1,143 @@
+"""The embedded corpus's tasks, analogies and files."""
+
+import csv
+import tracemalloc
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from retable.corpora.grammar import Grammar, write_corpus
+from retable.corpora.grammar.analogies import analogies
+from retable.corpora.grammar.discourse import Discourse
+from retable.corpora.grammar.language import uniforms
+from retable.corpora.grammar.tables import CONSISTENT_SHARE, LINE_END
+from retable.corpora.grammar.tasks import (
+    acceptability,
+    judge_acceptability,
+    judge_sentiment,
+    sentiment,
+    sentiment_posterior,
+    violations,
+)
+from retable.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def grammar() -> Grammar:
+    return Grammar()
+
+
+def test_acceptability_labels_are_what_the_language_says(grammar: Grammar):
+    examples = list(islice(acceptability(grammar, seed=1, split="train"), 400))
+    assert 150 < sum(label == "acceptable" for _, label in examples) < 250
+    for sentence, label in examples:
+        scores = grammar.score_tokens([*sentence.split(), LINE_END])
+        assert (
+            np.isfinite(scores).all()
+            == (label == "acceptable")
+            == (judge_acceptability(grammar, sentence) == "acceptable")
+        )
+
+
+def test_all_kinds_of_violation_occur(grammar: Grammar):
+    """Each negative differs in one place from the sentence drawn for it, which is sampled again here."""
+    kinds, seen = violations(grammar.lexicon), dict.fromkeys([*violations(grammar.lexicon), "order"], 0)
+    for index, (sentence, label) in enumerate(islice(acceptability(grammar, seed=1, split="x"), 1500)):
+        if label == "acceptable":
+            continue
+        uniform = uniforms(1, "acceptability/x", index)
+        latent, _ = int(uniform() * 16), uniform()
+        original = grammar.sample(uniform, latent, Discourse.sentence)[:-1]
+        changed = sentence.split()
+        places = [i for i in range(len(original)) if original[i] != changed[i]]
+        if len(places) == 2:
+            assert places[1] == places[0] + 1
+            seen["order"] += 1
+        else:
+            (i,) = places
+            seen[next(kind for kind, words in kinds.items() if changed[i] in words.get(original[i], ()))] += 1
+    assert min(seen.values()) >= 3, seen
+
+
+def test_sentiment_posterior_by_brute_force(grammar: Grammar):
+    """Each evaluative word is a vote of equal weight, for the other mood after "not"; nothing else tells."""
+    polarity = {a.word: a.polarity for a in grammar.lexicon.adjectives if a.polarity}
+    log_odds = np.log(CONSISTENT_SHARE / (1 - CONSISTENT_SHARE))
+    for sentence, _ in islice(sentiment(grammar, seed=1, split="test"), 100):
+        words = sentence.split()
+        votes = sum(
+            polarity[word] * (-1 if words[i - 1] == "not" else 1)
+            for i, word in enumerate(words)
+            if word in polarity
+        )
+        negative, positive = sentiment_posterior(grammar, sentence)
+        assert np.exp(negative) + np.exp(positive) == pytest.approx(1)
+        assert positive - negative == pytest.approx(votes * log_odds, abs=1e-9)
+
+
+def test_the_best_sentiment_classifier_is_good_but_not_perfect(grammar: Grammar):
+    examples = list(islice(sentiment(grammar, seed=2, split="test"), 600))
+    accuracy = np.mean([judge_sentiment(grammar, sentence) == label for sentence, label in examples])
+    expected = np.mean([np.exp(sentiment_posterior(grammar, sentence)).max() for sentence, _ in examples])
+    assert accuracy == pytest.approx(expected, abs=0.04)  # 4 standard errors
+    assert 0.9 <= expected <= 0.95
+
+
+def test_analogies_are_well_formed(grammar: Grammar):
+    vocabulary = set(grammar.vocabulary)
+    sections = analogies(grammar.lexicon)
+    assert len(sections) == 8
+    for questions in sections.values():
+        assert 100 <= len(questions) == len(set(questions)) <= 500
+        assert all(len(set(question)) == 4 and vocabulary.issuperset(question) for question in questions)
+    nations = {nation.capital: nation.country for nation in grammar.lexicon.nations}
+    assert all(nations[a] == b and nations[c] == d for a, b, c, d in sections["capital-world"])
+    assert sum(b == a + "s" for a, b, _, _ in sections["gram8-plural"]) > 250  # most are regular
+
+
+def test_write_corpus(tmp_path: Path):
+    words = {"train": 4000, "validation": 1500, "test": 1500}
+    metrics = write_corpus(tmp_path, 1, words, {"train": 30, "validation": 10, "test": 40}, scale=0.2)
+    grammar = Grammar(scale=0.2)
+    assert (tmp_path / "vocabulary.txt").read_text().split() == grammar.vocabulary
+    for split, budget in words.items():
+        text = (tmp_path / f"{split}.txt").read_text()
+        assert budget <= len(text.split()) + text.count("\n") < budget + 500
+        documents = [document.split("\n") for document in text.removesuffix("\n\n").split("\n\n")]
+        assert documents == list(islice(grammar.documents(1, split), len(documents)))
+    with (tmp_path / "scores.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["split"] == "test"]  # `documents` are test's
+    assert [int(row["unit"]) for row in rows] == list(range(len(documents)))
+    for row, document in zip(rows, documents, strict=True):
+        assert -float(row["nats"]) == pytest.approx(grammar.score(document).sum())
+        assert int(row["tokens"]) == int(row["words"]) == len(grammar.score(document))
+        assert int(row["bytes"]) == len("\n".join([*document, "", ""]))
+    for column in ("nats", "tokens", "words", "bytes"):
+        assert metrics[f"test/{column}"] == pytest.approx(sum(float(row[column]) for row in rows))
+    assert metrics["acceptability/test/matthews"] == metrics["acceptability/test/accuracy"] == 1
+    assert 0.7 < metrics["sentiment/test/accuracy"] <= 1
+    for task in ("acceptability", "sentiment"):
+        header, *examples = (tmp_path / task / "train.tsv").read_text().splitlines()
+        assert header == "sentence\tlabel" and len(examples) == 30
+        assert all(example.count("\t") == 1 for example in examples)
+    assert (tmp_path / "analogies.txt").read_text().startswith(": capital-world\n")
+
+
+def test_sizes_must_be_given(tmp_path: Path):
+    with pytest.raises(UsageError, match="words"):
+        write_corpus(tmp_path, 1, {"train": 10}, {"train": 1, "validation": 1, "test": 1})
+
+
+def test_memory_does_not_grow_with_the_corpus(grammar: Grammar):
+    def peak(n: int) -> int:
+        tracemalloc.start()
+        for document in islice(grammar.documents(1, "train"), n):
+            grammar.log_probability(document)
+        _, high = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return high
+
+    peak(5)
+    assert peak(150) < peak(20) + 500_000

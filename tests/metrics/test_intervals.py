@@ -1,0 +1,85 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from retable.metrics import intervals
+from retable.metrics.intervals import bootstrap, bootstrap_sums, mean_std, paired_test, percentile_interval
+from retable.metrics.likelihood import perplexity
+
+
+def ratio(sums):
+    return sums[..., 0] / sums[..., 1]
+
+
+def with_counts(values):
+    """One system: (n,) values to (1, n, 2), each unit counting once."""
+    return np.stack([values, np.ones_like(values)], axis=-1)[None]
+
+
+@pytest.fixture
+def values():
+    return np.random.default_rng(3).normal(5, 2, size=4000)
+
+
+def test_mean_and_sample_standard_deviation():
+    assert mean_std([2, 4, 9]) == (5, pytest.approx(math.sqrt((9 + 1 + 16) / 2)))
+    assert mean_std([7])[0] == 7 and math.isnan(mean_std([7])[1])
+
+
+def test_interval_of_a_mean_is_the_normal_one(values):
+    error = values.std() / math.sqrt(len(values))
+    for level, z in ((0.95, 1.95996), (0.8, 1.28155)):
+        low, high = percentile_interval(bootstrap(with_counts(values), ratio, resamples=4000), level)
+        assert low == pytest.approx(values.mean() - z * error, abs=0.12 * error)
+        assert high == pytest.approx(values.mean() + z * error, abs=0.12 * error)
+
+
+def test_interval_of_perplexity_is_the_delta_methods(values):
+    tokens = np.random.default_rng(4).integers(5, 40, size=len(values))
+    nats = tokens * 4 + values
+    mean = nats.sum() / tokens.sum()
+    error = (nats - mean * tokens).std() * math.sqrt(len(values)) / tokens.sum()
+    units = np.stack([nats, tokens], axis=-1)[None]
+    replicates = bootstrap(units, lambda sums: perplexity(sums[..., 0], sums[..., 1]), resamples=4000)
+    expected = [math.exp(mean - 1.95996 * error), math.exp(mean + 1.95996 * error)]
+    assert percentile_interval(replicates) == pytest.approx(expected, abs=0.15 * math.exp(mean) * error)
+
+
+def test_resamples_draw_as_many_units_as_there_are(values):
+    sums = bootstrap_sums(with_counts(values)[0], resamples=50)
+    assert (sums[:, 1] == len(values)).all() and len(set(sums[:, 0])) == 50
+
+
+def test_resamples_depend_on_the_seed_alone(values, monkeypatch):
+    units = with_counts(values)[0]
+    sums = bootstrap_sums(units, resamples=20)
+    assert (bootstrap_sums(units * 2, resamples=20) == sums * 2).all()
+    assert not (bootstrap_sums(units, resamples=20, seed=1) == sums)[:, 0].any()
+    monkeypatch.setattr(intervals, "CHUNK", 3 * len(values))
+    assert bootstrap_sums(units, resamples=20) == pytest.approx(sums)
+
+
+def test_seeds_share_their_resamples(values):
+    one = bootstrap(with_counts(values), ratio)
+    shifted = bootstrap(np.concatenate([with_counts(values), with_counts(values + 1)]), ratio)
+    assert shifted == pytest.approx(one + 0.5)
+    # with resamples of their own, values and −values would not cancel
+    opposed = bootstrap(np.concatenate([with_counts(values), with_counts(-values)]), ratio)
+    assert opposed == pytest.approx(np.zeros(1000), abs=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.04, 0.07, 0.1])
+def test_paired_test_agrees_with_the_z_test_of_differences(values, shift):
+    other = values + np.random.default_rng(5).normal(shift, 2, size=len(values))
+    difference = other - values
+    z = difference.mean() / (difference.std() / math.sqrt(len(values)))
+    a, b = (bootstrap(with_counts(units), ratio, resamples=4000) for units in (values, other))
+    assert paired_test(-difference.mean(), a - b) == pytest.approx(2 * stats.norm.sf(abs(z)), abs=0.03)
+
+
+def test_paired_test_at_its_ends(values):
+    replicates = bootstrap(with_counts(values), ratio)
+    assert paired_test(0, replicates - replicates) == 1
+    assert paired_test(-1, replicates - bootstrap(with_counts(values + 1), ratio)) == 1 / 1001

@@ -1,0 +1,206 @@
+from collections import Counter, defaultdict
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retable.errors import UsageError
+from retable.models.ngram import KneserNey, discounts
+
+END = 0  # the boundary's id in small corpora
+
+
+class ByTheBook:
+    """Chen and Goodman's recursion, read off the page, over dictionaries of tuples."""
+
+    def __init__(self, sentences: list[list[int]], vocab_size: int, order: int):
+        self.vocab_size, self.order = vocab_size, order
+        padded = [("<s>", *sentence, END) for sentence in sentences]
+        raw = [
+            Counter(s[i : i + n] for s in padded for i in range(len(s) - n + 1) if s[i : i + n] != ("<s>",))
+            for n in range(1, order + 2)
+        ]
+        self.counts = {order: raw[order - 1]}
+        for n in range(1, order):
+            left = Counter(n_gram[1:] for n_gram in raw[n])
+            self.counts[n] = {g: raw[n - 1][g] if g[0] == "<s>" else left[g] for g in raw[n - 1]}
+        self.discounts = {n: self.closed_formula(self.counts[n].values()) for n in self.counts}
+        self.followers = defaultdict(list)
+        for n, counts in self.counts.items():
+            for n_gram, count in counts.items():
+                self.followers[n_gram[:-1]].append((count, self.discounts[n][min(count, 3)]))
+
+    @staticmethod
+    def closed_formula(counts) -> list[float]:
+        n1, n2, n3, n4 = (sum(count == k for count in counts) for k in (1, 2, 3, 4))
+        if n1 * n2 * n3 == 0:
+            return [0, 0.5, 1, 1.5]
+        y = n1 / (n1 + 2 * n2)
+        found = [0, 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
+        return found if min(found[1:]) > 0 else [0, 0.5, 1, 1.5]
+
+    def probability(self, word: int, context: tuple) -> float:
+        context = context[len(context) - min(len(context), self.order - 1) :]
+        lower = self.probability(word, context[1:]) if context else 1 / self.vocab_size
+        followers = self.followers[context]
+        if not followers:
+            return lower
+        total = sum(count for count, _ in followers)
+        n = len(context) + 1
+        count = self.counts[n].get((*context, word), 0)
+        share = (count - self.discounts[n][min(count, 3)]) / total
+        return share + sum(discount for _, discount in followers) / total * lower
+
+
+def stream(sentences: list[list[int]]) -> np.ndarray:
+    return np.array([token for sentence in sentences for token in [*sentence, END]], np.uint16)
+
+
+@st.composite
+def corpora(draw):
+    """A vocabulary size, sentences to train on, and others to score; word 1 is in none of the former."""
+    vocab_size = draw(st.integers(3, 7))
+    seen = st.lists(st.integers(2, vocab_size - 1), max_size=7)
+    new = st.lists(st.integers(1, vocab_size - 1), max_size=9)
+    train = draw(st.lists(seen, min_size=1, max_size=25))
+    return vocab_size, train, draw(st.lists(new, min_size=1, max_size=4))
+
+
+def test_discounts_by_hand():
+    counts = np.repeat([1, 2, 3, 4, 9, 0], [8, 4, 2, 1, 3, 5])
+    assert discounts(counts) == pytest.approx((1 / 2, 2 - 3 / 4, 3 - 4 / 4))
+    assert discounts(np.array([1, 1, 2, 4])) == (0.5, 1, 1.5)  # no 3
+    assert discounts(np.repeat([1, 2, 3], [9, 2, 8])) == (0.5, 1, 1.5)  # D2 below 0
+    assert discounts(np.repeat([1, 2, 3], [4, 1, 1])) == (0.5, 1, 1.5)  # D2 just 0
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(corpora(), st.integers(1, 5))
+def test_probabilities_are_those_of_the_recursion(corpus, order):
+    vocab_size, train, test = corpus
+    model, book = KneserNey(vocab_size, order, END), ByTheBook(train, vocab_size, order)
+    model.estimate(stream(train))
+    expected = [
+        np.log(book.probability(word, ("<s>", *sentence[:i])))
+        for sentence in train + test
+        for i, word in enumerate([*sentence, END])
+    ]
+    np.testing.assert_allclose(model.log_prob(stream(train + test)), expected, rtol=0, atol=1e-5)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(corpora(), st.integers(1, 5))
+def test_probabilities_sum_to_one_after_every_context(corpus, order):
+    vocab_size, train, test = corpus
+    model = KneserNey(vocab_size, order, END)
+    model.estimate(stream(train))
+    for sentence in [*test, *train[:3]]:
+        for length in range(len(sentence) + 1):
+            log_prob = model.next_log_prob(np.array(sentence[:length], int))
+            assert np.exp(log_prob).sum() == pytest.approx(1, abs=1e-5)
+            assert np.isfinite(log_prob).all()
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_the_two_ways_to_score_agree_all_along_a_stream(order):
+    rng = np.random.default_rng(order)
+    model = KneserNey(6, order, END)
+    model.estimate(np.append(rng.integers(0, 5, 300), END))
+    tokens = rng.integers(0, 6, 80)
+    one_by_one = [model.next_log_prob(tokens[:t])[tokens[t]] for t in range(len(tokens))]
+    np.testing.assert_allclose(one_by_one, model.log_prob(tokens), rtol=0, atol=1e-12)
+
+
+def test_no_context_reaches_over_the_end_of_a_sentence():
+    model = KneserNey(5, 4, END)
+    model.estimate(stream([[2, 3, 4], [3, 2], [2, 3, 3, 4], [4]] * 3))
+    sentences = [[2, 3], [], [4, 3, 2, 3]]
+    apart = np.concatenate([model.log_prob(stream([sentence])) for sentence in sentences])
+    np.testing.assert_array_equal(model.log_prob(stream(sentences)), apart)
+    assert model.log_prob(np.array([], int)).shape == (0,)
+
+
+def test_a_model_is_uniform_before_it_is_estimated():
+    model = KneserNey(4, 3, END)
+    np.testing.assert_allclose(np.exp(model.log_prob(np.array([1, 2, 0]))), 1 / 4, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(model.next_log_prob(np.array([3]))), [1 / 4] * 4, rtol=1e-6)
+
+
+def test_every_context_of_a_tiny_vocabulary():
+    model, train = KneserNey(3, 3, END), [[1, 2], [2, 2, 1], [1]]
+    model.estimate(stream(train))
+    book = ByTheBook(train, 3, 3)
+    for length in range(4):
+        for context in product([1, 2], repeat=length):
+            expected = [book.probability(word, ("<s>", *context)) for word in range(3)]
+            np.testing.assert_allclose(
+                np.exp(model.next_log_prob(np.array(context, int))), expected, rtol=1e-5
+            )
+
+
+def test_save_and_load(tmp_path):
+    tokens = np.append(np.random.default_rng(0).integers(0, 8, 500), END)
+    model, loaded = KneserNey(8, 3, END), KneserNey(8, 3, END)
+    model.estimate(tokens)
+    model.save(tmp_path / "model.safetensors")
+    loaded.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.log_prob(tokens), model.log_prob(tokens))
+    loaded.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+
+
+def test_a_file_that_is_no_sound_model_is_refused(tmp_path):
+    model = KneserNey(8, 3, END)
+    model.estimate(np.append(np.random.default_rng(0).integers(0, 8, 500), END))
+    model.save(tmp_path / "model")
+    before = model.log_prob(np.arange(8))
+    whole = (tmp_path / "model").read_bytes()
+    (tmp_path / "cut").write_bytes(whole[:-5])
+    (tmp_path / "not").write_bytes(b"not a model")
+    # the file ends in the log-probabilities of the highest order; a float of ones only is no number
+    (tmp_path / "changed").write_bytes(whole[:-4] + b"\xff" * 4)
+    loose = KneserNey(8, 3, END)
+    loose.estimate(np.array([1, 2, END]))
+    loose.tables[2].keys[-1] += 9 * len(loose.tables[1].keys)  # in a context beyond the last
+    loose.save(tmp_path / "loose")
+    for name in ("missing", "cut", "not", "changed", "loose"):
+        with pytest.raises(UsageError, match=name):
+            model.load(tmp_path / name)
+    for other in (KneserNey(9, 3, END), KneserNey(8, 2, END), KneserNey(8, 3, 1)):
+        with pytest.raises(UsageError, match=r"holds a model .* \(8, 3, 0\)"):
+            other.load(tmp_path / "model")
+    np.testing.assert_array_equal(model.log_prob(np.arange(8)), before)
+
+
+def test_wrong_use_is_refused():
+    for vocab_size, order, boundary in [(5, 0, 0), (5, 3, 5), (5, 3, -1)]:
+        with pytest.raises(UsageError):
+            KneserNey(vocab_size, order, boundary)
+    model = KneserNey(5, 2, END)
+    with pytest.raises(UsageError, match="empty"):
+        model.estimate(np.array([], int))
+    with pytest.raises(UsageError, match="token 5 is not an id below 5"):
+        model.log_prob(np.array([1, 5, 0]))
+    with pytest.raises(UsageError, match="shape"):
+        model.estimate(np.zeros((2, 3), int))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("order", "validation", "test"), [(3, 157.77, 148.28), (5, 148.01, 141.19)])
+def test_penn_treebank_perplexities_are_kenlms(data_dir, order, validation, test):
+    """KenLM's `lmplz`, with its own <unk> besides PTB's, has 10,001 words where the corpus has 10,000."""
+
+    def words(split: str) -> list[str]:
+        lines = (data_dir / "ptb" / f"ptb.{split}.txt").read_text().splitlines()
+        return [word for line in lines for word in [*line.split(), "<eos>"]]
+
+    train = words("train")
+    ids = {word: index for index, word in enumerate(dict.fromkeys(train))}
+    assert len(ids) == 10_000
+    model = KneserNey(len(ids), order, ids["<eos>"])
+    model.estimate(np.array([ids[word] for word in train]))
+    for split, published in [("valid", validation), ("test", test)]:
+        nats = model.log_prob(np.array([ids[word] for word in words(split)]))
+        assert np.exp(-nats.mean()) == pytest.approx(published, abs=0.01)

@@ -1,0 +1,72 @@
+"""Every configuration composes, and what it names exists."""
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import get_class, get_method
+from omegaconf import DictConfig, OmegaConf
+
+from pipelines.entry import CONF
+
+STAGES = ("prepare", "tokenize", "embed", "pretrain", "finetune", "evaluate", "report", "params", "bands")
+GROUPS = {
+    "corpus": "tokenize",
+    "tokenizer": "tokenize",
+    "model": "pretrain",
+    "objective": "pretrain",
+    "task": "finetune",
+    "benchmark": "evaluate",
+    "trainer": "pretrain",
+    "study": "params",
+}
+CHOICES = [
+    (stage, group, path.stem) for group, stage in GROUPS.items() for path in sorted((CONF / group).glob("*.yaml"))
+]
+
+
+def targets(node):
+    if isinstance(node, dict):
+        if "_target_" in node:
+            yield node["_target_"]
+        for value in node.values():
+            yield from targets(value)
+
+
+def compose_config(stage: str, overrides: list[str]) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(stage, overrides=overrides, return_hydra_config=True)
+
+
+def check(cfg: DictConfig) -> None:
+    plain = OmegaConf.to_container(cfg)
+    plain.pop("hydra")
+    for target in targets(plain):
+        found = get_class(target) if target.rpartition(".")[2][0].isupper() else get_method(target)
+        assert callable(found)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_root_composes(stage):
+    check(compose_config(stage, []))
+
+
+@pytest.mark.parametrize(("stage", "group", "choice"), CHOICES, ids=lambda part: part)
+def test_choice_composes(stage, group, choice):
+    check(compose_config(stage, [f"{group}={choice}"]))
+
+
+def test_every_group_is_covered():
+    assert {path.name for path in CONF.iterdir() if path.is_dir()} == set(GROUPS)
+
+
+def test_group_files_are_flat():
+    """DVC does not follow defaults lists, so a group's file may not have one."""
+    for path in CONF.glob("*/*.yaml"):
+        assert "defaults" not in (OmegaConf.load(path) or {}), path
+
+
+def test_data_folder_comes_from_the_environment(monkeypatch):
+    monkeypatch.setenv("RETABLE_DATA", "elsewhere")
+    cfg = compose_config("prepare", ["corpus=ptb"])
+    assert Path(cfg.corpus.write.train) == Path("elsewhere/ptb/ptb.train.txt")

@@ -1,0 +1,158 @@
+"""The graph in dvc.yaml names every conf file and every source file that its stages use."""
+
+import ast
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from pipelines.entry import CONF
+
+ROOT = CONF.parent
+STUDIES = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
+# What only records a run, or reports a mistake; an edit there changes no payload, so no stage depends on it.
+RECORDING = {"pipelines/entry.py", "pipelines/sweep.py", "src/retable/artifacts.py", "src/retable/errors.py",
+             "src/retable/tracking.py"}  # fmt: skip
+
+
+# The parts of its config that each application builds objects from; the rest is there to be recorded.
+BUILT = {
+    "prepare": {"corpus"},
+    "tokenize": {"tokenizer"},
+    "embed": {"model", "objective", "batches", "optimizer", "schedule"},
+    "pretrain": {"model", "objective", "batches", "optimizer", "schedule", "scorer", "validation_scorer"},
+    "finetune": {"model", "optimizer", "schedule"},
+    "evaluate": {"benchmark"},
+    "report": set(),
+}
+
+
+@cache
+def stages(study: str) -> dict[str, dict]:
+    """The stages of a study: every template of dvc.yaml with the values of each of its cells."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        params = OmegaConf.to_container(compose("params", overrides=[f"study={study}"]))
+    dvc_yaml = OmegaConf.to_container(OmegaConf.load(ROOT / "dvc.yaml"), resolve=False)
+    resolved: dict[str, dict] = {}
+    for name, definition in dvc_yaml["stages"].items():
+        for key, item in params[name].items():
+            values = {"key": key} | {f"item.{field}": value for field, value in item.items()}
+            resolved[f"{name}@{key}"] = substitute(definition["do"], values)
+    return resolved
+
+
+def substitute(node, values):
+    if isinstance(node, dict):
+        return {substitute(k, values): substitute(v, values) for k, v in node.items()}
+    if isinstance(node, list):
+        return [substitute(part, values) for part in node]
+    if isinstance(node, str):
+        return re.sub(r"\$\{([\w.]+)\}", lambda match: str(values[match[1]]), node)
+    return node
+
+
+def command(stage: dict) -> tuple[str, list[str]]:
+    """The root config that a stage's command composes, and its overrides."""
+    words = shlex.split(stage["cmd"])
+    assert words[:2] == ["python", "-m"]
+    return words[2].removeprefix("pipelines."), words[3:]
+
+
+def conf_files(root: str, overrides: list[str]) -> set[str]:
+    """The conf files that a command is composed of: its root, what all share, and each group's choice."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose(root, overrides=overrides, return_hydra_config=True)
+    choices = {g: c for g, c in cfg.hydra.runtime.choices.items() if not g.startswith("hydra/")}
+    return {"conf/app.yaml", f"conf/{root}.yaml"} | {f"conf/{group}/{choice}.yaml" for group, choice in choices.items()}
+
+
+def source_files(root: str, overrides: list[str]) -> set[str]:
+    """The project's files that a command imports: its application, what the config instantiates, and their imports."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = OmegaConf.to_container(compose(root, overrides=overrides))
+    built = {part: cfg[part] for part in BUILT[root] & set(cfg)}
+    todo = {f"pipelines.{root}"} | {target.rpartition(".")[0] for target in targets(built)}
+    done: set[str] = set()
+    while todo - done:
+        module = (todo - done).pop()
+        done.add(module)
+        todo |= imports(module)
+    return {str(path(module).relative_to(ROOT)) for module in done}
+
+
+def targets(node):
+    if isinstance(node, dict):
+        if "_target_" in node:
+            yield node["_target_"]
+        for value in node.values():
+            yield from targets(value)
+
+
+def path(module: str) -> Path:
+    base = ROOT / ("src" if module.startswith("retable") else ".") / module.replace(".", "/")
+    return base.with_suffix(".py") if base.with_suffix(".py").exists() else base / "__init__.py"
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """The project's modules that a module imports, at its top or, in an application, inside a function."""
+    tree = ast.parse(path(module).read_text(encoding="utf-8"))
+    nodes = ast.walk(tree) if module.startswith("pipelines") else tree.body
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("retable", "pipelines"):
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name for name in inner if path(name).exists()} or {node.module}
+    return frozenset(found)
+
+
+def covered(file: str, dependencies: list[str]) -> bool:
+    return any(file == dep or file.startswith(f"{dep}/") for dep in dependencies)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_params_list_the_conf_files_that_are_used(study):
+    for name, stage in stages(study).items():
+        listed = {next(iter(entry)) for entry in stage["params"]}
+        assert conf_files(*command(stage)) == listed, name
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_deps_list_the_source_files_that_are_used(study):
+    for name, stage in stages(study).items():
+        root, overrides = command(stage)
+        used = source_files(root, overrides) - RECORDING
+        # A stage evaluates one benchmark; the loader imports what the others need inside functions.
+        if root == "evaluate":
+            benchmarks = {f"src/retable/evaluation/{path.stem}.py" for path in (CONF / "benchmark").glob("*.yaml")}
+            used -= benchmarks - set(stage["deps"])
+        missing = {file for file in used if not covered(file, stage["deps"]) and not file.endswith("__init__.py")}
+        assert not missing, name
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_stage_reads_what_another_writes(study):
+    written = {next(iter(out)) if isinstance(out, dict) else out for s in stages(study).values() for out in s["outs"]}
+    for name, stage in stages(study).items():
+        for dep in stage["deps"]:
+            if dep.startswith("outputs/"):
+                assert any(covered(dep, [out]) or covered(out, [dep]) for out in written), (name, dep)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_cells_are_named_after_their_outputs(study):
+    """A table's cell leads to its stage by name, and a command writes where the graph expects it."""
+    for name, stage in stages(study).items():
+        verb, _, key = name.partition("@")
+        (out,) = (next(iter(out)) if isinstance(out, dict) else out for out in stage["outs"])
+        assert out == (f"results/{key}" if verb == "report" else f"outputs/{verb}/{key.replace('-', '/', 1)}")
+
+
+def test_the_current_study_is_composed_from_conf():
+    params = OmegaConf.load(ROOT / "params.yaml")
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        assert params == compose("params", overrides=[f"study={params.study}"])

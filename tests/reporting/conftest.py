@@ -1,0 +1,91 @@
+"""Small result folders, as stages leave them."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from retable.metrics.classification import classification_metrics
+from retable.metrics.likelihood import likelihood_metrics
+
+Write = Callable[..., Path]
+SPLITS = ("validation", "test")
+
+
+@pytest.fixture
+def write_run(tmp_path: Path) -> Write:
+    def write(stage: str, out: str, system: str, seed: int | None, metrics: dict, **more) -> Path:
+        corpus = out.split("/")[0]
+        folder = tmp_path / "outputs" / stage / out
+        folder.mkdir(parents=True)
+        run = {
+            "stage": stage,
+            "system": system,
+            "corpus": corpus,
+            "seed": seed,
+            "task": None,
+            "study": "small",
+            "mlflow_run_id": f"{stage}-{out}".replace("/", "-"),
+            "git_commit": "c0ffee" * 6,
+            "git_dirty": False,
+            "digests": {"test.bin": "ab" * 32},
+            "upstream": [],
+            "hardware": "two cores",
+            "seconds": 12.5,
+        }
+        (folder / "run.json").write_text(json.dumps(run | more), encoding="utf-8")
+        (folder / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
+        (folder / "config.yaml").write_text(f"system: {system}\nseed: {seed}\n", encoding="utf-8")
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def write_likelihood(write_run: Write) -> Write:
+    """A cell of given nats a unit, each of 10 tokens, 10 words and 60 bytes, on both splits."""
+
+    def write(stage: str, out: str, system: str, seed: int | None, nats: list[float], **more) -> Path:
+        n = len(nats)
+        summed = likelihood_metrics(sum(nats), 10 * n, 10 * n, 60 * n)
+        metrics = {f"{split}/{key}": value for split in SPLITS for key, value in summed.items()}
+        folder = write_run(stage, out, system, seed, metrics, **more)
+        scores = [(split, unit, value, 10, 10, 60) for split in SPLITS for unit, value in enumerate(nats)]
+        columns = ["split", "unit", "nats", "tokens", "words", "bytes"]
+        pd.DataFrame(scores, columns=columns).to_csv(folder / "scores.csv", index=False)
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def write_classifier(write_run: Write) -> Write:
+    def write(out: str, system: str, seed: int, task: str, labels: list, predictions: list) -> Path:
+        metrics = classification_metrics(labels, predictions)
+        metrics = {f"{task}/test/{key}": value for key, value in metrics.items()}
+        folder = write_run("finetune", out, system, seed, metrics, task=task)
+        table = pd.DataFrame(
+            {"split": "test", "index": range(len(labels)), "label": labels, "prediction": predictions}
+        )
+        table.to_csv(folder / "predictions.csv", index=False)
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def write_curve() -> Callable[[Path, list[float]], None]:
+    def write(folder: Path, losses: list[float]) -> None:
+        rows = [(100 * step, "validation/loss", loss) for step, loss in enumerate(losses)]
+        pd.DataFrame(rows, columns=["step", "metric", "value"]).to_csv(folder / "curve.csv", index=False)
+
+    return write
+
+
+@pytest.fixture
+def perplexity_of() -> Callable[[float], float]:
+    """Nats of a unit of 10 words whose perplexity per word is the given one."""
+    return lambda perplexity: 10 * math.log(perplexity)

@@ -1,0 +1,73 @@
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pandas as pd
+import pytest
+
+from retable.reporting.figures import inline_svg, learning_curves, perplexities, write_figure
+from retable.reporting.results import aggregate, read_references, read_result
+
+
+@pytest.fixture
+def results(write_likelihood, write_curve, perplexity_of):
+    folders = []
+    for seed in (1, 2):
+        for name, value in (("lstm", 70), ("gpt", 71)):
+            folder = write_likelihood(
+                "evaluate", f"grammar/{name}-{seed}", name, seed, [perplexity_of(value)] * 4
+            )
+            write_curve(folder, [6.0, 5.0, 4.0 + seed / 10][: 4 - seed])
+            folders.append(folder)
+    folders.append(write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 4))
+    return [read_result(folder) for folder in folders]
+
+
+def texts(svg):
+    return [element.text for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_curves_are_labelled_means_over_common_steps(results):
+    (figure,) = learning_curves(results).values()
+    (axes,) = figure.axes
+    assert [line.get_xdata().tolist() for line in axes.lines] == [
+        [0, 100],
+        [0, 100],
+    ]  # step 200: one seed alone
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[6.0, 5.0], [6.0, 5.0]]
+    labels = [text for text in axes.texts]
+    assert [label.get_text() for label in labels] == ["gpt", "lstm"]
+    offsets = sorted(label.get_position()[1] for label in labels)
+    assert offsets[1] - offsets[0] > 10  # points: the two ends coincide, their names must not
+
+
+def test_training_loss_stands_in_and_no_curve_is_no_figure(results, write_run):
+    folder = write_run("embed", "grammar/skipgram-1", "skipgram", 1, {})
+    assert learning_curves([read_result(folder)]) == {}
+    table = pd.DataFrame({"step": [0, 1], "metric": "train/loss", "value": [3.0, 2.0]})
+    table.to_csv(folder / "curve.csv", index=False)
+    figures = learning_curves([*results, read_result(folder)])
+    assert list(figures) == ["embed · grammar", "evaluate · grammar"]
+    assert figures["embed · grammar"].axes[0].get_ylabel() == "train loss (nats)"
+
+
+def test_perplexities_show_every_system_and_the_oracle(results):
+    (figure,) = perplexities(aggregate(results, read_references())).values()
+    shown = texts(inline_svg(figure, "Perplexity"))
+    assert {"gpt", "lstm", "71.0", "70.0", "oracle 45.0"} <= set(shown)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_files_have_the_same_bytes_each_time(results, tmp_path, suffix):
+    for name in ("first", "second"):
+        (figure,) = learning_curves(results).values()
+        write_figure(figure, tmp_path / f"{name}.{suffix}")
+    assert (tmp_path / f"first.{suffix}").read_bytes() == (tmp_path / f"second.{suffix}").read_bytes()
+
+
+def test_inline_svg_fits_any_page(results):
+    frame = aggregate(results, read_references())
+    svg = inline_svg(perplexities(frame)["grammar"], 'a "title"')
+    assert svg.startswith("<svg") and "currentColor" in svg
+    assert ElementTree.fromstring(svg).get("aria-label") == 'a "title"'
+    ids = re.findall(r'\bid="([^"]+)"', svg)
+    assert len(ids) == len(set(ids)) and set(re.findall(r'href="#([^"]+)"', svg)) <= set(ids)

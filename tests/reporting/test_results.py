@@ -1,0 +1,150 @@
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from retable.errors import UsageError
+from retable.reporting.results import aggregate, read_references, read_result, verdict
+
+NONE_PUBLISHED = read_references().iloc[:0]
+
+
+def rows_of(folders, references=NONE_PUBLISHED):
+    frame = aggregate([read_result(folder) for folder in folders], references)
+    return frame.set_index(["system", "task", "split", "metric"])
+
+
+def test_seeds_average_by_hand(write_likelihood, perplexity_of):
+    folders = [
+        write_likelihood("evaluate", f"ptb/lstm-{seed}", "lstm", seed, [perplexity_of(value)] * 3)
+        for seed, value in ((1, 98), (2, 100), (3, 105))
+    ]
+    row = rows_of(folders).loc[("lstm", "", "test", "perplexity_word")]
+    assert row["mean"] == pytest.approx(101)
+    assert row["std"] == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
+    assert row["n"] == 3
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(
+        (101, 101)
+    )  # all units alike: nothing to resample
+    assert row["runs"].split() == [f"evaluate-ptb-lstm-{seed}" for seed in (1, 2, 3)]
+
+
+def test_one_seed_has_no_deviation_but_an_interval_over_units(write_likelihood):
+    nats = np.random.default_rng(0).normal(45, 3, size=500)
+    row = rows_of([write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, list(nats))]).loc[
+        ("kn5", "", "test", "perplexity_word")
+    ]
+    assert math.isnan(row["std"])
+    # the normal approximation, on the log scale
+    error = 1.95996 * nats.std() / math.sqrt(500) / 10
+    expected = [math.exp(nats.mean() / 10 - error), math.exp(nats.mean() / 10 + error)]
+    assert [row["ci_low"], row["ci_high"]] == pytest.approx(expected, rel=5e-3)
+
+
+def test_the_best_system_is_set_apart_by_the_paired_test(write_likelihood, perplexity_of):
+    random = np.random.default_rng(0)
+    hard = random.normal(40, 5, size=200)  # how hard each unit is, for every system
+    nats = {"oracle": hard - 5, "best": hard, "equal": hard + random.normal(0, 0.1, 200), "worse": hard + 0.2}
+    folders = [
+        write_likelihood("evaluate", f"grammar/{name}-1", name, 1, list(values))
+        for name, values in nats.items()
+    ]
+    p = rows_of(folders)["p_best"].xs(("", "test", "perplexity_word"), level=("task", "split", "metric"))
+    assert math.isnan(p["oracle"])
+    assert p["equal"] > 0.05 and p["best"] > 0.05 and max(p["best"], p["equal"]) == 1
+    assert p["worse"] < 0.01  # a fifth of a nat, far within the spread between units
+
+
+def test_no_test_between_different_segmentations(write_likelihood):
+    folders = [
+        write_likelihood("evaluate", "ptb/a-1", "a", 1, [40.0] * 6),
+        write_likelihood("evaluate", "ptb/b-1", "b", 1, [50.0] * 5),
+    ]
+    p = rows_of(folders)["p_best"]
+    assert p["a", "", "test", "bits_per_byte"] == 1 and math.isnan(p["b", "", "test", "bits_per_byte"])
+
+
+def test_classifiers(write_classifier):
+    labels = ["NA", "yes"] * 50  # pandas would take one of them for a missing value
+    folders = [
+        write_classifier("grammar/gpt-1", "gpt", 1, "cola", labels, [*["yes"] * 10, *labels[10:]]),
+        write_classifier("grammar/gpt-2", "gpt", 2, "cola", labels, labels),
+        write_classifier("grammar/bow-1", "bow", 1, "cola", labels, ["other", *labels[:-1]]),
+    ]
+    rows = rows_of(folders)
+    gpt = rows.loc[("gpt", "cola", "test", "accuracy")]
+    assert gpt["mean"] == pytest.approx((0.95 + 1) / 2)
+    assert gpt["ci_low"] < gpt["mean"] < gpt["ci_high"] <= 1
+    assert rows.loc[("bow", "cola", "test", "matthews"), "p_best"] < 0.01
+    assert rows.loc[("bow", "cola", "test", "accuracy"), "mean"] == 0
+
+
+def test_oracle_and_bayes_optimum_come_from_prepare(write_run):
+    metrics = {"train/words": 1000, "cola/test/matthews": 1.0, "test/perplexity_word": 45.0, "test/nats": 9.0}
+    rows = rows_of([write_run("prepare", "grammar", "oracle", 0, metrics)])
+    assert list(rows.index) == [
+        ("oracle", "", "test", "perplexity_word"),
+        ("oracle", "cola", "test", "matthews"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "mean, expected",
+    [(141.2, "pass"), (142.7, "pass"), (139.7, "pass"), (142.7001, "fail"), (139.6999, "fail")],
+)
+def test_verdict_at_the_boundary(mean, expected):
+    assert verdict(mean, published=141.2, tolerance=1.5) == expected
+
+
+def test_published_numbers_find_their_rows(write_likelihood, perplexity_of):
+    folders = [
+        write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(142.0)] * 2),
+        write_likelihood("evaluate", "grammar/kn5-1", "kn5", 1, [perplexity_of(142.0)] * 2),
+    ]
+    frame = aggregate([read_result(folder) for folder in folders], read_references())
+    published = frame[frame["verdict"] != "n/a"]
+    assert published[["corpus", "split", "metric"]].values.tolist() == [["ptb", "test", "perplexity_word"]]
+    assert published["verdict"].item() == "pass"
+    assert (published["published"].item(), published["tolerance"].item()) == (141.2, 1.5)
+    assert "Mikolov" in published["source"].item()
+
+
+def test_references_are_complete_and_unambiguous():
+    references = read_references()
+    assert not references.duplicated(["system", "corpus", "task", "split", "metric"]).any()
+    assert references.notna().all(axis=None) and (references["tolerance"] > 0).all()
+
+
+def test_a_missing_folder_names_its_stage(tmp_path):
+    with pytest.raises(UsageError, match=r"dvc repro evaluate@grammar-lstm-1"):
+        read_result(tmp_path / "outputs" / "evaluate" / "grammar" / "lstm-1")
+
+
+def test_two_runs_of_one_seed_are_refused(write_likelihood):
+    folders = [write_likelihood("evaluate", f"ptb/{name}", "lstm", 1, [30.0]) for name in ("a", "b")]
+    with pytest.raises(UsageError, match=r"evaluate/ptb/a and evaluate/ptb/b both hold lstm with seed 1"):
+        rows_of(folders)
+
+
+def test_metrics_that_contradict_their_units_are_refused(write_likelihood):
+    folder = write_likelihood("evaluate", "ptb/lstm-1", "lstm", 1, [30.0, 31.0])
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"test/perplexity_word": 20.0}))
+    with pytest.raises(
+        UsageError, match=r"metrics.json has perplexity_word 20 on test, but its units give 21.1"
+    ):
+        rows_of([folder])
+
+
+def test_seeds_on_different_units_are_refused(write_likelihood):
+    folders = [
+        write_likelihood("evaluate", f"ptb/lstm-{seed}", "lstm", seed, [30.0] * seed) for seed in (1, 2)
+    ]
+    with pytest.raises(UsageError, match="different units"):
+        rows_of(folders)
+
+
+def test_nothing_measured_is_an_empty_frame():
+    assert isinstance(aggregate([], read_references()), pd.DataFrame)

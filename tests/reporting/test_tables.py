@@ -1,0 +1,141 @@
+import csv
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from retable.reporting.markup import Column, Row, Table, Value, html_table, latex_table, markdown_table
+from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.tables import write_tables
+
+NASTY = r"a_b|c & <d> 50% $x$ {y} ~z^ #1 \n *e*"
+
+
+@pytest.fixture
+def perplexities(write_likelihood, perplexity_of, tmp_path):
+    systems = {"oracle": 45, "unigram": 350, "lstm": 70, "kn5": 92}
+    folders = [
+        write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 4),
+        *(
+            write_likelihood(
+                "evaluate", f"grammar/{name}-1", name, 1, [perplexity_of(value)] * 4, protocol="carried"
+            )
+            for name, value in systems.items()
+            if name != "oracle"
+        ),
+    ]
+    return aggregate([read_result(folder) for folder in folders], read_references())
+
+
+def test_rows_go_from_worst_to_best_with_the_oracle_last(perplexities, tmp_path):
+    (table,) = write_tables(perplexities, tmp_path / "results")
+    rows = table.panels["grammar"]
+    assert [row.values[0].text for row in rows] == ["unigram", "kn5", "lstm", "true distribution (oracle)"]
+    assert [row.apart for row in rows] == [False, False, False, True]
+    assert [row.values[1].text for row in rows] == ["carried", "carried", "carried", ""]
+    word = [column.title for column in table.columns].index("PPL/word")
+    assert [row.values[word].text for row in rows] == ["350.00", "92.00", "70.00", "45.00"]
+    assert [row.values[word].bold for row in rows] == [False, False, True, False]
+    assert rows[2].values[word].runs == ("evaluate-grammar-lstm-1",)
+
+
+def test_columns_without_a_published_number_are_left_out(perplexities, tmp_path):
+    (table,) = write_tables(perplexities, tmp_path / "results")
+    assert not {"published", "verdict"} & {column.title for column in table.columns}
+
+
+def test_csv_has_the_contracts_columns(perplexities, tmp_path):
+    write_tables(perplexities, tmp_path / "results")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "results" / "perplexity.csv").read_text())))
+    contract = (
+        "system corpus task split metric mean std n ci_low ci_high published tolerance verdict source runs"
+    )
+    assert set(contract.split()) <= rows[0].keys()
+    (lstm,) = (
+        row
+        for row in rows
+        if (row["system"], row["split"], row["metric"]) == ("lstm", "test", "perplexity_word")
+    )
+    assert (lstm["mean"], lstm["std"], lstm["n"], lstm["verdict"]) == ("70", "", "1", "n/a")
+
+
+def test_the_same_results_give_the_same_bytes(perplexities, tmp_path):
+    for name in ("first", "second"):
+        write_tables(perplexities.copy(), tmp_path / name)
+    files = sorted(path.name for path in (tmp_path / "first").iterdir())
+    assert files == [f"perplexity.{suffix}" for suffix in ("csv", "html", "md", "tex")]
+    for name in files:
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+
+
+def test_tasks_end_with_the_bayes_optimal_prediction(write_classifier, write_run, tmp_path):
+    labels = [0, 1] * 10
+    folders = [
+        write_run("prepare", "grammar", "oracle", 0, {"sentiment/test/accuracy": 0.93}),
+        write_classifier("grammar/gpt-1", "gpt", 1, "sentiment", labels, [*labels[:18], 0, 0]),
+        write_classifier("grammar/bow-1", "bow", 1, "sentiment", labels, [*labels[:12], *[1, 0] * 4]),
+    ]
+    frame = aggregate([read_result(folder) for folder in folders], read_references())
+    (table,) = write_tables(frame, tmp_path / "results")
+    rows = table.panels["grammar"]
+    assert [row.values[0].text for row in rows] == ["bow", "gpt", "Bayes-optimal (oracle)"]
+    accuracy = [column.title for column in table.columns].index("accuracy")
+    assert [row.values[accuracy].text for row in rows] == ["60.0", "95.0", "93.0"]
+
+
+def test_analogies_have_their_total_last(write_run, tmp_path):
+    metrics = {
+        f"analogies/{section}/{metric}": value
+        for section, seen, accuracy in (("total", 300, 0.5), ("zebra", 100, 0.3), ("capital", 200, 0.6))
+        for metric, value in (("seen", seen), ("accuracy", accuracy))
+    }
+    results = [read_result(write_run("evaluate", "grammar/skipgram-1", "skipgram", 1, metrics))]
+    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    rows = [[value.text for value in row.values] for row in table.panels["grammar"]]
+    assert rows == [["capital", "200", "60.0"], ["zebra", "100", "30.0"], ["total", "300", "50.0"]]
+
+
+@pytest.fixture
+def nasty():
+    columns = [Column("System", numeric=False), Column(NASTY, group=NASTY)]
+    rows = [
+        Row([Value(NASTY), Value("1.0", spread="0.1", bold=True, runs=("evaluate/x y",), hint=f'"{NASTY}"')])
+    ]
+    return Table("nasty", NASTY, columns, {NASTY: rows}, [NASTY])
+
+
+def test_markdown_keeps_its_columns(nasty):
+    lines = [line for line in markdown_table(nasty).splitlines() if line.startswith("|")]
+    assert len(lines) == 3
+    for line in lines:
+        assert line.replace(r"\|", "").count("|") == 3
+    assert r"a_b\|c & \<d\>" in lines[2] and r"\*e\*" in lines[2] and "**1.0** ± 0.1" in lines[2]
+
+
+def test_latex_escapes_every_special(nasty):
+    text = latex_table(nasty)
+    expected = (
+        r"a\_b\textbar{}c \& \textless{}d\textgreater{} 50\% \$x\$ \{y\} "
+        r"\textasciitilde{}z\textasciicircum{} \#1 \textbackslash{}n *e*"
+    )
+    assert text.count(expected) == 6  # title, note, group, column, corpus, field
+    assert rf"{expected} & \textbf{{1.0}} $\pm$ 0.1 \\" in text
+    for line in ("toprule", "midrule", "bottomrule", "cmidrule(lr){2-2}"):
+        assert f"\\{line}" in text
+
+
+def test_html_shows_the_text_it_was_given(nasty):
+    text = html_table(nasty, provenance="report.html")
+    text = re.sub(r" (class|scope)=(\w+)", r' \1="\2"', text)  # HTML needs no quotes, XML does
+    root = ElementTree.fromstring(text)
+    assert [element.text for element in root.iter("th") if element.text] == [
+        NASTY,
+        "System",
+        NASTY,
+        NASTY,
+        NASTY,
+    ]
+    (link,) = root.iter("a")
+    assert link.get("href") == "report.html#run-evaluate-x-y" and link.get("title") == f'"{NASTY}"'
+    assert root.find(".//caption").text == NASTY

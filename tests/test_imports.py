@@ -1,0 +1,48 @@
+"""Imports point one way, and the heavy libraries have one importer each."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "retable"
+# What each package may import, besides itself and the modules at the top (errors, artifacts, tracking).
+ALLOWED = {
+    "corpora": {"metrics"},
+    "tokenizers": {"corpora"},
+    "data": {"tokenizers", "corpora"},
+    "nn": set(),
+    "models": {"nn"},
+    "objectives": {"data", "nn"},
+    "tasks": {"corpora", "metrics"},
+    "metrics": set(),
+    "training": {"objectives", "tasks", "models", "data", "metrics"},
+    "evaluation": {"training", "objectives", "tasks", "data", "metrics", "tokenizers"},
+    "reporting": {"evaluation", "metrics"},
+}
+ONLY_IMPORTER = {"lightning": "training", "mlflow": "tracking.py", "hydra": None, "omegaconf": None, "transformers": None}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def imported(path: Path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_one_way(path):
+    package = path.relative_to(SOURCE).parts[0]
+    for name in imported(path):
+        top, *rest = name.split(".")
+        if top in ONLY_IMPORTER:
+            assert package == ONLY_IMPORTER[top], name
+        if top == "retable" and package in ALLOWED and rest and (SOURCE / rest[0]).is_dir():
+            assert rest[0] == package or rest[0] in ALLOWED[package], name
+
+
+def test_every_package_is_listed():
+    packages = {path.name for path in SOURCE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert packages == set(ALLOWED)
