@@ -32,25 +32,40 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
     """
 
     @functools.wraps(function)
-    def guarded(cfg: DictConfig) -> None:
-        OmegaConf.resolve(cfg)
-        if HydraConfig.get().mode == RunMode.MULTIRUN and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
-            raise UsageError("a multirun trains its jobs on one device each; drop -m or write trainer.devices=1")
-        function(cfg)
+    def job(cfg: DictConfig) -> None:
+        multirun = HydraConfig.get().mode == RunMode.MULTIRUN
+        # Hydra announces what a job raises in lines of its own; of several jobs, that says which it was.
+        with contextlib.nullcontext() if multirun else _one_line_errors():
+            OmegaConf.resolve(cfg)
+            if multirun and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
+                raise UsageError("a multirun trains each job on one device; drop -m or write trainer.devices=1")
+            function(cfg)
 
     def main() -> None:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra raise what it would otherwise print in its own way
-        application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(guarded)
-        try:
+        application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(job)
+        with _one_line_errors():
             application()
-        except (UsageError, HydraException, OmegaConfBaseException) as error:
-            _quit(_one_line(_cause(error)))
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            _quit(f"the disk is full: nothing was kept of this stage; free some space and run it again ({error})")
 
     return main
+
+
+@contextlib.contextmanager
+def _one_line_errors() -> Iterator[None]:
+    try:
+        yield
+    except (UsageError, HydraException, OmegaConfBaseException) as error:
+        _quit(_one_line(_cause(error)))
+    except Exception as error:
+        if not _disk_is_full(error):
+            raise
+        _quit("the disk is full; nothing was kept of this stage: free some space and run it again")
+
+
+def _disk_is_full(error: Exception) -> bool:
+    """Whether writing failed for want of space; libraries wrap the system's error in their own, or keep its words."""
+    words = ("No space left on device", "database or disk is full", "PytorchStreamWriter failed")
+    return getattr(error, "errno", None) == errno.ENOSPC or any(word in str(error) for word in words)
 
 
 class Record:

@@ -42,7 +42,7 @@ def finetune(cfg: DictConfig) -> None:
         upstream.append(Path("outputs", cfg.init))
         inputs.append(require(upstream[-1] / "model.safetensors"))
         if cfg.init.startswith("embed/"):
-            model.load_vectors(read_weights(inputs[-1])["centre.weight"])
+            model.load_vectors(read_weights(inputs[-1])["model.centre.weight"])
         else:
             load_weights(model, inputs[-1], prefix="model.")
     objective = Classification(model, len(cfg.task.labels), cfg.dropout)

@@ -25,7 +25,7 @@ def load_system(cell: Path) -> Any:
     if "scorer" not in cfg:
         from retable.evaluation.analogies import WordVectors
 
-        return WordVectors(tokenizer.words, read_weights(weights)["centre.weight"].numpy())
+        return WordVectors(tokenizer.words, read_weights(weights)["model.centre.weight"].numpy())
 
     from retable.evaluation.likelihood import NeuralLM
 

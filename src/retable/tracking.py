@@ -10,13 +10,14 @@ from typing import Any
 
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-logging.getLogger("alembic").setLevel(logging.WARNING)
-
 from mlflow.entities import Metric, Param, RunStatus, RunTag  # noqa: E402
 from mlflow.exceptions import MlflowException  # noqa: E402
 from mlflow.tracking import MlflowClient  # noqa: E402
 
 from retable.errors import UsageError  # noqa: E402
+
+for _chatty in ("alembic", "mlflow.store.db.utils"):
+    logging.getLogger(_chatty).setLevel(logging.WARNING)
 
 EXPERIMENT = "retable"
 _VALUE_LIMIT = 6000  # MLflow's limit for a parameter
@@ -45,8 +46,8 @@ class Run:
             self._client.log_batch(self.id, metrics=fresh[start : start + 1000])
 
     def finish(self, metrics: Mapping[str, float], folder: Path, files: Iterable[str]) -> None:
-        """Log final metrics and the small files that describe the run, and close it."""
-        self.log((0, name, value) for name, value in metrics.items())
+        """Log the final metrics that no curve has logged and the small files that describe the run; close it."""
+        self.log([(0, name, value) for name, value in metrics.items() if name not in self._logged])
         for file in files:
             self._client.log_artifact(self.id, str(folder / file))
         self._client.set_terminated(self.id, RunStatus.to_string(RunStatus.FINISHED))

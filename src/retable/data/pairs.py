@@ -12,8 +12,9 @@ from torch import Tensor
 
 from retable.errors import UsageError
 
-# The random streams of a seed, told apart by the highest word of Philox's counter. Stream 0 is the objective's noise,
-# which is drawn with the same seed and step and must not repeat the numbers that decided which words to keep.
+# The random streams of a seed, told apart by the highest word of Philox's counter. Stream 0 is the
+# objective's noise, which is drawn with the same seed and step and must not repeat the numbers that decided
+# which words to keep.
 SLICE_ORDER, SUBSAMPLING, SHRINKING = 1, 2, 3
 
 
@@ -28,22 +29,25 @@ class PairBatch(NamedTuple):
 class SkipGramBatches:
     """All pairs (centre word, word in its window) of a stream of tokens, a slice of the stream a batch.
 
-    Frequent words are left out before the windows are laid, so windows reach over them (section 2.3). A window is
-    shrunk to between 1 and `window` words on either side, uniformly, for every centre anew. It ends at line ends, and
-    at the ends of a slice, which cuts less than 1 % of the pairs from a thousand tokens on.
+    Frequent words are left out before the windows are laid, so windows reach over them (section 2.3). A
+    window is shrunk to between 1 and `window` words on either side, uniformly, for every centre anew. It
+    crosses neither a line end nor the end of the slice; the latter cuts off less than 1 % of the pairs.
 
-    A batch is a pure function of (seed, step). Step s reads one slice in epoch s // steps_per_epoch; every epoch reads
-    every slice once, in an order of its own, and leaves out and shrinks anew.
+    A batch is a pure function of (seed, step). Step s reads one slice in epoch s // steps_per_epoch; every
+    epoch reads every slice once, in an order of its own, and leaves out and shrinks anew.
 
     tokens: ids (n,) of any integer type, may be memory-mapped. UsageError where there are none.
     counts: occurrences of each word (V,) in `tokens`.
     boundary: the id of the line end. It is in no pair.
     subsample: word2vec's t, see `keep_probabilities`.
-    batch_tokens: tokens of the stream in a slice, with line ends and the words that will be left out.
+    batch_tokens: tokens of the stream in a slice, with line ends and the words that will be left out. A batch
+        is one update, so all pairs of a frequent word pull at its vectors at once: under word2vec's learning
+        rate of 0.025 a pair, the embedded corpus at subsample=1e-3 learns as word by word with 1024, and
+        diverges with 4096.
     """
 
-    # Centres a row. The scores of a row are one small matrix product: the shorter the row the more often a vector is
-    # read, the longer the more scores are computed that no window asks for.
+    # Centres a row. The scores of a row are one small matrix product: the shorter the row the more often a
+    # vector is read, the longer the more scores are computed that no window asks for.
     ROW = 32
 
     def __init__(
@@ -69,7 +73,7 @@ class SkipGramBatches:
         """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
         words, line, reach = self._slice(step)
         w, n_rows = self._window, -(-len(words) // self.ROW)
-        # Padded so that the word at i stands at i + w, between w words that are in no line, and the last row is full.
+        # Padding fills the last row, and puts w words of no line before the first row and after the last.
         pad = (w, n_rows * self.ROW - len(words) + w)
         words, line, reach = np.pad(words, pad), np.pad(line, pad, constant_values=-1), np.pad(reach, pad)
         first = np.arange(rank, n_rows, world)[:, None] * self.ROW
@@ -81,7 +85,7 @@ class SkipGramBatches:
         return PairBatch(*map(torch.from_numpy, (words[centres], words[contexts], pairs)))
 
     def _slice(self, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The words kept of the step's slice: their ids, the numbers of their lines, the reaches of their windows."""
+        """The words kept of the step's slice: ids, numbers of their lines, reaches of their windows."""
         epoch, position = divmod(step, self.steps_per_epoch)
         order = self._generator(epoch, SLICE_ORDER).permutation(self.steps_per_epoch)
         start = order[position] * self._batch_tokens
@@ -96,9 +100,9 @@ class SkipGramBatches:
 
 
 def keep_probabilities(counts: ArrayLike, subsample: float) -> np.ndarray:
-    """The probability (V,) that an occurrence of a word is kept: √(t/f) + t/f, at most 1, as word2vec.c has it.
+    """The probability (V,) that an occurrence of a word is kept: √(t/f) + t/f, at most 1, as in word2vec.c.
 
-    Equation 5 of the paper has √(t/f). f is the word's share of `counts`, t is `subsample`; 0 keeps every word.
+    Equation 5 of the paper has √(t/f). f is the word's share of `counts`; t is `subsample`, 0 keeps all.
     """
     counts = np.asarray(counts, dtype=np.float64)
     if subsample == 0:

@@ -9,6 +9,7 @@ B batch, T time, D d_model.
 import torch
 from torch import Tensor, nn
 
+from retable.errors import UsageError
 from retable.nn.transformer import Block
 
 
@@ -44,7 +45,10 @@ class GPT(nn.Module):
         """(B, T) ids to (B, T, D) hidden states. There is no state to carry: the window is the whole context."""
         T = input_ids.shape[1]
         if T > self.max_length:
-            raise ValueError(f"{T} tokens exceed max_length={self.max_length}")
+            raise UsageError(
+                f"a sequence of {T} tokens exceeds the GPT's max_length={self.max_length}; "
+                f"train it with model.max_length={T} or more, or give it shorter sequences"
+            )
         hidden = self.embedding(input_ids) + self.positions(torch.arange(T, device=input_ids.device))
         hidden = self.dropout(hidden)
         for block in self.blocks:

@@ -1,9 +1,10 @@
-"""Word vectors in the text and binary formats of word2vec.c, which gensim, spaCy and fastText's tools read too.
+"""Word vectors in the text and binary formats of word2vec.c, which most tools read.
 
-Both begin with a line `<words> <dimensions>`. Then text has a line a word, `<word> <value> …`; binary has the word, a
-space, the values as little-endian float32 and a line feed.
+Both begin with a line `<words> <dimensions>`. Then, for each word, text has a line `<word> <value> …`; binary
+has the word, a space, the values as little-endian float32, and a line feed.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -19,16 +20,16 @@ def write_word2vec(
 ) -> None:
     """Write `vectors` (n, d) as single precision, which both formats keep exactly. UTF-8.
 
-    UsageError for a word that the format cannot hold (one that is empty or has white space in it) or that comes twice.
+    UsageError for a word that the format can't hold (empty, or with white space in it) or that comes twice.
     """
     vectors = np.asarray(vectors, dtype="<f4")
     if vectors.ndim != 2 or len(vectors) != len(words):
         raise UsageError(f"{len(words)} words need vectors of shape ({len(words)}, d), not {vectors.shape}")
     for word in words:
         if word.split() != [word]:
-            raise UsageError(f"word2vec's format has no place for the word {word!r}: it is empty or has white space")
+            raise UsageError(f"the word {word!r} is empty or has white space in it; the format can't hold it")
     if len(set(words)) < len(words):
-        raise UsageError(f"word2vec's format wants words that differ: {_repeated(words)!r} comes twice")
+        raise UsageError(f"the word {_repeated(words)!r} comes twice; give each word one vector")
     n_words, dimensions = vectors.shape
     values = " ".join(["%.9g"] * dimensions)  # nine digits tell any two single-precision numbers apart
     with open(path, "wb") as file:
@@ -39,7 +40,7 @@ def write_word2vec(
 
 
 def read_word2vec(path: str | PathLike[str], binary: bool = False) -> tuple[list[str], np.ndarray]:
-    """The words and their vectors (n, d), float32. UsageError where the file is not in the format, naming the line."""
+    """The words and their vectors (n, d), float32. UsageError where the file is not in the format."""
     if not Path(path).is_file():
         raise UsageError(f"{path}: no such file of word vectors")
     with open(path, "rb") as file:
@@ -50,7 +51,7 @@ def read_word2vec(path: str | PathLike[str], binary: bool = False) -> tuple[list
         for i in range(n_words):
             try:
                 word, vectors[i] = read_row(file, dimensions)
-                words.append(word.decode())
+                words.append(word)
             except ValueError as error:  # UnicodeDecodeError is one
                 raise UsageError(f"{path}, word {i + 1} of {n_words}: {error}") from None
         if file.read().strip():
@@ -72,28 +73,28 @@ def _read_header(path: str | PathLike[str], line: bytes) -> tuple[int, int]:
     return n_words, dimensions
 
 
-def _read_text_row(file: BinaryIO, dimensions: int) -> tuple[bytes, np.ndarray]:
-    line = file.readline()
+def _read_text_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
+    line = file.readline().decode()
     if not line:
         raise ValueError("the file ends before it")
-    word, *values = line.rstrip().split(b" ")  # word2vec.c leaves a space at the end of a line
+    word, *values = line.rstrip().split(" ")  # word2vec.c leaves a space at the end of a line
     if not word or len(values) != dimensions:
         raise ValueError(f"{len(values)} values after {word!r} where the first line announces {dimensions}")
     return word, np.array(values).astype(np.float32)
 
 
-def _read_binary_row(file: BinaryIO, dimensions: int) -> tuple[bytes, np.ndarray]:
-    word = bytearray()
-    while (byte := file.read(1)) != b" ":
-        if not byte:
+def _read_binary_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
+    letters = b""
+    while (letter := file.read(1)) != b" ":
+        if not letter:
             raise ValueError("the file ends before it")
-        word += byte
+        letters += letter
+    word = letters.decode().lstrip("\n")  # the line feed that ends the vector before
     values = file.read(4 * dimensions)
     if len(values) < 4 * dimensions:
-        raise ValueError(f"the file ends within the vector of {bytes(word)!r}")
-    return bytes(word).lstrip(b"\n"), np.frombuffer(values, dtype="<f4")
+        raise ValueError(f"the file ends within the vector of {word!r}")
+    return word, np.frombuffer(values, dtype="<f4")
 
 
 def _repeated(words: Sequence[str]) -> str:
-    known: set[str] = set()
-    return next(word for word in words if word in known or known.add(word))
+    return Counter(words).most_common(1)[0][0]

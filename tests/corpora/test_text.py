@@ -1,0 +1,55 @@
+import pytest
+
+from retable.corpora.text import read_lines, read_units, write_corpus
+from retable.errors import UsageError
+
+
+def test_a_corpus_is_copied_a_sentence_a_line(tmp_path):
+    raw = {"train": b" the  cat \r\n\n\tsat\xc2\xa0down\n", "validation": b"a", "test": b"b c\n \n\n"}
+    for split, content in raw.items():
+        (tmp_path / f"{split}.raw").write_bytes(content)
+    counts = write_corpus(tmp_path, **{split: str(tmp_path / f"{split}.raw") for split in raw})
+    written = {split: (tmp_path / f"{split}.txt").read_bytes() for split in raw}
+    assert written == {"train": b"the cat\nsat down\n", "validation": b"a\n", "test": b"b c\n"}
+    assert counts == {
+        "train/lines": 2,
+        "train/words": 4,
+        "validation/lines": 1,
+        "validation/words": 1,
+        "test/lines": 1,
+        "test/words": 2,
+    }
+
+
+def test_a_split_without_words_is_refused(tmp_path):
+    (tmp_path / "some.raw").write_text("a\n")
+    (tmp_path / "none.raw").write_text(" \n\n")
+    some, none = str(tmp_path / "some.raw"), str(tmp_path / "none.raw")
+    with pytest.raises(UsageError, match=r"none.raw holds no words; the validation split"):
+        write_corpus(tmp_path, train=some, validation=none, test=some)
+
+
+def test_lines_end_at_line_feeds_alone(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("a\u2028b\x0c c\r\nd\x85e\n\nf".encode())
+    assert [*read_lines(path)] == ["a\u2028b\x0c c", "d\x85e", "", "f"]
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"gone.txt does not exist; set RETABLE_DATA"):
+        [*read_lines(tmp_path / "gone.txt")]
+
+
+def test_bytes_that_are_not_utf8_are_located(tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"fine\ncaf\xe9 au lait\n")
+    with pytest.raises(UsageError, match=r"latin.txt, line 2: byte 4 .* not UTF-8 \(0xe9\).*iconv"):
+        [*read_lines(path)]
+
+
+def test_units_are_lines_or_documents(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("\na b\nc\n\n\nd\n\n")
+    assert [*read_units(path, "document")] == [["a b", "c"], ["d"]]
+    path.write_text("a b\n\nc\n")
+    assert [*read_units(path, "line")] == [["a b"], [""], ["c"]]

@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+import torch
+
+from retable.data.examples import BucketedExamples, batches_by_length, pad
+
+N, B = 1237, 8
+LENGTHS = np.random.default_rng(0).integers(1, 40, N)
+SEQUENCES = [[i + 1] * length for i, length in enumerate(LENGTHS)]  # a sequence tells its place
+LABELS = [i % 5 for i in range(N)]
+
+
+def examples(seed: int = 1) -> BucketedExamples:
+    return BucketedExamples(SEQUENCES, LABELS, B, seed)
+
+
+def places(batch) -> list[int]:
+    return (batch.input_ids[:, 0] - 1).tolist()
+
+
+def test_pad_fills_up_with_zeros_to_the_longest():
+    batch = pad([[5, 6], [7], [8, 9, 1]], [2, 0, 1], np.array([2, 1]))
+    assert batch.input_ids.tolist() == [[8, 9, 1], [7, 0, 0]]
+    assert batch.lengths.tolist() == [3, 1]
+    assert batch.labels.tolist() == [1, 0]
+    assert {tensor.dtype for tensor in batch} == {torch.int64}
+
+
+def test_an_epoch_holds_every_example_once_in_an_order_of_its_own():
+    batches = examples()
+    assert batches.steps_per_epoch == 155
+    orders = []
+    for epoch in range(3):
+        order = []
+        for step in range(epoch * 155, (epoch + 1) * 155):
+            batch = batches.batch(step)
+            order += places(batch)
+            assert batch.labels.tolist() == [LABELS[i] for i in places(batch)]
+            assert batch.lengths.tolist() == [LENGTHS[i] for i in places(batch)]
+            assert batch.input_ids.shape[1] == batch.lengths.max()
+        assert sorted(order) == list(range(N))
+        orders.append(tuple(order))
+    assert len({*orders, tuple(places(examples(seed=2).batch(0)))}) == 4
+
+
+def test_neighbours_are_alike_in_length():
+    spans = [np.ptp(examples().batch(step).lengths.numpy()) for step in range(155)]
+    assert np.mean(spans) < 3  # of 39; about 30 in a batch of 8 drawn at random
+
+
+def test_a_batch_is_a_function_of_its_step_alone():
+    batches = examples()
+    for step in (400, 3, 154, 155, 4, 310, 0):
+        for ours, theirs in zip(batches.batch(step), examples().batch(step), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_the_processes_batches_make_up_the_whole(world):
+    for step in (0, 7, 160):
+        parts = [place for rank in range(world) for place in places(examples().batch(step, rank, world))]
+        assert sorted(parts) == sorted(places(examples().batch(step)))
+
+
+def test_batches_by_length_hold_every_example_once_with_its_place():
+    seen = []
+    for indices, batch in batches_by_length(SEQUENCES, LABELS, 100):
+        assert places(batch) == indices.tolist()
+        seen += batch.lengths.tolist()
+    assert seen == sorted(LENGTHS.tolist())

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+import torch
+
+from retable.data.streams import CarriedStreams, ShuffledWindows
+from retable.errors import UsageError
+
+N, B, T = 1003, 6, 7
+TOKENS = np.arange(N, dtype="<u2")  # a token tells its place
+
+
+def make(kind: type, seed: int = 1) -> CarriedStreams | ShuffledWindows:
+    return kind(TOKENS, batch_size=B, length=T, seed=seed)
+
+
+def test_carried_streams_are_those_of_the_tensorflow_reader():
+    # ptb_producer of the TensorFlow tutorial, by its definition.
+    batch_len = N // B
+    data = TOKENS[: B * batch_len].astype(np.int64).reshape(B, batch_len)
+    epoch_size = (batch_len - 1) // T
+    streams = make(CarriedStreams)
+    assert streams.steps_per_epoch == epoch_size
+    assert streams.tokens_per_step == B * T
+    for step in range(2 * epoch_size + 1):
+        i = step % epoch_size
+        batch = streams.batch(step)
+        np.testing.assert_array_equal(batch.input_ids, data[:, i * T : (i + 1) * T])
+        np.testing.assert_array_equal(batch.labels, data[:, i * T + 1 : (i + 1) * T + 1])
+        assert batch.fresh == (i == 0)
+
+
+def test_windows_cover_each_place_once_an_epoch():
+    windows = ShuffledWindows(TOKENS, batch_size=2, length=T, seed=1)
+    assert windows.steps_per_epoch * 2 == (N - 1) // T - 1  # here the batches leave no remainder
+    for epoch in range(20):
+        steps = range(epoch * windows.steps_per_epoch, (epoch + 1) * windows.steps_per_epoch)
+        batches = [windows.batch(step) for step in steps]
+        places = np.sort(torch.cat([batch.input_ids for batch in batches]).flatten())
+        np.testing.assert_array_equal(places, places[0] + np.arange(len(places)))
+        assert 0 <= places[0] < T
+        assert all(torch.equal(batch.labels, batch.input_ids + 1) and batch.fresh for batch in batches)
+
+
+def test_windows_come_from_new_offsets_in_a_new_order():
+    windows, other = make(ShuffledWindows), make(ShuffledWindows, seed=2)
+    starts = [windows.batch(epoch * windows.steps_per_epoch).input_ids[:, 0] for epoch in range(10)]
+    assert len({int(start[0]) % T for start in starts}) > 3
+    assert len({tuple(start.tolist()) for start in starts}) == 10
+    assert not torch.equal(other.batch(0).input_ids, windows.batch(0).input_ids)
+
+
+@pytest.mark.parametrize("kind", [CarriedStreams, ShuffledWindows])
+def test_a_batch_is_a_function_of_its_step_alone(kind):
+    streams = make(kind)
+    steps = np.random.default_rng(0).permutation(3 * streams.steps_per_epoch)
+    for step in map(int, steps):
+        ours, theirs = streams.batch(step), make(kind).batch(step)
+        assert torch.equal(ours.input_ids, theirs.input_ids) and torch.equal(ours.labels, theirs.labels)
+        assert ours.fresh == theirs.fresh
+
+
+@pytest.mark.parametrize("kind", [CarriedStreams, ShuffledWindows])
+@pytest.mark.parametrize("world", [1, 2, 3, 6])
+def test_the_processes_batches_make_up_the_whole(kind, world):
+    streams = make(kind)
+    for step in (0, 5, streams.steps_per_epoch):
+        whole, parts = streams.batch(step), [streams.batch(step, rank, world) for rank in range(world)]
+        for field in ("input_ids", "labels"):
+            assert torch.equal(torch.cat([getattr(part, field) for part in parts]), getattr(whole, field))
+        assert {part.fresh for part in parts} == {whole.fresh}
+    with pytest.raises(UsageError, match="6 cannot be shared evenly by 4 processes"):
+        streams.batch(0, 0, 4)
+
+
+@pytest.mark.parametrize("kind", [CarriedStreams, ShuffledWindows])
+def test_too_few_tokens_for_a_batch_are_refused(kind):
+    with pytest.raises(UsageError, match=r"1003 tokens give no batch of 200.*lower batches.batch_size"):
+        kind(TOKENS, batch_size=200, length=T, seed=1)
+
+
+@pytest.mark.parametrize("length", range(1, 12))
+def test_the_last_window_ends_within_the_stream(length):
+    for size in range(2 * length + 1, 2 * length + 12):
+        windows = ShuffledWindows(np.arange(size), batch_size=1, length=length, seed=0)
+        ends = [int(windows.batch(step).labels[0, -1]) for step in range(20 * windows.steps_per_epoch)]
+        assert max(ends) < size

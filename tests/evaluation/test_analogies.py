@@ -1,0 +1,150 @@
+from itertools import product
+
+import numpy as np
+import pytest
+
+from retable.errors import UsageError
+from retable.evaluation import analogies
+from retable.evaluation.analogies import Analogies, WordVectors, analogy_accuracy, read_analogies
+
+WORDS = [f"w{i}" for i in range(60)]
+VECTORS = np.random.default_rng(0).standard_normal((60, 5))
+
+
+def brute_force(question, words, vectors):
+    """The answer to a question by cosine, a word at a time."""
+    unit = {word: vector / np.linalg.norm(vector) for word, vector in zip(words, vectors, strict=True)}
+    a, b, c = question
+    target = unit[b] - unit[a] + unit[c]
+    others = [word for word in words if word not in question]
+    return max(others, key=lambda word: unit[word] @ target / np.linalg.norm(target))
+
+
+@pytest.mark.parametrize("chunk", [7, 1000])
+def test_equals_brute_force(monkeypatch, chunk):
+    monkeypatch.setattr(analogies, "CHUNK", chunk)
+    rng = np.random.default_rng(1)
+    asked = [tuple(rng.choice(WORDS, 3)) for _ in range(50)]  # some ask with one word twice
+    right = [(*question, brute_force(question, WORDS, VECTORS)) for question in asked]
+    wrong = [(*question, question[0]) for question in asked[:30]]
+    metrics = analogy_accuracy(VECTORS, WORDS, {"right": right, "mixed": right[:10] + wrong})
+    assert metrics["analogies/right/accuracy"] == 1
+    assert metrics["analogies/mixed/accuracy"] == 10 / 40
+    assert metrics["analogies/total/accuracy"] == 60 / 90
+
+
+def test_vectors_are_compared_by_direction():
+    question = ("w0", "w1", "w2")
+    answer = brute_force(question, WORDS, VECTORS)
+    lengths = np.random.default_rng(2).uniform(0.1, 10, size=(60, 1))
+    metrics = analogy_accuracy(VECTORS * lengths, WORDS, {"s": [(*question, answer)]})
+    assert metrics["analogies/s/accuracy"] == 1
+    metrics = analogy_accuracy(VECTORS * 0, WORDS, {"s": [(*question, answer)]})
+    assert np.isfinite(list(metrics.values())).all()
+
+
+def test_questions_with_unknown_words_are_left_out_and_counted():
+    words, vectors = ["a", "b", "c", "d"], np.eye(4)
+    known = ("a", "b", "c", "d")  # d is all that is left to answer with
+    sections = {"some": [known, ("a", "b", "c", "?")], "none": [("?", "b", "c", "d")]}
+    assert analogy_accuracy(vectors, words, sections) == {
+        "analogies/some/questions": 2,
+        "analogies/some/seen": 1,
+        "analogies/some/accuracy": 1,
+        "analogies/none/questions": 1,
+        "analogies/none/seen": 0,
+        "analogies/total/questions": 3,
+        "analogies/total/seen": 1,
+        "analogies/total/accuracy": 1,
+    }
+
+
+def test_restrict_vocab_takes_the_first_words_to_ask_and_to_answer():
+    words = ["man", "king", "woman", "queen", "empress"]
+    vectors = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1], [-0.7, 1, 1], [-1, 1, 2.0]])
+    sections = {"family": [("man", "king", "woman", "queen"), ("man", "king", "woman", "empress")]}
+    assert brute_force(("man", "king", "woman"), words, vectors) == "empress"
+    whole = analogy_accuracy(vectors, words, sections)
+    assert (whole["analogies/family/seen"], whole["analogies/family/accuracy"]) == (2, 0.5)
+    first = analogy_accuracy(vectors, words, sections, restrict_vocab=4)
+    assert (first["analogies/family/seen"], first["analogies/family/accuracy"]) == (1, 1)
+
+
+def test_lowercase_keeps_the_more_frequent_of_words_that_become_the_same():
+    words = ["a", "b", "C", "d", "D", "c"]
+    vectors = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [-1, 1, 1], [1, 1, -1], [-1, -1, -1.0]])
+    sections = {"s": [("A", "B", "C", "D")]}
+    assert analogy_accuracy(vectors, words, sections)["analogies/s/seen"] == 0
+    metrics = analogy_accuracy(vectors, words, sections, lowercase=True)
+    assert metrics["analogies/s/accuracy"] == 1
+
+
+def test_google_sections_are_semantic_or_syntactic():
+    questions = [("a", "b", "c", "d"), ("a", "b", "c", "?")]
+    sections = {
+        "family": questions,
+        "currency": questions[:1],
+        "gram3-comparative": questions,
+        "x": questions,
+    }
+    metrics = analogy_accuracy(np.eye(4), list("abcd"), sections)
+    counts = {group: metrics[f"analogies/{group}/questions"] for group in ("semantic", "syntactic", "total")}
+    assert counts == {"semantic": 3, "syntactic": 2, "total": 7}
+    metrics = analogy_accuracy(np.eye(4), list("abcd"), {"own": questions})
+    assert "analogies/semantic/seen" not in metrics
+    assert "analogies/syntactic/seen" not in metrics
+
+
+def test_reads_googles_format(tmp_path):
+    path = tmp_path / "questions.txt"
+    path.write_text(": capital-world\nAthens Greece Oslo Norway\n\n: gram8-plural\ncar cars dog dogs \n")
+    assert read_analogies(path) == {
+        "capital-world": [("Athens", "Greece", "Oslo", "Norway")],
+        "gram8-plural": [("car", "cars", "dog", "dogs")],
+    }
+    path.write_text(": s\na b c d\na b c\n")
+    with pytest.raises(UsageError, match=r"line 3: 3 words"):
+        read_analogies(path)
+    path.write_text("a b c d\n")
+    with pytest.raises(UsageError, match="line 1: a question before any"):
+        read_analogies(path)
+
+
+def test_the_benchmark_reads_its_questions_and_scores_a_system(tmp_path):
+    path = tmp_path / "questions.txt"
+    path.write_text(": s\nA B C D\n")
+    system = WordVectors(list("abcd"), np.eye(4))
+    benchmark = Analogies(str(path), lowercase=True)
+    assert benchmark.inputs == [path]
+    assert benchmark(system, tmp_path)["analogies/total/accuracy"] == 1
+    assert Analogies(str(path))(system, tmp_path)["analogies/total/seen"] == 0
+
+
+def test_refuses_vectors_that_do_not_match_the_words():
+    with pytest.raises(UsageError, match="3 vectors for 4 words"):
+        analogy_accuracy(np.eye(3), list("abcd"), {})
+
+
+@pytest.mark.real
+def test_google_questions(data_dir):
+    """The counts of Mikolov et al. 2013a, Table 1, and chance."""
+    sections = read_analogies(data_dir / "word_eval" / "analogies" / "questions-words.txt")
+    words = sorted({word for section in sections.values() for question in section for word in question})
+    metrics = analogy_accuracy(np.random.default_rng(0).standard_normal((len(words), 8)), words, sections)
+    assert metrics["analogies/total/questions"] == metrics["analogies/total/seen"] == 19_544
+    assert metrics["analogies/semantic/questions"] == 8_869
+    assert metrics["analogies/syntactic/questions"] == 10_675
+    assert metrics["analogies/total/accuracy"] < 0.01  # there is nothing to find in random vectors
+
+
+def test_all_relations_of_a_grid_are_answered():
+    """A vector is its stem's plus its form's, so that every analogy holds."""
+    rng = np.random.default_rng(3)
+    stems, forms = rng.standard_normal((9, 30)), 0.5 * rng.standard_normal((4, 30))
+    words = [f"{s}{f}" for s, f in product(range(9), range(4))]
+    vectors = (stems[:, None] + forms).reshape(36, 30)
+    grid = [
+        (f"{s}{f}", f"{s}{g}", f"{t}{f}", f"{t}{g}")
+        for s, t in product(range(9), repeat=2) for f, g in product(range(4), repeat=2) if s != t and f != g
+    ]  # fmt: skip
+    assert analogy_accuracy(vectors, words, {"grid": grid})["analogies/grid/accuracy"] > 0.95

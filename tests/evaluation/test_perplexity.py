@@ -1,0 +1,56 @@
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from retable.data.encode import write_tokens
+from retable.evaluation.perplexity import Perplexity
+from retable.tokenizers import word
+
+UNITS = {"validation": [["a b", "é"], ["c"]], "test": [["b"], ["a a a"], ["c"]]}
+
+
+class Known:
+    """A model to which the token with id i costs i + 1/2 nats."""
+
+    protocol = "none"
+
+    def log_prob(self, tokens: np.ndarray) -> np.ndarray:
+        return -(tokens.astype(float) + 0.5)
+
+
+@pytest.fixture
+def tokens(tmp_path) -> Path:
+    tokenizer = word.train(["a b c é"])  # ids: <unk> 0, <eos> 1, a 2, b 3, c 4, é 5
+    tokenizer.save(tmp_path / "tokenizer.json")
+    for split, units in UNITS.items():
+        write_tokens(tokenizer, units, True, tmp_path / split)
+    return tmp_path
+
+
+def test_scores_are_the_sums_over_each_unit(tokens):
+    metrics = Perplexity(str(tokens), splits=["validation", "test"])(Known(), tokens)
+    with (tokens / "scores.csv").open(encoding="utf-8") as file:
+        rows = [*csv.reader(file)]
+    assert rows == [
+        ["split", "unit", "nats", "tokens", "words", "bytes"],
+        ["validation", "0", "16.000000", "6", "6", "8"],
+        ["validation", "1", "7.500000", "3", "3", "3"],
+        ["test", "0", "6.500000", "3", "3", "3"],
+        ["test", "1", "10.500000", "5", "5", "7"],
+        ["test", "2", "7.500000", "3", "3", "3"],
+    ]
+    assert metrics["test/nats"] == pytest.approx(24.5)
+    assert metrics["test/perplexity_word"] == pytest.approx(np.exp(24.5 / 11))
+    assert metrics["validation/bits_per_byte"] == pytest.approx(23.5 / 11 / np.log(2))
+    names = ("nats", "tokens", "words", "bytes", "perplexity_token", "perplexity_word", "bits_per_byte")
+    assert metrics.keys() == {f"{split}/{name}" for split in UNITS for name in names}
+
+
+def test_inputs_are_the_files_that_are_read(tokens):
+    assert {path.name for path in Perplexity(str(tokens), ["test"]).inputs} == {
+        "tokenizer.json",
+        "test.bin",
+        "test.units.npy",
+    }

@@ -1,0 +1,24 @@
+import numpy as np
+import torch
+
+from retable.data.examples import ExampleBatch
+from retable.evaluation.prediction import predict
+from retable.models.bilstm import BiLSTM
+from retable.objectives.classification import Classification
+
+
+def test_predictions_are_each_sequences_best_label_in_order():
+    torch.manual_seed(0)
+    objective = Classification(BiLSTM(11, 6, 8, 1, 0.0), n_labels=4, dropout=0.0).eval()
+    torch.nn.init.zeros_(objective.head.bias)
+    lengths = np.random.default_rng(0).integers(1, 9, 50)
+    sequences = [torch.randint(11, (length,)).tolist() for length in lengths]
+    expected = [
+        int(objective(ExampleBatch(torch.tensor([s]), torch.tensor([len(s)]), torch.tensor([0]))).argmax())
+        for s in sequences
+    ]
+    assert len(set(expected)) > 1
+    for batch_size in (1, 7, 256):
+        predictions = predict(objective, sequences, batch_size)
+        assert predictions.dtype == np.int64
+        assert predictions.tolist() == expected

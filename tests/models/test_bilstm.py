@@ -1,0 +1,61 @@
+import pytest
+import torch
+
+from retable.models.bilstm import BiLSTM
+
+V, E, D = 11, 6, 8
+LENGTHS = torch.tensor([5, 1, 7, 3])  # in no order
+
+
+@pytest.fixture
+def bilstm() -> BiLSTM:
+    torch.manual_seed(0)
+    return BiLSTM(V, E, D, n_layers=2, dropout=0.3).eval()
+
+
+def test_equals_two_loops_over_cells(bilstm):
+    ids = torch.randint(V, (1, 6))
+    layer = bilstm.embedding(ids)[0]
+    for number in range(2):
+        halves = []
+        for suffix, order in (("", 1), ("_reverse", -1)):
+            cell = torch.nn.LSTMCell(layer.shape[1], D // 2)
+            names = {name: f"{name}_l{number}{suffix}" for name in cell.state_dict()}
+            cell.load_state_dict({name: getattr(bilstm.layers, names[name]) for name in names})
+            outputs, state = [], None
+            for x in list(layer)[::order]:
+                state = cell(x[None], state)
+                outputs.append(state[0][0])
+            halves.append(torch.stack(outputs[::order]))
+        layer = torch.cat(halves, dim=1)
+    torch.testing.assert_close(bilstm(ids, torch.tensor([6]))[0], layer)
+
+
+def test_padding_changes_nothing(bilstm):
+    ids = torch.randint(V, (4, 7))
+    padded = bilstm(ids, LENGTHS)  # what stands behind a row's length is random here
+    for row, length in enumerate(LENGTHS):
+        alone = bilstm(ids[row : row + 1, :length], LENGTHS[row : row + 1])
+        torch.testing.assert_close(padded[row, :length], alone[0])
+        assert not padded[row, length:].any()
+
+
+def test_each_position_sees_both_sides(bilstm):
+    ids = torch.randint(V, (1, 5))
+    changed = ids.clone()
+    changed[0, 2] = (ids[0, 2] + 1) % V
+    length = torch.tensor([5])
+    assert (bilstm(ids, length) != bilstm(changed, length)).any(dim=2).all()
+
+
+def test_word_vectors_are_taken_over_at_the_embeddings_scale(bilstm):
+    vectors, scale = torch.randn(V, E) * 7, bilstm.embedding.weight.std().item()
+    bilstm.load_vectors(vectors)
+    loaded = bilstm.embedding.weight.detach()
+    assert loaded.std().item() == pytest.approx(scale)
+    torch.testing.assert_close(loaded / vectors, torch.full((V, E), scale / vectors.std().item()))
+
+
+def test_an_odd_width_is_refused():
+    with pytest.raises(ValueError, match="d_model=9 must be even"):
+        BiLSTM(V, E, 9, 1, 0.0)

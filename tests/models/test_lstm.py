@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+import torch
+
+from retable.models.lstm import LSTM
+
+V, D, B, T = 11, 8, 3, 7
+
+
+def lstm(n_layers: int, dropout: float = 0.0) -> LSTM:
+    torch.manual_seed(0)
+    return LSTM(V, D, n_layers, dropout, init_range=0.5)
+
+
+def by_equations(
+    model: LSTM, inputs: np.ndarray, state: np.ndarray, keep: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Zaremba et al. (2014), section 3, in float64, for inputs (B, T, D) and state (n_layers, 2, B, D).
+
+    keep: 1, or 0 where dropout lets nothing through from layer to layer.
+    """
+    p = {name: parameter.detach().double().numpy() for name, parameter in model.layers.named_parameters()}
+    state, outputs = state.copy(), []
+
+    def sigm(x: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-x))
+
+    for t in range(inputs.shape[1]):
+        below = inputs[:, t]
+        for layer, (h, c) in enumerate(state):
+            W, U = p[f"weight_ih_l{layer}"], p[f"weight_hh_l{layer}"]
+            bias = p[f"bias_ih_l{layer}"] + p[f"bias_hh_l{layer}"]
+            # The gates in PyTorch's order.
+            i, f, g, o = np.split(keep * below @ W.T + h @ U.T + bias, 4, axis=1)
+            c = sigm(f) * c + sigm(i) * np.tanh(g)
+            below = sigm(o) * np.tanh(c)
+            state[layer] = below, c
+        outputs.append(keep * below)
+    return np.stack(outputs, axis=1), state
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 3])
+def test_equals_a_loop_written_from_the_equations(n_layers):
+    model = lstm(n_layers).eval()
+    ids = torch.randint(V, (B, T))
+    before = torch.randn(2, n_layers, B, D)
+    hidden, after = model(ids, (before[0], before[1]))
+    embedded = model.embedding.weight.detach().double().numpy()[ids]
+    expected, state = by_equations(model, embedded, before.transpose(0, 1).double().numpy(), keep=1)
+    np.testing.assert_allclose(hidden.detach(), expected, atol=1e-6)
+    np.testing.assert_allclose(torch.stack(after, dim=1).detach(), state, atol=1e-6)
+
+
+def test_state_carried_over_a_cut_changes_nothing():
+    model, ids = lstm(2).eval(), torch.randint(V, (B, T))
+    whole, end = model(ids)
+    first, state = model(ids[:, :4])
+    second, carried_end = model(ids[:, 4:], state)
+    torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
+    torch.testing.assert_close(carried_end, end)
+
+
+def test_dropout_spares_the_recurrent_connections():
+    # With all of it dropped nothing passes between layers, yet each layer's state goes on through time.
+    model = lstm(2, dropout=1.0).train()
+    hidden, after = model(torch.randint(V, (B, T)))
+    _, state = by_equations(model, np.zeros((B, T, D)), np.zeros((2, 2, B, D)), keep=0)
+    assert not hidden.any()
+    assert np.abs(state).min() > 0
+    np.testing.assert_allclose(torch.stack(after, dim=1).detach(), state, atol=1e-6)
+
+
+def test_every_parameter_starts_uniform_in_the_range():
+    torch.manual_seed(0)
+    for name, parameter in LSTM(50, 32, 2, 0.0, init_range=0.05).named_parameters():
+        assert 0.0465 < parameter.abs().max() <= 0.05, name
+        assert abs(parameter.mean()) < 5 * 0.05 / (3 * parameter.numel()) ** 0.5, name

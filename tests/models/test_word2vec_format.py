@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from retable.errors import UsageError
+from retable.models.word2vec_format import read_word2vec, write_word2vec
+
+WORDS = ["the", "naïve", "1/2", "\u65e5\u672c"]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_comes_back_bit_for_bit(tmp_path, binary):
+    vectors = np.random.default_rng(0).standard_normal((4, 7)).astype(np.float32)
+    vectors[0, :3] = [1e-45, -3.4e38, 1 / 3]  # the smallest, nearly the largest, one with no short decimal
+    write_word2vec(tmp_path / "vectors", WORDS, vectors, binary=binary)
+    words, read = read_word2vec(tmp_path / "vectors", binary=binary)
+    assert words == WORDS
+    assert read.dtype == np.float32
+    assert read.tobytes() == vectors.tobytes()
+
+
+def test_writes_what_word2vec_writes(tmp_path):
+    vectors = np.array([[0.5, -1], [2, 0.25]])
+    write_word2vec(tmp_path / "text", ["a", "b"], vectors)
+    assert (tmp_path / "text").read_bytes() == b"2 2\na 0.5 -1\nb 2 0.25\n"
+    write_word2vec(tmp_path / "binary", ["a", "b"], vectors, binary=True)
+    rows = [np.array(row, dtype="<f4").tobytes() for row in vectors]
+    assert (tmp_path / "binary").read_bytes() == b"2 2\na " + rows[0] + b"\nb " + rows[1] + b"\n"
+
+
+def test_reads_the_space_that_word2vec_leaves_at_line_ends(tmp_path):
+    (tmp_path / "text").write_bytes(b"1 2\n</s> 0.5 -1 \n")
+    words, vectors = read_word2vec(tmp_path / "text")
+    assert words == ["</s>"]
+    assert vectors.tolist() == [[0.5, -1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "first line must be"),
+        (b"the 0.1 0.2\n", "first line must be"),
+        (b"1 0\nthe\n", "announces 1 words of 0 dimensions"),
+        (b"2 2\nthe 1 2\n", "word 2 of 2: the file ends"),
+        (b"1 2\nthe 1 2\na 1 2\n", "more than the 1 words"),
+        (b"1 2\nthe 1\n", "word 1 of 1: 1 values after 'the'"),
+        (b"1 2\nthe 1 2 3\n", "word 1 of 1: 3 values after 'the'"),
+        (b"1 2\nthe 1 two\n", "word 1 of 1: could not convert"),
+        (b"1 1\n\xff 1\n", "word 1 of 1: 'utf-8' codec"),
+        (b"2 1\nthe 1\nthe 2\n", "the word 'the' comes twice"),
+    ],
+)
+def test_refuses_malformed_text(tmp_path, content, message):
+    (tmp_path / "text").write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        read_word2vec(tmp_path / "text")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"1 2\nthe", "word 1 of 1: the file ends before"),
+        (b"1 2\nthe 1234567", "word 1 of 1: the file ends within the vector of 'the'"),
+        (b"1 2\nthe 12345678\na 12345678\n", "more than the 1 words"),
+    ],
+)
+def test_refuses_malformed_binary(tmp_path, content, message):
+    (tmp_path / "binary").write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        read_word2vec(tmp_path / "binary", binary=True)
+
+
+def test_refuses_a_missing_file(tmp_path):
+    with pytest.raises(UsageError, match="no such file"):
+        read_word2vec(tmp_path / "vectors")
+
+
+@pytest.mark.parametrize("words", [["New York", "a"], ["", "a"], ["a\n", "b"], ["a", "a"], ["a"]])
+def test_refuses_words_that_the_format_cannot_hold(tmp_path, words):
+    with pytest.raises(UsageError):
+        write_word2vec(tmp_path / "vectors", words, np.zeros((2, 3)))
+    assert not (tmp_path / "vectors").exists()

@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+import torch
+
+from retable.data.streams import TokenBatch
+from retable.errors import UsageError
+from retable.models.bilstm import BiLSTM
+from retable.models.gpt import GPT
+from retable.models.lstm import LSTM
+from retable.objectives.causal_lm import CausalLM
+
+V, D, B, T = 11, 8, 3, 6
+
+
+def causal_lm(name: str, tie: bool = False, bias: bool = True, reduction: str = "mean") -> CausalLM:
+    torch.manual_seed(0)
+    model = LSTM(V, D, 2, 0.0, init_range=0.1) if name == "lstm" else GPT(V, D, 2, 2, T, 0.0)
+    return CausalLM(model, V, tie, bias, reduction)
+
+
+def batch(fresh: bool = True) -> TokenBatch:
+    window = torch.randint(V, (B, T + 1), generator=torch.Generator().manual_seed(1))
+    return TokenBatch(window[:, :-1], window[:, 1:], fresh)
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+def test_an_encoder_is_refused():
+    with pytest.raises(
+        UsageError, match=r"BiLSTM reads the sentence from both sides.*model=lstm or model=gpt"
+    ):
+        CausalLM(BiLSTM(V, D, D, 1, 0.0), V, tie=False, bias=True, reduction="mean")
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_loss_and_log_prob_are_the_labels_log_probabilities(name):
+    objective, (input_ids, labels, _) = causal_lm(name), batch()
+    hidden = objective.model(input_ids)[0].detach().double().numpy()
+    weight, bias = (parameter.detach().double().numpy() for parameter in objective.head.parameters())
+    logits = hidden @ weight.T + bias
+    expected = np.take_along_axis(log_softmax(logits), labels[..., None].numpy(), axis=2)[..., 0]
+    log_probs, _ = objective.log_prob(input_ids, labels)
+    assert log_probs.dtype == torch.float32
+    np.testing.assert_allclose(log_probs.detach(), expected, atol=1e-5)
+    loss, metrics, _ = objective.loss(batch(), None, step=0)
+    assert loss.item() == pytest.approx(-expected.mean(), abs=1e-5)
+    assert metrics["loss"].item() == loss.item() and not metrics["loss"].requires_grad
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_the_sum_over_time_is_the_mean_times_the_length(name):
+    mean, mean_metrics, _ = causal_lm(name).loss(batch(), None, step=0)
+    total, total_metrics, _ = causal_lm(name, reduction="time_sum").loss(batch(), None, step=0)
+    assert total.item() == pytest.approx(mean.item() * T)
+    assert total_metrics == mean_metrics  # nats a token, whatever is minimised
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+@pytest.mark.parametrize("tie", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_every_parameter_gets_a_gradient(name, tie, bias):
+    objective = causal_lm(name, tie, bias)
+    objective.loss(batch(), None, step=0)[0].backward()
+    names = {name: p.grad is not None and bool(p.grad.any()) for name, p in objective.named_parameters()}
+    assert all(names.values()), names
+    assert ("head.bias" in names, "head.weight" in names) == (bias, not tie)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_tying_shares_the_weights(name):
+    tied, untied = causal_lm(name, tie=True), causal_lm(name)
+    assert tied.head.weight is tied.model.embedding.weight
+    assert sum(p.numel() for p in untied.parameters()) - sum(p.numel() for p in tied.parameters()) == V * D
+    torch.optim.SGD(tied.parameters(), lr=1.0).step(lambda: tied.loss(batch(), None, 0)[0].backward())
+    assert torch.equal(tied.head.weight, tied.model.embedding.weight)
+
+
+def test_the_head_starts_as_its_model_does():
+    torch.manual_seed(0)
+    lstm = CausalLM(LSTM(500, 32, 1, 0.0, init_range=0.1), 500, tie=False, bias=True, reduction="mean")
+    for parameter in lstm.head.parameters():
+        assert 0.095 < parameter.abs().max() <= 0.1
+    gpt = CausalLM(GPT(500, 32, 1, 2, 8, 0.0), 500, tie=False, bias=True, reduction="mean")
+    assert gpt.head.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert not gpt.head.bias.any()
+
+
+def test_a_fresh_batch_forgets_the_state_and_another_goes_on_from_it():
+    objective = causal_lm("lstm")
+    _, _, state = objective.loss(batch(), None, step=0)
+    start = objective.loss(batch(), None, step=0)[0]
+    assert torch.equal(objective.loss(batch(fresh=True), state, step=1)[0], start)
+    went_on = objective.loss(batch(fresh=False), state, step=1)[0]
+    assert not torch.equal(went_on, start)
+    log_probs, _ = objective.log_prob(*[torch.cat([x, x], dim=1) for x in batch()[:2]])
+    assert went_on.item() == pytest.approx(-log_probs[:, T:].mean().item(), abs=1e-6)

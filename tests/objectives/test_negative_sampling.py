@@ -1,0 +1,153 @@
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from retable.data.pairs import PairBatch, SkipGramBatches
+from retable.errors import UsageError
+from retable.evaluation.analogies import analogy_accuracy
+from retable.models.skipgram import SkipGram
+from retable.objectives.negative_sampling import NegativeSampling, negative_sampling
+
+
+def example(rows=3, centres=4, contexts=6, noise=5, d_model=3):
+    torch.manual_seed(0)
+    v, u = torch.randn(rows, centres, d_model).double(), torch.randn(rows, contexts, d_model).double()
+    pairs = torch.rand(rows, centres, contexts) < 0.4
+    pairs[0, 0] = False  # a centre without a context
+    n = torch.randn(noise, d_model).double()
+    return [x.requires_grad_() for x in (v, u, n)], pairs
+
+
+def written_out(v, u, noise, pairs, negatives):
+    """Equation 4, a pair and a word of noise at a time."""
+    total = 0
+    for r, i, j in pairs.nonzero().tolist():
+        total = total - torch.log(torch.sigmoid(u[r, j] @ v[r, i]))
+        for n in noise:
+            total = total - negatives / len(noise) * torch.log(torch.sigmoid(-n @ v[r, i]))
+    return total
+
+
+def test_loss_and_gradients_are_those_of_equation_4():
+    tables, pairs = example()
+    loss, expected = negative_sampling(*tables, pairs, 5), written_out(*tables, pairs, 5)
+    torch.testing.assert_close(loss, expected)
+    gradients = torch.autograd.grad(3 * loss, tables)
+    torch.testing.assert_close(gradients, torch.autograd.grad(3 * expected, tables))
+    assert torch.autograd.gradcheck(lambda *x: negative_sampling(*x, pairs, 2), tables)
+
+
+def test_large_scores_stay_finite():
+    v = torch.tensor([[[300.0]]], requires_grad=True)
+    loss = negative_sampling(v, -v.detach(), v.detach()[0], torch.tensor([[[True]]]), 1)
+    assert loss.item() == 2 * 300.0**2
+    assert torch.autograd.grad(loss, v)[0].item() == 2 * 300.0
+
+
+def test_noise_is_drawn_by_counts_to_the_power():
+    counts = np.array([0, 1000, 300, 100, 30, 10, 0])
+    objective = NegativeSampling(SkipGram(7, 2), counts, power=0.75, pool=1000)
+    drawn = np.bincount(np.concatenate([objective.draw(step) for step in range(100)]), minlength=7)
+    assert drawn[[0, 6]].tolist() == [0, 0]
+    expected = counts[1:6] ** 0.75
+    assert chisquare(drawn[1:6], 100_000 * expected / expected.sum()).pvalue > 0.01
+    # The same draws are no sample of the counts themselves, nor of the uniform distribution.
+    assert chisquare(drawn[1:6], 100_000 * counts[1:6] / counts.sum()).pvalue < 1e-9
+    assert chisquare(drawn[1:6]).pvalue < 1e-9
+
+
+def test_noise_is_a_function_of_seed_and_step():
+    counts = np.arange(1, 1001)
+    one, other = (NegativeSampling(SkipGram(1000, 2), counts, seed=seed) for seed in (1, 2))
+    first = [one.draw(step).tolist() for step in range(3)]
+    assert [one.draw(step).tolist() for step in (2, 0)] == [first[2], first[0]]
+    assert first[0] != first[1]
+    assert other.draw(0).tolist() != first[0]
+
+
+def test_noise_is_not_what_decided_which_words_to_keep():
+    words = np.ones(200, dtype=np.uint16)
+    batches = SkipGramBatches(words, np.array([0, 200]), 0, subsample=0.16, batch_tokens=200, seed=1)
+    kept = batches.batch(0).pairs.any(-1).sum().item()  # half of them
+    assert 60 < kept < 150
+    # Ids by thousandths show the uniform numbers behind the draws.
+    uniform = NegativeSampling(SkipGram(1000, 2), np.ones(1000), seed=1, pool=200).draw(0) / 1000
+    keep = batches._keep[1]
+    assert (uniform < keep).sum() != len(batches._slice(0)[0])
+
+
+def test_loss_of_a_batch():
+    model = SkipGram(5, 4)
+    torch.nn.init.normal_(model.context.weight)
+    objective = NegativeSampling(model, counts=[0, 3, 2, 1, 1], negatives=2, pool=6)
+    pairs = torch.tensor([[[False, True, False], [True, False, True]]])
+    batch = PairBatch(torch.tensor([[1, 2]]), torch.tensor([[1, 2, 3]]), pairs)
+    loss, metrics, state = objective.loss(batch, None, step=3)
+    v, u = model.centre.weight, model.context.weight
+    expected = written_out(v[batch.centres], u[batch.contexts], u[objective.draw(3)], pairs, 2)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(metrics["loss"], expected.detach() / 3)
+    assert state is None
+
+
+def test_an_empty_batch_has_loss_0():
+    objective = NegativeSampling(SkipGram(5, 4), counts=[0, 3, 2, 1, 1])
+    empty = SkipGramBatches(np.zeros(3, dtype=np.uint16), counts=[3], boundary=0).batch(0)
+    loss, metrics, _ = objective.loss(empty, None, step=0)
+    loss.backward()
+    assert loss == metrics["loss"] == 0
+    assert not objective.model.centre.weight.grad.any()
+
+
+def test_says_when_training_has_diverged():
+    model = SkipGram(3, 2)
+    torch.nn.init.constant_(model.centre.weight, torch.nan)
+    batch = PairBatch(torch.tensor([[1]]), torch.tensor([[2]]), torch.tensor([[[True]]]))
+    with pytest.raises(UsageError, match=r"diverged at step 7.*batch_tokens"):
+        NegativeSampling(model, counts=[0, 1, 1]).loss(batch, None, step=7)
+
+
+@pytest.mark.parametrize("counts", [[0, 0], [1, -1]])
+def test_refuses_impossible_counts(counts):
+    with pytest.raises(UsageError, match="counts of words"):
+        NegativeSampling(SkipGram(2, 2), counts)
+
+
+def test_learns_analogies_planted_in_a_text():
+    """Words (stem, form) stand between words of their stem and words of their form."""
+    stems, forms = 12, 3
+    rng = np.random.default_rng(0)
+    stem, form = rng.integers(stems, size=4_000), rng.integers(forms, size=4_000)
+    planted = 1 + stem * forms + form
+    of_stem = 1 + stems * forms + stem * 4 + rng.integers(4, size=(2, 4_000))
+    of_form = 1 + stems * (forms + 4) + form * 4 + rng.integers(4, size=(2, 4_000))
+    tokens = np.stack([*of_stem, planted, *of_form, np.zeros_like(planted)], axis=1).ravel()
+    counts = np.bincount(tokens)
+    counts[0] = 0
+
+    torch.manual_seed(0)
+    model = SkipGram(len(counts), d_model=24)
+    batches = SkipGramBatches(tokens, counts, boundary=0, window=2, subsample=0, batch_tokens=512)
+    objective = NegativeSampling(model, counts)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.025)
+    losses = []
+    for step in range(5 * batches.steps_per_epoch):
+        loss, metrics, _ = objective.loss(batches.batch(step), None, step)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(metrics["loss"].item())
+    assert losses[0] == pytest.approx(6 * np.log(2))  # of 1 + 5 coins, while u = 0
+    assert np.mean(losses[-10:]) < 0.75 * losses[0]
+
+    def word(s, f):
+        return str(1 + s * forms + f)
+
+    questions = [
+        (word(s, 0), word(s, f), word(t, 0), word(t, f))
+        for f in range(1, forms) for s in range(stems) for t in range(stems) if s != t
+    ]  # fmt: skip
+    words = [str(i) for i in range(len(counts))]
+    metrics = analogy_accuracy(model.vectors().numpy(), words, {"planted": questions})
+    assert metrics["analogies/planted/accuracy"] > 0.9

@@ -1,0 +1,115 @@
+"""Mistakes of use: one clear line on standard error, exit code 2, nothing half-written."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+
+def files(folder):
+    return {p.relative_to(folder) for top in ("outputs", "results") for p in (folder / top).rglob("*") if p.is_file()}
+
+
+def refuse(project, stage, *overrides, **environment) -> str:
+    before = files(project.folder)
+    done = project.run(stage, *overrides, **environment)
+    (line,) = done.stderr.strip().splitlines()
+    assert done.returncode == 2
+    assert line.startswith("error: ")
+    assert files(project.folder) == before
+    return line
+
+
+@pytest.fixture
+def text(tmp_path):
+    """Overrides that prepare three text files of the test's own."""
+    paths = {split: tmp_path / f"{split}.txt" for split in ("train", "validation", "test")}
+    for path in paths.values():
+        path.write_text("a line of text\n")
+    return paths, ["corpus=ptb", *(f"corpus.write.{split}={path}" for split, path in paths.items())]
+
+
+def test_missing_data_folder(project):
+    line = refuse(project, "prepare", "corpus=ptb", RETABLE_DATA="nowhere")
+    assert "nowhere/ptb/ptb.train.txt" in line and "RETABLE_DATA" in line
+
+
+def test_empty_corpus(project, text):
+    paths, overrides = text
+    paths["validation"].write_text(" \n\n")
+    line = refuse(project, "prepare", *overrides)
+    assert "holds no words" in line and str(paths["validation"]) in line
+
+
+def test_bytes_that_are_not_utf8(project, text):
+    paths, overrides = text
+    paths["train"].write_bytes(b"fine\nna\xefve\n")
+    line = refuse(project, "prepare", *overrides)
+    assert "line 2" in line and "UTF-8" in line and "0xef" in line
+
+
+def test_unknown_key(project):
+    line = refuse(project, "pretrain", "modle.d_model=3")
+    assert "modle" in line
+
+
+def test_unknown_model(project):
+    line = refuse(project, "pretrain", "model=bert_typo")
+    assert "model/bert_typo" in line and "lstm" in line and "gpt" in line
+
+
+def test_causal_objective_on_an_encoder(project):
+    line = refuse(project, "pretrain", "corpus=grammar_tiny", "model=bilstm")
+    assert "BiLSTM" in line and "causal_lm" in line and "model=lstm" in line
+
+
+def test_missing_stage_output(project):
+    line = refuse(project, "evaluate", "stage=pretrain", "cell=grammar/lstm-9")
+    assert "dvc repro pretrain@grammar-lstm-9" in line
+
+
+def test_truncated_checkpoint(project):
+    settings = ["corpus=grammar_tiny", "model=lstm", "model.d_model=8", "batches.batch_size=4", "batches.length=16",
+                "epochs=0.6", "checkpoint_every=3", "system=cut",
+                "schedule._target_=dying.mortal_cosine"]  # fmt: skip
+    project.run("pretrain", *settings, DIE_AT="10")
+    (checkpoint,) = (project.folder / "work").rglob("last.ckpt")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    line = refuse(project, "pretrain", *settings)
+    assert str(checkpoint.relative_to(project.folder)) in line and "damaged" in line
+    checkpoint.unlink()
+
+
+def test_truncated_weights(project):
+    cell = project.folder / "outputs/pretrain/grammar_tiny/cut_weights-1"
+    project.succeed("pretrain", "corpus=grammar_tiny", "model=unigram", "system=cut_weights")
+    weights = cell / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8])
+    line = refuse(project, "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/cut_weights-1")
+    assert "cut_weights-1/model.safetensors" in line
+
+
+def test_wrong_column_name(project):
+    line = refuse(project, "finetune", "corpus=grammar_tiny", "task=sentiment", "task.sentence=text")
+    assert "'text'" in line and "'sentence'" in line and "train.tsv" in line
+
+
+def test_multirun_over_several_processes(project):
+    done = project.run("pretrain", "-m", "corpus=grammar_tiny", "trainer=ddp", "model=lstm,gpt")
+    assert done.returncode == 2
+    assert "trainer.devices=1" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="a tmpfs can only be mounted by root")
+def test_full_disk(project, tmp_path):
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "work").mkdir()
+    shutil.copytree(project.folder / "outputs" / "tokenize", tmp_path / "outputs" / "tokenize")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path / "work")], check=True)
+    try:
+        small = type(project)(tmp_path)
+        line = refuse(small, "pretrain", "corpus=grammar_tiny", "model=kn5")
+    finally:
+        subprocess.run(["umount", str(tmp_path / "work")], check=True)
+    assert "disk is full" in line

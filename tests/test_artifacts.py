@@ -1,0 +1,118 @@
+import hashlib
+import json
+import math
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from retable.artifacts import (
+    digest,
+    digest_of,
+    environment,
+    git_state,
+    hardware,
+    publish,
+    read_run,
+    require,
+    write_metrics,
+)
+from retable.errors import UsageError
+
+
+def fill(folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(name)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_block_that_ends_well_takes_the_cells_place(tmp_path):
+    out, partial = tmp_path / "outputs" / "cell", tmp_path / "work" / "payload"
+    fill(out, "old")
+    fill(partial, "left by a kill")
+    with publish(out, partial) as folder:
+        fill(folder, "new")
+        assert files(out) == ["old"]  # until the end, what was there stands
+    assert files(out) == ["new"]
+    assert not partial.exists()
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_block_that_fails_leaves_nothing(error, tmp_path):
+    out, partial = tmp_path / "outputs" / "cell", tmp_path / "work" / "payload"
+    with pytest.raises(error), publish(out, partial) as folder:
+        fill(folder, "half")
+        raise error
+    assert not out.exists() and not partial.exists()
+    fill(out, "old")
+    with pytest.raises(error), publish(out, partial) as folder:
+        fill(folder, "half")
+        raise error
+    assert files(out) == ["old"] and not partial.exists()
+
+
+def test_digests(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert digest(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert digest_of({"a": 1, "b": [2, "c"]}) == hashlib.sha256(b'{"a": 1, "b": [2, "c"]}').hexdigest()
+    assert digest_of({"b": [2, "c"], "a": 1}) == digest_of({"a": 1, "b": [2, "c"]}) != digest_of({"a": 1})
+
+
+def test_metrics_are_flat_sorted_and_finite(tmp_path):
+    write_metrics(tmp_path, {"test/é": 2, "a": 0.1})
+    text = (tmp_path / "metrics.json").read_text(encoding="utf-8")
+    assert text == '{\n  "a": 0.1,\n  "test/é": 2\n}\n'
+    for value in (math.nan, -math.inf):
+        with pytest.raises(ValueError, match=r"metric b is .*; metrics must be finite"):
+            write_metrics(tmp_path, {"a": 1.0, "b": value})
+    assert json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")) == {"test/é": 2, "a": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("outputs/prepare/grammar/train.txt", "dvc repro prepare@grammar"),
+        ("outputs/prepare/grammar/sentiment/train.tsv", "dvc repro prepare@grammar"),
+        ("outputs/tokenize/grammar/word/train.bin", "dvc repro tokenize@grammar-word"),
+        ("outputs/pretrain/ptb/lstm_small-1/model.safetensors", "dvc repro pretrain@ptb-lstm_small-1"),
+    ],
+)
+def test_what_is_missing_is_named_with_the_stage_that_makes_it(path, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=f"{path} is missing; make it with `{command}`"):
+        require(Path(path))
+    with pytest.raises(UsageError, match=r"run.json is missing"):
+        read_run(Path(path).parent)
+    Path(path).parent.mkdir(parents=True)
+    (Path(path).parent / "run.json").write_text('{"seed": 1}')
+    assert read_run(Path(path).parent) == {"seed": 1}
+
+
+def test_the_commit_is_known_and_whether_the_code_is_as_committed(tmp_path, monkeypatch):
+    def git(*arguments: str) -> str:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+        done = subprocess.run(["git", *identity, *arguments], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    monkeypatch.chdir(tmp_path)
+    git("init")
+    for name in ("code.py", "params.yaml", "results/table.csv"):
+        fill(Path(name).parent, Path(name).name)
+    git("add", "code.py", "params.yaml", "results")
+    git("commit", "-m", "first")
+    clean = {"git_commit": git("rev-parse", "HEAD"), "git_dirty": False}
+    assert git_state() == clean
+    fill(Path("."), "untracked.py")
+    for name in ("params.yaml", "results/table.csv"):  # what the pipeline rewrites itself
+        Path(name).write_text("other")
+    assert git_state() == clean
+    Path("code.py").write_text("other")
+    assert git_state() == clean | {"git_dirty": True}
+
+
+def test_versions_and_machine_are_described():
+    assert {"python", "torch", "lightning", "numpy"} <= environment().keys()
+    assert "cores" in hardware() and hardware().endswith("GiB")

@@ -1,0 +1,36 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retable.tokenizers import word
+
+LINES = ["b a a", "c b", "", "b d <unk>", "a é"]
+
+
+def test_ids_go_by_count_then_alphabet():
+    assert word.train(LINES).words == ["<unk>", "<eos>", "a", "b", "c", "d", "é"]
+    assert word.train(["z z", "y y y", "x"]).words == ["<unk>", "<eos>", "y", "z", "x"]
+
+
+def test_rare_words_become_unknown():
+    tokenizer = word.train(LINES, min_count=2)
+    assert tokenizer.words == ["<unk>", "<eos>", "a", "b"]
+    assert tokenizer.encode("b c zebra a\n") == [3, 0, 0, 2, 1]
+
+
+def test_a_closed_vocabulary_is_kept_whole():
+    tokenizer = word.train(LINES, min_count=2, vocabulary=["d", "never", "a"])
+    assert tokenizer.words == ["<unk>", "<eos>", "a", "b", "d", "never"]
+
+
+def test_lines_end_in_eos_and_a_blank_line_is_one():
+    tokenizer = word.train(["a b"])
+    assert tokenizer.boundary == 1
+    assert tokenizer.encode("a b\n\nb\n") == [2, 3, 1, 1, 3, 1]
+    units = [*tokenizer.encode_units([["a b", "b"], ["a"]], documents=True)]
+    assert units == [([2, 3, 1, 3, 1, 1], 6, 7), ([2, 1, 1], 3, 3)]
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1), min_size=1))
+def test_a_word_of_any_characters_is_one_token(words):
+    tokenizer = word.train([" ".join(words)])
+    assert [tokenizer.words[i] for i in tokenizer.encode(" ".join(words) + "\n")] == [*words, "<eos>"]

@@ -1,0 +1,325 @@
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from retable.data.examples import BucketedExamples
+from retable.data.streams import CarriedStreams, ShuffledWindows
+from retable.errors import UsageError
+from retable.evaluation.likelihood import Carried, SlidingWindow
+from retable.evaluation.prediction import predict
+from retable.models.bilstm import BiLSTM
+from retable.models.gpt import GPT
+from retable.models.lstm import LSTM
+from retable.objectives.causal_lm import CausalLM
+from retable.objectives.classification import Classification
+from retable.training.curve import Point
+from retable.training.fit import fit
+from retable.training.optimizers import adamw, sgd
+from retable.training.schedules import constant, epoch_decay, warmup_cosine
+from retable.training.weights import save_weights
+
+V, D, T = 11, 8, 5
+TOKENS = np.random.default_rng(0).integers(0, V, 4 * 27)
+SEQUENCES = [TOKENS[i : i + 2 + i % 5].tolist() for i in range(22)]
+CPU = {"accelerator": "cpu", "devices": 1, "precision": "32-true"}
+
+
+class Killed(Exception):
+    pass
+
+
+class System(NamedTuple):
+    """Everything that a training of twelve steps needs, new each time it is made."""
+
+    objective: nn.Module
+    batches: Any
+    settings: dict[str, Any]
+
+
+def lstm(dropout: float = 0.3) -> System:
+    torch.manual_seed(0)
+    model = LSTM(V, D, 2, dropout, init_range=0.1)
+    objective = CausalLM(model, V, tie=False, bias=True, reduction="time_sum")
+    scorer = Carried(rows=3)
+    return System(
+        objective,
+        CarriedStreams(TOKENS, batch_size=4, length=T),  # five steps an epoch
+        {
+            "epochs": 2.4,
+            "optimizer": partial(sgd, lr=1.0),
+            "schedule": partial(epoch_decay, flat_epochs=1, factor=0.5),
+            "validate": lambda objective: {"loss": -float(scorer.log_prob(objective, TOKENS[:40], 0).mean())},
+        },
+    )
+
+
+def gpt(dropout: float = 0.3) -> System:
+    torch.manual_seed(0)
+    objective = CausalLM(GPT(V, D, 2, 2, T, dropout), V, tie=True, bias=False, reduction="mean")
+    scorer = SlidingWindow(T, 2, 16)
+    return System(
+        objective,
+        ShuffledWindows(TOKENS, batch_size=5, length=T, seed=1),  # four steps an epoch
+        {
+            "epochs": 3,
+            "optimizer": partial(adamw, lr=0.01, weight_decay=0.1),
+            "schedule": partial(warmup_cosine, warmup=0.2, final=0.1),
+            "validate": lambda objective: {"loss": -float(scorer.log_prob(objective, TOKENS[:40], 0).mean())},
+        },
+    )
+
+
+def classifier(dropout: float = 0.3) -> System:
+    torch.manual_seed(0)
+    objective = Classification(BiLSTM(V, 6, D, 1, dropout), n_labels=3, dropout=dropout)
+    labels = [i % 3 for i in range(len(SEQUENCES))]
+
+    def validate(objective: Classification) -> dict[str, float]:
+        return {"accuracy": float(np.mean(predict(objective, SEQUENCES) == labels))}
+
+    return System(
+        objective,
+        BucketedExamples(SEQUENCES, labels, batch_size=4, seed=1),  # six steps an epoch
+        {
+            "epochs": 2,
+            "optimizer": partial(adamw, lr=0.01, weight_decay=0.01),
+            "schedule": constant,
+            "validate": validate,
+        },
+    )
+
+
+def run(system: System, scratch: Path, log=lambda points: None, **changes: Any) -> list[Point]:
+    scratch.mkdir(exist_ok=True)
+    settings = {"seed": 1, "clip_norm": 1.0, "checkpoint_every": 3, "validations": 2}
+    settings |= system.settings | changes
+    return fit(system.objective, system.batches, trainer=CPU, scratch=scratch, log=log, **settings)
+
+
+def weights(system: System) -> dict[str, Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in system.objective.named_parameters()}
+
+
+def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours), "the weights differ"
+
+
+@pytest.fixture(scope="module", params=[lstm, gpt, classifier], ids=lambda make: make.__name__)
+def uninterrupted(request, tmp_path_factory):
+    """How a system is made, and the weights and the curve of its training in one go."""
+    system, logged = request.param(), []
+    points = run(system, tmp_path_factory.mktemp("uninterrupted"), logged.extend)
+    assert logged == points and points[-1].step == 12
+    return request.param, weights(system), points
+
+
+class DyingBatches:
+    """Batches that kill the process when it asks for that of step `last`."""
+
+    def __init__(self, batches: Any, last: int):
+        self._batches, self._last, self.steps_per_epoch = batches, last, batches.steps_per_epoch
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
+        if step == self._last:
+            raise Killed
+        return self._batches.batch(step, rank, world)
+
+
+@pytest.mark.parametrize("step", range(1, 12, 2))
+def test_killed_in_a_step_and_resumed_equals_uninterrupted(uninterrupted, step, tmp_path):
+    make, expected_weights, expected_points = uninterrupted
+    system, logged = make(), []
+    with pytest.raises(Killed):
+        run(system._replace(batches=DyingBatches(system.batches, step)), tmp_path, logged.extend)
+    assert len(logged) < len(expected_points)
+    torch.manual_seed(step)  # what the generator stands at must not matter
+    system = make()
+    assert run(system, tmp_path, logged.extend) == expected_points
+    assert_same(weights(system), expected_weights)
+    assert set(logged) == set(expected_points)
+
+
+def test_killed_at_each_checkpoint_in_turn_equals_uninterrupted(uninterrupted, tmp_path):
+    make, expected_weights, expected_points = uninterrupted
+    logged: list[Point] = []
+
+    def log_and_die(points: list[Point]) -> None:
+        logged.extend(points)
+        raise Killed
+
+    for checkpoint in (3, 6, 9, 12):
+        with pytest.raises(Killed):
+            run(make(), tmp_path, log_and_die)
+        assert max(point.step for point in logged) == checkpoint
+    system = make()
+    assert run(system, tmp_path, logged.extend) == expected_points  # all is done: nothing is trained any more
+    assert_same(weights(system), expected_weights)
+    assert set(logged) == set(expected_points)
+
+
+def test_killed_in_validation_or_before_a_checkpoint_is_in_place_equals_uninterrupted(
+    uninterrupted, tmp_path, monkeypatch
+):
+    make, expected_weights, expected_points = uninterrupted
+    system, validations = make(), []
+
+    def validate_and_die(objective: nn.Module) -> dict[str, float]:
+        validations.append(objective)
+        if len(validations) == 3:
+            raise Killed
+        return system.settings["validate"](objective)
+
+    with pytest.raises(Killed):
+        run(system, tmp_path, validate=validate_and_die)
+
+    def die(source: Path, target: Path) -> None:
+        raise Killed
+
+    saved = (tmp_path / "last.ckpt").read_bytes()
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(os, "replace", die)
+        run(make(), tmp_path)
+    assert (tmp_path / "last.ckpt").read_bytes() == saved
+    system = make()
+    assert run(system, tmp_path) == expected_points
+    assert_same(weights(system), expected_weights)
+
+
+def test_training_is_a_function_of_its_seed(uninterrupted, tmp_path):
+    make, expected_weights, _ = uninterrupted
+    system = make()
+    run(system, tmp_path, seed=2)
+    assert any(not torch.equal(ours, expected_weights[name]) for name, ours in weights(system).items())
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path):
+    run(gpt(), tmp_path)
+    checkpoint = tmp_path / "last.ckpt"
+    whole = checkpoint.read_bytes()
+    flipped = bytearray(whole)
+    flipped[whole.index(b"state_dict")] ^= 1
+    for content in (whole[:-1], whole[: len(whole) // 2], whole[:10], b"", b"no checkpoint", bytes(flipped)):
+        checkpoint.write_bytes(content)
+        with pytest.raises(UsageError, match=r"last.ckpt is damaged; delete it to train from the start"):
+            run(gpt(), tmp_path)
+    checkpoint.write_bytes(whole)
+    run(gpt(), tmp_path)
+
+
+class Reported(nn.Module):
+    """Reports the step for its loss, carries it for its state, and has the gradient 3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.states: list[Any] = []
+        self.draws: list[float] = []
+
+    def loss(self, batch: int, state: Tensor | None, step: int) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        assert batch == step
+        self.states.append(state)
+        self.draws.append(torch.rand(()).item())
+        return 3 * self.weight.sum(), {"loss": torch.tensor(float(step))}, torch.tensor(step)
+
+
+class Numbers:
+    """The step itself for a batch."""
+
+    steps_per_epoch = 100
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> int:
+        return step
+
+
+REPORTED = {
+    "epochs": 4,
+    "optimizer": partial(sgd, lr=1.0),
+    "schedule": lambda step, steps_per_epoch, max_steps: step / max_steps,
+    "validate": lambda objective: {},
+    "checkpoint_every": 7,
+    "validations": 0.8,
+}
+# 200 points of two steps each: those of 2k - 2 and 2k - 1 make the point at 2k.
+MEANS = [Point(2 * k, "train/loss", 2 * k - 1.5) for k in range(1, 201)]
+
+
+def test_the_curve_holds_means_between_its_points_and_validations_in_their_turn(tmp_path):
+    def validate(objective: Reported) -> dict[str, float]:
+        assert not objective.training and not torch.is_grad_enabled()
+        return {"seen": float(len(objective.states))}
+
+    objective = Reported()
+    points = run(System(objective, Numbers(), REPORTED), tmp_path, validate=validate)
+    assert [point for point in points if point.metric == "train/loss"] == MEANS
+    assert [point for point in points if point.metric != "train/loss"] == [
+        Point(step, "validation/seen", step) for step in (125, 250, 375, 400)
+    ]
+    assert objective.states == [None, *range(399)]
+    assert not objective.training
+
+
+def test_a_mean_that_a_kill_cuts_in_two_is_whole(tmp_path):
+    def log_and_die(points: list[Point]) -> None:
+        if points[-1].step == 20:
+            raise Killed  # at the checkpoint of step 21, between the points at 20 and 22
+
+    with pytest.raises(Killed):
+        run(System(Reported(), Numbers(), REPORTED), tmp_path, log_and_die)
+    objective = Reported()
+    assert run(System(objective, Numbers(), REPORTED), tmp_path) == MEANS
+    assert objective.states == [*range(20, 399)]
+
+
+def test_chance_is_new_in_each_step_and_known_by_the_seed(tmp_path):
+    draws = []
+    for number, seed in enumerate((1, 1, 2)):
+        objective = Reported()
+        run(System(objective, Numbers(), REPORTED), tmp_path / str(number), epochs=0.1, seed=seed)
+        draws.append(objective.draws)
+    assert draws[0] == draws[1]
+    assert len({*draws[0], *draws[2]}) == 20
+
+
+@pytest.mark.parametrize(("clip_norm", "gradient"), [(0.5, 0.5), (5.0, 3.0), (None, 3.0)])
+def test_schedule_and_clipping_act_on_every_step(clip_norm, gradient, tmp_path):
+    objective = Reported()
+    run(System(objective, Numbers(), REPORTED), tmp_path, epochs=0.1, clip_norm=clip_norm)
+    assert objective.weight.item() == pytest.approx(-gradient * sum(range(10)) / 10, rel=1e-4)
+
+
+@pytest.mark.parametrize("make", [lstm, gpt, classifier])
+def test_a_little_data_is_learnt_by_heart(make, tmp_path):
+    system = make(dropout=0.0)
+    cycle = np.tile(np.random.default_rng(1).permutation(V), 4)  # each token tells the next
+    batches = {
+        lstm: lambda: CarriedStreams(cycle, batch_size=2, length=T),
+        gpt: lambda: ShuffledWindows(cycle, batch_size=7, length=T, seed=1),
+        classifier: lambda: BucketedExamples([[1, 2], [2, 1], [3], [1, 2, 3]], [0, 1, 1, 2], 4, seed=1),
+    }[make]()
+    points = run(
+        system._replace(batches=batches),
+        tmp_path,
+        epochs=300 / batches.steps_per_epoch,
+        optimizer=partial(adamw, lr=0.05, weight_decay=0.0),
+        schedule=constant,
+        checkpoint_every=1000,
+        validations=0.1,
+        validate=lambda objective: {},
+    )
+    first, last = points[0].value, points[-1].value
+    assert first > 1 and last < 0.02, (first, last)
+
+
+def test_trained_weights_are_the_same_bytes_each_time(tmp_path):
+    for name in ("first", "second"):
+        system = lstm()
+        run(system, tmp_path / name)
+        save_weights(system.objective, tmp_path / f"{name}.safetensors")
+    assert (tmp_path / "first.safetensors").read_bytes() == (tmp_path / "second.safetensors").read_bytes()

@@ -1,0 +1,31 @@
+import pytest
+
+from retable.training.schedules import constant, epoch_decay, linear_decay, warmup_cosine
+
+
+def test_constant():
+    assert {constant(step, 10, 100) for step in (0, 50, 99)} == {1.0}
+
+
+def test_zaremba_small_halves_each_epoch_from_the_sixth():
+    factors = [epoch_decay(step, 10, 130, flat_epochs=5, factor=0.5) for step in range(0, 130, 10)]
+    assert factors == [1, 1, 1, 1, 1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]
+    assert [epoch_decay(step, 10, 130, 5, 0.5) for step in (9, 49, 50, 59, 60)] == [1, 1, 0.5, 0.5, 0.25]
+
+
+def test_linear_decay():
+    assert [linear_decay(step, 10, 100) for step in (0, 25, 50, 100, 120)] == [1, 0.75, 0.5, 0, 0]
+    ended = [linear_decay(step, 10, 100, final=0.2) for step in (0, 50, 100, 101)]
+    assert ended == pytest.approx([1, 0.6, 0.2, 0.2])
+
+
+def test_warmup_cosine():
+    # Ten steps up, to 1 at the last of them; then a half turn of the cosine over the other ninety.
+    points = {0: 0.1, 4: 0.5, 9: 1.0, 10: 1.0, 40: 0.775, 55: 0.55, 70: 0.325, 100: 0.1, 110: 0.1}
+    factors = {step: warmup_cosine(step, 10, 100, warmup=0.1, final=0.1) for step in points}
+    assert factors == pytest.approx(points)
+
+
+def test_the_first_step_of_any_schedule_trains():
+    for max_steps in (1, 2, 50):
+        assert warmup_cosine(0, 1, max_steps, warmup=0.05, final=0.0) > 0
