@@ -17,15 +17,11 @@ from retable.models.ngram import KneserNey
 
 
 def read_words(path: Path) -> list[str]:
-    return [
-        word for line in path.read_text(encoding="utf-8").splitlines() for word in [*line.split(), "</s>"]
-    ]
+    return [word for line in path.read_text(encoding="utf-8").splitlines() for word in [*line.split(), "</s>"]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train", type=Path)
     parser.add_argument("test", type=Path)
     parser.add_argument("--order", type=int, default=5)

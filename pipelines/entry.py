@@ -87,15 +87,15 @@ def recorded(
     `record.folder` and `record.metrics`; `record.extra` adds to `run.json`. In the processes that a distributed
     strategy starts beside the first, the body runs alike, and what it writes is thrown away.
     """
-    name, out = HydraConfig.get().job.config_name, output_folder(cfg)
+    name, out = stage_name(), output_folder(cfg)
     config = OmegaConf.to_container(cfg, resolve=True)
     digests = {str(path): artifacts.digest(artifacts.require(path)) for path in inputs}
     key = artifacts.digest_of([name, str(out), config, digests])
     scratch = Path("work", name, cfg.out, key[:12])
     scratch.mkdir(parents=True, exist_ok=True)
     if not is_main_process():
-        with tempfile.TemporaryDirectory() as folder:
-            yield Record(Path(folder), scratch, lambda points: None)
+        with tempfile.TemporaryDirectory() as nowhere:
+            yield Record(Path(nowhere), scratch, lambda points: None)
         return
     from retable import tracking
 
@@ -143,7 +143,12 @@ def output_folder(cfg: DictConfig) -> Path:
     hydra_config = HydraConfig.get()
     if hydra_config.mode == RunMode.MULTIRUN:
         return Path(os.path.relpath(hydra_config.runtime.output_dir)) / cfg.out
-    return Path("outputs", hydra_config.job.config_name, cfg.out)
+    return Path("outputs", stage_name(), cfg.out)
+
+
+def stage_name() -> str:
+    """The root config that runs, which is called like its stage."""
+    return str(HydraConfig.get().job.config_name)
 
 
 def is_main_process() -> bool:

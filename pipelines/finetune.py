@@ -1,4 +1,4 @@
-"""Tokens and a backbone → a classifier: `python -m pipelines.finetune task=sentiment model=gpt init=pretrain/grammar/gpt-1`."""
+"""Tokens and a backbone → a classifier: `python -m pipelines.finetune task=sentiment model=bilstm`."""
 
 import csv
 from pathlib import Path
@@ -48,7 +48,7 @@ def finetune(cfg: DictConfig) -> None:
     objective = Classification(model, len(cfg.task.labels), cfg.dropout)
     batches = BucketedExamples(sequences["train"], labels["train"], cfg.finetuning.batch_size, cfg.seed)
 
-    def score(objective: Classification, split: str) -> dict[str, float]:
+    def score(objective: torch.nn.Module, split: str) -> dict[str, float]:
         return classification_metrics(labels[split], predict(objective, sequences[split]))
 
     with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, task=cfg.task_name) as record:

@@ -14,8 +14,7 @@ STAGES = ("prepare", "tokenize", "embed", "pretrain", "finetune", "evaluate")
 @stage
 def report(cfg: DictConfig) -> None:
     folders = {
-        name: [require(Path("outputs", name, cell.out)) for cell in cfg.get(name, {}).values()]
-        for name in STAGES
+        name: [require(Path("outputs", name, cell.out)) for cell in cfg.get(name, {}).values()] for name in STAGES
     }
     out = Path(cfg.results)
     write_report(cfg.study, folders, out)

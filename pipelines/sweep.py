@@ -18,7 +18,10 @@ class ParentRun(Callback):
         folder = str(Path(config.hydra.sweep.dir))
         tags = {f"retable.{k}": v for k, v in artifacts.git_state().items()} | {"retable.stage": "sweep"}
         self._run = tracking.start(
-            f"sweep {config.hydra.job.config_name} {overrides}".strip(), folder, {"overrides": overrides}, tags
+            f"sweep {config.hydra.job.config_name} {overrides}".strip(),
+            folder,
+            {"overrides": overrides},
+            tags,
         )
         os.environ["RETABLE_PARENT_RUN"] = self._run.id
 

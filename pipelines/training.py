@@ -1,10 +1,10 @@
-"""What the stages that train have in common: settings to `fit`, and the trained weights, curve and costs to the cell."""
+"""What the stages that train share: settings to `fit`; trained weights, curve and costs to the cell."""
 
 import time
 from collections.abc import Callable
 
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import nn
 
 from pipelines.entry import Record
@@ -31,7 +31,7 @@ def train(
         optimizer=instantiate(cfg.optimizer),
         schedule=instantiate(cfg.schedule),
         clip_norm=cfg.clip_norm,
-        trainer=OmegaConf.to_container(cfg.trainer),
+        trainer=dict(cfg.trainer),
         scratch=record.scratch,
         checkpoint_every=cfg.checkpoint_every,
         validations=cfg.validations,

@@ -5,6 +5,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
+# Before torch is imported: threads over tensors of a few numbers wait for one another more than they work
+# (the tests of models and training took 96 s with two threads on two busy cores, 17 s with one).
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:

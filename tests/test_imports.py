@@ -20,7 +20,13 @@ ALLOWED = {
     "evaluation": {"training", "objectives", "tasks", "data", "metrics", "tokenizers"},
     "reporting": {"evaluation", "metrics"},
 }
-ONLY_IMPORTER = {"lightning": "training", "mlflow": "tracking.py", "hydra": None, "omegaconf": None, "transformers": None}
+ONLY_IMPORTER = {
+    "lightning": "training",
+    "mlflow": "tracking.py",
+    "hydra": None,
+    "omegaconf": None,
+    "transformers": None,
+}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 

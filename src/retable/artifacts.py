@@ -101,4 +101,4 @@ def hardware() -> str:
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         processor = next((x.split(":")[1].strip() for x in file if x.startswith("model name")), processor)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{processor}, {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores, {memory:.0f} GiB"
+    return f"{processor}, {os.cpu_count()} cores, {memory:.0f} GiB"

@@ -10,11 +10,11 @@ from typing import Any
 
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-from mlflow.entities import Metric, Param, RunStatus, RunTag  # noqa: E402
-from mlflow.exceptions import MlflowException  # noqa: E402
-from mlflow.tracking import MlflowClient  # noqa: E402
+from mlflow.entities import Metric, Param, RunStatus, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
 
-from retable.errors import UsageError  # noqa: E402
+from retable.errors import UsageError
 
 for _chatty in ("alembic", "mlflow.store.db.utils"):
     logging.getLogger(_chatty).setLevel(logging.WARNING)
@@ -110,4 +110,7 @@ def _experiment(client: MlflowClient) -> str:
     try:
         return client.create_experiment(EXPERIMENT, artifact_location=location)
     except MlflowException:  # another process made it in the meantime
-        return client.get_experiment_by_name(EXPERIMENT).experiment_id
+        found = client.get_experiment_by_name(EXPERIMENT)
+        if found is None:
+            raise
+        return found.experiment_id

@@ -68,9 +68,7 @@ def test_the_likelihood_is_the_mean_over_the_latent_classes(grammar: Grammar):
         assert grammar.log_probability(document) == pytest.approx(by_hand, rel=1e-12)
         # The chain rule holds on prefixes as well: what is read later can't change an earlier score.
         half = len(tokens) // 2
-        np.testing.assert_allclose(
-            grammar.score_tokens(tokens[:half]), grammar.score(document)[:half], atol=1e-9
-        )
+        np.testing.assert_allclose(grammar.score_tokens(tokens[:half]), grammar.score(document)[:half], atol=1e-9)
 
 
 def test_the_posterior_finds_the_topic(grammar: Grammar):

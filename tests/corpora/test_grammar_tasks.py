@@ -68,9 +68,7 @@ def test_sentiment_posterior_by_brute_force(grammar: Grammar):
     for sentence, _ in islice(sentiment(grammar, seed=1, split="test"), 100):
         words = sentence.split()
         votes = sum(
-            polarity[word] * (-1 if words[i - 1] == "not" else 1)
-            for i, word in enumerate(words)
-            if word in polarity
+            polarity[word] * (-1 if words[i - 1] == "not" else 1) for i, word in enumerate(words) if word in polarity
         )
         negative, positive = sentiment_posterior(grammar, sentence)
         assert np.exp(negative) + np.exp(positive) == pytest.approx(1)

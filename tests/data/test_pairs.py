@@ -75,9 +75,7 @@ def test_windows_shrink_uniformly():
 
 def test_windows_reach_over_words_left_out():
     tokens = np.tile(np.array([1, 1, 1, 1, 2, 1, 1, 1, 1, 3]), 200)
-    stream = SkipGramBatches(
-        tokens, np.array([0, 10**9, 1, 1]), EOS, window=1, subsample=1e-9, batch_tokens=2000
-    )
+    stream = SkipGramBatches(tokens, np.array([0, 10**9, 1, 1]), EOS, window=1, subsample=1e-9, batch_tokens=2000)
     assert set(pairs(stream.batch(0))) >= {(2, 3), (3, 2)}
 
 

@@ -60,9 +60,7 @@ def shown_context(place: int, stride: int) -> int:
 @pytest.mark.parametrize("batch_size", [1, 3, 16])
 def test_each_token_is_scored_in_the_window_that_shows_it_most(gpt, stride, batch_size):
     stream = [BOUNDARY, *TOKENS.tolist()]
-    expected = [
-        after(gpt, stream[shown_context(i, stride) : i + 1], stream[i + 1]) for i in range(len(TOKENS))
-    ]
+    expected = [after(gpt, stream[shown_context(i, stride) : i + 1], stream[i + 1]) for i in range(len(TOKENS))]
     scores = SlidingWindow(LENGTH, stride, batch_size).log_prob(gpt, TOKENS, BOUNDARY)
     assert scores.dtype == np.float64
     np.testing.assert_allclose(scores, expected, atol=1e-4)

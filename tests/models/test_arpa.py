@@ -53,9 +53,7 @@ def assert_same(ours: dict[str, list[float]], theirs: dict[str, list[float]], at
     assert ours.keys() == theirs.keys()
     in_order = [ours[n_gram] for n_gram in theirs]
     assert [len(numbers) for numbers in in_order] == [len(numbers) for numbers in theirs.values()]
-    np.testing.assert_allclose(
-        np.concatenate(in_order), np.concatenate([*theirs.values()]), rtol=0, atol=atol
-    )
+    np.testing.assert_allclose(np.concatenate(in_order), np.concatenate([*theirs.values()]), rtol=0, atol=atol)
 
 
 def test_a_file_scores_as_by_hand(tmp_path):

@@ -12,9 +12,7 @@ def lstm(n_layers: int, dropout: float = 0.0) -> LSTM:
     return LSTM(V, D, n_layers, dropout, init_range=0.5)
 
 
-def by_equations(
-    model: LSTM, inputs: np.ndarray, state: np.ndarray, keep: float
-) -> tuple[np.ndarray, np.ndarray]:
+def by_equations(model: LSTM, inputs: np.ndarray, state: np.ndarray, keep: float) -> tuple[np.ndarray, np.ndarray]:
     """Zaremba et al. (2014), section 3, in float64, for inputs (B, T, D) and state (n_layers, 2, B, D).
 
     keep: 1, or 0 where dropout lets nothing through from layer to layer.

@@ -135,9 +135,7 @@ def test_every_context_of_a_tiny_vocabulary():
     for length in range(4):
         for context in product([1, 2], repeat=length):
             expected = [book.probability(word, ("<s>", *context)) for word in range(3)]
-            np.testing.assert_allclose(
-                np.exp(model.next_log_prob(np.array(context, int))), expected, rtol=1e-5
-            )
+            np.testing.assert_allclose(np.exp(model.next_log_prob(np.array(context, int))), expected, rtol=1e-5)
 
 
 def test_save_and_load(tmp_path):

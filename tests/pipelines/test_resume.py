@@ -22,7 +22,9 @@ SETTINGS = [
 STEPS = 28  # 3,000 tokens in batches of 4 × 16, 0.6 epochs
 
 
-@pytest.mark.parametrize("trainer", [[], ["trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu"]], ids=["one", "two"])
+@pytest.mark.parametrize(
+    "trainer", [[], ["trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu"]], ids=["one", "two"]
+)
 def test_killed_and_resumed_equals_uninterrupted(project, trainer):
     name = "ddp" if trainer else "cpu"
     settings = [*SETTINGS, *trainer]

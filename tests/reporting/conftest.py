@@ -67,9 +67,7 @@ def write_classifier(write_run: Write) -> Write:
         metrics = classification_metrics(labels, predictions)
         metrics = {f"{task}/test/{key}": value for key, value in metrics.items()}
         folder = write_run("finetune", out, system, seed, metrics, task=task)
-        table = pd.DataFrame(
-            {"split": "test", "index": range(len(labels)), "label": labels, "prediction": predictions}
-        )
+        table = pd.DataFrame({"split": "test", "index": range(len(labels)), "label": labels, "prediction": predictions})
         table.to_csv(folder / "predictions.csv", index=False)
         return folder
 

@@ -25,9 +25,7 @@ def test_seeds_average_by_hand(write_likelihood, perplexity_of):
     assert row["mean"] == pytest.approx(101)
     assert row["std"] == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
     assert row["n"] == 3
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx(
-        (101, 101)
-    )  # all units alike: nothing to resample
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx((101, 101))  # all units alike: nothing to resample
     assert row["runs"].split() == [f"evaluate-ptb-lstm-{seed}" for seed in (1, 2, 3)]
 
 
@@ -48,8 +46,7 @@ def test_the_best_system_is_set_apart_by_the_paired_test(write_likelihood, perpl
     hard = random.normal(40, 5, size=200)  # how hard each unit is, for every system
     nats = {"oracle": hard - 5, "best": hard, "equal": hard + random.normal(0, 0.1, 200), "worse": hard + 0.2}
     folders = [
-        write_likelihood("evaluate", f"grammar/{name}-1", name, 1, list(values))
-        for name, values in nats.items()
+        write_likelihood("evaluate", f"grammar/{name}-1", name, 1, list(values)) for name, values in nats.items()
     ]
     p = rows_of(folders)["p_best"].xs(("", "test", "perplexity_word"), level=("task", "split", "metric"))
     assert math.isnan(p["oracle"])
@@ -132,16 +129,12 @@ def test_metrics_that_contradict_their_units_are_refused(write_likelihood):
     folder = write_likelihood("evaluate", "ptb/lstm-1", "lstm", 1, [30.0, 31.0])
     metrics = json.loads((folder / "metrics.json").read_text())
     (folder / "metrics.json").write_text(json.dumps(metrics | {"test/perplexity_word": 20.0}))
-    with pytest.raises(
-        UsageError, match=r"metrics.json has perplexity_word 20 on test, but its units give 21.1"
-    ):
+    with pytest.raises(UsageError, match=r"metrics.json has perplexity_word 20 on test, but its units give 21.1"):
         rows_of([folder])
 
 
 def test_seeds_on_different_units_are_refused(write_likelihood):
-    folders = [
-        write_likelihood("evaluate", f"ptb/lstm-{seed}", "lstm", seed, [30.0] * seed) for seed in (1, 2)
-    ]
+    folders = [write_likelihood("evaluate", f"ptb/lstm-{seed}", "lstm", seed, [30.0] * seed) for seed in (1, 2)]
     with pytest.raises(UsageError, match="different units"):
         rows_of(folders)
 

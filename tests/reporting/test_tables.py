@@ -18,9 +18,7 @@ def perplexities(write_likelihood, perplexity_of, tmp_path):
     folders = [
         write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 4),
         *(
-            write_likelihood(
-                "evaluate", f"grammar/{name}-1", name, 1, [perplexity_of(value)] * 4, protocol="carried"
-            )
+            write_likelihood("evaluate", f"grammar/{name}-1", name, 1, [perplexity_of(value)] * 4, protocol="carried")
             for name, value in systems.items()
             if name != "oracle"
         ),
@@ -48,14 +46,10 @@ def test_columns_without_a_published_number_are_left_out(perplexities, tmp_path)
 def test_csv_has_the_contracts_columns(perplexities, tmp_path):
     write_tables(perplexities, tmp_path / "results")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "results" / "perplexity.csv").read_text())))
-    contract = (
-        "system corpus task split metric mean std n ci_low ci_high published tolerance verdict source runs"
-    )
+    contract = "system corpus task split metric mean std n ci_low ci_high published tolerance verdict source runs"
     assert set(contract.split()) <= rows[0].keys()
     (lstm,) = (
-        row
-        for row in rows
-        if (row["system"], row["split"], row["metric"]) == ("lstm", "test", "perplexity_word")
+        row for row in rows if (row["system"], row["split"], row["metric"]) == ("lstm", "test", "perplexity_word")
     )
     assert (lstm["mean"], lstm["std"], lstm["n"], lstm["verdict"]) == ("70", "", "1", "n/a")
 
@@ -99,9 +93,7 @@ def test_analogies_have_their_total_last(write_run, tmp_path):
 @pytest.fixture
 def nasty():
     columns = [Column("System", numeric=False), Column(NASTY, group=NASTY)]
-    rows = [
-        Row([Value(NASTY), Value("1.0", spread="0.1", bold=True, runs=("evaluate/x y",), hint=f'"{NASTY}"')])
-    ]
+    rows = [Row([Value(NASTY), Value("1.0", spread="0.1", bold=True, runs=("evaluate/x y",), hint=f'"{NASTY}"')])]
     return Table("nasty", NASTY, columns, {NASTY: rows}, [NASTY])
 
 

@@ -32,9 +32,7 @@ def write_corpus(folder: Path, train: str, validation: str, test: str) -> dict[s
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file. Raises UsageError where it is missing or where its bytes are not UTF-8."""
     if not path.is_file():
-        raise UsageError(
-            f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there"
-        )
+        raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:

@@ -8,9 +8,7 @@ import numpy as np
 from retable.tokenizers.tokenizer import Tokenizer
 
 
-def write_tokens(
-    tokenizer: Tokenizer, units: Iterable[list[str]], documents: bool, path: Path
-) -> dict[str, float]:
+def write_tokens(tokenizer: Tokenizer, units: Iterable[list[str]], documents: bool, path: Path) -> dict[str, float]:
     """Write the stream `path`.bin and its table of units `path`.units.npy; return their totals.
 
     The table is int64 (n_units, 3): tokens, words and bytes of each unit in order.

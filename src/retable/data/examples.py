@@ -43,7 +43,7 @@ class BucketedExamples:
         size = self._batch_size * self.pool
         pools = [order[i : i + size] for i in range(0, len(order), size)]
         ordered = np.concatenate([p[np.argsort(self._lengths[p], kind="stable")] for p in pools])
-        batches = [ordered[i : i + self._batch_size] for i in range(0, len(ordered), self._batch_size)]
+        batches = np.array_split(ordered, self.steps_per_epoch)  # of one size, but for one example
         return [batches[i] for i in generator.permutation(len(batches))]
 
 

@@ -65,15 +65,11 @@ def read_analogies(path: str | PathLike[str]) -> dict[str, list[Question]]:
                 case [first, *_] if first.startswith(":"):
                     questions = sections.setdefault(line.strip()[1:].strip(), [])
                 case _ if questions is None:
-                    raise UsageError(
-                        f"{path}, line {number}: a question before any `: section` line; add one"
-                    )
+                    raise UsageError(f"{path}, line {number}: a question before any `: section` line; add one")
                 case [a, b, c, d]:
                     questions.append((a, b, c, d))
                 case words:
-                    raise UsageError(
-                        f"{path}, line {number}: {len(words)} words; a question has four, a b c d"
-                    )
+                    raise UsageError(f"{path}, line {number}: {len(words)} words; a question has four, a b c d")
     return sections
 
 
@@ -117,9 +113,7 @@ def analogy_accuracy(
         "semantic": [section for section in tallies if section in SEMANTIC],
         "syntactic": [section for section in tallies if section.startswith("gram")],
     }
-    tallies |= {
-        group: np.sum([tallies[s] for s in names], axis=0) for group, names in groups.items() if names
-    }
+    tallies |= {group: np.sum([tallies[s] for s in names], axis=0) for group, names in groups.items() if names}
 
     metrics = {}
     for section, (n_questions, n_seen, n_right) in tallies.items():

@@ -33,7 +33,7 @@ class Perplexity:
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
         """Write `scores.csv`, the summed nats of each unit of text, to `folder`; return the metrics by split."""
         vocab_size = Tokenizer.load(self.folder / "tokenizer.json").vocab_size
-        metrics = {}
+        metrics: dict[str, float] = {}
         with (folder / "scores.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("split", "unit", "nats", "tokens", "words", "bytes"))

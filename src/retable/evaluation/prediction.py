@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import nn
 
 from retable.data.examples import batches_by_length
-from retable.objectives.classification import Classification
 
 
 @torch.inference_mode()
-def predict(objective: Classification, sequences: Sequence[Sequence[int]], batch_size: int = 256) -> np.ndarray:
+def predict(objective: nn.Module, sequences: Sequence[Sequence[int]], batch_size: int = 256) -> np.ndarray:
     """The most probable label of each sequence, (n,) int64, in their order."""
     predictions = np.zeros(len(sequences), dtype=np.int64)
-    device = objective.head.weight.device
+    device = next(objective.parameters()).device
     for places, batch in batches_by_length(sequences, [0] * len(sequences), batch_size):
         on_device = type(batch)(*(tensor.to(device) for tensor in batch))
         predictions[places] = objective(on_device).argmax(dim=1).cpu().numpy()

@@ -43,9 +43,7 @@ def bootstrap_sums(units: ArrayLike, resamples: int = 1000, seed: int = 0) -> ND
     return sums
 
 
-def bootstrap(
-    systems: ArrayLike, statistic: Statistic, resamples: int = 1000, seed: int = 0
-) -> NDArray[np.float64]:
+def bootstrap(systems: ArrayLike, statistic: Statistic, resamples: int = 1000, seed: int = 0) -> NDArray[np.float64]:
     """The mean of a statistic over systems in each resample of their units, (resamples,).
 
     systems (S, n_units, K), mostly the seeds of one, hold the same units in the same order: a resample draws

@@ -29,19 +29,13 @@ def write_arpa(model: BackoffModel, words: Sequence[str], path: str | Path) -> N
     """
     spelling = np.array([*words, "<s>"], object)
     if len(spelling) != model.radix:
-        raise UsageError(
-            f"{len(words)} words came with a model of {model.vocab_size}; give the word of every id"
-        )
+        raise UsageError(f"{len(words)} words came with a model of {model.vocab_size}; give the word of every id")
     spelling[model.boundary] = "</s>"
     if len(set(spelling)) != len(spelling):
-        raise UsageError(
-            "a word stands twice among those for an ARPA file, which has its own <s> and </s>; rename it"
-        )
+        raise UsageError("a word stands twice among those for an ARPA file, which has its own <s> and </s>; rename it")
     for word in spelling:
         if word.encode().split() != [word.encode()]:
-            raise UsageError(
-                f"the word {word!r} is empty or has white space, which no ARPA file can hold; rename it"
-            )
+            raise UsageError(f"the word {word!r} is empty or has white space, which no ARPA file can hold; rename it")
     listed = [np.flatnonzero(~np.isnan(table.log_prob)) for table in model.tables]
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.write("\\data\\\n")
@@ -89,9 +83,7 @@ class ArpaModel:
         """
         ids = [self._ids.get(word, self._unknown) for word in words]
         if None in ids:
-            raise UsageError(
-                "some words are outside the ARPA model's vocabulary, and it has no <unk>; replace them"
-            )
+            raise UsageError("some words are outside the ARPA model's vocabulary, and it has no <unk>; replace them")
         return np.array(ids, np.int64)
 
     def log_prob(self, words: Iterable[str]) -> np.ndarray:
@@ -172,9 +164,7 @@ def _lines(file: BinaryIO, n: int, size: int) -> Iterator[list[list[bytes]]]:
         # as bytes, which split at ASCII white space only: text would split at a no-break space within a word
         lines = [line.split() for line in islice(file, min(CHUNK, size - begin))]
         if len(lines) < min(CHUNK, size - begin) or not {n + 1, n + 2}.issuperset(map(len, lines)):
-            raise ValueError(
-                f"not all of the {size} lines after \\{n}-grams: are {n}-grams with their numbers"
-            )
+            raise ValueError(f"not all of the {size} lines after \\{n}-grams: are {n}-grams with their numbers")
         yield lines
 
 

@@ -18,9 +18,7 @@ class GPT(nn.Module):
 
     direction = "left-to-right"
 
-    def __init__(
-        self, vocab_size: int, d_model: int, n_layers: int, n_heads: int, max_length: int, dropout: float
-    ):
+    def __init__(self, vocab_size: int, d_model: int, n_layers: int, n_heads: int, max_length: int, dropout: float):
         super().__init__()
         self.d_model, self.max_length = d_model, max_length
         self.embedding = nn.Embedding(vocab_size, d_model)
@@ -29,9 +27,9 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList(Block(d_model, n_heads, dropout) for _ in range(n_layers))
         self.norm = nn.LayerNorm(d_model)
         self.apply(self.initialise)
-        for block in self.blocks:
-            for projection in (block.attention.output, block.contract):
-                nn.init.normal_(projection.weight, std=0.02 * (2 * n_layers) ** -0.5)
+        for name, weight in self.named_parameters():
+            if name.endswith(("attention.output.weight", "contract.weight")):
+                nn.init.normal_(weight, std=0.02 * (2 * n_layers) ** -0.5)
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
@@ -44,7 +42,7 @@ class GPT(nn.Module):
     def forward(self, input_ids: Tensor, state: None = None) -> tuple[Tensor, None]:
         """(B, T) ids to (B, T, D) hidden states. There is no state to carry: the window is the whole context."""
         T = input_ids.shape[1]
-        if T > self.max_length:
+        if self.max_length < T:
             raise UsageError(
                 f"a sequence of {T} tokens exceeds the GPT's max_length={self.max_length}; "
                 f"train it with model.max_length={T} or more, or give it shorter sequences"

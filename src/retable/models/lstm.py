@@ -2,6 +2,7 @@
 
 Hochreiter and Schmidhuber's cell without peepholes, dropout on the non-recurrent connections alone (section 3.1):
 embedding to first layer, between layers, and last layer to softmax. The forget gate's bias starts like any other.
+A gate's bias is the sum of two vectors, as in the authors' code, one beside each of its two matrices.
 
 B batch, T time, D d_model.
 """

@@ -103,9 +103,7 @@ class BackoffModel:
     def _words(self, tokens: np.ndarray) -> np.ndarray:
         words = np.asarray(tokens, np.int64)
         if words.ndim != 1:
-            raise UsageError(
-                f"tokens have the shape {words.shape}; give an n-gram model one stream, (length,)"
-            )
+            raise UsageError(f"tokens have the shape {words.shape}; give an n-gram model one stream, (length,)")
         outside = (words < 0) | (words >= self.vocab_size)
         if outside.any():
             raise UsageError(

@@ -15,9 +15,7 @@ import numpy as np
 from retable.errors import UsageError
 
 
-def write_word2vec(
-    path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray, binary: bool = False
-) -> None:
+def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray, binary: bool = False) -> None:
     """Write `vectors` (n, d) as single precision, which both formats keep exactly. UTF-8.
 
     UsageError for a word that the format can't hold (empty, or with white space in it) or that comes twice.

@@ -20,9 +20,7 @@ class CausalLM(nn.Module):
     (2014)'s code, under which the paper's learning rate and clipping threshold hold; "mean" averages over both.
     """
 
-    def __init__(
-        self, model: nn.Module, vocab_size: int, tie: bool, bias: bool, reduction: Literal["mean", "time_sum"]
-    ):
+    def __init__(self, model: Any, vocab_size: int, tie: bool, bias: bool, reduction: Literal["mean", "time_sum"]):
         super().__init__()
         if model.direction != "left-to-right":
             raise UsageError(
@@ -46,7 +44,5 @@ class CausalLM(nn.Module):
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """(B, T) inputs and successors to the successors' log-probabilities, (B, T) in fp32, and the state after."""
         hidden, state = self.model(input_ids, state)
-        log_probs = -F.cross_entropy(
-            self.head(hidden).flatten(0, 1).float(), labels.flatten(), reduction="none"
-        )
+        log_probs = -F.cross_entropy(self.head(hidden).flatten(0, 1).float(), labels.flatten(), reduction="none")
         return log_probs.view_as(labels), state

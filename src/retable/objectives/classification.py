@@ -19,7 +19,7 @@ class Classification(nn.Module):
     model by its last position, which alone has read everything (Radford et al. 2018, section 3.2).
     """
 
-    def __init__(self, model: nn.Module, n_labels: int, dropout: float):
+    def __init__(self, model: Any, n_labels: int, dropout: float):
         super().__init__()
         self.model = model
         self.dropout = nn.Dropout(dropout)

@@ -68,12 +68,8 @@ def _curves(name: str, results: list[Result]) -> Figure | None:
             seeds = part.pivot_table(index="step", columns="run", values="value").dropna()
             if seeds.empty:
                 continue
-            axes.fill_between(
-                seeds.index, seeds.min(axis=1), seeds.max(axis=1), color=colour, alpha=0.2, lw=0
-            )
-            axes.plot(
-                seeds.index, mean := seeds.mean(axis=1), color=colour, lw=1.8, marker="o"[: len(seeds) == 1]
-            )
+            axes.fill_between(seeds.index, seeds.min(axis=1), seeds.max(axis=1), color=colour, alpha=0.2, lw=0)
+            axes.plot(seeds.index, mean := seeds.mean(axis=1), color=colour, lw=1.8, marker="o"[: len(seeds) == 1])
             ends.append((seeds.index[-1], mean.iloc[-1], str(system), colour))
         axes.set_title(name)
         axes.set_xlabel("step")
@@ -114,9 +110,7 @@ def _dots(corpus: str, frame: pd.DataFrame) -> Figure:
         axes.plot(systems["published"], places, "D", mfc="none", color=INK, ms=8)
         highs = systems["ci_high"].fillna(systems["mean"])
         for place, mean, high in zip(places, systems["mean"], highs, strict=True):
-            axes.annotate(
-                f"{mean:.1f}", (max(mean, high), place), (7, 0), textcoords="offset points", va="center"
-            )
+            axes.annotate(f"{mean:.1f}", (max(mean, high), place), (7, 0), textcoords="offset points", va="center")
         for value in oracle:
             axes.axvline(value, color=COLOURS[1], lw=1.4, ls="--")
             above = axes.get_xaxis_transform()

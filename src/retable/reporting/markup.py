@@ -83,8 +83,7 @@ def latex_table(table: Table) -> str:
     ]
     if any(group for group, _, _ in groups):
         spans = [
-            rf"\multicolumn{{{n}}}{{c}}{{{_latex(group)}}}" if group else " & " * (n - 1)
-            for group, _, n in groups
+            rf"\multicolumn{{{n}}}{{c}}{{{_latex(group)}}}" if group else " & " * (n - 1) for group, _, n in groups
         ]
         rules = [rf"\cmidrule(lr){{{start + 1}-{start + n}}}" for group, start, n in groups if group]
         lines += [f"    {' & '.join(spans)} \\\\", f"    {' '.join(rules)}"]
@@ -100,13 +99,9 @@ def latex_table(table: Table) -> str:
 def html_table(table: Table, provenance: str = "") -> str:
     """A `figure` with the table; numbers link to `<provenance>#run-<id>` of their first run."""
     groups = _groups(table)
-    head = "".join(
-        f"<th{_align(column)} scope=col>{html.escape(column.title)}</th>" for column in table.columns
-    )
+    head = "".join(f"<th{_align(column)} scope=col>{html.escape(column.title)}</th>" for column in table.columns)
     if any(group for group, _, _ in groups):
-        spans = "".join(
-            f'<th colspan="{n}" scope=colgroup>{html.escape(group)}</th>' for group, _, n in groups
-        )
+        spans = "".join(f'<th colspan="{n}" scope=colgroup>{html.escape(group)}</th>' for group, _, n in groups)
         head = f"{spans}</tr>\n<tr>{head}"
     rows_of_all = [row for rows in table.panels.values() for row in rows]
     spreads = [any(row.values[i].spread for row in rows_of_all) for i in range(len(table.columns))]
@@ -115,13 +110,8 @@ def html_table(table: Table, provenance: str = "") -> str:
         span = f'colspan="{len(table.columns)}" scope=rowgroup'
         body.append(f"<tr class=panel><th {span}>{html.escape(corpus)}</th></tr>")
         for row in rows:
-            first, *rest = (
-                _html(value, provenance, spread) for value, spread in zip(row.values, spreads, strict=True)
-            )
-            cells = [
-                f"<td{_align(column)}>{text}</td>"
-                for column, text in zip(table.columns[1:], rest, strict=True)
-            ]
+            first, *rest = (_html(value, provenance, spread) for value, spread in zip(row.values, spreads, strict=True))
+            cells = [f"<td{_align(column)}>{text}</td>" for column, text in zip(table.columns[1:], rest, strict=True)]
             body.append(f"<tr{' class=apart' * row.apart}><th scope=row>{first}</th>{''.join(cells)}</tr>")
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in table.notes)
     return (

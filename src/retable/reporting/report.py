@@ -68,16 +68,12 @@ def report_html(
     )
     body = [
         f"<header><h1>Study {html.escape(study)}</h1><p class=lead>{lead}</p>",
-        "<nav><a href='#tables'>Tables</a><a href='#figures'>Figures</a>"
-        "<a href='#provenance'>Provenance</a></nav>",
+        "<nav><a href='#tables'>Tables</a><a href='#figures'>Figures</a><a href='#provenance'>Provenance</a></nav>",
         f"<ul class=verdicts>{tiles}</ul>" + (f"<ul>{failures}</ul>" if failures else "") + "</header>",
         "<h2 id=tables>Tables</h2><p class=lead>Every number leads to the runs behind it.</p>",
         *(html_table(table) for table in tables),
         "<h2 id=figures>Figures</h2>",
-        *(
-            f"<figure>{svg}<figcaption>{html.escape(title)}</figcaption></figure>"
-            for title, svg in figures.items()
-        ),
+        *(f"<figure>{svg}<figcaption>{html.escape(title)}</figcaption></figure>" for title, svg in figures.items()),
         "<h2 id=provenance>Provenance</h2>",
         *_provenance(results),
         _sources(frame),
@@ -111,9 +107,7 @@ def _provenance(results: list[Result]) -> list[str]:
 
     names = {result.id: result.name for result in results}
     stages = list(dict.fromkeys(result.run["stage"] for result in results))
-    ordered = sorted(
-        results, key=lambda result: (stages.index(result.run["stage"]), key(result), result.name)
-    )
+    ordered = sorted(results, key=lambda result: (stages.index(result.run["stage"]), key(result), result.name))
     sections = []
     for group, runs in groupby(ordered, key=key):
         listed = list(runs)
@@ -124,9 +118,7 @@ def _provenance(results: list[Result]) -> list[str]:
         )
         rows = "\n".join(_run(result, names) for result in listed)
         summary = f"<summary>Configuration of {html.escape(listed[0].name)}</summary>"
-        config = f"<details>{summary}<pre>{html.escape(listed[0].config)}</pre></details>" * bool(
-            listed[0].config
-        )
+        config = f"<details>{summary}<pre>{html.escape(listed[0].config)}</pre></details>" * bool(listed[0].config)
         sections.append(
             f"<section class=runs><h3>{title}</h3><div class=scroll><table><thead><tr>{heads}</tr></thead>"
             f"<tbody>\n{rows}\n</tbody></table></div>{config}</section>"

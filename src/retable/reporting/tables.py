@@ -127,9 +127,7 @@ def _panels(
     return panels
 
 
-def _table(
-    name: str, title: str, columns: list[Column], panels: dict[str, list[Row]], notes: list[str]
-) -> Table:
+def _table(name: str, title: str, columns: list[Column], panels: dict[str, list[Row]], notes: list[str]) -> Table:
     """The table without the columns that say nothing throughout."""
     rows = [row for panel in panels.values() for row in panel]
     kept = [i for i in range(len(columns)) if any(row.values[i].text not in ("", "n/a") for row in rows)]
@@ -137,10 +135,7 @@ def _table(
         name,
         title,
         [columns[i] for i in kept],
-        {
-            corpus: [Row([row.values[i] for i in kept], row.apart) for row in panel]
-            for corpus, panel in panels.items()
-        },
+        {corpus: [Row([row.values[i] for i in kept], row.apart) for row in panel] for corpus, panel in panels.items()},
         notes,
     )
 

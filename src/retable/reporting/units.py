@@ -56,16 +56,11 @@ def classification_units(predictions: Sequence[pd.DataFrame], metric: str) -> Un
     if metric == "accuracy":
         # right or not: two columns where the confusion matrix would take C²
         right = np.stack([(table["label"] == table["prediction"]).to_numpy(np.float64) for table in tables])
-        return UnitSums(
-            np.stack([right, np.ones_like(right)], axis=-1), lambda sums: sums[..., 0] / sums[..., 1], text
-        )
-    classes = np.unique(
-        np.concatenate([table[["label", "prediction"]].to_numpy().ravel() for table in tables])
-    )
+        return UnitSums(np.stack([right, np.ones_like(right)], axis=-1), lambda sums: sums[..., 0] / sums[..., 1], text)
+    classes = np.unique(np.concatenate([table[["label", "prediction"]].to_numpy().ravel() for table in tables]))
     n = len(classes)
     cells = [
-        np.searchsorted(classes, table["label"]) * n + np.searchsorted(classes, table["prediction"])
-        for table in tables
+        np.searchsorted(classes, table["label"]) * n + np.searchsorted(classes, table["prediction"]) for table in tables
     ]
     return UnitSums(
         sums=np.eye(n * n)[np.stack(cells)],

@@ -22,11 +22,12 @@ class Tokenizer:
         self._tokenizer = tokenizer
         self.vocab_size: int = tokenizer.get_vocab_size()
         # A word tokenizer reads the blank line after a document as a lone <eos>; the others have a token for it.
-        marks = [mark for mark in (END_OF_TEXT, END_OF_LINE) if tokenizer.token_to_id(mark) is not None]
+        ids = {mark: tokenizer.token_to_id(mark) for mark in (END_OF_TEXT, END_OF_LINE)}
+        marks = {mark: i for mark, i in ids.items() if i is not None}
         if not marks:
             raise UsageError(f"the tokenizer has neither {END_OF_TEXT} nor {END_OF_LINE} to begin a stream with")
-        self.boundary: int = tokenizer.token_to_id(marks[0])
-        self._document_end = END_OF_TEXT if marks[0] == END_OF_TEXT else "\n"
+        self.boundary: int = next(iter(marks.values()))
+        self._document_end = END_OF_TEXT if END_OF_TEXT in marks else "\n"
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -51,7 +52,8 @@ class Tokenizer:
     @property
     def words(self) -> list[str]:
         """Every token's text, in the order of the ids."""
-        return [self._tokenizer.id_to_token(i) for i in range(self.vocab_size)]
+        vocabulary = self._tokenizer.get_vocab()
+        return sorted(vocabulary, key=vocabulary.__getitem__)
 
     def encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens=False).ids

@@ -28,6 +28,8 @@ class Training(L.LightningModule):
     samples) is seeded with (seed, step, rank), so nothing but tensors and counters has to survive a kill.
     """
 
+    objective: Any  # an nn.Module, whose attributes mypy takes for tensors
+
     def __init__(
         self,
         objective: nn.Module,
@@ -60,7 +62,7 @@ class Training(L.LightningModule):
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self._clip_norm)
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> Any:
         optimizer = self._optimizer(self.objective)
 
         def factor(step: int) -> float:

@@ -3,9 +3,7 @@
 from torch import nn, optim
 
 
-def adamw(
-    module: nn.Module, lr: float, weight_decay: float, beta1: float = 0.9, beta2: float = 0.999
-) -> optim.AdamW:
+def adamw(module: nn.Module, lr: float, weight_decay: float, beta1: float = 0.9, beta2: float = 0.999) -> optim.AdamW:
     """AdamW (Loshchilov and Hutter 2019) that decays matrices, not biases and norms (GPT, BERT)."""
     matrices = [p for p in module.parameters() if p.requires_grad and p.ndim >= 2]
     vectors = [p for p in module.parameters() if p.requires_grad and p.ndim < 2]

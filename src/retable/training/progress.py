@@ -32,7 +32,11 @@ class Progress(L.Callback):
     ):
         self.points: list[Point] = []
         self._checkpoint = scratch / "last.ckpt"
-        self._checkpoint_every, self._validate_every, self._log_every = checkpoint_every, validate_every, log_every
+        self._checkpoint_every, self._validate_every, self._log_every = (
+            checkpoint_every,
+            validate_every,
+            log_every,
+        )
         self._validate, self._log = validate, log
         self._logged = 0
         self._sums: dict[str, float] = {}
@@ -51,12 +55,10 @@ class Progress(L.Callback):
         self.points = [Point(*point) for point in state_dict["points"]]
         self._sums, self._summed = state_dict["sums"], state_dict["summed"]
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._started = time.monotonic(), trainer.global_step
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step, last = trainer.global_step, trainer.global_step == trainer.max_steps
         for name, value in pl_module.metrics.items():
             self._pending[name] = self._pending[name] + value.double() if name in self._pending else value.double()
@@ -76,7 +78,7 @@ class Progress(L.Callback):
             self._sums[name] = self._sums.get(name, 0.0) + value.item()
         self._pending = {}
 
-    def _validation(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def _validation(self, trainer: L.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
             pl_module.objective.eval()
             with torch.no_grad():

@@ -41,6 +41,4 @@ def matrix_parameters(module: nn.Module) -> int:
     """The weights that a token is multiplied with: all matrices but tables that are only looked up in."""
     tables = {id(m.weight) for m in module.modules() if isinstance(m, nn.Embedding)}
     multiplied = {id(m.weight) for m in module.modules() if isinstance(m, nn.Linear)}  # a tied table is both
-    return sum(
-        p.numel() for p in module.parameters() if p.ndim >= 2 and (id(p) not in tables or id(p) in multiplied)
-    )
+    return sum(p.numel() for p in module.parameters() if p.ndim >= 2 and (id(p) not in tables or id(p) in multiplied))

@@ -19,9 +19,7 @@ def analogies(lexicon: Lexicon) -> dict[str, list[Question]]:
     nouns, verbs = in_turn(lexicon.nouns), in_turn(lexicon.verbs)
     pairs = {
         "capital-world": [(nation.capital, nation.country) for nation in lexicon.nations],
-        "family": [
-            (man.singular, woman.singular) for man, woman in zip(persons[::2], persons[1::2], strict=True)
-        ],
+        "family": [(man.singular, woman.singular) for man, woman in zip(persons[::2], persons[1::2], strict=True)],
         "gram1-adjective-to-adverb": [(adjective.word, adjective.adverb) for adjective in lexicon.adjectives],
         "gram3-comparative": [(adjective.word, adjective.comparative) for adjective in lexicon.adjectives],
         "gram6-nationality-adjective": [(nation.country, nation.demonym) for nation in lexicon.nations],

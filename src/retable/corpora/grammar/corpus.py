@@ -45,9 +45,7 @@ def write_corpus(
     """
     for name, sizes in (("words", words), ("task_examples", task_examples)):
         if set(sizes) != set(SPLITS) or min(sizes.values()) < 1:
-            raise UsageError(
-                f"{name} is {dict(sizes)}; give a size of 1 at least to each of {', '.join(SPLITS)}"
-            )
+            raise UsageError(f"{name} is {dict(sizes)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
     folder, grammar = Path(folder), Grammar(scale)
     write_lines(folder / "vocabulary.txt", grammar.vocabulary)
     sections = analogies(grammar.lexicon).items()
@@ -62,9 +60,7 @@ def write_corpus(
                 totals = write_scored(folder / f"{split}.txt", documents, grammar, split, scores)
                 metrics |= {f"{split}/{name}": value for name, value in totals.items()}
             else:
-                write_lines(
-                    folder / f"{split}.txt", (line for document in documents for line in (*document, ""))
-                )
+                write_lines(folder / f"{split}.txt", (line for document in documents for line in (*document, "")))
     for task, (examples, judge) in TASKS.items():
         (folder / task).mkdir(exist_ok=True)
         labels, predictions = [], []
@@ -76,9 +72,7 @@ def write_corpus(
                     if split == "test":
                         labels.append(label)
                         predictions.append(judge(grammar, sentence))
-        metrics |= {
-            f"{task}/test/{name}": v for name, v in classification_metrics(labels, predictions).items()
-        }
+        metrics |= {f"{task}/test/{name}": v for name, v in classification_metrics(labels, predictions).items()}
     return metrics
 
 
@@ -100,9 +94,7 @@ def write_scored(
             text = "\n".join([*document, "", ""])
             file.write(text)
             loss, words, size = -grammar.log_probability(document), count_words(document), len(text.encode())
-            scores.write(
-                f"{split},{unit},{loss!r},{words},{words},{size}\n"
-            )  # the grammar's tokens are words
+            scores.write(f"{split},{unit},{loss!r},{words},{words},{size}\n")  # the grammar's tokens are words
             nats, n_words, n_bytes = nats + loss, n_words + words, n_bytes + size
     return likelihood_metrics(nats, tokens=n_words, words=n_words, bytes=n_bytes)
 

@@ -99,9 +99,7 @@ def uniforms(seed: int, stream: str, index: int) -> Uniform:
     counter starting at `index` × 2^192. The raw words are part of numpy's promise of reproducibility; its
     `Generator`s are not.
     """
-    key = np.array(
-        [seed, int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "little")], dtype=np.uint64
-    )
+    key = np.array([seed, int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "little")], dtype=np.uint64)
     bits = np.random.Philox(key=key, counter=np.array([0, 0, 0, index], dtype=np.uint64))
 
     def numbers() -> Iterator[float]:

@@ -151,9 +151,7 @@ class Coiner:
         return [rest.pop(self.below(len(rest))) for _ in range(min(n, len(rest)))]
 
     def stem(self, syllables: int) -> str:
-        open_syllables = "".join(
-            self.pick(self.ONSETS) + self.pick(self.VOWELS[:5]) for _ in range(syllables - 1)
-        )
+        open_syllables = "".join(self.pick(self.ONSETS) + self.pick(self.VOWELS[:5]) for _ in range(syllables - 1))
         return open_syllables + self.pick(self.ONSETS) + self.pick(self.VOWELS) + self.pick(self.CODAS)
 
     def is_new(self, forms: Sequence[str]) -> bool:
@@ -196,9 +194,7 @@ class Lexicon:
 
     def words(self) -> set[str]:
         """Every word type of the language, function words included."""
-        lexemes: Iterable[Noun | Verb | Adjective] = chain(
-            *self.nouns.values(), *self.verbs.values(), self.adjectives
-        )
+        lexemes: Iterable[Noun | Verb | Adjective] = chain(*self.nouns.values(), *self.verbs.values(), self.adjectives)
         content = {form for lexeme in lexemes for form in lexeme.forms}
         proper = {name.word for name in self.names} | {word for nation in self.nations for word in nation}
         return function_words() | content | proper

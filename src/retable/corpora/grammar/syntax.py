@@ -199,9 +199,7 @@ class Syntax:
             modifier = self.choose(branch)
             if modifier == "noun":
                 break
-            favoured_by = (
-                self.draw(tables.attribute) if modifier == "adjective" else self.nation_word("demonym")
-            )
+            favoured_by = self.draw(tables.attribute) if modifier == "adjective" else self.nation_word("demonym")
         return self.noun(kind, number, favoured_by)
 
     def noun(self, kind: str, number: str, favoured_by: str) -> Referent:

@@ -66,12 +66,8 @@ class Tables:
         self._n_rows = 0
         self.lexicon = lexicon
         self.associates = lexicon.associates
-        self.noun_of = {
-            form: noun for nouns in lexicon.nouns.values() for noun in nouns for form in noun.forms
-        }
-        self.verb_of = {
-            form: verb for verbs in lexicon.verbs.values() for verb in verbs for form in verb.forms
-        }
+        self.noun_of = {form: noun for nouns in lexicon.nouns.values() for noun in nouns for form in noun.forms}
+        self.verb_of = {form: verb for verbs in lexicon.verbs.values() for verb in verbs for form in verb.forms}
         self.gender_of = {name.word: name.gender for name in lexicon.names}
         self.nation_of = {word: nation for nation in lexicon.nations for word in nation}
         self._make_nominal_tables()
@@ -101,9 +97,7 @@ class Tables:
         weights["any"] = np.concatenate([SUBJECT_KINDS[kind] * weights[kind] for kind in lexicon.nouns])
         nouns_of = {**lexicon.nouns, "any": [noun for nouns in lexicon.nouns.values() for noun in nouns]}
         self.noun: dict[tuple[str, str], Table] = {}  # by kind and number
-        self.determiner: dict[
-            tuple[str, str | None], Table
-        ] = {}  # by number and the agreement of a possible owner
+        self.determiner: dict[tuple[str, str | None], Table] = {}  # by number and the agreement of a possible owner
         for number, shares in NUMBER_SHARES.items():
             for kind, nouns in nouns_of.items():
                 words = [getattr(noun, form) for form in shares for noun in nouns]
@@ -117,14 +111,10 @@ class Tables:
             self.determiner[number, None] = self._table(list(fitting), list(fitting.values()))
             possessive = sum(fitting.values()) * POSSESSIVE_SHARE / (1 - POSSESSIVE_SHARE)
             for owner, word in POSSESSIVES.items():
-                self.determiner[number, owner] = self._table(
-                    [*fitting, word], [*fitting.values(), possessive]
-                )
+                self.determiner[number, owner] = self._table([*fitting, word], [*fitting.values(), possessive])
         self.name = self._table([name.word for name in lexicon.names], zipf(len(lexicon.names)), RECALL_NAMES)
         self.nation = {
-            role: self._table(
-                [getattr(n, role) for n in lexicon.nations], zipf(len(lexicon.nations)), RECALL_NATIONS
-            )
+            role: self._table([getattr(n, role) for n in lexicon.nations], zipf(len(lexicon.nations)), RECALL_NATIONS)
             for role in ("country", "capital", "demonym")
         }
         self.preposition = self._table(list(PREPOSITIONS), zipf(len(PREPOSITIONS)))
@@ -143,9 +133,7 @@ class Tables:
             return self._table(words, rows, recall)
 
         self.attribute = table("word", 0.25)
-        self.predicate = {
-            negated: table("word", 0.5, negated, RECALL_PROPERTIES) for negated in (False, True)
-        }
+        self.predicate = {negated: table("word", 0.5, negated, RECALL_PROPERTIES) for negated in (False, True)}
         self.evaluation = {negated: table("word", 1.0, negated) for negated in (False, True)}
         self.comparative = table("comparative", 0.25, recall=RECALL_PROPERTIES)
         self.adverb = table("adverb", 0.25, recall=RECALL_PROPERTIES)
@@ -161,9 +149,7 @@ class Tables:
             verbs = [verb for frame in frames for verb in lexicon.verbs[frame]]
             rows = np.concatenate([FRAME_WEIGHTS.get(frame, 1.0) * weights[frame] for frame in frames])
             words = [getattr(verb, form) for form in tenses for verb in verbs]
-            return self._table(
-                words, np.concatenate([share * rows for share in tenses.values()]), RECALL_VERBS
-            )
+            return self._table(words, np.concatenate([share * rows for share in tenses.values()]), RECALL_VERBS)
 
         def finite(frames: Collection[str]) -> dict[tuple[str, str], Table]:
             """By number and tense."""
@@ -174,16 +160,9 @@ class Tables:
                 for tense, past in PAST.items()
             }
 
-        able = {
-            kind: [name for name, frame in FRAMES.items() if kind in frame.subjects] for kind in lexicon.nouns
-        }
-        acting = {
-            kind: [name for name in able["person"] if FRAMES[name].complement == kind]
-            for kind in lexicon.nouns
-        }
-        affecting = {
-            kind: [name for name, f in FRAMES.items() if f.complement == kind] for kind in lexicon.nouns
-        }
+        able = {kind: [name for name, frame in FRAMES.items() if kind in frame.subjects] for kind in lexicon.nouns}
+        acting = {kind: [name for name in able["person"] if FRAMES[name].complement == kind] for kind in lexicon.nouns}
+        affecting = {kind: [name for name, f in FRAMES.items() if f.complement == kind] for kind in lexicon.nouns}
         del acting["place"], affecting["place"]  # one travels *to* a place
         # By the subject's kind, but `object_verb` (its subject is a person) and `passive` by the object's.
         self.verb = {kind: finite(frames) for kind, frames in able.items()}
@@ -224,9 +203,7 @@ class Tables:
             Branch("noun", adjective=(0.12, adjectives)),
         ]
         self.bracketed = [Branch("no", yes=(share, BRACKETS)) for share in (0.08, 0.35, 0.35)]  # by depth
-        self.attached = [
-            Branch("no", yes=(share, PREPOSITIONS)) for share in (0.28, 0.2)
-        ]  # by those before it
+        self.attached = [Branch("no", yes=(share, PREPOSITIONS)) for share in (0.28, 0.2)]  # by those before it
         self.relative = [Branch("no", yes=(share, ["who", "which"])) for share in (0.2, 0.1)]  # by depth
         determiners = self.determiner["any", None].words
         persons = self.noun["person", "plural"].words
@@ -252,9 +229,7 @@ class Tables:
         self.coordination = Branch("no", yes=(0.18, ["and", "but", "or"]))
 
     def _make_sentence_branches(self) -> None:
-        self.link = self._table(
-            ["also", "however", "meanwhile", "still", "perhaps", "indeed"], [6, 5, 4, 3, 2, 1]
-        )
+        self.link = self._table(["also", "however", "meanwhile", "still", "perhaps", "indeed"], [6, 5, 4, 3, 2, 1])
         openings = {
             "time": (0.06, ["yesterday", "nowadays"]),
             "place": (0.05, ["in"]),

@@ -19,9 +19,7 @@ from retable.corpora.grammar.lexicon import BRACKETS, DETERMINERS, POSSESSIVES, 
 from retable.corpora.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TOPICS
 
 ACCEPTABILITY = ("unacceptable", "acceptable")
-MIN_OPINIONS = (
-    3  # of a sentence in the sentiment task; the mood has no say in the structure, so the cut is fair
-)
+MIN_OPINIONS = 3  # of a sentence in the sentiment task; the mood has no say in the structure, so the cut is fair
 ATTEMPTS = 4  # at one kind of violation, before another is tried
 
 Substitutes = Mapping[str, Sequence[str]]
@@ -98,9 +96,7 @@ def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
     """
     verbs = [verb for verbs in lexicon.verbs.values() for verb in verbs]
     agreement: list[Sequence[str]] = [(verb.base, verb.singular) for verb in verbs]
-    agreement += [
-        forms[i : i + 2] for forms in AUXILIARIES.values() for i in (0, 2) if forms[i] != forms[i + 1]
-    ]
+    agreement += [forms[i : i + 2] for forms in AUXILIARIES.values() for i in (0, 2) if forms[i] != forms[i + 1]]
     nouns = [noun for nouns in lexicon.nouns.values() for noun in nouns]
     kin: dict[tuple[int, bool], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for noun in nouns:
@@ -112,9 +108,7 @@ def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
         for own, words in kinds.items()
         for word in words
     }
-    by_number = {
-        n: [word for word, number in DETERMINERS.items() if number == n] for n in ("singular", "plural")
-    }
+    by_number = {n: [word for word, number in DETERMINERS.items() if number == n] for n in ("singular", "plural")}
     names = [[name.word for name in lexicon.names], *zip(*lexicon.nations, strict=True)]
     return {
         "agreement": alternatives(agreement),
