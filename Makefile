@@ -36,7 +36,9 @@ $(VENV)/installed: pyproject.toml requirements.lock
 
 # The data folder is linked to data/, the path that the graph knows it by, so that dvc.lock holds on every machine.
 data-link:
-	@if [ "$(RETABLE_DATA)" != data ] && { [ -L data ] || [ ! -e data ]; }; then ln -sfn "$(RETABLE_DATA)" data; fi
+	@if [ "$(RETABLE_DATA)" != data ]; then \
+	  if [ -e data ] && [ ! -L data ]; then echo "error: data/ is a folder of its own; move it, or unset RETABLE_DATA" >&2; exit 2; fi; \
+	  ln -sfn "$(RETABLE_DATA)" data; fi
 
 repro: env data-link
 	@python -m pipelines.study $(STUDY)

@@ -14,7 +14,7 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
+from hydra.errors import HydraException, InstantiationException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -55,7 +55,10 @@ def _one_line_errors() -> Iterator[None]:
     try:
         yield
     except (UsageError, HydraException, OmegaConfBaseException) as error:
-        _quit(_one_line(_cause(error)))
+        cause = _cause(error)
+        if isinstance(cause, InstantiationException):  # a mistake in the code that was called, not in its use
+            raise
+        _quit(_one_line(cause))
     except Exception as error:
         if not _disk_is_full(error):
             raise
@@ -90,7 +93,7 @@ def recorded(
     name, out = stage_name(), output_folder(cfg)
     config = OmegaConf.to_container(cfg, resolve=True)
     digests = {str(path): artifacts.digest(artifacts.require(path)) for path in inputs}
-    key = artifacts.digest_of([name, str(out), config, digests])
+    key = artifacts.digest_of([name, str(out), config, digests, artifacts.code_digest()])
     scratch = Path("work", name, cfg.out, key[:12])
     scratch.mkdir(parents=True, exist_ok=True)
     if not is_main_process():
@@ -110,7 +113,9 @@ def recorded(
         **artifacts.git_state(),
     }
     tags = {f"retable.{k}": v for k, v in provenance.items() if v is not None}
-    tags |= {"mlflow.source.git.commit": provenance["git_commit"], "mlflow.source.name": f"pipelines.{name}"}
+    tags |= {"mlflow.source.name": f"pipelines.{name}"}
+    if provenance["git_commit"]:
+        tags["mlflow.source.git.commit"] = provenance["git_commit"]
     tags |= {"retable.data_digest": artifacts.digest_of(digests)[:16], "retable.upstream": ",".join(runs)}
     if parent := os.environ.get("RETABLE_PARENT_RUN"):
         tags["mlflow.parentRunId"] = parent
@@ -131,11 +136,12 @@ def recorded(
                 "environment": artifacts.environment(),
             }
             artifacts.write_json(folder / "run.json", provenance | details | record.extra)
-    except BaseException:
+    except Exception:  # an interrupted run stays open: like a killed one, it goes on when the stage runs again
         run.fail()
         raise
-    run.finish(record.metrics, out, ["config.yaml", "metrics.json", "run.json"])
+    run.describe(record.metrics, out, ["config.yaml", "metrics.json", "run.json"])
     shutil.rmtree(scratch)
+    run.finish()
 
 
 def output_folder(cfg: DictConfig) -> Path:
@@ -152,13 +158,14 @@ def stage_name() -> str:
 
 
 def is_main_process() -> bool:
-    """False in the processes that Lightning or torchrun start beside the first."""
-    return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", 0))) == 0
+    """False in the processes that Lightning, torchrun or Slurm start beside the first."""
+    ranks = (os.environ[name] for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK") if name in os.environ)
+    return int(next(ranks, 0)) == 0
 
 
-def current_study() -> str:
-    path = Path("params.yaml")
-    return OmegaConf.load(path).study if path.exists() else "none"
+def current_study() -> str | None:
+    """The study that DVC runs this cell for; None for a run by hand."""
+    return OmegaConf.load("params.yaml").study if "DVC_STAGE" in os.environ else None
 
 
 def _flat(config: Any, prefix: str = "") -> dict[str, Any]:

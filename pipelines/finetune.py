@@ -12,6 +12,7 @@ from pipelines.training import train
 from retable.artifacts import require
 from retable.corpora.text import SPLITS
 from retable.data.examples import BucketedExamples
+from retable.errors import UsageError
 from retable.evaluation.prediction import predict
 from retable.metrics.classification import classification_metrics
 from retable.objectives.classification import Classification
@@ -42,6 +43,10 @@ def finetune(cfg: DictConfig) -> None:
         upstream.append(Path("outputs", cfg.init))
         inputs.append(require(upstream[-1] / "model.safetensors"))
         if cfg.init.startswith("embed/"):
+            if not hasattr(model, "load_vectors"):
+                raise UsageError(
+                    f"model={cfg.system} cannot start from word vectors; write init=random or model=bilstm"
+                )
             model.load_vectors(read_weights(inputs[-1])["model.centre.weight"])
         else:
             load_weights(model, inputs[-1], prefix="model.")

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
@@ -25,6 +26,11 @@ class ParentRun(Callback):
         )
         os.environ["RETABLE_PARENT_RUN"] = self._run.id
 
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        # After a failed job Hydra runs the others, but never calls on_multirun_end.
+        if "RETABLE_PARENT_RUN" in os.environ and job_return.status == JobStatus.FAILED:
+            self._run.fail()
+
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         os.environ.pop("RETABLE_PARENT_RUN")
-        self._run.finish({}, Path(), [])
+        self._run.finish()

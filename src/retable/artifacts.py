@@ -15,8 +15,7 @@ from typing import Any
 
 from retable.errors import UsageError
 
-# What running the pipeline itself rewrites; a change there alone leaves the code as committed.
-_GENERATED = ("params.yaml", "dvc.lock", "results")
+_CODE = ("src", "pipelines", "conf", "dvc.yaml", "pyproject.toml", "requirements.lock")
 _PACKAGES = ("torch", "lightning", "hydra-core", "mlflow", "dvc", "tokenizers", "numpy", "pandas")
 
 
@@ -27,10 +26,12 @@ def publish(out: Path, partial: Path) -> Iterator[Path]:
     partial.mkdir(parents=True)
     try:
         yield partial
-        if out.exists():
-            shutil.rmtree(out)
         out.parent.mkdir(parents=True, exist_ok=True)
+        replaced = partial.with_name(f"{partial.name}.replaced")
+        if out.exists():
+            out.rename(replaced)
         partial.rename(out)
+        shutil.rmtree(replaced, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -51,10 +52,10 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
-    """Write `metrics.json`: flat, sorted, finite. Raises ValueError for a number that is not finite."""
+    """Write `metrics.json`: flat, sorted, finite. Raises UsageError for a number that is not finite."""
     for name, value in metrics.items():
         if not math.isfinite(value):
-            raise ValueError(f"metric {name} is {value}; metrics must be finite")
+            raise UsageError(f"{name} is {value}: the training has diverged; lower optimizer.lr, or clip_norm")
     write_json(folder / "metrics.json", metrics)
 
 
@@ -72,20 +73,29 @@ def require(path: Path) -> Path:
         stage, *cell = parts[parts.index("outputs") + 1 :]
         cell = cell if stage == "prepare" else cell[:2]
         name = cell[0] if stage == "prepare" else "-".join(cell)
-        raise UsageError(f"{path} is missing; make it with `dvc repro {stage}@{name}`")
+        raise UsageError(
+            f"{path} is missing; stage {stage} makes it: `dvc repro {stage}@{name}` where the study has that cell, "
+            f"or `python -m pipelines.{stage}` with its settings"
+        )
     raise UsageError(f"{path} is missing")
 
 
 def git_state() -> dict[str, Any]:
-    """The commit that runs, and whether tracked files differ from it (what the pipeline rewrites aside)."""
+    """The commit that runs, and whether code, configuration or locked versions differ from it; None outside git."""
 
     def git(*arguments: str) -> str | None:
         done = subprocess.run(["git", *arguments], capture_output=True, text=True)
         return done.stdout.strip() if done.returncode == 0 else None
 
-    exclude = [f":(exclude){path}" for path in _GENERATED]
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *exclude)
-    return {"git_commit": git("rev-parse", "HEAD"), "git_dirty": bool(changed)}
+    changed = git("status", "--porcelain", "--", *_CODE)
+    return {"git_commit": git("rev-parse", "HEAD"), "git_dirty": None if changed is None else bool(changed)}
+
+
+def code_digest() -> str:
+    """The sha256 of the package's and the pipelines' source: a run goes on only under the code that it began with."""
+    package = Path(__file__).parent
+    files = sorted([*package.rglob("*.py"), *(package.parent.parent / "pipelines").glob("*.py")])
+    return digest_of([digest(file) for file in files])
 
 
 def environment() -> dict[str, str]:

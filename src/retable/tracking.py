@@ -10,7 +10,7 @@ from typing import Any
 
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-from mlflow.entities import Metric, Param, RunStatus, RunTag
+from mlflow.entities import Metric, Param, RunStatus
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
@@ -45,11 +45,13 @@ class Run:
         for start in range(0, len(fresh), 1000):  # MLflow's limit for a batch
             self._client.log_batch(self.id, metrics=fresh[start : start + 1000])
 
-    def finish(self, metrics: Mapping[str, float], folder: Path, files: Iterable[str]) -> None:
-        """Log the final metrics that no curve has logged and the small files that describe the run; close it."""
+    def describe(self, metrics: Mapping[str, float], folder: Path, files: Iterable[str]) -> None:
+        """Log the final metrics that no curve has logged, and the small files that describe the run."""
         self.log([(0, name, value) for name, value in metrics.items() if name not in self._logged])
         for file in files:
             self._client.log_artifact(self.id, str(folder / file))
+
+    def finish(self) -> None:
         self._client.set_terminated(self.id, RunStatus.to_string(RunStatus.FINISHED))
 
     def fail(self) -> None:
@@ -60,30 +62,24 @@ class Run:
 def start(name: str, key: str, parameters: Mapping[str, Any], tags: Mapping[str, Any]) -> Run:
     """Open the run called `name`, or the unfinished one that has the same `key`.
 
-    Parameters are logged once, when the run is created. The store is `MLFLOW_TRACKING_URI`, by default
+    The store is `MLFLOW_TRACKING_URI`, by default
     `mlflow.db` (sqlite) in the project with the artifacts beside it.
     """
     client = _client()
     experiment = _experiment(client)
     unfinished = client.search_runs(
-        [experiment], f"tags.`retable.key` = '{key}' AND attributes.status = 'RUNNING'", max_results=1
+        [experiment], f"tags.`retable.key` = '{key}' AND attributes.status != 'FINISHED'", max_results=1
     )
     if unfinished:
-        return Run(client, unfinished[0].info.run_id)
-    run = client.create_run(experiment, run_name=name)
-    client.log_batch(
-        run.info.run_id,
-        params=[Param(k, str(v)[:_VALUE_LIMIT]) for k, v in parameters.items()],
-        tags=[RunTag(k, str(v)) for k, v in ({"retable.key": key} | dict(tags)).items()],
-    )
-    return Run(client, run.info.run_id)
-
-
-def initialise() -> str:
-    """Make the store and the experiment where they do not exist, before stages run side by side; return its URI."""
-    client = _client()
-    _experiment(client)
-    return client.tracking_uri
+        run_id = unfinished[0].info.run_id
+        client.update_run(run_id, status=RunStatus.to_string(RunStatus.RUNNING))
+    else:
+        named = {"retable.key": key} | {name: str(value) for name, value in tags.items()}
+        run_id = client.create_run(experiment, run_name=name, tags=named).info.run_id
+    logged = [Param(name, str(value)[:_VALUE_LIMIT]) for name, value in parameters.items()]
+    for first in range(0, len(logged), 100):  # MLflow's limit for a batch; the same value again changes nothing
+        client.log_batch(run_id, params=logged[first : first + 100])
+    return Run(client, run_id)
 
 
 def _root() -> Path:

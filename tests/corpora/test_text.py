@@ -53,3 +53,13 @@ def test_units_are_lines_or_documents(tmp_path):
     assert [*read_units(path, "document")] == [["a b", "c"], ["d"]]
     path.write_text("a b\n\nc\n")
     assert [*read_units(path, "line")] == [["a b"], [""], ["c"]]
+
+
+def test_documents_keep_one_blank_line_each(tmp_path):
+    source = tmp_path / "source.txt"
+    source.write_text("\n\n= Title =\n a  b \n\n \n\nc\n\n")
+    write_corpus(tmp_path, str(source), str(source), str(source), documents=True)
+    assert (tmp_path / "train.txt").read_text() == "= Title =\na b\n\nc\n\n"
+    assert list(read_units(tmp_path / "train.txt", "document")) == [["= Title =", "a b"], ["c"]]
+    write_corpus(tmp_path, str(source), str(source), str(source))
+    assert (tmp_path / "train.txt").read_text() == "= Title =\na b\nc\n"

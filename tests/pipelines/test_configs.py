@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from pipelines.entry import CONF
 
-STAGES = ("prepare", "tokenize", "embed", "pretrain", "finetune", "evaluate", "report", "params", "bands")
+STAGES = ("prepare", "tokenize", "embed", "pretrain", "finetune", "evaluate", "report", "params", "bands", "arpa")
 GROUPS = {
     "corpus": "tokenize",
     "tokenizer": "tokenize",

@@ -156,3 +156,11 @@ def test_the_current_study_is_composed_from_conf():
     params = OmegaConf.load(ROOT / "params.yaml")
     with initialize_config_dir(str(CONF), version_base="1.3"):
         assert params == compose("params", overrides=[f"study={params.study}"])
+
+
+def test_every_output_can_be_restored_from_the_cache():
+    """DVC's run cache is off for a stage with a persistent output, or an uncached one."""
+    for name, stage in stages("lineage").items():
+        for out in stage["outs"]:
+            settings = next(iter(out.values())) if isinstance(out, dict) else {}
+            assert settings == ({"cache": False} if name.startswith("report@") else {}), name

@@ -9,20 +9,26 @@ from retable.errors import UsageError
 SPLITS = ("train", "validation", "test")
 
 
-def write_corpus(folder: Path, train: str, validation: str, test: str) -> dict[str, float]:
-    """Copy three text files to `<split>.txt`, a sentence a line, words parted by single spaces, blank lines left out.
+def write_corpus(folder: Path, train: str, validation: str, test: str, documents: bool = False) -> dict[str, float]:
+    """Copy three text files to `<split>.txt`, a sentence a line, words parted by single spaces.
 
+    Blank lines are left out; with `documents` they part documents, and one stands after each in the copy.
     Returns the counts of lines and words of each split. Raises UsageError where a file is missing, holds no
     words, or is not UTF-8.
     """
     counts: dict[str, float] = {}
     for split, source in zip(SPLITS, (train, validation, test), strict=True):
         lines = words = 0
+        open_document = False
         with (folder / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as target:
             for line in read_lines(Path(source)):
-                if tokens := line.split():
+                tokens = line.split()
+                if tokens or (documents and open_document):
                     target.write(" ".join(tokens) + "\n")
-                    lines, words = lines + 1, words + len(tokens)
+                    lines, words = lines + bool(tokens), words + len(tokens)
+                open_document = bool(tokens)
+            if documents and open_document:
+                target.write("\n")
         if not lines:
             raise UsageError(f"{source} holds no words; the {split} split needs at least one line of text")
         counts |= {f"{split}/lines": lines, f"{split}/words": words}

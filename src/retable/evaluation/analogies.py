@@ -40,6 +40,8 @@ class WordVectors:
 class Analogies:
     """The analogy benchmark on a file of questions; `inputs` are the files that the scores depend on."""
 
+    asks_for = "vectors"
+
     def __init__(self, questions: str, restrict_vocab: int | None = None, lowercase: bool = False) -> None:
         self.inputs = [Path(questions)]
         self.restrict_vocab, self.lowercase = restrict_vocab, lowercase

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from retable.errors import UsageError
 from retable.metrics.likelihood import likelihood_metrics
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
@@ -24,6 +25,8 @@ class LanguageModel(Protocol):
 class Perplexity:
     """Scores whole splits; `inputs` are the files that the scores depend on."""
 
+    asks_for = "log_prob"
+
     def __init__(self, tokens: str, splits: Sequence[str]):
         self.splits = splits
         self.folder = Path(tokens)
@@ -40,6 +43,8 @@ class Perplexity:
             for split in self.splits:
                 tokens = read_tokens(self.folder / f"{split}.bin", vocab_size)
                 units = np.load(self.folder / f"{split}.units.npy")
+                if len(tokens) != units[:, 0].sum():
+                    raise UsageError(f"{self.folder / split}.bin has lost its end; run the tokenize stage again")
                 starts = np.concatenate([[0], np.cumsum(units[:-1, 0])])
                 nats = -np.add.reduceat(model.log_prob(tokens), starts)
                 writer.writerows((split, i, f"{n:.6f}", *u) for i, (n, u) in enumerate(zip(nats, units, strict=True)))

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from retable.errors import UsageError
+
 
 class BiLSTM(nn.Module):
     """Token ids to hidden states that have read the whole sentence: each position sees both sides."""
@@ -31,6 +33,11 @@ class BiLSTM(nn.Module):
 
     def load_vectors(self, vectors: Tensor) -> None:
         """Start the embedding from word vectors, (vocab_size, d_embedding), brought to its own scale."""
+        if vectors.shape != self.embedding.weight.shape:
+            raise UsageError(
+                f"word vectors of shape {tuple(vectors.shape)} do not fit an embedding of shape "
+                f"{tuple(self.embedding.weight.shape)}; set model.d_embedding={vectors.shape[1]}"
+            )
         with torch.no_grad():
             self.embedding.weight.copy_(vectors * (self.embedding.weight.std() / vectors.std()))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from retable.artifacts import write_json
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, write_figure
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
 from retable.reporting.results import Result, aggregate, read_references, read_result
@@ -34,8 +35,18 @@ def write_report(study: str, folders: Mapping[str, list[Path]], out: Path) -> li
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
     drawn = {title: inline_svg(figure, title) for title, figure in figures.items()}
     (out / "report.html").write_text(report_html(study, frame, tables, drawn, everything), encoding="utf-8")
+    write_json(out / "metrics.json", summary(frame))
     (out / "report.md").write_text(report_markdown(study, frame, tables), encoding="utf-8")
     return tables
+
+
+def summary(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """The mean of every metric, by system: what `dvc metrics show` and `dvc exp show` set side by side."""
+    means: dict[str, dict[str, float]] = {}
+    for row in frame.sort_values(["system", "task", "split", "metric"]).itertuples():
+        name = "/".join(part for part in (row.task, row.split, row.metric) if part)
+        means.setdefault(row.system, {})[name] = float(f"{row.mean:.6g}")
+    return means
 
 
 def report_markdown(study: str, frame: pd.DataFrame, tables: list[Table]) -> str:

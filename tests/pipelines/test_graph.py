@@ -1,0 +1,100 @@
+"""The whole graph at toy size, stage by stage, as a user would run it; and a multirun beside it."""
+
+import json
+
+import pandas as pd
+import pytest
+from mlflow.tracking import MlflowClient
+
+SMALL = ["corpus=grammar_tiny", "epochs=0.2"]
+LSTM = [*SMALL, "model=lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16"]
+GPT = [*SMALL, "model=gpt", "model.d_model=16", "model.n_layers=1", "batches.batch_size=4", "batches.length=32"]
+BILSTM = [*SMALL, "model=bilstm", "model.d_embedding=16", "model.d_model=16"]
+
+
+@pytest.fixture(scope="module")
+def graph(project):
+    """The project with every stage run."""
+    project.succeed("embed", *SMALL, "model.d_model=16")
+    project.succeed("pretrain", "corpus=grammar_tiny", "model=kn5")
+    project.succeed("pretrain", *LSTM)
+    project.succeed("pretrain", *GPT)
+    for cell in ("kn5-1", "lstm-1", "gpt-1"):
+        project.succeed("evaluate", "corpus=grammar_tiny", f"cell=grammar_tiny/{cell}")
+    project.succeed(
+        "evaluate", "corpus=grammar_tiny", "stage=embed", "cell=grammar_tiny/skipgram-1", "benchmark=analogies"
+    )
+    project.succeed(
+        "finetune", *BILSTM, "task=sentiment", "init=embed/grammar_tiny/skipgram-1", "system=bilstm_skipgram"
+    )
+    project.succeed(
+        "finetune", "corpus=grammar_tiny", "task=acceptability", "model=gpt", "model.d_model=16", "model.n_layers=1",
+        "epochs=0.2", "init=pretrain/grammar_tiny/gpt-1", "system=gpt_pretrained",
+    )  # fmt: skip
+    return project
+
+
+def read(project, path):
+    return json.loads((project.folder / "outputs" / path).read_text())
+
+
+def test_cells_are_complete(graph):
+    for folder in (graph.folder / "outputs").glob("*/grammar_tiny/*-*"):
+        names = {path.name for path in folder.iterdir()}
+        assert {"config.yaml", "metrics.json", "run.json"} <= names, folder
+
+
+def test_run_leads_to_its_origins(graph):
+    run = read(graph, "evaluate/grammar_tiny/lstm-1-perplexity/run.json")
+    upstream = read(graph, "pretrain/grammar_tiny/lstm-1/run.json")
+    assert run["upstream"] == [upstream["mlflow_run_id"]]
+    assert run["system"] == upstream["system"] == "lstm"
+    client = MlflowClient(f"sqlite:///{graph.folder / 'mlflow.db'}")
+    tags = client.get_run(run["mlflow_run_id"]).data.tags
+    assert tags["retable.upstream"] == upstream["mlflow_run_id"]
+    assert tags["mlflow.runName"] == "evaluate grammar_tiny/lstm-1-perplexity"
+
+
+def test_scores_cover_the_same_text(graph):
+    cells = ["evaluate/grammar_tiny/kn5-1-perplexity", "evaluate/grammar_tiny/gpt-1-perplexity", "prepare/grammar_tiny"]
+    counts = [
+        {k: v for k, v in read(graph, f"{c}/metrics.json").items() if k in ("test/words", "test/bytes")} for c in cells
+    ]
+    assert counts[0] == counts[1] == counts[2]
+
+
+def test_no_system_beats_the_oracle(graph):
+    oracle = read(graph, "prepare/grammar_tiny/metrics.json")["test/nats"]
+    for cell in ("kn5", "lstm", "gpt"):
+        assert read(graph, f"evaluate/grammar_tiny/{cell}-1-perplexity/metrics.json")["test/nats"] > oracle
+
+
+def test_same_seed_same_bytes(graph):
+    before = (graph.folder / "outputs/pretrain/grammar_tiny/lstm-1/model.safetensors").read_bytes()
+    graph.succeed("pretrain", *LSTM, "system=again")
+    assert (graph.folder / "outputs/pretrain/grammar_tiny/again-1/model.safetensors").read_bytes() == before
+    graph.succeed("pretrain", *LSTM, "system=again", "seed=2")
+    assert (graph.folder / "outputs/pretrain/grammar_tiny/again-2/model.safetensors").read_bytes() != before
+
+
+def test_predictions_cover_the_tasks(graph):
+    predictions = pd.read_csv(
+        graph.folder / "outputs/finetune/grammar_tiny/sentiment-bilstm_skipgram-1/predictions.csv"
+    )
+    assert predictions.groupby("split").size().to_dict() == {"validation": 20, "test": 40}
+
+
+def test_multirun_has_one_parent_and_its_own_folder(graph):
+    before = {path: path.stat().st_mtime_ns for path in (graph.folder / "outputs").rglob("*")}
+    small = ["model.d_model=16", "batches.batch_size=4", "batches.length=16", *SMALL]
+    graph.succeed("pretrain", "-m", "model=lstm,gpt", "seed=1,2", *small)
+    assert {path: path.stat().st_mtime_ns for path in (graph.folder / "outputs").rglob("*")} == before
+    assert len(list((graph.folder / "multirun").glob("pretrain/*/*/grammar_tiny/*/model.safetensors"))) == 4
+    client = MlflowClient(f"sqlite:///{graph.folder / 'mlflow.db'}")
+    (experiment,) = client.search_experiments(filter_string="name = 'retable'")
+    (parent,) = client.search_runs([experiment.experiment_id], "tags.`retable.stage` = 'sweep'")
+    assert parent.info.status == "FINISHED"
+    children = client.search_runs([experiment.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
+    assert sorted((run.data.tags["retable.system"], run.data.tags["retable.seed"]) for run in children) == [
+        ("gpt", "1"), ("gpt", "2"), ("lstm", "1"), ("lstm", "2")
+    ]  # fmt: skip
