@@ -42,7 +42,7 @@ data-link:
 
 repro: env data-link
 	@python -m pipelines.study $(STUDY)
-	@dvc repro --quiet && cat results/$(STUDY)/report.md && echo "The report is results/$(STUDY)/report.html"
+	@dvc repro --quiet && cat results/$(STUDY)/report.md && echo 'The report: results/$(STUDY)/report.html'
 
 test: env data-link
 	python -m pytest

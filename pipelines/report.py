@@ -18,7 +18,6 @@ def report(cfg: DictConfig) -> None:
     }
     out = Path(cfg.results)
     write_report(cfg.study, folders, out)
-    print((out / "report.md").read_text(encoding="utf-8"))
     print(f"The report is {out / 'report.html'}")
 
 
