@@ -1,30 +1,19 @@
-"""What a study costs, stage by stage: python benchmarks/stages.py [--study lineage] [--output FILE]
+"""What a study cost, stage by stage: python benchmarks/stages.py [--study lineage] [--output FILE]
 
-Clones the committed project into a temporary folder and runs each stage there with `dvc repro --single-item`, so that
-seconds and peak memory (of the largest process) include DVC's and Python's start. "Training" is the time inside the
-training loop, validation included, as the stage records it.
+Reads the records of the study's finished cells (`make repro STUDY=...`). "Start" is the time from the process's start,
+Python's and the libraries' loading included, to the work; "training" the training loop with its validations. DVC's own
+time between stages is what the wall time of `make repro` has beyond the sum.
 """
 
 import argparse
 import json
-import os
-import subprocess
-import tempfile
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from hydra import compose, initialize_config_dir
 
+from pipelines.entry import CONF
 
-def measured(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[float, float]:
-    """Wall seconds and peak MiB of a command that must succeed."""
-    before = time.perf_counter()
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    errors = process.stderr.read() if process.stderr else b""
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{' '.join(command)} failed:\n{errors.decode()}")
-    return time.perf_counter() - before, usage.ru_maxrss / 1024
+STAGES = ("prepare", "tokenize", "embed", "pretrain", "finetune", "evaluate")
 
 
 def main() -> None:
@@ -33,41 +22,28 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
 
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "project"
-        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
-        if (ROOT / "data").exists():
-            (folder / "data").symlink_to((ROOT / "data").resolve())
-        environment = os.environ | {"PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}"}
-        subprocess.run(["python", "-m", "pipelines.study", arguments.study], cwd=folder, env=environment, check=True)
-        (folder / "dvc.lock").unlink(missing_ok=True)
-        listed = subprocess.run(
-            ["dvc", "stage", "list", "--name-only"],
-            cwd=folder,
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        rows = []
-        for stage in listed.stdout.split():
-            command = ["dvc", "repro", "--quiet", "--single-item", stage]
-            seconds, memory = measured(command, folder, environment)
-            verb, _, cell = stage.partition("@")
-            record = folder / "outputs" / verb / cell.replace("-", "/", 1) / "run.json"
-            training = json.loads(record.read_text()).get("training_seconds", 0.0) if record.exists() else 0.0
-            rows.append((stage, seconds, training, memory))
-            print(f"{stage:<45} {seconds:7.1f} s  {memory:6.0f} MiB", flush=True)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        study = compose("params", overrides=[f"study={arguments.study}"])
+    rows, machines = [], set()
+    for stage in STAGES:
+        for name, cell in study[stage].items():
+            run = json.loads(Path("outputs", stage, cell.out, "run.json").read_text(encoding="utf-8"))
+            training = run.get("training_seconds", 0.0)
+            rows.append((f"{stage}@{name}", run["startup_seconds"], run["seconds"], training, run["peak_memory_mib"]))
+            machines.add(run["hardware"])
 
-    total, training = sum(row[1] for row in rows), sum(row[2] for row in rows)
-    lines = ["| stage | seconds | of which training | peak MiB |", "|---|---:|---:|---:|"]
-    lines += [f"| {stage} | {s:.1f} | {t:.1f} | {memory:.0f} |" for stage, s, t, memory in rows]
-    lines.append(f"| **all {len(rows)}** | **{total:.0f}** | **{training:.0f}** | **{max(r[3] for r in rows):.0f}** |")
-    lines.append(f"\nNot training: {total - training:.0f} s of {total:.0f} s, {1 - training / total:.0%}.")
-    table = "\n".join(lines) + "\n"
-    print(table)
+    start, work, training = (sum(row[i] for row in rows) for i in (1, 2, 3))
+    lines = [f"# What study {arguments.study} costs", "", f"On {', '.join(sorted(machines))}.", ""]
+    lines += ["| stage | start, s | work, s | of which training, s | peak, MiB |", "|---|---:|---:|---:|---:|"]
+    lines += [f"| {name} | {s:.1f} | {w:.1f} | {t:.1f} | {memory} |" for name, s, w, t, memory in rows]
+    peak = max(row[4] for row in rows)
+    lines.append(f"| **{len(rows)} stages** | **{start:.0f}** | **{work:.0f}** | **{training:.0f}** | **{peak}** |")
+    share = 1 - training / (start + work)
+    lines += ["", f"Not training: {start + work - training:.0f} of {start + work:.0f} seconds, {share:.0%}."]
+    text = "\n".join(lines) + "\n"
+    print(text)
     if arguments.output:
-        arguments.output.write_text(f"# What study {arguments.study} costs on two cores\n\n{table}", encoding="utf-8")
+        arguments.output.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+import psutil
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
 from hydra.types import RunMode
@@ -120,7 +121,7 @@ def recorded(
     if parent := os.environ.get("RETABLE_PARENT_RUN"):
         tags["mlflow.parentRunId"] = parent
     run = tracking.start(f"{name} {cfg.out}", key, _flat(config), tags)
-    started = time.monotonic()
+    started, process_start = time.time(), psutil.Process().create_time()
     try:
         with artifacts.publish(out, scratch / "payload") as folder:
             record = Record(folder, scratch, run.log)
@@ -131,7 +132,9 @@ def recorded(
                 "mlflow_run_id": run.id,
                 "upstream": runs,
                 "digests": digests,
-                "seconds": round(time.monotonic() - started, 2),
+                "startup_seconds": round(started - process_start, 2),
+                "seconds": round(time.time() - started, 2),
+                "peak_memory_mib": round(artifacts.peak_memory()),
                 "hardware": artifacts.hardware(),
                 "environment": artifacts.environment(),
             }

@@ -84,7 +84,7 @@ def test_a_failed_run_is_closed_and_opened_again_by_the_next_try(client):
     assert [run.info.status for run in runs(client, "failed")] == ["RUNNING"]
 
 
-@pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "file:///tmp/mlruns"])
+@pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "file:///home/me/mlruns"])
 def test_file_stores_are_refused(uri, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     with pytest.raises(UsageError, match=r"file store.*sqlite:////full/path/mlflow.db"):

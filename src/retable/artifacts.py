@@ -7,8 +7,10 @@ import json
 import math
 import os
 import platform
+import resource
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,12 @@ def environment() -> dict[str, str]:
     return {"python": platform.python_version()} | {
         package: importlib.metadata.version(package) for package in _PACKAGES
     }
+
+
+def peak_memory() -> float:
+    """The most memory that this process has held so far, in MiB."""
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
 def hardware() -> str:

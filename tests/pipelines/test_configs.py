@@ -70,3 +70,10 @@ def test_data_folder_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("RETABLE_DATA", "elsewhere")
     cfg = compose_config("prepare", ["corpus=ptb"])
     assert Path(cfg.corpus.write.train) == Path("elsewhere/ptb/ptb.train.txt")
+
+
+def test_the_smoke_study_has_bands_for_its_tables():
+    cfg = compose_config("bands", ["study=smoke"])
+    assert {"perplexity", "tasks"} <= set(cfg.bands)
+    for rows in cfg.bands.values():
+        assert all(low < high for *_, low, high in rows)
