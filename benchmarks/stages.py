@@ -1,4 +1,4 @@
-"""What a study cost, stage by stage: python benchmarks/stages.py [--study lineage] [--output FILE]
+"""What a study cost, stage by stage: python -m benchmarks.stages [--study lineage] [--output FILE]
 
 Reads the records of the study's finished cells (`make repro STUDY=...`). "Start" is the time from the process's start,
 Python's and the libraries' loading included, to the work; "training" the training loop with its validations. DVC's own
