@@ -47,11 +47,12 @@ def test_cells_are_complete(graph):
 def test_run_leads_to_its_origins(graph):
     run = read(graph, "evaluate/grammar_tiny/lstm-1-perplexity/run.json")
     upstream = read(graph, "pretrain/grammar_tiny/lstm-1/run.json")
-    assert run["upstream"] == [upstream["mlflow_run_id"]]
+    tokens = read(graph, "tokenize/grammar_tiny/word/run.json")
+    assert run["upstream"] == [upstream["mlflow_run_id"], tokens["mlflow_run_id"]]
     assert run["system"] == upstream["system"] == "lstm"
     client = MlflowClient(f"sqlite:///{graph.folder / 'mlflow.db'}")
     tags = client.get_run(run["mlflow_run_id"]).data.tags
-    assert tags["retable.upstream"] == upstream["mlflow_run_id"]
+    assert tags["retable.upstream"] == ",".join(run["upstream"])
     assert tags["mlflow.runName"] == "evaluate grammar_tiny/lstm-1-perplexity"
 
 
@@ -92,8 +93,8 @@ def test_multirun_has_one_parent_and_its_own_folder(graph):
     assert len(list((graph.folder / "multirun").glob("pretrain/*/*/grammar_tiny/*/model.safetensors"))) == 4
     client = MlflowClient(f"sqlite:///{graph.folder / 'mlflow.db'}")
     (experiment,) = client.search_experiments(filter_string="name = 'retable'")
-    (parent,) = client.search_runs([experiment.experiment_id], "tags.`retable.stage` = 'sweep'")
-    assert parent.info.status == "FINISHED"
+    sweeps = client.search_runs([experiment.experiment_id], "tags.`retable.stage` = 'sweep'")
+    (parent,) = (run for run in sweeps if run.info.status == "FINISHED")
     children = client.search_runs([experiment.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
     assert sorted((run.data.tags["retable.system"], run.data.tags["retable.seed"]) for run in children) == [
         ("gpt", "1"), ("gpt", "2"), ("lstm", "1"), ("lstm", "2")
