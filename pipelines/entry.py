@@ -187,7 +187,8 @@ def _cause(error: BaseException) -> BaseException:
 
 def _one_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
-    kept = [line for line in lines if line and not line.startswith(("full_key:", "object_type=", "Config search"))]
+    noise = ("full_key:", "object_type=", "Config search", "provider=")
+    kept = [line for line in lines if line and not line.startswith(noise)]
     return " ".join(kept)
 
 
