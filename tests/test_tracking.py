@@ -73,7 +73,7 @@ def test_a_finished_run_is_closed_with_its_files_and_figures(client, tmp_path):
     assert Path(stored.info.artifact_uri.removeprefix("file://")).is_relative_to(
         Path(client.tracking_uri.removeprefix("sqlite:///")).parent / "mlartifacts"
     )
-    assert start("finished").id != run.id  # done again is another run
+    assert start("finished").id == run.id  # the same cell done again is recorded once
 
 
 def test_a_failed_run_is_closed_and_opened_again_by_the_next_try(client):

@@ -10,7 +10,7 @@ from typing import Any
 
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-from mlflow.entities import Metric, Param, RunStatus
+from mlflow.entities import Metric, Param, RunStatus, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
@@ -60,21 +60,21 @@ class Run:
 
 
 def start(name: str, key: str, parameters: Mapping[str, Any], tags: Mapping[str, Any]) -> Run:
-    """Open the run called `name`, or the unfinished one that has the same `key`.
+    """Open the run of `key`: the one that a killed or an earlier try began, or a new one called `name`.
 
-    The store is `MLFLOW_TRACKING_URI`, by default
-    `mlflow.db` (sqlite) in the project with the artifacts beside it.
+    The key stands for a cell's configuration, inputs and code, so the same key means the same numbers, and what is
+    done again is recorded once. The store is `MLFLOW_TRACKING_URI`, by default `mlflow.db` (sqlite) in the project
+    with the artifacts beside it.
     """
     client = _client()
     experiment = _experiment(client)
-    unfinished = client.search_runs(
-        [experiment], f"tags.`retable.key` = '{key}' AND attributes.status != 'FINISHED'", max_results=1
-    )
-    if unfinished:
-        run_id = unfinished[0].info.run_id
+    named = {"retable.key": key} | {tag: str(value) for tag, value in tags.items()}
+    begun = client.search_runs([experiment], f"tags.`retable.key` = '{key}'", max_results=1)
+    if begun:
+        run_id = begun[0].info.run_id
         client.update_run(run_id, status=RunStatus.to_string(RunStatus.RUNNING))
+        client.log_batch(run_id, tags=[RunTag(tag, value) for tag, value in named.items()])
     else:
-        named = {"retable.key": key} | {name: str(value) for name, value in tags.items()}
         run_id = client.create_run(experiment, run_name=name, tags=named).info.run_id
     logged = [Param(name, str(value)[:_VALUE_LIMIT]) for name, value in parameters.items()]
     for first in range(0, len(logged), 100):  # MLflow's limit for a batch; the same value again changes nothing
