@@ -21,7 +21,7 @@ from mlflow.tracking import MlflowClient
 from retable.artifacts import digest
 
 ROOT = Path(__file__).parent.parent
-SETTINGS = ["corpus=grammar_tiny", "model=lstm", "model.dropout=0.2", "epochs=6", "checkpoint_every=10"]
+SETTINGS = ["corpus=grammar_tiny", "model=lstm", "model.dropout=0.2", "epochs=20", "checkpoint_every=10"]
 
 
 def start(folder: Path, stage: str, *overrides: str) -> subprocess.Popen:
@@ -55,7 +55,7 @@ def main() -> None:
         kills = 0
         while kills < arguments.kills:
             process = start(folder, "pretrain", *settings, "system=killed")
-            moment = moments.uniform(0.3, 0.95) * whole
+            moment = moments.uniform(0.2, 0.35) * whole
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(moment)
                 break  # it came to its end before the moment; the kills so far have to do
