@@ -8,17 +8,16 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.entry import recorded, stage
-from pipelines.training import train
+from pipelines.training import initialise_input, train
 from retable.artifacts import require
 from retable.corpora.text import SPLITS
 from retable.data.examples import BucketedExamples
-from retable.errors import UsageError
 from retable.evaluation.prediction import predict
 from retable.metrics.classification import classification_metrics
 from retable.objectives.classification import Classification
 from retable.tasks.table import read_examples
 from retable.tokenizers.tokenizer import Tokenizer
-from retable.training.weights import load_weights, read_weights
+from retable.training.weights import load_weights
 
 
 @stage
@@ -42,14 +41,8 @@ def finetune(cfg: DictConfig) -> None:
     if cfg.init != "random":
         upstream.append(Path("outputs", cfg.init))
         inputs.append(require(upstream[-1] / "model.safetensors"))
-        if cfg.init.startswith("embed/"):
-            if not hasattr(model, "load_vectors"):
-                raise UsageError(
-                    f"model={cfg.system} cannot start from word vectors; write init=random or model=bilstm"
-                )
-            model.load_vectors(read_weights(inputs[-1])["model.centre.weight"])
-        else:
-            load_weights(model, inputs[-1], prefix="model.")
+        load_weights(model, inputs[-1], prefix="model.")
+    initialise_input(model, cfg, tokenizer, inputs)
     objective = Classification(model, len(cfg.task.labels), cfg.dropout)
     batches = BucketedExamples(sequences["train"], labels["train"], cfg.finetuning.batch_size, cfg.seed)
 

@@ -25,10 +25,11 @@ def pretrain(cfg: DictConfig) -> None:
 
     import torch
 
-    from pipelines.training import train
+    from pipelines.training import initialise_input, train
 
     torch.manual_seed(cfg.seed)
     model = instantiate(cfg.model, vocab_size=tokenizer.vocab_size)
+    initialise_input(model, cfg, tokenizer, inputs)
     objective = instantiate(cfg.objective, model=model, vocab_size=tokenizer.vocab_size)
     batches = instantiate(cfg.batches, tokens=tokens, seed=cfg.seed)
     scorer = instantiate(cfg.validation_scorer)

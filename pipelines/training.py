@@ -2,16 +2,35 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from torch import nn
 
 from pipelines.entry import Record
+from retable.artifacts import require
+from retable.errors import UsageError
+from retable.models.word2vec_format import read_word2vec
+from retable.nn.embedding import initialise_embedding
+from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.curve import write_curve
 from retable.training.fit import fit
 from retable.training.module import Batches
 from retable.training.weights import matrix_parameters, save_weights
+
+
+def initialise_input(model: nn.Module, cfg: DictConfig, tokenizer: Tokenizer, inputs: list[Path]) -> None:
+    """Start the input layer from the word2vec file that `cfg.embedding` names, unless it says random, and tune it on
+    or, with `cfg.freeze_embedding`, leave it there. The file joins `inputs`."""
+    if cfg.embedding != "random":
+        path = require(Path(cfg.embedding))
+        if not isinstance(embedding := getattr(model, "embedding", None), nn.Embedding):
+            raise UsageError(f"{type(model).__name__} has no layer of word vectors; write embedding=random")
+        initialise_embedding(embedding, tokenizer.words, *read_word2vec(path))
+        inputs.append(path)
+    if cfg.freeze_embedding:
+        model.get_submodule("embedding").requires_grad_(False)
 
 
 def train(

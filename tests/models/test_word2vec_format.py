@@ -22,7 +22,7 @@ def test_writes_what_word2vec_writes(tmp_path):
     vectors = np.array([[0.5, -1], [2, 0.25]])
     write_word2vec(tmp_path / "text", ["a", "b"], vectors)
     assert (tmp_path / "text").read_bytes() == b"2 2\na 0.5 -1\nb 2 0.25\n"
-    write_word2vec(tmp_path / "binary", ["a", "b"], vectors, binary=True)
+    write_word2vec(tmp_path / "binary", ["a", "b"], vectors)
     rows = [np.array(row, dtype="<f4").tobytes() for row in vectors]
     assert (tmp_path / "binary").read_bytes() == b"2 2\na " + rows[0] + b"\nb " + rows[1] + b"\n"
 
@@ -66,7 +66,7 @@ def test_refuses_malformed_text(tmp_path, content, message):
 def test_refuses_malformed_binary(tmp_path, content, message):
     (tmp_path / "binary").write_bytes(content)
     with pytest.raises(UsageError, match=message):
-        read_word2vec(tmp_path / "binary", binary=True)
+        read_word2vec(tmp_path / "binary")
 
 
 def test_refuses_a_missing_file(tmp_path):

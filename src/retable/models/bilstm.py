@@ -3,11 +3,8 @@
 B batch, T time, D d_model.
 """
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-
-from retable.errors import UsageError
 
 
 class BiLSTM(nn.Module):
@@ -30,16 +27,6 @@ class BiLSTM(nn.Module):
 
     def initialise(self, module: nn.Module) -> None:
         """PyTorch's own initialisation stands."""
-
-    def load_vectors(self, vectors: Tensor) -> None:
-        """Start the embedding from word vectors, (vocab_size, d_embedding), brought to its own scale."""
-        if vectors.shape != self.embedding.weight.shape:
-            raise UsageError(
-                f"word vectors of shape {tuple(vectors.shape)} do not fit an embedding of shape "
-                f"{tuple(self.embedding.weight.shape)}; set model.d_embedding={vectors.shape[1]}"
-            )
-        with torch.no_grad():
-            self.embedding.weight.copy_(vectors * (self.embedding.weight.std() / vectors.std()))
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states, zero on padding."""

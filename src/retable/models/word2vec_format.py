@@ -15,8 +15,9 @@ import numpy as np
 from retable.errors import UsageError
 
 
-def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray, binary: bool = False) -> None:
-    """Write `vectors` (n, d) as single precision, which both formats keep exactly. UTF-8.
+def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray) -> None:
+    """Write `vectors` (n, d) as single precision, which both formats keep exactly. UTF-8; binary where `path` ends in
+    .bin, else text.
 
     UsageError for a word that the format can't hold (empty, or with white space in it) or that comes twice.
     """
@@ -29,6 +30,7 @@ def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.
     if len(set(words)) < len(words):
         raise UsageError(f"the word {_repeated(words)!r} comes twice; give each word one vector")
     n_words, dimensions = vectors.shape
+    binary = is_binary(path)
     values = " ".join(["%.9g"] * dimensions)  # nine digits tell any two single-precision numbers apart
     with open(path, "wb") as file:
         file.write(f"{n_words} {dimensions}\n".encode())
@@ -37,15 +39,18 @@ def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.
             file.write(word.encode() + b" " + row + b"\n")
 
 
-def read_word2vec(path: str | PathLike[str], binary: bool = False) -> tuple[list[str], np.ndarray]:
-    """The words and their vectors (n, d), float32. UsageError where the file is not in the format."""
+def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
+    """The words and their vectors (n, d), float32, of a binary file where `path` ends in .bin, else of a text file.
+
+    UsageError where the file is not in the format.
+    """
     if not Path(path).is_file():
         raise UsageError(f"{path}: no such file of word vectors")
     with open(path, "rb") as file:
         n_words, dimensions = _read_header(path, file.readline())
         words: list[str] = []
         vectors = np.empty((n_words, dimensions), dtype=np.float32)
-        read_row = _read_binary_row if binary else _read_text_row
+        read_row = _read_binary_row if is_binary(path) else _read_text_row
         for i in range(n_words):
             try:
                 word, vectors[i] = read_row(file, dimensions)
@@ -57,6 +62,10 @@ def read_word2vec(path: str | PathLike[str], binary: bool = False) -> tuple[list
     if len(set(words)) < n_words:
         raise UsageError(f"{path}: the word {_repeated(words)!r} comes twice")
     return words, vectors
+
+
+def is_binary(path: str | PathLike[str]) -> bool:
+    return Path(path).suffix == ".bin"
 
 
 def _read_header(path: str | PathLike[str], line: bytes) -> tuple[int, int]:

@@ -1,9 +1,11 @@
-"""One interface over Hugging Face tokenizers: units of text to token ids and back."""
+"""One interface over Hugging Face tokenizers: text to token ids and back, and units of text to streams of ids."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer as HuggingFaceTokenizer
@@ -15,22 +17,40 @@ END_OF_TEXT = "<|endoftext|>"
 UNKNOWN = "<unk>"
 
 
+class Ends(NamedTuple):
+    """How a tokenizer marks ends in a stream."""
+
+    boundary: str  # the token before the first of a stream
+    line: str  # the text that stands for a line's end
+    document: str  # the text that stands for the blank line after a document
+
+
+# The first whose token a tokenizer has. A word tokenizer reads "\n" as <eos> and a blank line as a lone one; WordPiece
+# and SentencePiece drop line ends, so that a mark of theirs has to stand for them.
+ENDS = (
+    Ends(END_OF_TEXT, "\n", END_OF_TEXT),
+    Ends(END_OF_LINE, "\n", "\n"),
+    Ends("[SEP]", "[SEP]", "[SEP]"),
+    Ends("</s>", "</s>", "</s>"),
+)
+
+
+class Token(NamedTuple):
+    id: int
+    start: int  # in bytes of the UTF-8 text
+    end: int
+
+
 class Tokenizer:
-    """A trained tokenizer. `boundary` is the id that stands before the first token of a stream."""
+    """A trained tokenizer, or any `tokenizer.json` of the Hugging Face format."""
 
     def __init__(self, tokenizer: HuggingFaceTokenizer):
         self._tokenizer = tokenizer
         self.vocab_size: int = tokenizer.get_vocab_size()
-        # A word tokenizer reads the blank line after a document as a lone <eos>; the others have a token for it.
-        ids = {mark: tokenizer.token_to_id(mark) for mark in (END_OF_TEXT, END_OF_LINE)}
-        marks = {mark: i for mark, i in ids.items() if i is not None}
-        if not marks:
-            raise UsageError(f"the tokenizer has neither {END_OF_TEXT} nor {END_OF_LINE} to begin a stream with")
-        self.boundary: int = next(iter(marks.values()))
-        self._document_end = END_OF_TEXT if END_OF_TEXT in marks else "\n"
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
+        """Raises UsageError where the file can't be read."""
         try:
             return cls(HuggingFaceTokenizer.from_file(str(path)))
         except Exception as error:  # the library raises bare Exception for whatever is wrong with the file
@@ -49,31 +69,83 @@ class Tokenizer:
         """The type that token files hold: little-endian, as narrow as the vocabulary allows."""
         return np.dtype("<u2" if self.vocab_size <= 1 << 16 else "<u4")
 
-    @property
+    @cached_property
     def words(self) -> list[str]:
         """Every token's text, in the order of the ids."""
         vocabulary = self._tokenizer.get_vocab()
         return sorted(vocabulary, key=vocabulary.__getitem__)
 
+    @cached_property
+    def special_ids(self) -> dict[str, int]:
+        """The ids of the tokens that are marks, not text, by their names."""
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        return {token.content: i for i, token in sorted(added) if token.special}
+
+    @property
+    def boundary(self) -> int:
+        """The id that stands before the first token of a stream. UsageError where there is none."""
+        return int(self._tokenizer.token_to_id(self._ends.boundary))
+
+    @cached_property
+    def _ends(self) -> Ends:
+        for ends in ENDS:
+            if self._tokenizer.token_to_id(ends.boundary) is not None:
+                return ends
+        names = ", ".join(ends.boundary for ends in ENDS)
+        raise UsageError(f"the tokenizer has none of {names} to begin a stream with")
+
     def encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+        """The ids of `text` alone, without the marks that a model's template would put round it.
+
+        Raises UsageError for a lone surrogate, which is half a character and has no UTF-8.
+        """
+        return self._encode_batch([text])[0].ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for each of `texts`, on all cores."""
+        return [encoding.ids for encoding in self._encode_batch(texts)]
+
+    def encode_with_offsets(self, text: str) -> list[Token]:
+        """The tokens of `text` with the bytes of its UTF-8 that each was made from."""
+        _require_characters([text])
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        byte = [0, *accumulate(len(character.encode()) for character in text)]
+        return [Token(i, byte[a], byte[b]) for i, (a, b) in zip(encoding.ids, encoding.offsets, strict=True)]
 
     def decode(self, ids: Iterable[int]) -> str:
         return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+
+    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
+        return self._tokenizer.decode_batch([list(ids) for ids in batch], skip_special_tokens=False)
 
     def encode_units(self, units: Iterable[list[str]], documents: bool) -> Iterator[tuple[list[int], int, int]]:
         """For each unit, a list of lines: its ids, its words (each line end counts as one), its bytes.
 
         With `documents`, the blank line that ends each unit is part of it.
         """
-        end = self._document_end if documents else ""
+        end = self._ends.document if documents else ""
         units = iter(units)
         while batch := list(islice(units, 1024)):
-            texts = ["".join(line + "\n" for line in lines) for lines in batch]
-            encodings = self._tokenizer.encode_batch_fast([t + end for t in texts], add_special_tokens=False)
-            for lines, text, encoding in zip(batch, texts, encodings, strict=True):
+            encodings = self._encode_batch(["".join(line + self._ends.line for line in lines) + end for lines in batch])
+            for lines, encoding in zip(batch, encodings, strict=True):
                 words = sum(len(line.split()) + 1 for line in lines) + documents
-                yield encoding.ids, words, len(text.encode()) + documents
+                size = sum(len(line.encode()) + 1 for line in lines) + documents
+                yield encoding.ids, words, size
+
+    def _encode_batch(self, texts: Sequence[str]) -> list[Any]:
+        _require_characters(texts)
+        return self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+
+
+def _require_characters(texts: Sequence[str]) -> None:
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"character {error.start + 1} of the text is the lone surrogate U+{ord(text[error.start]):04X}, which is "
+                "no character; read the text as UTF-8"
+            ) from None
 
 
 def read_tokens(path: Path, vocab_size: int) -> np.ndarray:

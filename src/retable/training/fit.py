@@ -66,6 +66,7 @@ def fit(
             max_steps=max_steps,
             max_epochs=-1,
             callbacks=[progress, *bar],
+            default_root_dir=scratch,
             logger=False,
             enable_checkpointing=False,
             enable_model_summary=False,

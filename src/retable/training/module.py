@@ -26,6 +26,9 @@ class Training(L.LightningModule):
     `objective.loss(batch, state, step)` returns the loss, metrics, and the state that the next batch starts from
     (recurrent models carry one; None for the others). All randomness inside a step (dropout, masking, negative
     samples) is seeded with (seed, step, rank), so nothing but tensors and counters has to survive a kill.
+
+    An objective that has `update(batch, step, lr, sum)` instead moves its own weights, pair by pair, and returns
+    metrics; `sum` adds a tensor up over all processes. The optimizer then only lends its learning rate.
     """
 
     objective: Any  # an nn.Module, whose attributes mypy takes for tensors
@@ -46,16 +49,31 @@ class Training(L.LightningModule):
         self._batches, self._seed, self._max_steps = batches, seed, max_steps
         self._optimizer, self._schedule, self._clip_norm = optimizer, schedule, clip_norm
         self._state: Any = None
+        self.automatic_optimization = not hasattr(objective, "update")
 
     def train_dataloader(self) -> Iterator[Any]:
         rank, world = self.trainer.global_rank, self.trainer.world_size
         return (self._batches.batch(step, rank, world) for step in count(self.trainer.global_step))
 
-    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
         torch.manual_seed(step_seed(self._seed, self.global_step, self.global_rank))
+        if not self.automatic_optimization:
+            self._update(batch)
+            return None
         loss, self.metrics, state = self.objective.loss(batch, self._state, self.global_step)
         self._state = _map(torch.Tensor.detach, state)
         return loss
+
+    def _update(self, batch: Any) -> None:
+        optimizer: Any = self.optimizers()
+        schedule: Any = self.lr_schedulers()
+        lr = optimizer.param_groups[0]["lr"]
+        self.metrics = self.objective.update(batch, self.global_step, lr, self._sum)
+        optimizer.step()  # there are no gradients: this counts the step
+        schedule.step()
+
+    def _sum(self, tensor: Tensor) -> Tensor:
+        return self.trainer.strategy.reduce(tensor, reduce_op="sum") if self.trainer.world_size > 1 else tensor
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         # Not Lightning's gradient_clip_val, which refuses fused optimizers under mixed precision.

@@ -17,3 +17,10 @@ def adamw(module: nn.Module, lr: float, weight_decay: float, beta1: float = 0.9,
 def sgd(module: nn.Module, lr: float) -> optim.SGD:
     """Plain stochastic gradient descent."""
     return optim.SGD((p for p in module.parameters() if p.requires_grad), lr=lr, fused=True)
+
+
+def adagrad(module: nn.Module, lr: float, initial: float = 1.0) -> optim.Adagrad:
+    """AdaGrad (Duchi et al. 2011); the sums of squares begin at `initial`, as in GloVe's code."""
+    return optim.Adagrad(
+        (p for p in module.parameters() if p.requires_grad), lr=lr, initial_accumulator_value=initial, eps=0.0
+    )

@@ -1,5 +1,6 @@
 """What happens between steps: validation, the curve, checkpoints, and a line that says how far it is."""
 
+import math
 import os
 import sys
 import time
@@ -11,6 +12,7 @@ import lightning as L
 import torch
 from torch import nn
 
+from retable.errors import UsageError
 from retable.training.curve import Point
 
 
@@ -65,6 +67,7 @@ class Progress(L.Callback):
         self._summed += 1
         if step % self._log_every == 0 or last:
             self._settle()
+            self._require_finite(step)
             self.points += [Point(step, f"train/{k}", v / self._summed) for k, v in sorted(self._sums.items())]
             self._sums, self._summed = {}, 0
         if step % self._validate_every == 0 or last:
@@ -77,6 +80,13 @@ class Progress(L.Callback):
         for name, value in self._pending.items():
             self._sums[name] = self._sums.get(name, 0.0) + value.item()
         self._pending = {}
+
+    def _require_finite(self, step: int) -> None:
+        for name, value in self._sums.items():
+            if not math.isfinite(value):
+                raise UsageError(
+                    f"the training has diverged: {name} is {value} by step {step}; lower optimizer.lr, or clip_norm"
+                )
 
     def _validation(self, trainer: L.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
