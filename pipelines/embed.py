@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 from pipelines.entry import recorded, stage
 from pipelines.training import train
 from retable.artifacts import require
+from retable.models.word2vec_format import write_word2vec
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
@@ -22,11 +23,20 @@ def embed(cfg: DictConfig) -> None:
     counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
     counts[tokenizer.boundary] = 0
     torch.manual_seed(cfg.seed)
-    model = instantiate(cfg.model, vocab_size=tokenizer.vocab_size)
-    objective = instantiate(cfg.objective, model=model, counts=counts, seed=cfg.seed)
+    model = instantiate(cfg.model, words=tokenizer.words)
+    objective = instantiate(cfg.objective, model=model, counts=counts)
     batches = instantiate(cfg.batches, tokens=tokens, counts=counts, boundary=tokenizer.boundary, seed=cfg.seed)
+    learner = objective
+    if cfg.word_by_word:
+        from retable.objectives.word_by_word import WordByWord
+
+        learner = WordByWord(objective, cfg.threads)
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed) as record:
-        train(cfg, record, objective, batches, validate=lambda objective: {})
+        train(cfg, record, learner, batches, validate=lambda objective: {})
+        # In the order of the ids; a word that the text lacks has no vector.
+        seen = np.flatnonzero(counts)
+        vectors = objective.vectors().numpy()[seen]
+        write_word2vec(record.folder / "vectors.bin", [tokenizer.words[i] for i in seen], vectors)
 
 
 if __name__ == "__main__":

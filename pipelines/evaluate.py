@@ -1,4 +1,7 @@
-"""A trained system → its scores: `python -m pipelines.evaluate stage=pretrain cell=grammar/lstm-1`."""
+"""A trained system → its scores: `python -m pipelines.evaluate stage=pretrain cell=grammar/lstm-1`.
+
+Word vectors that were trained elsewhere: `python -m pipelines.evaluate vectors=glove.txt benchmark=google_analogies`.
+"""
 
 from pathlib import Path
 
@@ -6,29 +9,42 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines.entry import recorded, stage
-from pipelines.load import load_system
+from pipelines.load import load_system, load_vectors
 from retable.artifacts import read_run, require
 from retable.errors import UsageError
 
 
 @stage
 def evaluate(cfg: DictConfig) -> None:
-    cell = Path("outputs", cfg.stage, cfg.cell)
-    weights = require(cell / "model.safetensors")
-    run = read_run(cell)
-    tokens = OmegaConf.load(require(cell / "config.yaml")).tokens
-    if tokens != cfg.tokens:
-        corpus, _, tokenizer = tokens.partition("/")
-        raise UsageError(f"{cell} was trained on {tokens}; write corpus={corpus} tokenizer={tokenizer}")
-    system = load_system(cell)
+    if cfg.vectors:
+        source = Path(cfg.vectors)
+        inputs, cells, name, seed = [require(source)], [], source.stem, 0
+        cfg.out = cfg.out.replace(cfg.cell, f"vectors/{source.stem}")  # an `out` of the user's own stays
+        system = load_vectors(source)
+    else:
+        source = Path("outputs", cfg.stage, cfg.cell)
+        inputs, cells, run = [require(source / "model.safetensors")], [source], read_run(source)
+        inputs += source.glob("vectors.bin")
+        name, seed = run["system"], run["seed"]
+        tokens = OmegaConf.load(require(source / "config.yaml")).tokens
+        if tokens != cfg.tokens:
+            corpus, _, tokenizer = tokens.partition("/")
+            raise UsageError(f"{source} was trained on {tokens}; write corpus={corpus} tokenizer={tokenizer}")
+        system = load_system(source)
     benchmark = instantiate(cfg.benchmark)
     if not hasattr(system, benchmark.asks_for):
-        raise UsageError(f"{cell} has no {benchmark.asks_for}, which this benchmark asks for; choose another benchmark")
-    inputs = [weights, *map(require, benchmark.inputs)]
-    upstream = [cell, *sorted({path.parent for path in benchmark.inputs})]
-    with recorded(cfg, inputs, upstream, system=run["system"], seed=run["seed"]) as record:
+        raise UsageError(f"{source} has no {benchmark.asks_for}, which this benchmark asks for; choose another one")
+    inputs += map(_require, benchmark.inputs)
+    cells += sorted({path.parent for path in benchmark.inputs if (path.parent / "run.json").exists()})
+    with recorded(cfg, inputs, cells, name, seed) as record:
         record.metrics = benchmark(system, record.folder)
         record.extra["protocol"] = system.protocol
+
+
+def _require(path: Path) -> Path:
+    if path.exists() or "outputs" in path.parts:
+        return require(path)
+    raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """Trained systems back from their cells, by the `config.yaml` that they were trained with."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import instantiate
+import numpy as np
+from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 
 from retable.artifacts import require
@@ -19,17 +21,33 @@ def load_system(cell: Path) -> Any:
         model = instantiate(cfg.model, vocab_size=tokenizer.vocab_size, boundary=tokenizer.boundary)
         model.load(weights)
         return model
-
-    from retable.training.weights import load_weights, read_weights
-
     if "scorer" not in cfg:
-        from retable.evaluation.analogies import WordVectors
-
-        return WordVectors(tokenizer.words, read_weights(weights)["model.centre.weight"].numpy())
+        return load_vectors(require(cell / "vectors.bin"), _ngram_composer(cfg, weights, tokenizer.words))
 
     from retable.evaluation.likelihood import NeuralLM
+    from retable.training.weights import load_weights
 
     model = instantiate(cfg.model, vocab_size=tokenizer.vocab_size)
     objective = instantiate(cfg.objective, model=model, vocab_size=tokenizer.vocab_size).eval()
     load_weights(objective, weights)
     return NeuralLM(objective, instantiate(cfg.scorer), tokenizer.boundary)
+
+
+def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None) -> Any:
+    """The word vectors of any file in word2vec's format, whose order is taken for that of falling frequency."""
+    from retable.evaluation.word_vectors import WordVectors
+    from retable.models.word2vec_format import read_word2vec
+
+    return WordVectors(*read_word2vec(path), compose)
+
+
+def _ngram_composer(cfg: Any, weights: Path, words: list[str]) -> Callable[[str], np.ndarray] | None:
+    """What makes a vector for any string, where the model is one that has n-grams: fastText."""
+    from retable.training.weights import load_weights, read_weights
+
+    if not hasattr(get_class(cfg.model._target_), "vector"):
+        return None
+    model = instantiate(cfg.model, words=words)
+    owner, name, _ = next(key for key in read_weights(weights) if "model." in key).partition("model.")
+    load_weights(model, weights, prefix=owner + name)  # the owner is the objective, or what trains it word by word
+    return model.vector if len(model.units) > len(words) else None  # a word's first unit is its own

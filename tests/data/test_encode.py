@@ -1,7 +1,13 @@
+import io
+import os
+import sys
+
 import numpy as np
 import pytest
 
+from retable.data import encode
 from retable.data.encode import write_tokens
+from retable.errors import UsageError
 from retable.tokenizers import byte_bpe, word
 
 DOCUMENTS = [["the cat sat", "é ☃"], ["a"], ["the", "the cat", "x y z"]]
@@ -33,3 +39,79 @@ def test_a_vocabulary_beyond_two_bytes_takes_four(tmp_path):
     tokenizer = word.train([], vocabulary=[f"{i:05}" for i in range(1 << 16)])
     write_tokens(tokenizer, [["65535 00000"]], documents=False, path=tmp_path / "train")
     assert np.fromfile(tmp_path / "train.bin", dtype="<u4").tolist() == [65537, 2, 1]
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(encode, "CHUNK", 100)
+    monkeypatch.setattr(encode, "SMALL", 3)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_the_bytes_do_not_hang_on_the_number_of_workers(tmp_path):
+    tokenizer = byte_bpe.train(TEXT.splitlines(), vocab_size=270)
+    units = [[f"the cat {i} sat", "é ☃" * (i % 7)] for i in range(300)]
+    totals = [write_tokens(tokenizer, iter(units), True, tmp_path / str(n), workers=n) for n in (1, 2, 3)]
+    assert totals[0] == totals[1] == totals[2]
+    for suffix in (".bin", ".units.npy"):
+        one, two, three = ((tmp_path / f"{n}{suffix}").read_bytes() for n in (1, 2, 3))
+        assert one == two == three
+    units_table = np.load(tmp_path / "2.units.npy")
+    assert units_table.shape == (300, 3)
+    np.save(tmp_path / "saved.npy", units_table)
+    assert (tmp_path / "saved.npy").read_bytes() == (tmp_path / "2.units.npy").read_bytes()
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_mistake_in_the_text_ends_it_all(workers, tmp_path):
+    def units():
+        yield from [["the cat"] * 10] * 20
+        raise UsageError("line 201: byte 1 of the line is not UTF-8")
+
+    with pytest.raises(UsageError, match="line 201"):
+        write_tokens(word.train(["the cat"]), units(), False, tmp_path / "train", workers)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_few_chunks_are_in_memory_at_a_time(tmp_path):
+    taken = 0
+
+    def units():
+        nonlocal taken
+        for _ in range(200):
+            taken += 1
+            yield ["the cat " * 20]
+
+    encoded = encode._encode_all(word.train(["the cat"]), units(), False, workers=2)
+    for n_encoded, _ in enumerate(encoded, 1):
+        assert taken <= n_encoded + 2 * 2 + 3
+
+
+def test_the_switch_of_the_library_is_put_back(tmp_path, monkeypatch):
+    for before in (None, "true"):
+        monkeypatch.delenv(encode.THREADS, raising=False)
+        if before is not None:
+            monkeypatch.setenv(encode.THREADS, before)
+        write_tokens(word.train(["a"]), [["a"]], False, tmp_path / "train")
+        assert os.environ.get(encode.THREADS) == before
+
+
+def test_only_a_terminal_shows_a_bar(tmp_path, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    shown = []
+    for screen in (io.StringIO(), Terminal()):
+        monkeypatch.setattr(sys, "stderr", screen)
+        write_tokens(word.train(["a"]), [["a"]] * 9, False, tmp_path / "train", size=18)
+        shown.append(screen.getvalue())
+    assert shown[0] == ""
+    assert "train" in shown[1] and "18.0/18.0" in shown[1]
+
+
+def test_an_empty_text_is_an_empty_stream(tmp_path):
+    totals = write_tokens(word.train(["a"]), [], False, tmp_path / "train")
+    assert totals == {"tokens": 0, "words": 0, "bytes": 0, "units": 0}
+    assert np.load(tmp_path / "train.units.npy").shape == (0, 3)

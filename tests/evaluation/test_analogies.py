@@ -1,36 +1,80 @@
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 import pytest
 
+from retable.corpora.grammar.analogies import analogies as grammar_analogies
+from retable.corpora.grammar.lexicon import Lexicon
 from retable.errors import UsageError
 from retable.evaluation import analogies
-from retable.evaluation.analogies import Analogies, WordVectors, analogy_accuracy, read_analogies
+from retable.evaluation.analogies import Analogies, analogy_accuracy, is_regular, read_analogies
+from retable.evaluation.word_vectors import WordVectors
 
 WORDS = [f"w{i}" for i in range(60)]
 VECTORS = np.random.default_rng(0).standard_normal((60, 5))
 
 
-def brute_force(question, words, vectors):
-    """The answer to a question by cosine, a word at a time."""
+def brute_force(question, words, vectors, method="3cosadd"):
+    """The answer to a question by the formula, a word at a time."""
     unit = {word: vector / np.linalg.norm(vector) for word, vector in zip(words, vectors, strict=True)}
-    a, b, c = question
-    target = unit[b] - unit[a] + unit[c]
-    others = [word for word in words if word not in question]
-    return max(others, key=lambda word: unit[word] @ target / np.linalg.norm(target))
+
+    def score(word):
+        to_a, to_b, to_c = (unit[word] @ unit[asked] for asked in question)
+        if method == "3cosadd":
+            return to_b - to_a + to_c
+        return (to_b + 1) / 2 * (to_c + 1) / 2 / ((to_a + 1) / 2 + 0.001)
+
+    return max((word for word in words if word not in question), key=score)
 
 
-@pytest.mark.parametrize("chunk", [7, 1000])
-def test_equals_brute_force(monkeypatch, chunk):
-    monkeypatch.setattr(analogies, "CHUNK", chunk)
+@pytest.mark.parametrize("scores", [500, 10_000_000])  # a few questions at a time, and all at once
+@pytest.mark.parametrize(("method", "metric"), [("3cosadd", "accuracy"), ("3cosmul", "accuracy_mul")])
+def test_equals_brute_force(monkeypatch, scores, method, metric):
+    monkeypatch.setattr(analogies, "SCORES", scores)
     rng = np.random.default_rng(1)
     asked = [tuple(rng.choice(WORDS, 3)) for _ in range(50)]  # some ask with one word twice
-    right = [(*question, brute_force(question, WORDS, VECTORS)) for question in asked]
+    right = [(*question, brute_force(question, WORDS, VECTORS, method)) for question in asked]
     wrong = [(*question, question[0]) for question in asked[:30]]
     metrics = analogy_accuracy(VECTORS, WORDS, {"right": right, "mixed": right[:10] + wrong})
-    assert metrics["analogies/right/accuracy"] == 1
-    assert metrics["analogies/mixed/accuracy"] == 10 / 40
-    assert metrics["analogies/total/accuracy"] == 60 / 90
+    assert metrics[f"analogies/right/{metric}"] == 1
+    assert metrics[f"analogies/mixed/{metric}"] == 10 / 40
+    assert metrics[f"analogies/total/{metric}"] == 60 / 90
+
+
+def test_the_methods_differ_and_are_chosen():
+    rng = np.random.default_rng(4)
+    asked = [tuple(rng.choice(WORDS, 3, replace=False)) for _ in range(100)]
+    sections = {"s": [(*question, brute_force(question, WORDS, VECTORS, "3cosmul")) for question in asked]}
+    both = analogy_accuracy(VECTORS, WORDS, sections)
+    assert both["analogies/s/accuracy"] < both["analogies/s/accuracy_mul"] == 1
+    alone = analogy_accuracy(VECTORS, WORDS, sections, methods=["3cosmul"])
+    assert both.keys() - alone.keys() == {"analogies/s/accuracy", "analogies/total/accuracy"}
+    with pytest.raises(UsageError, match="no analogy method cosine; choose among 3cosadd, 3cosmul"):
+        analogy_accuracy(VECTORS, WORDS, sections, methods=["cosine"])
+
+
+@pytest.mark.parametrize("restrict_vocab", [None, 40])
+def test_equals_gensim(tmp_path, restrict_vocab):
+    keyed_vectors = pytest.importorskip("gensim.models.keyedvectors")
+    rng = np.random.default_rng(5)
+    stems, forms = rng.standard_normal((20, 8)), rng.standard_normal((3, 8))
+    words = [f"Word{i}" for i in range(60)]
+    vectors = (stems[:, None] + forms + 0.5 * rng.standard_normal((20, 3, 8))).reshape(60, 8).astype(np.float32)
+    pairs = {"gram8": [(f"word{3 * i}", f"word{3 * i + 1}") for i in range(20)],
+             "family": [(f"word{3 * i}", f"word{3 * i + 2}") for i in range(19)] + [("x", "y")]}  # fmt: skip
+    sections = {name: [(*p, *q) for p, q in permutations(known, 2)] for name, known in pairs.items()}
+    lines = [line for name, asked in sections.items() for line in (f": {name}", *map(" ".join, asked))]
+    (tmp_path / "questions.txt").write_text("\n".join(lines))
+    peer = keyed_vectors.KeyedVectors(8)
+    peer.add_vectors(words, vectors)
+    _, theirs = peer.evaluate_word_analogies(str(tmp_path / "questions.txt"), restrict_vocab=restrict_vocab)
+    ours = analogy_accuracy(vectors, words, sections, restrict_vocab, lowercase=True)
+    for section in theirs:
+        name = section["section"].replace("Total accuracy", "total")
+        right, wrong = len(section["correct"]), len(section["incorrect"])
+        assert ours[f"analogies/{name}/seen"] == right + wrong
+        assert ours[f"analogies/{name}/accuracy"] == pytest.approx(right / (right + wrong))
+    assert 0.2 < ours["analogies/total/accuracy"] < 0.95
 
 
 def test_vectors_are_compared_by_direction():
@@ -51,11 +95,13 @@ def test_questions_with_unknown_words_are_left_out_and_counted():
         "analogies/some/questions": 2,
         "analogies/some/seen": 1,
         "analogies/some/accuracy": 1,
+        "analogies/some/accuracy_mul": 1,
         "analogies/none/questions": 1,
         "analogies/none/seen": 0,
         "analogies/total/questions": 3,
         "analogies/total/seen": 1,
         "analogies/total/accuracy": 1,
+        "analogies/total/accuracy_mul": 1,
     }
 
 
@@ -93,6 +139,32 @@ def test_google_sections_are_semantic_or_syntactic():
     metrics = analogy_accuracy(np.eye(4), list("abcd"), {"own": questions})
     assert "analogies/semantic/seen" not in metrics
     assert "analogies/syntactic/seen" not in metrics
+
+
+def test_regular_questions_take_one_ending():
+    assert is_regular("gram8-plural", ("hand", "hands", "dog", "dogs"))
+    assert not is_regular("gram8-plural", ("foot", "feet", "dog", "dogs"))
+    assert not is_regular("gram8-plural", ("hand", "hands", "box", "boxes"))
+    assert not is_regular("gram8-plural", ("sheep", "sheep", "fish", "fish"))
+    assert not is_regular("gram6-nationality-adjective", ("Albania", "Albanian", "Austria", "Austrian"))
+    assert not is_regular("family", ("lion", "lioness", "host", "hostess"))
+    words = ["hand", "hands", "dog", "dogs", "foot", "feet"]
+    plurals = [("hand", "hands", "dog", "dogs"), ("hand", "hands", "foot", "feet"), ("hand", "hands", "cat", "cats")]
+    metrics = analogy_accuracy(np.eye(6), words, {"gram8-plural": plurals})
+    assert (metrics["analogies/regular/questions"], metrics["analogies/regular/seen"]) == (2, 1)
+    assert metrics["analogies/regular/accuracy"] in (0, 1)
+
+
+def test_regular_features_of_the_embedded_corpus():
+    """The endings of the lexicon, irregular forms left out: those that change a vowel."""
+    sections = grammar_analogies(Lexicon())
+    share = {
+        section: np.mean([is_regular(section, question) for question in questions])
+        for section, questions in sections.items()
+    }
+    productive = {"gram1-adjective-to-adverb", "gram3-comparative", "gram9-plural-verbs"}
+    assert {section for section, part in share.items() if part == 1} == productive
+    assert {section for section, part in share.items() if 0.5 < part < 1} == {"gram7-past-tense", "gram8-plural"}
 
 
 def test_reads_googles_format(tmp_path):

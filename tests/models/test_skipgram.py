@@ -2,27 +2,31 @@ import torch
 
 from retable.models.skipgram import SkipGram
 
+WORDS = [f"word{i}" for i in range(500)]
+
+
+def test_a_centre_predicts_its_contexts():
+    model = SkipGram(WORDS, d_model=20)
+    centres, contexts, pairs = torch.tensor([[3, 4]]), torch.tensor([[7, 3, 4]]), torch.rand(1, 2, 3) < 0.5
+    hidden, targets, which = model(centres, contexts, pairs)
+    assert hidden.equal(model.vectors()[centres])
+    assert targets.equal(contexts)
+    assert which.equal(pairs)
+
 
 def test_starts_as_word2vec_does():
     torch.manual_seed(0)
-    model = SkipGram(vocab_size=500, d_model=20)
-    v, u = model(torch.tensor([[3, 4]]), torch.tensor([7]))
-    assert torch.equal(v, model.vectors()[[3, 4]][None])
-    assert torch.equal(u, torch.zeros(1, 20))
-    bound = 0.5 / 20
-    assert model.vectors().abs().max() <= bound
+    vectors, bound = SkipGram(WORDS, d_model=20).vectors(), 0.5 / 20
+    assert vectors.abs().max() <= bound
     # The standard deviation of a uniform distribution on ±bound is bound / √3.
-    torch.testing.assert_close(model.vectors().std(), torch.tensor(bound / 3**0.5), rtol=0.02, atol=0)
+    torch.testing.assert_close(vectors.std(), torch.tensor(bound / 3**0.5), rtol=0.02, atol=0)
 
 
-def test_sparse_gradients_hold_the_rows_read():
-    dense, sparse = SkipGram(50, 4), SkipGram(50, 4, sparse=True)
-    sparse.load_state_dict(dense.state_dict())
-    centres, contexts = torch.tensor([1, 2, 2]), torch.tensor([5, 5, 9])
-    for model in (dense, sparse):
-        torch.nn.init.ones_(model.context.weight)
-        v, u = model(centres, contexts)
-        (v * u).sum().backward()
-    gradient = sparse.centre.weight.grad.coalesce()
-    assert gradient.indices().tolist() == [[1, 2]]
-    torch.testing.assert_close(gradient.to_dense(), dense.centre.weight.grad)
+def test_inputs_are_the_vectors():
+    model = SkipGram(WORDS, d_model=20)
+    table, units, offsets, scales = model.inputs()
+    assert table.equal(model.vectors())
+    assert table.data_ptr() == model.centre.weight.data_ptr()
+    assert units.tolist() == offsets[:-1].tolist() == list(range(500))
+    assert offsets[-1] == 500
+    assert set(scales) == {1}

@@ -3,6 +3,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.data.examples import ExampleBatch
+from retable.models.bag_of_words import DeepAveraging
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
 from retable.models.lstm import LSTM
@@ -17,6 +18,7 @@ def classification(name: str) -> Classification:
     model = {
         "bilstm": lambda: BiLSTM(V, 6, D, 1, 0.0),
         "lstm": lambda: LSTM(V, D, 1, 0.0, init_range=0.5),
+        "deep_averaging": lambda: DeepAveraging(V, D, 2, 0.0),
         "gpt": lambda: GPT(V, D, 2, 2, max_length=7, dropout=0.0),
     }[name]()
     return Classification(model, N_LABELS, dropout=0.0)
@@ -42,17 +44,22 @@ class Given(nn.Module):
         nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, lengths: Tensor | None = None) -> Tensor | tuple[Tensor, None]:
+        if self.direction == "none":
+            return self.hidden[:, 1]
         return self.hidden if self.direction == "both" else (self.hidden, None)
 
 
-@pytest.mark.parametrize(("direction", "summary"), [("both", [-1.0, 1.0]), ("left-to-right", [-1.0, -4.0])])
-def test_summary_is_the_maximum_over_time_or_the_last_position(direction, summary):
+@pytest.mark.parametrize(
+    ("direction", "summary"),
+    [("both", [-1.0, 1.0]), ("left-to-right", [-1.0, -4.0]), ("none", [-1.0, -4.0])],
+)
+def test_summary_is_the_maximum_over_time_the_last_position_or_the_models_own(direction, summary):
     objective = Classification(Given(direction), n_labels=2, dropout=0.0)
     given = ExampleBatch(torch.zeros(1, 3, dtype=torch.long), torch.tensor([2]), torch.tensor([0]))
     assert objective(given).tolist() == [summary]
 
 
-@pytest.mark.parametrize("name", ["bilstm", "lstm", "gpt"])
+@pytest.mark.parametrize("name", ["bilstm", "lstm", "deep_averaging", "gpt"])
 def test_padding_changes_nothing(name):
     objective, (input_ids, lengths, labels) = classification(name).eval(), batch()
     logits = objective(batch())
@@ -61,7 +68,7 @@ def test_padding_changes_nothing(name):
         torch.testing.assert_close(objective(alone)[0], logits[row])
 
 
-@pytest.mark.parametrize("name", ["bilstm", "lstm", "gpt"])
+@pytest.mark.parametrize("name", ["bilstm", "lstm", "deep_averaging", "gpt"])
 def test_loss_is_the_mean_cross_entropy_and_reaches_every_parameter(name):
     objective, (_, _, labels) = classification(name), batch()
     loss, metrics, state = objective.loss(batch(), None, step=0)

@@ -3,11 +3,23 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from retable.data.pairs import PairBatch, SkipGramBatches
+from retable.data.windows import Windows, WindowSlice, keep_probabilities
 from retable.errors import UsageError
 from retable.evaluation.analogies import analogy_accuracy
+from retable.models.cbow import CBOW
+from retable.models.glove import GloVe
 from retable.models.skipgram import SkipGram
 from retable.objectives.negative_sampling import NegativeSampling, negative_sampling
+
+
+def vocabulary(n):
+    return [str(i) for i in range(n)]
+
+
+def window_slice(ids, window=2):
+    """One line of words with windows of full size."""
+    n = len(ids)
+    return WindowSlice(torch.tensor(ids), torch.zeros(n, dtype=torch.long), torch.full((n,), window), window)
 
 
 def example(rows=3, centres=4, contexts=6, noise=5, d_model=3):
@@ -47,7 +59,7 @@ def test_large_scores_stay_finite():
 
 def test_noise_is_drawn_by_counts_to_the_power():
     counts = np.array([0, 1000, 300, 100, 30, 10, 0])
-    objective = NegativeSampling(SkipGram(7, 2), counts, power=0.75, pool=1000)
+    objective = NegativeSampling(SkipGram(vocabulary(7), 2), counts, power=0.75, pool=1000)
     drawn = np.bincount(np.concatenate([objective.draw(step) for step in range(100)]), minlength=7)
     assert drawn[[0, 6]].tolist() == [0, 0]
     expected = counts[1:6] ** 0.75
@@ -59,7 +71,7 @@ def test_noise_is_drawn_by_counts_to_the_power():
 
 def test_noise_is_a_function_of_seed_and_step():
     counts = np.arange(1, 1001)
-    one, other = (NegativeSampling(SkipGram(1000, 2), counts, seed=seed) for seed in (1, 2))
+    one, other = (NegativeSampling(SkipGram(vocabulary(1000), 2), counts, seed=seed) for seed in (1, 2))
     first = [one.draw(step).tolist() for step in range(3)]
     assert [one.draw(step).tolist() for step in (2, 0)] == [first[2], first[0]]
     assert first[0] != first[1]
@@ -67,33 +79,57 @@ def test_noise_is_a_function_of_seed_and_step():
 
 
 def test_noise_is_not_what_decided_which_words_to_keep():
-    words = np.ones(200, dtype=np.uint16)
-    batches = SkipGramBatches(words, np.array([0, 200]), 0, subsample=0.16, batch_tokens=200, seed=1)
-    kept = batches.batch(0).pairs.any(-1).sum().item()  # half of them
+    stream = np.ones(200, dtype=np.uint16)
+    counts = np.array([0, 200])
+    kept = len(Windows(stream, counts, 0, subsample=0.16, batch_tokens=200, seed=1).batch(0).words)  # half of them
     assert 60 < kept < 150
     # Ids by thousandths show the uniform numbers behind the draws.
-    uniform = NegativeSampling(SkipGram(1000, 2), np.ones(1000), seed=1, pool=200).draw(0) / 1000
-    keep = batches._keep[1]
-    assert (uniform < keep).sum() != len(batches._slice(0)[0])
+    uniform = NegativeSampling(SkipGram(vocabulary(1000), 2), np.ones(1000), seed=1, pool=200).draw(0) / 1000
+    assert (uniform < keep_probabilities(counts, 0.16)[1]).sum() != kept
 
 
-def test_loss_of_a_batch():
-    model = SkipGram(5, 4)
-    torch.nn.init.normal_(model.context.weight)
+def test_loss_of_a_batch_of_skipgram():
+    model = SkipGram(vocabulary(5), 4)
     objective = NegativeSampling(model, counts=[0, 3, 2, 1, 1], negatives=2, pool=6)
-    pairs = torch.tensor([[[False, True, False], [True, False, True]]])
-    batch = PairBatch(torch.tensor([[1, 2]]), torch.tensor([[1, 2, 3]]), pairs)
-    loss, metrics, state = objective.loss(batch, None, step=3)
-    v, u = model.centre.weight, model.context.weight
-    expected = written_out(v[batch.centres], u[batch.contexts], u[objective.draw(3)], pairs, 2)
+    torch.nn.init.normal_(objective.output.weight)
+    v, u = model.centre.weight, objective.output.weight
+    noise = u[objective.draw(3)]
+    text = [1, 2, 4, 3]
+    expected = sum(
+        written_out(v[c][None, None], u[o][None, None], noise, torch.ones(1, 1, 1), 2)
+        for i, c in enumerate(text)
+        for o in text[max(i - 2, 0) : i] + text[i + 1 : i + 3]
+    )
+    loss, metrics, state = objective.loss(window_slice(text), None, step=3)
     torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(metrics["loss"], expected.detach() / 3)
+    torch.testing.assert_close(metrics["loss"], expected.detach() / 10)
     assert state is None
+    assert objective.vectors().equal(v)
+
+
+def test_loss_of_a_batch_of_cbow():
+    model = CBOW(vocabulary(5), 4)
+    objective = NegativeSampling(model, counts=[0, 3, 2, 1, 1], negatives=2, pool=6)
+    torch.nn.init.normal_(objective.output.weight)
+    x, u = model.context.weight, objective.output.weight
+    noise = u[objective.draw(3)]
+    text = [1, 2, 4, 3]
+    expected = sum(
+        written_out(
+            x[text[max(i - 2, 0) : i] + text[i + 1 : i + 3]].mean(0)[None, None],
+            u[c][None, None], noise, torch.ones(1, 1, 1), 2,
+        )
+        for i, c in enumerate(text)
+    )  # fmt: skip
+    loss, metrics, _ = objective.loss(window_slice(text), None, step=3)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(metrics["loss"], expected.detach() / 4)
+    torch.testing.assert_close(torch.autograd.grad(loss, x), torch.autograd.grad(expected, x))
 
 
 def test_an_empty_batch_has_loss_0():
-    objective = NegativeSampling(SkipGram(5, 4), counts=[0, 3, 2, 1, 1])
-    empty = SkipGramBatches(np.zeros(3, dtype=np.uint16), counts=[3], boundary=0).batch(0)
+    objective = NegativeSampling(SkipGram(vocabulary(5), 4), counts=[0, 3, 2, 1, 1])
+    empty = Windows(np.zeros(3, dtype=np.uint16), counts=[3], boundary=0).batch(0)
     loss, metrics, _ = objective.loss(empty, None, step=0)
     loss.backward()
     assert loss == metrics["loss"] == 0
@@ -101,17 +137,21 @@ def test_an_empty_batch_has_loss_0():
 
 
 def test_says_when_training_has_diverged():
-    model = SkipGram(3, 2)
+    model = SkipGram(vocabulary(3), 2)
     torch.nn.init.constant_(model.centre.weight, torch.nan)
-    batch = PairBatch(torch.tensor([[1]]), torch.tensor([[2]]), torch.tensor([[[True]]]))
     with pytest.raises(UsageError, match=r"diverged at step 7.*batch_tokens"):
-        NegativeSampling(model, counts=[0, 1, 1]).loss(batch, None, step=7)
+        NegativeSampling(model, counts=[0, 1, 1]).loss(window_slice([1, 2]), None, step=7)
 
 
 @pytest.mark.parametrize("counts", [[0, 0], [1, -1]])
 def test_refuses_impossible_counts(counts):
     with pytest.raises(UsageError, match="counts of words"):
-        NegativeSampling(SkipGram(2, 2), counts)
+        NegativeSampling(SkipGram(vocabulary(2), 2), counts)
+
+
+def test_refuses_a_model_without_windows():
+    with pytest.raises(UsageError, match="GloVe predicts no words of windows; write"):
+        NegativeSampling(GloVe(vocabulary(2), 2), [1, 1])
 
 
 def test_learns_analogies_planted_in_a_text():
@@ -127,10 +167,10 @@ def test_learns_analogies_planted_in_a_text():
     counts[0] = 0
 
     torch.manual_seed(0)
-    model = SkipGram(len(counts), d_model=24)
-    batches = SkipGramBatches(tokens, counts, boundary=0, window=2, subsample=0, batch_tokens=512)
+    model = SkipGram(vocabulary(len(counts)), d_model=24)
+    batches = Windows(tokens, counts, boundary=0, window=2, subsample=0, batch_tokens=512)
     objective = NegativeSampling(model, counts)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.025)
+    optimizer = torch.optim.SGD(objective.parameters(), lr=0.025)
     losses = []
     for step in range(5 * batches.steps_per_epoch):
         loss, metrics, _ = objective.loss(batches.batch(step), None, step)

@@ -9,7 +9,19 @@ from omegaconf import DictConfig, OmegaConf
 
 from pipelines.entry import CONF
 
-STAGES = ("prepare", "tokenize", "embed", "pretrain", "finetune", "evaluate", "report", "params", "bands", "arpa")
+STAGES = (
+    "prepare",
+    "tokenize",
+    "embed",
+    "pretrain",
+    "finetune",
+    "evaluate",
+    "report",
+    "params",
+    "bands",
+    "arpa",
+    "inspect",
+)
 GROUPS = {
     "corpus": "tokenize",
     "tokenizer": "tokenize",

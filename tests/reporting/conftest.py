@@ -87,3 +87,50 @@ def write_curve() -> Callable[[Path, list[float]], None]:
 def perplexity_of() -> Callable[[float], float]:
     """Nats of a unit of 10 words whose perplexity per word is the given one."""
     return lambda perplexity: 10 * math.log(perplexity)
+
+
+@pytest.fixture
+def write_vectors(write_run: Write) -> Write:
+    """An evaluate cell of word vectors: analogies of so many per cent, by 3CosAdd and 3CosMul."""
+
+    def write(corpus: str, system: str, seed: int, percent: float, percent_mul: float | None = None) -> Path:
+        metrics = {}
+        for section, asked, seen in (("regular", 60, 60), ("gram8-plural", 90, 80), ("total", 190, 180)):
+            metrics |= {f"analogies/{section}/questions": asked, f"analogies/{section}/seen": seen}
+            metrics |= {f"analogies/{section}/accuracy": percent / 100}
+            if percent_mul is not None:
+                metrics |= {f"analogies/{section}/accuracy_mul": percent_mul / 100}
+        return write_run("evaluate", f"{corpus}/{system}-{seed}-analogies", system, seed, metrics)
+
+    return write
+
+
+@pytest.fixture
+def write_neighbours(write_run: Write) -> Write:
+    """An evaluate cell with the neighbours of words: their ranks and what stands nearest."""
+
+    def write(out: str, system: str, seed: int, found: dict[tuple[str, str], list[str]]) -> Path:
+        folder = write_run("evaluate", out, system, seed, {})
+        rows = [
+            (word, rank, place, near, 0.5)
+            for (word, rank), list_ in found.items()
+            for place, near in enumerate(list_, 1)
+        ]
+        columns = ["word", "rank", "place", "neighbour", "cosine"]
+        pd.DataFrame(rows, columns=columns).to_csv(folder / "neighbours.csv", index=False)
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def write_plane(write_run: Write) -> Write:
+    """An evaluate cell with pairs of words in the plane, each at ((x, y), (x, y))."""
+
+    def write(out: str, system: str, seed: int, places: list) -> Path:
+        folder = write_run("evaluate", out, system, seed, {})
+        rows = [(i, side, f"word{i}{side}", *pair[side]) for i, pair in enumerate(places) for side in (0, 1)]
+        pd.DataFrame(rows, columns=["pair", "side", "word", "x", "y"]).to_csv(folder / "plane.csv", index=False)
+        return folder
+
+    return write

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ElementTree
 import pandas as pd
 import pytest
 
-from retable.reporting.figures import inline_svg, learning_curves, perplexities, write_figure
+from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.results import aggregate, read_references, read_result
 
 
@@ -69,3 +69,39 @@ def test_inline_svg_fits_any_page(results):
     assert ElementTree.fromstring(svg).get("aria-label") == 'a "title"'
     ids = re.findall(r'\bid="([^"]+)"', svg)
     assert len(ids) == len(set(ids)) and set(re.findall(r'href="#([^"]+)"', svg)) <= set(ids)
+
+
+def test_analogies_grow_with_the_corpus(write_vectors):
+    accuracies = {"grammar": [50, 60], "grammar_3m": [70, 74], "grammar_tiny": [1, 2], "ptb": [5, 6]}
+    cells = [(corpus, "skipgram", seed, accuracies[corpus][seed - 1]) for corpus in accuracies for seed in (1, 2)]
+    cells += [("grammar", "glove", 1, 30)]
+    frame = aggregate([read_result(write_vectors(*cell)) for cell in cells], read_references())
+    words = {"grammar": 1.03e6, "grammar_3m": 3e6, "grammar_tiny": 5e4, "ptb": 9e5}
+    figures = size_curves(frame, words)
+    assert list(figures) == ["regular-grammar", "total-grammar"]
+    (axes,) = figures["total-grammar"].axes
+    curves = {line.get_color(): (line.get_xdata().tolist(), line.get_ydata().tolist()) for line in axes.lines}
+    glove, skipgram = curves.values()
+    assert skipgram == (pytest.approx([1.03e6, 3e6]), pytest.approx([55, 72]))
+    assert glove == (pytest.approx([1.03e6]), pytest.approx([30]))
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1.03 million", "3 million"]
+    assert {text.get_text() for text in axes.texts} == {"glove", "skipgram"}
+    assert size_curves(frame, {"grammar": 1e6}) == {} == size_curves(frame, {})
+
+
+def test_planes_join_their_pairs(write_plane):
+    places = [((1.0, 2.0), (-1.0, 2.0)), ((1.1, 2.0), (-1.2, 0.0))]
+    folders = [
+        write_plane("grammar/glove-1", "glove", 1, places),
+        write_plane("grammar/skipgram-2", "skipgram", 2, [((9.0, 9.0), (8.0, 8.0))]),
+        write_plane("grammar/skipgram-1", "skipgram", 1, places[:1]),
+    ]
+    (figure,) = planes(read_result(folder) for folder in folders).values()
+    glove, skipgram = figure.axes
+    assert (glove.get_title("left"), skipgram.get_title("left")) == ("glove", "skipgram")
+    joined = [line for line in glove.lines if line.get_linestyle() == ":"]
+    assert [line.get_xydata().tolist() for line in joined] == [[list(point) for point in pair] for pair in places]
+    assert [text.get_text() for text in skipgram.texts] == ["word00", "word01"]  # of the first seed
+    heights = {text.get_text(): text.get_position()[1] for text in glove.texts}
+    assert abs(heights["word00"] - heights["word10"]) > 5  # points: the dots nearly coincide, their names must not
+    assert planes([]) == {}

@@ -1,3 +1,4 @@
+import json
 import re
 from html.parser import HTMLParser
 
@@ -92,3 +93,29 @@ def test_a_missing_cell_writes_nothing(folders, tmp_path):
     with pytest.raises(UsageError, match="dvc repro evaluate@ptb-gpt-1"):
         write_report("ptb", folders, tmp_path / "results")
     assert not (tmp_path / "results").exists()
+
+
+def test_word_vectors_bring_their_figures_and_tables(write_run, write_vectors, write_neighbours, write_plane, tmp_path):
+    folders = {
+        "tokenize": [
+            write_run("tokenize", "grammar/word", "word", 0, {"train/words": 1e6, "vocab_size": 9}),
+            write_run("tokenize", "grammar_3m/word", "word", 0, {"train/words": 3e6, "test/fertility": 1.0}),
+        ],
+        "evaluate": [
+            write_vectors("grammar", "skipgram", 1, 60),
+            write_vectors("grammar_3m", "skipgram", 1, 80),
+            write_neighbours("grammar/skipgram-1-neighbours", "skipgram", 1, {("a", "1"): ["b"]}),
+            write_plane("grammar/skipgram-1-capitals", "skipgram", 1, [((1, 2), (3, 4)), ((0, 1), (2, 2))]),
+        ],
+    }
+    write_report("vectors", folders, tmp_path / "results")
+    files = {path.name for path in (tmp_path / "results").iterdir()}
+    figures = {"analogies-regular-grammar.svg", "analogies-total-grammar.svg", "plane-grammar.svg"}
+    tables = {"analogies.md", "neighbours-grammar.csv", "neighbours-grammar.tex", "tokenizers.md"}
+    assert figures | tables <= files
+    means = json.loads((tmp_path / "results" / "metrics.json").read_text())["skipgram"]
+    assert means["grammar/analogies/total/accuracy"] == 0.6 and means["grammar_3m/analogies/total/accuracy"] == 0.8
+    page = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
+    assert page.count("<svg ") == 3 and "Nearest neighbours, grammar" in page
+    tokenizers = (tmp_path / "results" / "tokenizers.csv").read_text()
+    assert "grammar_3m" in tokenizers and "grammar,tokenizer" not in tokenizers  # one of them measured nothing

@@ -7,7 +7,7 @@ import pytest
 
 from retable.reporting.markup import Column, Row, Table, Value, html_table, latex_table, markdown_table
 from retable.reporting.results import aggregate, read_references, read_result
-from retable.reporting.tables import write_tables
+from retable.reporting.tables import neighbours_tables, write_table, write_tables
 
 NASTY = r"a_b|c & <d> 50% $x$ {y} ~z^ #1 \n *e*"
 
@@ -88,6 +88,96 @@ def test_analogies_have_their_total_last(write_run, tmp_path):
     (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
     rows = [[value.text for value in row.values] for row in table.panels["grammar"]]
     assert rows == [["capital", "200", "60.0"], ["zebra", "100", "30.0"], ["total", "300", "50.0"]]
+
+
+def texts(rows):
+    return [[value.text for value in row.values] for row in rows]
+
+
+def test_analogies_by_both_methods_over_seeds(write_vectors, tmp_path):
+    cells = [("a", 1, 50, 40), ("a", 2, 60, 44), ("b", 1, 70, None)]
+    results = [read_result(write_vectors("grammar", *cell)) for cell in cells]
+    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    rows = table.panels["grammar"]
+    assert texts(rows) == [
+        ["gram8-plural", "80 of 90", "55.0", "70.0"],
+        ["regular", "60", "55.0", "70.0"],
+        ["total", "180 of 190", "55.0", "70.0"],
+        ["regular, by 3CosMul", "60", "42.0", ""],
+        ["total, by 3CosMul", "180 of 190", "42.0", ""],
+    ]
+    assert [row.apart for row in rows] == [False, False, True, True, False]
+    assert [value.spread for value in rows[0].values] == ["", "", "7.1", ""]
+    assert any(note.startswith("Regular:") for note in table.notes)
+
+
+def test_published_analogies_stand_beside_their_system(write_vectors, tmp_path):
+    results = [read_result(write_vectors("text8", *cell)) for cell in (("fasttext", 1, 55), ("own", 1, 39))]
+    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    assert [(column.group, column.title) for column in table.columns] == [
+        ("", "Section"), ("", "Questions"), ("fasttext", "accuracy"), ("fasttext", "published"),
+        ("fasttext", "verdict"), ("", "own"),
+    ]  # fmt: skip
+    (total,) = (row for row in table.panels["text8"] if row.values[0].text == "total")
+    assert [value.text for value in total.values[2:]] == ["55.0", "55.7", "pass", "39.0"]
+    assert total.values[3].spread == "2.0" and "gensim" in total.values[3].hint
+
+
+def test_similarity_says_what_each_kind_of_system_covers(write_run, tmp_path):
+    def write(system, seed, protocol, covered, spearman):
+        metrics = {"similarity/EN-A/pairs": 30, "similarity/EN-A/covered": covered}
+        metrics |= {"similarity/EN-A/spearman": spearman} if covered > 1 else {}
+        metrics |= {"similarity/EN-B/pairs": 9, "similarity/EN-B/covered": 0}
+        return read_result(write_run("evaluate", f"ptb/{system}-{seed}", system, seed, metrics, protocol=protocol))
+
+    results = [write("skipgram", 1, "one vector a word", 12, 0.5), write("skipgram", 2, "one vector a word", 12, 0.6),
+               write("fasttext", 1, "unseen words from n-grams", 30, 0.41)]  # fmt: skip
+    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    assert [column.title for column in table.columns] == [
+        "Set", "Pairs", "fasttext", "skipgram", "one vector a word", "unseen words from n-grams"
+    ]  # fmt: skip
+    assert texts(table.panels["ptb"]) == [["EN-A", "30", "41.0", "55.0", "12", "30"], ["EN-B", "9", "", "", "0", "0"]]
+
+
+def test_tokenizers_go_from_the_largest_vocabulary(write_run, tmp_path):
+    def write(name, size, fertility, compression, unknown):
+        kept = {"fertility": fertility, "compression": compression, "unknown": unknown}
+        metrics = {f"{split}/{metric}": value for split in ("train", "test") for metric, value in kept.items()}
+        return read_result(
+            write_run("tokenize", f"ptb/{name}", name, 0, {"vocab_size": size, "test/words": 7} | metrics)
+        )
+
+    results = [write("bpe", 2048, 1.2345, 4.2, 0.0), write("word", 10000, 1, 5.1, 0.0571)]
+    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    assert table.name == "tokenizers"
+    assert texts(table.panels["ptb"]) == [
+        ["word", "10000", "1.000", "5.100", "5.71"],
+        ["bpe", "2048", "1.234", "4.200", "0.00"],
+    ]
+
+
+def test_neighbours_stand_under_their_words(write_neighbours, tmp_path):
+    words = {("NA", "1"): ["b", '"'], ("rare|", "90"): ["c"]}
+    other = {("new", ""): ["a"]}
+    folders = [
+        write_neighbours("ptb/skipgram-2", "skipgram", 2, {key: ["z", "z"] for key in words}),
+        write_neighbours("ptb/skipgram-1", "skipgram", 1, words),
+        write_neighbours("ptb/glove-1", "glove", 1, words),
+        write_neighbours("ptb/fasttext-1", "fasttext", 1, other),
+    ]
+    tables = neighbours_tables(read_result(folder) for folder in folders)
+    assert [table.name for table, _ in tables] == ["neighbours-ptb", "neighbours-ptb-2"]
+    table, frame = tables[0]
+    assert [(column.group, column.title) for column in table.columns] == [("", ""), ("NA", "1"), ("rare|", "90")]
+    assert table.panels.keys() == {"glove", "skipgram"}
+    assert texts(table.panels["skipgram"]) == [["1", "b", "c"], ["2", '"', ""]]  # of the first seed
+    assert table.panels["skipgram"][0].values[0].runs == ("evaluate-ptb-skipgram-1",)
+    assert markdown_table(table).count("System: ") == 2
+    write_table(table, frame, tmp_path)
+    with (tmp_path / "neighbours-ptb.csv").open() as file:
+        rows = [*csv.DictReader(file)]
+    assert [row["neighbour"] for row in rows if row["system"] == "glove"] == ["b", '"', "c"]
+    assert neighbours_tables([]) == []
 
 
 @pytest.fixture

@@ -1,24 +1,137 @@
-"""Text files to token files, in constant memory."""
+"""Text to token files: any size in constant memory, on all cores, the same bytes whatever the number of workers."""
 
-from collections.abc import Iterable
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from itertools import chain, islice
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+from numpy.lib.format import write_array_header_1_0
+from tqdm import tqdm
 
 from retable.tokenizers.tokenizer import Tokenizer
 
+CHUNK = 1 << 20  # characters that are encoded at a time
+SMALL = 32  # chunks that are encoded sooner than a pool of processes has started
+THREADS = "TOKENIZERS_PARALLELISM"  # the library's switch, which it reads at each call
 
-def write_tokens(tokenizer: Tokenizer, units: Iterable[list[str]], documents: bool, path: Path) -> dict[str, float]:
+
+def write_tokens(
+    tokenizer: Tokenizer,
+    units: Iterable[list[str]],
+    documents: bool,
+    path: Path,
+    workers: int = 1,
+    size: int | None = None,
+) -> dict[str, float]:
     """Write the stream `path`.bin and its table of units `path`.units.npy; return their totals.
 
-    The table is int64 (n_units, 3): tokens, words and bytes of each unit in order.
+    The table is int64 (n_units, 3): tokens, words and bytes of each unit in order. `workers` processes encode, each on
+    one core; a small text is encoded in this one. `size` is that of the text in bytes, for the progress bar that a
+    terminal shows.
     """
-    rows = []
-    with path.with_suffix(".bin").open("wb") as file:
-        for ids, words, size in tokenizer.encode_units(units, documents):
-            file.write(np.asarray(ids, dtype=tokenizer.dtype).tobytes())
-            rows.append((len(ids), words, size))
-    table = np.array(rows, dtype=np.int64)
-    np.save(path.with_suffix(".units.npy"), table)
-    tokens, words, size = (int(total) for total in table.sum(axis=0))
-    return {"tokens": tokens, "words": words, "bytes": size, "units": len(table)}
+    totals, n_units = np.zeros(3, dtype=np.int64), 0
+    with (
+        path.with_suffix(".bin").open("wb") as stream,
+        path.with_suffix(".units.npy").open("wb") as table,
+        tqdm(desc=f"{path.name} text", total=size, unit="B", unit_scale=True, disable=None) as bar,
+    ):
+        _write_header(table, n_units)
+        for ids, rows in _encode_all(tokenizer, units, documents, workers):
+            stream.write(ids)
+            table.write(rows.tobytes())
+            totals, n_units = totals + rows.sum(axis=0), n_units + len(rows)
+            bar.update(int(rows[:, 2].sum()))
+        table.seek(0)
+        _write_header(table, n_units)
+    tokens, words, bytes_ = (int(total) for total in totals)
+    return {"tokens": tokens, "words": words, "bytes": bytes_, "units": n_units}
+
+
+def _write_header(table: BinaryIO, n_units: int) -> None:
+    """The header of np.save, which keeps room for the number of rows to grow."""
+    write_array_header_1_0(table, {"descr": "<i8", "fortran_order": False, "shape": (n_units, 3)})
+
+
+Encoded = tuple[bytes, np.ndarray]  # the ids of a chunk's units, and their rows in the table
+
+
+def _encode_all(tokenizer: Tokenizer, units: Iterable[list[str]], documents: bool, workers: int) -> Iterator[Encoded]:
+    """The chunks' ids and rows in order, a bounded number of them in memory."""
+    chunks = _chunks(units)
+    first = list(islice(chunks, SMALL))
+    if workers == 1 or len(first) < SMALL:
+        with _library_threads(workers > 1):
+            for chunk in chain(first, chunks):
+                yield _encode(tokenizer, chunk, documents)
+        return
+    # Processes, for Python's share of the work too; spawned, since threads of other libraries may run here by now.
+    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizer, documents)) as pool:
+        waiting: deque[Future[Encoded]] = deque()
+        for chunk in chain(first, chunks):
+            waiting.append(pool.submit(_encode_in_worker, chunk))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _chunks(units: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+    chunk, size = [], 0
+    for lines in units:
+        chunk.append(lines)
+        size += sum(map(len, lines)) + 1
+        if size >= CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _encode(tokenizer: Tokenizer, chunk: list[list[str]], documents: bool) -> Encoded:
+    ids, rows = [], []
+    for unit, words, size in tokenizer.encode_units(chunk, documents):
+        ids.append(np.array(unit, dtype=tokenizer.dtype).tobytes())
+        rows.append((len(unit), words, size))
+    return b"".join(ids), np.array(rows, dtype="<i8")
+
+
+@contextmanager
+def _library_threads(wanted: bool) -> Iterator[None]:
+    before = os.environ.get(THREADS)
+    os.environ[THREADS] = "true" if wanted else "false"
+    try:
+        yield
+    finally:
+        del os.environ[THREADS]
+        if before is not None:
+            os.environ[THREADS] = before
+
+
+_worker: tuple[Tokenizer, bool]  # what a worker process encodes with
+
+
+def _start_worker(tokenizer: Tokenizer, documents: bool) -> None:
+    global _worker
+    os.environ[THREADS] = "false"
+    _worker = tokenizer, documents
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent is killed would wait for work forever."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _encode_in_worker(chunk: list[list[str]]) -> Encoded:
+    tokenizer, documents = _worker
+    return _encode(tokenizer, chunk, documents)

@@ -1,40 +1,36 @@
 """Word analogies by 3CosAdd (Mikolov et al. 2013c, "Linguistic Regularities in Continuous Space Word
-Representations").
+Representations") and 3CosMul (Levy and Goldberg 2014, "Linguistic Regularities in Sparse and Explicit Word
+Representations", equation 4).
 
-A question a : b :: c : d is answered by the word whose vector is nearest by cosine to b − a + c, of unit
-vectors. The question's own words a, b, c are never the answer.
+A question a : b :: c : d is answered by the word with the highest
 
-V words, D d_model, Q questions.
+    3cosadd   cos(d, b) − cos(d, a) + cos(d, c)
+    3cosmul   cos'(d, b) · cos'(d, c) / (cos'(d, a) + 0.001),   cos' = (cos + 1) / 2
+
+The question's own words a, b, c are never the answer. All four words have to be among the words with a vector, as
+gensim has it: words that the training text never showed do not ask, and do not answer (see `WordVectors`), nor does
+fastText make vectors for them here.
+
+V words, D dimensions, Q questions, U distinct words that they ask with.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
 from retable.errors import UsageError
+from retable.evaluation.word_vectors import WordVectors, unit
 
 Question = tuple[str, str, str, str]
 
-# Questions scored at once: 120 MB of scores in single precision where 30,000 words may be the answer.
-CHUNK = 1000
+METHODS = {"3cosadd": "accuracy", "3cosmul": "accuracy_mul"}  # a method's metric
+SCORES = 10_000_000  # held at once, 40 MB and up to five times that: 333 questions where 30,000 words may be the answer
 
 # What Mikolov et al. 2013a, Table 1, calls semantic of questions-words.txt. The syntactic sections are gram1
 # to gram9.
 SEMANTIC = {"capital-common-countries", "capital-world", "currency", "city-in-state", "family"}
-
-
-@dataclass(frozen=True)
-class WordVectors:
-    """A vector a word, whatever it was trained by; the words in the order of falling frequency."""
-
-    protocol: ClassVar[str] = "one vector a word"
-
-    words: Sequence[str]
-    vectors: np.ndarray  # (V, D)
 
 
 class Analogies:
@@ -42,14 +38,22 @@ class Analogies:
 
     asks_for = "vectors"
 
-    def __init__(self, questions: str, restrict_vocab: int | None = None, lowercase: bool = False) -> None:
+    def __init__(
+        self,
+        questions: str,
+        restrict_vocab: int | None = None,
+        lowercase: bool = False,
+        methods: Iterable[str] = tuple(METHODS),
+    ) -> None:
         self.inputs = [Path(questions)]
-        self.restrict_vocab, self.lowercase = restrict_vocab, lowercase
+        self.restrict_vocab, self.lowercase, self.methods = restrict_vocab, lowercase, methods
 
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
         """The metrics of `analogy_accuracy`; nothing is written to `folder`."""
         sections = read_analogies(self.inputs[0])
-        return analogy_accuracy(system.vectors, system.words, sections, self.restrict_vocab, self.lowercase)
+        return analogy_accuracy(
+            system.vectors, system.words, sections, self.restrict_vocab, self.lowercase, self.methods
+        )
 
 
 def read_analogies(path: str | PathLike[str]) -> dict[str, list[Question]]:
@@ -81,59 +85,94 @@ def analogy_accuracy(
     sections: Mapping[str, Sequence[Question]],
     restrict_vocab: int | None = None,
     lowercase: bool = False,
+    methods: Iterable[str] = tuple(METHODS),
 ) -> dict[str, float]:
-    """Accuracy in every section, in all of them, and in the semantic and the syntactic ones where they occur.
+    """Accuracy in every section, in all of them, and in the semantic, syntactic and regular ones where they occur.
 
     vectors: (V, D), a row a word, in the order of `words`, which is that of falling frequency.
     restrict_vocab: only the first so many words may ask and answer (30,000 in Google's own figures).
     lowercase: lower-case the words and the questions; of words that become the same, the first stays.
+    methods: among METHODS.
 
-    Returns, for every section and `total`, `semantic` and `syntactic`: `analogies/<section>/questions`, how
-    many there are; `analogies/<section>/seen`, how many have all four words in the vocabulary;
-    `analogies/<section>/accuracy`, the share of these that is answered right, left out where none is seen.
+    Returns, for every section and `total`, `semantic`, `syntactic` and `regular` (see `is_regular`):
+    `analogies/<section>/questions`, how many there are; `analogies/<section>/seen`, how many have all four words in
+    the vocabulary; `analogies/<section>/accuracy`, the share of these that is answered right by 3CosAdd, and
+    `analogies/<section>/accuracy_mul`, by 3CosMul, left out where none is seen.
     """
-    if len(vectors) != len(words):
-        raise UsageError(f"{len(vectors)} vectors for {len(words)} words; give one row a word, in order")
-    rows: dict[str, int] = {}
-    for row, word in enumerate(words[:restrict_vocab]):
-        rows.setdefault(word.lower() if lowercase else word, row)
-    ids = {word: i for i, word in enumerate(rows)}
-    unit = np.asarray(vectors, dtype=np.float32)[list(rows.values())]
-    unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    methods = list(methods)
+    if unknown := set(methods) - set(METHODS):
+        raise UsageError(f"no analogy method {', '.join(sorted(unknown))}; choose among {', '.join(METHODS)}")
+    known = WordVectors(words, vectors).first(restrict_vocab)
+    if lowercase:
+        known = known.lowercased()
+        sections = {
+            section: [(a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in questions]
+            for section, questions in sections.items()
+        }
+    normed = unit(known.vectors)
 
-    tallies = {}  # section → (questions, seen, right)
+    tallies: dict[str, np.ndarray] = {}  # section → questions, seen, and right by each method
     for section, questions in sections.items():
-        if lowercase:
-            questions = [(a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in questions]
-        known = [question for question in questions if all(word in ids for word in question)]
-        seen = np.array([[ids[word] for word in question] for question in known], dtype=np.int64)
-        seen = seen.reshape(-1, 4)  # also where none is known
-        right = _answers(unit, seen[:, :3]) == seen[:, 3]
-        tallies[section] = np.array([len(questions), len(seen), right.sum()])
-    groups = {
-        "total": list(tallies),
-        "semantic": [section for section in tallies if section in SEMANTIC],
-        "syntactic": [section for section in tallies if section.startswith("gram")],
-    }
-    tallies |= {group: np.sum([tallies[s] for s in names], axis=0) for group, names in groups.items() if names}
+        seen = [question for question in questions if all(word in known.rows for word in question)]
+        ids = np.array([[known.rows[word] for word in question] for question in seen], dtype=np.int64).reshape(-1, 4)
+        right = _answers(normed, ids[:, :3], methods) == ids[:, 3]
+        groups = [section, "total"]
+        groups += ["semantic"] * (section in SEMANTIC) + ["syntactic"] * section.startswith("gram")
+        for group in groups:
+            counts = np.array([len(questions), len(seen), *right.sum(axis=1)])
+            tallies[group] = tallies.get(group, 0) + counts
+        regular = [is_regular(section, question) for question in seen]
+        if n_regular := sum(is_regular(section, question) for question in questions):
+            counts = np.array([n_regular, sum(regular), *right[:, regular].sum(axis=1)])
+            tallies["regular"] = tallies.get("regular", 0) + counts
 
     metrics = {}
-    for section, (n_questions, n_seen, n_right) in tallies.items():
+    for section, (n_questions, n_seen, *n_right) in tallies.items():
         metrics[f"analogies/{section}/questions"] = float(n_questions)
         metrics[f"analogies/{section}/seen"] = float(n_seen)
         if n_seen:
-            metrics[f"analogies/{section}/accuracy"] = float(n_right / n_seen)
+            for method, n in zip(methods, n_right, strict=True):
+                metrics[f"analogies/{section}/{METHODS[method]}"] = float(n / n_seen)
     return metrics
 
 
-def _answers(unit: np.ndarray, abc: np.ndarray) -> np.ndarray:
-    """The answers (Q,) to questions (Q, 3), as ids, of unit vectors (V, D)."""
-    answers = np.empty(len(abc), dtype=np.int64)
-    for start in range(0, len(abc), CHUNK):
-        asked = abc[start : start + CHUNK]
-        a, b, c = unit[asked.T]
-        # The cosine but for the length of b − a + c, which is the same for every answer.
-        scores = (b - a + c) @ unit.T
-        np.put_along_axis(scores, asked, -np.inf, axis=1)
-        answers[start : start + CHUNK] = scores.argmax(axis=1)
+def is_regular(section: str, question: Question) -> bool:
+    """Whether a syntactic question asks for productive morphology: both words take the same ending.
+
+    walk walks jump jumps does; foot feet hand hands does not. Nationality adjectives are left out: they are names.
+    """
+    a, b, c, d = question
+    if not section.startswith("gram") or section == "gram6-nationality-adjective":
+        return False
+    return b.startswith(a) and d.startswith(c) and b[len(a) :] == d[len(c) :] != ""
+
+
+def _answers(normed: np.ndarray, abc: np.ndarray, methods: Sequence[str]) -> np.ndarray:
+    """The answers (methods, Q) to questions (Q, 3), as ids, of unit vectors (V, D)."""
+    answers = np.empty((len(methods), len(abc)), dtype=np.int64)
+    chunk = max(1, SCORES // max(1, len(normed)))
+    for start in range(0, len(abc), chunk):
+        asked = abc[start : start + chunk]
+        for i, method in enumerate(methods):
+            scores = _add(normed, asked) if method == "3cosadd" else _mul(normed, asked)
+            np.put_along_axis(scores, asked, -np.inf, axis=1)
+            answers[i, start : start + chunk] = scores.argmax(axis=1)
     return answers
+
+
+def _add(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """3CosAdd's scores (Q, V)."""
+    a, b, c = normed[asked.T]
+    return (b - a + c) @ normed.T
+
+
+def _mul(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """3CosMul's scores (Q, V)."""
+    words, places = np.unique(asked, return_inverse=True)  # questions share their words
+    cosines = (normed[words] @ normed.T + 1) / 2  # (U, V)
+    a, b, c = places.reshape(asked.shape).T
+    scores = cosines[b]
+    scores *= cosines[c]
+    cosines += 0.001
+    scores /= cosines[a]
+    return scores

@@ -1,31 +1,38 @@
 """Skip-gram word vectors (Mikolov et al. 2013a, "Efficient Estimation of Word Representations", section 3.2).
 
 The paper's hierarchical softmax is an objective, and objectives stand apart.
+
+R rows, C centres a row, J contexts a row, D d_model, V vocabulary.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
 from torch import Tensor, nn
 
 
 class SkipGram(nn.Module):
-    """Two vectors a word: v where it is the centre, u where it is in another's window. A pair's score is u·v.
+    """A word's vector v predicts each word of the windows that it is the centre of."""
 
-    sparse: gradients with rows for the words of the batch only, for vocabularies where a dense gradient of
-        vocab_size × d_model costs more than the rest of the step. The optimizer must know such gradients:
-        plain SGD that is not fused, Adagrad, SparseAdam.
-    """
+    predicts = "context"
 
-    def __init__(self, vocab_size: int, d_model: int, sparse: bool = False) -> None:
+    def __init__(self, words: Sequence[str], d_model: int) -> None:
         super().__init__()
-        self.centre = nn.Embedding(vocab_size, d_model, sparse=sparse)
-        self.context = nn.Embedding(vocab_size, d_model, sparse=sparse)
-        # As in word2vec.c: while u = 0 every pair has probability one half, and v decides where it goes.
-        nn.init.uniform_(self.centre.weight, -0.5 / d_model, 0.5 / d_model)
-        nn.init.zeros_(self.context.weight)
+        self.d_model = d_model
+        self.centre = nn.Embedding(len(words), d_model)
+        nn.init.uniform_(self.centre.weight, -0.5 / d_model, 0.5 / d_model)  # as in word2vec.c
 
-    def forward(self, centres: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
-        """Ids (...) of centre words and ids (...) of context words to their v and u, (..., d_model) each."""
-        return self.centre(centres), self.context(contexts)
+    def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The windows of (R, C) centres among (R, J) contexts, (R, C, J) pairs, to the vectors (R, C, D) that predict,
+        the words (R, J) that are predicted, and which goes with which (R, C, J)."""
+        return self.centre(centres), contexts, pairs
 
     def vectors(self) -> Tensor:
-        """The words' vectors (vocab_size, d_model), without gradient: v, as word2vec gives out."""
+        """The words' vectors (V, D), without gradient."""
         return self.centre.weight.detach()
+
+    def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
+        """table (V, D), units (V,), offsets (V + 1,), scales (V,): the input of word w is scales[w] times the sum of
+        table[units[offsets[w] : offsets[w + 1]]], here row w alone. The table is the weights themselves."""
+        n = len(self.centre.weight)
+        return self.centre.weight.detach(), np.arange(n, dtype=np.int32), np.arange(n + 1), np.ones(n, np.float32)

@@ -16,7 +16,8 @@ class Classification(nn.Module):
     """A backbone, its summary of the sequence, and a linear layer over the labels.
 
     An encoder that reads both ways is summed up by the maximum over time (Conneau et al. 2017); a left-to-right
-    model by its last position, which alone has read everything (Radford et al. 2018, section 3.2).
+    model by its last position, which alone has read everything (Radford et al. 2018, section 3.2); a model without
+    direction, such as a bag of words, gives one vector a sequence.
     """
 
     def __init__(self, model: Any, n_labels: int, dropout: float):
@@ -32,6 +33,8 @@ class Classification(nn.Module):
             hidden = self.model(batch.input_ids, batch.lengths)
             padding = torch.arange(hidden.shape[1], device=hidden.device) >= batch.lengths[:, None]
             summary = hidden.masked_fill(padding[:, :, None], float("-inf")).amax(dim=1)
+        elif self.model.direction == "none":
+            summary = self.model(batch.input_ids, batch.lengths)
         else:
             hidden, _ = self.model(batch.input_ids)
             summary = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]

@@ -1,6 +1,6 @@
 """Negative sampling (Mikolov et al. 2013b, "Distributed Representations of Words and Phrases", section 2.2).
 
-R rows, C centres a row, J contexts a row, N words of noise, D d_model.
+R rows, C predictors a row, J targets a row, N words of noise, D d_model, V vocabulary.
 """
 
 from typing import Any
@@ -9,77 +9,61 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import Tensor
 
-from retable.data.pairs import PairBatch
 from retable.errors import UsageError
+from retable.objectives.window_prediction import WindowPrediction
 
 
-class NegativeSampling(nn.Module):
+class NegativeSampling(WindowPrediction):
     """−log σ(u_o·v_c) − Σ_k log σ(−u_k·v_c) for a pair (c, o), with `negatives` words k of noise: equation 4.
 
-    The noise is not drawn for each pair: all pairs of a step share `pool` draws, each weighed with
-    negatives / pool. Every pair's loss keeps the expectation of equation 4, hence so does the gradient, and a
-    pair sees more noise; in exchange, the pairs of a step see the same. One matrix product replaces the reads
-    of `negatives` rows a pair. As in equation 4, and unlike in word2vec.c, a draw that happens to be the
-    pair's own context word counts like any other. On the embedded corpus the analogies come out as with
-    gensim, which draws for each pair, in every section (46 % of all, both).
+    The noise is not drawn for each pair: all pairs of a step share `pool` draws, each weighed with negatives / pool.
+    Every pair's loss keeps the expectation of equation 4, hence so does the gradient, and a pair sees more noise; in
+    exchange, the pairs of a step see the same. One matrix product replaces the reads of `negatives` rows a pair. As in
+    equation 4, and unlike in word2vec.c, a draw that happens to be the pair's own word counts like any other. On the
+    embedded corpus the analogies come out as with gensim, which draws for each pair, in every section (46 % of all,
+    both).
 
-    model: maps ids of centres and ids of contexts to their v (..., D) and u (..., D), as `SkipGram` does.
-    counts: occurrences of each word (V,); the noise is ∝ counts^power. A word of count 0 is never drawn: so
-        give the line end 0. UsageError where a count is negative or all are 0.
+    counts: occurrences of each word (V,); the noise is ∝ counts^power. A word of count 0 is never drawn: so give the
+        line end 0. UsageError where a count is negative or all are 0.
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Any,
         counts: ArrayLike,
         negatives: int = 5,
-        seed: int = 1,
         power: float = 0.75,
+        seed: int = 1,
         pool: int = 128,
     ) -> None:
-        super().__init__()
         counts = np.asarray(counts, dtype=np.float64)
         if counts.min() < 0 or counts.sum() == 0:
             raise UsageError("negative sampling needs counts of words: none below 0, and not all of them 0")
-        self.model, self.negatives, self.seed, self.pool = model, negatives, seed, pool
-        cumulative = np.cumsum(np.where(counts > 0, counts**power, 0))
-        self._cumulative = cumulative / cumulative[-1]
+        super().__init__(model, len(counts))
+        self.negatives, self.seed, self.pool = negatives, seed, pool
+        noise = np.where(counts > 0, counts**power, 0)
+        self.noise = noise / noise.sum()  # (V,)
+        self._cumulative = np.cumsum(noise) / noise.sum()
 
     def draw(self, step: int) -> np.ndarray:
         """The step's words of noise (N,), int64: a pure function of (seed, step), alike in every process."""
         uniform = np.random.Generator(np.random.Philox(key=[self.seed, step])).random(self.pool)
         return np.searchsorted(self._cumulative, uniform, side="right")
 
-    def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The loss of a batch, summed over its pairs; the metric `loss`, its mean in nats a pair; no state.
-
-        The sum makes a learning rate a pair's, as in word2vec, whatever the size of the batch; where
-        gradients are averaged over processes, multiply the rate by their number. UsageError where it has
-        diverged.
-        """
-        noise = torch.from_numpy(self.draw(step)).to(batch.contexts.device)
-        v, u = self.model(batch.centres, torch.cat([batch.contexts.flatten(), noise]))
-        u_context, u_noise = u.split([batch.contexts.numel(), self.pool])
-        u_context = u_context.view(*batch.contexts.shape, u.shape[-1])
-        loss = negative_sampling(v, u_context, u_noise, batch.pairs, self.negatives)
-        if not loss.isfinite():
-            raise UsageError(
-                f"negative sampling diverged at step {step}: too large an update for the pairs of one batch; "
-                "lower batches.batch_tokens or optimizer.lr, or have batches.subsample drop more"
-            )
-        return loss, {"loss": loss.detach() / batch.pairs.sum().clamp(min=1)}, None
+    def nats(self, hidden: Tensor, targets: Tensor, pairs: Tensor, step: int) -> Tensor:
+        noise = torch.from_numpy(self.draw(step)).to(targets.device)
+        return negative_sampling(hidden, self.output(targets), self.output(noise), pairs, self.negatives)
 
 
 def negative_sampling(v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
     """Σ over pairs of −log σ(u·v) − negatives · (mean over the noise n of log σ(−n·v)), a scalar in nats.
 
-    v (R, C, D) of centres, u (R, J, D) of contexts, noise (N, D), pairs (R, C, J) bool. Differentiable in the
-    first three. Autocast leaves it alone: a sum over thousands of pairs wants more than bfloat16's 8 bits.
+    v (R, C, D) of what predicts, u (R, J, D) of the targets, noise (N, D), pairs (R, C, J) bool. Differentiable in the
+    first three.
     """
-    with torch.autocast(v.device.type, enabled=False):
-        return _NegativeSampling.apply(v, u, noise, pairs, negatives)
+    return _NegativeSampling.apply(v, u, noise, pairs, negatives)
 
 
 class _NegativeSampling(torch.autograd.Function):
@@ -90,7 +74,7 @@ class _NegativeSampling(torch.autograd.Function):
     @staticmethod
     def forward(ctx, v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
         flat = v.flatten(0, 1)  # (R·C, D)
-        weight = pairs.sum(-1).view(-1, 1) * (negatives / len(noise))  # (R·C, 1), of one draw for one centre
+        weight = pairs.sum(-1).view(-1, 1) * (negatives / len(noise))  # (R·C, 1), of one draw for one predictor
         positive = F.logsigmoid(v @ u.mT)  # (R, C, J)
         negative = F.logsigmoid(-flat @ noise.T)  # (R·C, N)
         loss = -(positive * pairs).sum() - (negative.sum(-1, keepdim=True) * weight).sum()

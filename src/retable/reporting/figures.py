@@ -1,11 +1,12 @@
-"""Figures of a study: learning curves, and perplexities with intervals. Equal data give equal bytes."""
+"""Figures of a study: learning curves, perplexities with intervals, word vectors in the plane. Equal data give equal
+bytes."""
 
 import html
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterable
-from itertools import cycle
+from collections.abc import Iterable, Mapping
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from retable.reporting.results import ORACLE, Result
 
 # after Okabe and Ito (2008), told apart by the colour-blind; here in tones for white and for black paper
 COLOURS = ("#0b7fbf", "#d55e00", "#0a9a74", "#c2659a", "#b58900", "#7a6ff0", "#7f7f7f")
+LINES = ("-", "--", ":")  # once the colours are used up
 INK = "#4d4d4f"
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "retable",
@@ -90,6 +92,106 @@ def _label_ends(figure: Figure, axes: Axes, ends: list[tuple[float, float, str, 
         below = max(pixel, below + line)
         offset = (8, (below - pixel) * 72 / figure.dpi)
         axes.annotate(name, (x, y), offset, textcoords="offset points", va="center", color=colour)
+
+
+def size_curves(frame: pd.DataFrame, words: Mapping[str, float]) -> dict[str, Figure]:
+    """Figures of analogy accuracy against training words, of all questions and of the regular ones: a line a system,
+    the mean over seeds, in a band of their standard deviation.
+
+    `words` are those of each corpus. Corpora that differ in a size at the end of their names alone (grammar,
+    grammar_300k, grammar_3m) are one language; two of them at least make a figure.
+    """
+    frame = frame[(frame["task"] == "analogies") & (frame["metric"] == "accuracy") & frame["corpus"].isin(list(words))]
+    frame = frame.assign(language=frame["corpus"].str.replace(r"_\d+[km]?$", "", regex=True))
+    frame = frame.assign(words=frame["corpus"].map(words), mean=100 * frame["mean"], std=100 * frame["std"].fillna(0))
+    return {
+        f"{section}-{language}": _size_curve(f"{language}: {title}", part.sort_values("words"))
+        for section, title in (("regular", "regular features"), ("total", "all analogies"))
+        for language, part in frame[frame["split"] == section].groupby("language")
+        if part["words"].nunique() > 1
+    }
+
+
+def _size_curve(title: str, frame: pd.DataFrame) -> Figure:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.6, 4.2), layout="constrained")
+        axes = figure.subplots()
+        ends = []
+        for (system, part), (line, colour) in zip(frame.groupby("system"), cycle(product(LINES, COLOURS))):
+            low, high = part["mean"] - part["std"], part["mean"] + part["std"]
+            axes.fill_between(part["words"], low, high, color=colour, alpha=0.15, lw=0)
+            axes.plot(part["words"], part["mean"], color=colour, lw=1.8, ls=line, marker="o", ms=4, clip_on=False)
+            ends.append((part["words"].iloc[-1], part["mean"].iloc[-1], str(system), colour))
+        sizes = sorted(set(frame["words"]))
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [_words(size) for size in sizes])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_ylim(bottom=0, top=100)
+        axes.set_title(title)
+        axes.set_xlabel("words of training text, log scale")
+        axes.set_ylabel("accuracy by 3CosAdd (%)")
+        axes.margins(x=0.02)
+        axes.grid(axis="y", lw=0.5, alpha=0.25, color=INK)
+        _label_ends(figure, axes, ends)
+        return figure
+
+
+def _words(count: float) -> str:
+    return f"{count / 1e6:.3g} million" if count >= 1e6 else f"{count / 1e3:.3g} thousand"
+
+
+def planes(results: Iterable[Result]) -> dict[str, Figure]:
+    """A figure a corpus: the pairs of a relation in the plane, joined by lines, a panel a system (its first seed)."""
+    found: dict[str, dict[str, Result]] = defaultdict(dict)
+    for result in sorted(results, key=lambda result: (result.run["seed"] or 0, result.name)):
+        if result.plane is not None:
+            found[result.run["corpus"]].setdefault(result.run["system"], result)
+    return {corpus: _planes(systems) for corpus, systems in sorted(found.items())}
+
+
+def _planes(systems: Mapping[str, Result]) -> Figure:
+    across = min(2, len(systems))
+    down = -(-len(systems) // across)
+    with matplotlib.rc_context(STYLE | {"font.size": 8 if across > 1 else 10, "axes.titlesize": 11}):
+        figure = Figure(figsize=(7.6, (3.6 if across > 1 else 4.8) * down), layout="constrained")
+        grid = figure.subplots(down, across, squeeze=False).ravel()
+        for axes in grid[len(systems) :]:
+            axes.set_axis_off()
+        for axes, (system, result) in zip(grid, sorted(systems.items()), strict=False):
+            assert result.plane is not None
+            for _, pair in result.plane.groupby("pair"):
+                axes.plot(pair["x"], pair["y"], color=INK, lw=0.7, ls=":", alpha=0.7)
+            for side, words in result.plane.groupby("side"):
+                axes.plot(words["x"], words["y"], "o", color=COLOURS[side], ms=3)
+            axes.set_title(system)
+            axes.margins(x=0.35)  # room for the names
+            axes.set_xticks([])
+            axes.set_yticks([])
+        figure.draw_without_rendering()
+        for axes, (_, result) in zip(grid, sorted(systems.items()), strict=False):
+            _label_points(figure, axes, result.plane)
+        return figure
+
+
+def _label_points(figure: Figure, axes: Axes, points: pd.DataFrame) -> None:
+    """Each word beside its point, right of those of side 0 and left of the others, moved upwards off another word."""
+    size = matplotlib.rcParams["font.size"] * figure.dpi / 72
+    for side, words in points.groupby("side"):
+        align, step = ("left", 4) if side == 0 else ("right", -4)
+        taken: list[tuple[float, float, float]] = []  # left end, right end and height of the words that stand
+        for row in words.sort_values("y").itertuples():
+            x, y = axes.transData.transform((row.x, row.y))
+            width = 0.65 * size * len(row.word)
+            left, right = (x, x + width) if side == 0 else (x - width, x)
+            height = y
+            for other_left, other_right, other in taken:
+                if left < other_right and other_left < right:
+                    height = max(height, other + size)
+            taken.append((left, right, height))
+            axes.annotate(
+                row.word, (row.x, row.y), (step, (height - y) * 72 / figure.dpi), textcoords="offset points",
+                ha=align, va="center", color=COLOURS[side], parse_math=False,
+            )  # fmt: skip
 
 
 def perplexities(frame: pd.DataFrame) -> dict[str, Figure]:

@@ -36,8 +36,9 @@ class Table:
     name: str
     title: str
     columns: list[Column]
-    panels: dict[str, list[Row]]  # corpus: rows
+    panels: dict[str, list[Row]]  # corpus, or what `panel` says: rows
     notes: list[str]
+    panel: str = "Corpus"
 
 
 def markdown_table(table: Table) -> str:
@@ -56,7 +57,7 @@ def markdown_table(table: Table) -> str:
                 for column, width in zip(table.columns, widths, strict=True)
             ],
         )
-        parts += [f"Corpus: {_markdown(corpus)}", "\n".join(_pipes(table, line, widths) for line in fields)]
+        parts += [f"{table.panel}: {_markdown(corpus)}", "\n".join(_pipes(table, line, widths) for line in fields)]
     return "\n\n".join([*parts, *map(_markdown, table.notes)]) + "\n"
 
 

@@ -7,12 +7,14 @@ from itertools import groupby
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from retable.artifacts import write_json
-from retable.reporting.figures import inline_svg, learning_curves, perplexities, write_figure
+from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
 from retable.reporting.results import Result, aggregate, read_references, read_result
-from retable.reporting.tables import write_tables
+from retable.reporting.tables import neighbours_tables, write_table, write_tables
+from retable.reporting.units import LIKELIHOODS
 
 MEASURED = ("prepare", "evaluate", "finetune")  # the stages whose metrics the tables hold
 VERDICTS = ("pass", "fail", "n/a")
@@ -21,30 +23,44 @@ VERDICTS = ("pass", "fail", "n/a")
 def write_report(study: str, folders: Mapping[str, list[Path]], out: Path) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
-    Numbers come from `prepare` (oracles), `evaluate` and `finetune`, curves from every stage that left one,
-    provenance from all. UsageError names the stage to run where a folder is missing.
+    Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate` and `finetune`, curves from every
+    stage that left one, provenance from all. UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
+    tokenized = results.get("tokenize", [])
+    measured += [result for result in tokenized if "test/fertility" in result.metrics]
+    words = {
+        result.run["corpus"]: result.metrics["train/words"] for result in tokenized if "train/words" in result.metrics
+    }
     everything = [result for listed in results.values() for result in listed]
     frame = aggregate(measured, read_references())
     tables = write_tables(frame, out)
-    figures = {f"Test perplexity, {corpus}": figure for corpus, figure in perplexities(frame).items()}
-    for corpus, figure in perplexities(frame).items():
-        write_figure(figure, out / f"perplexity-{corpus}.svg")
+    tables += [write_table(table, rows, out) for table, rows in neighbours_tables(everything)]
+    figures: dict[str, Figure] = {}
+    for title, name, drawn in (
+        ("Test perplexity", "perplexity", perplexities(frame)),
+        ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
+        ("Pairs in the plane of their first two principal components", "plane", planes(everything)),
+    ):
+        for key, figure in drawn.items():
+            figures[f"{title}, {key}"] = figure
+            write_figure(figure, out / f"{name}-{key}.svg")
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
-    drawn = {title: inline_svg(figure, title) for title, figure in figures.items()}
-    (out / "report.html").write_text(report_html(study, frame, tables, drawn, everything), encoding="utf-8")
+    svgs = {title: inline_svg(figure, title) for title, figure in figures.items()}
+    (out / "report.html").write_text(report_html(study, frame, tables, svgs, everything), encoding="utf-8")
     write_json(out / "metrics.json", summary(frame))
     (out / "report.md").write_text(report_markdown(study, frame, tables), encoding="utf-8")
     return tables
 
 
 def summary(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """The mean of every metric, by system: what `dvc metrics show` and `dvc exp show` set side by side."""
+    """The mean of every metric, by system: what `dvc metrics show` and `dvc exp show` set side by side. The corpus
+    is part of a metric's name where there are several."""
     means: dict[str, dict[str, float]] = {}
-    for row in frame.sort_values(["system", "task", "split", "metric"]).itertuples():
-        name = "/".join(part for part in (row.task, row.split, row.metric) if part)
+    several = frame["corpus"].nunique() > 1
+    for row in frame.sort_values(["system", "corpus", "task", "split", "metric"]).itertuples():
+        name = "/".join(part for part in (row.corpus * several, row.task, row.split, row.metric) if part)
         means.setdefault(row.system, {})[name] = float(f"{row.mean:.6g}")
     return means
 
@@ -94,7 +110,8 @@ def report_html(
 
 def _failures(frame: pd.DataFrame) -> list[str]:
     return [
-        f"{row.system} on {row.corpus}, {row.split} {row.metric}: {row.mean:.2f}, published "
+        f"{row.system} on {row.corpus}, {row.split} {row.metric}: "
+        f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
         f"{row.published:g} ± {row.tolerance:g} ({row.source})"
         for row in frame[frame["verdict"] == "fail"].itertuples()
     ]

@@ -35,6 +35,8 @@ class Result:
     scores: pd.DataFrame | None  # scores.csv
     predictions: pd.DataFrame | None  # predictions.csv
     curve: pd.DataFrame | None  # curve.csv
+    neighbours: pd.DataFrame | None  # neighbours.csv
+    plane: pd.DataFrame | None  # plane.csv
 
     @property
     def id(self) -> str:
@@ -56,12 +58,14 @@ def read_result(folder: Path) -> Result:
         scores=_read_csv(folder / "scores.csv"),
         predictions=_read_csv(folder / "predictions.csv"),
         curve=_read_csv(folder / "curve.csv"),
+        neighbours=_read_csv(folder / "neighbours.csv"),
+        plane=_read_csv(folder / "plane.csv"),
     )
 
 
 def _read_csv(path: Path) -> pd.DataFrame | None:
-    # labels are names: "1" and "NA" stay what they are
-    names = {"label": str, "prediction": str}
+    # labels and words are names: "1" and "NA" stay what they are
+    names = dict.fromkeys(("label", "prediction", "word", "rank", "neighbour"), str)
     return pd.read_csv(path, dtype=names, keep_default_na=False) if path.exists() else None
 
 
@@ -75,8 +79,9 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
     """One row a run and measured quantity: CELL's columns, and value, seed, protocol and result.
 
     Metrics `<split>/<likelihood>` are of language models, whose task is empty; `<task>/<split>/<metric>` and
-    `analogies/<section>/<metric>` of tasks, where the section of the analogies stands as their split. Others
-    (counts, seconds) are no quantity of a table. UsageError where two results claim one seed of one system.
+    `analogies/<section>/<metric>` of tasks, where the section of the analogies stands as their split, and so does
+    the set of `similarity/<set>/<metric>`. `vocab_size` and `<split>/<rate>` are of tokenizers. Others (counts,
+    seconds) are no quantity of a table. UsageError where two results claim one seed of one system.
     """
     rows = [
         (
@@ -108,8 +113,12 @@ def _cell(key: str) -> tuple[str, str, str] | None:
     match key.split("/"):
         case [split, metric] if split in SPLITS and metric in LIKELIHOODS:
             return "", split, metric
-        case [task, split, metric] if split in SPLITS or task == "analogies":
+        case [task, split, metric] if split in SPLITS or task in ("analogies", "similarity"):
             return task, split, metric
+        case [split, metric] if split in SPLITS and metric in ("fertility", "compression", "unknown"):
+            return "tokenizer", split, metric
+        case ["vocab_size"]:
+            return "tokenizer", "", "vocab_size"
     return None
 
 

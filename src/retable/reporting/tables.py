@@ -1,6 +1,8 @@
 """The results tables as papers print them, built from the aggregates of `results.py`."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,10 @@ from retable.reporting.markup import (
     latex_table,
     markdown_table,
 )
-from retable.reporting.results import ORACLE
+from retable.reporting.results import ORACLE, Result
 
 SIGNIFICANT = 0.05
+TOTALS = ("regular", "semantic", "syntactic", "total")  # of sections of analogies
 SPREAD = "± is the sample standard deviation over seeds; a row of one run has none."
 BOLD = (
     "Bold: the best system, and those that a paired bootstrap over the units of the split can't tell from it "
@@ -94,25 +97,131 @@ def tasks_table(frame: pd.DataFrame) -> Table:
 
 
 def analogies_table(frame: pd.DataFrame) -> Table:
-    """A row a section, the total last, and a column a system."""
+    """A row a section, the total last, by either method; a column a system, beside it what was published of it."""
     systems = sorted(frame["system"].unique())
-    columns = [Column("Section", numeric=False), Column("Questions"), *map(Column, systems)]
+    columns = [Column("Section", numeric=False), Column("Questions")]
+    for system in systems:
+        if frame.loc[frame["system"] == system, "published"].notna().any():
+            columns += [Column("accuracy", system), Column("published", system)]
+            columns += [Column("verdict", system, numeric=False)]
+        else:
+            columns += [Column(system), Column(""), Column("", numeric=False)]
 
-    def row(section: str, part: pd.DataFrame) -> Row:
-        seen = part[part["metric"] == "seen"]
-        accuracy = {cell["system"]: cell for _, cell in part[part["metric"] == "accuracy"].iterrows()}
-        values = [_mean(accuracy.get(system), 1, 100) for system in systems]
-        return Row([Value(section), Value(_range(seen["mean"])), *values], apart=section == "total")
+    def row(label: str, part: pd.DataFrame, metric: str, apart: bool) -> Row:
+        cells = {cell["system"]: cell for _, cell in part[part["metric"] == metric].iterrows()}
+        values = [Value(label), _seen(part)]
+        for cell in map(cells.get, systems):
+            values += [_mean(cell, 1, 100), *_published(cell, 1, 100)]
+        return Row(values, apart)
 
-    panels = {
-        corpus: sorted((row(*section) for section in part.groupby("split")), key=lambda row: row.apart)
-        for corpus, part in frame.groupby("corpus")
-    }
+    panels = {}
+    for corpus, of_corpus in frame.groupby("corpus"):
+        sections = sorted(of_corpus.groupby("split"), key=lambda item: item[0] == "total")
+        panels[corpus] = [row(section, part, "accuracy", section == "total") for section, part in sections]
+        by_mul = set(of_corpus.loc[of_corpus["metric"] == "accuracy_mul", "split"])
+        totals = [(section, part) for section, part in sections if section in by_mul.intersection(TOTALS)]
+        panels[corpus] += [
+            row(f"{section}, by 3CosMul", part, "accuracy_mul", apart=i == 0)
+            for i, (section, part) in enumerate(totals)
+        ]
     notes = [
         "Accuracy in percent by 3CosAdd, over the questions whose four words are all in the vocabulary.",
         SPREAD,
     ]
+    if "regular" in set(frame["split"]):
+        notes.append("Regular: the questions on inflection and derivation that all take the same ending.")
     return _table("analogies", "Word analogies", columns, panels, notes)
+
+
+def similarity_table(frame: pd.DataFrame) -> Table:
+    """A row a set of pairs: Spearman's correlation, a column a system, and the pairs that systems of a kind cover."""
+    systems, protocols = sorted(frame["system"].unique()), sorted(frame["protocol"].unique())
+    columns = [Column("Set", numeric=False), Column("Pairs")]
+    columns += map(Column, systems)
+    columns += [Column(protocol, "Pairs covered") for protocol in protocols]
+
+    def row(name: str, part: pd.DataFrame) -> Row:
+        pairs, covered, correlation = (part[part["metric"] == metric] for metric in ("pairs", "covered", "spearman"))
+        cells = {cell["system"]: cell for _, cell in correlation.iterrows()}
+        counts = [Value(_range(covered.loc[covered["protocol"] == protocol, "mean"])) for protocol in protocols]
+        means = [_mean(cells.get(system), 1, 100) for system in systems]
+        return Row([Value(name), Value(_range(pairs["mean"])), *means, *counts])
+
+    panels = {
+        corpus: [row(*part) for part in of_corpus.groupby("split")] for corpus, of_corpus in frame.groupby("corpus")
+    }
+    notes = [
+        "Spearman's rank correlation, times 100, of the cosines with people's judgement, over the pairs whose words "
+        "both have vectors.",
+        SPREAD,
+    ]
+    return _table("similarity", "Word similarity", columns, panels, notes)
+
+
+def tokenizers_table(frame: pd.DataFrame) -> Table:
+    """A row a tokenizer, from the largest vocabulary to the smallest."""
+    columns = [Column("Tokenizer", numeric=False), Column("Vocabulary")]
+    columns += [Column(title, "Test") for title in ("tokens/word", "bytes/token", "unknown, %")]
+
+    def row(name: str, system: pd.DataFrame) -> list[Value]:
+        cells = {(cell["split"], cell["metric"]): cell for _, cell in system.iterrows()}
+        return [
+            Value(name),
+            _mean(cells.get(("", "vocab_size")), 0),
+            _mean(cells.get(("test", "fertility")), 3),
+            _mean(cells.get(("test", "compression")), 3),
+            _mean(cells.get(("test", "unknown")), 2, 100),
+        ]
+
+    def size(system: pd.DataFrame) -> float:
+        return system.loc[system["metric"] == "vocab_size", "mean"].sum()
+
+    notes = ["Tokens a word are the fertility, bytes a token the compression; a line's end counts as a word."]
+    return _table("tokenizers", "Tokenizers", columns, _panels(frame, row, badness=size), notes)
+
+
+def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
+    """A table a corpus, with its rows as they were found: at the heads the words with their frequency ranks, below
+    them their neighbours, a panel a system. Of several seeds the first is shown. Systems that were asked for other
+    words, or rank them otherwise, have a table of their own."""
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, Result]] = {}
+    for result in sorted(results, key=lambda result: (result.run["seed"] or 0, result.name)):
+        if result.neighbours is not None:
+            heads = result.neighbours[["word", "rank"]].drop_duplicates().itertuples(index=False, name=None)
+            found.setdefault((result.run["corpus"], tuple(heads)), {}).setdefault(result.run["system"], result)
+    tables: list[tuple[Table, pd.DataFrame]] = []
+    names: Counter[str] = Counter()
+    for (corpus, words), systems in sorted(found.items(), key=lambda item: item[0]):
+        panels, frames = {}, []
+        for system, result in sorted(systems.items()):
+            assert result.neighbours is not None
+            lists = [part["neighbour"] for _, part in result.neighbours.groupby("word", sort=False)]
+            panels[system] = [
+                Row([Value(str(place), runs=(result.id,)), *map(Value, line)])
+                for place, line in enumerate(zip_longest(*lists, fillvalue=""), start=1)
+            ]
+            frames.append(result.neighbours.assign(system=system, corpus=corpus, runs=result.id))
+        names[corpus] += 1
+        table = Table(
+            f"neighbours-{corpus}" + f"-{names[corpus]}" * (names[corpus] > 1),
+            f"Nearest neighbours, {corpus}",
+            [Column(""), *(Column(rank, word, numeric=False) for word, rank in words)],
+            panels,
+            [
+                "Below a word stands its frequency rank, and then its neighbours by cosine, the nearest first. "
+                "Of several seeds the first is shown."
+            ],
+            panel="System",
+        )
+        tables.append((table, pd.concat(frames)))
+    return tables
+
+
+def _seen(part: pd.DataFrame) -> Value:
+    """The questions that were seen, and of how many, where that is more."""
+    seen, asked = (part.loc[part["metric"] == metric, "mean"] for metric in ("seen", "questions"))
+    text = _range(seen)
+    return Value(text if asked.empty or _range(asked) == text else f"{text} of {_range(asked)}")
 
 
 def _panels(
@@ -183,20 +292,31 @@ def _published(cell: pd.Series | None, digits: int, scale: float = 1) -> tuple[V
 def write_tables(frame: pd.DataFrame, folder: Path) -> list[Table]:
     """Write `<table>.{csv,md,tex,html}` of each table that has rows; the same frame gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = frame["task"].replace({"": "perplexity"}).where(frame["task"].isin(["", "analogies"]), "tasks")
+    tasks = frame["task"].replace({"": "perplexity", "tokenizer": "tokenizers"})
+    tasks = tasks.where(tasks.isin(TABLES), "tasks")
     tables = []
     for name, build in TABLES.items():
         part = frame[tasks == name]
-        if part.empty:
-            continue
-        tables.append(table := build(part))
-        # six digits: beyond them shows the order of summation, which is the machine's
-        part.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
-        (folder / f"{name}.md").write_text(markdown_table(table), encoding="utf-8")
-        (folder / f"{name}.tex").write_text(latex_table(table), encoding="utf-8")
-        page = html_page(table.title, html_table(table, "report.html"))
-        (folder / f"{name}.html").write_text(page, encoding="utf-8")
+        if not part.empty:
+            tables.append(write_table(build(part), part, folder))
     return tables
 
 
-TABLES = {"perplexity": perplexity_table, "tasks": tasks_table, "analogies": analogies_table}
+def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
+    """Write `<table>.{csv,md,tex,html}` into an existing folder, the CSV from `frame`."""
+    # six digits: beyond them shows the order of summation, which is the machine's
+    frame.to_csv(folder / f"{table.name}.csv", index=False, float_format="%.6g", lineterminator="\n")
+    (folder / f"{table.name}.md").write_text(markdown_table(table), encoding="utf-8")
+    (folder / f"{table.name}.tex").write_text(latex_table(table), encoding="utf-8")
+    page = html_page(table.title, html_table(table, "report.html"))
+    (folder / f"{table.name}.html").write_text(page, encoding="utf-8")
+    return table
+
+
+TABLES = {
+    "perplexity": perplexity_table,
+    "tasks": tasks_table,
+    "analogies": analogies_table,
+    "similarity": similarity_table,
+    "tokenizers": tokenizers_table,
+}

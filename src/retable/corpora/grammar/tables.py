@@ -52,7 +52,7 @@ AUXILIARIES = {  # (present singular, present plural, past singular, past plural
     "may": ("may", "may", "might", "might"),
 }
 # How often a word is taken from those mentioned before and from the associates of the word that governs it.
-RECALL_NAMES, RECALL_NATIONS, RECALL_NOUNS, RECALL_VERBS, RECALL_PROPERTIES = 0.45, 0.7, 0.25, 0.2, 0.35
+RECALL_NAMES, RECALL_NATIONS, RECALL_NOUNS, RECALL_VERBS, RECALL_PROPERTIES = 0.45, 0.7, 0.5, 0.7, 0.8
 
 
 class Tables:
@@ -214,7 +214,7 @@ class Tables:
         auxiliaries = {name: (share, set(AUXILIARIES[name])) for name, share in shares.items()}
         self.predication = Branch("finite", adverb=(0.17, self.adverb.words), **auxiliaries)
         self.negation = Branch("no", yes=(0.22, ["not"]))
-        common = {"degree": (0.25, self.degree.words), "comparative": (0.12, self.comparative.words)}
+        common = {"degree": (0.25, self.degree.words), "comparative": (0.3, self.comparative.words)}
         self.property = {"place": Branch("adjective", **common)}  # by kind
         for kind, table in self.passive.items():
             self.property[kind] = Branch("adjective", **common, passive=(0.25, table.words))

@@ -1,0 +1,125 @@
+"""Words a second and quality of word vectors beside gensim's, in one run: `python -m benchmarks.word_vectors`.
+
+gensim is no dependency of the project: `pip install gensim` first. Both sides train on the same lines with the same
+settings, in turns: 100 dimensions, window 5, 5 negatives, sub-sampling 1e-3, linear decay from 0.025 for skip-gram and
+0.05 for fastText; for CBOW from 0.05 there and 0.15 here, where the gradient is divided among the window's words. Words
+a second: words of the text times epochs over the wall time of training alone, ours through the Lightning module.
+Quality: the grammar's analogies, 3CosAdd, in percent.
+"""
+
+import argparse
+import tempfile
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from gensim.models import FastText as GensimFastText
+from gensim.models import Word2Vec
+
+from retable.data.windows import Windows
+from retable.evaluation.analogies import analogy_accuracy, read_analogies
+from retable.metrics.intervals import mean_std
+from retable.models.cbow import CBOW
+from retable.models.fasttext import FastText
+from retable.models.skipgram import SkipGram
+from retable.objectives.hierarchical_softmax import HierarchicalSoftmax
+from retable.objectives.negative_sampling import NegativeSampling
+from retable.objectives.word_by_word import WordByWord
+from retable.training.fit import fit
+from retable.training.optimizers import sgd
+from retable.training.schedules import linear_decay
+
+MODELS = {"skip-gram": SkipGram, "CBOW": CBOW, "fastText": FastText}
+RATES = {"skip-gram": 0.025, "CBOW": 0.15, "fastText": 0.05}
+BUCKETS = 200_000
+
+
+class Text:
+    """Lines of words, and the same as ids with a line end (id 0) after each."""
+
+    def __init__(self, path: Path):
+        with path.open(encoding="utf-8") as file:
+            self.lines = [words for words in (line.split() for line in file) if words]
+        counts = Counter(word for line in self.lines for word in line)
+        self.words = ["<eos>", *sorted(counts, key=lambda word: (-counts[word], word))]
+        ids = {word: i for i, word in enumerate(self.words)}
+        self.counts = np.array([0, *(counts[word] for word in self.words[1:])])
+        stream = (i for line in self.lines for i in (*map(ids.__getitem__, line), 0))
+        self.tokens = np.fromiter(stream, np.uint32)
+        self.n_words = int(self.counts.sum())
+
+
+def ours(text: Text, system: str, output: str, threads: int, epochs: int, seed: int) -> tuple[float, np.ndarray]:
+    """Seconds of training, and the vectors of all words but the line end."""
+    torch.manual_seed(seed)
+    model = MODELS[system](text.words, 100, **({"buckets": BUCKETS} if system == "fastText" else {}))
+    if output == "negative sampling":
+        objective: torch.nn.Module = NegativeSampling(model, text.counts, seed=seed)
+    else:
+        objective = HierarchicalSoftmax(model, text.counts)
+    windows = Windows(text.tokens, text.counts, 0, window=5, subsample=1e-3, batch_tokens=20_000, seed=seed)
+    with tempfile.TemporaryDirectory() as scratch:
+        started = time.perf_counter()
+        fit(
+            WordByWord(objective, threads), windows, seed=seed, epochs=epochs,
+            optimizer=partial(sgd, lr=RATES[system]), schedule=linear_decay, clip_norm=None,
+            trainer={"accelerator": "cpu", "devices": 1}, scratch=Path(scratch), checkpoint_every=10**9,
+            validations=1 / epochs, validate=lambda objective: {}, log=lambda points: None,
+        )  # fmt: skip
+        seconds = time.perf_counter() - started
+    return seconds, model.vectors().numpy()[1:]
+
+
+def gensims(text: Text, system: str, output: str, threads: int, epochs: int, seed: int) -> tuple[float, np.ndarray]:
+    """The same of gensim, its vectors in our order."""
+    kind = GensimFastText if system == "fastText" else Word2Vec
+    hierarchical = output != "negative sampling"
+    model = kind(
+        vector_size=100, window=5, sample=1e-3, sg=system != "CBOW", hs=hierarchical, negative=0 if hierarchical else 5,
+        min_count=1, workers=threads, seed=seed, alpha=0.025 if system == "skip-gram" else 0.05, min_alpha=1e-6,
+        **({"bucket": BUCKETS} if system == "fastText" else {}),
+    )  # fmt: skip
+    model.build_vocab(text.lines)
+    started = time.perf_counter()
+    model.train(text.lines, total_examples=len(text.lines), epochs=epochs)
+    return time.perf_counter() - started, model.wv[text.words[1:]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--text", type=Path, default=Path("outputs/prepare/grammar/train.txt"))
+    parser.add_argument("--analogies", type=Path, default=Path("outputs/prepare/grammar/analogies.txt"))
+    parser.add_argument("--systems", nargs="+", default=list(MODELS))
+    parser.add_argument("--outputs", nargs="+", default=["negative sampling"])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--epochs", type=int, default=5)
+    arguments = parser.parse_args()
+    text, questions = Text(arguments.text), read_analogies(arguments.analogies)
+    print(f"{text.n_words} words, {len(text.words)} types, {arguments.epochs} epochs")
+    for system in arguments.systems:
+        ours(text, system, "negative sampling", 1, 0.001, 1)  # compile
+        for output in arguments.outputs:
+            for threads in arguments.threads:
+                speeds: dict[str, list[float]] = {"ours": [], "gensim": []}
+                accuracies: dict[str, list[float]] = {"ours": [], "gensim": []}
+                for seed in arguments.seeds:
+                    for side, train in (("gensim", gensims), ("ours", ours)):
+                        seconds, vectors = train(text, system, output, threads, arguments.epochs, seed)
+                        speeds[side].append(text.n_words * arguments.epochs / seconds)
+                        metrics = analogy_accuracy(vectors, text.words[1:], questions)
+                        accuracies[side].append(100 * metrics["analogies/total/accuracy"])
+                ratio = np.median(np.array(speeds["ours"]) / np.array(speeds["gensim"]))
+                shown = "; ".join(
+                    f"{side} {np.median(speeds[side]) / 1e3:.0f}k words/s, analogies {mean:.1f} ± {std:.1f} %"
+                    for side in speeds
+                    for mean, std in [mean_std(accuracies[side])]
+                )
+                print(f"{system}, {output}, {threads} threads: {shown}; ratio of speed {ratio:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

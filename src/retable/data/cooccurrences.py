@@ -1,0 +1,86 @@
+"""How often words stand near each other: GloVe's matrix X (Pennington et al. 2014, sections 3 and 4.2).
+
+n tokens or cells, V vocabulary.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy.sparse import coo_array, csr_array
+from torch import Tensor
+
+from retable.errors import UsageError
+
+# Tokens of the stream that are counted at a time.
+SLICE = 1 << 18
+
+
+class Cells(NamedTuple):
+    words: Tensor  # (n,) int64
+    contexts: Tensor  # (n,) int64
+    values: Tensor  # (n,) float32, above 0
+
+
+class Cooccurrences:
+    """The cells of X that are not 0, in a new order each epoch, `batch_cells` a batch.
+
+    X_ij is the sum of 1 / distance over all places of word j at most `window` words before or after a place of word i,
+    in the same line. A batch is a pure function of (seed, step).
+
+    tokens: ids (n,) of any integer type, may be memory-mapped. UsageError where no two words stand side by side.
+    counts: occurrences of each word (V,).
+    boundary: the id of the line end, which is in no cell.
+    """
+
+    def __init__(
+        self,
+        tokens: np.ndarray,
+        counts: ArrayLike,
+        boundary: int,
+        window: int = 10,
+        batch_cells: int = 100_000,
+        seed: int = 1,
+    ) -> None:
+        if window < 1:
+            raise UsageError(f"window={window} leaves no context; write window=1 or more")
+        matrix = cooccurrences(tokens, len(np.asarray(counts)), boundary, window).tocoo()
+        if matrix.nnz == 0:
+            raise UsageError("there are no two words side by side to count")
+        self.steps_per_epoch = -(-matrix.nnz // batch_cells)
+        self._words, self._contexts = matrix.coords
+        self._values = matrix.data.astype(np.float32)
+        self._batch_cells, self._seed = batch_cells, seed
+        self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> Cells:
+        """The part of process `rank` of `world`; the processes' parts in a row are the one-process batch."""
+        epoch, position = divmod(step, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            places = np.arange(len(self._values), dtype=np.int32 if len(self._values) < 1 << 31 else np.int64)
+            np.random.default_rng((self._seed, epoch)).shuffle(places)
+            self._order = epoch, places
+        whole = self._order[1][position * self._batch_cells :][: self._batch_cells]
+        part = whole[len(whole) * rank // world : len(whole) * (rank + 1) // world]
+        words, contexts = (torch.from_numpy(ids[part].astype(np.int64)) for ids in (self._words, self._contexts))
+        return Cells(words, contexts, torch.from_numpy(self._values[part]))
+
+
+def cooccurrences(tokens: np.ndarray, vocab_size: int, boundary: int, window: int) -> csr_array:
+    """X (V, V), float64. Memory beyond X is that of a slice of the stream, and of X's upper or lower half."""
+    later = csr_array((vocab_size, vocab_size))  # of each word with those after it
+    for start in range(0, len(tokens), SLICE):
+        ids = np.asarray(tokens[start : start + SLICE + window], dtype=np.int32)
+        lines = np.cumsum(ids == boundary)
+        first, second, values = [], [], []
+        for distance in range(1, window + 1):
+            # A word of the next slice is the second of a pair here, never the first.
+            a, b = ids[:-distance][:SLICE], ids[distance:][:SLICE]
+            together = (lines[:-distance] == lines[distance:])[:SLICE] & (a != boundary)
+            first.append(a[together])
+            second.append(b[together])
+            values.append(np.full(together.sum(), 1 / distance))
+        entries = np.concatenate(values), (np.concatenate(first), np.concatenate(second))
+        later += coo_array(entries, shape=later.shape).tocsr()
+    return (later + later.T).tocsr()

@@ -1,0 +1,77 @@
+"""Countries and their capitals in the plane: Figure 2 of Mikolov et al. 2013b, "Distributed Representations of Words
+and Phrases and their Compositionality". Any relation that a section of analogies asks for is drawn alike.
+
+n words, D dimensions.
+"""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from retable.errors import UsageError
+from retable.evaluation.analogies import read_analogies
+from retable.evaluation.word_vectors import WordVectors
+
+
+class Capitals:
+    """Writes `plane.csv`, the places of a section's pairs; `inputs` are the files that the scores depend on.
+
+    questions: a file of analogies; the first two words of a question are a pair.
+    section: whose pairs.
+    pairs: at most so many, the first that have two vectors.
+    lowercase: lower-case the words and the questions; of words that become the same, the most frequent stays.
+    """
+
+    asks_for = "vectors"
+
+    def __init__(self, questions: str, section: str, pairs: int = 12, lowercase: bool = False) -> None:
+        self.inputs = [Path(questions)]
+        self.section, self.pairs, self.lowercase = section, pairs, lowercase
+
+    def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
+        """Write a row a word: the number of its pair, its side (0 or 1), the word, x and y. Returns
+        `capitals/<section>/pairs` and `capitals/<section>/variance`, the share of it that the plane shows.
+
+        UsageError for an unknown section, or where fewer than two of its pairs have vectors.
+        """
+        sections = read_analogies(self.inputs[0])
+        if self.section not in sections:
+            raise UsageError(f"{self.inputs[0]} has no section {self.section}; choose among {', '.join(sections)}")
+        known = system.lowercased() if self.lowercase else system
+        asked = dict.fromkeys((a, b) for a, b, _, _ in sections[self.section])
+        if self.lowercase:
+            asked = dict.fromkeys((a.lower(), b.lower()) for a, b in asked)
+        pairs = [(a, b) for a, b in asked if a in known.rows and b in known.rows][: self.pairs]
+        if len(pairs) < 2:
+            raise UsageError(f"{len(pairs)} pairs of {self.section} are in the vocabulary; a plane needs two or more")
+        words = [word for pair in pairs for word in pair]
+        points, variance = plane(known.lookup(words)[0])
+        with (folder / "plane.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("pair", "side", "word", "x", "y"))
+            rows = zip(words, points, strict=True)
+            writer.writerows((i // 2, i % 2, word, f"{x:.5f}", f"{y:.5f}") for i, (word, (x, y)) in enumerate(rows))
+        return {f"capitals/{self.section}/pairs": len(pairs), f"capitals/{self.section}/variance": variance}
+
+
+def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
+    """Vectors (n, D), those of either side in turn, on their two first principal components, (n, 2), and the share of
+    the variance that these hold.
+
+    A component has no direction of its own: x grows from the second side to the first, so that countries stand left of
+    their capitals as in the paper, and y towards the point farthest from the middle.
+    """
+    centred = np.asarray(vectors, dtype=np.float64)
+    centred = centred - centred.mean(axis=0)
+    left, scales, _ = np.linalg.svd(centred, full_matrices=False)
+    points = (left * scales)[:, :2]
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # of vectors with one dimension
+    x, y = points.T
+    points = points * [_sign(x[::2].mean() - x[1::2].mean()), _sign(y[np.abs(y).argmax()])]
+    total = (scales**2).sum()
+    return points, float((scales[:2] ** 2).sum() / total) if total else 1.0
+
+
+def _sign(value: float) -> float:
+    return -1.0 if value < 0 else 1.0

@@ -1,0 +1,76 @@
+"""Word similarity: does the cosine of two words' vectors order pairs as people do (Spearman's rank correlation)?
+
+Each file of pairs is a set of its own; Faruqui and Dyer 2014, "Community Evaluation and Exchange of Word Vectors at
+wordvectors.org", collected thirteen in one format.
+"""
+
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from retable.errors import UsageError
+from retable.evaluation.word_vectors import WordVectors, unit
+
+Pair = tuple[str, str, float]
+
+
+class Similarity:
+    """The sets of a folder, `*.txt`; `inputs` are the files that the scores depend on.
+
+    lowercase: lower-case the words and the pairs; of words that become the same, the most frequent stays.
+    """
+
+    asks_for = "vectors"
+
+    def __init__(self, pairs: str, lowercase: bool = False) -> None:
+        self.inputs = sorted(Path(pairs).glob("*.txt"))
+        self.lowercase = lowercase
+        if not self.inputs:
+            raise UsageError(
+                f"{pairs} holds no sets of word pairs (*.txt); set RETABLE_DATA to the folder of data sets"
+            )
+
+    def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
+        """`similarity/<set>/pairs`, `similarity/<set>/covered`, how many have two words with a vector, and
+        `similarity/<set>/spearman` of those, left out where they can't be ranked. Nothing is written to `folder`."""
+        known = system.lowercased() if self.lowercase else system
+        metrics: dict[str, float] = {}
+        for path in self.inputs:
+            pairs = read_pairs(path)
+            if self.lowercase:
+                pairs = [(a.lower(), b.lower(), score) for a, b, score in pairs]
+            correlation, covered = spearman(known, pairs)
+            metrics[f"similarity/{path.stem}/pairs"] = len(pairs)
+            metrics[f"similarity/{path.stem}/covered"] = covered
+            if np.isfinite(correlation):
+                metrics[f"similarity/{path.stem}/spearman"] = correlation
+        return metrics
+
+
+def read_pairs(path: str | PathLike[str]) -> list[Pair]:
+    """Two words and how similar people find them a line, parted by white space; UsageError where not."""
+    pairs = []
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                a, b, score = line.split()
+                pairs.append((a, b, float(score)))
+            except ValueError:
+                raise UsageError(
+                    f"{path}, line {number}: {line.strip()!r} is no pair; a line is two words and a number"
+                ) from None
+    return pairs
+
+
+def spearman(system: WordVectors, pairs: list[Pair]) -> tuple[float, int]:
+    """The rank correlation of cosines and scores over the pairs whose words are both known, ties at their mean
+    rank, and how many those are. NaN where there are fewer than two, or all are alike."""
+    first, second = (system.lookup(words) for words in ([a for a, _, _ in pairs], [b for _, b, _ in pairs]))
+    known = first[1] & second[1]
+    cosines = (unit(first[0][known]) * unit(second[0][known])).sum(axis=1, dtype=np.float64)
+    scores = np.array([score for _, _, score in pairs])[known]
+    if len(scores) < 2 or np.ptp(scores) == 0 or np.ptp(cosines) == 0:
+        return float("nan"), int(known.sum())
+    return float(spearmanr(cosines, scores).statistic), int(known.sum())

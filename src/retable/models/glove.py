@@ -1,0 +1,30 @@
+"""GloVe word vectors (Pennington et al. 2014, "GloVe: Global Vectors for Word Representation").
+
+The paper's context vectors w̃ and biases b̃ belong to the objective, `WeightedLeastSquares`.
+
+D d_model, V vocabulary.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+
+class GloVe(nn.Module):
+    """A vector w and a bias b a word, for w_i·w̃_j + b_i + b̃_j ≈ log X_ij."""
+
+    def __init__(self, words: Sequence[str], d_model: int) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.word, self.word_bias = nn.Embedding(len(words), d_model), nn.Embedding(len(words), 1)
+        self.word.apply(self.initialise)
+        self.word_bias.apply(self.initialise)
+
+    def initialise(self, module: nn.Module) -> None:
+        """Uniform on ±0.5/D, biases too, as in GloVe's code."""
+        for parameter in module.parameters():
+            nn.init.uniform_(parameter, -0.5 / self.d_model, 0.5 / self.d_model)
+
+    def vectors(self) -> Tensor:
+        """The words' own vectors w (V, D), without gradient; the paper gives out w + w̃, see the objective."""
+        return self.word.weight.detach()

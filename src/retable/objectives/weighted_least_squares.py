@@ -1,0 +1,47 @@
+"""GloVe's objective (Pennington et al. 2014, equation 8).
+
+n cells, D d_model, V vocabulary.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from retable.data.cooccurrences import Cells
+from retable.errors import UsageError
+
+
+class WeightedLeastSquares(nn.Module):
+    """f(X_ij)·(w_i·w̃_j + b_i + b̃_j − log X_ij)², with f(x) = min(1, (x / x_max)^power) (equation 9).
+
+    model: `GloVe`, whose w and b stand beside w̃ and b̃ here. UsageError for others.
+    counts: occurrences of each word (V,).
+    """
+
+    def __init__(self, model: Any, counts: ArrayLike, x_max: float = 100.0, power: float = 0.75) -> None:
+        super().__init__()
+        if not hasattr(model, "word_bias"):
+            raise UsageError(f"weighted least squares is GloVe's, not {type(model).__name__}'s; write model=glove")
+        self.model, self.x_max, self.power = model, x_max, power
+        vocab_size = len(np.asarray(counts))
+        self.context, self.context_bias = nn.Embedding(vocab_size, model.d_model), nn.Embedding(vocab_size, 1)
+        self.context.apply(model.initialise)
+        self.context_bias.apply(model.initialise)
+
+    def loss(self, batch: Cells, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
+        """The loss of a batch, summed over its cells; the metric `loss`, its mean a cell; no state."""
+        words, contexts, values = batch
+        bias = self.model.word_bias(words) + self.context_bias(contexts)  # (n, 1)
+        # Element by element, so that autocast stays out: it is the score's small digits that are fitted.
+        scores = (self.model.word(words) * self.context(contexts)).sum(-1) + bias.squeeze(-1)
+        weights = (values / self.x_max).clamp(max=1) ** self.power
+        loss = (weights * (scores - values.log()) ** 2).sum()
+        return loss, {"loss": loss.detach() / max(len(words), 1)}, None
+
+    @torch.no_grad()
+    def vectors(self) -> Tensor:
+        """w + w̃ (V, D), as section 4.2 of the paper gives out."""
+        return self.model.word.weight + self.context.weight

@@ -1,0 +1,28 @@
+"""A1: every Unicode character is a token, and one that training never saw is its UTF-8 bytes. Any text comes back."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+from tokenizers import decoders, models
+
+from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
+
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def train(lines: Iterable[str], vocabulary: Iterable[str] = ()) -> Tokenizer:
+    """The mark, the 256 bytes, then all characters of `lines`, the most frequent first, ties by code point.
+
+    The characters of `vocabulary`, the words of a closed vocabulary, are known even where the text lacks them.
+    """
+    counts = Counter(dict.fromkeys("".join(vocabulary), 0) | {"\n": 0})
+    for line in lines:
+        counts.update(line)
+        counts["\n"] += 1
+    characters = sorted(counts, key=lambda character: (-counts[character], character))
+    ids = {token: i for i, token in enumerate([END_OF_TEXT, *BYTES, *characters])}
+    tokenizer = HuggingFaceTokenizer(models.BPE(ids, merges=[], byte_fallback=True))  # no merge, so nothing is joined
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.add_special_tokens([END_OF_TEXT])
+    return Tokenizer(tokenizer)

@@ -1,0 +1,84 @@
+"""How a tokenizer comes to the pieces of a word, step by step."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from retable.tokenizers.report import in_text, model_of
+from retable.tokenizers.tokenizer import Tokenizer
+
+
+def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
+    """Lines to read: each merge with its rank (BPE), each piece taken (WordPiece), each piece's score (unigram).
+
+    The last line holds the tokens, which is all there is to say of a mark.
+    """
+    model, inner = model_of(tokenizer), tokenizer._tokenizer
+    if word in tokenizer.special_ids:
+        return [f"{'=':>12}  {word}"]
+    text = in_text(tokenizer, word)
+    normalized = inner.normalizer.normalize_str(text) if inner.normalizer else text
+    parts = (
+        [part for part, _ in inner.pre_tokenizer.pre_tokenize_str(normalized)] if inner.pre_tokenizer else [normalized]
+    )
+    lines: list[str] = []
+    for part in parts:
+        if model["type"] == "BPE":
+            for rank, symbols in merges(model, part):
+                label = f"merge {rank + 1}" if rank is not None else ""
+                lines.append(f"{label:>12}  {' '.join(symbols)}")
+        elif model["type"] == "WordPiece":
+            taken = longest_first(model, part)
+            lines += [f"{'longest':>12}  {piece}" + (f" | {rest}" if rest else "") for piece, rest in taken]
+        elif model["type"] == "Unigram":
+            scored = best_segmentation(tokenizer, model, part)
+            lines += [f"{score:12.4f}  {piece}" for piece, score in scored]
+            lines.append(f"{sum(score for _, score in scored):12.4f}  in nats, the best of all segmentations")
+    tokens = [tokenizer.words[i] for i in tokenizer.encode(text)]
+    return [*lines, f"{'=':>12}  {' '.join(tokens)}"]
+
+
+def merges(model: dict[str, Any], word: str) -> Iterator[tuple[int | None, list[str]]]:
+    """The symbols of `word` at the start (rank None) and after each merge of a BPE model, with the merge's rank from 0.
+
+    At each step the pair that was learnt first is merged (Sennrich et al. 2016), the leftmost where there are several.
+    """
+    vocabulary, ranks = model["vocab"], {tuple(pair): rank for rank, pair in enumerate(model["merges"])}
+    prefix, suffix = model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or ""
+    if model["ignore_merges"] and word in vocabulary:
+        yield None, [word]
+        return
+    symbols: list[str] = []
+    for i, character in enumerate(word):
+        symbol = (prefix if i else "") + character + (suffix if i == len(word) - 1 else "")
+        as_bytes = model["byte_fallback"] and symbol not in vocabulary
+        symbols += [f"<0x{byte:02X}>" for byte in symbol.encode()] if as_bytes else [symbol]
+    yield None, list(symbols)
+    while known := [(ranks[pair], i) for i, pair in enumerate(pairwise(symbols)) if pair in ranks]:
+        rank, i = min(known)
+        symbols[i : i + 2] = [symbols[i] + symbols[i + 1].removeprefix(prefix)]
+        yield rank, list(symbols)
+
+
+def longest_first(model: dict[str, Any], word: str) -> Iterator[tuple[str, str]]:
+    """The pieces that a WordPiece model takes from `word`, each with what is left behind it.
+
+    Nothing is taken of a word that is too long, and a word whose rest no piece begins is unknown as a whole.
+    """
+    if len(word) > model["max_input_chars_per_word"]:
+        return
+    start = 0
+    while start < len(word):
+        prefix = model["continuing_subword_prefix"] if start else ""
+        ends = (end for end in range(len(word), start, -1) if prefix + word[start:end] in model["vocab"])
+        end = next(ends, None)
+        if end is None:
+            return
+        yield prefix + word[start:end], word[end:]
+        start = end
+
+
+def best_segmentation(tokenizer: Tokenizer, model: dict[str, Any], word: str) -> list[tuple[str, float]]:
+    """The pieces of the likeliest segmentation under a unigram model, with their log-probabilities in nats."""
+    tokens = tokenizer._tokenizer.model.tokenize(word)
+    return [(token.value, model["vocab"][token.id][1]) for token in tokens]

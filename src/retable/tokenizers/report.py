@@ -1,0 +1,60 @@
+"""What a tokenizer makes of text: how many tokens it takes, what stays unknown, which words stay whole."""
+
+import json
+from typing import Any
+
+import numpy as np
+from tokenizers import decoders
+
+from retable.tokenizers.tokenizer import Tokenizer
+
+BLOCK = 1 << 24  # tokens of a memory-mapped stream that are looked at together
+
+
+def model_of(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The part of `tokenizer.json` that holds the vocabulary and what was learnt."""
+    return json.loads(tokenizer._tokenizer.to_str())["model"]
+
+
+def unknown_id(tokenizer: Tokenizer) -> int | None:
+    """The id that stands for whatever the vocabulary lacks; None where there is nothing of the kind."""
+    model = model_of(tokenizer)
+    if model["type"] == "Unigram":
+        return model["unk_id"]
+    return None if model["unk_token"] is None else tokenizer._tokenizer.token_to_id(model["unk_token"])
+
+
+def count_unknown(tokenizer: Tokenizer, tokens: np.ndarray) -> int:
+    """How many of `tokens`, a stream of any length, are the unknown one."""
+    unknown = unknown_id(tokenizer)
+    if unknown is None:
+        return 0
+    return sum(int(np.count_nonzero(tokens[i : i + BLOCK] == unknown)) for i in range(0, len(tokens), BLOCK))
+
+
+def rates(tokens: float, words: float, bytes: float, unknown: float) -> dict[str, float]:
+    """Fertility (tokens a word, a line's end being one), compression (bytes a token), the share of unknown tokens."""
+    return {"fertility": tokens / words, "compression": bytes / tokens, "unknown": unknown / tokens}
+
+
+def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> dict[str, float]:
+    """`rates` of a text, its `words`, its `types`, and `whole`, the share of the types that are one known token."""
+    unknown, tokens, words, size, unknowns = unknown_id(tokenizer), 0, 0, 0, 0
+    for ids, unit_words, unit_size in tokenizer.encode_units(units, documents):
+        tokens, words, size = tokens + len(ids), words + unit_words, size + unit_size
+        unknowns += ids.count(unknown) if unknown is not None else 0
+    types = sorted({word for lines in units for line in lines for word in line.split()})
+    codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in types])
+    whole = sum(len(ids) == 1 and ids != [unknown] for ids in codes)
+    return {"words": words, "types": len(types), "whole": whole / len(types)} | rates(tokens, words, size, unknowns)
+
+
+def in_text(tokenizer: Tokenizer, word: str) -> str:
+    """`word` as it stands within a line: to byte-level tokenizers the space before it is its first character."""
+    return f" {word}" if isinstance(tokenizer._tokenizer.decoder, decoders.ByteLevel) else word
+
+
+def longest_tokens(tokenizer: Tokenizer, n: int) -> list[str]:
+    """The `n` longest tokens that are not marks, as the vocabulary writes them."""
+    tokens = (token for token in tokenizer.words if token not in tokenizer.special_ids)
+    return sorted(tokens, key=lambda token: (-len(token), token))[:n]

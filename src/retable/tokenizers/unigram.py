@@ -1,0 +1,132 @@
+"""A5: the unigram language model over pieces (Kudo 2018) as T5 has it, and the sampling of segmentations."""
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import groupby
+
+import numpy as np
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from retable.errors import UsageError
+from retable.tokenizers.tokenizer import Tokenizer
+
+MARKS = ["<pad>", "</s>", "<unk>"]
+SENTINELS = [f"<extra_id_{i}>" for i in reversed(range(100))]  # T5 counts them from the end of the vocabulary
+UNKNOWN_PENALTY = 10.0  # nats that an unknown character costs beyond the worst piece, as in SentencePiece
+
+
+def train(lines: Iterable[str], vocab_size: int, vocabulary: Iterable[str] = ()) -> Tokenizer:
+    """T5's layout: `<pad> </s> <unk>`, the pieces by falling score, `<extra_id_99>` to `<extra_id_0>`.
+
+    There are fewer than `vocab_size` tokens where the text has no more pieces to give. `vocabulary`, the words of a
+    closed vocabulary, is of no use here: their characters make them up.
+    """
+    n_pieces = vocab_size - len(MARKS) - len(SENTINELS)
+    learner = _t5(models.Unigram())
+    trainer = trainers.UnigramTrainer(
+        vocab_size=max(n_pieces, 0) + len(MARKS), special_tokens=MARKS, unk_token="<unk>", show_progress=False
+    )
+    try:
+        learner.train_from_iterator(lines, trainer)
+    except Exception as error:  # the library raises bare Exception
+        if "not large enough" not in str(error):
+            raise
+        raise UsageError(
+            f"tokenizer.vocab_size={vocab_size} leaves no room for every character of the text beside "
+            f"{len(MARKS) + len(SENTINELS)} marks; write a larger one"
+        ) from None
+    pieces = canonical(json.loads(learner.to_str())["model"]["vocab"][len(MARKS) :])
+    marks, sentinels = ([(mark, 0.0) for mark in group] for group in (MARKS, SENTINELS))
+    tokenizer = _t5(models.Unigram([*marks, *pieces, *sentinels], unk_id=MARKS.index("<unk>")))
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", MARKS.index("</s>"))]
+    )
+    tokenizer.add_special_tokens([*MARKS, *SENTINELS])
+    return Tokenizer(tokenizer)
+
+
+def _t5(model: models.Unigram) -> HuggingFaceTokenizer:
+    tokenizer = HuggingFaceTokenizer(model)
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    return tokenizer
+
+
+def canonical(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """What the trainer learnt, without what it owes to the order of its hash tables, which differs in each run.
+
+    That order decides the last bits of the sums, and which of the characters that EM has dropped gets which of the
+    scores that the trainer gives them: the lowest, and 0.0001 more for each. Here all of them get the lowest.
+    """
+    lowest = min((score for _, score in pieces), default=0.0)
+    band = lowest + 0.0001 * sum(len(piece) == 1 for piece, _ in pieces)
+    scores = {piece: lowest if len(piece) == 1 and score < band else score for piece, score in pieces}
+    rounded = [(piece, round(score, 4)) for piece, score in scores.items()]
+    return sorted(rounded, key=lambda scored: (-scored[1], scored[0]))
+
+
+class Sampler:
+    """Draws segmentations of a text with probability ∝ exp(alpha · log p) (Kudo 2018, section 3.2).
+
+    Forward filtering over all segmentations of each word, backward sampling. `alpha` = 0 draws evenly, and the larger
+    it is, the nearer it comes to `encode`. (The library's own `alpha` draws from a generator that can't be seeded.)
+    """
+
+    def __init__(self, tokenizer: Tokenizer, alpha: float):
+        """`tokenizer` has a unigram model, or UsageError is raised."""
+        self._tokenizer, self.alpha = tokenizer._tokenizer, alpha
+        model = json.loads(self._tokenizer.to_str())["model"]
+        if model["type"] != "Unigram":
+            raise UsageError(
+                f"a {model['type']} tokenizer gives pieces no probabilities to sample by; use a unigram one"
+            )
+        self.unknown: int = model["unk_id"]
+        self.pieces = {piece: (i, score) for i, (piece, score) in enumerate(model["vocab"])}
+        self._longest = max(map(len, self.pieces))
+        self._unknown_score = min(score for _, score in self.pieces.values()) - UNKNOWN_PENALTY
+        self._marks = tokenizer.special_ids
+        self._at_marks = re.compile(f"({'|'.join(map(re.escape, self._marks)) or '(?!)'})")
+        self._lattice = lru_cache(1 << 16)(self._filter)
+
+    def sample(self, text: str, generator: np.random.Generator) -> list[int]:
+        """Ids of one segmentation of `text`; marks in it stay whole, as in `encode`."""
+        ids: list[int] = []
+        for part in filter(None, self._at_marks.split(text)):
+            if part in self._marks:
+                ids.append(self._marks[part])
+                continue
+            normalizer, pre_tokenizer = self._tokenizer.normalizer, self._tokenizer.pre_tokenizer
+            words = pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(part) if normalizer else part)
+            for word, _ in words:
+                ids += self._draw(word, generator)
+        return ids
+
+    def _draw(self, word: str, generator: np.random.Generator) -> list[int]:
+        lattice, end, drawn = self._lattice(word), len(word), []
+        while end:
+            arcs, cumulative = lattice[end]
+            i, end = arcs[int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))]
+            drawn.append(i)
+        runs = groupby(reversed(drawn), key=lambda i: i == self.unknown)  # unknown characters in a row are one token
+        return [i for unknown, run in runs for i in ([self.unknown] if unknown else run)]
+
+    def _filter(self, word: str) -> list[tuple[list[tuple[int, int]], np.ndarray]]:
+        """For each place in `word`: the pieces that may end there, as (id, start), and their cumulated shares."""
+        totals, lattice = [0.0], [([(0, 0)], np.ones(1))]
+        for end in range(1, len(word) + 1):
+            arcs, weights = [], []
+            for start in range(max(0, end - self._longest), end):
+                i, score = self.pieces.get(word[start:end], (self.unknown, self._unknown_score))
+                if i != self.unknown or start == end - 1:
+                    arcs.append((i, start))
+                    weights.append(totals[start] + self.alpha * score)
+            top = max(weights)
+            cumulative = np.cumsum(np.exp(np.array(weights) - top))
+            totals.append(top + math.log(cumulative[-1]))
+            lattice.append((arcs, cumulative))
+        return lattice

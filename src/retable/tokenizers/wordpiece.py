@@ -1,0 +1,78 @@
+"""A4: WordPiece as BERT's (Devlin et al. 2019): the pieces of a word after its first begin with `##`.
+
+The pieces come from byte-pair merges on characters, as in Hugging Face's trainer; the encoding takes the longest piece
+first. Of BERT's own `tokenizer.json` one thing is left out: its decoder's tidying ("do n't" → "don't"), which makes
+text that encodes otherwise.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from retable.errors import UsageError
+from retable.tokenizers.tokenizer import Tokenizer
+
+MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PREFIX = "##"
+
+
+def train(
+    lines: Iterable[str], vocab_size: int, lowercase: bool, alphabet: int = 1000, vocabulary: Iterable[str] = ()
+) -> Tokenizer:
+    """A vocabulary of `vocab_size` pieces: five marks, each character with and without `##`, and what is merged.
+
+    The `alphabet` most frequent characters are known, the rest are `[UNK]`. `lowercase` strips accents too, as
+    BERT's uncased models do. `lines` are gone over twice; an iterator's are held in memory for that.
+    `vocabulary`, the words of a closed vocabulary, is of no use here: their characters make them up.
+    """
+    if iter(lines) is lines:
+        lines = list(lines)
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    characters = _characters(lines, normalizer, alphabet)
+    needed = len(MARKS) + 2 * len(characters)
+    if vocab_size < needed:
+        raise UsageError(
+            f"tokenizer.vocab_size={vocab_size} leaves no room for {len(characters)} characters with and without "
+            f"{PREFIX}, and {len(MARKS)} marks; write {needed} or more, or a smaller tokenizer.alphabet"
+        )
+    # Left to itself the trainer numbers the ## characters in the order of a hash table that differs in each run, and
+    # breaks ties between merges by those numbers. Tokens that it is given have their numbers from us.
+    given = [*MARKS, *characters, *(PREFIX + character for character in characters)]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=given,
+        initial_alphabet=characters,
+        limit_alphabet=len(characters),
+        continuing_subword_prefix=PREFIX,
+        show_progress=False,
+    )
+    learner = HuggingFaceTokenizer(models.WordPiece(unk_token="[UNK]"))
+    learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    learner.train_from_iterator(lines, trainer)
+
+    ids = learner.get_vocab()
+    tokenizer = HuggingFaceTokenizer(models.WordPiece(ids, unk_token="[UNK]", continuing_subword_prefix=PREFIX))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(PREFIX, cleanup=False)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(mark, ids[mark]) for mark in ("[CLS]", "[SEP]")],
+    )
+    tokenizer.add_special_tokens(MARKS)
+    return Tokenizer(tokenizer)
+
+
+def _characters(lines: Iterable[str], normalizer: normalizers.Normalizer, limit: int) -> list[str]:
+    """The most frequent characters of the normalised text, by code point. BERT's normaliser works on each alone."""
+    raw: Counter[str] = Counter()
+    for line in lines:
+        raw.update(line)
+    counts: Counter[str] = Counter()
+    for character, count in raw.items():
+        for part in normalizer.normalize_str(character):
+            counts[part] += 0 if part.isspace() else count
+    kept = sorted(+counts, key=lambda character: (-counts[character], character))[:limit]
+    return sorted(kept)

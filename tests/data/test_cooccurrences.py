@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+import torch
+
+from retable.data import cooccurrences as module
+from retable.data.cooccurrences import Cooccurrences, cooccurrences
+from retable.errors import UsageError
+
+EOS = 0
+
+
+def text(n_tokens, vocab_size=30, seed=0):
+    """A stream with a line end, id 0, about every tenth word."""
+    generator = np.random.default_rng(seed)
+    tokens = generator.zipf(1.3, n_tokens) % vocab_size
+    return np.where(generator.random(n_tokens) < 0.1, EOS, tokens).astype(np.uint16)
+
+
+def brute_force(tokens, vocab_size, window):
+    """X by loops over the places of the text."""
+    counts = np.zeros((vocab_size, vocab_size))
+    for i, word in enumerate(tokens):
+        for step in (-1, 1):
+            for distance in range(1, window + 1):
+                j = i + step * distance
+                if not 0 <= j < len(tokens) or tokens[j] == EOS or word == EOS:
+                    break
+                counts[word, tokens[j]] += 1 / distance
+    return counts
+
+
+@pytest.mark.parametrize("window", [1, 4, 10])
+@pytest.mark.parametrize("slice_", [7, 100, 1 << 18])
+def test_equals_brute_force_in_slices_of_any_size(window, slice_, monkeypatch):
+    monkeypatch.setattr(module, "SLICE", slice_)
+    tokens = text(600)
+    counts = cooccurrences(tokens, 30, EOS, window).toarray()
+    np.testing.assert_allclose(counts, brute_force(tokens, 30, window), rtol=1e-12)
+    np.testing.assert_allclose(counts, counts.T, rtol=1e-12)
+    assert not counts[EOS].any()
+
+
+def test_a_line_of_three_words():
+    counts = cooccurrences(np.array([1, 2, 3, EOS, 3]), 4, EOS, window=10).toarray()
+    assert counts.tolist() == [[0, 0, 0, 0], [0, 0, 1, 0.5], [0, 1, 0, 1], [0, 0.5, 1, 0]]
+
+
+def batches(tokens, **settings):
+    return Cooccurrences(tokens, np.bincount(tokens, minlength=30), EOS, window=4, **settings)
+
+
+def cells(batch):
+    return list(zip(*(part.tolist() for part in batch), strict=True))
+
+
+def test_an_epoch_reads_every_cell_once_in_an_order_of_its_own():
+    tokens = text(600)
+    stream = batches(tokens, batch_cells=50)
+    expected = brute_force(tokens, 30, 4)
+    epochs = [
+        [cell for step in range(stream.steps_per_epoch) for cell in cells(stream.batch(epoch * len_ + step))]
+        for len_ in [stream.steps_per_epoch]
+        for epoch in range(2)
+    ]
+    for epoch in epochs:
+        assert len(epoch) == np.count_nonzero(expected)
+        found = np.zeros_like(expected)
+        for word, context, value in epoch:
+            found[word, context] += value
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert epochs[0] != epochs[1]
+    assert sorted(epochs[0]) == sorted(epochs[1]) != epochs[0]
+    assert stream.batch(0).values.dtype == torch.float32
+
+
+def test_a_batch_is_a_function_of_seed_and_step():
+    tokens = text(600)
+    first, again = batches(tokens, batch_cells=50), batches(tokens.astype(np.int64), batch_cells=50)
+    steps = first.steps_per_epoch
+    expected = {step: cells(first.batch(step)) for step in (0, 3, steps, steps + 1)}
+    for step in (steps + 1, 0, 3):
+        assert cells(again.batch(step)) == expected[step]
+    assert cells(batches(tokens, batch_cells=50, seed=2).batch(0)) != expected[0]
+
+
+@pytest.mark.parametrize("world", [2, 3, 70])
+def test_parts_of_the_processes_make_the_whole(world):
+    stream = batches(text(600), batch_cells=50)
+    parts = [cells(stream.batch(2, rank, world)) for rank in range(world)]
+    assert [cell for part in parts for cell in part] == cells(stream.batch(2))
+
+
+def test_refuses_nothing_to_count():
+    with pytest.raises(UsageError, match="no two words side by side"):
+        batches(np.array([1, EOS, 2, EOS, 3]))
+    with pytest.raises(UsageError, match="no two words side by side"):
+        batches(np.array([], dtype=np.uint16))
+    with pytest.raises(UsageError, match="window=0"):
+        Cooccurrences(np.array([1, 2]), [0, 1, 1], EOS, window=0)

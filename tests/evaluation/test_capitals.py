@@ -1,0 +1,89 @@
+import csv
+
+import numpy as np
+import pytest
+
+from retable.errors import UsageError
+from retable.evaluation.capitals import Capitals, plane
+from retable.evaluation.word_vectors import WordVectors
+
+
+def test_the_plane_holds_what_varies_most():
+    """Points of a plane in twenty dimensions come back with their distances; noise beside it is left out."""
+    rng = np.random.default_rng(0)
+    flat = rng.standard_normal((10, 2)) * [5, 2]
+    axes = np.linalg.qr(rng.standard_normal((20, 3)))[0]
+    points, variance = plane(flat @ axes[:, :2].T + 7)
+    distances = np.linalg.norm(flat[:, None] - flat, axis=2)
+    assert np.linalg.norm(points[:, None] - points, axis=2) == pytest.approx(distances)
+    assert variance == pytest.approx(1)
+    assert points[:, 0].var() > points[:, 1].var() and points.mean(axis=0) == pytest.approx([0, 0])
+    noisy = flat @ axes[:, :2].T + 0.01 * rng.standard_normal((10, 1)) * axes[:, 2]
+    assert plane(noisy)[0] == pytest.approx(points, abs=0.1)
+    assert plane(noisy)[1] < 1
+
+
+def test_covariance_eigenvectors_agree():
+    vectors = np.random.default_rng(1).standard_normal((12, 6))
+    centred = vectors - vectors.mean(axis=0)
+    values, axes = np.linalg.eigh(centred.T @ centred)
+    points, variance = plane(vectors)
+    assert np.abs(points) == pytest.approx(np.abs(centred @ axes[:, [-1, -2]]))
+    assert variance == pytest.approx(values[-2:].sum() / values.sum())
+
+
+def test_signs_are_settled():
+    vectors = np.random.default_rng(2).standard_normal((8, 5))
+    vectors[::2, 0] += 10  # the first sides
+    points, _ = plane(vectors)
+    mirrored, _ = plane(-vectors)
+    assert points[::2, 0].min() > points[1::2, 0].max()
+    assert points[np.abs(points[:, 1]).argmax(), 1] > 0
+    assert mirrored == pytest.approx(points)
+
+
+@pytest.mark.parametrize("vectors", [np.ones((4, 3)), np.arange(4.0)[:, None]])
+def test_less_than_a_plane_is_no_error(vectors):
+    points, variance = plane(vectors)
+    assert points.shape == (4, 2) and np.isfinite(points).all() and variance == 1
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "questions.txt"
+    path.write_text(": capitals\nRome Italy Oslo Norway\nRome Italy Lima Peru\nOslo Norway Rome Italy\n"
+                    "Lima Peru Rome Italy\nParis France Rome Italy\n: other\na b c d\n")  # fmt: skip
+    return path
+
+
+WORDS = ["rome", "italy", "oslo", "norway", "lima", "paris", "france"]
+SYSTEM = WordVectors(WORDS, np.random.default_rng(3).standard_normal((7, 4)))
+
+
+def read(folder):
+    with (folder / "plane.csv").open(encoding="utf-8") as file:
+        return [*csv.DictReader(file)]
+
+
+def test_the_benchmark_writes_the_pairs_with_two_vectors(questions, tmp_path):
+    benchmark = Capitals(str(questions), "capitals", lowercase=True)
+    assert benchmark.inputs == [questions]
+    metrics = benchmark(SYSTEM, tmp_path)
+    rows = read(tmp_path)
+    assert [(row["pair"], row["side"], row["word"]) for row in rows] == [
+        ("0", "0", "rome"), ("0", "1", "italy"), ("1", "0", "oslo"), ("1", "1", "norway"),
+        ("2", "0", "paris"), ("2", "1", "france"),
+    ]  # fmt: skip
+    expected, variance = plane(SYSTEM.lookup([row["word"] for row in rows])[0])
+    assert np.array([[float(row["x"]), float(row["y"])] for row in rows]) == pytest.approx(expected, abs=1e-5)
+    assert metrics == {"capitals/capitals/pairs": 3, "capitals/capitals/variance": variance}
+    assert (
+        Capitals(str(questions), "capitals", pairs=2, lowercase=True)(SYSTEM, tmp_path)["capitals/capitals/pairs"] == 2
+    )
+
+
+def test_sections_without_pairs_are_refused(questions, tmp_path):
+    with pytest.raises(UsageError, match="no section cities; choose among capitals, other"):
+        Capitals(str(questions), "cities")(SYSTEM, tmp_path)
+    with pytest.raises(UsageError, match="0 pairs of other are in the vocabulary"):
+        Capitals(str(questions), "other")(SYSTEM, tmp_path)

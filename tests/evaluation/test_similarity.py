@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+
+from retable.errors import UsageError
+from retable.evaluation.similarity import Similarity, read_pairs, spearman
+from retable.evaluation.word_vectors import WordVectors
+
+WORDS = [f"w{i}" for i in range(30)]
+VECTORS = np.random.default_rng(0).standard_normal((30, 4))
+SYSTEM = WordVectors(WORDS, VECTORS)
+
+
+def brute_force(xs, ys):
+    """Pearson's correlation of the ranks, a rank being how many are smaller, and half of those that are equal."""
+    ranks = [[sum(b < a for b in v) + (sum(b == a for b in v) + 1) / 2 for a in v] for v in (xs, ys)]
+    (x, y) = (np.array(rank) - np.mean(rank) for rank in ranks)
+    return (x @ y) / np.sqrt((x @ x) * (y @ y))
+
+
+def test_equals_brute_force_with_ties():
+    rng = np.random.default_rng(1)
+    pairs = [(*rng.choice(WORDS, 2), float(rng.integers(5))) for _ in range(60)]  # scores of five kinds, pairs repeat
+    cosines = []
+    for a, b, _ in pairs:
+        u, v = VECTORS[WORDS.index(a)], VECTORS[WORDS.index(b)]
+        cosines.append(round(u @ v / np.linalg.norm(u) / np.linalg.norm(v), 6))
+    correlation, covered = spearman(SYSTEM, pairs)
+    assert covered == 60
+    assert correlation == pytest.approx(brute_force(cosines, [score for _, _, score in pairs]), abs=1e-6)
+
+
+def test_order_is_all_that_counts():
+    words = ["a", "b", "c", "d"]
+    system = WordVectors(words, np.array([[1, 0], [1, 0.1], [1, 1], [-1, 0.0]]) * 3)
+    pairs = [("a", "b", 100.0), ("a", "c", 2.0), ("a", "d", 1.9)]
+    assert spearman(system, pairs) == (pytest.approx(1), 3)
+    assert spearman(system, [(a, b, -score) for a, b, score in pairs]) == (pytest.approx(-1), 3)
+
+
+def test_unknown_words_are_left_out_and_counted():
+    pairs = [("w1", "w2", 1.0), ("w1", "?", 5.0), ("w3", "w4", 2.0), ("?", "?", 9.0), ("w5", "w6", 0.0)]
+    assert spearman(SYSTEM, pairs) == spearman(SYSTEM, [pairs[i] for i in (0, 2, 4)])
+    assert spearman(SYSTEM, pairs)[1] == 3
+    for too_few in (pairs[:1], pairs[1:2], [("w1", "w2", 1.0), ("w3", "w4", 1.0)], []):
+        assert np.isnan(spearman(SYSTEM, too_few)[0])
+
+
+def test_composed_vectors_cover_every_pair():
+    system = WordVectors(WORDS, VECTORS, compose=lambda word: np.full(4, len(word), dtype=np.float32))
+    assert spearman(system, [("w1", "unseen", 1.0), ("w2", "w3", 2.0)])[1] == 2
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "EN-A.txt").write_text("W1\tw2\t1\nw3 w4 2.5\nw5\tw6\t0\nw7\t?\t9\n")
+    (tmp_path / "EN-B.txt").write_text("?\t?\t1\n")
+    (tmp_path / "README.md").write_text("no pairs")
+    return tmp_path
+
+
+def test_the_benchmark_scores_every_set(folder):
+    benchmark = Similarity(str(folder), lowercase=True)
+    assert [path.name for path in benchmark.inputs] == ["EN-A.txt", "EN-B.txt"]
+    metrics = benchmark(SYSTEM, folder)
+    expected = spearman(SYSTEM, [("w1", "w2", 1), ("w3", "w4", 2.5), ("w5", "w6", 0)])[0]
+    assert metrics == {
+        "similarity/EN-A/pairs": 4,
+        "similarity/EN-A/covered": 3,
+        "similarity/EN-A/spearman": expected,
+        "similarity/EN-B/pairs": 1,
+        "similarity/EN-B/covered": 0,
+    }
+    assert Similarity(str(folder))(SYSTEM, folder)["similarity/EN-A/covered"] == 2
+
+
+def test_what_is_no_pair_is_refused(folder):
+    (folder / "EN-A.txt").write_text("a b 1\na b\n")
+    with pytest.raises(UsageError, match=r"EN-A.txt, line 2: 'a b' is no pair; a line is two words and a number"):
+        read_pairs(folder / "EN-A.txt")
+    with pytest.raises(UsageError, match=r"nowhere holds no sets of word pairs .* RETABLE_DATA"):
+        Similarity(str(folder / "nowhere"))
+
+
+@pytest.mark.real
+def test_thirteen_sets_equal_gensim(data_dir):
+    keyed_vectors = pytest.importorskip("gensim.models.keyedvectors")
+    benchmark = Similarity(str(data_dir / "word_eval" / "word-sim"), lowercase=True)
+    words = sorted({word.lower() for path in benchmark.inputs for a, b, _ in read_pairs(path) for word in (a, b)})[::2]
+    vectors = np.random.default_rng(2).standard_normal((len(words), 8)).astype(np.float32)
+    ours = benchmark(WordVectors(words, vectors), data_dir)
+    peer = keyed_vectors.KeyedVectors(8)
+    peer.add_vectors(words, vectors)
+    assert len(benchmark.inputs) == 13
+    for path in benchmark.inputs:
+        _, theirs, unknown = peer.evaluate_word_pairs(str(path))
+        n_pairs, covered = (ours[f"similarity/{path.stem}/{metric}"] for metric in ("pairs", "covered"))
+        assert 100 * (1 - covered / n_pairs) == pytest.approx(unknown)
+        # gensim's cosines are rounded otherwise, and so are ties of a word with itself
+        assert ours[f"similarity/{path.stem}/spearman"] == pytest.approx(theirs[0], abs=1e-3)

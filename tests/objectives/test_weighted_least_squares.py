@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+import torch
+
+from retable.data.cooccurrences import Cells, Cooccurrences
+from retable.errors import UsageError
+from retable.models.glove import GloVe
+from retable.models.skipgram import SkipGram
+from retable.objectives.weighted_least_squares import WeightedLeastSquares
+from retable.training.optimizers import adagrad
+
+VOCABULARY = [str(i) for i in range(6)]
+
+
+def test_loss_and_gradients_are_those_of_equation_8():
+    torch.manual_seed(0)
+    objective = WeightedLeastSquares(GloVe(VOCABULARY, 3), np.ones(6), x_max=10, power=0.75)
+    for parameter in objective.parameters():
+        torch.nn.init.normal_(parameter)
+    model = objective.model
+    batch = Cells(torch.tensor([1, 2, 1, 5]), torch.tensor([2, 1, 1, 4]), torch.tensor([0.5, 3.0, 10.0, 700.0]))
+    expected = 0
+    for i, j, x in zip(*batch, strict=True):
+        f = min(1.0, (x.item() / 10) ** 0.75)
+        score = model.word.weight[i] @ objective.context.weight[j]
+        score = score + model.word_bias.weight[i, 0] + objective.context_bias.weight[j, 0]
+        expected = expected + f * (score - np.log(x.item())) ** 2
+    loss, metrics, state = objective.loss(batch, None, step=0)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(metrics["loss"], loss.detach() / 4)
+    assert state is None
+    parameters = list(objective.parameters())
+    torch.testing.assert_close(torch.autograd.grad(loss, parameters), torch.autograd.grad(expected, parameters))
+
+
+def test_as_many_dimensions_as_words_fit_every_count():
+    """Then w_i·w̃_j + b_i + b̃_j can be log X_ij exactly, and AdaGrad finds it."""
+    torch.manual_seed(0)
+    tokens = np.random.default_rng(0).integers(6, size=2000)
+    batches = Cooccurrences(tokens, np.bincount(tokens), boundary=0, window=3, batch_cells=10)
+    objective = WeightedLeastSquares(GloVe(VOCABULARY, 6), np.bincount(tokens))
+    optimizer = adagrad(objective, lr=0.3)
+    for step in range(800 * batches.steps_per_epoch):
+        loss, _, _ = objective.loss(batches.batch(step), None, step)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 1e-4
+    for step in range(batches.steps_per_epoch):
+        words, contexts, values = batches.batch(step)
+        scores = (objective.model.word(words) * objective.context(contexts)).sum(-1)
+        scores += objective.model.word_bias(words)[:, 0] + objective.context_bias(contexts)[:, 0]
+        torch.testing.assert_close(scores, values.log(), atol=1e-2, rtol=0)
+
+
+def test_vectors_are_the_sum_of_both():
+    objective = WeightedLeastSquares(GloVe(VOCABULARY, 3), np.ones(6))
+    assert objective.vectors().equal(objective.model.word.weight + objective.context.weight)
+    assert not objective.vectors().requires_grad
+
+
+def test_starts_as_gloves_code_does():
+    objective = WeightedLeastSquares(GloVe([str(i) for i in range(500)], 20), np.ones(500))
+    for parameter in objective.parameters():
+        assert 0.45 / 20 < parameter.abs().max() <= 0.5 / 20
+
+
+def test_refuses_another_model():
+    with pytest.raises(UsageError, match="is GloVe's, not SkipGram's; write model=glove"):
+        WeightedLeastSquares(SkipGram(VOCABULARY, 3), np.ones(6))

@@ -1,0 +1,214 @@
+"""The compiled loops take the gradient step of their objectives: against autograd, and against loops in Python."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from scipy.stats import chisquare
+
+from retable.data.cooccurrences import Cells
+from retable.data.windows import Windows, WindowSlice
+from retable.errors import UsageError
+from retable.models.cbow import CBOW
+from retable.models.fasttext import FastText
+from retable.models.glove import GloVe
+from retable.models.skipgram import SkipGram
+from retable.objectives import kernels
+from retable.objectives.full_softmax import FullSoftmax
+from retable.objectives.hierarchical_softmax import HierarchicalSoftmax
+from retable.objectives.negative_sampling import NegativeSampling
+from retable.objectives.weighted_least_squares import WeightedLeastSquares
+from retable.objectives.word_by_word import SHARED_DRAWS, WordByWord
+
+V, D, LR = 300, 7, 0.05
+WORDS = [f"w{i}" for i in range(V)]
+COUNTS = np.arange(V, 0, -1)
+MODELS = {
+    "skipgram": lambda: SkipGram(WORDS, D),
+    "cbow": lambda: CBOW(WORDS, D),
+    "fasttext": lambda: FastText(WORDS, D, buckets=50),
+}
+
+
+def one_process(tensor):
+    return tensor
+
+
+def window(words, reaches):
+    return WindowSlice(torch.tensor(words), torch.zeros(len(words), dtype=torch.long), torch.tensor(reaches), 2)
+
+
+def spread(objective):
+    """Weights of the size that training gives them, the output's too, so that every gradient counts."""
+    torch.manual_seed(1)
+    for parameter in objective.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return objective
+
+
+def check_step(learner, loss):
+    """The learner's weights are those of `before` after one step down the gradient of `loss`."""
+    expected = copy.deepcopy(learner.objective)
+    loss(expected).backward()
+    return [p.detach() - LR * (0 if p.grad is None else p.grad) for p in expected.parameters()]
+
+
+def assert_equal(objective, expected):
+    for got, wanted in zip(objective.parameters(), expected, strict=True):
+        torch.testing.assert_close(got.detach(), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_hierarchical_softmax_takes_autograds_step(model):
+    pair = window([3, 1], [1, 0])  # of one pair: no inner node is scored twice
+    learner = WordByWord(spread(HierarchicalSoftmax(MODELS[model](), COUNTS)))
+    expected = check_step(learner, lambda objective: objective.loss(pair, None, 0)[0])
+    nats = learner.objective.loss(pair, None, 0)[0].item()
+    assert learner.update(pair, 0, LR, one_process)["loss"].item() == pytest.approx(nats, rel=1e-5)
+    assert_equal(learner.objective, expected)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_negative_sampling_takes_autograds_step(model):
+    """With the very noise that the kernel draws: words that all differ, so that none is scored twice."""
+    learner = WordByWord(spread(NegativeSampling(MODELS[model](), COUNTS, negatives=2)))
+    pairs, draws = (1, 2) if model == "cbow" else (2, 2 * SHARED_DRAWS)
+    for seed in range(100):
+        torch.manual_seed(seed)
+        state = torch.randint(1, 2**62, (1,)).numpy().astype(np.uint64)
+        noise = kernels.draw_many(*learner._noise, state, draws)
+        if len({1, 3, 4, *noise}) == 3 + draws:
+            break
+
+    def loss(objective):
+        among = torch.tensor([[[True, False, True]]])
+        hidden, targets, _ = objective.model(torch.tensor([[1]]), torch.tensor([[3, 1, 4]]), among)
+        predicted = targets[0] if model == "cbow" else targets[0, [0, 2]]
+        scores, noisy = (
+            objective.output(predicted) @ hidden[0, 0],
+            objective.output(torch.from_numpy(noise)) @ hidden[0, 0],
+        )
+        return -F.logsigmoid(scores).sum() - pairs * 2 / draws * F.logsigmoid(-noisy).sum()
+
+    nats, expected = loss(learner.objective).item(), check_step(learner, loss)
+    torch.manual_seed(seed)
+    metrics = learner.update(window([3, 1, 4], [0, 1, 0]), 0, LR, one_process)
+    assert metrics["loss"].item() * pairs == pytest.approx(nats, rel=1e-5)
+    assert_equal(learner.objective, expected)
+
+
+def test_least_squares_takes_adagrads_step():
+    cells = Cells(torch.tensor([0, 2, 4]), torch.tensor([1, 5, 3]), torch.tensor([2.0, 150.0, 7.5]))
+    learner = WordByWord(spread(WeightedLeastSquares(GloVe(WORDS, D), COUNTS)))
+    expected = copy.deepcopy(learner.objective)
+    adagrad = torch.optim.Adagrad(expected.parameters(), lr=LR, initial_accumulator_value=1.0, eps=0.0)
+    for _ in range(3):
+        adagrad.zero_grad()
+        loss, metrics, _ = expected.loss(cells, None, 0)
+        loss.backward()
+        adagrad.step()
+        assert learner.update(cells, 0, LR, one_process)["loss"].item() == pytest.approx(
+            metrics["loss"].item(), rel=1e-4
+        )
+    assert_equal(learner.objective, [p.detach() for p in expected.parameters()])
+
+
+def test_slice_equals_loops_in_python():
+    """Skip-gram on several lines, window after window, against the equations written out."""
+    rng = np.random.default_rng(0)
+    words, lines = rng.integers(V, size=60), np.sort(rng.integers(5, size=60))
+    reaches = rng.integers(1, 4, size=60)
+    batch = WindowSlice(*map(torch.from_numpy, (words, lines, reaches)), 3)
+    learner = WordByWord(spread(NegativeSampling(SkipGram(WORDS, D), COUNTS)))
+    v = learner.objective.model.centre.weight.detach().numpy().astype(np.float64)
+    u = learner.objective.output.weight.detach().numpy().astype(np.float64)
+    torch.manual_seed(3)
+    state = torch.randint(1, 2**62, (1,)).numpy().astype(np.uint64)
+    for i, c in enumerate(words):
+        contexts = [words[j] for j in range(len(words)) if j != i and abs(j - i) <= reaches[i] and lines[j] == lines[i]]
+        if not contexts:
+            continue
+        step = np.zeros(D)
+        draws = 5 * SHARED_DRAWS
+        noise = kernels.draw_many(*learner._noise, state, draws)
+        weighted = [(o, 1, 1.0) for o in contexts] + [(n, 0, len(contexts) * 5 / draws) for n in noise]
+        for word, label, weight in weighted:
+            slope = LR * weight * (label - 1 / (1 + np.exp(-u[word] @ v[c])))
+            step += slope * u[word]
+            u[word] += slope * v[c]
+        v[c] += step
+    torch.manual_seed(3)
+    learner.update(batch, 0, LR, one_process)
+    np.testing.assert_allclose(learner.vectors().numpy(), v, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(learner.objective.output.weight.detach().numpy(), u, rtol=1e-4, atol=1e-5)
+
+
+def test_draws_follow_the_distribution():
+    probabilities = np.array([0.0, 0.5, 0.25, 0.125, 0.1, 0.025])
+    outcomes = kernels.draw_many(*kernels.alias_table(probabilities), np.array([9], np.uint64), 200_000)
+    seen = np.bincount(outcomes, minlength=6)
+    assert seen[0] == 0
+    assert chisquare(seen[1:], 200_000 * probabilities[1:]).pvalue > 0.01
+
+
+def test_processes_add_up_what_they_changed():
+    """Two parts learnt from the same weights; each process ends with both changes."""
+    batch = Windows(np.arange(200) % V, COUNTS, boundary=V - 1, seed=1, subsample=0, batch_tokens=200)
+    start = spread(NegativeSampling(SkipGram(WORDS, D), COUNTS))
+    alone = []
+    for rank in range(2):
+        learner = WordByWord(copy.deepcopy(start))
+        torch.manual_seed(rank)
+        learner.update(batch.batch(0, rank, 2), 0, LR, one_process)
+        alone.append([p.detach() - q.detach() for p, q in zip(learner.parameters(), start.parameters(), strict=True)])
+    others = iter(alone[1])
+    together = WordByWord(copy.deepcopy(start))
+    torch.manual_seed(0)
+    together.update(batch.batch(0, 0, 2), 0, LR, lambda t: t + (next(others) if t.ndim else 1))
+    for got, begun, first, second in zip(together.parameters(), start.parameters(), *alone, strict=True):
+        torch.testing.assert_close(got.detach(), begun.detach() + first + second)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("objective", [NegativeSampling, HierarchicalSoftmax])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_learns_which_words_go_together(model, objective, threads):
+    """Words of one half of the vocabulary only ever meet one another."""
+    rng = np.random.default_rng(0)
+    lines = [rng.integers(20, size=8) + 20 * rng.integers(2) for _ in range(600)]
+    tokens = np.concatenate([[*line, 40] for line in lines])
+    counts = np.bincount(tokens, minlength=41)
+    counts[40] = 0
+    torch.manual_seed(0)
+    words = WORDS[:41]
+    made = {"skipgram": SkipGram, "cbow": CBOW, "fasttext": FastText}[model]
+    learner = WordByWord(
+        objective(made(words, 10, **({"buckets": 100} if model == "fasttext" else {})), counts), threads
+    )
+    windows = Windows(tokens, counts, 40, subsample=0, batch_tokens=1000)
+    for step in range(windows.steps_per_epoch * 4):
+        learner.update(windows.batch(step), step, 0.1, one_process)
+    unit = F.normalize(learner.vectors()[:40], dim=1)
+    cosines = unit @ unit.T
+    assert cosines[:20, :20].mean() > cosines[:20, 20:].mean() + 0.3
+
+
+def test_one_thread_gives_the_same_bytes():
+    tokens = np.random.default_rng(0).integers(V - 1, size=5000)
+    ends = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        learner = WordByWord(NegativeSampling(SkipGram(WORDS, D), COUNTS))
+        windows = Windows(tokens, COUNTS, V - 1, batch_tokens=1000)
+        for step in range(5):
+            torch.manual_seed(step)
+            learner.update(windows.batch(step), step, LR, one_process)
+        ends.append(learner.vectors().numpy().tobytes())
+    assert ends[0] == ends[1]
+
+
+def test_refuses_what_has_no_such_update():
+    with pytest.raises(UsageError, match="FullSoftmax can't be trained word by word; write word_by_word=false"):
+        WordByWord(FullSoftmax(SkipGram(WORDS, D), COUNTS))

@@ -1,0 +1,105 @@
+"""Word vectors back from their cells, and from files that were made elsewhere."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pipelines.load import load_system, load_vectors
+from retable.errors import UsageError
+from retable.models.fasttext import FastText
+from retable.models.skipgram import SkipGram
+from retable.models.word2vec_format import write_word2vec
+from retable.tokenizers import word
+from retable.training.weights import save_weights
+
+SETTINGS = {FastText: {"d_model": 4, "min_n": 3, "max_n": 6, "buckets": 50}, SkipGram: {"d_model": 4}}
+
+
+@pytest.fixture
+def write_cell(tmp_path, monkeypatch):
+    """An embed cell of a model, `owners` deep in what trained it; the model comes with it."""
+    monkeypatch.chdir(tmp_path)
+    tokens, cell = tmp_path / "outputs/tokenize/c/word", tmp_path / "outputs/embed/c/system-1"
+    tokens.mkdir(parents=True)
+    cell.mkdir(parents=True)
+    tokenizer = word.train(["the cat the dog"], vocabulary=["unshown"])
+    tokenizer.save(tokens / "tokenizer.json")
+
+    def write(model_class, owners=1, **changed):
+        settings = SETTINGS[model_class] | changed
+        torch.manual_seed(0)
+        trained = model = model_class(words=tokenizer.words, **settings)
+        for name in ["model", "objective"][:owners]:
+            trained = nn.ModuleDict({name: trained, "output": nn.Linear(2, 2)})
+        save_weights(trained, cell / "model.safetensors")
+        target = f"{model_class.__module__}.{model_class.__name__}"
+        config = {"tokens": "c/word", "objective": {}, "model": {"_target_": target} | settings}
+        (cell / "config.yaml").write_text(json.dumps(config))
+        shown = [tokenizer.words.index(each) for each in ("the", "cat", "dog")]
+        write_word2vec(cell / "vectors.bin", ["the", "cat", "dog"], model.vectors().numpy()[shown])
+        return cell, model
+
+    return write
+
+
+def test_words_that_the_text_shows_have_a_vector(write_cell):
+    cell, model = write_cell(SkipGram)
+    system = load_system(cell)
+    assert list(system.words) == ["the", "cat", "dog"]
+    vectors, known = system.lookup(["dog", "unshown", "<unk>"])
+    assert known.tolist() == [True, False, False]
+    assert vectors[0] == pytest.approx(model.vectors()[4].numpy())  # after <unk>, <eos>, the, cat
+    assert system.protocol == "one vector a word"
+
+
+@pytest.mark.parametrize("owners", [1, 2])  # an objective, and what trains it word by word
+def test_fasttext_makes_vectors_of_ngrams(write_cell, owners):
+    cell, model = write_cell(FastText, owners)
+    system = load_system(cell)
+    vectors, known = system.lookup(["dog", "unshown", "never"])
+    assert known.all() and system.protocol == "unseen words from n-grams"
+    expected = np.stack([model.vector(each) for each in ("dog", "unshown", "never")])
+    assert vectors == pytest.approx(expected, abs=1e-6) and np.abs(expected).min() > 0
+
+
+def test_fasttext_without_ngrams_makes_none(write_cell):
+    cell, _ = write_cell(FastText, min_n=3, max_n=2)
+    system = load_system(cell)
+    assert system.lookup(["dog", "never"])[1].tolist() == [True, False]
+    assert system.protocol == "one vector a word"
+
+
+def test_a_cell_of_another_model_is_refused(write_cell):
+    cell, _ = write_cell(FastText)
+    config = json.loads((cell / "config.yaml").read_text())
+    config["model"]["buckets"] = 60
+    (cell / "config.yaml").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match=r"model.safetensors holds the weights of another model than FastText"):
+        load_system(cell)
+
+
+def test_a_file_from_elsewhere_is_evaluated(project, tmp_path):
+    rng = np.random.default_rng(0)
+    words = [f"{place}{i}" for i in range(5) for place in ("city", "land")]
+    vectors = (rng.standard_normal((5, 1, 30)) + rng.standard_normal((2, 30))).reshape(10, 30)
+    write_word2vec(tmp_path / "mine.txt", words, vectors)
+    questions = [f"city{i} land{i} city{j} land{j}" for i in range(5) for j in range(5) if i != j]
+    (tmp_path / "questions.txt").write_text("\n".join([": capital-world", *questions]))
+    assert load_vectors(tmp_path / "mine.txt").vectors == pytest.approx(vectors, abs=1e-6)
+    project.succeed("evaluate", f"vectors={tmp_path}/mine.txt", "benchmark=analogies",
+                    f"benchmark.questions={tmp_path}/questions.txt")  # fmt: skip
+    cell = project.folder / "outputs/evaluate/vectors/mine-analogies"
+    assert json.loads((cell / "metrics.json").read_text())["analogies/capital-world/accuracy"] == 1
+    run = json.loads((cell / "run.json").read_text())
+    assert (run["system"], run["corpus"], run["upstream"]) == ("mine", "vectors", [])
+
+
+def test_missing_questions_name_the_folder_of_data(project, tmp_path):
+    write_word2vec(tmp_path / "mine.txt", ["a"], np.eye(1))
+    done = project.run("evaluate", f"vectors={tmp_path}/mine.txt", "benchmark=google_analogies", RETABLE_DATA="nowhere")
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert "nowhere/word_eval/analogies/questions-words.txt" in line and "RETABLE_DATA" in line

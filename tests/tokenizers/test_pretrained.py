@@ -1,0 +1,113 @@
+"""Files in the shapes of published models, made by Hugging Face's library, in the place of a trained tokenizer."""
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tokenizers import decoders, models, normalizers, processors, trainers
+from tokenizers.implementations import BertWordPieceTokenizer, ByteLevelBPETokenizer, SentencePieceUnigramTokenizer
+
+from retable.data.encode import write_tokens
+from retable.errors import UsageError
+from retable.tokenizers import pretrained
+from retable.tokenizers.tokenizer import read_tokens
+
+LINES = [
+    "The unaffable cats, unable to sit, sat on the mats.",
+    "She sells sea shells; the shells that she sells are unsellable!",
+    "It's 1066 or 1815: they'll never know the café.",
+]
+
+
+def gpt2():
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(LINES, vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False)
+    return tokenizer
+
+
+def bert():
+    tokenizer = BertWordPieceTokenizer()
+    tokenizer.train_from_iterator(LINES, vocab_size=120, show_progress=False)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return tokenizer
+
+
+def t5():
+    tokenizer = SentencePieceUnigramTokenizer()
+    special = ["<pad>", "</s>", "<unk>"]
+    tokenizer.train_from_iterator(LINES, 90, special_tokens=special, unk_token="<unk>", show_progress=False)
+    tokenizer.add_special_tokens([f"<extra_id_{i}>" for i in range(99, -1, -1)])
+    return tokenizer
+
+
+def llama():
+    learner = tokenizers.Tokenizer(models.BPE())
+    learner.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=340, special_tokens=special, max_token_length=8, show_progress=False)
+    learner.train_from_iterator(LINES, trainer)
+    model = learner.model
+    model.byte_fallback, model.fuse_unk, model.unk_token = True, True, "<unk>"
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.normalizer = learner.normalizer
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    return tokenizer
+
+
+SHAPES = {
+    make.__name__: (make(), boundary)
+    for make, boundary in [(gpt2, "<|endoftext|>"), (bert, "[SEP]"), (t5, "</s>"), (llama, "</s>")]
+}
+EXACT = ("gpt2", "llama")
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pretrained")
+    found = {}
+    for name, (peer, _) in SHAPES.items():
+        peer.save(str(folder / f"{name}.json"))
+        found[name] = pretrained.load([], str(folder / f"{name}.json"), vocabulary=["unread"])
+    return found
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@given(text=st.text())
+@example(text="Unaffable shells\r\n☃ e\u0301 👩‍🚀\0 </s>[SEP]<|endoftext|>")
+def test_codes_are_those_of_the_library(loaded, name, text):
+    peer, _ = SHAPES[name]
+    ids = loaded[name].encode(text)
+    assert ids == peer.encode(text, add_special_tokens=False).ids
+    assert loaded[name].decode(ids) == peer.decode(ids, skip_special_tokens=False)
+    if name in EXACT and not any(mark in text for mark in loaded[name].special_ids):
+        assert loaded[name].decode(ids) == text
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_streams_begin_and_end_with_the_mark_of_the_model(loaded, name, tmp_path):
+    tokenizer, (_, boundary) = loaded[name], SHAPES[name]
+    assert tokenizer.words[tokenizer.boundary] == boundary
+    assert boundary in tokenizer.special_ids
+    write_tokens(tokenizer, [["The cats", "sat"], ["shells"]], documents=True, path=tmp_path / "train")
+    stream = read_tokens(tmp_path / "train.bin", tokenizer.vocab_size)
+    units = np.load(tmp_path / "train.units.npy")
+    assert units[:, 1:].tolist() == [[6, 14], [3, 8]]
+    assert stream[-1] == stream[units[0, 0] - 1] == tokenizer.boundary
+
+
+def test_what_is_no_usable_file_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"path=None is no file; write tokenizer.train.path=FOLDER/tokenizer.json"):
+        pretrained.load([], None)
+    with pytest.raises(UsageError, match=r"nowhere.json is no file"):
+        pretrained.load([], str(tmp_path / "nowhere.json"))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"not a readable tokenizer.json"):
+        pretrained.load([], str(tmp_path / "tokenizer.json"))
+    tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(UsageError, match=r"has none of <\|endoftext\|>"):
+        pretrained.load([], str(tmp_path / "tokenizer.json"))

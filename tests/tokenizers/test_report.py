@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+from retable.tokenizers import byte_bpe, character, report, unigram, word, wordpiece
+
+UNITS = [["the cat sat", "the dog"], ["a cat"]]
+LINES = [line for lines in UNITS for line in lines]
+
+
+def test_the_unknown_token_is_found_in_every_model():
+    words = word.train(LINES)
+    pieces = wordpiece.train(LINES, vocab_size=40, lowercase=True)
+    best = unigram.train(LINES, vocab_size=120)
+    assert words.words[report.unknown_id(words)] == best.words[report.unknown_id(best)] == "<unk>"
+    assert pieces.words[report.unknown_id(pieces)] == "[UNK]"
+    assert report.unknown_id(byte_bpe.train(LINES, 260)) is report.unknown_id(character.train(LINES)) is None
+
+
+def test_coverage_by_hand():
+    tokenizer = word.train(["the cat", "a"])
+    found = report.coverage(tokenizer, UNITS, documents=True)
+    # 7 words, 3 line ends and 2 blank lines, each a token; sat and dog are unknown, the, cat and a are whole.
+    assert found == {
+        "words": 12,
+        "types": 5,
+        "whole": 3 / 5,
+        "fertility": 1.0,
+        "compression": pytest.approx((12 + 8 + 1 + 6 + 1) / 12),
+        "unknown": 2 / 12,
+    }
+
+
+def test_a_word_of_byte_level_bpe_is_whole_with_its_space():
+    tokenizer = byte_bpe.train(["x the the the the"], vocab_size=260)
+    assert tokenizer.words[-1] == "Ġthe"
+    found = report.coverage(tokenizer, [["the cat"]], documents=False)
+    assert found["whole"] == 1 / 2
+    assert found["unknown"] == 0
+
+
+def test_unknown_tokens_are_counted_over_blocks(monkeypatch):
+    tokenizer = word.train(["a b"])
+    tokens = np.array([0, 2, 3, 0, 0, 1, 2], dtype="<u2")
+    assert report.count_unknown(tokenizer, tokens) == 3
+    monkeypatch.setattr(report, "BLOCK", 2)
+    assert report.count_unknown(tokenizer, tokens) == 3
+    assert report.count_unknown(character.train(["a"]), tokens) == 0
+
+
+def test_the_longest_tokens_are_no_marks():
+    tokenizer = unigram.train(LINES, vocab_size=120)
+    assert len(tokenizer.special_ids) == 103
+    (longest,) = report.longest_tokens(tokenizer, 1)
+    assert longest in tokenizer.words and longest not in tokenizer.special_ids
+    assert report.longest_tokens(word.train(["the cats sat"]), 2) == ["<eos>", "<unk>"]
