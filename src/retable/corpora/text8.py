@@ -1,0 +1,67 @@
+"""text8 (Mahoney 2011): the first 100 MB of the English Wikipedia's text, a to z and spaces alone, one line."""
+
+import zipfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from retable.corpora.text import SPLITS
+from retable.errors import UsageError
+
+HUB = "hub:"
+
+
+def write_text8(folder: Path, source: str, line: int = 1000, held_out: bool = True) -> dict[str, float]:
+    """Write `<split>.txt`, `line` words a line, from text8.
+
+    source: the file text8 or text8.zip (http://mattmahoney.net/dc/textdata), or `hub:<data set>` for one of the Hugging
+        Face hub whose first example holds the text, as in hub:afmck/text8; that needs the extra `hub`.
+    held_out: 90, 5 and 5 % of the characters, cut between words, for training, validation and test (Mikolov et al.
+        2012). Without it training reads all of the text, as published word vectors do, and the other two are not held
+        out.
+
+    Returns the counts of lines and words of each split. Raises UsageError where the source is missing or another text.
+    """
+    text = read_text8(source)
+    cuts = [0, *(text.rindex(" ", 0, len(text) * percent // 100) for percent in (90, 95)), len(text)]
+    parts = dict(zip(SPLITS, (text[a:b] for a, b in pairwise(cuts)), strict=True))
+    if not held_out:
+        parts["train"] = text
+    counts: dict[str, float] = {}
+    for split, part in parts.items():
+        words = part.split()
+        with (Path(folder) / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{joined}\n" for joined in _lines(words, line))
+        counts |= {f"{split}/lines": -(-len(words) // line), f"{split}/words": len(words)}
+    return counts
+
+
+def read_text8(source: str) -> str:
+    """The text. UsageError where it is missing, or holds anything but words of a to z."""
+    if source.startswith(HUB):
+        text = _from_hub(source.removeprefix(HUB))
+    elif not Path(source).is_file():
+        raise UsageError(
+            f"{source} does not exist; put text8 or text8.zip from http://mattmahoney.net/dc/textdata there, or write "
+            "corpus.write.source=hub:afmck/text8"
+        )
+    elif zipfile.is_zipfile(source):
+        with zipfile.ZipFile(source) as archive:
+            text = archive.read("text8").decode("ascii", "replace")
+    else:
+        text = Path(source).read_text(encoding="ascii", errors="replace")
+    if text.count(" ") < 2 or set(text) - set("abcdefghijklmnopqrstuvwxyz \n"):
+        raise UsageError(f"{source} is not text8, which holds words of the letters a to z and nothing else")
+    return text
+
+
+def _from_hub(name: str) -> str:
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise UsageError(f"{HUB}{name} needs the extra hub: pip install -e '.[hub]'") from None
+    return load_dataset(name, split="train")[0]["text"]
+
+
+def _lines(words: list[str], size: int) -> Iterator[str]:
+    return (" ".join(words[i : i + size]) for i in range(0, len(words), size))
