@@ -87,9 +87,10 @@ def recorded(
 ) -> Iterator[Record]:
     """Run the body of a stage and leave its cell complete, or not at all.
 
-    `inputs` are the files whose digests the record keeps; `upstream` the cells that made them. The body fills
-    `record.folder` and `record.metrics`; `record.extra` adds to `run.json`. In the processes that a distributed
-    strategy starts beside the first, the body runs alike, and what it writes is thrown away.
+    `inputs` are the files whose digests the record keeps; `upstream` the cells that led to them, to which those that
+    hold an input are added. The body fills `record.folder` and `record.metrics`; `record.extra` adds to `run.json`. In
+    the processes that a distributed strategy starts beside the first, the body runs alike, and what it writes is
+    thrown away.
     """
     name, out = stage_name(), output_folder(cfg)
     config = OmegaConf.to_container(cfg, resolve=True)
@@ -103,7 +104,8 @@ def recorded(
         return
     from retable import tracking
 
-    runs = [artifacts.read_run(folder)["mlflow_run_id"] for folder in upstream]
+    made = [path.parent for path in inputs if (path.parent / "run.json").exists()]
+    runs = [artifacts.read_run(folder)["mlflow_run_id"] for folder in dict.fromkeys([*upstream, *made])]
     provenance = {
         "stage": name,
         "system": system,

@@ -2,13 +2,19 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 from mlflow.tracking import MlflowClient
+from safetensors.torch import load_file
+
+from retable.models.word2vec_format import read_word2vec
+from retable.tokenizers.tokenizer import Tokenizer
 
 SMALL = ["corpus=grammar_tiny", "epochs=0.2"]
 LSTM = [*SMALL, "model=lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16"]
 GPT = [*SMALL, "model=gpt", "model.d_model=16", "model.n_layers=1", "batches.batch_size=4", "batches.length=32"]
+SKIPGRAM = "outputs/embed/grammar_tiny/skipgram-1/vectors.bin"
 BILSTM = [*SMALL, "model=bilstm", "model.d_embedding=16", "model.d_model=16"]
 
 
@@ -16,6 +22,7 @@ BILSTM = [*SMALL, "model=bilstm", "model.d_embedding=16", "model.d_model=16"]
 def graph(project):
     """The project with every stage run."""
     project.succeed("embed", *SMALL, "model.d_model=16")
+    project.succeed("embed", *SMALL, "model=fasttext", "model.d_model=16", "model.buckets=1000")
     project.succeed("pretrain", "corpus=grammar_tiny", "model=kn5")
     project.succeed("pretrain", *LSTM)
     project.succeed("pretrain", *GPT)
@@ -24,9 +31,8 @@ def graph(project):
     project.succeed(
         "evaluate", "corpus=grammar_tiny", "stage=embed", "cell=grammar_tiny/skipgram-1", "benchmark=analogies"
     )
-    project.succeed(
-        "finetune", *BILSTM, "task=sentiment", "init=embed/grammar_tiny/skipgram-1", "system=bilstm_skipgram"
-    )
+    project.succeed("evaluate", "corpus=grammar_tiny", f"vectors={SKIPGRAM}", "benchmark=neighbours")
+    project.succeed("finetune", *BILSTM, "task=sentiment", f"embedding={SKIPGRAM}", "system=bilstm_skipgram")
     project.succeed(
         "finetune", "corpus=grammar_tiny", "task=acceptability", "model=gpt", "model.d_model=16", "model.n_layers=1",
         "epochs=0.2", "init=pretrain/grammar_tiny/gpt-1", "system=gpt_pretrained",
@@ -99,3 +105,40 @@ def test_multirun_has_one_parent_and_its_own_folder(graph):
     assert sorted((run.data.tags["retable.system"], run.data.tags["retable.seed"]) for run in children) == [
         ("gpt", "1"), ("gpt", "2"), ("lstm", "1"), ("lstm", "2")
     ]  # fmt: skip
+
+
+def test_word_vectors_start_an_input_layer(graph):
+    """Frozen, they are in the model as they were trained, but for their spread."""
+    graph.succeed("pretrain", *LSTM, f"embedding={SKIPGRAM}", "freeze_embedding=true", "system=lstm_skipgram")
+    cell = graph.folder / "outputs/pretrain/grammar_tiny/lstm_skipgram-1"
+    words, vectors = read_word2vec(graph.folder / SKIPGRAM)
+    vocabulary = Tokenizer.load(graph.folder / "outputs/tokenize/grammar_tiny/word/tokenizer.json").words
+    rows = load_file(cell / "model.safetensors")["model.embedding.weight"].numpy()
+    rows = rows[[vocabulary.index(word) for word in words]]
+    scale = rows.std() / vectors.std()
+    np.testing.assert_allclose(rows, vectors * scale, rtol=1e-4, atol=1e-6)
+    upstream = read(graph, "embed/grammar_tiny/skipgram-1/run.json")["mlflow_run_id"]
+    assert upstream in json.loads((cell / "run.json").read_text())["upstream"]
+
+
+def test_unseen_words_have_ngrams(graph):
+    system = graph.succeed(
+        "evaluate", "corpus=grammar_tiny", "stage=embed", "cell=grammar_tiny/fasttext-1", "benchmark=neighbours",
+        "benchmark.words=[smeteling]",
+    )  # fmt: skip
+    assert system.returncode == 0
+    table = pd.read_csv(graph.folder / "outputs/evaluate/grammar_tiny/fasttext-1-neighbours/neighbours.csv")
+    assert (table["word"] == "smeteling").sum() == 10
+
+
+def test_two_processes_learn_word_vectors_deterministically(graph):
+    ddp = ["trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu", "model.d_model=16", "batch_tokens=500"]
+    ends = []
+    for system in ("first", "second"):
+        graph.succeed("embed", *SMALL, *ddp, "epochs=1", f"system={system}")
+        ends.append((graph.folder / f"outputs/embed/grammar_tiny/{system}-1/vectors.bin").read_bytes())
+    assert ends[0] == ends[1]
+    one = graph.succeed("embed", *SMALL, "model.d_model=16", "batch_tokens=500", "epochs=1", "system=alone")
+    assert one.returncode == 0
+    losses = [read(graph, f"embed/grammar_tiny/{name}-1/metrics.json")["train/loss"] for name in ("first", "alone")]
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
