@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 from pipelines.entry import recorded, stage
 from pipelines.training import train
 from retable.artifacts import require
+from retable.errors import UsageError
 from retable.models.word2vec_format import write_word2vec
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
@@ -22,6 +23,13 @@ def embed(cfg: DictConfig) -> None:
     tokens = read_tokens(inputs[1], tokenizer.vocab_size)
     counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
     counts[tokenizer.boundary] = 0
+    seen = [(i, tokenizer.words[i]) for i in np.flatnonzero(counts)]  # a word that the text lacks gets no vector
+    if spaced := next((word for _, word in seen if word.split() != [word]), None):
+        raise UsageError(
+            f"the token {spaced!r} has white space in it, which files of word vectors can't hold; write tokenizer=word"
+        )
+    if cfg.word_by_word and cfg.clip_norm is not None:
+        raise UsageError("training word by word clips no gradient; write clip_norm=null, or word_by_word=false")
     torch.manual_seed(cfg.seed)
     model = instantiate(cfg.model, words=tokenizer.words)
     objective = instantiate(cfg.objective, model=model, counts=counts)
@@ -33,10 +41,8 @@ def embed(cfg: DictConfig) -> None:
         learner = WordByWord(objective, cfg.threads)
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed) as record:
         train(cfg, record, learner, batches, validate=lambda objective: {})
-        # In the order of the ids; a word that the text lacks has no vector.
-        seen = np.flatnonzero(counts)
-        vectors = objective.vectors().numpy()[seen]
-        write_word2vec(record.folder / "vectors.bin", [tokenizer.words[i] for i in seen], vectors)
+        ids, words = zip(*seen, strict=True)
+        write_word2vec(record.folder / "vectors.bin", words, objective.vectors().numpy()[list(ids)])
 
 
 if __name__ == "__main__":

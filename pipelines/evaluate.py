@@ -1,6 +1,6 @@
 """A trained system → its scores: `python -m pipelines.evaluate stage=pretrain cell=grammar/lstm-1`.
 
-Word vectors that were trained elsewhere: `python -m pipelines.evaluate vectors=glove.txt benchmark=google_analogies`.
+Word vectors that were trained elsewhere: `python -m pipelines.evaluate vectors=google.bin benchmark=google_analogies`.
 """
 
 from pathlib import Path
@@ -18,8 +18,9 @@ from retable.errors import UsageError
 def evaluate(cfg: DictConfig) -> None:
     if cfg.vectors:
         source = Path(cfg.vectors)
-        inputs, cells, name, seed = [require(source)], [], source.stem, 0
-        cfg.out = cfg.out.replace(cfg.cell, f"vectors/{source.stem}")  # an `out` of the user's own stays
+        name = source.parent.name if source.stem == "vectors" else source.stem  # embed cells call theirs vectors.bin
+        inputs, cells, seed = [require(source)], [], 0
+        cfg.out = cfg.out.replace(cfg.cell, f"vectors/{name}")  # an `out` of the user's own stays
         system = load_vectors(source)
     else:
         source = Path("outputs", cfg.stage, cfg.cell)

@@ -48,14 +48,6 @@ def test_each_position_sees_both_sides(bilstm):
     assert (bilstm(ids, length) != bilstm(changed, length)).any(dim=2).all()
 
 
-def test_word_vectors_are_taken_over_at_the_embeddings_scale(bilstm):
-    vectors, scale = torch.randn(V, E) * 7, bilstm.embedding.weight.std().item()
-    bilstm.load_vectors(vectors)
-    loaded = bilstm.embedding.weight.detach()
-    assert loaded.std().item() == pytest.approx(scale)
-    torch.testing.assert_close(loaded / vectors, torch.full((V, E), scale / vectors.std().item()))
-
-
 def test_an_odd_width_is_refused():
     with pytest.raises(ValueError, match="d_model=9 must be even"):
         BiLSTM(V, E, 9, 1, 0.0)

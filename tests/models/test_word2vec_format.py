@@ -7,12 +7,12 @@ from retable.models.word2vec_format import read_word2vec, write_word2vec
 WORDS = ["the", "naïve", "1/2", "\u65e5\u672c"]
 
 
-@pytest.mark.parametrize("binary", [False, True])
-def test_comes_back_bit_for_bit(tmp_path, binary):
+@pytest.mark.parametrize("name", ["vectors.txt", "vectors.bin"])
+def test_comes_back_bit_for_bit(tmp_path, name):
     vectors = np.random.default_rng(0).standard_normal((4, 7)).astype(np.float32)
     vectors[0, :3] = [1e-45, -3.4e38, 1 / 3]  # the smallest, nearly the largest, one with no short decimal
-    write_word2vec(tmp_path / "vectors", WORDS, vectors, binary=binary)
-    words, read = read_word2vec(tmp_path / "vectors", binary=binary)
+    write_word2vec(tmp_path / name, WORDS, vectors)
+    words, read = read_word2vec(tmp_path / name)
     assert words == WORDS
     assert read.dtype == np.float32
     assert read.tobytes() == vectors.tobytes()
@@ -22,9 +22,9 @@ def test_writes_what_word2vec_writes(tmp_path):
     vectors = np.array([[0.5, -1], [2, 0.25]])
     write_word2vec(tmp_path / "text", ["a", "b"], vectors)
     assert (tmp_path / "text").read_bytes() == b"2 2\na 0.5 -1\nb 2 0.25\n"
-    write_word2vec(tmp_path / "binary", ["a", "b"], vectors)
+    write_word2vec(tmp_path / "vectors.bin", ["a", "b"], vectors)
     rows = [np.array(row, dtype="<f4").tobytes() for row in vectors]
-    assert (tmp_path / "binary").read_bytes() == b"2 2\na " + rows[0] + b"\nb " + rows[1] + b"\n"
+    assert (tmp_path / "vectors.bin").read_bytes() == b"2 2\na " + rows[0] + b"\nb " + rows[1] + b"\n"
 
 
 def test_reads_the_space_that_word2vec_leaves_at_line_ends(tmp_path):
@@ -64,9 +64,9 @@ def test_refuses_malformed_text(tmp_path, content, message):
     ],
 )
 def test_refuses_malformed_binary(tmp_path, content, message):
-    (tmp_path / "binary").write_bytes(content)
+    (tmp_path / "vectors.bin").write_bytes(content)
     with pytest.raises(UsageError, match=message):
-        read_word2vec(tmp_path / "binary")
+        read_word2vec(tmp_path / "vectors.bin")
 
 
 def test_refuses_a_missing_file(tmp_path):
@@ -79,3 +79,18 @@ def test_refuses_words_that_the_format_cannot_hold(tmp_path, words):
     with pytest.raises(UsageError):
         write_word2vec(tmp_path / "vectors", words, np.zeros((2, 3)))
     assert not (tmp_path / "vectors").exists()
+
+
+@pytest.mark.parametrize("name", ["vectors.txt", "vectors.bin"])
+def test_gensim_reads_what_we_write_and_writes_what_we_read(tmp_path, name):
+    keyed_vectors = pytest.importorskip("gensim.models").KeyedVectors
+    vectors = np.random.default_rng(0).standard_normal((4, 7)).astype(np.float32)
+    binary = name.endswith(".bin")
+    write_word2vec(tmp_path / name, WORDS, vectors)
+    theirs = keyed_vectors.load_word2vec_format(tmp_path / name, binary=binary)
+    assert theirs.index_to_key == WORDS
+    np.testing.assert_array_equal(theirs.vectors, vectors)
+    theirs.save_word2vec_format(tmp_path / f"theirs-{name}", binary=binary)
+    words, read = read_word2vec(tmp_path / f"theirs-{name}")
+    assert words == WORDS
+    np.testing.assert_allclose(read, vectors, rtol=1e-6)

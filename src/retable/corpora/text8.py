@@ -47,10 +47,10 @@ def read_text8(source: str) -> str:
         )
     elif zipfile.is_zipfile(source):
         with zipfile.ZipFile(source) as archive:
-            text = archive.read("text8").decode("ascii", "replace")
+            text = archive.read("text8").decode("ascii", "replace") if "text8" in archive.namelist() else ""
     else:
         text = Path(source).read_text(encoding="ascii", errors="replace")
-    if text.count(" ") < 2 or set(text) - set("abcdefghijklmnopqrstuvwxyz \n"):
+    if " " not in text[: len(text) // 2].strip() or set(text) - set("abcdefghijklmnopqrstuvwxyz \n"):
         raise UsageError(f"{source} is not text8, which holds words of the letters a to z and nothing else")
     return text
 
@@ -60,7 +60,10 @@ def _from_hub(name: str) -> str:
         from datasets import load_dataset
     except ImportError:
         raise UsageError(f"{HUB}{name} needs the extra hub: pip install -e '.[hub]'") from None
-    return load_dataset(name, split="train")[0]["text"]
+    try:
+        return load_dataset(name, split="train")[0]["text"]
+    except Exception as error:  # whatever the hub, the network or another data set's columns raise
+        raise UsageError(f"{HUB}{name} can't be read: {error}") from None
 
 
 def _lines(words: list[str], size: int) -> Iterator[str]:

@@ -45,6 +45,8 @@ class Cooccurrences:
     ) -> None:
         if window < 1:
             raise UsageError(f"window={window} leaves no context; write window=1 or more")
+        if batch_cells < 1:
+            raise UsageError(f"batch_cells={batch_cells} leaves a batch without a cell; write 1 or more")
         matrix = cooccurrences(tokens, len(np.asarray(counts)), boundary, window).tocoo()
         if matrix.nnz == 0:
             raise UsageError("there are no two words side by side to count")

@@ -56,7 +56,8 @@ class Windows:
     subsample: word2vec's t, see `keep_probabilities`.
     batch_tokens: tokens of the stream in a slice, with line ends and the words that will be left out. Where a batch is
         one update, all windows of a frequent word pull at its vectors at once: under word2vec's learning rate of 0.025
-        a pair, the embedded corpus at subsample=1e-3 learns as word by word with 1024, and diverges with 4096.
+        a pair and subsample=1e-3, a first version of the embedded corpus learnt as word by word with 1024, and
+        diverged with 4096.
     """
 
     def __init__(
@@ -73,6 +74,10 @@ class Windows:
             raise UsageError("there are no tokens to lay windows on")
         if window < 1:
             raise UsageError(f"window={window} leaves no context; write window=1 or more")
+        if batch_tokens < 1:
+            raise UsageError(f"batch_tokens={batch_tokens} leaves a batch without a word; write 1 or more")
+        if subsample < 0:
+            raise UsageError(f"subsample={subsample} is no frequency; write 0, which keeps all, or more")
         self.steps_per_epoch = -(-len(tokens) // batch_tokens)
         self.tokens_per_step = batch_tokens
         self._tokens, self._boundary, self._window, self._seed = tokens, boundary, window, seed

@@ -26,12 +26,14 @@ class Neighbours:
 
     def __init__(self, words: Sequence[str] | None = None, neighbours: int = 10) -> None:
         self.inputs: list[Path] = []
-        self.words, self.neighbours = words, neighbours
+        if isinstance(words, str):
+            raise UsageError(f"benchmark.words={words} is one word, not a list; write benchmark.words=[{words}]")
+        self.words, self.neighbours = [str(word) for word in words or ()], neighbours
 
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
         """Write a row a neighbour: the word, its frequency rank (empty for one that the training text lacks), the
         neighbour's place from 1, the neighbour, the cosine. No metrics. UsageError for a word without a vector."""
-        words = list(self.words) if self.words else spread(system.words)
+        words = self.words or spread(system.words)
         with (folder / "neighbours.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("word", "rank", "place", "neighbour", "cosine"))

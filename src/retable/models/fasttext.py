@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.errors import UsageError
+
 
 class FastText(nn.Module):
     """Skip-gram whose word vector is composed of units: the word's own and those of its character n-grams.
@@ -17,6 +19,8 @@ class FastText(nn.Module):
     The paper sums them up. fastText's code takes the mean and moves each of the n units by the mean's whole gradient,
     which is no gradient of any loss; here the sum is divided by √n, so that a gradient step moves the composed vector
     exactly as far as that rule does, and a learning rate means the same for words of any length, and for skip-gram.
+
+    Its noise is ∝ count^0.5 in fastText's code, where word2vec and gensim have 0.75: objective.power=0.5 with it.
 
     buckets: of n-grams, which share a vector where their hashes do; 2,000,000 in the paper.
     """
@@ -30,6 +34,8 @@ class FastText(nn.Module):
         self, words: Sequence[str], d_model: int, min_n: int = 3, max_n: int = 6, buckets: int = 2_000_000
     ) -> None:
         super().__init__()
+        if buckets < 1:
+            raise UsageError(f"buckets={buckets} leaves n-grams no vector; write 1 or more, or max_n=0 for no n-grams")
         self.d_model, self.min_n, self.max_n, self.buckets = d_model, min_n, max_n, buckets
         self._ids = {word: i for i, word in enumerate(words)}
         units = [[i, *self._ngrams(word)] for word, i in self._ids.items()]

@@ -21,9 +21,7 @@ class NegativeSampling(WindowPrediction):
     The noise is not drawn for each pair: all pairs of a step share `pool` draws, each weighed with negatives / pool.
     Every pair's loss keeps the expectation of equation 4, hence so does the gradient, and a pair sees more noise; in
     exchange, the pairs of a step see the same. One matrix product replaces the reads of `negatives` rows a pair. As in
-    equation 4, and unlike in word2vec.c, a draw that happens to be the pair's own word counts like any other. On the
-    embedded corpus the analogies come out as with gensim, which draws for each pair, in every section (46 % of all,
-    both).
+    equation 4, and unlike in word2vec.c, a draw that happens to be the pair's own word counts like any other.
 
     counts: occurrences of each word (V,); the noise is ∝ counts^power. A word of count 0 is never drawn: so give the
         line end 0. UsageError where a count is negative or all are 0.
@@ -41,6 +39,8 @@ class NegativeSampling(WindowPrediction):
         counts = np.asarray(counts, dtype=np.float64)
         if counts.min() < 0 or counts.sum() == 0:
             raise UsageError("negative sampling needs counts of words: none below 0, and not all of them 0")
+        if negatives < 1 or pool < 1:
+            raise UsageError(f"negatives={negatives} and pool={pool} leave nothing to tell words from; write 1 or more")
         super().__init__(model, len(counts))
         self.negatives, self.seed, self.pool = negatives, seed, pool
         noise = np.where(counts > 0, counts**power, 0)

@@ -23,8 +23,8 @@ from retable.objectives.negative_sampling import NegativeSampling
 from retable.objectives.weighted_least_squares import WeightedLeastSquares
 
 # All pairs of a centre share its noise, so that a draw is scored once for all of them: so many draws for each
-# negative of a pair. With 1 the analogies of the embedded corpus lose two points; with 3 they equal gensim's, which
-# draws for each pair.
+# negative of a pair. With 1 the embedded corpus's analogies fall behind gensim's, which draws for each pair; with 3
+# they don't (benchmarks/word_vectors.md).
 SHARED_DRAWS = 3
 
 
@@ -35,13 +35,19 @@ class WordByWord(nn.Module):
         Hogwild!), as word2vec.c and gensim do: faster, and no two runs are alike to the last digit.
 
     Several processes learn from their parts of a batch, each from the same weights, and then add up what they changed:
-    deterministic for a seed and a number of processes. UsageError for an objective without such an update.
+    deterministic for a seed and a number of processes. That sends all tables round after every batch, so the larger
+    they are, the larger a batch has to be for it to pay.
+
+    GloVe's cells are fitted by AdaGrad, whose sums of squares begin at 1, whatever the optimizer; that only lends its
+    learning rate. UsageError for an objective without such an update.
     """
 
     objective: Any  # an nn.Module, whose attributes mypy takes for tensors
 
     def __init__(self, objective: nn.Module, threads: int = 1):
         super().__init__()
+        if threads < 1:
+            raise UsageError(f"threads={threads} leaves nobody to train; write 1 or more")
         self.objective, self.threads = objective, threads
         self._processes = 0
         match objective:

@@ -6,6 +6,7 @@ from typing import Any
 
 from retable.tokenizers.report import in_text, model_of
 from retable.tokenizers.tokenizer import Tokenizer
+from retable.tokenizers.unigram import UNKNOWN_PENALTY
 
 
 def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
@@ -81,4 +82,6 @@ def longest_first(model: dict[str, Any], word: str) -> Iterator[tuple[str, str]]
 def best_segmentation(tokenizer: Tokenizer, model: dict[str, Any], word: str) -> list[tuple[str, float]]:
     """The pieces of the likeliest segmentation under a unigram model, with their log-probabilities in nats."""
     tokens = tokenizer._tokenizer.model.tokenize(word)
-    return [(token.value, model["vocab"][token.id][1]) for token in tokens]
+    scores = [score for _, score in model["vocab"]]
+    scores[model["unk_id"]] = min(scores) - UNKNOWN_PENALTY
+    return [(token.value, scores[token.id]) for token in tokens]

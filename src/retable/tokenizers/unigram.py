@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from retable.errors import UsageError
-from retable.tokenizers.tokenizer import Tokenizer
+from retable.tokenizers.tokenizer import Tokenizer, _require_characters
 
 MARKS = ["<pad>", "</s>", "<unk>"]
 SENTINELS = [f"<extra_id_{i}>" for i in reversed(range(100))]  # T5 counts them from the end of the vocabulary
@@ -89,12 +89,14 @@ class Sampler:
         self.pieces = {piece: (i, score) for i, (piece, score) in enumerate(model["vocab"])}
         self._longest = max(map(len, self.pieces))
         self._unknown_score = min(score for _, score in self.pieces.values()) - UNKNOWN_PENALTY
-        self._marks = tokenizer.special_ids
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        self._marks = {token.content: i for i, token in added}
         self._at_marks = re.compile(f"({'|'.join(map(re.escape, self._marks)) or '(?!)'})")
         self._lattice = lru_cache(1 << 16)(self._filter)
 
     def sample(self, text: str, generator: np.random.Generator) -> list[int]:
         """Ids of one segmentation of `text`; marks in it stay whole, as in `encode`."""
+        _require_characters([text])
         ids: list[int] = []
         for part in filter(None, self._at_marks.split(text)):
             if part in self._marks:
