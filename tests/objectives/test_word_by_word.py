@@ -195,12 +195,13 @@ def test_learns_which_words_go_together(model, objective, threads):
     assert cosines[:20, :20].mean() > cosines[:20, 20:].mean() + 0.3
 
 
-def test_one_thread_gives_the_same_bytes():
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_seed_gives_the_same_bytes(threads):
     tokens = np.random.default_rng(0).integers(V - 1, size=5000)
     ends = []
     for _ in range(2):
         torch.manual_seed(0)
-        learner = WordByWord(NegativeSampling(SkipGram(WORDS, D), COUNTS))
+        learner = WordByWord(NegativeSampling(SkipGram(WORDS, D), COUNTS), threads)
         windows = Windows(tokens, COUNTS, V - 1, batch_tokens=1000)
         for step in range(5):
             torch.manual_seed(step)

@@ -31,12 +31,11 @@ SHARED_DRAWS = 3
 class WordByWord(nn.Module):
     """An objective that moves its own weights: `update` in place of `loss`.
 
-    threads: 1 gives the same bytes for the same seed. More share the weights without locks (Recht et al. 2011,
-        Hogwild!), as word2vec.c and gensim do: faster, and no two runs are alike to the last digit.
-
-    Several processes learn from their parts of a batch, each from the same weights, and then add up what they changed:
-    deterministic for a seed and a number of processes. That sends all tables round after every batch, so the larger
-    they are, the larger a batch has to be for it to pay.
+    threads: share every batch, as processes do: each learns from a part of it, from the same weights and on a copy of
+        them, and then all add up what they changed. So a seed gives the same bytes for the same number of threads and
+        processes. (word2vec.c and gensim share the weights themselves without locks, after Hogwild!; with vocabularies
+        of a few thousand words, two cores then mostly wait for each other's cache lines.) The copies cost time, and
+        processes send the tables round, so the larger they are the larger a batch has to be for it to pay.
 
     GloVe's cells are fitted by AdaGrad, whose sums of squares begin at 1, whatever the optimizer; that only lends its
     learning rate. UsageError for an objective without such an update.
@@ -75,20 +74,22 @@ class WordByWord(nn.Module):
         if batch[0].device.type != "cpu":
             raise UsageError("training word by word is for processors; write word_by_word=false on a GPU")
         self._processes = self._processes or round(total(torch.ones(())).item())
-        before = [table.clone() for table in self._tables()] if self._processes > 1 else []
+        tables, alone = self._tables(), self.threads * self._processes == 1
+        work = [tables] if alone else [[table.clone() for table in tables] for _ in range(self.threads)]
 
         ends = np.linspace(0, len(batch[0]), self.threads + 1).astype(np.int64)
         # Training seeds torch with (seed, step, process).
         seeds = torch.randint(1, 2**62, (self.threads,)).numpy().astype(np.uint64)
-        parts = list(zip(ends[:-1], ends[1:], seeds, strict=True))
-        if self.threads == 1:
-            sums = [self._learn(batch, np.float32(lr), *parts[0])]
-        else:
-            with ThreadPoolExecutor(self.threads) as pool:
-                sums = list(pool.map(lambda part: self._learn(batch, np.float32(lr), *part), parts))
 
-        for table, start in zip(self._tables(), before, strict=False):
-            table.copy_(start + total(table - start))
+        def learn(thread: int) -> tuple[float, int]:
+            arrays = [table.numpy() for table in work[thread]]
+            return self._learn(batch, arrays, np.float32(lr), ends[thread], ends[thread + 1], seeds[thread])
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            sums = list(pool.map(learn, range(self.threads)))
+        if not alone:
+            for table, *copies in zip(tables, *work, strict=True):
+                table += total(sum(copy - table for copy in copies))
         loss, pairs = np.sum(sums, axis=0)
         return {"loss": torch.tensor(loss / max(pairs, 1))}
 
@@ -97,28 +98,28 @@ class WordByWord(nn.Module):
         return [*(parameter.detach() for parameter in self.parameters()), *self.buffers(recurse=False)]
 
     def _negative_sampling(
-        self, batch: WindowSlice, lr: np.float32, start: int, stop: int, seed: np.uint64
+        self, batch: WindowSlice, tables: list[np.ndarray], lr: np.float32, start: int, stop: int, seed: np.uint64
     ) -> tuple[float, int]:
         negatives = self.objective.negatives
         draws = negatives if self.objective.model.predicts == "centre" else SHARED_DRAWS * negatives
-        arrays = self._arrays(batch, start, stop)
-        return kernels.negative_sampling(*arrays, *self._noise, negatives, draws, lr, np.array([seed]))
+        windows = self._windows(batch, tables, start, stop)
+        return kernels.negative_sampling(*windows, *self._noise, negatives, draws, lr, np.array([seed]))
 
     def _hierarchical_softmax(
-        self, batch: WindowSlice, lr: np.float32, start: int, stop: int, seed: np.uint64
+        self, batch: WindowSlice, tables: list[np.ndarray], lr: np.float32, start: int, stop: int, seed: np.uint64
     ) -> tuple[float, int]:
         paths = (self.objective.nodes, self.objective.codes, self.objective.lengths)
-        return kernels.hierarchical_softmax(*self._arrays(batch, start, stop), *paths, lr)
+        return kernels.hierarchical_softmax(*self._windows(batch, tables, start, stop), *paths, lr)
 
-    def _arrays(self, batch: WindowSlice, start: int, stop: int) -> tuple[Any, ...]:
+    def _windows(self, batch: WindowSlice, tables: list[np.ndarray], start: int, stop: int) -> tuple[Any, ...]:
         """What both kernels of windows take: the slice, the input table and who is in it, the output table."""
         model = self.objective.model
-        window = (batch.words.numpy(), batch.lines.numpy(), batch.reaches.numpy(), start, stop)
-        table, units, offsets, scales = model.inputs()
-        output = self.objective.output.weight.detach().numpy()
-        return *window, model.predicts == "centre", table.numpy(), units, offsets, scales, output
+        words = (batch.words.numpy(), batch.lines.numpy(), batch.reaches.numpy(), start, stop)
+        (table, output), (_, units, offsets, scales) = tables, model.inputs()
+        return *words, model.predicts == "centre", table, units, offsets, scales, output
 
-    def _least_squares(self, batch: Cells, lr: np.float32, start: int, stop: int, seed: np.uint64) -> tuple[float, int]:
+    def _least_squares(
+        self, batch: Cells, tables: list[np.ndarray], lr: np.float32, start: int, stop: int, seed: np.uint64
+    ) -> tuple[float, int]:
         cells = (part.numpy() for part in batch)
-        tables = (table.numpy() for table in self._tables())
         return kernels.least_squares(*cells, start, stop, *tables, self.objective.x_max, self.objective.power, lr)
