@@ -95,6 +95,26 @@ def test_wrong_column_name(project):
     assert "'text'" in line and "'sentence'" in line and "train.tsv" in line
 
 
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["objective=weighted_least_squares"], "write model=glove"),
+        (["model=glove"], "write model=skipgram, cbow or fasttext"),
+        (["objective=full_softmax", "word_by_word=true"], "write word_by_word=false"),
+        (["clip_norm=5"], "write clip_norm=null"),
+        (["threads=0"], "threads=0"),
+    ],
+    ids=lambda part: part[0] if isinstance(part, list) else "",
+)
+def test_word_vectors_that_cannot_be(project, overrides, message):
+    assert message in refuse(project, "embed", "corpus=grammar_tiny", *overrides)
+
+
+def test_an_input_layer_from_no_vectors(project):
+    line = refuse(project, "pretrain", "corpus=grammar_tiny", "model=lstm", "embedding=outputs/embed/x/y-1/vectors.bin")
+    assert "outputs/embed/x/y-1/vectors.bin is missing" in line and "embed@x-y-1" in line
+
+
 def test_multirun_over_several_processes(project):
     done = project.run("pretrain", "-m", "corpus=grammar_tiny", "trainer=ddp", "model=lstm,gpt")
     assert done.returncode == 2
