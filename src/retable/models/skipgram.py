@@ -20,7 +20,7 @@ class SkipGram(nn.Module):
         super().__init__()
         self.d_model = d_model
         self.centre = nn.Embedding(len(words), d_model)
-        nn.init.uniform_(self.centre.weight, -0.5 / d_model, 0.5 / d_model)  # as in word2vec.c
+        nn.init.uniform_(self.centre.weight, -1 / d_model, 1 / d_model)  # gensim's, twice word2vec.c's
 
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The windows of (R, C) centres among (R, J) contexts, (R, C, J) pairs, to the vectors (R, C, D) that predict,

@@ -1,7 +1,7 @@
 """Compiled loops of stochastic gradient descent on word vectors, one window or cell after the other.
 
-Each takes the plain gradient step of its objective: every score of a window is taken before the vector that predicts
-moves; an output vector moves as soon as it is scored. They release the interpreter's lock, change the tables in place
+Each takes the plain gradient step of its objective, pair after pair as word2vec.c does: the scores of a pair are taken
+before the vector that predicts moves; an output vector moves as soon as it is scored. They release the interpreter's lock, change the tables in place
 and return the summed loss in nats and the number of pairs (cells) that it covers.
 
 N words of a slice, V vocabulary, U rows of the input table, D dimensions.
@@ -20,17 +20,16 @@ compiled = njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
 def negative_sampling(
     words, lines, reaches, start, stop, cbow,
     table, units, offsets, scales,
-    output, threshold, alias, negatives, draws, lr, state,
+    output, threshold, alias, negatives, lr, state,
 ):  # fmt: skip
     """Windows `start` to `stop` of a slice: words, lines, reaches (N,).
 
     table (U, D), units, offsets (V + 1,), scales (V,): the input of word w is scales[w] · Σ table[units[offsets[w] :
     offsets[w + 1]]]. With `cbow` the mean of the window's inputs predicts the centre, without it the centre's input
-    predicts each word of the window. output (V, D). Noise comes from threshold, alias (V,), see `alias_table`, by the
-    generator `state` (1,) uint64: `draws` of it serve all pairs of a window, each weighted with their number times
-    negatives / draws.
+    predicts each word of the window. output (V, D). Each pair has its own `negatives` words of noise from threshold,
+    alias (V,), see `alias_table`, by the generator `state` (1,) uint64.
     """
-    hidden, gradient = np.empty(table.shape[1], np.float32), np.empty(table.shape[1], np.float32)
+    hidden, step, gradient = vectors(table)
     loss, n_pairs = 0.0, 0
     for i in range(start, stop):
         low, high = window(lines, reaches, i)
@@ -38,20 +37,18 @@ def negative_sampling(
             continue
         first, last = (low, high) if cbow else (i, i)
         gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets, scales)
-        likely, unlikely = 1.0, 1.0  # products of probabilities: one logarithm a window
-        pairs = 1 if cbow else high - low
-        if cbow:
-            likely *= push(hidden, output[words[i]], gradient, lr, True)
-        else:
-            for j in range(low, high + 1):
-                if j != i:
-                    likely *= push(hidden, output[words[j]], gradient, lr, True)
-        weight = np.float32(pairs * negatives) / np.float32(draws)
-        for _ in range(draws):
-            unlikely *= push(hidden, output[draw(threshold, alias, state)], gradient, lr * weight, False)
+        likely = 1.0  # a product of probabilities: one logarithm a window
+        for j in range(low, high + 1):
+            if (j == i) != cbow:
+                continue
+            step[:] = 0
+            likely *= push(hidden, output[words[j]], step, lr, True)
+            for _ in range(negatives):
+                likely *= push(hidden, output[draw(threshold, alias, state)], step, lr, False)
+            follow(hidden, gradient, step, words[i], offsets, scales)
+            n_pairs += 1
         scatter(gradient, words, i, first, last, cbow, table, units, offsets, scales)
-        loss -= math.log(max(likely, 1e-300)) + float(weight) * math.log(max(unlikely, 1e-300))
-        n_pairs += pairs
+        loss -= math.log(max(likely, 1e-300))
     return loss, n_pairs
 
 
@@ -62,7 +59,7 @@ def hierarchical_softmax(
     output, nodes, codes, lengths, lr,
 ):  # fmt: skip
     """As `negative_sampling`, a word's probability the product over its path: nodes, codes (V, L), lengths (V,)."""
-    hidden, gradient = np.empty(table.shape[1], np.float32), np.empty(table.shape[1], np.float32)
+    hidden, step, gradient = vectors(table)
     loss, n_pairs = 0.0, 0
     for i in range(start, stop):
         low, high = window(lines, reaches, i)
@@ -74,8 +71,10 @@ def hierarchical_softmax(
             if (j == i) != cbow:
                 continue
             target, likely = words[j], 1.0
+            step[:] = 0
             for k in range(lengths[target]):
-                likely *= push(hidden, output[nodes[target, k]], gradient, lr, codes[target, k] == 0)
+                likely *= push(hidden, output[nodes[target, k]], step, lr, codes[target, k] == 0)
+            follow(hidden, gradient, step, words[i], offsets, scales)
             loss -= math.log(max(likely, 1e-300))
             n_pairs += 1
         scatter(gradient, words, i, first, last, cbow, table, units, offsets, scales)
@@ -123,6 +122,24 @@ def window(lines, reaches, i):
     while lines[high] != lines[i]:
         high -= 1
     return low, high
+
+
+@compiled
+def vectors(table):
+    """Three vectors (D,) to work in."""
+    return np.empty_like(table[0]), np.empty_like(table[0]), np.empty_like(table[0])
+
+
+@compiled
+def follow(hidden, gradient, step, word, offsets, scales):
+    """Count a pair's step in, and move `hidden`, the input of `word`, as far as the table's rows will move it.
+
+    (CBOW's input, of several words, predicts once and is not asked again.)
+    """
+    share = scales[word] * scales[word] * np.float32(offsets[word + 1] - offsets[word])
+    for d in range(len(hidden)):
+        gradient[d] += step[d]
+        hidden[d] += share * step[d]
 
 
 @compiled

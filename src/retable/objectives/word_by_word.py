@@ -22,11 +22,6 @@ from retable.objectives.hierarchical_softmax import HierarchicalSoftmax
 from retable.objectives.negative_sampling import NegativeSampling
 from retable.objectives.weighted_least_squares import WeightedLeastSquares
 
-# All pairs of a centre share its noise, so that a draw is scored once for all of them: so many draws for each
-# negative of a pair. With 1 the embedded corpus's analogies fall behind gensim's, which draws for each pair; with 3
-# they don't (benchmarks/word_vectors.md).
-SHARED_DRAWS = 3
-
 
 class WordByWord(nn.Module):
     """An objective that moves its own weights: `update` in place of `loss`.
@@ -100,10 +95,8 @@ class WordByWord(nn.Module):
     def _negative_sampling(
         self, batch: WindowSlice, tables: list[np.ndarray], lr: np.float32, start: int, stop: int, seed: np.uint64
     ) -> tuple[float, int]:
-        negatives = self.objective.negatives
-        draws = negatives if self.objective.model.predicts == "centre" else SHARED_DRAWS * negatives
         windows = self._windows(batch, tables, start, stop)
-        return kernels.negative_sampling(*windows, *self._noise, negatives, draws, lr, np.array([seed]))
+        return kernels.negative_sampling(*windows, *self._noise, self.objective.negatives, lr, np.array([seed]))
 
     def _hierarchical_softmax(
         self, batch: WindowSlice, tables: list[np.ndarray], lr: np.float32, start: int, stop: int, seed: np.uint64
