@@ -60,7 +60,7 @@ def ours(text: Text, system: str, output: str, threads: int, epochs: int, seed: 
         objective: torch.nn.Module = NegativeSampling(model, text.counts, seed=seed)
     else:
         objective = HierarchicalSoftmax(model, text.counts)
-    windows = Windows(text.tokens, text.counts, 0, window=5, subsample=1e-3, batch_tokens=20_000, seed=seed)
+    windows = Windows(text.tokens, text.counts, 0, window=5, subsample=1e-3, batch_tokens=50_000, seed=seed)
     with tempfile.TemporaryDirectory() as scratch:
         started = time.perf_counter()
         fit(
@@ -98,6 +98,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--epochs", type=int, default=5)
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # as the embed stage does
     text, questions = Text(arguments.text), read_analogies(arguments.analogies)
     print(f"{text.n_words} words, {len(text.words)} types, {arguments.epochs} epochs")
     for system in arguments.systems:

@@ -38,6 +38,8 @@ def embed(cfg: DictConfig) -> None:
     if cfg.word_by_word:
         from retable.objectives.word_by_word import WordByWord
 
+        torch.set_num_threads(1)  # beside the loops torch has little to do, and its idle threads spin on their cores
+
         learner = WordByWord(objective, cfg.threads)
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed) as record:
         train(cfg, record, learner, batches, validate=lambda objective: {})

@@ -4,9 +4,9 @@ import csv
 from pathlib import Path
 
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from pipelines.build import build_model
 from pipelines.entry import recorded, stage
 from pipelines.training import initialise_input, train
 from retable.artifacts import require
@@ -35,7 +35,7 @@ def finetune(cfg: DictConfig) -> None:
     labels = {split: [e.label for e in rows] for split, rows in examples.items()}
 
     torch.manual_seed(cfg.seed)
-    model = instantiate(cfg.model, vocab_size=tokenizer.vocab_size)
+    model = build_model(cfg, tokenizer)
     inputs = [tokens / "tokenizer.json", *(task / f"{split}.tsv" for split in SPLITS)]
     upstream = [tokens, task.parent]
     if cfg.init != "random":

@@ -8,6 +8,7 @@ import numpy as np
 from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 
+from pipelines.build import build_model
 from retable.artifacts import require
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -18,7 +19,7 @@ def load_system(cell: Path) -> Any:
     weights = require(cell / "model.safetensors")
     tokenizer = Tokenizer.load(require(Path("outputs/tokenize", cfg.tokens, "tokenizer.json")))
     if cfg.objective is None:
-        model = instantiate(cfg.model, vocab_size=tokenizer.vocab_size, boundary=tokenizer.boundary)
+        model = build_model(cfg, tokenizer)
         model.load(weights)
         return model
     if "scorer" not in cfg:
@@ -27,7 +28,7 @@ def load_system(cell: Path) -> Any:
     from retable.evaluation.likelihood import NeuralLM
     from retable.training.weights import load_weights
 
-    model = instantiate(cfg.model, vocab_size=tokenizer.vocab_size)
+    model = build_model(cfg, tokenizer)
     objective = instantiate(cfg.objective, model=model, vocab_size=tokenizer.vocab_size).eval()
     load_weights(objective, weights)
     return NeuralLM(objective, instantiate(cfg.scorer), tokenizer.boundary)

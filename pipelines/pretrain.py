@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from pipelines.build import build_model
 from pipelines.entry import recorded, stage
 from retable.artifacts import require
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
@@ -17,7 +19,7 @@ def pretrain(cfg: DictConfig) -> None:
     tokenizer = Tokenizer.load(inputs[0])
     tokens, validation = (read_tokens(path, tokenizer.vocab_size) for path in inputs[1:])
     if cfg.objective is None:  # counted in closed form
-        model = instantiate(cfg.model, vocab_size=tokenizer.vocab_size, boundary=tokenizer.boundary)
+        model = build_model(cfg, tokenizer)
         with recorded(cfg, inputs, [folder], system=cfg.system, seed=cfg.seed) as record:
             model.estimate(tokens)
             model.save(record.folder / "model.safetensors")
@@ -28,9 +30,13 @@ def pretrain(cfg: DictConfig) -> None:
     from pipelines.training import initialise_input, train
 
     torch.manual_seed(cfg.seed)
-    model = instantiate(cfg.model, vocab_size=tokenizer.vocab_size)
+    model = build_model(cfg, tokenizer)
     initialise_input(model, cfg, tokenizer, inputs)
     objective = instantiate(cfg.objective, model=model, vocab_size=tokenizer.vocab_size)
+    if hasattr(objective, "count"):
+        objective.count(np.bincount(tokens, minlength=tokenizer.vocab_size))
+    if cfg.compile:
+        model.compile()
     batches = instantiate(cfg.batches, tokens=tokens, seed=cfg.seed)
     scorer = instantiate(cfg.validation_scorer)
 

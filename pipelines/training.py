@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig
@@ -14,6 +15,7 @@ from retable.errors import UsageError
 from retable.models.word2vec_format import read_word2vec
 from retable.nn.embedding import initialise_embedding
 from retable.tokenizers.tokenizer import Tokenizer
+from retable.training.budget import parse_budget
 from retable.training.curve import write_curve
 from retable.training.fit import fit
 from retable.training.module import Batches
@@ -30,7 +32,17 @@ def initialise_input(model: nn.Module, cfg: DictConfig, tokenizer: Tokenizer, in
         initialise_embedding(embedding, tokenizer.words, *read_word2vec(path))
         inputs.append(path)
     if cfg.freeze_embedding:
+        if cfg.embedding == "random":
+            raise UsageError("freeze_embedding=true would leave the input as it was drawn; give embedding= a file")
         model.get_submodule("embedding").requires_grad_(False)
+
+
+def training_cost(objective: nn.Module, batches: Any) -> dict[str, float]:
+    """Tokens and flops of a step, of batches that count their tokens: two operations a weight forward and four
+    backward (Kaplan et al. 2020, section 2.1)."""
+    if not hasattr(batches, "tokens_per_step"):
+        return {}
+    return {"tokens": batches.tokens_per_step, "flops": 6 * matrix_parameters(objective) * batches.tokens_per_step}
 
 
 def train(
@@ -42,6 +54,8 @@ def train(
 ) -> None:
     """Train `objective` as `cfg` says; leave `model.safetensors`, `curve.csv` and the costs in the record."""
     started = time.monotonic()
+    amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
+    cost = training_cost(objective, batches)
     points = fit(
         objective,
         batches,
@@ -56,6 +70,9 @@ def train(
         validations=cfg.validations,
         validate=validate,
         log=record.log,
+        averaging=instantiate(cfg.averaging) if cfg.get("averaging") else None,
+        max_steps=max(int(amount / cost[unit]), 1) if amount and unit in cost else None,
+        seconds=amount if unit == "seconds" else None,
     )
     record.log(points)
     save_weights(objective, record.folder / "model.safetensors")
@@ -63,9 +80,5 @@ def train(
     steps = points[-1].step
     record.metrics |= {point.metric: point.value for point in points if point.step == steps}
     record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}
-    if hasattr(batches, "tokens_per_step"):
-        tokens = steps * batches.tokens_per_step
-        # Two operations a weight forward and four backward (Kaplan et al. 2020, section 2.1).
-        flops = 6 * matrix_parameters(objective) * tokens
-        record.metrics |= {"tokens": tokens, "flops": flops}
+    record.metrics |= {unit: round(steps * each) for unit, each in cost.items()}
     record.extra["training_seconds"] = round(time.monotonic() - started, 2)

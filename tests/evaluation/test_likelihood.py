@@ -4,7 +4,7 @@ import torch
 
 from retable.evaluation.likelihood import Carried, NeuralLM, SlidingWindow
 from retable.models.gpt import GPT
-from retable.models.lstm import LSTM
+from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM
 
 V, D, BOUNDARY, LENGTH = 11, 8, 3, 6

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from retable.models.lstm import LSTM
+from retable.models.recurrent import LSTM
 
 V, D, B, T = 11, 8, 3, 7
 

@@ -6,7 +6,7 @@ from retable.data.streams import TokenBatch
 from retable.errors import UsageError
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
-from retable.models.lstm import LSTM
+from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM
 
 V, D, B, T = 11, 8, 3, 6

@@ -6,7 +6,7 @@ from retable.data.examples import ExampleBatch
 from retable.models.bag_of_words import DeepAveraging
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
-from retable.models.lstm import LSTM
+from retable.models.recurrent import LSTM
 from retable.objectives.classification import Classification
 
 V, D, N_LABELS = 11, 8, 3

@@ -18,7 +18,7 @@ from retable.evaluation.prediction import predict
 from retable.models.bilstm import BiLSTM
 from retable.models.glove import GloVe
 from retable.models.gpt import GPT
-from retable.models.lstm import LSTM
+from retable.models.recurrent import LSTM
 from retable.models.skipgram import SkipGram
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification

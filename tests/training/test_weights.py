@@ -4,7 +4,7 @@ from safetensors.torch import load_file, save_file
 
 from retable.errors import UsageError
 from retable.models.gpt import GPT
-from retable.models.lstm import LSTM
+from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM
 from retable.training.weights import load_weights, matrix_parameters, save_weights
 

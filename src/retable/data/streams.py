@@ -3,6 +3,7 @@
 B batch (rows of all processes together), T time.
 """
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ class TokenBatch(NamedTuple):
     input_ids: Tensor  # (B, T) int64
     labels: Tensor  # (B, T) int64, the inputs' successors
     fresh: bool  # whether recurrent state starts anew with this batch
+    scale: float = 1.0  # of the learning rate, for this batch
 
 
 class CarriedStreams:
@@ -42,6 +44,50 @@ class CarriedStreams:
         share = _share(len(self._rows), rank, world)
         window = _tensor(self._rows[share, start : start + self._length + 1])
         return TokenBatch(window[:, :-1], window[:, 1:], fresh=start == 0)
+
+
+class JitteredStreams:
+    """As CarriedStreams, each batch of another length (Merity, Keskar and Socher 2018, section 4.1).
+
+    The base is `length`, or with probability 1 − `share` half of it; a batch is about the base long, with a standard
+    deviation of `deviation`, and 5 at least; its learning rate is scaled by its length over `length`.
+    """
+
+    def __init__(
+        self, tokens: np.ndarray, batch_size: int, length: int, seed: int, share: float = 0.95, deviation: float = 5.0
+    ):
+        row = len(tokens) // batch_size
+        mean = length * (share + (1 - share) / 2)
+        self.steps_per_epoch = round((row - 1) / mean)
+        if self.steps_per_epoch < 1:
+            raise UsageError(
+                f"{len(tokens)} tokens give no batch of {batch_size} rows of {length}; lower batches.batch_size"
+            )
+        self.tokens_per_step = batch_size * (row - 1) / self.steps_per_epoch
+        self._rows = tokens[: batch_size * row].reshape(batch_size, row)
+        self._length, self._share_of_long, self._deviation, self._seed = length, share, deviation, seed
+        self._epochs = [self._cuts(0)]  # of each epoch the places where its batches begin, and its end
+        self._first_steps = [0]
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
+        """The rows of process `rank` of `world`, as in CarriedStreams."""
+        while step >= self._first_steps[-1] + len(self._epochs[-1]) - 1:
+            self._first_steps.append(self._first_steps[-1] + len(self._epochs[-1]) - 1)
+            self._epochs.append(self._cuts(len(self._epochs)))
+        epoch = bisect_right(self._first_steps, step) - 1
+        place = step - self._first_steps[epoch]
+        start, stop = self._epochs[epoch][place : place + 2]
+        share = _share(len(self._rows), rank, world)
+        window = _tensor(self._rows[share, start : stop + 1])
+        return TokenBatch(window[:, :-1], window[:, 1:], fresh=start == 0, scale=(stop - start) / self._length)
+
+    def _cuts(self, epoch: int) -> list[int]:
+        generator, end = np.random.default_rng((self._seed, epoch)), self._rows.shape[1] - 1
+        cuts = [0]
+        while cuts[-1] < end:
+            base = self._length if generator.random() < self._share_of_long else self._length / 2
+            cuts.append(min(cuts[-1] + max(round(generator.normal(base, self._deviation)), 5), end))
+        return cuts
 
 
 class ShuffledWindows:

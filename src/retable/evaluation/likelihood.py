@@ -63,7 +63,7 @@ class SlidingWindow:
 
 def _shifted(objective: CausalLM, tokens: np.ndarray, boundary: int) -> tuple[Tensor, Tensor]:
     stream = np.concatenate([[boundary], tokens.astype(np.int64)])
-    ids = torch.from_numpy(stream).to(objective.head.weight.device)
+    ids = torch.from_numpy(stream).to(next(objective.parameters()).device)
     return ids[:-1], ids[1:]
 
 

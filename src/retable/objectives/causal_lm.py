@@ -1,15 +1,16 @@
 """The left-to-right language-model objective: predict each token from those before it.
 
-B batch, T time, D d_model, V vocabulary.
+B batch, T time, N = B·T, D d_model, V vocabulary.
 """
 
 from typing import Any, Literal
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor, nn
 
 from retable.data.streams import TokenBatch
 from retable.errors import UsageError
+from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of
 
 
 class CausalLM(nn.Module):
@@ -18,9 +19,22 @@ class CausalLM(nn.Module):
     `tie` shares the softmax's weights with the input embedding (Press and Wolf 2017; Inan et al. 2017).
     `reduction="time_sum"` sums the loss over time and averages it over the batch, the convention of Zaremba et al.
     (2014)'s code, under which the paper's learning rate and clipping threshold hold; "mean" averages over both.
+    `projection`, where it is not 0, puts a matrix P before the softmax and projection · ‖P‖₂ in the loss (Press and
+    Wolf 2017, section 4). What a backbone adds to the loss of its last batch it leaves in `penalty`.
+
+    A subclass with another output layer says in `nats` how it is trained, in `log_prob_of` and `log_softmax` what it
+    predicts.
     """
 
-    def __init__(self, model: Any, vocab_size: int, tie: bool, bias: bool, reduction: Literal["mean", "time_sum"]):
+    def __init__(
+        self,
+        model: Any,
+        vocab_size: int,
+        tie: bool,
+        bias: bool,
+        reduction: Literal["mean", "time_sum"],
+        projection: float = 0.0,
+    ):
         super().__init__()
         if model.direction != "left-to-right":
             raise UsageError(
@@ -31,18 +45,47 @@ class CausalLM(nn.Module):
         self.head = nn.Linear(model.d_model, vocab_size, bias=bias)
         self.head.apply(model.initialise)
         if tie:
+            if model.embedding.weight.shape != self.head.weight.shape:
+                raise UsageError(
+                    f"an embedding of {model.embedding.embedding_dim} dimensions can't be the softmax of a model with "
+                    f"{model.d_model}: write objective.tie=false, or make the two equal"
+                )
             self.head.weight = model.embedding.weight
-        self.reduction = reduction
+        self.reduction, self.projection_penalty = reduction, projection
+        self.projection = nn.Linear(model.d_model, model.d_model, bias=False) if projection else nn.Identity()
+        self.projection.apply(model.initialise)
 
     def loss(self, batch: TokenBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
         """The loss of a batch, its metrics (nats a token) and the state to go on with."""
         hidden, state = self.model(batch.input_ids, None if batch.fresh else state)
-        nats = F.cross_entropy(self.head(hidden).flatten(0, 1).float(), batch.labels.flatten())
-        scale = batch.labels.shape[1] if self.reduction == "time_sum" else 1
-        return nats * scale, {"loss": nats.detach()}, state
+        nats = self.nats(self.projection(hidden).flatten(0, 1), batch.labels.flatten())
+        loss = nats * batch.labels.shape[1] if self.reduction == "time_sum" else nats
+        if self.projection_penalty:
+            loss = loss + self.projection_penalty * self.projection.weight.norm()
+        if (penalty := getattr(self.model, "penalty", None)) is not None:
+            loss = loss + penalty
+        return loss, {"loss": nats.detach()}, state
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """(B, T) inputs and successors to the successors' log-probabilities, (B, T) in fp32, and the state after."""
         hidden, state = self.model(input_ids, state)
-        log_probs = -F.cross_entropy(self.head(hidden).flatten(0, 1).float(), labels.flatten(), reduction="none")
+        log_probs = self.log_prob_of(self.projection(hidden).flatten(0, 1), labels.flatten())
         return log_probs.view_as(labels), state
+
+    def next_log_prob(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """(B, T) tokens after `state`, at first `model.start`, to the log-probabilities (B, V) of the token after the
+        last of them, in fp32, and the state after it."""
+        hidden, state = self.model(input_ids, state)
+        return self.log_softmax(self.projection(hidden[:, -1])), state
+
+    def nats(self, hidden: Tensor, labels: Tensor) -> Tensor:
+        """(N, D) and (N,) to the mean loss of a token, which training makes small."""
+        return linear_cross_entropy(hidden, self.head.weight, self.head.bias, labels)
+
+    def log_prob_of(self, hidden: Tensor, labels: Tensor) -> Tensor:
+        """(N, D) and (N,) to the labels' log-probabilities (N,) in fp32."""
+        return linear_log_prob(hidden, self.head.weight, self.head.bias, labels)
+
+    def log_softmax(self, hidden: Tensor) -> Tensor:
+        """(N, D) to the log-probabilities of all tokens (N, V) in fp32."""
+        return torch.log_softmax(logits_of(hidden, self.head.weight.to(hidden.dtype), self.head.bias), dim=1)

@@ -1,8 +1,8 @@
 """Compiled loops of stochastic gradient descent on word vectors, one window or cell after the other.
 
 Each takes the plain gradient step of its objective, pair after pair as word2vec.c does: the scores of a pair are taken
-before the vector that predicts moves; an output vector moves as soon as it is scored. They release the interpreter's lock, change the tables in place
-and return the summed loss in nats and the number of pairs (cells) that it covers.
+before the vector that predicts moves; an output vector moves as soon as it is scored. They release the interpreter's
+lock, change the tables in place and return the summed loss in nats and the number of pairs (cells) that it covers.
 
 N words of a slice, V vocabulary, U rows of the input table, D dimensions.
 """

@@ -70,7 +70,8 @@ class WordByWord(nn.Module):
             raise UsageError("training word by word is for processors; write word_by_word=false on a GPU")
         self._processes = self._processes or round(total(torch.ones(())).item())
         tables, alone = self._tables(), self.threads * self._processes == 1
-        work = [tables] if alone else [[table.clone() for table in tables] for _ in range(self.threads)]
+        work = [tables, *([table.clone() for table in tables] for _ in range(self.threads - 1))]
+        before = [] if alone else [table.clone() for table in tables]
 
         ends = np.linspace(0, len(batch[0]), self.threads + 1).astype(np.int64)
         # Training seeds torch with (seed, step, process).
@@ -82,9 +83,11 @@ class WordByWord(nn.Module):
 
         with ThreadPoolExecutor(self.threads) as pool:
             sums = list(pool.map(learn, range(self.threads)))
-        if not alone:
-            for table, *copies in zip(tables, *work, strict=True):
-                table += total(sum(copy - table for copy in copies))
+        for table, start, *copies in zip(tables, before, *work[1:], strict=True) if before else ():
+            for copy in copies:
+                table.add_(copy).sub_(start)
+            if self._processes > 1:
+                table.copy_(total(table.sub_(start)).add_(start))
         loss, pairs = np.sum(sums, axis=0)
         return {"loss": torch.tensor(loss / max(pairs, 1))}
 

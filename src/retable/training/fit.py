@@ -1,13 +1,18 @@
 """Run a training to its end, or on to its end from where a killed one stopped."""
 
 import contextlib
+import copy
 import ctypes
+import json
 import logging
 import os
+import statistics
 import sys
+import time
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +26,8 @@ from retable.errors import UsageError
 from retable.training.curve import Point
 from retable.training.module import Batches, Training
 from retable.training.progress import Progress
+
+WARMING, MEASURED = 5, 25  # steps that are run before, and in all, to measure how long one takes
 
 
 def fit(
@@ -38,16 +45,30 @@ def fit(
     validations: float,
     validate: Callable[[nn.Module], dict[str, float]],
     log: Callable[[list[Point]], None],
+    averaging: Callable[[Sequence[float]], bool] | None = None,
+    max_steps: int | None = None,
+    seconds: float | None = None,
 ) -> list[Point]:
     """Train `objective` in place and return its learning curve.
 
     `trainer` holds Lightning's own settings (accelerator, devices, strategy, precision). `scratch/last.ckpt` is
     written every `checkpoint_every` steps; where it exists already, the run goes on from there and ends with the
     same weights, bit for bit, as one that was never stopped. `validate` is called `validations` times an epoch
-    (fewer than one is allowed) and at the end. Raises UsageError where the checkpoint can't be read.
+    (fewer than one is allowed) and at the end; see Training for `averaging`.
+
+    `epochs` gives the run its length, unless `max_steps` or the steps that fit into `seconds` are fewer; the schedule
+    then is that of all epochs, drawn together. How long a step takes is measured on a copy before the first, and kept
+    with the checkpoint. Raises UsageError where the checkpoint can't be read.
     """
     _keep_freed_memory()
-    max_steps = max(round(epochs * batches.steps_per_epoch), 1)
+    wanted = max(round(epochs * batches.steps_per_epoch), 1)
+    if seconds is not None:
+        kept = scratch / "seconds.json"
+        if not kept.exists():
+            module = Training(copy.deepcopy(objective), batches, seed, MEASURED, optimizer, schedule, clip_norm, epochs)
+            kept.write_text(json.dumps(_seconds_per_step(module, trainer, scratch)))
+        max_steps = max(int(seconds / json.loads(kept.read_text())), 1)
+    max_steps = wanted if max_steps is None else min(max_steps, wanted)
     checkpoint = scratch / "last.ckpt"
     if checkpoint.exists():
         _check(checkpoint)
@@ -75,10 +96,41 @@ def fit(
         )
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
             torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-        training = Training(objective, batches, seed, max_steps, optimizer, schedule, clip_norm)
+        training = Training(objective, batches, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
         runner.fit(training, ckpt_path=checkpoint if checkpoint.exists() else None)
+        training.finish()
     objective.to("cpu").eval()
     return progress.points
+
+
+class _Clock(L.Callback):
+    """When each step ended."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.times.append(time.perf_counter())
+
+
+def _seconds_per_step(training: Training, trainer: Mapping[str, Any], scratch: Path) -> float:
+    """The median over some steps, after the first ones."""
+    if trainer.get("devices", 1) != 1:
+        raise UsageError("a budget of time is measured on one device; write it in flops or tokens")
+    clock = _Clock()
+    with _quiet_lightning():
+        L.Trainer(
+            **trainer,
+            max_steps=MEASURED,
+            max_epochs=-1,
+            callbacks=[clock],
+            default_root_dir=scratch,
+            logger=False,
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=False,
+        ).fit(training)
+    return statistics.median(after - before for before, after in pairwise(clock.times[WARMING:]))
 
 
 def _check(checkpoint: Path) -> None:

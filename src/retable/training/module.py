@@ -1,7 +1,8 @@
 """The Lightning module that every trained system runs in."""
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -10,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
+
+from retable.training.averaging import Average
 
 
 class Batches(Protocol):
@@ -25,7 +28,11 @@ class Training(L.LightningModule):
 
     `objective.loss(batch, state, step)` returns the loss, metrics, and the state that the next batch starts from
     (recurrent models carry one; None for the others). All randomness inside a step (dropout, masking, negative
-    samples) is seeded with (seed, step, rank), so nothing but tensors and counters has to survive a kill.
+    samples) is seeded with (seed, step, rank), so nothing but tensors and counters has to survive a kill. A batch with
+    a `scale` takes a step of so many times the learning rate, after clipping.
+
+    `averaging` says of the validation losses so far whether the average of the weights begins, which from then on is
+    what is validated, and in the end what was trained.
 
     An objective that has `update(batch, step, lr, sum)` instead moves its own weights, pair by pair, and returns
     metrics; `sum` adds a tensor up over all processes. The optimizer then only lends its learning rate.
@@ -42,12 +49,18 @@ class Training(L.LightningModule):
         optimizer: Callable[[nn.Module], Optimizer],
         schedule: Callable[..., float],
         clip_norm: float | None,
+        epochs: float,
+        averaging: Callable[[Sequence[float]], bool] | None = None,
     ):
         super().__init__()
         self.objective = objective
         self.metrics: dict[str, Tensor] = {}
         self._batches, self._seed, self._max_steps = batches, seed, max_steps
         self._optimizer, self._schedule, self._clip_norm = optimizer, schedule, clip_norm
+        self._epoch, self._averaging = max_steps / epochs, averaging
+        self._losses: list[float] = []
+        self._average: Average | None = None
+        self._scale: float = 1.0
         self._state: Any = None
         self.automatic_optimization = not hasattr(objective, "update")
 
@@ -60,6 +73,7 @@ class Training(L.LightningModule):
         if not self.automatic_optimization:
             self._update(batch)
             return None
+        self._scale = getattr(batch, "scale", 1.0)
         loss, self.metrics, state = self.objective.loss(batch, self._state, self.global_step)
         self._state = _map(torch.Tensor.detach, state)
         return loss
@@ -79,12 +93,34 @@ class Training(L.LightningModule):
         # Not Lightning's gradient_clip_val, which refuses fused optimizers under mixed precision.
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self._clip_norm)
+        if self._scale != 1.0:
+            torch._foreach_mul_([p.grad for p in self.objective.parameters() if p.grad is not None], self._scale)
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        super().optimizer_step(*args, **kwargs)
+        if self._average is not None:
+            self._average.update()
+
+    def validated(self, losses: list[float]) -> None:
+        """Take in the validation losses so far: schedules and averaging go by them."""
+        self._losses = losses
+        if self._averaging is not None and self._average is None and self._averaging(losses):
+            self._average = Average(self.objective)
+
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which the objective has the averaged weights, if there are any."""
+        return contextlib.nullcontext() if self._average is None else self._average.applied()
+
+    def finish(self) -> None:
+        """Leave the averaged weights, if there are any, in the objective."""
+        if self._average is not None:
+            self._average.apply()
 
     def configure_optimizers(self) -> Any:
         optimizer = self._optimizer(self.objective)
 
         def factor(step: int) -> float:
-            return self._schedule(step, self._batches.steps_per_epoch, self._max_steps)
+            return self._schedule(step, self._epoch, self._max_steps, self._losses)
 
         return {
             "optimizer": optimizer,
@@ -97,12 +133,20 @@ class Training(L.LightningModule):
         if state is not None and self.trainer.world_size > 1:
             state = _map(self.all_gather, state)
         checkpoint["carried_state"] = state
+        checkpoint["losses"] = self._losses
+        if self._average is not None:
+            checkpoint["average"] = self._average.steps, self._average.tensors
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         def mine(tensor: Tensor) -> Tensor:
             return (tensor[self.global_rank] if self.trainer.world_size > 1 else tensor).to(self.device)
 
         self._state = _map(mine, checkpoint["carried_state"])
+        self._losses = checkpoint["losses"]
+        if "average" in checkpoint:
+            self._average = Average(self.objective)
+            self._average.steps, tensors = checkpoint["average"]
+            self._average.tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
 
 
 def step_seed(*parts: int) -> int:

@@ -57,6 +57,10 @@ class Progress(L.Callback):
         self.points = [Point(*point) for point in state_dict["points"]]
         self._sums, self._summed = state_dict["sums"], state_dict["summed"]
 
+    def losses(self) -> list[float]:
+        """The validation losses so far."""
+        return [point.value for point in self.points if point.metric == "validation/loss"]
+
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._started = time.monotonic(), trainer.global_step
 
@@ -89,14 +93,17 @@ class Progress(L.Callback):
                 )
 
     def _validation(self, trainer: L.Trainer, pl_module: Any) -> None:
+        metrics: dict[str, float] = {}
         if trainer.is_global_zero:
             pl_module.objective.eval()
-            with torch.no_grad():
+            with torch.no_grad(), pl_module.averaged():
                 metrics = self._validate(pl_module.objective)
             pl_module.objective.train()
-            self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
+        metrics = trainer.strategy.broadcast(metrics)
+        self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
+        pl_module.validated(self.losses())
+        if trainer.is_global_zero:
             self._say(trainer)
-        trainer.strategy.barrier()
 
     def _save(self, trainer: L.Trainer) -> None:
         partial = self._checkpoint.with_suffix(".partial")

@@ -1,23 +1,53 @@
-"""Learning-rate schedules: the factor on the optimizer's rate as a function of progress, not of history."""
+"""Learning-rate schedules: the factor on the optimizer's rate, a pure function of the step and the learning curve.
+
+Each takes the step, the length of an epoch and of the whole run in steps, and the validation losses so far. Where a
+budget cuts a run short, the epoch is shorter in the same measure, and the schedule keeps its shape.
+"""
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 
 
-def constant(step: int, steps_per_epoch: int, max_steps: int) -> float:
+def constant(step: int, epoch: float, max_steps: int, losses: Sequence[float]) -> float:
     return 1.0
 
 
-def epoch_decay(step: int, steps_per_epoch: int, max_steps: int, flat_epochs: int, factor: float) -> float:
+def epoch_decay(
+    step: int, epoch: float, max_steps: int, losses: Sequence[float], flat_epochs: int, factor: float
+) -> float:
     """The full rate for `flat_epochs` epochs, then times `factor` with each further one (Zaremba et al. 2014)."""
-    return factor ** max(step // steps_per_epoch - flat_epochs + 1, 0)
+    return factor ** max(int(step / epoch) - flat_epochs + 1, 0)
 
 
-def linear_decay(step: int, steps_per_epoch: int, max_steps: int, final: float = 0.0) -> float:
+def stall_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: float) -> float:
+    """Times `factor` with each validation that is no better than the best before it (pytorch/examples)."""
+    best, stalls = math.inf, 0
+    for loss in losses:
+        stalls += loss >= best
+        best = min(loss, best)
+    return factor**stalls
+
+
+def decay_from_stall(
+    step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: float, improvement: float
+) -> float:
+    """The full rate until a validation is not `improvement` times better than the last, then times `factor` with that
+    and every further one (Mikolov 2012's toolkit, with improvement 1.003 of the logarithms)."""
+    for number, (before, now) in enumerate(pairwise(losses), 1):
+        if now * improvement > before:
+            return factor ** (len(losses) - number)
+    return 1.0
+
+
+def linear_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], final: float = 0.0) -> float:
     """From the full rate down to `final` of it in a straight line (word2vec)."""
     return 1 - (1 - final) * min(step / max_steps, 1.0)
 
 
-def warmup_cosine(step: int, steps_per_epoch: int, max_steps: int, warmup: float, final: float) -> float:
+def warmup_cosine(
+    step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: float, final: float
+) -> float:
     """Up in a line over the first `warmup` of the run, then down along a cosine to `final` of the full rate.
 
     The schedule of GPT (Radford et al. 2018, section 4.1), with both ends as shares so that it fits any budget.

@@ -1,0 +1,83 @@
+"""A softmax over a vocabulary and its cross-entropy, without ever holding all logits.
+
+N tokens, D d_model, V vocabulary.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LOGITS = 1 << 22  # so many at a time on a processor: 16 MB; fewer take longer, more no less
+LOGITS_ON_GPU = 1 << 26
+
+
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+    """The mean over tokens of −log softmax(hidden · weightᵀ + bias)[label], a scalar in fp32.
+
+    hidden (N, D), weight (V, D), bias (V,), labels (N,). Its gradient is made along with the loss, a few rows of logits
+    at a time: memory for V·D and not for N·V, and the logits are computed once. Differentiable once. Under autocast
+    products are of its type, sums and exponentials in fp32.
+    """
+    kind = hidden.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+    return _LinearCrossEntropy.apply(hidden.to(dtype), weight, bias, labels)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+        with torch.autocast(hidden.device.type, enabled=False):
+            table = weight.to(hidden.dtype)
+            learns = any(ctx.needs_input_grad)
+            d_hidden = torch.empty_like(hidden) if learns else None
+            d_weight = torch.zeros_like(weight) if learns else None
+            d_bias = torch.zeros_like(bias) if learns and bias is not None else None
+            loss = hidden.new_zeros((), dtype=torch.float32)
+            for rows in row_chunks(hidden, len(weight)):
+                logits, label = logits_of(hidden[rows], table, bias), labels[rows, None]
+                log_sum = logits.logsumexp(1, keepdim=True)
+                loss += (log_sum - logits.gather(1, label)).sum()
+                if not learns:
+                    continue
+                slope = logits.sub_(log_sum).exp_()
+                slope.scatter_add_(1, label, slope.new_full((1, 1), -1.0).expand_as(label)).div_(len(labels))
+                if d_bias is not None:
+                    d_bias += slope.sum(0)
+                slope = slope.to(hidden.dtype)
+                torch.mm(slope, table, out=d_hidden[rows])
+                if slope.dtype == d_weight.dtype:
+                    d_weight.addmm_(slope.mT, hidden[rows])
+                else:
+                    d_weight += slope.mT @ hidden[rows]
+        if learns:
+            ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        return loss / len(labels)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
+        d_hidden, d_weight, d_bias = ctx.saved_tensors
+        return d_hidden * d_loss, d_weight * d_loss, None if d_bias is None else d_bias * d_loss, None
+
+
+def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+    """(N,) fp32: log softmax(hidden · weightᵀ + bias)[label] of every token."""
+    table = weight.to(hidden.dtype)
+    parts = [
+        -F.cross_entropy(logits_of(hidden[rows], table, bias), labels[rows], reduction="none")
+        for rows in row_chunks(hidden, len(weight))
+    ]
+    return torch.cat(parts)
+
+
+def logits_of(hidden: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
+    """(N, V) in fp32."""
+    logits = (hidden @ table.mT).float()
+    return logits if bias is None else logits.add_(bias)
+
+
+def row_chunks(hidden: Tensor, vocab_size: int) -> list[slice]:
+    """Slices of the rows, each of a bounded number of logits."""
+    logits = LOGITS_ON_GPU if hidden.is_cuda else LOGITS
+    size = max(logits // vocab_size, 1)
+    return [slice(start, start + size) for start in range(0, len(hidden), size)]

@@ -1,0 +1,50 @@
+"""The average of the weights over the last part of a training (Polyak and Juditsky 1992)."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+def non_monotone(losses: Sequence[float], patience: int) -> bool:
+    """Whether averaging begins: the last validation loss is no better than the best of those before it, the `patience`
+    last of which don't count (Merity, Keskar and Socher 2018, algorithm 1)."""
+    before = losses[:-1]
+    return len(before) > patience and losses[-1] > min(before[: len(before) - patience])
+
+
+class Average:
+    """The mean of a module's weights since it was made, one step after the other; all of them in fp32."""
+
+    def __init__(self, module: nn.Module):
+        self._module = module
+        self.steps = 0
+        self.tensors: dict[str, Tensor] = {name: p.detach().float().clone() for name, p in module.named_parameters()}
+
+    def update(self) -> None:
+        """Count the weights of now in."""
+        self.steps += 1
+        with torch.no_grad():
+            for name, parameter in self._module.named_parameters():
+                self.tensors[name].lerp_(parameter.float(), 1 / self.steps)
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """The module has the averaged weights in the body."""
+        own = {name: p.detach().clone() for name, p in self._module.named_parameters()}
+        self.apply()
+        try:
+            yield
+        finally:
+            self._set(own)
+
+    def apply(self) -> None:
+        """Give the module the averaged weights for good."""
+        if self.steps:
+            self._set(self.tensors)
+
+    def _set(self, tensors: dict[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, parameter in self._module.named_parameters():
+                parameter.copy_(tensors[name])
