@@ -11,12 +11,13 @@ from retable.objectives.causal_lm import CausalLM
 
 
 class Carried:
-    """Recurrent state carried across the whole stream, cut into `rows` parallel parts (1: the exact protocol)."""
+    """Recurrent state carried across the whole stream, cut into `rows` parallel parts (1: the exact protocol).
 
-    segment = 256
+    `segment` tokens are read at a time, which matters to nothing but models of a bounded memory.
+    """
 
-    def __init__(self, rows: int):
-        self.rows = rows
+    def __init__(self, rows: int, segment: int = 256):
+        self.rows, self.segment = rows, segment
         self.protocol = "carried" if rows == 1 else f"carried, {rows} rows"
 
     @torch.inference_mode()
@@ -72,7 +73,7 @@ class NeuralLM:
 
     def __init__(self, objective: CausalLM, scorer: Carried | SlidingWindow, boundary: int):
         self.protocol = scorer.protocol
-        self._objective, self._scorer, self._boundary = objective, scorer, boundary
+        self.objective, self._scorer, self._boundary = objective, scorer, boundary
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        return self._scorer.log_prob(self._objective, tokens, self._boundary)
+        return self._scorer.log_prob(self.objective, tokens, self._boundary)
