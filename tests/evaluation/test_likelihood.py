@@ -33,11 +33,10 @@ def after(objective: CausalLM, context: list[int], token: int) -> float:
 
 
 @pytest.mark.parametrize("segment", [1, 7, 52, 53, 256])
-def test_carried_state_sees_all_that_came_before(lstm, segment, monkeypatch):
-    monkeypatch.setattr(Carried, "segment", segment)
+def test_carried_state_sees_all_that_came_before(lstm, segment):
     stream = [BOUNDARY, *TOKENS.tolist()]
     expected = [after(lstm, stream[: i + 1], stream[i + 1]) for i in range(len(TOKENS))]
-    scores = Carried(rows=1).log_prob(lstm, TOKENS, BOUNDARY)
+    scores = Carried(rows=1, segment=segment).log_prob(lstm, TOKENS, BOUNDARY)
     assert scores.dtype == np.float64
     np.testing.assert_allclose(scores, expected, atol=1e-5)
 
