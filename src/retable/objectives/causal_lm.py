@@ -55,6 +55,11 @@ class CausalLM(nn.Module):
         self.projection = nn.Linear(model.d_model, model.d_model, bias=False) if projection else nn.Identity()
         self.projection.apply(model.initialise)
 
+    @property
+    def start(self) -> Any:
+        """The state before the first token, from which on the state is kept."""
+        return self.model.start
+
     def loss(self, batch: TokenBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
         """The loss of a batch, its metrics (nats a token) and the state to go on with."""
         hidden, state = self.model(batch.input_ids, None if batch.fresh else state)
@@ -73,7 +78,7 @@ class CausalLM(nn.Module):
         return log_probs.view_as(labels), state
 
     def next_log_prob(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """(B, T) tokens after `state`, at first `model.start`, to the log-probabilities (B, V) of the token after the
+        """(B, T) tokens after `state`, at first `start`, to the log-probabilities (B, V) of the token after the
         last of them, in fp32, and the state after it."""
         hidden, state = self.model(input_ids, state)
         return self.log_softmax(self.projection(hidden[:, -1])), state
