@@ -1,0 +1,186 @@
+"""Training speed of language models beside peers, in one run: `python -m benchmarks.language_models`.
+
+LSTM small and medium (Zaremba et al. 2014) beside a plain loop of the shape of pytorch/examples' word_language_model:
+nn.Embedding, nn.LSTM, nn.Linear, cross-entropy, clip_grad_norm_, an SGD written out. GPT of 4 layers of 128 and 6 of
+256 beside transformers' GPT-2 of the same sizes (batch 16 × 128) with torch's fused AdamW. Both sides see the same
+random tokens of 10,000 types, run in turns in one process with the same allocator settings, and are timed per step, the
+first steps left out; the ratio is that of the medians. Ours is the objective with its optimizer in a bare loop, then
+through the Lightning module as the stages run it: the second over the first is what the module costs.
+
+transformers is of the extra `dev`.
+"""
+
+import argparse
+import contextlib
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from retable.data.streams import CarriedStreams, ShuffledWindows
+from retable.models.gpt import GPT
+from retable.models.recurrent import LSTM
+from retable.objectives.causal_lm import CausalLM
+from retable.training.fit import MEASURED, _keep_freed_memory, _seconds_per_step
+from retable.training.module import Training
+from retable.training.optimizers import adamw, sgd
+from retable.training.schedules import constant
+
+V, WARMING = 10_000, 3
+LSTMS = {"LSTM small": (200, 2, 0.0, 20, 20), "LSTM medium": (650, 2, 0.5, 20, 35)}  # d, layers, dropout, batch, length
+GPTS = {"GPT 4×128": (128, 4, 4), "GPT 6×256": (256, 6, 8)}  # d, layers, heads
+BATCH, LENGTH = 16, 128
+
+
+def autocast(precision: str) -> contextlib.AbstractContextManager[Any]:
+    return torch.autocast("cpu", torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+
+
+class ExampleLSTM(nn.Module):
+    """The model of pytorch/examples/word_language_model, main.py and model.py, as it is used there."""
+
+    def __init__(self, d: int, layers: int, dropout: float):
+        super().__init__()
+        self.drop, self.encoder = nn.Dropout(dropout), nn.Embedding(V, d)
+        self.rnn, self.decoder = nn.LSTM(d, d, layers, dropout=dropout), nn.Linear(d, V)
+
+    def forward(self, ids: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
+        output, state = self.rnn(self.drop(self.encoder(ids)), state)
+        return F.log_softmax(self.decoder(self.drop(output)).view(-1, V), dim=1), state
+
+
+def example_steps(name: str, precision: str, tokens: np.ndarray) -> Iterator[None]:
+    d, layers, dropout, batch, length = LSTMS[name]
+    torch.manual_seed(1)
+    model, state = ExampleLSTM(d, layers, dropout), None
+    data = CarriedStreams(tokens, batch, length)
+    step = 0
+    while True:
+        window = data.batch(step)
+        state = None if state is None else tuple(part.detach() for part in state)
+        model.zero_grad()
+        with autocast(precision):
+            output, state = model(window.input_ids.T, state)
+            loss = F.nll_loss(output.float(), window.labels.T.flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.25)
+        for p in model.parameters():
+            p.data.add_(p.grad, alpha=-20)
+        loss.item()  # the example logs it
+        step += 1
+        yield
+
+
+def transformers_steps(name: str, precision: str, tokens: np.ndarray) -> Iterator[None]:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    d, layers, heads = GPTS[name]
+    torch.manual_seed(1)
+    config = GPT2Config(V, n_positions=LENGTH, n_embd=d, n_layer=layers, n_head=heads,
+                        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)  # fmt: skip
+    model = GPT2LMHeadModel(config).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    data, step = ShuffledWindows(tokens, BATCH, LENGTH, seed=1), 0
+    while True:
+        ids = data.batch(step).input_ids
+        with autocast(precision):
+            loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        yield
+
+
+def ours(name: str, tokens: np.ndarray) -> tuple[CausalLM, Any, Callable[..., Any], float]:
+    """The objective, its batches, its optimizer and its clipping threshold."""
+    torch.manual_seed(1)
+    if name in LSTMS:
+        d, layers, dropout, batch, length = LSTMS[name]
+        model: nn.Module = LSTM(V, d, layers, dropout, 0.1)
+        objective = CausalLM(model, V, tie=False, bias=True, reduction="time_sum")
+        return objective, CarriedStreams(tokens, batch, length), partial(sgd, lr=1.0), 5.0
+    d, layers, heads = GPTS[name]
+    objective = CausalLM(GPT(V, d, layers, heads, LENGTH, 0.0), V, tie=True, bias=False, reduction="mean")
+    data = ShuffledWindows(tokens, BATCH, LENGTH, seed=1)
+    return objective, data, partial(adamw, lr=1e-3, weight_decay=0.1), 1.0
+
+
+def our_steps(name: str, precision: str, tokens: np.ndarray) -> Iterator[None]:
+    objective, data, make, clip = ours(name, tokens)
+    optimizer, state, step = make(objective), None, 0
+    while True:
+        with autocast(precision):
+            loss, _, state = objective.loss(data.batch(step), state, step)
+        state = None if state is None else tuple(part.detach() for part in state)
+        loss.backward()
+        nn.utils.clip_grad_norm_(objective.parameters(), clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        yield
+
+
+def times(steps: Iterator[None], n: int) -> list[float]:
+    found = []
+    for _ in range(n):
+        start = time.perf_counter()
+        next(steps)
+        found.append(time.perf_counter() - start)
+    return found
+
+
+def lightning_seconds(name: str, precision: str, tokens: np.ndarray) -> float:
+    """Of a step of ours through the Lightning module: the median over 20."""
+    objective, data, make, clip = ours(name, tokens)
+    training = Training(objective, data, 1, MEASURED, make, constant, clip, epochs=1)
+    kind = "bf16-mixed" if precision == "bf16" else "32-true"
+    with tempfile.TemporaryDirectory() as scratch:
+        return _seconds_per_step(training, {"accelerator": "cpu", "devices": 1, "precision": kind}, Path(scratch))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--systems", nargs="+", default=[*LSTMS, *GPTS])
+    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=8, help="of each side in a round")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    _keep_freed_memory()
+    tokens = np.random.default_rng(1).integers(V, size=400_000).astype(np.uint16)
+    for name in arguments.systems:
+        peer = example_steps if name in LSTMS else transformers_steps
+        rows, length = LSTMS[name][3:] if name in LSTMS else (BATCH, LENGTH)
+        for precision in arguments.precisions:
+            sides = {"ours": our_steps(name, precision, tokens), "peer": peer(name, precision, tokens)}
+            seconds: dict[str, list[float]] = {side: [] for side in sides}
+            for steps in sides.values():
+                times(steps, WARMING)
+            through_lightning = []
+            for _ in range(arguments.rounds):
+                for side, steps in sides.items():
+                    seconds[side] += times(steps, arguments.steps)
+                through_lightning.append(lightning_seconds(name, precision, tokens))
+            cost = statistics.median(through_lightning) / statistics.median(seconds["ours"]) - 1
+            speed = {side: rows * length / statistics.median(found) for side, found in seconds.items()}
+            print(
+                f"{name}, {precision}, {arguments.threads} threads: ours {speed['ours']:,.0f}, "
+                f"peer {speed['peer']:,.0f} tokens/s, ratio {speed['ours'] / speed['peer']:.2f}; "
+                f"through Lightning {cost:+.1%} of time",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
