@@ -133,6 +133,33 @@ def test_rules(grammar: Grammar, good: str, bad: str):
     assert possible(good) and not possible(bad)
 
 
+def test_what_decides_each_word(grammar: Grammar):
+    """A document by hand: A an agreement, N what is open, R a repetition, and nothing for words that stand alone."""
+    lexicon = grammar.lexicon
+    (person, other), thing = lexicon.nouns["person"][:2], lexicon.nouns["thing"][0]
+    rest, say = next(v for v in lexicon.verbs["rest"] if not v.particle), lexicon.verbs["say"][0]
+    handle = next(v for v in lexicon.verbs["handle"] if not v.particle)
+    greet = next(v for v in lexicon.verbs["greet"] if not v.particle)
+    (man, topic), nation = lexicon.names[:2], lexicon.nations[0]
+    assert (person.gender, other.gender, man.gender) == ("masculine", "feminine", "masculine")
+    sentences = [
+        f"the {person.singular} ( a {other.singular} )/N who/A {greet.past}/A himself/A {handle.past}/A his/A "
+        f"{thing.singular} .",
+        f"he/A was/A not {lexicon.adjectives[0].word} in {nation.capital} .",
+        f"if both {man.word} and/N the {other.plural}/R {rest.past}/A ,/N then/N these {thing.plural}/R "
+        f"had/A not {next(v for v in lexicon.verbs['fade'] if not v.particle).participle} .",
+        f"did/A {man.word}/R {rest.base} on monday ?/N",
+        f"in {nation.capital}/R ,/N a {person.singular}/R {rest.past}/A .",
+        f"as for {topic.word} , {man.word}/R {say.past}/A that {topic.word}/R would/A {rest.base} .",
+    ]
+    marked = [word for sentence in sentences for word in [*sentence.split(), LINE_END]]
+    tokens = [word.partition("/")[0] for word in marked]
+    scores, phenomena = grammar.read(tokens)
+    assert np.isfinite(scores).all()
+    letters = {"local": "", "agreement": "/A", "nesting": "/N", "repetition": "/R"}
+    assert [f"{token}{letters[name]}" for token, name in zip(tokens, phenomena, strict=True)] == marked
+
+
 def test_no_two_lexemes_share_a_form():
     lexicon = Lexicon()
     forms = [

@@ -43,6 +43,7 @@ class Discourse(Syntax):
     def pronoun_sentence(self) -> None:
         assert self.antecedent  # without one there is no such branch
         self.emit(PRONOUNS[self.antecedent.agreement])
+        self.mark("agreement")
         self.clause(self.antecedent)
         self.emit(".")
 
@@ -59,6 +60,7 @@ class Discourse(Syntax):
     def place_sentence(self) -> None:
         self.location()
         self.emit(",")
+        self.mark("nesting")
         self.clause_sentence()
 
     def topic_sentence(self) -> None:
@@ -68,6 +70,7 @@ class Discourse(Syntax):
         speaker = self.noun_phrase("person")
         self.finite_verb(self.tables.say, speaker)
         self.say("that", name.word)
+        self.mark("repetition")
         self.clause(name)
         self.emit(".")
         self.antecedent = name
@@ -76,21 +79,27 @@ class Discourse(Syntax):
         self.emit("when")
         self.clause()
         self.emit(",")
+        self.mark("nesting")
         self.clause_sentence()
 
     def if_sentence(self) -> None:
         self.emit("if")
         self.clause()
-        self.say(",", "then")
+        self.emit(",")
+        self.mark("nesting")
+        self.emit("then")
+        self.mark("nesting")
         self.clause_sentence()
 
     def question_sentence(self) -> None:
         auxiliary = self.draw(self.tables.question[self.tense])
+        self.mark("agreement")
         self.settle_tense("past" if auxiliary == "did" else "present")
         subject = self.noun_phrase("any", QUESTION_NUMBERS[auxiliary])
         if not self.complement(self.verb(self.tables.base[subject.kind], subject), subject):
             self.adjunct()
         self.emit("?")
+        self.mark("nesting")
         self.antecedent = subject
 
     def capital_sentence(self) -> None:

@@ -15,6 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+# What decides a word: the words beside it, the number, gender or tense of a word elsewhere, what is still open, or what
+# the text has mentioned before.
+PHENOMENA = ("local", "agreement", "nesting", "repetition")
+
 
 class Table:
     """A distribution over words for each latent class.
@@ -89,6 +93,9 @@ class Sampler:
         self.tokens.append(word)
         return word
 
+    def mark(self, phenomenon: str) -> None:
+        """Say what decided the last word; only the scorer keeps it."""
+
 
 class Rejected(Exception):
     """The text ends here, or goes on in a way that the language does not know."""
@@ -109,6 +116,7 @@ class Scorer:
         self._probabilities = probabilities
         self._log_prior = log_prior
         self._log_branches = [0.0] * len(self._tokens)
+        self._phenomena = ["local"] * len(tokens)
         # One entry a draw: its token, its row, and p(token | latent) = recalled + fresh × probabilities[row].
         self._draws: list[tuple[int, int, float, float]] = []
 
@@ -136,6 +144,14 @@ class Scorer:
             self._draws.append((self.n_read, row, 0.0, 1.0))
         self.n_read += 1
         return word
+
+    def mark(self, phenomenon: str) -> None:
+        """Say what decided the last word, one of PHENOMENA; it is local where nothing is said."""
+        self._phenomena[self.n_read - 1] = phenomenon
+
+    def phenomena(self) -> list[str]:
+        """What decides each token, (len(tokens),)."""
+        return list(self._phenomena)
 
     def log_joint(self) -> NDArray:
         """(latents,): log p(latent, tokens read), in nats."""

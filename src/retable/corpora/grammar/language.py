@@ -55,10 +55,14 @@ class Grammar:
 
     def score_tokens(self, tokens: Sequence[str]) -> NDArray:
         """(tokens,): the same for the first tokens of a document; line ends are the token "\\n"."""
+        return self.read(tokens)[0]
+
+    def read(self, tokens: Sequence[str]) -> tuple[NDArray, list[str]]:
+        """The scores of a document's first tokens, (tokens,), and what decides each, one of `PHENOMENA`."""
         scorer = Scorer(tokens, self.tables.probabilities, LOG_PRIOR)
         with suppress(Rejected):
             Discourse(self.tables, scorer).document()
-        return scorer.log_probabilities()
+        return scorer.log_probabilities(), scorer.phenomena()
 
     def log_probability(self, document: Sequence[str]) -> float:
         """log p(document) in nats, −inf outside the language: the sum of `score`, but faster."""

@@ -8,7 +8,7 @@ the word.
 from typing import NamedTuple
 
 from retable.corpora.grammar.interpreters import Sampler, Scorer, Table
-from retable.corpora.grammar.lexicon import BRACKETS, DETERMINERS, FRAMES, PREPOSITIONS, REFLEXIVES, Verb
+from retable.corpora.grammar.lexicon import BRACKETS, DETERMINERS, FRAMES, POSSESSIVES, PREPOSITIONS, REFLEXIVES, Verb
 from retable.corpora.grammar.tables import AUXILIARIES, Tables
 
 MEMORY = 24  # noun forms that a text recalls
@@ -38,6 +38,7 @@ class Syntax:
     def __init__(self, tables: Tables, interpreter: Sampler | Scorer) -> None:
         self.tables = tables
         self.emit, self.draw, self.choose = interpreter.emit, interpreter.draw, interpreter.choose
+        self.mark = interpreter.mark
         self.tense = "open"
         self.nouns: list[str] = []
         self.names: list[str] = []
@@ -93,6 +94,7 @@ class Syntax:
             self.emit("to")
         if target == subject.kind == "person" and self.choose(self.tables.reflexive) == "yes":
             self.emit(REFLEXIVES[subject.agreement])
+            self.mark("agreement")
         elif target:
             self.noun_phrase(target, owner=subject.agreement, depth=depth, favoured_by=verb.base)
         return False
@@ -174,6 +176,7 @@ class Syntax:
             self.emit("both")
             first = self.noun_phrase(kind, simple=True, owner=owner, favoured_by=favoured_by)
             self.emit("and")
+            self.mark("nesting")
             self.noun_phrase(first.kind, simple=True, owner=owner, favoured_by=favoured_by)
             return first._replace(agreement="plural")
         if form == "name":
@@ -193,6 +196,8 @@ class Syntax:
     def determined_noun(self, kind: str, number: str, owner: str | None, favoured_by: str) -> Referent:
         tables = self.tables
         determiner = self.draw(tables.determiner[number, owner])
+        if owner and determiner == POSSESSIVES[owner]:
+            self.mark("agreement")
         if number == "any":
             number = DETERMINERS.get(determiner, "any")  # possessives go with both
         for branch in tables.modifier:
@@ -205,17 +210,23 @@ class Syntax:
     def noun(self, kind: str, number: str, favoured_by: str) -> Referent:
         tables = self.tables
         word = self.draw(tables.noun[kind, number], [*self.nouns, *tables.associates.get(favoured_by, ())])
+        if word in self.nouns:
+            self.mark("repetition")
         noun = tables.noun_of[word]
         self.nouns = [*self.nouns[len(noun.forms) - MEMORY :], *noun.forms]
         return Referent(noun.kind, "plural" if word == noun.plural else noun.gender, word)
 
     def name(self) -> Referent:
         word = self.draw(self.tables.name, self.names)
+        if word in self.names:
+            self.mark("repetition")
         self.names.append(word)
         return Referent("person", self.tables.gender_of[word], word)
 
     def nation_word(self, role: str) -> str:
         word = self.draw(self.tables.nation[role], self.nations)
+        if word in self.nations:
+            self.mark("repetition")
         self.nations = [*self.nations[-6:], *self.tables.nation_of[word]]
         return word
 
@@ -229,6 +240,7 @@ class Syntax:
             self.bracket(apposition, depth + 1)
         self.attachments()
         self.emit(BRACKETS[opening])
+        self.mark("nesting")
 
     def attachments(self) -> None:
         for branch in self.tables.attached:
@@ -239,6 +251,7 @@ class Syntax:
     def relative_clause(self, head: Referent, depth: int) -> None:
         tables = self.tables
         self.emit("who" if head.kind == "person" else "which")
+        self.mark("agreement")
         if head.kind in tables.object_verb and self.choose(tables.relative_body) == "object":
             subject = self.noun_phrase("person", depth=depth)
             verb = self.finite_verb(tables.object_verb[head.kind], subject)
@@ -254,12 +267,14 @@ class Syntax:
 
     def finite_verb(self, table: dict[tuple[str, str], Table], subject: Referent) -> Verb:
         word = self.draw(table[subject.number, self.tense], self.tables.associates.get(subject.word, ()))
+        self.mark("agreement")
         verb = self.tables.verb_of[word]
         self.settle_tense("past" if word == verb.past else "present")
         return verb
 
     def auxiliary(self, name: str, subject: Referent) -> None:
         word = self.draw(self.tables.auxiliary[name, subject.number, self.tense])
+        self.mark("agreement")
         self.settle_tense("past" if word in PAST_AUXILIARIES else "present")
 
     def settle_tense(self, tense: str) -> None:
