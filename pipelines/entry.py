@@ -79,6 +79,7 @@ class Record:
         self.folder, self.scratch, self.log = folder, scratch, log
         self.metrics: dict[str, float] = {}
         self.extra: dict[str, Any] = {}
+        self.files: list[str] = []  # of the folder, small ones to read: they stand in MLflow too
 
 
 @contextlib.contextmanager
@@ -144,7 +145,7 @@ def recorded(
     except Exception:  # an interrupted run stays open: like a killed one, it goes on when the stage runs again
         run.fail()
         raise
-    run.describe(record.metrics, out, ["config.yaml", "metrics.json", "run.json"])
+    run.describe(record.metrics, out, ["config.yaml", "metrics.json", "run.json", *record.files])
     shutil.rmtree(scratch)
     run.finish()
 

@@ -9,7 +9,8 @@ from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 
 from pipelines.build import build_model
-from retable.artifacts import require
+from retable.artifacts import digest, require
+from retable.errors import UsageError
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -17,6 +18,8 @@ def load_system(cell: Path) -> Any:
     """The system in `cell`: a language model with `log_prob(tokens)`, or word vectors; each names its `protocol`."""
     cfg = OmegaConf.load(require(cell / "config.yaml"))
     weights = require(cell / "model.safetensors")
+    if "cells" in cfg:
+        return _load_mixture(weights, [Path("outputs", each) for each in cfg.cells])
     tokenizer = Tokenizer.load(require(Path("outputs/tokenize", cfg.tokens, "tokenizer.json")))
     if cfg.objective is None:
         model = build_model(cfg, tokenizer)
@@ -32,6 +35,17 @@ def load_system(cell: Path) -> Any:
     objective = instantiate(cfg.objective, model=model, vocab_size=tokenizer.vocab_size).eval()
     load_weights(objective, weights)
     return NeuralLM(objective, instantiate(cfg.scorer), tokenizer.boundary)
+
+
+def _load_mixture(path: Path, cells: list[Path]) -> Any:
+    from retable.evaluation.mixture import Mixture
+    from retable.training.weights import read_weights
+
+    saved = read_weights(path)
+    for cell, expected in zip(cells, saved["digests"].tolist(), strict=True):
+        if list(bytes.fromhex(digest(require(cell / "model.safetensors")))) != expected:
+            raise UsageError(f"{cell} has changed since {path.parent} was mixed of it; run the mix stage again")
+    return Mixture([load_system(cell) for cell in cells], saved["weights"].numpy())
 
 
 def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None) -> Any:

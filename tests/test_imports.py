@@ -17,7 +17,8 @@ ALLOWED = {
     "tasks": {"corpora", "metrics"},
     "metrics": set(),
     "training": {"objectives", "tasks", "models", "data", "metrics"},
-    "evaluation": {"training", "objectives", "tasks", "data", "metrics", "tokenizers"},
+    "evaluation": {"training", "generation", "objectives", "tasks", "data", "metrics", "nn", "tokenizers"},
+    "generation": {"objectives"},
     "reporting": {"evaluation", "metrics"},
 }
 ONLY_IMPORTER = {

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 import torch
 
-from retable.data.streams import CarriedStreams, ShuffledWindows
+from retable.data.streams import CarriedStreams, JitteredStreams, ShuffledWindows
 from retable.errors import UsageError
 
 N, B, T = 1003, 6, 7
 TOKENS = np.arange(N, dtype="<u2")  # a token tells its place
 
 
-def make(kind: type, seed: int = 1) -> CarriedStreams | ShuffledWindows:
+def make(kind: type, seed: int = 1) -> CarriedStreams | JitteredStreams | ShuffledWindows:
     return kind(TOKENS, batch_size=B, length=T, seed=seed)
 
 
@@ -49,17 +49,17 @@ def test_windows_come_from_new_offsets_in_a_new_order():
     assert not torch.equal(other.batch(0).input_ids, windows.batch(0).input_ids)
 
 
-@pytest.mark.parametrize("kind", [CarriedStreams, ShuffledWindows])
+@pytest.mark.parametrize("kind", [CarriedStreams, JitteredStreams, ShuffledWindows])
 def test_a_batch_is_a_function_of_its_step_alone(kind):
     streams = make(kind)
     steps = np.random.default_rng(0).permutation(3 * streams.steps_per_epoch)
     for step in map(int, steps):
         ours, theirs = streams.batch(step), make(kind).batch(step)
         assert torch.equal(ours.input_ids, theirs.input_ids) and torch.equal(ours.labels, theirs.labels)
-        assert ours.fresh == theirs.fresh
+        assert (ours.fresh, ours.scale) == (theirs.fresh, theirs.scale)
 
 
-@pytest.mark.parametrize("kind", [CarriedStreams, ShuffledWindows])
+@pytest.mark.parametrize("kind", [CarriedStreams, JitteredStreams, ShuffledWindows])
 @pytest.mark.parametrize("world", [1, 2, 3, 6])
 def test_the_processes_batches_make_up_the_whole(kind, world):
     streams = make(kind)
@@ -67,15 +67,15 @@ def test_the_processes_batches_make_up_the_whole(kind, world):
         whole, parts = streams.batch(step), [streams.batch(step, rank, world) for rank in range(world)]
         for field in ("input_ids", "labels"):
             assert torch.equal(torch.cat([getattr(part, field) for part in parts]), getattr(whole, field))
-        assert {part.fresh for part in parts} == {whole.fresh}
+        assert {(part.fresh, part.scale) for part in parts} == {(whole.fresh, whole.scale)}
     with pytest.raises(UsageError, match="6 cannot be shared evenly by 4 processes"):
         streams.batch(0, 0, 4)
 
 
-@pytest.mark.parametrize("kind", [CarriedStreams, ShuffledWindows])
-def test_too_few_tokens_for_a_batch_are_refused(kind):
-    with pytest.raises(UsageError, match=r"1003 tokens give no batch of 200.*lower batches.batch_size"):
-        kind(TOKENS, batch_size=200, length=T, seed=1)
+@pytest.mark.parametrize(("kind", "rows"), [(CarriedStreams, 200), (JitteredStreams, 500), (ShuffledWindows, 200)])
+def test_too_few_tokens_for_a_batch_are_refused(kind, rows):
+    with pytest.raises(UsageError, match=rf"1003 tokens give no batch of {rows}.*lower batches.batch_size"):
+        kind(TOKENS, batch_size=rows, length=T, seed=1)
 
 
 @pytest.mark.parametrize("length", range(1, 12))
@@ -84,3 +84,38 @@ def test_the_last_window_ends_within_the_stream(length):
         windows = ShuffledWindows(np.arange(size), batch_size=1, length=length, seed=0)
         ends = [int(windows.batch(step).labels[0, -1]) for step in range(20 * windows.steps_per_epoch)]
         assert max(ends) < size
+
+
+def test_jittered_streams_cover_each_epochs_rows_exactly():
+    rows = TOKENS[: B * (N // B)].astype(np.int64).reshape(B, N // B)
+    streams, cuts = make(JitteredStreams), []
+    step = 0
+    for _ in range(20):
+        parts = []
+        while not parts or not streams.batch(step).fresh:
+            parts.append(streams.batch(step))
+            assert parts[-1].scale == parts[-1].input_ids.shape[1] / T
+            step += 1
+        assert [part.fresh for part in parts] == [True] + [False] * (len(parts) - 1)
+        np.testing.assert_array_equal(torch.cat([part.input_ids for part in parts], dim=1), rows[:, :-1])
+        np.testing.assert_array_equal(torch.cat([part.labels for part in parts], dim=1), rows[:, 1:])
+        assert min(part.input_ids.shape[1] for part in parts[:-1]) >= 5
+        cuts.append(tuple(part.input_ids.shape[1] for part in parts))
+    assert len(set(cuts)) == 20  # another cut each epoch
+    assert not torch.equal(make(JitteredStreams, seed=2).batch(1).input_ids, streams.batch(1).input_ids)
+
+
+def test_jittered_lengths_are_those_of_merity_keskar_and_socher():
+    # Section 4.1: N(70, 5²) with probability 0.95, else N(35, 5²).
+    streams = JitteredStreams(np.zeros(2 * 700001), batch_size=2, length=70, seed=1)
+    steps = 3 * streams.steps_per_epoch
+    batches = [streams.batch(step) for step in range(steps)]
+    lengths = np.array([batch.input_ids.shape[1] for batch in batches])
+    long = lengths > 52
+    assert abs(long.mean() - 0.95) < 4 * (0.95 * 0.05 / steps) ** 0.5
+    assert abs(lengths[long].mean() - 70) < 4 * 5 / long.sum() ** 0.5
+    assert abs(lengths[~long].mean() - 35) < 4 * 5 / (~long).sum() ** 0.5
+    assert lengths[long].std() == pytest.approx(5, rel=0.05)
+    # As many batches as an epoch is said to have, and as many tokens a batch, to a hundredth.
+    assert np.flatnonzero([batch.fresh for batch in batches])[1] == pytest.approx(streams.steps_per_epoch, rel=0.01)
+    assert 2 * lengths.mean() == pytest.approx(streams.tokens_per_step, rel=0.01)

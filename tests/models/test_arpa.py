@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +6,10 @@ import pytest
 
 from retable.errors import UsageError
 from retable.models.arpa import read_arpa, write_arpa
+from retable.models.good_turing import GoodTuring
+from retable.models.interpolated import AbsoluteDiscounting, JelinekMercer, WittenBell
 from retable.models.ngram import KneserNey
+from retable.models.pruning import Pruned
 
 WORDS = ["<eos>", "<unk>", "the", "café", "a\u00a0b", "-1.5", "\\end\\"]
 
@@ -77,10 +81,16 @@ def test_a_file_without_unk_refuses_unknown_words(tmp_path):
         model.log_prob(["c", "</s>"])
 
 
+def pruned(vocab_size: int, order: int, boundary: int) -> Pruned:
+    return Pruned(vocab_size, boundary, partial(KneserNey, order=order), threshold=1e-3)
+
+
 @pytest.mark.parametrize("order", [1, 2, 5])
-def test_what_is_written_reads_back(tmp_path, order):
+@pytest.mark.parametrize("estimator", [KneserNey, GoodTuring, JelinekMercer, WittenBell, AbsoluteDiscounting, pruned])
+def test_what_is_written_reads_back(tmp_path, estimator, order):
     rng = np.random.default_rng(order)
-    model = estimated(order, np.append(rng.choice(7, 400, p=[0.2, 0, 0.3, 0.2, 0.1, 0.1, 0.1]), 0))
+    model = estimator(len(WORDS), order, boundary=0)
+    model.estimate(np.append(rng.choice(7, 400, p=[0.2, 0, 0.3, 0.2, 0.1, 0.1, 0.1]), 0))
     tokens = rng.integers(0, 7, 200)
     write_arpa(model, WORDS, tmp_path / "model.arpa")
     read = read_arpa(tmp_path / "model.arpa")

@@ -14,8 +14,13 @@ STAGES = (
     "tokenize",
     "embed",
     "pretrain",
+    "mix",
     "finetune",
     "evaluate",
+    "generate",
+    "complete",
+    "rank",
+    "scaling",
     "report",
     "params",
     "bands",
@@ -29,6 +34,7 @@ GROUPS = {
     "objective": "pretrain",
     "task": "finetune",
     "benchmark": "evaluate",
+    "decoding": "generate",
     "trainer": "pretrain",
     "study": "params",
 }
@@ -82,6 +88,13 @@ def test_data_folder_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("RETABLE_DATA", "elsewhere")
     cfg = compose_config("prepare", ["corpus=ptb"])
     assert Path(cfg.corpus.write.train) == Path("elsewhere/ptb/ptb.train.txt")
+
+
+@pytest.mark.parametrize(("corpus", "scale"), [("grammar", 1.0), ("grammar_tiny", 0.3), ("ptb", 1.0)])
+@pytest.mark.parametrize("benchmark", ["phenomena", "sampling"])
+def test_the_grammar_that_judges_is_the_one_that_wrote_the_corpus(benchmark, corpus, scale):
+    cfg = compose_config("evaluate", [f"benchmark={benchmark}", f"corpus={corpus}"])
+    assert cfg.benchmark.language.scale == scale
 
 
 def test_the_smoke_study_has_bands_for_its_tables():

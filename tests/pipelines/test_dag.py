@@ -25,8 +25,11 @@ BUILT = {
     "tokenize": {"tokenizer"},
     "embed": {"model", "objective", "batches", "optimizer", "schedule"},
     "pretrain": {"model", "objective", "batches", "optimizer", "schedule", "scorer", "validation_scorer"},
+    "mix": set(),
     "finetune": {"model", "optimizer", "schedule"},
     "evaluate": {"benchmark"},
+    "generate": {"decoding"},
+    "scaling": set(),
     "report": set(),
 }
 
@@ -137,6 +140,15 @@ def test_every_stage_reads_what_another_writes(study):
         for dep in stage["deps"]:
             if dep.startswith("outputs/"):
                 assert any(covered(dep, [out]) or covered(out, [dep]) for out in written), (name, dep)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_mixture_depends_on_its_cells(study):
+    for name, stage in stages(study).items():
+        if name.startswith("mix@"):
+            (cells,) = (word.removeprefix("cells=") for word in command(stage)[1] if word.startswith("cells="))
+            weights = {f"outputs/{cell}/model.safetensors" for cell in cells.strip("[]").split(",")}
+            assert weights == {dep for dep in stage["deps"] if dep.endswith("model.safetensors")}, name
 
 
 @pytest.mark.parametrize("study", STUDIES)

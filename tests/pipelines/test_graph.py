@@ -76,6 +76,23 @@ def test_no_system_beats_the_oracle(graph):
         assert read(graph, f"evaluate/grammar_tiny/{cell}-1-perplexity/metrics.json")["test/nats"] > oracle
 
 
+def test_the_excess_by_phenomenon_is_what_the_system_lacks_of_the_oracle(graph):
+    graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=phenomena")
+    found = read(graph, "evaluate/grammar_tiny/kn5-1-phenomena/metrics.json")
+    oracle, system = (
+        read(graph, f"{cell}/metrics.json")
+        for cell in ("prepare/grammar_tiny", "evaluate/grammar_tiny/kn5-1-perplexity")
+    )
+    excess = (system["test/nats"] - oracle["test/nats"]) / oracle["test/tokens"]
+    assert found["phenomena/total/excess"] == pytest.approx(excess, rel=1e-6)
+
+
+def test_a_counted_system_has_no_gradients(graph):
+    done = graph.run("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=gradients")
+    assert done.returncode == 2
+    assert "kn5-1 has no objective, which this benchmark asks for" in done.stderr
+
+
 def test_same_seed_same_bytes(graph):
     before = (graph.folder / "outputs/pretrain/grammar_tiny/lstm-1/model.safetensors").read_bytes()
     graph.succeed("pretrain", *LSTM, "system=again")

@@ -16,7 +16,7 @@ from retable.training.weights import load_weights, save_weights
 
 T, B = 12, 3
 SMALL = {
-    "d_model": 16, "d_embedding": 8, "d_cell": 24, "d_hidden": 24, "n_layers": 2, "n_heads": 2, "d_inner": 24,
+    "d_model": 16, "d_embedding": 16, "d_cell": 24, "d_hidden": 16, "blocks": [[[3, 16]], [[2, 16]]], "n_layers": 2, "n_heads": 2, "d_inner": 24,
     "max_length": T, "memory": T, "d_bottleneck": 8, "kernel_size": 3, "context": 4, "table_size": 500,
 }  # fmt: skip
 OBJECTIVES = ["adaptive_softmax", "sampled_softmax", "noise_contrastive", "blackout", "max_entropy_lm"]
@@ -25,7 +25,11 @@ OBJECTIVES = ["adaptive_softmax", "sampled_softmax", "noise_contrastive", "black
 class Words:
     """What models ask of a tokenizer."""
 
-    words = ["<eos>", "<unk>", *("".join(chr(97 + (i * k) % 26) for k in range(1, 2 + i % 7)) + str(i) for i in range(40))]
+    words = [
+        "<eos>",
+        "<unk>",
+        *("".join(chr(97 + (i * k) % 26) for k in range(1, 2 + i % 7)) + str(i) for i in range(40)),
+    ]
     vocab_size, boundary = len(words), 0
 
 
@@ -38,6 +42,8 @@ def config(model: str, objective: str = "causal_lm"):
     for key in set(SMALL) & set(cfg.model):
         if cfg.model[key] is not None:
             cfg.model[key] = SMALL[key]
+    if cfg.objective is not None and "cutoffs" in cfg.objective:
+        cfg.objective.cutoffs = [10, 25]
     return cfg
 
 
@@ -60,7 +66,7 @@ def language_models() -> tuple[list[str], list[str]]:
 
 
 TRAINED, COUNTED = language_models()
-CASES = [(model, "causal_lm") for model in TRAINED] + [("lstm", objective) for objective in OBJECTIVES]
+CASES = [(model, "causal_lm") for model in TRAINED] + [("lstm_small", objective) for objective in OBJECTIVES]
 
 
 def build(model: str, objective: str):
@@ -104,7 +110,7 @@ def test_the_future_changes_nothing(lm):
     for t in range(1, T):
         changed = tokens.clone()
         changed[:, t + 1 :] = (changed[:, t + 1 :] + 1) % V
-        torch.testing.assert_close(log_prob(lm, changed)[:, :t], before[:, :t], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(log_prob(lm, changed)[:, :t], before[:, :t], atol=1e-4, rtol=1e-4)
 
 
 def test_what_comes_before_matters(lm):
@@ -118,7 +124,7 @@ def test_what_comes_before_matters(lm):
 def test_rows_of_a_batch_do_not_meet(lm, rows):
     tokens = ids(rows)
     alone = torch.cat([log_prob(lm, row[None]) for row in tokens])
-    torch.testing.assert_close(log_prob(lm, tokens), alone, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(log_prob(lm, tokens), alone, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("cuts", [[5], [1, 2, 3], list(range(1, T))])
@@ -129,7 +135,7 @@ def test_segments_give_what_the_whole_gives(lm, cuts):
         for start, stop in zip([0, *cuts], [*cuts, T], strict=True):
             part, state = lm.log_prob(tokens[:, start:stop], tokens[:, start + 1 : stop + 1], state)
             parts.append(part)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-4, rtol=1e-4)
 
 
 def test_the_next_token_has_a_distribution_that_agrees(lm):
@@ -140,7 +146,7 @@ def test_the_next_token_has_a_distribution_that_agrees(lm):
             following, state = lm.next_log_prob(tokens[:, t : t + 1], state)
             torch.testing.assert_close(following.exp().sum(dim=1), torch.ones(B), atol=1e-4, rtol=0)
             chosen = following.gather(1, tokens[:, t + 1 : t + 2])[:, 0]
-            torch.testing.assert_close(chosen, whole[:, t], atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(chosen, whole[:, t], atol=1e-4, rtol=1e-4)
 
 
 def test_every_tensor_of_the_state_has_its_batch_in_dimension_one(lm):

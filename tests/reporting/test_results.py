@@ -95,6 +95,40 @@ def test_verdict_at_the_boundary(mean, expected):
     assert verdict(mean, published=141.2, tolerance=1.5) == expected
 
 
+def reference(system, value, tolerance=math.nan, relative_to=""):
+    return {
+        "system": system, "corpus": "ptb", "task": "", "split": "test", "metric": "perplexity_word", "value": value,
+        "tolerance": tolerance, "source": "a paper", "relative_to": relative_to, "note": "", "flops": math.nan,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("base", "variant", "expected"),
+    [
+        (115.6, 112.0, "pass"),  # 3.6 lower, published 2.1 ± 1.5
+        (115.6, 111.9, "fail"),
+        (125.0, 122.9, "pass"),  # both far off, but not their difference
+        (114.5, 113.95, "fail"),
+        (None, 112.4, "n/a"),
+    ],
+)
+def test_a_difference_is_judged(write_likelihood, perplexity_of, base, variant, expected):
+    references = pd.DataFrame([reference("small", 114.5, 2.0), reference("tied", 112.4, 1.5, relative_to="small")])
+    cells = [write_likelihood("evaluate", "ptb/tied-1", "tied", 1, [perplexity_of(variant)] * 2)]
+    if base:
+        cells.append(write_likelihood("evaluate", "ptb/small-1", "small", 1, [perplexity_of(base)] * 2))
+    row = rows_of(cells, references).loc[("tied", "", "test", "perplexity_word")]
+    assert row["verdict"] == expected and row["published"] == 112.4
+    measured = f": {variant - base:+.2f}, published -2.10 ± 1.50" if base else ""
+    assert row["note"] == f"judged by the difference to small{measured}"
+
+
+def test_without_a_tolerance_there_is_no_verdict(write_likelihood, perplexity_of):
+    cells = [write_likelihood("evaluate", "ptb/a-1", "a", 1, [perplexity_of(100.0)] * 2)]
+    row = rows_of(cells, pd.DataFrame([reference("a", 100.0)])).loc[("a", "", "test", "perplexity_word")]
+    assert (row["verdict"], row["published"], row["source"]) == ("n/a", 100.0, "a paper")
+
+
 def test_published_numbers_find_their_rows(write_likelihood, perplexity_of):
     folders = [
         write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(142.0)] * 2),
@@ -111,7 +145,26 @@ def test_published_numbers_find_their_rows(write_likelihood, perplexity_of):
 def test_references_are_complete_and_unambiguous():
     references = read_references()
     assert not references.duplicated(["system", "corpus", "task", "split", "metric"]).any()
-    assert references.notna().all(axis=None) and (references["tolerance"] > 0).all()
+    required = ["system", "corpus", "split", "metric", "value", "source", "configuration", "relative_to", "note"]
+    assert references[required].notna().all(axis=None) and (references[["source", "configuration"]] != "").all(
+        axis=None
+    )
+    assert not (references[["value", "tolerance", "flops"]] <= 0).any(axis=None)
+
+
+def test_what_was_not_confirmed_gives_no_verdict():
+    references = read_references()
+    remembered = references["note"].str.contains("from memory")
+    assert remembered.any() and references["tolerance"][remembered].isna().all()
+
+
+def test_a_difference_has_something_to_differ_from():
+    references = read_references()
+    cells = set(references[["system", "corpus", "task", "split", "metric"]].itertuples(index=False, name=None))
+    relative = references[references["relative_to"] != ""]
+    assert len(relative) and relative["tolerance"].notna().all()
+    for row in relative.itertuples():
+        assert (row.relative_to, row.corpus, row.task, row.split, row.metric) in cells
 
 
 def test_a_missing_folder_names_its_stage(tmp_path):

@@ -135,9 +135,9 @@ def glove() -> System:
 
 def run(system: System, scratch: Path, log=lambda points: None, **changes: Any) -> list[Point]:
     scratch.mkdir(exist_ok=True)
-    settings = {"seed": 1, "clip_norm": 1.0, "checkpoint_every": 3, "validations": 2}
+    settings = {"seed": 1, "clip_norm": 1.0, "checkpoint_every": 3, "validations": 2, "trainer": CPU}
     settings |= system.settings | changes
-    return fit(system.objective, system.batches, trainer=CPU, scratch=scratch, log=log, **settings)
+    return fit(system.objective, system.batches, scratch=scratch, log=log, **settings)
 
 
 def weights(system: System) -> dict[str, Tensor]:
@@ -281,7 +281,7 @@ class Numbers:
 REPORTED = {
     "epochs": 4,
     "optimizer": partial(sgd, lr=1.0),
-    "schedule": lambda step, steps_per_epoch, max_steps: step / max_steps,
+    "schedule": lambda step, epoch, max_steps, losses: step / max_steps,
     "validate": lambda objective: {},
     "checkpoint_every": 7,
     "validations": 0.8,
@@ -332,6 +332,90 @@ def test_schedule_and_clipping_act_on_every_step(clip_norm, gradient, tmp_path):
     objective = Reported()
     run(System(objective, Numbers(), REPORTED), tmp_path, epochs=0.1, clip_norm=clip_norm)
     assert objective.weight.item() == pytest.approx(-gradient * sum(range(10)) / 10, rel=1e-4)
+
+
+def test_a_batchs_scale_acts_after_clipping(tmp_path):
+    class Scaled(NamedTuple):
+        step: int
+        scale: float
+
+    class Batches(Numbers):
+        def batch(self, step: int, rank: int = 0, world: int = 1) -> Scaled:
+            return Scaled(step, scale=1 + step % 2)
+
+    class Objective(Reported):
+        def loss(self, batch: Scaled, state: Tensor | None, step: int) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+            return super().loss(batch.step, state, step)
+
+    objective = Objective()
+    run(System(objective, Batches(), REPORTED), tmp_path, epochs=0.1, schedule=constant, clip_norm=0.5)
+    assert objective.weight.item() == pytest.approx(-0.5 * (5 * 1 + 5 * 2), rel=1e-4)
+
+
+def test_the_schedule_knows_the_validation_losses_so_far(tmp_path):
+    seen: dict[int, list[float]] = {}
+
+    def schedule(step: int, epoch: float, max_steps: int, losses: list[float]) -> float:
+        seen[step] = list(losses)
+        return 1.0
+
+    objective = Reported()
+    changes = {"validations": 25, "schedule": schedule}  # every four steps
+
+    def validate(objective: Reported) -> dict[str, float]:
+        return {"loss": -objective.weight.item() / 3}  # the step
+
+    run(System(objective, Numbers(), REPORTED), tmp_path, epochs=0.1, clip_norm=None, validate=validate, **changes)
+    # The rate of the step after a validation is set before it.
+    assert seen == {step: [v for v in (4.0, 8.0) if v < step] for step in range(11)}
+
+
+class FewNumbers(Numbers):
+    steps_per_epoch = 20
+
+
+def factors(tmp_path: Path, **changes: Any) -> dict[int, float]:
+    """The factor on the rate of each step of a training of 80 steps, four epochs, that something cuts short."""
+    asked: dict[int, float] = {}
+
+    def schedule(step: int, epoch: float, max_steps: int, losses: list[float]) -> float:
+        asked[step] = epoch_decay(step, epoch, max_steps, losses, flat_epochs=2, factor=0.5)
+        return asked[step]
+
+    points = run(System(Reported(), FewNumbers(), REPORTED), tmp_path, schedule=schedule, **changes)
+    return {step: asked[step] for step in range(points[-1].step)}
+
+
+def test_a_budget_draws_the_schedule_together(tmp_path):
+    whole, cut = factors(tmp_path / "whole"), factors(tmp_path / "cut", max_steps=8)
+    assert [whole[step] for step in (0, 39, 40, 59, 60, 79)] == [1, 1, 0.5, 0.5, 0.25, 0.25]
+    assert cut == {step: whole[10 * step] for step in range(8)}
+    assert factors(tmp_path / "more", max_steps=81) == whole
+
+
+def test_a_budget_of_time_is_as_many_steps_as_fit_and_measured_once(tmp_path, monkeypatch):
+    def log_and_die(points: list[Point]) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("retable.training.fit._seconds_per_step", lambda *_: 0.5)
+        run(System(Reported(), Numbers(), REPORTED), tmp_path, log_and_die, seconds=10.2)
+    monkeypatch.setattr("retable.training.fit._seconds_per_step", lambda *_: pytest.fail("measured again"))
+    assert run(System(Reported(), Numbers(), REPORTED), tmp_path, seconds=10.2)[-1].step == 20
+
+
+def test_measuring_leaves_no_trace(tmp_path):
+    plain, measured = lstm(), lstm()
+    points = run(plain, tmp_path / "plain")
+    assert run(measured, tmp_path / "measured", seconds=1e6) == points
+    assert_same(weights(measured), weights(plain))
+    assert 0 < float((tmp_path / "measured" / "seconds.json").read_text()) < 10
+    assert run(lstm(), tmp_path / "short", seconds=1e-9)[-1].step == 1
+
+
+def test_a_budget_of_time_on_several_devices_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="measured on one device; write it in flops or tokens"):
+        run(lstm(), tmp_path, seconds=60, trainer=CPU | {"devices": 2})
 
 
 @pytest.mark.parametrize("make", [lstm, gpt, classifier])

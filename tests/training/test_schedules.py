@@ -1,31 +1,76 @@
+import numpy as np
 import pytest
 
-from retable.training.schedules import constant, epoch_decay, linear_decay, warmup_cosine
+from retable.training.schedules import (
+    constant,
+    decay_from_stall,
+    epoch_decay,
+    linear_decay,
+    stall_decay,
+    warmup_cosine,
+)
 
 
 def test_constant():
-    assert {constant(step, 10, 100) for step in (0, 50, 99)} == {1.0}
+    assert {constant(step, 10, 100, []) for step in (0, 50, 99)} == {1.0}
 
 
 def test_zaremba_small_halves_each_epoch_from_the_sixth():
-    factors = [epoch_decay(step, 10, 130, flat_epochs=5, factor=0.5) for step in range(0, 130, 10)]
+    factors = [epoch_decay(step, 10, 130, [], flat_epochs=5, factor=0.5) for step in range(0, 130, 10)]
     assert factors == [1, 1, 1, 1, 1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]
-    assert [epoch_decay(step, 10, 130, 5, 0.5) for step in (9, 49, 50, 59, 60)] == [1, 1, 0.5, 0.5, 0.25]
+    assert [epoch_decay(step, 10, 130, [], 5, 0.5) for step in (9, 49, 50, 59, 60)] == [1, 1, 0.5, 0.5, 0.25]
+
+
+def test_stall_decay_is_the_rule_of_the_published_code():
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        losses = (generator.normal(size=20).cumsum() - 0.5 * np.arange(20)).round(1).tolist()  # some are equal
+        rate, best = 20.0, None
+        for number, loss in enumerate(losses, 1):
+            if not best or loss < best:  # main.py of pytorch/examples, word_language_model
+                best = loss
+            else:
+                rate /= 4
+            assert 20 * stall_decay(0, 10, 100, losses[:number], factor=0.25) == pytest.approx(rate)
+
+
+def test_decay_from_stall_is_the_rule_of_mikolovs_toolkit():
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        # Log-likelihoods of a validation text, as the toolkit has them; they grow more and more slowly.
+        logs = (-7000 + 600 * (1 - 0.6 ** np.arange(12)) + generator.normal(size=12)).tolist()
+        rate, divide, before = 0.1, False, -1e8
+        for number, log in enumerate(logs, 1):
+            if log * 1.003 < before:
+                divide = True
+            if divide:
+                rate /= 2
+            before = log
+            losses = [-log / 1000 for log in logs[:number]]
+            factor = decay_from_stall(0, 10, 100, losses, factor=0.5, improvement=1.003)
+            assert 0.1 * factor == pytest.approx(rate)
+        assert divide
+
+
+@pytest.mark.parametrize("losses", [[], [5.0], [5.0, 4.0], [5.0, 4.0, 3.0]])
+def test_the_full_rate_as_long_as_validation_improves(losses):
+    assert stall_decay(7, 10, 100, losses, factor=0.25) == 1
+    assert decay_from_stall(7, 10, 100, losses, factor=0.5, improvement=1.003) == 1
 
 
 def test_linear_decay():
-    assert [linear_decay(step, 10, 100) for step in (0, 25, 50, 100, 120)] == [1, 0.75, 0.5, 0, 0]
-    ended = [linear_decay(step, 10, 100, final=0.2) for step in (0, 50, 100, 101)]
+    assert [linear_decay(step, 10, 100, []) for step in (0, 25, 50, 100, 120)] == [1, 0.75, 0.5, 0, 0]
+    ended = [linear_decay(step, 10, 100, [], final=0.2) for step in (0, 50, 100, 101)]
     assert ended == pytest.approx([1, 0.6, 0.2, 0.2])
 
 
 def test_warmup_cosine():
     # Ten steps up, to 1 at the last of them; then a half turn of the cosine over the other ninety.
     points = {0: 0.1, 4: 0.5, 9: 1.0, 10: 1.0, 40: 0.775, 55: 0.55, 70: 0.325, 100: 0.1, 110: 0.1}
-    factors = {step: warmup_cosine(step, 10, 100, warmup=0.1, final=0.1) for step in points}
+    factors = {step: warmup_cosine(step, 10, 100, [], warmup=0.1, final=0.1) for step in points}
     assert factors == pytest.approx(points)
 
 
 def test_the_first_step_of_any_schedule_trains():
     for max_steps in (1, 2, 50):
-        assert warmup_cosine(0, 1, max_steps, warmup=0.05, final=0.0) > 0
+        assert warmup_cosine(0, 1, max_steps, [], warmup=0.05, final=0.0) > 0

@@ -41,13 +41,19 @@ class Perplexity:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("split", "unit", "nats", "tokens", "words", "bytes"))
             for split in self.splits:
-                tokens = read_tokens(self.folder / f"{split}.bin", vocab_size)
-                units = np.load(self.folder / f"{split}.units.npy")
-                if len(tokens) != units[:, 0].sum():
-                    raise UsageError(f"{self.folder / split}.bin has lost its end; run the tokenize stage again")
+                tokens, units = read_split(self.folder, split, vocab_size)
                 starts = np.concatenate([[0], np.cumsum(units[:-1, 0])])
                 nats = -np.add.reduceat(model.log_prob(tokens), starts)
                 writer.writerows((split, i, f"{n:.6f}", *u) for i, (n, u) in enumerate(zip(nats, units, strict=True)))
                 totals = likelihood_metrics(float(nats.sum()), *map(int, units.sum(axis=0)))
                 metrics |= {f"{split}/{name}": value for name, value in totals.items()}
         return metrics
+
+
+def read_split(folder: Path, split: str, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """A tokenized split: its ids, and the tokens, words and bytes of each unit of text, (n_units, 3)."""
+    tokens = read_tokens(folder / f"{split}.bin", vocab_size)
+    units = np.load(folder / f"{split}.units.npy")
+    if len(tokens) != units[:, 0].sum():
+        raise UsageError(f"{folder / split}.bin has lost its end; run the tokenize stage again")
+    return tokens, units

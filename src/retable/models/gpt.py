@@ -1,34 +1,60 @@
 """C7: GPT, the left-to-right Transformer (Radford et al. 2018; pre-norm and initialisation of Radford et al. 2019).
 
-Learnt positions, LayerNorm before each layer and after the last, GELU, residual projections scaled down by the
-square root of their number (GPT-2, section 2.3).
+By default GPT-2: learnt positions, LayerNorm before each layer and after the last, GELU, residual projections scaled
+down by the square root of their number (section 2.3). `norm`, `positions` and `activation` choose the others: GPT is
+"post", "learnt", "gelu"; the decoder of Vaswani et al. (2017) "post", "sinusoidal", "relu"; LLaMA's (Touvron et al.
+2023, section 2.2, but for its RMSNorm) "pre", "rotary", "swiglu", no biases.
 
-B batch, T time, D d_model.
+B batch, T time, S time before that, D d_model, H heads, K head size.
 """
 
-import torch
+from typing import Any, Literal
+
 from torch import Tensor, nn
 
 from retable.errors import UsageError
-from retable.nn.transformer import Block
+from retable.nn.transformer import ACTIVATIONS, Block, rotations, sinusoids
 
 
 class GPT(nn.Module):
     """Token ids to hidden states, left to right, at most `max_length` of them."""
 
     direction = "left-to-right"
+    start: Any = ()
+    sinusoids: Tensor | None
+    rotations: Tensor | None
 
-    def __init__(self, vocab_size: int, d_model: int, n_layers: int, n_heads: int, max_length: int, dropout: float):
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        max_length: int,
+        dropout: float,
+        norm: Literal["pre", "post"] = "pre",
+        positions: Literal["learnt", "sinusoidal", "rotary"] = "learnt",
+        activation: Literal["relu", "gelu", "silu", "swiglu"] = "gelu",
+        bias: bool = True,
+    ):
         super().__init__()
+        _require("norm", norm, ["pre", "post"])
+        _require("positions", positions, ["learnt", "sinusoidal", "rotary"])
+        _require("activation", activation, list(ACTIVATIONS))
         self.d_model, self.max_length = d_model, max_length
         self.embedding = nn.Embedding(vocab_size, d_model)
-        self.positions = nn.Embedding(max_length, d_model)
+        self.positions = nn.Embedding(max_length, d_model) if positions == "learnt" else None
+        # Known tables, which no file of weights needs to hold.
+        sines = sinusoids(max_length, d_model) if positions == "sinusoidal" else None
+        turns = rotations(max_length, d_model // n_heads) if positions == "rotary" else None
+        self.register_buffer("sinusoids", sines, persistent=False)
+        self.register_buffer("rotations", turns, persistent=False)
         self.dropout = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(Block(d_model, n_heads, dropout) for _ in range(n_layers))
-        self.norm = nn.LayerNorm(d_model)
+        self.blocks = nn.ModuleList(Block(d_model, n_heads, dropout, norm, activation, bias) for _ in range(n_layers))
+        self.norm = nn.LayerNorm(d_model, bias=bias) if norm == "pre" else nn.Identity()
         self.apply(self.initialise)
         for name, weight in self.named_parameters():
-            if name.endswith(("attention.output.weight", "contract.weight")):
+            if norm == "pre" and name.endswith(("attention.output.weight", "contract.weight")):
                 nn.init.normal_(weight, std=0.02 * (2 * n_layers) ** -0.5)
 
     @staticmethod
@@ -39,16 +65,34 @@ class GPT(nn.Module):
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
-    def forward(self, input_ids: Tensor, state: None = None) -> tuple[Tensor, None]:
-        """(B, T) ids to (B, T, D) hidden states. There is no state to carry: the window is the whole context."""
-        T = input_ids.shape[1]
-        if self.max_length < T:
+    def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """(B, T) ids after those of `state` to (B, T, D) hidden states and the state after them.
+
+        The state is the keys and values of every layer, each (2, B, H, S + T, K), by which later ids attend to these;
+        it begins as (). Without one (None) none is kept: the ids are the whole context. Raises UsageError where the ids
+        and those before them are more than `max_length`.
+        """
+        S = state[0].shape[3] if state else 0
+        now = slice(S, S + input_ids.shape[1])
+        if self.max_length < now.stop:
             raise UsageError(
-                f"a sequence of {T} tokens exceeds the GPT's max_length={self.max_length}; "
-                f"train it with model.max_length={T} or more, or give it shorter sequences"
+                f"a sequence of {now.stop} tokens exceeds the GPT's max_length={self.max_length}; "
+                f"train it with model.max_length={now.stop} or more, or give it shorter sequences"
             )
-        hidden = self.embedding(input_ids) + self.positions(torch.arange(T, device=input_ids.device))
+        hidden = self.embedding(input_ids)
+        if self.positions is not None:
+            hidden = hidden + self.positions.weight[now]
+        elif self.sinusoids is not None:
+            hidden = hidden * self.d_model**0.5 + self.sinusoids[now]  # scaled: Vaswani et al. 2017, section 3.4
+        rotation = None if self.rotations is None else self.rotations[:, now]
         hidden = self.dropout(hidden)
-        for block in self.blocks:
-            hidden = block(hidden)
-        return self.norm(hidden), None
+        after = []
+        for block, past in zip(self.blocks, state or [state] * len(self.blocks), strict=True):
+            hidden, present = block(hidden, past, rotation)
+            after.append(present)
+        return self.norm(hidden), None if state is None else tuple(after)
+
+
+def _require(name: str, value: str, known: list[str]) -> None:
+    if value not in known:
+        raise UsageError(f"a GPT has no {name}={value}; write one of {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""N-gram language models: scoring with back-off over sorted tables, and modified Kneser-Ney estimation.
+"""N-gram language models: back-off over sorted tables, interpolation, and modified Kneser-Ney estimation.
 
 S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section
 4.1.6 and equation 26, interpolated; with the conventions of K. Heafield et al., "Scalable Modified
@@ -10,6 +10,7 @@ Kneser-Ney Language Model Estimation", ACL (2013), section 3, and of its impleme
 Departure: a discount of exactly 0 counts as no use too. It would leave some unseen words without probability.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +37,31 @@ class NGrams(NamedTuple):
     backoff: np.ndarray
 
 
+class Counts(NamedTuple):
+    """The n-grams of one order that a text holds.
+
+    contexts    int64 (nodes,): the node, one order below, of all words but the last; 0 in the lowest order.
+    keys        int64 (nodes,), as in `NGrams`.
+    counts      int64 (nodes,): how often each stands in the text; 0 for unigrams that do not.
+    suffixes    int64 (nodes,): the node, one order below, of all words but the first; 0 in the lowest order.
+    n_contexts  nodes of the order below; 1 below the lowest.
+    """
+
+    contexts: np.ndarray
+    keys: np.ndarray
+    counts: np.ndarray
+    suffixes: np.ndarray
+    n_contexts: int
+
+    def of_context(self, values: np.ndarray) -> np.ndarray:
+        """The sum of values (nodes,) after each context: float64 (n_contexts,)."""
+        return np.bincount(self.contexts, weights=values, minlength=self.n_contexts).astype(np.float64, copy=False)
+
+    def part_of_context(self, values: np.ndarray, total: np.ndarray) -> np.ndarray:
+        """Such a sum as a part of total (n_contexts,): float64 (n_contexts,), 1 where the total is 0."""
+        return np.divide(self.of_context(values), total, out=np.ones_like(total), where=total > 0)
+
+
 class BackoffModel:
     """A back-off n-gram model over token ids; it is uniform until it gets its n-grams.
 
@@ -59,6 +85,23 @@ class BackoffModel:
         self.tables = [NGrams(np.arange(self.radix), uniform, np.zeros_like(uniform))]
         self.tables += [NGrams(no_keys, no_values, no_values) for _ in range(1, order)]
 
+    def estimate(self, tokens: np.ndarray) -> None:
+        """Estimates the model on a stream (length,), in place of what it held.
+
+        Costs a sort of the stream's n-grams an order, and about 80 bytes of memory a token and 35 a distinct
+        n-gram.
+        """
+        levels = self._count(self._words(tokens))
+        log_probs, log_backoffs = [], []
+        for probability, backoff in self._estimates(levels):
+            log_probs.append(np.log(probability).astype(np.float32))
+            log_backoffs.append(np.log(backoff).astype(np.float32))
+        log_probs[0][self.vocab_size] = 0  # <s> is given, as KenLM's ARPA files have it; no one looks this up
+        # what weighs the uniform distribution is in the unigrams; no n-gram of the highest order is a context
+        log_backoffs = [*log_backoffs[1:], np.empty(0, np.float32)]
+        keys = [level.keys for level in levels]
+        self.tables = [NGrams(*columns) for columns in zip(keys, log_probs, log_backoffs, strict=True)]
+
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Log-probability in nats, float64 (length,), of each token of a stream (length,).
 
@@ -66,12 +109,9 @@ class BackoffModel:
         """
         words = self._words(tokens)
         log_prob = self.tables[0].log_prob[words].astype(np.float64)
-        nodes = words
-        for n in range(2, self.order + 1):
-            contexts = self._contexts(n, words, nodes)
+        for n, (contexts, nodes) in enumerate(self._walk(words), start=2):
             known = np.flatnonzero(contexts >= 0)
             log_prob[known] += self.tables[n - 2].backoff[contexts[known]]
-            nodes = self._find(n, contexts, words)
             found = np.flatnonzero(nodes >= 0)
             listed = self.tables[n - 1].log_prob[nodes[found]]
             log_prob[found] = np.where(np.isnan(listed), log_prob[found], listed)
@@ -99,104 +139,6 @@ class BackoffModel:
             log_prob += self.tables[n - 1].backoff[node]
             log_prob[after] = np.where(np.isnan(listed), log_prob[after], listed)
         return log_prob
-
-    def _words(self, tokens: np.ndarray) -> np.ndarray:
-        words = np.asarray(tokens, np.int64)
-        if words.ndim != 1:
-            raise UsageError(f"tokens have the shape {words.shape}; give an n-gram model one stream, (length,)")
-        outside = (words < 0) | (words >= self.vocab_size)
-        if outside.any():
-            raise UsageError(
-                f"token {words[outside][0]} is not an id below {self.vocab_size}, the model's vocab_size; "
-                "give a stream of the tokenizer that the model was made for"
-            )
-        return words
-
-    def _contexts(self, n: int, words: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Nodes of the n-1 words before each word, given those of the n-1 words up to it; -1 for none."""
-        starts = np.append(0, np.flatnonzero(words[:-1] == self.boundary) + 1)[: len(words)]
-        contexts = np.empty_like(nodes)
-        contexts[1:] = nodes[:-1]
-        contexts[starts] = self.vocab_size if n == 2 else -1
-        return contexts
-
-    def _find(self, n: int, contexts: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Nodes of the n-grams of these contexts, nodes or -1, and last words; -1 where there is none."""
-        keys = self.tables[n - 1].keys
-        if not len(keys):
-            return np.full_like(contexts, -1)
-        wanted = contexts * self.radix + words  # below 0, as no key is, where the context is -1
-        by_key = np.argsort(wanted)  # in order, so that keys stay in cache: 8 times as fast among 8 million
-        nodes = np.empty_like(wanted)
-        nodes[by_key] = np.searchsorted(keys, wanted[by_key])
-        nodes = np.minimum(nodes, len(keys) - 1)
-        return np.where(keys[nodes] == wanted, nodes, -1)
-
-    def _node(self, n_gram: list[int]) -> int:
-        node = np.array(n_gram[:1])
-        for n, word in enumerate(n_gram[1:], start=2):
-            node = self._find(n, node, np.array([word]))
-        return int(node[0])
-
-
-class KneserNey(BackoffModel):
-    """Interpolated modified Kneser-Ney n-gram model over token ids.
-
-    `order=1` is the unigram model, with discounts and the uniform distribution below it like any other order.
-    """
-
-    def estimate(self, tokens: np.ndarray) -> None:
-        """Estimates the model on a stream (length,), in place of what it held.
-
-        Costs a sort of the stream's n-grams an order, and about 80 bytes of memory a token and 25 a distinct
-        n-gram.
-        """
-        words = self._words(tokens)
-        if not len(words):
-            raise UsageError("the training stream is empty; give an n-gram model at least one sentence")
-        keys, counts, suffixes = self._count(words)
-        log_probs, log_backoffs = [], []
-        probability, n_contexts = np.array([1 / self.vocab_size]), 1
-        for n in range(self.order):
-            adjusted = counts[n]
-            if n + 1 < self.order:
-                left_neighbours = np.bincount(suffixes[n + 1], minlength=len(adjusted))
-                # the n-grams that have none are those that begin with <s>
-                adjusted = np.where(left_neighbours > 0, left_neighbours, adjusted)
-            discount = np.array([0, *discounts(adjusted)])[np.minimum(adjusted, 3)]
-            contexts = keys[n] // self.radix
-            total = np.bincount(contexts, weights=adjusted, minlength=n_contexts)
-            backoff = np.bincount(contexts, weights=discount, minlength=n_contexts)
-            backoff = np.divide(backoff, total, out=np.ones(n_contexts), where=total > 0)
-            lower = probability[suffixes[n]]
-            probability = (adjusted - discount) / total[contexts] + backoff[contexts] * lower
-            log_probs.append(np.log(probability).astype(np.float32))
-            log_backoffs.append(np.log(backoff).astype(np.float32))
-            n_contexts = len(probability)
-        log_probs[0][self.vocab_size] = 0  # <s> is given, as KenLM's ARPA files have it; no one looks this up
-        # the uniform distribution's weight is in the unigrams; no n-gram of the highest order is a context
-        log_backoffs = [*log_backoffs[1:], np.empty(0, np.float32)]
-        self.tables = [NGrams(*columns) for columns in zip(keys, log_probs, log_backoffs, strict=True)]
-
-    def _count(self, words: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-        """Of each order: keys as in `NGrams`, occurrences, and the nodes of all words but the first."""
-        keys, counts = [np.arange(self.radix)], [np.bincount(words, minlength=self.radix)]
-        suffixes = [np.zeros(self.radix, np.int64)]
-        nodes = words
-        for n in range(2, self.order + 1):
-            contexts = self._contexts(n, words, nodes)
-            whole = np.flatnonzero(contexts >= 0)  # ends of the n-grams that do not reach beyond <s>
-            unique, inverse, occurrences = np.unique(
-                contexts[whole] * self.radix + words[whole], return_inverse=True, return_counts=True
-            )
-            suffix = np.empty(len(unique), np.int64)
-            suffix[inverse] = nodes[whole]
-            nodes = np.full(len(words), -1)
-            nodes[whole] = inverse
-            keys.append(unique)
-            counts.append(occurrences)
-            suffixes.append(suffix)
-        return keys, counts, suffixes
 
     def save(self, path: str | Path) -> None:
         """Writes the model as safetensors; equal models give equal bytes."""
@@ -240,6 +182,126 @@ class KneserNey(BackoffModel):
                 return False
             n_contexts = nodes
         return True
+
+    def _words(self, tokens: np.ndarray) -> np.ndarray:
+        words = np.asarray(tokens, np.int64)
+        if words.ndim != 1:
+            raise UsageError(f"tokens have the shape {words.shape}; give an n-gram model one stream, (length,)")
+        outside = (words < 0) | (words >= self.vocab_size)
+        if outside.any():
+            raise UsageError(
+                f"token {words[outside][0]} is not an id below {self.vocab_size}, the model's vocab_size; "
+                "give a stream of the tokenizer that the model was made for"
+            )
+        return words
+
+    def _walk(self, words: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Of each order from 2 up, the nodes of each word's context and of the n-gram that it ends; -1 for none."""
+        nodes = words
+        for n in range(2, self.order + 1):
+            contexts = self._contexts(n, words, nodes)
+            nodes = self._find(n, contexts, words)
+            yield contexts, nodes
+
+    def _contexts(self, n: int, words: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Nodes of the n-1 words before each word, given those of the n-1 words up to it; -1 for none."""
+        starts = np.append(0, np.flatnonzero(words[:-1] == self.boundary) + 1)[: len(words)]
+        contexts = np.empty_like(nodes)
+        contexts[1:] = nodes[:-1]
+        contexts[starts] = self.vocab_size if n == 2 else -1
+        return contexts
+
+    def _find(self, n: int, contexts: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Nodes of the n-grams of these contexts, nodes or -1, and last words; -1 where there is none."""
+        keys = self.tables[n - 1].keys
+        if not len(keys):
+            return np.full_like(contexts, -1)
+        wanted = contexts * self.radix + words  # below 0, as no key is, where the context is -1
+        by_key = np.argsort(wanted)  # in order, so that keys stay in cache: 8 times as fast among 8 million
+        nodes = np.empty_like(wanted)
+        nodes[by_key] = np.searchsorted(keys, wanted[by_key])
+        nodes = np.minimum(nodes, len(keys) - 1)
+        return np.where(keys[nodes] == wanted, nodes, -1)
+
+    def _node(self, n_gram: list[int]) -> int:
+        node = np.array(n_gram[:1])
+        for n, word in enumerate(n_gram[1:], start=2):
+            node = self._find(n, node, np.array([word]))
+        return int(node[0])
+
+    def _count(self, words: np.ndarray) -> list[Counts]:
+        """The n-grams of each order in a text (length,), which must not be empty."""
+        if not len(words):
+            raise UsageError("the training stream is empty; give an n-gram model at least one sentence")
+        root = np.zeros(self.radix, np.int64)
+        levels = [Counts(root, np.arange(self.radix), np.bincount(words, minlength=self.radix), root, 1)]
+        nodes = words
+        for n in range(2, self.order + 1):
+            contexts = self._contexts(n, words, nodes)
+            whole = np.flatnonzero(contexts >= 0)  # ends of the n-grams that do not reach beyond <s>
+            keys, inverse, counts = np.unique(
+                contexts[whole] * self.radix + words[whole], return_inverse=True, return_counts=True
+            )
+            suffixes = np.empty(len(keys), np.int64)
+            suffixes[inverse] = nodes[whole]
+            nodes = np.full(len(words), -1)
+            nodes[whole] = inverse
+            levels.append(Counts(keys // self.radix, keys, counts, suffixes, len(levels[-1].keys)))
+        return levels
+
+    def _estimates(self, levels: list[Counts]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Of each order the probabilities (nodes,) of n-grams and the back-off weights (n_contexts,) of contexts."""
+        raise NotImplementedError
+
+    def _compact(self) -> None:
+        """Drops the nodes that are not listed and lead to none that are."""
+        kept: list[np.ndarray] = []
+        leading = np.empty(0, np.int64)
+        for table in reversed(self.tables):
+            mark = ~np.isnan(table.log_prob)
+            mark[leading] = True
+            leading = table.keys[mark] // self.radix
+            kept.insert(0, mark)
+        number = np.zeros(1, np.int64)
+        for n, (table, mark) in enumerate(zip(self.tables, kept, strict=True)):
+            contexts, last = np.divmod(table.keys[mark], self.radix)
+            backoff = table.backoff[mark[: len(table.backoff)]]
+            self.tables[n] = NGrams(number[contexts] * self.radix + last, table.log_prob[mark], backoff)
+            number = np.cumsum(mark) - 1
+
+
+class Interpolated(BackoffModel):
+    """p(w | h) = share(h, w) + weight(h) · p(w | h'), where h' is h without its first word, down to the uniform
+    distribution, so that unseen words have a probability too.
+    """
+
+    def _estimates(self, levels: list[Counts]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        probability = np.array([1 / self.vocab_size])
+        for n, level in enumerate(levels):
+            share, weight = self._shares(n, levels)
+            probability = share + weight[level.contexts] * probability[level.suffixes]
+            yield probability, weight
+
+    def _shares(self, n: int, levels: list[Counts]) -> tuple[np.ndarray, np.ndarray]:
+        """Of the n-grams in levels[n] the shares (nodes,), of their contexts the weights (n_contexts,)."""
+        raise NotImplementedError
+
+
+class KneserNey(Interpolated):
+    """Interpolated modified Kneser-Ney n-gram model over token ids.
+
+    `order=1` is the unigram model, with discounts and the uniform distribution below it like any other order.
+    """
+
+    def _shares(self, n: int, levels: list[Counts]) -> tuple[np.ndarray, np.ndarray]:
+        adjusted, level = levels[n].counts, levels[n]
+        if n + 1 < self.order:
+            left_neighbours = np.bincount(levels[n + 1].suffixes, minlength=len(adjusted))
+            # the n-grams that have none are those that begin with <s>
+            adjusted = np.where(left_neighbours > 0, left_neighbours, adjusted)
+        discount = np.array([0, *discounts(adjusted)])[np.minimum(adjusted, 3)]
+        total = level.of_context(adjusted)
+        return (adjusted - discount) / total[level.contexts], level.part_of_context(discount, total)
 
 
 def discounts(counts: np.ndarray) -> tuple[float, float, float]:

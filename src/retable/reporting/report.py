@@ -1,18 +1,24 @@
 """A study's report: `report.html`, which stands alone, and `report.md` for a job's summary."""
 
 import html
+import re
 from collections import Counter
 from collections.abc import Mapping
 from itertools import groupby
+from math import isnan
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from retable.artifacts import write_json
+from retable.reporting.diagnostic_figures import diagnostic_figures
+from retable.reporting.diagnostics import diagnostic_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
+from retable.reporting.published import NOT_RUN, complete
 from retable.reporting.results import Result, aggregate, read_references, read_result
+from retable.reporting.samples import samples_tables
 from retable.reporting.tables import neighbours_tables, write_table, write_tables
 from retable.reporting.units import LIKELIHOODS
 
@@ -20,11 +26,14 @@ MEASURED = ("prepare", "evaluate", "finetune")  # the stages whose metrics the t
 VERDICTS = ("pass", "fail", "n/a")
 
 
-def write_report(study: str, folders: Mapping[str, list[Path]], out: Path) -> list[Table]:
+def write_report(
+    study: str, folders: Mapping[str, list[Path]], out: Path, notes: Mapping[str, Mapping[str, str]] | None = None
+) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
     Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate` and `finetune`, curves from every
-    stage that left one, provenance from all. UsageError names the stage to run where a folder is missing.
+    stage that left one, provenance from all. `notes` say by corpus and system what its numbers don't: why one is
+    outside its tolerance. UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
@@ -34,14 +43,17 @@ def write_report(study: str, folders: Mapping[str, list[Path]], out: Path) -> li
         result.run["corpus"]: result.metrics["train/words"] for result in tokenized if "train/words" in result.metrics
     }
     everything = [result for listed in results.values() for result in listed]
-    frame = aggregate(measured, read_references())
+    references = read_references()
+    frame = complete(aggregate(measured, references), references, results.get("pretrain", []), notes or {})
     tables = write_tables(frame, out)
-    tables += [write_table(table, rows, out) for table, rows in neighbours_tables(everything)]
+    for found in (neighbours_tables(everything), diagnostic_tables(everything), samples_tables(everything)):
+        tables += [write_table(table, rows, out) for table, rows in found]
     figures: dict[str, Figure] = {}
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
         ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
         ("Pairs in the plane of their first two principal components", "plane", planes(everything)),
+        *diagnostic_figures(everything),
     ):
         for key, figure in drawn.items():
             figures[f"{title}, {key}"] = figure
@@ -59,7 +71,7 @@ def summary(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     is part of a metric's name where there are several."""
     means: dict[str, dict[str, float]] = {}
     several = frame["corpus"].nunique() > 1
-    for row in frame.sort_values(["system", "corpus", "task", "split", "metric"]).itertuples():
+    for row in frame[frame["n"] > 0].sort_values(["system", "corpus", "task", "split", "metric"]).itertuples():
         name = "/".join(part for part in (row.corpus * several, row.task, row.split, row.metric) if part)
         means.setdefault(row.system, {})[name] = float(f"{row.mean:.6g}")
     return means
@@ -70,7 +82,8 @@ def report_markdown(study: str, frame: pd.DataFrame, tables: list[Table]) -> str
     counts = Counter(frame["verdict"])
     verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     failures = [f"- {line}" for line in _failures(frame)]
-    parts = [f"## Study {study}", f"Verdicts: {verdicts}.", *(["\n".join(failures)] if failures else [])]
+    unrun = f" Published, but not run: {counts[NOT_RUN]}." if counts[NOT_RUN] else ""
+    parts = [f"## Study {study}", f"Verdicts: {verdicts}.{unrun}", *(["\n".join(failures)] if failures else [])]
     return "\n\n".join([*parts, *(markdown_table(table).rstrip() for table in tables)]) + "\n"
 
 
@@ -79,10 +92,16 @@ def report_html(
 ) -> str:
     """The whole report as one page, with no reference to the network; `figures` are SVG elements by title."""
     counts = Counter(frame["verdict"])
-    explained = {"pass": "within tolerance", "fail": "outside tolerance", "n/a": "nothing published"}
+    explained = {
+        "pass": "within tolerance",
+        "fail": "outside tolerance",
+        "n/a": "nothing published to be judged by",
+        NOT_RUN: "published alone",
+    }
     tiles = "".join(
-        f"<li class={verdict.replace('/', '')}><b>{counts[verdict]}</b>{verdict}: {explained[verdict]}</li>"
-        for verdict in VERDICTS
+        f"<li class={re.sub('[^a-z]', '', verdict)}><b>{counts[verdict]}</b>{verdict}: {meaning}</li>"
+        for verdict, meaning in explained.items()
+        if verdict in VERDICTS or counts[verdict]
     )
     failures = "".join(f"<li class=fail>{html.escape(line)}</li>" for line in _failures(frame))
     commits = sorted({result.run.get("git_commit") or "no commit" for result in results})
@@ -112,17 +131,22 @@ def _failures(frame: pd.DataFrame) -> list[str]:
     return [
         f"{row.system} on {row.corpus}, {row.split} {row.metric}: "
         f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
-        f"{row.published:g} ± {row.tolerance:g} ({row.source})"
+        f"{row.published:g} ± {row.tolerance:g} ({row.source})" + f"; {row.note}" * bool(row.note)
         for row in frame[frame["verdict"] == "fail"].itertuples()
     ]
 
 
 def _sources(frame: pd.DataFrame) -> str:
-    published = frame[frame["verdict"] != "n/a"]
-    lines = [
-        f"{row.system}, {row.corpus}, {row.split}: {row.published:g} ± {row.tolerance:g}. {row.source}."
-        for row in published.itertuples()
-    ]
+    """The published numbers by their source."""
+    published = frame[frame["published"].notna()]
+    lines = []
+    for source, rows in published.groupby("source", sort=False):
+        numbers = [
+            f"{row.system}, {row.corpus}, {row.split}: {row.published:g}"
+            + ("" if isnan(row.tolerance) else f" ± {row.tolerance:g}")
+            for row in rows.itertuples()
+        ]
+        lines.append(f"{source}. {'; '.join(numbers)}.")
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return f"<h3>Sources of the published numbers</h3><ul>{items}</ul>" if lines else ""
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
@@ -20,8 +20,11 @@ ORACLE = "oracle"  # the true distribution: of the text, and of the labels (the 
 CELL = ["system", "corpus", "task", "split", "metric"]
 COLUMNS = [
     *CELL, "protocol", "mean", "std", "n", "ci_low", "ci_high", "p_best",
-    "published", "tolerance", "verdict", "source", "runs",
+    "published", "tolerance", "verdict", "source", "runs", "flops", "note",
 ]  # fmt: skip
+DIAGNOSTICS = ("phenomena", "positions", "gradients", "gradient_norms", "sampling", "scaling")  # tables in CSV
+JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
+KNOWN = ("published", "tolerance", "source", "relative_to", "note")
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Result:
     curve: pd.DataFrame | None  # curve.csv
     neighbours: pd.DataFrame | None  # neighbours.csv
     plane: pd.DataFrame | None  # plane.csv
+    samples: pd.DataFrame | None = None  # samples.jsonl
+    diagnostics: dict[str, pd.DataFrame] = field(default_factory=dict)  # DIAGNOSTICS, those that there are
 
     @property
     def id(self) -> str:
@@ -60,6 +65,12 @@ def read_result(folder: Path) -> Result:
         curve=_read_csv(folder / "curve.csv"),
         neighbours=_read_csv(folder / "neighbours.csv"),
         plane=_read_csv(folder / "plane.csv"),
+        samples=_read_jsonl(folder / "samples.jsonl"),
+        diagnostics={
+            name: pd.read_csv(path, dtype={"value": str})
+            for name in DIAGNOSTICS
+            if (path := folder / f"{name}.csv").exists()
+        },
     )
 
 
@@ -69,10 +80,23 @@ def _read_csv(path: Path) -> pd.DataFrame | None:
     return pd.read_csv(path, dtype=names, keep_default_na=False) if path.exists() else None
 
 
+def _read_jsonl(path: Path) -> pd.DataFrame | None:
+    if not path.exists():
+        return None
+    return pd.DataFrame([json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line])
+
+
 def read_references() -> pd.DataFrame:
-    """The published numbers of `references.yaml`: CELL's columns, value, tolerance, source, configuration."""
+    """The published numbers of `references.yaml`: CELL's columns, value, source and configuration; tolerance and flops,
+    NaN where there is none; relative_to and note, "" where there is none."""
     text = resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8")
-    return pd.DataFrame([{"task": "", **reference} for reference in yaml.safe_load(text)])
+    absent = {"task": "", "tolerance": np.nan, "flops": np.nan, "relative_to": "", "note": ""}
+    rows = []
+    for source in yaml.safe_load(text):
+        for system, entry in source.pop("systems").items():
+            for split, value in entry.pop("values").items():
+                rows.append(absent | source | entry | {"system": system, "split": split, "value": value})
+    return pd.DataFrame(rows)
 
 
 def tidy(results: Iterable[Result]) -> pd.DataFrame:
@@ -127,9 +151,9 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
 
     std is the sample standard deviation over the n seeds; ci_low and ci_high bound the mean's 95 % bootstrap
     interval over the units of the split (documents, lines, examples); p_best is the paired bootstrap's
-    p-value against the best system but the oracle. All are NaN where they don't exist.
+    p-value against the best system but the oracle. All are NaN where they don't exist, and so are the flops, which
+    `published.complete` adds.
     """
-    published = references.set_index(CELL)
     rows: list[dict] = []
     units: list[UnitSums | None] = []
     for cell, group in tidy(results).groupby(CELL, sort=True):
@@ -137,8 +161,6 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
         mean, std = mean_std(group["value"])
         units.append(_units(group))
         low, high = percentile_interval(units[-1].replicates) if units[-1] else (np.nan, np.nan)
-        known = cell in published.index
-        value, tolerance = published.loc[cell, ["value", "tolerance"]] if known else (np.nan, np.nan)
         rows.append(
             dict(zip(CELL, cell, strict=True))
             | {
@@ -148,21 +170,43 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
                 "n": len(group),
                 "ci_low": low,
                 "ci_high": high,
-                "published": value,
-                "tolerance": tolerance,
-                "verdict": verdict(mean, value, tolerance),
-                "source": published.loc[cell, "source"] if known else "",
                 "runs": " ".join(result.id for result in group["result"]),
+                "flops": np.nan,
             }
         )
-    frame = pd.DataFrame(rows, columns=COLUMNS)
+    measured = [name for name in COLUMNS if name not in JUDGED]
+    frame = pd.DataFrame(rows, columns=measured).astype(dict.fromkeys(CELL, object))
     frame["p_best"] = _p_best(frame, units)
-    return frame
+    known = references.rename(columns={"value": "published"})[[*CELL, *KNOWN]]
+    frame = frame.merge(known, how="left", on=CELL)
+    frame[["source", "relative_to", "note"]] = frame[["source", "relative_to", "note"]].fillna("")
+    return _judged(frame)[COLUMNS]
+
+
+def _judged(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with verdicts. A number that was published beside another is judged by the difference of the two, which
+    the note tells: then both systems must have been run."""
+    cells = frame.set_index(CELL)
+    verdicts, notes = [], []
+    for row in frame.to_dict("records"):
+        mean, published, note = row["mean"], row["published"], row["note"]
+        if base := row["relative_to"]:
+            other = (base, *(row[name] for name in CELL[1:]))
+            mean, published = (
+                (row[name] - cells.loc[other, name] if other in cells.index else np.nan)
+                for name in ("mean", "published")
+            )
+            difference = "" if np.isnan(mean) else f": {mean:+.2f}, published {published:+.2f} ± {row['tolerance']:.2f}"
+            note = "; ".join(filter(None, [f"judged by the difference to {base}{difference}", note]))
+        verdicts.append(verdict(mean, published, row["tolerance"]))
+        notes.append(note)
+    return frame.assign(verdict=verdicts, note=notes)
 
 
 def verdict(mean: float, published: float, tolerance: float) -> str:
-    """`pass` where |mean − published| <= tolerance, else `fail`; `n/a` where nothing was published."""
-    if np.isnan(published):
+    """`pass` where |mean − published| <= tolerance, else `fail`; `n/a` where nothing was published, or nothing that a
+    tolerance is known for."""
+    if np.isnan([mean, published, tolerance]).any():
         return "n/a"
     # rounded, so that 142.7 against 141.2 ± 1.5 passes, whatever binary fractions make of it
     return "pass" if round(abs(mean - published), 9) <= tolerance else "fail"

@@ -30,12 +30,18 @@ BOLD = (
 
 
 def perplexity_table(frame: pd.DataFrame) -> Table:
-    """A row a system, from the worst to the best test perplexity per word, the oracle last."""
+    """A row a system, from the worst to the best test perplexity per word, the oracle last; published systems that were
+    not run stand among them by their published numbers."""
+
+    def judged(split: str) -> list[Column]:
+        return [Column("published", split), Column("verdict", split, numeric=False)]
+
     columns = [Column("System", numeric=False), Column("Context", numeric=False), Column("Runs")]
-    columns += [Column("PPL/word", "Validation")]
-    columns += [Column("published", "Validation"), Column("verdict", "Validation", numeric=False)]
-    columns += [Column(title, "Test") for title in ("PPL/token", "PPL/word", "95 % interval", "bits/byte")]
-    columns += [Column("published", "Test"), Column("verdict", "Test", numeric=False)]
+    columns += [Column("PPL/word", "Validation"), *judged("Validation")]
+    columns += [Column("bits/byte", "Validation"), *judged("Validation")]
+    columns += [Column(title, "Test") for title in ("PPL/token", "PPL/word", "95 % interval")]
+    columns += [*judged("Test"), Column("bits/byte", "Test"), *judged("Test")]
+    columns += [Column("FLOPs"), Column("Note", numeric=False)]
 
     def row(name: str, system: pd.DataFrame) -> list[Value]:
         validation, test = (
@@ -43,30 +49,53 @@ def perplexity_table(frame: pd.DataFrame) -> Table:
             for split in ("validation", "test")
         )
         validation_word, word = validation.get("perplexity_word"), test.get("perplexity_word")
+        # bits a byte are judged only where it is them that were published
+        validation_bits, bits = (
+            cell if cell is not None and not np.isnan(cell["published"]) else None
+            for cell in (validation.get("bits_per_byte"), test.get("bits_per_byte"))
+        )
+        flops = system["flops"].max()
+        notes = (cell["note"] for cell in (word, bits, validation_word, validation_bits) if cell is not None)
         return [
             Value(_label(name, "true distribution")),
-            Value(system["protocol"].iloc[0]),
+            Value(max(system["protocol"])),
             _runs(system),
             _mean(validation_word, 2),
             *_published(validation_word, 2),
+            _mean(validation_bits, 4),
+            *_published(validation_bits, 4),
             _mean(test.get("perplexity_token"), 2, bold=False),
             _mean(word, 2),
             _interval(word, 1),
-            _mean(test.get("bits_per_byte"), 4),
             *_published(word, 2),
+            _mean(test.get("bits_per_byte"), 4),
+            *_published(bits, 4),
+            Value("" if np.isnan(flops) else f"{flops:.1e}".replace("e+", "e")),
+            Value(next(filter(None, notes), "")),
         ]
 
     def badness(system: pd.DataFrame) -> float:
-        words = system[system["metric"] == "perplexity_word"].set_index("split")["mean"]
-        return words.get("test", words.get("validation", np.inf))
+        shown = system.assign(mean=system["mean"].fillna(system["published"])).set_index(["metric", "split"])["mean"]
+        for split in ("test", "validation"):
+            if ("perplexity_word", split) in shown:
+                return shown["perplexity_word", split]
+            if ("bits_per_byte", split) in shown:
+                return 2 ** (shown["bits_per_byte", split] * bytes_a_word[system["corpus"].iloc[0]])
+        return np.inf
 
     notes = [
         "PPL/word and bits/byte compare systems with different tokenizers, PPL/token does not. "
         "The interval, of PPL/word, is a bootstrap over the units of the split: documents, or lines.",
+        "A verdict is pass or fail where a tolerance is known, ± behind the published number. Not run: a published row "
+        "that this study doesn't run. FLOPs: of training, six for each weight that a token is multiplied with; of rows "
+        "that were not run those of the published training, where its settings are known.",
         SPREAD,
         BOLD,
     ]
     frame = frame[frame["split"].isin(["validation", "test"])]
+    metrics = ["perplexity_word", "bits_per_byte"]
+    means = frame.pivot(index=["corpus", "split", "system"], columns="metric", values="mean").reindex(columns=metrics)
+    bytes_a_word = (np.log2(means["perplexity_word"]) / means["bits_per_byte"]).groupby("corpus").median()
     return _table("perplexity", "Perplexity", columns, _panels(frame, row, badness), notes)
 
 
@@ -254,7 +283,7 @@ def _label(system: str, oracle: str) -> str:
 
 
 def _runs(system: pd.DataFrame) -> Value:
-    return Value(_range(system["n"]))
+    return Value(_range(system["n"]) if system["n"].any() else "")
 
 
 def _range(counts: pd.Series) -> str:
@@ -263,7 +292,7 @@ def _range(counts: pd.Series) -> str:
 
 
 def _mean(cell: pd.Series | None, digits: int, scale: float = 1, bold: bool = True) -> Value:
-    if cell is None:
+    if cell is None or np.isnan(cell["mean"]):
         return Value("")
     runs = tuple(cell["runs"].split(" "))
     return Value(
@@ -286,7 +315,8 @@ def _published(cell: pd.Series | None, digits: int, scale: float = 1) -> tuple[V
     if cell is None or np.isnan(cell["published"]):
         return Value(""), Value("" if cell is None else cell["verdict"])
     number, tolerance = (f"{cell[name] * scale:.{digits}f}" for name in ("published", "tolerance"))
-    return Value(number, spread=tolerance, hint=cell["source"]), Value(cell["verdict"])
+    spread = "" if np.isnan(cell["tolerance"]) else tolerance
+    return Value(number, spread, hint=cell["source"]), Value(cell["verdict"])
 
 
 def write_tables(frame: pd.DataFrame, folder: Path) -> list[Table]:

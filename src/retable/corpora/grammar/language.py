@@ -11,7 +11,8 @@ from scipy.special import logsumexp
 
 from retable.corpora.grammar.discourse import Discourse
 from retable.corpora.grammar.interpreters import Rejected, Sampler, Scorer
-from retable.corpora.grammar.lexicon import Lexicon
+from retable.corpora.grammar.lexicon import PRONOUNS, Lexicon
+from retable.corpora.grammar.syntax import Referent
 from retable.corpora.grammar.tables import LINE_END, N_LATENTS, Tables
 
 Uniform = Callable[[], float]
@@ -34,6 +35,10 @@ class Grammar:
         self.lexicon = Lexicon(scale)
         self.vocabulary = sorted(self.lexicon.words())
         self.tables = Tables(self.lexicon)
+        kinds = {(noun.kind, noun.gender) for nouns in self.lexicon.nouns.values() for noun in nouns}
+        self._referents: dict[str, list[Referent]] = {pronoun: [] for pronoun in PRONOUNS.values()}
+        for kind, gender in sorted(kinds | {(kind, "plural") for kind, _ in kinds}):
+            self._referents[PRONOUNS[gender]].append(Referent(kind, gender, word=""))
 
     def documents(self, seed: int, split: str) -> Iterator[list[str]]:
         """An endless stream of documents, each a list of sentences.
@@ -67,6 +72,20 @@ class Grammar:
     def log_probability(self, document: Sequence[str]) -> float:
         """log p(document) in nats, −inf outside the language: the sum of `score`, but faster."""
         return float(logsumexp(self.log_joint(tokens_of(document))))
+
+    def sentence_log_probability(self, sentence: str) -> float:
+        """log p(sentence with its line end) as the first of a document, in nats, −inf outside the language. Where it
+        opens with a pronoun, it follows a subject of the kind that makes it likeliest."""
+        tokens = [*sentence.split(" "), LINE_END]
+
+        def after(subject: Referent | None) -> NDArray:
+            def sentence(discourse: Discourse) -> None:
+                discourse.antecedent = subject
+                discourse.sentence()
+
+            return self.log_joint(tokens, sentence)
+
+        return max(float(logsumexp(after(subject))) for subject in self._referents.get(tokens[0], [None]))
 
     def sample(self, uniform: Uniform, latent: int, part: Part = Discourse.document) -> list[str]:
         """The tokens of a document, or of the part of one that a method of `Discourse` tells.

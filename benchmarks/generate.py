@@ -1,0 +1,98 @@
+"""Tokens a second of decoding beside transformers' `generate`, in one run: `python -m benchmarks.generate`.
+
+GPT-2 of 6 layers of 256 and 10,000 types, the same weights on both sides, prompts of 16 tokens, 128 new ones, none of
+which is an end mark. Both sides keep keys and values and run in turns in one process; the ratio is that of the medians.
+A line says so where the two do not find the same tokens. transformers is of the extra `dev`.
+"""
+
+import argparse
+import statistics
+import time
+from functools import partial
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from retable.generation.beam_search import BeamSearch
+from retable.generation.next_token import Trained
+from retable.generation.sampling import Greedy
+from retable.generation.strategy import Strategy
+from retable.models.gpt import GPT
+from retable.objectives.causal_lm import CausalLM
+
+V, D, LAYERS, HEADS, PROMPT = 10_000, 256, 6, 8, 16
+CASES = {"greedy, batch 1": (1, 1), "greedy, batch 8": (8, 1), "beam 4, batch 1": (1, 4), "beam 4, batch 8": (8, 4)}
+NAMES = {
+    "embedding": "wte",
+    "positions": "wpe",
+    "norm": "ln_f",
+    "attention_norm": "ln_1",
+    "attention.query_key_value": "attn.c_attn",
+    "attention.output": "attn.c_proj",
+    "feed_forward_norm": "ln_2",
+    "expand": "mlp.c_fc",
+    "contract": "mlp.c_proj",
+}
+
+
+def build(length: int) -> tuple[Trained, GPT2LMHeadModel]:
+    """Both sides, of weights wide enough that the likeliest token is no matter of rounding."""
+    torch.manual_seed(1)
+    objective = CausalLM(GPT(V, D, LAYERS, HEADS, length, 0.0), V, tie=True, bias=False, reduction="mean")
+    weights = {}
+    for name, parameter in objective.model.named_parameters():
+        layer, _, part = name.rpartition(".")
+        block, number, layer = layer.split(".", 2) if layer.startswith("blocks") else ("", "", layer)
+        if parameter.ndim == 2:
+            torch.nn.init.normal_(parameter, std=0.1)
+        transposed = block and parameter.ndim == 2  # their layers inside a block multiply from the right
+        weights[f"{f'h.{number}.' if block else ''}{NAMES[layer]}.{part}"] = parameter.T if transposed else parameter
+    config = GPT2Config(vocab_size=V, n_positions=length, n_embd=D, n_layer=LAYERS, n_head=HEADS,
+                        bos_token_id=None, eos_token_id=None)  # fmt: skip
+    peer = GPT2LMHeadModel(config).eval()
+    peer.transformer.load_state_dict(weights)
+    return Trained(objective), peer
+
+
+def our_decoding(model: Trained, prompts: torch.Tensor, beams: int, n: int) -> list[list[int]]:
+    strategy: Strategy = Greedy(n) if beams == 1 else BeamSearch(beams, n)
+    return [best.ids for best, *_ in strategy(model, prompts.tolist(), None)]
+
+
+def their_decoding(model: GPT2LMHeadModel, prompts: torch.Tensor, beams: int, n: int) -> list[list[int]]:
+    settings = {"max_new_tokens": n, "num_beams": beams, "do_sample": False, "pad_token_id": 0}
+    texts = model.generate(prompts, attention_mask=torch.ones_like(prompts), **settings)
+    return texts[:, PROMPT:].tolist()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=[*CASES])
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    ours, peer = build(PROMPT + arguments.tokens)
+    sides = {"ours": partial(our_decoding, ours), "transformers": partial(their_decoding, peer)}
+    for name in arguments.cases:
+        rows, beams = CASES[name]
+        prompts = torch.randint(1, V, (rows, PROMPT), generator=torch.Generator().manual_seed(2))
+        first, second = (decode(prompts, beams, arguments.tokens) for decode in sides.values())  # and both are warm
+        seconds: dict[str, list[float]] = {side: [] for side in sides}
+        for _ in range(arguments.rounds):
+            for side, decode in sides.items():
+                start = time.perf_counter()
+                decode(prompts, beams, arguments.tokens)
+                seconds[side].append(time.perf_counter() - start)
+        speed = {side: rows * arguments.tokens / statistics.median(found) for side, found in seconds.items()}
+        print(
+            f"{name}, {arguments.threads} threads: {', '.join(f'{side} {each:,.0f}' for side, each in speed.items())} "
+            f"tokens/s, ratio {speed['ours'] / speed['transformers']:.2f}"
+            f"{'' if first == second else '; NOT the same tokens'}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""A language model → texts that it writes: `python -m pipelines.generate cell=grammar/lstm-1 decoding=beam`."""
+
+import json
+import math
+from itertools import islice
+from pathlib import Path
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from pipelines.entry import recorded, stage
+from pipelines.prompts import encode, open_cell, report_unknown
+from retable.artifacts import read_run, require
+from retable.corpora.text import read_lines
+from retable.errors import UsageError
+from retable.generation.next_token import next_token
+from retable.generation.strategy import Completion
+from retable.metrics.diversity import distinct, repetition
+from retable.tokenizers.tokenizer import Tokenizer
+
+
+@stage
+def generate(cfg: DictConfig) -> None:
+    cell, system, path = open_cell(cfg)
+    tokenizer, model, run = Tokenizer.load(path), next_token(system), read_run(cell)
+    inputs = [cell / "model.safetensors", path]
+    if cfg.prompts is None:
+        inputs.append(require(Path("outputs/prepare", path.parts[-3], "test.txt")))
+        prompts = first_words(inputs[-1], cfg.prompt_words, cfg.n_prompts)
+    else:
+        prompts = [str(prompt) for prompt in cfg.prompts]
+        report_unknown(tokenizer, prompts)
+    ids, eos = encode(tokenizer, prompts), tokenizer.boundary if cfg.stop else None
+    strategy = instantiate(cfg.decoding)
+    with recorded(cfg, inputs, [cell], run["system"], run["seed"]) as record:
+        found = [
+            (prompt, begun, completion)
+            for prompt, begun, several in zip(prompts, ids, strategy(model, ids, eos), strict=True)
+            for completion in several
+        ]
+        texts = [continuation(tokenizer, begun, completion, eos) for _, begun, completion in found]
+        with (record.folder / "samples.jsonl").open("w", encoding="utf-8") as file:
+            for (prompt, _, completion), text in zip(found, texts, strict=True):
+                row = {"prompt": prompt, "text": text, "log_prob": round(completion.log_prob, 4)}
+                row |= {"tokens": len(completion.ids), "strategy": cfg.strategy}
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        with (record.folder / "samples.txt").open("w", encoding="utf-8") as file:
+            file.writelines(f"{prompt} | {text}\n\n" for (prompt, _, _), text in zip(found, texts, strict=True))
+        record.metrics = measure([completion for _, _, completion in found], texts)
+        record.files += ["samples.jsonl", "samples.txt"]
+        record.extra["strategy"] = cfg.strategy
+
+
+def first_words(path: Path, n_words: int, n_prompts: int) -> list[str]:
+    """The first words of the first lines that go on after them."""
+    lines = (words for words in map(str.split, read_lines(path)) if len(words) > n_words)
+    prompts = [" ".join(words[:n_words]) for words in islice(lines, n_prompts)]
+    if not prompts:
+        raise UsageError(f"{path} has no line of more than {n_words} words; write a smaller prompt_words")
+    return prompts
+
+
+def continuation(tokenizer: Tokenizer, prompt: list[int], completion: Completion, eos: int | None) -> str:
+    """The text after the prompt, without the end mark."""
+    ids = completion.ids[:-1] if completion.ids[-1] == eos else completion.ids
+    before, whole = tokenizer.decode_batch([prompt, prompt + ids])
+    return whole.removeprefix(before).strip()
+
+
+def measure(completions: list[Completion], texts: list[str]) -> dict[str, float]:
+    """Lengths in tokens, the likelihood of a token, and how varied the words are."""
+    tokens = sum(len(completion.ids) for completion in completions)
+    words = [text.split() for text in texts]
+    metrics = {
+        "samples": len(texts),
+        "mean_length": tokens / len(texts),
+        "log_prob_token": sum(completion.log_prob for completion in completions) / tokens,
+        "distinct_1": distinct(words, 1),
+        "distinct_2": distinct(words, 2),
+        "repetition": repetition(words),
+    }
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
+
+
+if __name__ == "__main__":
+    generate()

@@ -1,0 +1,55 @@
+"""Language models → their mixture: `python -m pipelines.mix cells=[pretrain/grammar/kn5-1,pretrain/grammar/lstm-1]`.
+
+The weights are fitted on the validation text. A cell may hold a mixture itself.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+from safetensors.numpy import save_file
+
+from pipelines.entry import recorded, stage
+from pipelines.load import load_system
+from retable.artifacts import digest, require
+from retable.errors import UsageError
+from retable.evaluation.mixture import fit_weights, log_average
+from retable.tokenizers.tokenizer import Tokenizer, read_tokens
+
+
+@stage
+def mix(cfg: DictConfig) -> None:
+    if isinstance(cfg.cells, str) or len(set(cfg.cells)) < max(len(cfg.cells), 2):
+        raise UsageError(
+            "a mixture is of two cells or more, each once; write cells=[pretrain/grammar/kn5-1,pretrain/grammar/lstm-1]"
+        )
+    cells = [Path("outputs", cell) for cell in cfg.cells]
+    for cell in cells:
+        tokens = OmegaConf.load(require(cell / "config.yaml")).tokens
+        if tokens != cfg.tokens:
+            corpus, _, tokenizer = tokens.partition("/")
+            raise UsageError(
+                f"{cell} was trained on {tokens}, not {cfg.tokens}; mix cells of the same tokens, and name those: "
+                f"corpus={corpus} tokenizer={tokenizer}"
+            )
+    systems = {cell: load_system(cell) for cell in cells}
+    for cell, system in systems.items():
+        if not hasattr(system, "log_prob"):
+            raise UsageError(f"{cell} holds no language model, which a mixture is made of; leave it out of cells")
+    folder = Path("outputs/tokenize", cfg.tokens)
+    inputs = [cell / "model.safetensors" for cell in cells]
+    inputs += [require(folder / name) for name in ("tokenizer.json", "validation.bin")]
+    tokens = read_tokens(inputs[-1], Tokenizer.load(inputs[-2]).vocab_size)
+    with recorded(cfg, inputs, [*cells, folder], system=cfg.system, seed=cfg.seed) as record:
+        log_probs = np.stack([system.log_prob(tokens) for system in systems.values()])
+        weights = fit_weights(log_probs)
+        # With the digests, what depends on this file depends on all of the mixture.
+        digests = [list(bytes.fromhex(digest(cell / "model.safetensors"))) for cell in cells]
+        arrays = {"weights": weights, "digests": np.array(digests, np.uint8)}
+        save_file(arrays, record.folder / "model.safetensors")
+        record.metrics = {f"weight/{name}": float(weight) for name, weight in zip(cfg.cells, weights, strict=True)}
+        record.metrics["validation/loss"] = -float(log_average(log_probs, weights).mean())
+
+
+if __name__ == "__main__":
+    mix()

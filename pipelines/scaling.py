@@ -1,0 +1,27 @@
+"""Layers → what they cost by length and width: `python -m pipelines.scaling device=cpu`."""
+
+from omegaconf import DictConfig
+
+from pipelines.entry import recorded, stage
+from retable.errors import UsageError
+
+
+@stage
+def scaling(cfg: DictConfig) -> None:
+    import torch
+
+    from retable.evaluation.scaling import exponents, measure
+
+    if torch.device(cfg.device).type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"there is no device={cfg.device} here; write device=cpu")
+    torch.set_num_threads(1)  # the theory counts operations, not what several threads make of them
+    with recorded(cfg, inputs=[], upstream=[], system=cfg.device, seed=0) as record:
+        rows = measure(
+            cfg.kernel, cfg.lengths, cfg.width, cfg.widths, cfg.length, cfg.batch_size, cfg.repeats, cfg.device
+        )
+        rows.to_csv(record.folder / "scaling.csv", index=False, float_format="%.6g", lineterminator="\n")
+        record.metrics = exponents(rows)
+
+
+if __name__ == "__main__":
+    scaling()

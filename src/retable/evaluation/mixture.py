@@ -1,0 +1,57 @@
+"""C9: mixtures of language models, whose tokens' probabilities are averaged with weights that held-out text gives.
+
+F. Jelinek and R. L. Mercer, "Interpolated Estimation of Markov Source Parameters from Sparse Data" (1980). T. Mikolov,
+"Statistical Language Models Based on Neural Networks", PhD thesis (2012), Table 4.1, mixes KN5, cache and RNNs so.
+
+S systems, N tokens, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+
+class Mixture:
+    """The average of systems' probabilities, of weight (S,) each. They must have the same tokens, of the same ids.
+
+    `next_log_prob` is there where all systems have it.
+    """
+
+    def __init__(self, systems: Sequence[Any], weights: Sequence[float] | np.ndarray):
+        self.systems, self.weights = list(systems), np.asarray(weights, np.float64)
+        if self.weights.shape != (len(self.systems),) or (self.weights < 0).any() or abs(self.weights.sum() - 1) > 1e-6:
+            raise ValueError(f"{len(self.systems)} systems need as many weights of sum 1, not {self.weights}")
+        self.protocol = " + ".join(dict.fromkeys(system.protocol for system in self.systems))
+        if all(hasattr(system, "next_log_prob") for system in self.systems):
+            self.next_log_prob = self._next_log_prob
+
+    def log_prob(self, tokens: np.ndarray) -> np.ndarray:
+        """Log-probability in nats, float64 (N,), of each token of a stream (N,)."""
+        return log_average(np.stack([system.log_prob(tokens) for system in self.systems]), self.weights)
+
+    def _next_log_prob(self, context: np.ndarray) -> np.ndarray:
+        """Log-probability in nats, float64 (V,), of every token after a context (length,), the stream so far."""
+        return log_average(np.stack([system.next_log_prob(context) for system in self.systems]), self.weights)
+
+
+def log_average(log_probs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """What systems give together, nats (N,), from what each gives, nats (S, N), and its weight (S,)."""
+    return logsumexp(log_probs, b=weights[:, None], axis=0)
+
+
+def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
+    """The weights (S,) under which tokens are likeliest, from what each system gives each, nats (S, N), by EM.
+
+    Ends within `tolerance` nats a token of the best: the likelihood is concave, so no weights can gain more than the
+    steepest of its slopes. Memory: twice that of `log_probs`.
+    """
+    ratios = np.exp(log_probs - log_probs.max(axis=0))
+    weights = np.full(len(ratios), 1 / len(ratios))
+    while True:
+        gains = ratios @ (1 / (weights @ ratios)) / ratios.shape[1]  # the slopes; 1 on average, by weight
+        if gains.max() - 1 <= tolerance:
+            return weights
+        weights *= gains
+        weights /= weights.sum()

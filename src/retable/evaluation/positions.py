@@ -1,0 +1,73 @@
+"""Loss by position: in the sentence, in the unit of text (a document, or a line), and in a window of fresh context.
+
+The last says how much a neural model makes of a longer context: the same text is scored in windows that tile it, and
+before each the model has seen nothing.
+"""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from retable.evaluation.likelihood import SlidingWindow
+from retable.evaluation.perplexity import read_split
+from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
+
+BATCH_SIZE = 16  # windows that are scored at a time
+
+
+class Positions:
+    """Scores one split; `inputs` are the files that the scores depend on. `window` is the tokens of a window."""
+
+    asks_for = "log_prob"
+
+    def __init__(self, tokens: str, split: str = "test", window: int = 128):
+        self.folder, self.split, self.window = Path(tokens), split, window
+        self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
+
+    def __call__(self, model: Any, folder: Path) -> dict[str, float]:
+        """Write `positions.csv`, a row a bin: where (sentence, unit or window), the first and the last position from 1,
+        tokens, and their mean nats. No metrics.
+
+        There are sentences where a token of its own ends a line, and windows where the model is a neural one.
+        """
+        tokenizer = Tokenizer.load(self.inputs[0])
+        tokens, units = read_split(self.folder, self.split, tokenizer.vocab_size)
+        nats = -model.log_prob(tokens)
+        measured = {"unit": (positions(units[:, 0]), nats)}
+        if tokenizer.words[tokenizer.boundary] == END_OF_LINE:
+            ends = np.flatnonzero(np.append(tokens[:-1] == tokenizer.boundary, True)) + 1
+            measured["sentence"] = positions(np.diff(ends, prepend=0)), nats
+        if hasattr(model, "objective"):
+            window = SlidingWindow(self.window, self.window, BATCH_SIZE)
+            fresh = -window.log_prob(model.objective, tokens, tokenizer.boundary)
+            measured["window"] = np.arange(len(tokens)) % self.window + 1, fresh
+        with (folder / "positions.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("where", "first", "last", "tokens", "nats"))
+            for where, (places, values) in sorted(measured.items()):
+                writer.writerows((where, *row, f"{mean:.6f}") for *row, mean in binned(places, values))
+        return {}
+
+
+def positions(lengths: np.ndarray) -> np.ndarray:
+    """The position, from 1, of each token in its part of a stream that is cut into parts of these lengths."""
+    starts = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) - np.repeat(starts, lengths) + 1
+
+
+def binned(places: np.ndarray, values: np.ndarray) -> list[tuple[int, int, int, float]]:
+    """(first, last, count, mean value) of each bin of places that holds any, int (n,) from 1, and their values (n,).
+
+    The bins end at powers of √2: at 1, 2, 3, 4, 6, 8, 11, 16, 23, 32.
+    """
+    last = places.max()
+    ends = np.unique(np.round(2 ** (np.arange(2 * np.log2(last) + 2) / 2)).astype(int))
+    bins = np.searchsorted(ends, places)
+    counts, sums = np.bincount(bins), np.bincount(bins, values)
+    firsts = np.append(0, ends) + 1
+    return [
+        (int(firsts[i]), int(min(ends[i], last)), int(counts[i]), float(sums[i] / counts[i]))
+        for i in np.flatnonzero(counts)
+    ]

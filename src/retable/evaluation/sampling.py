@@ -1,0 +1,131 @@
+"""Quality of samples against their diversity, on the embedded language, whose grammar can judge any text.
+
+After Caccia et al. (2020, arXiv 1811.02549), who compare models over a sweep of temperatures instead of at one: low
+temperatures and small nuclei give likelier texts and fewer of them. The grammar says what a text is worth, the samples
+among each other how many there are; a row `text` says the same of the held-out text itself.
+"""
+
+import csv
+from collections.abc import Sequence
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from retable.errors import UsageError
+from retable.evaluation.perplexity import read_split
+from retable.evaluation.phenomena import LINE_END, spans, words_of
+from retable.generation.next_token import next_token
+from retable.generation.sampling import Sampling, seeded
+from retable.metrics.diversity import distinct, repetition, self_bleu, zipf_exponent
+from retable.tokenizers.tokenizer import Tokenizer
+
+
+class Language(Protocol):
+    """What the benchmark asks of the grammar."""
+
+    def sentence_log_probability(self, sentence: str) -> float:
+        """log p of a sentence with its line end, −inf outside the language."""
+        ...
+
+
+class Samples:
+    """Writes texts with a language model; `inputs` are the files that the scores depend on.
+
+    temperatures, top_p: the settings, one at a time; the others stand at 1.
+    samples: texts of each setting, cut where they end, or after `length` tokens.
+    """
+
+    asks_for = "log_prob"
+
+    def __init__(
+        self,
+        tokens: str,
+        language: Language,
+        temperatures: Sequence[float],
+        top_p: Sequence[float],
+        samples: int = 64,
+        length: int = 128,
+        seed: int = 1,
+    ):
+        if samples < 2:
+            raise UsageError(f"benchmark.samples={samples} can't be compared with each other; write 2 or more")
+        self.folder, self.language = Path(tokens), language
+        self.settings = [("temperature", value) for value in temperatures] + [("top_p", value) for value in top_p]
+        self.samples, self.length, self.seed = samples, length, seed
+        self.inputs = [self.folder / name for name in ("tokenizer.json", "test.bin", "test.units.npy")]
+
+    def __call__(self, system: Any, folder: Path) -> dict[str, float]:
+        """Write `sampling.csv`, a row a setting: method, value, and the scores of `scores`; `samples.txt`, three texts
+        of each. Returns `sampling/<method>_<value>/<score>`, and the scores of the `text`.
+
+        UsageError where the tokens are not the grammar's words.
+        """
+        tokenizer = Tokenizer.load(self.inputs[0])
+        words = words_of(tokenizer)
+        tokens, units = read_split(self.folder, "test", len(words))
+        beginnings = [tokens[span][: self.length] for span in islice(spans(units), self.samples)]
+        held_out = [[words[token] for token in beginning] for beginning in beginnings]
+        rows = {("text", ""): scores(self.language, held_out)}
+        if rows["text", ""]["grammatical"] != 1:
+            raise UsageError(f"{self.inputs[1]} is not of the grammar, which judges the samples; take corpus=grammar")
+        model, shown = next_token(system), []
+        for method, value in self.settings:
+            settings: dict[str, Any] = {method: float(value), "num_return_sequences": self.samples}
+            strategy = Sampling(seeded(self.seed), self.length, **settings)
+            # Two line ends close a document, so what follows them opens one.
+            (completions,) = strategy(model, [[tokenizer.boundary] * 2], eos=None)
+            texts = [document([words[token] for token in completion.ids]) for completion in completions]
+            rows[method, f"{value:g}"] = scores(self.language, texts)
+            shown += [f"{method} {value:g}\n\n" + "".join(map(_readable, texts[:3]))]
+        (folder / "samples.txt").write_text("\n".join(shown), encoding="utf-8")
+        with (folder / "sampling.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("method", "value", *rows["text", ""]))
+            writer.writerows((*setting, *(f"{value:.6g}" for value in row.values())) for setting, row in rows.items())
+        return {
+            f"sampling/{'_'.join(filter(None, setting))}/{name}": value
+            for setting, row in rows.items()
+            for name, value in row.items()
+            if np.isfinite(value)
+        }
+
+
+def document(tokens: Sequence[str]) -> list[str]:
+    """The tokens up to the line end that closes the document, if it is closed."""
+    ends = (i for i, pair in enumerate(pairwise(tokens), 2) if pair == (LINE_END, LINE_END))
+    return list(tokens[: next(ends, len(tokens))])
+
+
+def scores(language: Language, texts: Sequence[Sequence[str]]) -> dict[str, float]:
+    """What texts, documents or their beginnings, are worth; NaN where there is nothing to measure.
+
+    `grammatical`, the share of their whole sentences that the language has, and `nats`, the grammar's own a token of
+    these: a sentence is judged on its own, so that a mistake does not tell against all that follows. `self_bleu`,
+    `distinct_1` to `distinct_3`, `repetition` and `zipf`: see `retable.metrics.diversity`.
+    """
+    sentences = [sentence for text in texts for sentence in whole_sentences(text)]
+    log_probs = [language.sentence_log_probability(" ".join(sentence)) for sentence in sentences]
+    known = [(value, len(s) + 1) for value, s in zip(log_probs, sentences, strict=True) if np.isfinite(value)]
+    log_prob, n_tokens = map(sum, zip(*known, strict=True)) if known else (np.nan, 1)
+    return {
+        "tokens": sum(map(len, texts)),
+        "sentences": len(sentences),
+        "grammatical": len(known) / len(sentences) if sentences else np.nan,
+        "nats": -log_prob / n_tokens,
+        "self_bleu": self_bleu(texts),
+        **{f"distinct_{n}": distinct(texts, n) for n in (1, 2, 3)},
+        "repetition": repetition(texts),
+        "zipf": zipf_exponent(texts),
+    }
+
+
+def whole_sentences(text: Sequence[str]) -> list[list[str]]:
+    """The words of each sentence that a line end closes; the empty line at a document's end is none."""
+    ends = [-1, *(i for i, token in enumerate(text) if token == LINE_END)]
+    return [list(text[before + 1 : end]) for before, end in pairwise(ends) if end > before + 1]
+
+
+def _readable(text: Sequence[str]) -> str:
+    return " ".join(text).replace(f" {LINE_END} ", LINE_END).strip() + "\n\n"

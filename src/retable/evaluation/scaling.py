@@ -1,0 +1,136 @@
+"""Time and memory of one layer against the length n of a sequence and the width d, with fitted exponents.
+
+The claim (Vaswani et al. 2017, Table 1): a recurrent layer takes n·d² operations, a convolution of width k takes
+k·n·d², self-attention n²·d, and n·d² more for its projections. A sum of two powers has no exponent of its own: beside
+the one that was measured stands the one that the counted operations have on the same sizes.
+
+B batch, T time (n), D d_model (d).
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from retable.metrics.regression import fit_power
+from retable.nn.transformer import CausalSelfAttention
+
+HEAD_SIZE = 64
+
+
+class Layer(NamedTuple):
+    """A kind of layer of a given width, what it computes, and its operations: multiplications of one sequence."""
+
+    build: Callable[[int], nn.Module]
+    operations: Callable[[int, int], int]
+    keeps_scores: bool = False  # the attention's (n, n) scores, which a fused kernel never writes down
+
+
+class CausalConvolution(nn.Conv1d):
+    """(B, T, D) to (B, T, D): each position from itself and the `width` − 1 before it."""
+
+    def __init__(self, d_model: int, width: int):
+        super().__init__(d_model, d_model, width)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return super().forward(F.pad(hidden.mT, (self.kernel_size[0] - 1, 0))).mT
+
+
+def layers(kernel: int) -> dict[str, Layer]:
+    """The layers to measure; `kernel` is the convolution's width."""
+
+    def attention(d: int) -> nn.Module:
+        return CausalSelfAttention(d, max(d // HEAD_SIZE, 1), dropout=0.0)
+
+    def operations(n: int, d: int) -> int:
+        return 4 * n * d**2 + 2 * n**2 * d
+
+    return {
+        "recurrent": Layer(lambda d: nn.LSTM(d, d, batch_first=True), lambda n, d: 8 * n * d**2),
+        "convolutional": Layer(lambda d: CausalConvolution(d, kernel), lambda n, d: kernel * n * d**2),
+        "self-attentive": Layer(attention, operations),
+        "self-attentive with scores kept": Layer(attention, operations, keeps_scores=True),
+    }
+
+
+def measure(
+    kernel: int,
+    lengths: Sequence[int],
+    width: int,
+    widths: Sequence[int],
+    length: int,
+    batch_size: int,
+    repeats: int,
+    device: str,
+) -> pd.DataFrame:
+    """A row a layer and size: layer, varied (length or width), length, width, operations, seconds and bytes.
+
+    Varied are `lengths` at one width, and `widths` at one length. See `cost` for the last two.
+    """
+    sizes = [("length", n, width) for n in lengths] + [("width", length, d) for d in widths]
+    rows = []
+    for name, layer in layers(kernel).items():
+        for varied, n, d in sizes:
+            module, inputs = layer.build(d).to(device), torch.randn(batch_size, n, d, device=device)
+            with sdpa_kernel(SDPBackend.MATH) if layer.keeps_scores else nullcontext():
+                seconds, n_bytes = cost(module, inputs, repeats)
+            rows.append((name, varied, n, d, layer.operations(n, d), seconds, n_bytes))
+    return pd.DataFrame(rows, columns=["layer", "varied", "length", "width", "operations", "seconds", "bytes"])
+
+
+def cost(module: nn.Module, inputs: Tensor, repeats: int) -> tuple[float, int]:
+    """The seconds of the fastest of `repeats` forward and backward passes after one to warm up, on a processor its own,
+    in which other programs have no part; and the bytes that the forward pass keeps for the backward pass besides
+    weights and inputs."""
+    inputs.requires_grad_()
+    own = {tensor.untyped_storage().data_ptr() for tensor in (*module.parameters(), inputs)}
+    kept: dict[int, int] = {}
+    alive: list[Tensor] = []  # or a later tensor could take an earlier one's place in memory
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+            alive.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        _output(module, inputs).sum().backward()
+    clock = time.perf_counter if inputs.is_cuda else time.process_time
+    seconds = []
+    for _ in range(repeats):
+        _wait(inputs.device)
+        started = clock()
+        _output(module, inputs).sum().backward()
+        _wait(inputs.device)
+        seconds.append(clock() - started)
+    return min(seconds), sum(kept.values())
+
+
+def exponents(rows: pd.DataFrame) -> dict[str, float]:
+    """`<layer>/<varied>/<quantity>`, the fitted exponent of operations, seconds and bytes, with the 95 % interval of
+    those that are measured at `_low` and `_high`."""
+    fitted: dict[str, float] = {}
+    for (layer, varied), part in rows.groupby(["layer", "varied"], sort=False):
+        for quantity in ("operations", "seconds", "bytes"):
+            line = fit_power(part[varied], part[quantity])
+            ends = {"": line.slope, "_low": line.low, "_high": line.high}
+            ends = {"": line.slope} if quantity == "operations" else ends
+            fitted |= {f"{layer}/{varied}/{quantity}{end}": value for end, value in ends.items()}
+    return fitted
+
+
+def _output(module: nn.Module, inputs: Tensor) -> Tensor:
+    output = module(inputs)
+    return output if isinstance(output, Tensor) else output[0]  # a state, or a cache, comes with it
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,108 @@
+"""Beam search: the texts of highest score among those that lead the field at every length.
+
+B prompts, K beams, R = B·K rows, T tokens, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from retable.generation.next_token import NextToken
+from retable.generation.strategy import Completion, Strategy, check
+
+
+class Hypothesis(NamedTuple):
+    """A text that came to its end, or to the greatest length."""
+
+    score: float
+    completion: Completion
+
+
+class BeamSearch(Strategy):
+    """Keeps the `num_beams` best beginnings at every length, and returns the best `num_return_sequences` texts, the
+    best first, by log-probability / length^`length_penalty`.
+
+    `early_stopping` says when the search for a prompt ends that has `num_beams` texts: True, at once; False, when the
+    best beginning, were it to end here, would score no better than the worst of them; "never", when it could not do so
+    at any length.
+    """
+
+    def __init__(
+        self,
+        num_beams: int,
+        max_new_tokens: int,
+        length_penalty: float = 1.0,
+        early_stopping: bool | Literal["never"] = False,
+        num_return_sequences: int = 1,
+        min_new_tokens: int = 0,
+        min_length: int = 0,
+        repetition_penalty: float = 1.0,
+        batch_size: int = 16,
+    ):
+        super().__init__(max_new_tokens, min_new_tokens, min_length, repetition_penalty, batch_size)
+        check(num_beams >= 1, "num_beams", num_beams, "1 or more")
+        check(early_stopping in (True, False, "never"), "early_stopping", early_stopping, "true, false or never")
+        fits = 1 <= num_return_sequences <= num_beams
+        check(fits, "num_return_sequences", num_return_sequences, f"1 to {num_beams}, or num_beams larger")
+        self.num_beams, self.num_return_sequences = num_beams, num_return_sequences
+        self.length_penalty, self.early_stopping = length_penalty, early_stopping
+
+    def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
+        completions: list[list[Completion]] = [[] for _ in prompts]
+        for places, ids in self.batches(prompts, model.device):
+            for place, best in zip(places, self._search(model, ids, eos), strict=True):
+                completions[place] = [hypothesis.completion for hypothesis in best[: self.num_return_sequences]]
+        return completions
+
+    def _search(self, model: NextToken, prompts: Tensor, eos: int | None) -> list[list[Hypothesis]]:
+        """The at most K best texts after each of the prompts (B, T), the best first."""
+        B, K = len(prompts), self.num_beams
+        finished: list[list[Hypothesis]] = [[] for _ in range(B)]
+        searching = list(range(B))  # the prompts that the rows belong to, K each
+        scores, state = model.extend(prompts, model.start(B))
+        rows = torch.arange(B, device=model.device).repeat_interleave(K)
+        ids, scores, state = prompts[rows], scores[rows], model.select(state, rows)
+        # All beams of a prompt are alike as yet: one leads, the others lead nowhere.
+        beams = scores.new_full((B, K), -torch.inf)
+        beams[:, 0] = 0
+        log_prob = torch.zeros_like(beams)  # of the same texts by the model alone
+        for length in range(1, self.max_new_tokens + 1):
+            own = scores.log_softmax(dim=1)
+            summed = beams.view(-1, 1) + self.constrain(own, ids, length - 1, eos)
+            V = summed.shape[1]
+            # At most one continuation of each beam is its end, so among twice as many K go on.
+            best, place = summed.view(-1, K * V).topk(min(2 * K, K * V), dim=1)
+            origin = place // V + K * torch.arange(len(best), device=best.device)[:, None]  # the row that it goes on
+            token = place % V
+            log_prob = log_prob.view(-1)[origin] + own[origin, token]
+            ends = torch.full_like(token, length == self.max_new_tokens, dtype=torch.bool)
+            if eos is not None:
+                ends |= token == eos
+            for i, j in (ends & best.isfinite())[:, :K].nonzero().tolist():
+                text = [*ids[origin[i, j], prompts.shape[1] :].tolist(), int(token[i, j])]
+                score = float(best[i, j]) / length**self.length_penalty
+                finished[searching[i]].append(Hypothesis(score, Completion(text, float(log_prob[i, j]))))
+            finished = [sorted(found, key=lambda each: -each.score)[:K] for found in finished]
+            beams, chosen = best.masked_fill(ends, -torch.inf).topk(K, dim=1)
+            leaders = beams[:, 0].tolist()
+            going = [i for i, p in enumerate(searching) if not self._settled(finished[p], leaders[i], length)]
+            if not going:
+                break
+            origin, token, log_prob = (column.gather(1, chosen)[going] for column in (origin, token, log_prob))
+            beams, searching = beams[going], [searching[i] for i in going]
+            rows, fed = origin.flatten(), token.view(-1, 1)
+            ids = torch.cat([ids[rows], fed], dim=1)
+            scores, state = model.extend(fed, model.select(state, rows))
+        return finished
+
+    def _settled(self, finished: list[Hypothesis], leader: float, length: int) -> bool:
+        """Whether the search ends, given the texts it has and the score of the best beginning of `length` tokens."""
+        if leader == -torch.inf:
+            return True
+        if len(finished) < self.num_beams:
+            return False
+        far = self.early_stopping == "never" and self.length_penalty > 0
+        reach = leader / (self.max_new_tokens if far else length) ** self.length_penalty
+        return self.early_stopping is True or reach <= finished[-1].score

@@ -1,0 +1,137 @@
+"""What decoding asks of every left-to-right language model: scores of the next token, and what is kept of the past.
+
+B rows, T tokens, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from retable.errors import UsageError
+from retable.objectives.causal_lm import CausalLM
+
+
+class NextToken(Protocol):
+    """A language model that is read token by token, several texts (rows) side by side.
+
+    A state is never changed, so that several continuations can go on from one.
+    """
+
+    device: torch.device
+
+    def start(self, n_rows: int) -> Any:
+        """The state before the first token."""
+        ...
+
+    def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """(B, T) tokens after `state` to the scores (B, V) of the token after them, and the state after them.
+
+        Scores are logits in fp32: their log_softmax is the distribution. A model that has no logits gives
+        log-probabilities, which are their own log_softmax.
+        """
+        ...
+
+    def select(self, state: Any, rows: Tensor) -> Any:
+        """The state of `rows` (R,) alone, in their order; a row may come more than once."""
+        ...
+
+
+class Trained:
+    """A trained objective and the state of its model: recurrent, or a cache of keys and values.
+
+    Where a model's `max_length` is reached, the last half of it goes in anew, and so on: a token is predicted from at
+    least max_length / 2 tokens, and reading them again costs one pass every max_length / 2 tokens.
+    """
+
+    def __init__(self, objective: CausalLM):
+        self.objective = objective.eval()
+        self.device = next(objective.parameters()).device
+        self.max_length: int | None = getattr(objective.model, "max_length", None)
+
+    def start(self, n_rows: int) -> Any:
+        return self.objective.start, torch.empty((n_rows, 0), dtype=torch.long, device=self.device)
+
+    @torch.inference_mode()
+    def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        before, window = state
+        if self.max_length is not None:
+            window = torch.cat([window, ids], dim=1)
+            if window.shape[1] > self.max_length:
+                window = ids = window[:, -max(self.max_length // 2, 1) :]
+                before = self.objective.start
+        scores, after = self._scores(ids, before)
+        return scores, (after, window)
+
+    def _scores(self, ids: Tensor, before: Any) -> tuple[Tensor, Any]:
+        kind = type(self.objective)
+        if (kind.next_log_prob, kind.log_softmax) != (CausalLM.next_log_prob, CausalLM.log_softmax):
+            return self.objective.next_log_prob(ids, before)  # what lies under it need not be logits
+        hidden, after = self.objective.model(ids, before)
+        return self.objective.head(self.objective.projection(hidden[:, -1])).float(), after
+
+    def select(self, state: Any, rows: Tensor) -> Any:
+        before, window = state
+        return _map(before, lambda tensor: tensor.index_select(1, rows)), window[rows]
+
+
+class Counted:
+    """A model with `next_log_prob(context)`, such as an n-gram model; the state is the tokens so far."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, model: Any):
+        self.model = model
+
+    def start(self, n_rows: int) -> Tensor:
+        return torch.empty((n_rows, 0), dtype=torch.long)
+
+    def extend(self, ids: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        contexts = torch.cat([state, ids], dim=1)
+        log_probs = np.stack([self.model.next_log_prob(context) for context in contexts.numpy()])
+        return torch.from_numpy(log_probs).float(), contexts
+
+    def select(self, state: Tensor, rows: Tensor) -> Tensor:
+        return state[rows]
+
+
+class Mixed:
+    """The average of models' probabilities with weights (S,) of sum 1; the state is the states of all."""
+
+    def __init__(self, models: Sequence[NextToken], weights: np.ndarray):
+        self.models, self.device = models, models[0].device
+        self.log_weights = torch.from_numpy(weights).float().log().to(self.device)
+
+    def start(self, n_rows: int) -> Any:
+        return [model.start(n_rows) for model in self.models]
+
+    def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        scores, after = zip(*(m.extend(ids, before) for m, before in zip(self.models, state, strict=True)), strict=True)
+        log_probs = torch.stack([each.log_softmax(dim=1) for each in scores], dim=2)
+        return (log_probs + self.log_weights).logsumexp(dim=2), list(after)
+
+    def select(self, state: Any, rows: Tensor) -> Any:
+        return [model.select(before, rows) for model, before in zip(self.models, state, strict=True)]
+
+
+def next_token(system: Any) -> NextToken:
+    """A language model as it comes back from its cell (trained, mixed or counted) as what decoding reads.
+
+    Raises UsageError for a system that only scores texts, or is none.
+    """
+    if hasattr(system, "objective"):
+        return Trained(system.objective)
+    if hasattr(system, "systems"):
+        return Mixed([next_token(each) for each in system.systems], system.weights)
+    if hasattr(system, "next_log_prob"):
+        return Counted(system)
+    raise UsageError(f"{type(system).__name__} does not say which word comes next; take the cell of a language model")
+
+
+def _map(state: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """`state` with the function's value in place of each tensor in its nested tuples."""
+    if isinstance(state, tuple):
+        return tuple(_map(part, function) for part in state)
+    return None if state is None else function(state)

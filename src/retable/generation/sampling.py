@@ -1,0 +1,137 @@
+"""Decoding a token at a time: the likeliest, or one drawn from the distribution or from its top.
+
+R rows (texts that go on), T tokens, V vocabulary.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from retable.generation.next_token import NextToken
+from retable.generation.strategy import Completion, Strategy, check
+
+# Scores (R, V), the numbers (R,) of the texts that they are of, and how many tokens those have got, to tokens (R,).
+Choice = Callable[[Tensor, Tensor, int], Tensor]
+
+
+class TokenByToken(Strategy):
+    """Chooses one token at a time and never goes back."""
+
+    num_return_sequences = 1
+
+    def choice(self, n_texts: int, device: torch.device) -> Choice:
+        """How tokens are chosen for so many texts."""
+        raise NotImplementedError
+
+    def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
+        texts = [prompt for prompt in prompts for _ in range(self.num_return_sequences)]
+        choose = self.choice(len(texts), model.device)
+        tokens: list[list[int]] = [[] for _ in texts]
+        log_probs = [0.0] * len(texts)
+        for places, ids in self.batches(texts, model.device):
+            for step in self._steps(model, ids, torch.tensor(places, device=model.device), choose, eos):
+                for text, token, log_prob in zip(*(column.tolist() for column in step), strict=True):
+                    tokens[text].append(token)
+                    log_probs[text] += log_prob
+        completions, n = list(map(Completion, tokens, log_probs)), self.num_return_sequences
+        return [completions[first : first + n] for first in range(0, len(texts), n)]
+
+    def stream(self, model: NextToken, prompt: Sequence[int], eos: int | None) -> Iterator[int]:
+        """The tokens of one completion, each as soon as it is there."""
+        ids, text = (torch.tensor(value, device=model.device) for value in ([list(prompt)], [0]))
+        for _, token, _ in self._steps(model, ids, text, self.choice(1, model.device), eos):
+            yield int(token)
+
+    def _steps(
+        self, model: NextToken, ids: Tensor, texts: Tensor, choose: Choice, eos: int | None
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Numbers, next tokens and their log-probabilities by the model alone, (R,) each, of the texts that go on:
+        those of `ids` (R, T), less those that came to their end."""
+        state, fed = model.start(len(ids)), ids
+        for n_new in range(self.max_new_tokens):
+            scores, state = model.extend(fed, state)
+            tokens = choose(self.constrain(scores, ids, n_new, eos), texts, n_new)
+            fed = tokens[:, None]
+            yield texts, tokens, scores.log_softmax(dim=1).gather(1, fed)[:, 0]
+            ids = torch.cat([ids, fed], dim=1)
+            (going,) = torch.where(tokens != eos) if eos is not None else (texts,)
+            if not len(going):
+                return
+            if len(going) < len(texts):
+                ids, fed, texts, state = ids[going], fed[going], texts[going], model.select(state, going)
+
+
+class Greedy(TokenByToken):
+    """The likeliest token each time."""
+
+    def choice(self, n_texts: int, device: torch.device) -> Choice:
+        return lambda scores, texts, n_new: scores.argmax(dim=1)
+
+
+class Sampling(TokenByToken):
+    """A token drawn each time, from the distribution made flatter or steeper by `temperature`, or from its top alone:
+    the `top_k` likeliest tokens (Fan et al. 2018; 0 for all), the fewest whose probabilities reach `top_p` (Holtzman
+    et al. 2020), or both, the first of them first.
+
+    The draws of all texts are made beforehand, so that none depends on how texts share batches. Given the same state
+    of the `generator`, the same texts come out.
+    """
+
+    def __init__(
+        self,
+        generator: torch.Generator,
+        max_new_tokens: int,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        num_return_sequences: int = 1,
+        min_new_tokens: int = 0,
+        min_length: int = 0,
+        repetition_penalty: float = 1.0,
+        batch_size: int = 64,
+    ):
+        super().__init__(max_new_tokens, min_new_tokens, min_length, repetition_penalty, batch_size)
+        check(temperature > 0, "temperature", temperature, "1.0, or take decoding=greedy, which is its limit at 0")
+        check(top_k >= 0, "top_k", top_k, "0 for all tokens, or the number of tokens to draw from")
+        check(0 < top_p <= 1, "top_p", top_p, "1.0 for all tokens, or a share above 0")
+        check(num_return_sequences >= 1, "num_return_sequences", num_return_sequences, "1 or more")
+        self.generator, self.num_return_sequences = generator, num_return_sequences
+        self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
+
+    def choice(self, n_texts: int, device: torch.device) -> Choice:
+        uniform = torch.rand((n_texts, self.max_new_tokens), generator=self.generator, dtype=torch.float64).to(device)
+        return lambda scores, texts, n_new: draw(self.warp(scores), uniform[texts, n_new])
+
+    def warp(self, scores: Tensor) -> Tensor:
+        """Scores (R, V) to those that tokens are drawn by."""
+        scores = scores / self.temperature
+        if 0 < self.top_k < scores.shape[1]:
+            scores = keep_top_k(scores, self.top_k)
+        return keep_top_p(scores, self.top_p) if self.top_p < 1 else scores
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A generator that begins at `seed`."""
+    return torch.Generator().manual_seed(seed)
+
+
+def keep_top_k(scores: Tensor, k: int) -> Tensor:
+    """Scores (R, V), −∞ below the k-th best; as many more stay as tie with it."""
+    return scores.masked_fill(scores < scores.topk(k, dim=1).values[:, -1:], -torch.inf)
+
+
+def keep_top_p(scores: Tensor, p: float) -> Tensor:
+    """Scores (R, V), −∞ where the tokens before, from the likeliest on, have probability `p` together already."""
+    probabilities, order = scores.softmax(dim=1).sort(dim=1, descending=True)
+    surplus = probabilities.cumsum(dim=1) - probabilities >= p
+    return scores.masked_fill(surplus.scatter(1, order, surplus), -torch.inf)
+
+
+def draw(scores: Tensor, uniform: Tensor) -> Tensor:
+    """A token (R,) of each row by its scores (R, V): where the cumulative probability passes `uniform` (R,) in [0, 1).
+
+    In float64, in which the product below stays under the total, so that no token without probability is drawn.
+    """
+    cumulative = scores.double().softmax(dim=1).cumsum(dim=1)
+    return torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True)[:, 0]

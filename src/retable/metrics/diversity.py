@@ -1,0 +1,47 @@
+"""How varied samples of text are: distinct n-grams, repetition, Zipf's law, and their BLEU among each other."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from retable.metrics.regression import fit_power
+
+Samples = Sequence[Sequence[str]]  # the tokens of each
+
+
+def distinct(samples: Samples, n: int) -> float:
+    """The share of different ones among all n-grams of all samples (Li et al. 2016, section 5.1); NaN without any."""
+    grams = [gram for sample in samples for gram in n_grams(sample, n)]
+    return len(set(grams)) / len(grams) if grams else float("nan")
+
+
+def repetition(samples: Samples, n: int = 4) -> float:
+    """The share of n-grams that the sample has held before, averaged over the samples that are long enough for one
+    (Welleck et al. 2020, section 6.1: seq-rep-n); NaN without any."""
+    shares = [1 - len(set(grams)) / len(grams) for sample in samples if (grams := n_grams(sample, n))]
+    return float(np.mean(shares)) if shares else float("nan")
+
+
+def zipf_exponent(samples: Samples) -> float:
+    """s of Zipf's law, frequency ∝ rank^−s: a line through the logarithms over all ranks (Holtzman et al. 2020,
+    section 5.2); NaN for fewer than three words."""
+    counts = sorted(Counter(word for sample in samples for word in sample).values(), reverse=True)
+    return -fit_power(np.arange(1, len(counts) + 1), counts).slope if len(counts) > 2 else float("nan")
+
+
+def self_bleu(samples: Samples) -> float:
+    """The mean BLEU-4 of each sample, in per cent, with all others as its references (Zhu et al. 2018, Texygen,
+    section 2): 100 where all are alike. NaN for fewer than two samples."""
+    if len(samples) < 2:
+        return float("nan")
+    from sacrebleu.metrics import BLEU
+
+    bleu = BLEU(tokenize="none", effective_order=True)
+    texts = [" ".join(sample) for sample in samples]
+    scores = [bleu.sentence_score(text, texts[:i] + texts[i + 1 :]).score for i, text in enumerate(texts)]
+    return float(np.mean(scores))
+
+
+def n_grams(sample: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    return list(zip(*(sample[i:] for i in range(n)), strict=False))

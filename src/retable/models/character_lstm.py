@@ -1,0 +1,68 @@
+"""C5: an LSTM language model that reads words as characters and predicts words (Kim et al. 2016, arXiv 1508.06615).
+
+Dropout acts on the input of all LSTM layers but the first, and of the softmax (the paper's section on optimization).
+
+B batch, T time, D d_model, V vocabulary, L symbols of a word.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.nn.character_cnn import PADDING, CharacterCNN, Highway, spell
+
+
+class CharacterLSTM(nn.Module):
+    """Token ids to hidden states, left to right; `words` are the tokens' spellings, in the order of their ids.
+
+    filters: (width, features) pairs of the convolutions; see CharacterCNN.
+    init_range: the bound of the uniform initialisation, of the highway gates' biases about −2, of all else about 0.
+    """
+
+    direction = "left-to-right"
+    start: Any = None  # zeros
+    _spelling: Tensor
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        d_character: int,
+        filters: Sequence[tuple[int, int]],
+        n_highway: int,
+        d_model: int,
+        n_layers: int,
+        dropout: float,
+        init_range: float,
+    ):
+        super().__init__()
+        self.d_model, self.init_range = d_model, init_range
+        # Enough padding for each filter to see nothing but padding in every word, the longest too.
+        spelling = spell(words, padding=max(width for width, _ in filters))
+        self.register_buffer("_spelling", spelling, persistent=False)  # (V, L)
+        self.cnn = CharacterCNN(d_character, filters, n_highway)
+        between = dropout if n_layers > 1 else 0.0
+        self.layers = nn.LSTM(self.cnn.d_output, d_model, n_layers, batch_first=True, dropout=between)
+        self.dropout = nn.Dropout(dropout)
+        self.apply(self.initialise)
+
+    def initialise(self, module: nn.Module) -> None:
+        """Uniform weights and biases, zeros for padding; also for the softmax layer that an objective puts on top."""
+        for parameter in module.parameters(recurse=False):
+            nn.init.uniform_(parameter, -self.init_range, self.init_range)
+        if isinstance(module, nn.Embedding):
+            nn.init.zeros_(module.weight.data[PADDING])
+        if isinstance(module, Highway):  # whose layers had their turn before it
+            nn.init.uniform_(module.gate.bias, -2 - self.init_range, -2 + self.init_range)
+
+    def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """(B, T) ids and the state before them to (B, T, D) hidden states and the state after them.
+
+        The state: hidden and cell, (n_layers, B, D) each. Each distinct word is convolved once, however often it stands
+        there.
+        """
+        words, places = input_ids.unique(return_inverse=True)
+        vectors = F.embedding(places, self.cnn(self._spelling[words]))
+        hidden, state = self.layers(vectors, state)
+        return self.dropout(hidden), state

@@ -1,0 +1,110 @@
+"""C6: the gated convolutional language model (Dauphin, Fan, Auli and Grangier 2017, arXiv 1612.08083, section 2).
+
+A layer is h(X) = (X ∗ W + b) ⊗ σ(X ∗ V + c) (equation 1), its convolutions shifted so that they end at the present
+word; a block of layers stands round a residual link, and weights are normalised (Salimans and Kingma 2016). From the
+same authors' sequel (Gehring et al. 2017, sections 3.4 and 3.5): sums of a residual link are scaled by √½, and weights
+begin at the spread that keeps the variance of what goes through.
+
+B batch, T time, C channels in, D channels out (last: d_model), k kernel width.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+
+class GatedLayer(nn.Module):
+    """A causal convolution of width `k` with a gated linear unit; dropout acts on its input."""
+
+    def __init__(self, d_in: int, d_out: int, k: int, dropout: float):
+        super().__init__()
+        # Half of what comes out are gates, about ½ at the beginning: four times the variance makes up for them.
+        self.convolution = _convolution(d_in, 2 * d_out, k, variance=4 * (1 - dropout))
+        self.dropout = nn.Dropout(dropout)
+        self.before = k - 1
+
+    def forward(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(B, C, T) and the last k − 1 inputs before it, (1, B, C, k − 1), to (B, D, T) and the last k − 1 inputs.
+
+        Before the first stand zeros.
+        """
+        x = self.dropout(x)
+        x = F.pad(x, (self.before, 0)) if state is None else torch.cat([state[0], x], dim=2)
+        # A copy, so that the rest of the inputs needn't be kept along with the state.
+        return F.glu(self.convolution(x), dim=1), x[None, ..., x.shape[2] - self.before :].clone()
+
+
+class ResidualBlock(nn.Module):
+    """Layers round a residual link, which is a projection where the channels change."""
+
+    def __init__(self, d_in: int, layers: Sequence[tuple[int, int]], dropout: float):
+        super().__init__()
+        widths = [d_in, *(d_out for _, d_out in layers)]
+        self.layers = nn.ModuleList(
+            GatedLayer(d, d_out, k, dropout) for d, (k, d_out) in zip(widths[:-1], layers, strict=True)
+        )
+        same = d_in == widths[-1]
+        self.link = nn.Identity() if same else _convolution(d_in, widths[-1], k=1, variance=1.0)
+
+    def forward(self, x: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """(B, C, T) and the layers' states, or None, to (B, D, T) and the layers' states."""
+        below, after = self.link(x), []
+        for layer, before in zip(self.layers, state or [None] * len(self.layers), strict=True):
+            x, end = layer(x, before)
+            after.append(end)
+        return (x + below) * 0.5**0.5, tuple(after)
+
+
+class GatedConvolution(nn.Module):
+    """Token ids to hidden states, left to right, each of as many tokens as the layers span together.
+
+    `blocks` lists of each block the layers as [k, D], as the paper's table 1 does; layers of k = 1 in a block, narrow
+    before and wide after, make it a bottleneck.
+    """
+
+    direction = "left-to-right"
+    start: Any = None  # zeros
+
+    def __init__(self, vocab_size: int, d_embedding: int, blocks: Sequence[Sequence[tuple[int, int]]], dropout: float):
+        super().__init__()
+        widths = [d_embedding, *(layers[-1][1] for layers in blocks)]
+        self.d_model = widths[-1]
+        self.embedding = nn.Embedding(vocab_size, d_embedding)
+        self.blocks = nn.ModuleList(
+            ResidualBlock(d, layers, dropout) for d, layers in zip(widths[:-1], blocks, strict=True)
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.initialise(self.embedding)
+
+    @staticmethod
+    def initialise(module: nn.Module) -> None:
+        """N(0, 0.1²) embeddings; N(0, 1 / inputs) weights, zero biases for the head that an objective puts on top."""
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=0.1)
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=module.in_features**-0.5)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+    def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """(B, T) ids and the state before them to (B, T, D) hidden states and the state after them.
+
+        The state: of every layer of every block the inputs that the next convolution begins with, (1, B, C, k − 1).
+        """
+        x, after = self.embedding(input_ids).transpose(1, 2), []
+        for block, before in zip(self.blocks, state or [None] * len(self.blocks), strict=True):
+            x, end = block(x, before)
+            after.append(end)
+        return self.dropout(x.transpose(1, 2)), tuple(after)
+
+
+def _convolution(d_in: int, d_out: int, k: int, variance: float) -> nn.Module:
+    """A convolution with normalised weights, drawn so that it gives `variance` times the variance of its input."""
+    convolution = nn.Conv1d(d_in, d_out, k)
+    nn.init.normal_(convolution.weight, std=(variance / (k * d_in)) ** 0.5)
+    nn.init.zeros_(convolution.get_parameter("bias"))
+    return weight_norm(convolution)

@@ -1,0 +1,99 @@
+"""C1: interpolated n-gram models besides Kneser-Ney: Jelinek and Mercer's, Witten and Bell's, absolute discounting.
+
+S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), sections 2.3, 2.5
+and 2.6. As in `KneserNey`, no count is cut off, and the uniform distribution stands below the unigrams.
+"""
+
+import numpy as np
+
+from retable.models.ngram import Counts, Interpolated, NGrams
+
+BUCKETS = 64
+
+
+class WittenBell(Interpolated):
+    """A word that is new after h is as likely as it was so far: weight(h) = N(h) / (c(h) + N(h)), of N new words."""
+
+    def _shares(self, n: int, levels: list[Counts]) -> tuple[np.ndarray, np.ndarray]:
+        level = levels[n]
+        total = level.of_context(level.counts) + level.of_context(level.counts > 0)
+        return level.counts / total[level.contexts], level.part_of_context(level.counts > 0, total)
+
+
+class AbsoluteDiscounting(Interpolated):
+    """Every count is less by D = n₁ / (n₁ + 2 n₂), of n-grams of its order that are seen once and twice.
+
+    Where none is seen once, D is 1/2: it may not be 0, which would leave unseen words without probability.
+    """
+
+    def _shares(self, n: int, levels: list[Counts]) -> tuple[np.ndarray, np.ndarray]:
+        level = levels[n]
+        once, twice = (np.count_nonzero(level.counts == k) for k in (1, 2))
+        discount = (level.counts > 0) * (once / (once + 2 * twice) if once else 0.5)
+        total = level.of_context(level.counts)
+        return (level.counts - discount) / total[level.contexts], level.part_of_context(discount, total)
+
+
+class JelinekMercer(Interpolated):
+    """share(h, w) = λ c(hw) / c(h), weight(h) = 1 - λ, where λ is that of h's length and of the power of 2 in c(h).
+
+    EM fits λ on the last tenth of the text, to counts of the rest; those of the whole text then take their place. A
+    context that is never seen has λ = 0.
+    """
+
+    def estimate(self, tokens: np.ndarray) -> None:
+        """Estimates the model on a stream (length,), in place of what it held.
+
+        Costs twice the time of other n-gram models, and 50 bytes of memory a held-out token and order more.
+        """
+        words = self._words(tokens)
+        cut = -(-len(words) * 9 // 10)  # perhaps within a sentence, whose rest is one to the words held out
+        self.lambdas = self._fit(words[:cut], words[cut:])
+        super().estimate(words)
+
+    def _shares(self, n: int, levels: list[Counts]) -> tuple[np.ndarray, np.ndarray]:
+        level = levels[n]
+        total = level.of_context(level.counts)
+        own = self.lambdas[n, bucket(total)]
+        return own[level.contexts] * level.counts / total[level.contexts], 1 - own
+
+    def _fit(self, text: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+        """λ of each order and bucket, float64 (order, BUCKETS), by EM on N held-out words.
+
+        Half a pseudo-count on each side keeps them from 0 and 1. Where no held-out word has such a context, λ is that
+        of the bucket below.
+        """
+        levels = self._count(text)
+        self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # for `_walk`
+        buckets = np.zeros((self.order, len(held_out)), np.int64)
+        estimates = np.zeros((self.order + 1, len(held_out)))  # of the uniform distribution and of each order
+        estimates[0] = 1 / self.vocab_size
+        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # contexts, n-grams
+        for n, (level, (contexts, nodes)) in enumerate(zip(levels, walk, strict=True)):
+            total = level.of_context(level.counts)
+            known, found = np.flatnonzero(contexts >= 0), np.flatnonzero(nodes >= 0)
+            buckets[n, known] = bucket(total[contexts[known]])
+            estimates[n + 1, found] = level.counts[nodes[found]] / total[contexts[found]]
+
+        def of_bucket(values: np.ndarray) -> np.ndarray:
+            return np.stack([np.bincount(*row, minlength=BUCKETS) for row in zip(buckets, values, strict=True)])
+
+        ones = np.ones((1, len(held_out)))
+        lambdas, change = np.full((self.order, BUCKETS), 0.5), 1.0
+        while change > 1e-4:
+            lambdas[:, 0] = 0
+            own = np.take_along_axis(lambdas, buckets, axis=1)
+            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # by all orders above
+            chosen = np.vstack([ones, own]) * passed * estimates
+            chosen /= chosen.sum(axis=0)
+            reached = of_bucket(chosen.cumsum(axis=0)[1:])
+            before, lambdas = lambdas, (of_bucket(chosen[1:]) + 0.5) / (reached + 1)
+            change = np.abs(lambdas - before)[:, 1:].max()
+        filled = np.maximum.accumulate(np.where(reached > 0, np.arange(BUCKETS), 1), axis=1)
+        lambdas[:, 0], filled[:, 0] = 0, 0
+        return np.take_along_axis(lambdas, filled, axis=1)
+
+
+def bucket(total: np.ndarray) -> np.ndarray:
+    """Binary digits of a context's count: 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
+    return np.frexp(total)[1]

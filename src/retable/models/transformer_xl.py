@@ -1,0 +1,155 @@
+"""C8: Transformer-XL, attention beyond the segment (Dai et al. 2019, arXiv 1901.02860).
+
+A segment's layers attend to themselves and to what they gave for the tokens before, kept as a memory without gradient
+(section 3.2). Positions are told by their distance: a query's score for a key R positions back is
+(q + u)·k + (q + v)·W_R R, with u and v learnt and R a sinusoid (section 3.3). Norms stand after the residual sums,
+embeddings are scaled by √D, u and v are shared by all layers, as in the authors' code.
+
+B batch, T segment, M memory, S = M + T, D d_model, H heads, K head size, L n_layers.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.nn.variational import LockedDropout
+
+
+class TransformerXL(nn.Module):
+    """Token ids to hidden states, left to right, with a memory of what went before.
+
+    In training a token sees its segment up to itself and the `memory` positions before the segment. In evaluation it
+    sees `evaluation_memory` positions before itself, however the text is cut into segments. `variational` keeps one
+    dropout mask for all positions, as section 4.1 says of the Penn Treebank.
+    """
+
+    direction = "left-to-right"
+    start: Any = None  # no memory yet
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        d_inner: int,
+        memory: int,
+        evaluation_memory: int,
+        dropout: float,
+        attention_dropout: float,
+        variational: bool = False,
+    ):
+        super().__init__()
+        if d_model % n_heads or d_model % 2:
+            raise ValueError(f"d_model={d_model} must be even and a multiple of n_heads={n_heads}")
+        self.d_model, self.memory, self.evaluation_memory = d_model, memory, evaluation_memory
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.content_bias = nn.Parameter(torch.empty(d_model))  # u of all heads
+        self.position_bias = nn.Parameter(torch.empty(d_model))  # v
+        self.dropout = LockedDropout(dropout) if variational else nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            Layer(d_model, n_heads, d_inner, self.dropout, attention_dropout) for _ in range(n_layers)
+        )
+        self.apply(self.initialise)
+        for bias in (self.content_bias, self.position_bias):
+            nn.init.normal_(bias, std=0.02)
+
+    @staticmethod
+    def initialise(module: nn.Module) -> None:
+        """N(0, 0.02²) weights, zero biases; also for the head that an objective puts on top."""
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+    def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
+        """(B, T) ids and the memory before them to (B, T, D) hidden states and the memory after them.
+
+        The memory (L, B, M, D): what each layer was given at the last positions, at most `memory` of them in training
+        and `evaluation_memory` in evaluation.
+        """
+        B, T = input_ids.shape
+        hidden = self.dropout(self.embedding(input_ids) * self.d_model**0.5)
+        before = hidden.new_empty(len(self.layers), B, 0, self.d_model) if state is None else state
+        kept = self.memory if self.training else self.evaluation_memory
+        S = before.shape[2] + T
+        distances = torch.arange(S - 1, -1, -1, device=input_ids.device)
+        positions = self.dropout(sinusoids(distances, self.d_model)[None])[0]
+        ages = distances - distances[-T:, None]  # (T, S): how far back each query sees each key
+        seen = (ages >= 0) if self.training else (ages >= 0) & (ages <= kept)
+        after = []
+        for layer, memory in zip(self.layers, before, strict=True):
+            context = torch.cat([memory, hidden], dim=1)
+            after.append(context[:, max(S - kept, 0) :].detach())
+            hidden = layer(hidden, context, positions, seen, self.content_bias, self.position_bias)
+        return self.dropout(hidden), torch.stack(after)
+
+
+class Layer(nn.Module):
+    """Attention with relative positions and a feed-forward layer, a LayerNorm after each residual sum."""
+
+    def __init__(self, d_model: int, n_heads: int, d_inner: int, dropout: nn.Module, attention_dropout: float):
+        super().__init__()
+        self.n_heads, self.attention_dropout = n_heads, attention_dropout
+        self.query = nn.Linear(d_model, d_model, bias=False)
+        self.key_value = nn.Linear(d_model, 2 * d_model, bias=False)
+        self.position = nn.Linear(d_model, d_model, bias=False)
+        self.output = nn.Linear(d_model, d_model, bias=False)
+        self.attention_norm = nn.LayerNorm(d_model)
+        self.expand = nn.Linear(d_model, d_inner)
+        self.contract = nn.Linear(d_inner, d_model)
+        self.feed_forward_norm = nn.LayerNorm(d_model)
+        self.dropout = dropout
+
+    def forward(
+        self,
+        hidden: Tensor,
+        context: Tensor,
+        positions: Tensor,
+        seen: Tensor,
+        content_bias: Tensor,
+        position_bias: Tensor,
+    ) -> Tensor:
+        """(B, T, D) and the context that ends with it (B, S, D) to (B, T, D).
+
+        positions (S, D) are of the distances S−1 to 0, seen (T, S) says which keys a query sees, the biases (D,) are u
+        and v of all heads.
+        """
+        B, T, D = hidden.shape
+        heads = self.n_heads, D // self.n_heads
+        q = self.query(hidden)
+        by_content = (q + content_bias).view(B, T, *heads).transpose(1, 2)  # (B, H, T, K)
+        by_position = (q + position_bias).view(B, T, *heads).transpose(1, 2)
+        k, v = self.key_value(context).view(B, -1, 2, *heads).permute(2, 0, 3, 1, 4)  # (B, H, S, K)
+        r = self.position(positions).view(-1, *heads).transpose(0, 1)  # (H, S, K)
+        scores = shift(by_position @ r.mT) * heads[1] ** -0.5  # (B, H, T, S)
+        mixed = F.scaled_dot_product_attention(
+            by_content,
+            k,
+            v,
+            attn_mask=scores.masked_fill(~seen, float("-inf")),
+            dropout_p=self.attention_dropout if self.training else 0.0,
+        )
+        attended = self.output(mixed.transpose(1, 2).reshape(B, T, D))
+        hidden = self.attention_norm(hidden + self.dropout(attended))
+        expanded = self.dropout(F.relu(self.expand(hidden)))
+        return self.feed_forward_norm(hidden + self.dropout(self.contract(expanded)))
+
+
+def sinusoids(distances: Tensor, d_model: int) -> Tensor:
+    """(S,) distances to (S, D): sines, then cosines, of wavelengths from 2π to 20000π (Vaswani et al. 2017)."""
+    frequencies = 10000 ** (-torch.arange(0, d_model, 2, device=distances.device) / d_model)
+    angles = distances[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+def shift(scores: Tensor) -> Tensor:
+    """(…, T, S) scores of the distances S−1 to 0, the same columns for each query, to those of the keys 0 to S−1.
+
+    Row i moves left by T−1−i, all rows at once by a change of shape (appendix B); what moves in on the right is of
+    keys that come after the query and means nothing.
+    """
+    *rest, T, S = scores.shape
+    return F.pad(scores, (1, 0)).view(*rest, S + 1, T)[..., 1:, :].reshape(*rest, T, S)

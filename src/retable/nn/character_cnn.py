@@ -1,0 +1,65 @@
+"""C5: word vectors composed of characters (Kim, Jernite, Sontag and Rush 2016, arXiv 1508.06615, section 2).
+
+Convolutions over a word's characters, each feature's maximum over the word, highway layers (Srivastava, Greff and
+Schmidhuber 2015). With a projection on top it is ELMo's input layer.
+
+Departure: characters are bytes of UTF-8, numbered as ELMo does, so that no text has an unknown one. In English text a
+character is a byte.
+
+W words, L symbols of a word, C d_character, F features.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+N_SYMBOLS = 262
+LENGTH = 50  # of a word, with its two marks
+BEGIN_OF_WORD, END_OF_WORD, PADDING = 259, 260, 261  # byte b is b + 1
+
+
+def spell(words: Iterable[str], padding: int) -> Tensor:
+    """(W, L) ids of the words' first 48 bytes between two marks, `padding` places longer than the longest of them."""
+    rows = [[BEGIN_OF_WORD, *(byte + 1 for byte in word.encode()[: LENGTH - 2]), END_OF_WORD] for word in words]
+    ids = torch.full((len(rows), max(map(len, rows)) + padding), PADDING)
+    for row, symbols in zip(ids, rows, strict=True):
+        row[: len(symbols)] = torch.tensor(symbols)
+    return ids
+
+
+class CharacterCNN(nn.Module):
+    """`filters` lists (width, features) pairs; the vectors have F dimensions, or `d_projection`."""
+
+    def __init__(
+        self, d_character: int, filters: Sequence[tuple[int, int]], n_highway: int, d_projection: int | None = None
+    ):
+        super().__init__()
+        n_features = sum(features for _, features in filters)
+        self.d_output = n_features if d_projection is None else d_projection
+        self.characters = nn.Embedding(N_SYMBOLS, d_character, padding_idx=PADDING)
+        self.filters = nn.ModuleList(nn.Conv1d(d_character, features, width) for width, features in filters)
+        self.highway = nn.ModuleList(Highway(n_features) for _ in range(n_highway))
+        self.projection = nn.Identity() if d_projection is None else nn.Linear(n_features, d_projection)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(W, L) symbols to (W, d_output) vectors; L is the widest filter's width or more."""
+        characters = self.characters(ids).mT  # (W, C, L)
+        maxima = [convolve(characters).max(dim=2).values for convolve in self.filters]
+        hidden = torch.tanh(torch.cat(maxima, dim=1))  # (W, F); the tanh of a maximum is the maximum of the tanh
+        for layer in self.highway:
+            hidden = layer(hidden)
+        return self.projection(hidden)
+
+
+class Highway(nn.Module):
+    """t ⊙ relu(W_H y + b_H) + (1 − t) ⊙ y with the gate t = σ(W_T y + b_T), whose bias starts at −2: closed."""
+
+    def __init__(self, d_model: int):
+        super().__init__()
+        self.transform = nn.Linear(d_model, d_model)
+        self.gate = nn.Linear(d_model, d_model)
+        nn.init.constant_(self.gate.bias, -2.0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs.lerp(self.transform(inputs).relu(), self.gate(inputs).sigmoid())

@@ -1,0 +1,29 @@
+"""C12: BlackOut (Ji, Vishwanathan, Satish, Anderson and Dubey 2016, arXiv 1511.06909, section 2).
+
+N tokens, K words of noise, D d_model.
+"""
+
+import torch
+from torch import Tensor
+
+from retable.objectives.noise import NoiseLM
+
+
+class BlackOut(NoiseLM):
+    """−log p̃(label) − Σ log(1 − p̃(word)) over the noise.
+
+    p̃ is the softmax over the label and the noise, each word weighted with 1 / its chance to be noise. The noise ∝
+    count^`power` lies between the unigram distribution, power 1, and the uniform one, power 0. Noise that is the label
+    itself is left out.
+    """
+
+    def nats(self, hidden: Tensor, labels: Tensor) -> Tensor:
+        label, others, noise = self.scores(hidden, labels)
+        others = others.masked_fill(labels[:, None] == noise, -torch.inf)
+        log_sum = torch.cat([label[:, None], others], dim=1).logsumexp(dim=1, keepdim=True)
+        # 1 − p̃ of the likeliest word as the sum of the rest, since p̃ may round to 1; no other exceeds ½.
+        likeliest = others.topk(min(others.shape[1], 1)).indices
+        rest = torch.cat([label[:, None], others.scatter(1, likeliest, -torch.inf)], dim=1).logsumexp(dim=1)
+        p = (others - log_sum).exp().scatter(1, likeliest, 0.0)
+        log_sum = log_sum.squeeze(1)
+        return (log_sum - label + log_sum - rest - torch.log1p(-p).sum(dim=1)).mean()

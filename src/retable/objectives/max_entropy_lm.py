@@ -1,0 +1,103 @@
+"""C11: a neural network and a maximum-entropy model under one softmax (Mikolov, Deoras, Povey, Burget and Černocký
+2011, "Strategies for Training Large Scale Neural Network Language Models"; RNNME in Mikolov's toolkit).
+
+The model's logit of a word is added to the weights of the n-grams that it would complete. An n-gram is no entry of a
+list: its history is hashed to a place in one table of weights, from which on every word of the vocabulary has its own.
+Histories share places by accident, and training makes the best of it.
+
+Departure: a history's place is a multiple of 64, so that weights are looked up and learnt 64 at a time.
+
+B batch, T time, N = B·T, D d_model, V vocabulary.
+"""
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.data.streams import TokenBatch
+from retable.errors import UsageError
+from retable.nn.cross_entropy import logits_of, row_chunks
+from retable.objectives.causal_lm import CausalLM
+
+BLOCK = 64
+MULTIPLIER = 0x1B873593CC9E2D51  # odd, so that no history is lost; products are taken modulo 2^64
+
+
+class MaxEntropyLM(CausalLM):
+    """A causal LM whose softmax also has weights of n-grams, n from 2 to `order`; those of words alone are its bias.
+
+    `table_size`: the weights of all n-grams, zero at first. Like a recurrent state the history goes on from batch to
+    batch, over the ends of sentences; before a stream's first token it is empty.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        vocab_size: int,
+        tie: bool,
+        bias: bool,
+        reduction: Literal["mean", "time_sum"],
+        order: int,
+        table_size: int,
+        projection: float = 0.0,
+    ):
+        super().__init__(model, vocab_size, tie, bias, reduction, projection)
+        if order < 2:
+            raise UsageError(f"n-grams of order {order} have no history to hash; write objective.order=2 or more")
+        self.order, self.vocab_size = order, vocab_size
+        self.blocks = -(-vocab_size // BLOCK)  # that one history's weights fill
+        if table_size < self.blocks * BLOCK:
+            raise UsageError(
+                f"a table of {table_size} weights has no room for {vocab_size} words; write "
+                f"objective.table_size={1000 * self.blocks * BLOCK} or so"
+            )
+        self.features = nn.Embedding(table_size // BLOCK, BLOCK)
+        nn.init.zeros_(self.features.weight)
+
+    def loss(self, batch: TokenBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
+        hidden, places, state = self._read(batch.input_ids, None if batch.fresh else state)
+        nats = F.cross_entropy(self._logits(hidden.flatten(0, 1), places.flatten(0, 1)), batch.labels.flatten())
+        loss = nats * batch.labels.shape[1] if self.reduction == "time_sum" else nats
+        if self.projection_penalty:
+            loss = loss + self.projection_penalty * self.projection.weight.norm()
+        if (penalty := getattr(self.model, "penalty", None)) is not None:
+            loss = loss + penalty
+        return loss, {"loss": nats.detach()}, state
+
+    def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        hidden, places, state = self._read(input_ids, state)
+        hidden, places, flat = hidden.flatten(0, 1), places.flatten(0, 1), labels.flatten()
+        parts = [
+            -F.cross_entropy(self._logits(hidden[rows], places[rows]), flat[rows], reduction="none")
+            for rows in row_chunks(hidden, self.vocab_size)
+        ]
+        return torch.cat(parts).view_as(labels), state
+
+    def next_log_prob(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        hidden, places, state = self._read(input_ids, state)
+        return torch.log_softmax(self._logits(hidden[:, -1], places[:, -1]), dim=1), state
+
+    def _read(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """(B, T) ids to hidden states (B, T, D), the blocks where the histories' weights begin (B, T, order − 1), and
+        the state after: the model's, and the last ids (1, B, order − 2), −1 where there were none."""
+        nothing = input_ids.new_full((1, len(input_ids), self.order - 2), -1)
+        inner, before = state if state else (state, nothing)
+        hidden, inner = self.model(input_ids, inner)
+        ids = torch.cat([before[0], input_ids], dim=1)
+        places, hashed = [], torch.zeros_like(input_ids)
+        for age in range(self.order - 1):  # the histories of one word, of two, ...
+            start = self.order - 2 - age
+            hashed = (hashed + ids[:, start : start + input_ids.shape[1]] + 1) * MULTIPLIER
+            places.append((hashed >> 20).remainder(self.features.num_embeddings))
+        after = ids[None, :, ids.shape[1] - (self.order - 2) :]
+        return self.projection(hidden), torch.stack(places, dim=2), (inner, after)
+
+    def _logits(self, hidden: Tensor, places: Tensor) -> Tensor:
+        """(N, D) and (N, order − 1) to (N, V) in fp32."""
+        offsets = torch.arange(self.blocks, device=places.device)[:, None]
+        rows = (places[:, None] + offsets).remainder(self.features.num_embeddings)  # (N, blocks, order − 1)
+        weights = F.embedding_bag(rows.flatten(0, 1), self.features.weight, mode="sum")  # (N · blocks, 64)
+        of_ngrams = weights.view(len(hidden), -1)[:, : self.vocab_size]
+        return logits_of(hidden, self.head.weight.to(hidden.dtype), self.head.bias) + of_ngrams

@@ -1,0 +1,124 @@
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from retable.corpora.benchmarks import write_lm1b, write_wikitext
+from retable.corpora.text import read_units
+from retable.data.encode import write_tokens
+from retable.errors import UsageError
+from retable.tokenizers import word
+from retable.tokenizers.tokenizer import read_tokens
+
+# As distributed: a space at both ends, blank lines round headings; and characters at which some would end a line.
+WIKI = {
+    "train": " \n = Robert <unk> = \n \n Robert <unk> is an English film\u2028, tv . \n In 2000 \x0c he starred \n",
+    "valid": " \n = Homarus gammarus = \n \n Homarus gammarus is a large <unk> . \n",
+    "test": " \n = Test = \n\n text \n",
+}
+
+
+@pytest.fixture
+def wikitext(tmp_path) -> Path:
+    for split, text in WIKI.items():
+        (tmp_path / f"wiki.{split}.tokens").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_wikitext_keeps_every_line(wikitext, tmp_path):
+    counts = write_wikitext(tmp_path, str(wikitext))
+    assert (tmp_path / "validation.txt").read_text(encoding="utf-8") == (
+        "\n= Homarus gammarus =\n\nHomarus gammarus is a large <unk> .\n"
+    )
+    assert counts["train/lines"] == 5 and counts["train/words"] == 4 + 9 + 4
+
+
+def test_wikitext_has_the_standard_number_of_tokens(wikitext, tmp_path):
+    """Against the count that pytorch/examples and awd-lstm-lm make: the words of each line and one <eos>."""
+    write_wikitext(tmp_path, str(wikitext))
+    tokenizer = word.train(unit[0] for unit in read_units(tmp_path / "train.txt", "line"))
+    totals = write_tokens(tokenizer, read_units(tmp_path / "train.txt", "line"), False, tmp_path / "train")
+    with (wikitext / "wiki.train.tokens").open(encoding="utf-8") as file:
+        expected = [token for line in file for token in [*line.split(), "<eos>"]]
+    assert totals["tokens"] == totals["words"] == len(expected)
+    ids = read_tokens(tmp_path / "train.bin", tokenizer.vocab_size)
+    assert [tokenizer.words[i] for i in np.asarray(ids)] == expected
+    assert tokenizer.vocab_size == len(set(expected))  # the text's own <unk> is the tokenizer's
+
+
+def test_wikitext_from_the_hub_is_the_same_text(wikitext, tmp_path, monkeypatch):
+    asked = []
+
+    def load_dataset(name, configuration, split):
+        asked.append((name, configuration, split))
+        # The hub's rows keep their line ends, but a blank line has nothing.
+        lines = WIKI[{"validation": "valid"}.get(split, split)].split("\n")[:-1]
+        return {"text": [f"{line}\n" if line.strip() else "" for line in lines]}
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "local").mkdir()
+    counts = write_wikitext(tmp_path / "hub", "hub:Salesforce/wikitext/wikitext-2-v1")
+    assert counts == write_wikitext(tmp_path / "local", str(wikitext))
+    for split in ("train", "validation", "test"):
+        assert (tmp_path / f"hub/{split}.txt").read_bytes() == (tmp_path / f"local/{split}.txt").read_bytes()
+    assert asked[0] == ("Salesforce/wikitext", "wikitext-2-v1", "train")
+
+
+def test_the_hub_needs_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(UsageError, match="pip install"):
+        write_wikitext(tmp_path, "hub:Salesforce/wikitext/wikitext-2-v1")
+
+
+def test_what_the_hub_refuses_is_one_line(tmp_path, monkeypatch):
+    def load_dataset(*name, split):
+        raise ConnectionError("no route")
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    with pytest.raises(UsageError, match="hub:a/b can't be read: no route"):
+        write_wikitext(tmp_path, "hub:a/b")
+
+
+def test_wikitext_names_the_missing_file(tmp_path):
+    with pytest.raises(UsageError, match=r"wiki.train.tokens does not exist"):
+        write_wikitext(tmp_path, str(tmp_path))
+
+
+@pytest.fixture
+def lm1b(tmp_path) -> Path:
+    training = tmp_path / "lm1b" / "training-monolingual.tokenized.shuffled"
+    held_out = tmp_path / "lm1b" / "heldout-monolingual.tokenized.shuffled"
+    training.mkdir(parents=True)
+    held_out.mkdir()
+    for number in (1, 2, 3):
+        (training / f"news.en-{number:05d}-of-00100").write_text(f"The sentence number {number} .\n  And more \n")
+    for number in range(3):
+        (held_out / f"news.en.heldout-{number:05d}-of-00050").write_text(f"Held out {number}\n")
+    return tmp_path / "lm1b"
+
+
+def test_lm1b_reads_the_shards_in_order(lm1b, tmp_path):
+    counts = write_lm1b(tmp_path, str(lm1b), shards=2)
+    assert (tmp_path / "train.txt").read_text() == (
+        "The sentence number 1 .\nAnd more\nThe sentence number 2 .\nAnd more\n"
+    )
+    # The first held-out shard is the test set of the published numbers.
+    assert (tmp_path / "test.txt").read_text() == "Held out 0\n"
+    assert (tmp_path / "validation.txt").read_text() == "Held out 1\n"
+    assert counts["train/lines"] == 4 and counts["train/words"] == 14
+
+
+def test_lm1b_is_whole_or_refused(lm1b, tmp_path):
+    with pytest.raises(UsageError, match=r"news.en-00004-of-00100 does not exist"):
+        write_lm1b(tmp_path, str(lm1b))
+    with pytest.raises(UsageError, match="write 1 to 99"):
+        write_lm1b(tmp_path, str(lm1b), shards=100)
+
+
+def test_a_split_without_words_is_refused(lm1b, tmp_path):
+    (lm1b / "heldout-monolingual.tokenized.shuffled" / "news.en.heldout-00000-of-00050").write_text(" \n\n")
+    with pytest.raises(UsageError, match="the test split needs at least one line"):
+        write_lm1b(tmp_path, str(lm1b), shards=1)

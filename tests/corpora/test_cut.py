@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+
+from retable.corpora.cut import write_cut
+from retable.corpora.text import SPLITS, read_lines, read_units
+from retable.data.encode import write_tokens
+from retable.errors import UsageError
+from retable.tokenizers import character
+from retable.tokenizers.tokenizer import read_tokens
+
+TEXT = "First:\nspeak,  speak.\n\nAll:\nNo — more.\n\n"
+
+
+def texts(folder) -> list[str]:
+    return [(folder / f"{split}.txt").read_bytes().decode() for split in SPLITS]
+
+
+def write(folder, text: str, train: float, test: float) -> dict[str, float]:
+    (folder / "source").write_bytes(text.encode())
+    return write_cut(folder, str(folder / "source"), train, test)
+
+
+@pytest.mark.parametrize("percent", range(20, 80, 7))
+def test_the_parts_are_the_text(tmp_path, percent):
+    counts = write(tmp_path, TEXT, percent / 100, 0.2)
+    parts = texts(tmp_path)
+    assert all(part.endswith("\n") for part in parts)
+    # A line end that the cut brought in is all that the parts have more.
+    whole, rest = "", TEXT
+    for part in parts:
+        part = part if rest.startswith(part) else part[:-1]
+        assert part and rest.startswith(part)
+        whole, rest = whole + part, rest.removeprefix(part)
+    assert whole == TEXT
+    assert counts["test/characters"] == len(parts[2])
+    assert abs(len(parts[0].encode()) - percent / 100 * len(TEXT.encode())) <= 3
+
+
+def test_no_third_part_repeats_the_second(tmp_path):
+    counts = write(tmp_path, "0123456789" * 10, 0.9, 0.0)
+    train, validation, test = texts(tmp_path)
+    assert (train, validation) == ("0123456789" * 9 + "\n", "0123456789\n") and test == validation
+    assert counts["validation/characters"] == counts["test/characters"] == 11
+
+
+def test_every_character_is_a_token_line_ends_too(tmp_path):
+    write(tmp_path, TEXT, 0.6, 0.2)
+    tokenizer = character.train(read_lines(tmp_path / "train.txt"))
+    write_tokens(tokenizer, read_units(tmp_path / "train.txt", "line"), False, tmp_path / "train")
+    ids = np.asarray(read_tokens(tmp_path / "train.bin", tokenizer.vocab_size))
+    assert [tokenizer.words[i] for i in ids] == list(texts(tmp_path)[0])
+
+
+def test_shares_that_leave_nothing_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="leave no text for validation; write other shares"):
+        write(tmp_path, TEXT, 0.8, 0.2)
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="does not exist"):
+        write_cut(tmp_path, str(tmp_path / "gone"), 0.9, 0.0)
+    (tmp_path / "latin").write_bytes(b"caf\xe9\n")
+    with pytest.raises(UsageError, match="byte 4 is not UTF-8"):
+        write_cut(tmp_path, str(tmp_path / "latin"), 0.9, 0.0)
+
+
+@pytest.mark.real
+def test_tiny_shakespeare_is_cut_as_nanogpt_cuts_it(tmp_path, data_dir):
+    source = data_dir / "tinyshakespeare" / "tinyshakespeare.txt"
+    counts = write_cut(tmp_path, str(source), 0.9, 0.0)
+    text = source.read_text(encoding="utf-8")
+    cut = int(len(text) * 0.9)
+    train, validation, _ = texts(tmp_path)
+    assert (train, validation) == (text[:cut] + "\n", text[cut:])  # the cut falls inside a line
+    assert (counts["train/characters"] - 1, counts["validation/characters"]) == (1_003_854, 111_540)
+    tokenizer = character.train(read_lines(tmp_path / "train.txt"))
+    units = read_units(tmp_path / "validation.txt", "line")
+    totals = write_tokens(tokenizer, units, False, tmp_path / "validation")
+    assert totals["tokens"] == totals["bytes"] == 111_540
+    assert tokenizer.vocab_size == 65 + 256 + 1  # nanoGPT's characters, the bytes of others, the boundary
+
+
+@pytest.mark.real
+def test_characters_of_the_penn_treebank_are_mikolovs(data_dir):
+    """corpus=ptb tokenizer=character is the text of the published bits per character: 5017k, 393k and 442k of them."""
+    sizes = [
+        sum(len(" ".join(line.split())) + 1 for line in read_lines(data_dir / "ptb" / f"ptb.{split}.txt"))
+        for split in ("train", "valid", "test")
+    ]
+    assert sizes == [5_017_482, 393_042, 442_423]

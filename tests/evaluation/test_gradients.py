@@ -1,0 +1,146 @@
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from retable.data.encode import write_tokens
+from retable.data.streams import CarriedStreams
+from retable.errors import UsageError
+from retable.evaluation.gradients import Gradients, by_distance, total_norms
+from retable.models.gpt import GPT
+from retable.models.recurrent import GRU, LSTM
+from retable.objectives.causal_lm import CausalLM
+from retable.tokenizers import word
+
+V, D = 7, 6
+
+
+class Linear(nn.Module):
+    """h_t = λ h_{t−1} + x_t, of which the gradient at distance k is λ^k of that at distance 0."""
+
+    direction = "left-to-right"
+
+    def __init__(self, decay: float):
+        super().__init__()
+        self.decay, self.d_model = decay, D
+        self.embedding = nn.Embedding(V, D)
+
+    def initialise(self, module):
+        pass
+
+    def forward(self, input_ids, state=None):
+        state = 0 if state is None else state[0]
+        hidden = []
+        for embedded in self.embedding(input_ids).unbind(1):
+            state = self.decay * state + embedded
+            hidden.append(state)
+        return torch.stack(hidden, 1), state[None]
+
+
+def objective_of(model) -> CausalLM:
+    return CausalLM(model, V, tie=False, bias=True, reduction="mean").eval()
+
+
+def windows_of(n: int, length: int) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(0).integers(0, V, (n, length)))
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.01, 1.1])
+def test_a_linear_network_fades_by_its_own_factor(decay):
+    torch.manual_seed(0)
+    norms = by_distance(objective_of(Linear(decay)), windows_of(5, 18), 12)
+    assert norms.shape == (5, 13)
+    # the last are 1e-24 of the first, whose squares fp32 can't hold
+    np.testing.assert_allclose(norms / norms[:, :1], np.tile(decay ** np.arange(13.0), (5, 1)), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [lambda: LSTM(V, D, 2, 0.0, 0.7), lambda: GRU(V, D, 1, 0.0, 0.7), lambda: GPT(V, D, 1, 2, 9, 0.0)],
+    ids=["lstm", "gru", "gpt"],
+)
+def test_distances_by_finite_differences(model):
+    """Each window alone, in float64: move one input's vector by a little and see what becomes of the loss."""
+    torch.manual_seed(0)
+    objective = objective_of(model()).double()
+    windows = windows_of(3, 8)
+    norms = by_distance(objective, windows, 6)
+    table = objective.model.embedding.weight.detach()
+
+    def loss(row: int, place: int, step: torch.Tensor) -> float:
+        vectors = table[windows[row, :-1]].clone()
+        vectors[place] += step
+        hook = objective.model.embedding.register_forward_hook(lambda *_: vectors[None])
+        logits = objective.head(objective.model(windows[row : row + 1, :-1])[0][0, -1])
+        hook.remove()
+        return -logits.log_softmax(0)[windows[row, -1]].item()
+
+    for row in range(3):
+        for k in range(7):
+            steps = 1e-4 * torch.eye(D, dtype=torch.float64)
+            slopes = [(loss(row, 6 - k, step) - loss(row, 6 - k, -step)) / 2e-4 for step in steps]
+            assert norms[row, k] == pytest.approx(np.linalg.norm(slopes), rel=1e-5)
+
+
+def test_the_norm_of_a_batch_is_that_of_its_backward_pass():
+    torch.manual_seed(0)
+    objective = objective_of(LSTM(V, D, 1, 0.0, 0.7))
+    tokens = np.random.default_rng(1).integers(0, V, 200).astype("<u2")
+    batches = CarriedStreams(tokens, 4, 5)
+    norms = total_norms(objective, [batches.batch(step) for step in range(3)])
+    assert all(weight.grad is None for weight in objective.parameters())
+    state = None
+    for step in range(3):
+        objective.zero_grad()
+        loss, _, state = objective.loss(batches.batch(step), state, step)
+        loss.backward()
+        state = tuple(part.detach() for part in state)
+        squares = sum(float(weight.grad.double().square().sum()) for weight in objective.parameters())
+        assert norms[step] == pytest.approx(squares**0.5, rel=1e-5)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tokenizer = word.train(["a b c d e"])  # with <unk> and <eos>, V
+    tokenizer.save(tmp_path / "tokenizer.json")
+    lines = ["".join(rng.choice(list("abcde "), 30)) for rng in [np.random.default_rng(2)] for _ in range(20)]
+    for split in ("train", "test"):
+        write_tokens(tokenizer, [[" ".join(line.replace(" ", ""))] for line in lines], False, tmp_path / split)
+    return tmp_path
+
+
+def test_the_benchmark_writes_what_it_fits(folder):
+    torch.manual_seed(0)
+    benchmark = Gradients(
+        str(folder), partial(CarriedStreams, batch_size=4, length=5), "test", 6, 10, windows=9, n_batches=8, clip_norm=1
+    )
+    system = SimpleNamespace(objective=objective_of(Linear(0.8)))
+    metrics = benchmark(system, folder)
+    assert metrics["gradients/factor"] == pytest.approx(0.8, rel=1e-4)
+    assert metrics["gradients/factor_low"] <= 0.8001 and metrics["gradients/factor_high"] >= 0.7999
+    assert metrics["gradients/r2"] == pytest.approx(1)
+    table = pd.read_csv(folder / "gradients.csv")
+    np.testing.assert_allclose(table["relative"], 0.8 ** np.arange(7.0), rtol=1e-4)
+    norms = pd.read_csv(folder / "gradient_norms.csv")
+    assert len(norms) == 8
+    np.testing.assert_allclose(norms["clipped"], norms["norm"].clip(upper=1), rtol=1e-5)
+    assert metrics["gradients/clipped"] == (norms["norm"] > 1).mean()
+    assert metrics["gradients/norm_median"] == pytest.approx(norms["norm"].median(), rel=1e-5)
+
+
+def test_what_can_not_be_measured_is_refused(folder):
+    batches = partial(CarriedStreams, batch_size=4, length=5)
+    with pytest.raises(UsageError, match=r"length=6 must be above benchmark\.distances=6"):
+        Gradients(str(folder), batches, distances=6, length=6)
+    model = Linear(0.8)
+    model.embedding = nn.EmbeddingBag(V, D)
+    with pytest.raises(UsageError, match="Linear has no layer of word vectors"):
+        by_distance(objective_of(model), windows_of(2, 8), 3)
+    with pytest.raises(UsageError, match="Linear sees 0 words before the last"):
+        Gradients(str(folder), batches)(SimpleNamespace(objective=objective_of(Linear(0.0))), folder)
+    with pytest.raises(UsageError, match=r"lower benchmark\.length"):
+        Gradients(str(folder), batches, length=10**6)(SimpleNamespace(objective=objective_of(Linear(0.8))), folder)

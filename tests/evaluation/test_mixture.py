@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from retable.evaluation.mixture import Mixture, fit_weights, log_average
+from retable.models.cache import UnigramCache
+from retable.models.ngram import KneserNey
+
+V = 5
+
+
+class Fixed:
+    """A system to which every token has the same probability, whatever comes before it."""
+
+    def __init__(self, probabilities, protocol="none"):
+        self.log_probs, self.protocol = np.log(probabilities), protocol
+
+    def log_prob(self, tokens: np.ndarray) -> np.ndarray:
+        return self.log_probs[tokens]
+
+    def next_log_prob(self, context: np.ndarray) -> np.ndarray:
+        return self.log_probs
+
+
+class Scorer:
+    """A system that only scores."""
+
+    protocol = "window 3"
+
+    def log_prob(self, tokens: np.ndarray) -> np.ndarray:
+        return np.full(len(tokens), -np.log(V))
+
+
+def test_probabilities_are_averaged():
+    one, other = Fixed([0.5, 0.2, 0.1, 0.1, 0.1]), Fixed([0.1, 0.1, 0.1, 0.1, 0.6])
+    mixture, tokens = Mixture([one, other], [0.25, 0.75]), np.array([0, 4, 2, 0])
+    expected = np.array([0.2, 0.125, 0.1, 0.1, 0.475])
+    np.testing.assert_allclose(np.exp(mixture.log_prob(tokens)), expected[tokens])
+    np.testing.assert_allclose(np.exp(mixture.next_log_prob(tokens)), expected)
+
+
+def test_a_system_may_have_no_weight_and_a_token_no_probability():
+    log_probs = np.array([[-1e5, -2.0, -np.inf], [-3e5, -np.inf, -4.0]])
+    np.testing.assert_allclose(log_average(log_probs, np.array([0.5, 0.5])), np.array([-1e5, -2, -4]) + np.log(0.5))
+    np.testing.assert_allclose(log_average(log_probs[:, :2], np.array([1.0, 0.0])), [-1e5, -2])
+
+
+def test_a_mixture_of_models_agrees_with_itself_all_along_a_stream():
+    rng = np.random.default_rng(0)
+    trigrams = KneserNey(V, 3, 0)
+    trigrams.estimate(np.append(rng.integers(0, V, 200), 0))
+    inner = Mixture([trigrams, UnigramCache(V, 10)], [0.7, 0.3])
+    mixture = Mixture([inner, Fixed([0.2] * V)], [0.9, 0.1])
+    tokens = rng.integers(0, V, 50)
+    scores = mixture.log_prob(tokens)
+    for t in range(len(tokens)):
+        following = mixture.next_log_prob(tokens[:t])
+        assert np.exp(following).sum() == pytest.approx(1, abs=1e-5)
+        assert following[tokens[t]] == pytest.approx(scores[t])
+
+
+def test_a_mixture_says_what_its_systems_read_and_can_do():
+    mixture = Mixture([Fixed([0.2] * V), Scorer(), Fixed([0.2] * V)], [0.4, 0.3, 0.3])
+    assert mixture.protocol == "none + window 3"
+    assert not hasattr(mixture, "next_log_prob") and hasattr(mixture, "log_prob")
+    for weights in ([1.0], [0.6, 0.3, 0.3], [1.5, -0.25, -0.25]):
+        with pytest.raises(ValueError, match="3 systems need as many weights"):
+            Mixture(mixture.systems, weights)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_weights_are_those_of_a_search(seed):
+    rng = np.random.default_rng(seed)
+    log_probs = np.log(rng.beta(0.5, 2 + np.arange(2)[:, None], (2, 400)))
+    found = minimize_scalar(
+        lambda w: -log_average(log_probs, np.array([w, 1 - w])).mean(), bounds=(0, 1), options={"xatol": 1e-9}
+    )
+    weights = fit_weights(log_probs, tolerance=1e-12)
+    assert weights == pytest.approx([found.x, 1 - found.x], abs=1e-4)
+    assert -log_average(log_probs, weights).mean() <= found.fun + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_neighbouring_weights_are_better(seed):
+    rng = np.random.default_rng(seed)
+    log_probs = np.log(rng.random((4, 1000))) * np.array([[1], [1.1], [1], [6]])  # the last can only harm
+    weights = fit_weights(log_probs)
+    assert weights.sum() == pytest.approx(1) and weights[3] < 1e-2
+    best = log_average(log_probs, weights).mean()
+    for _ in range(200):
+        other = np.abs(weights + rng.normal(0, 0.03, 4))
+        assert log_average(log_probs, other / other.sum()).mean() <= best + 1e-7
+
+
+def test_weights_where_there_is_nothing_to_choose():
+    same = np.log(np.random.default_rng(0).random(50))
+    assert fit_weights(np.stack([same, same])) == pytest.approx([0.5, 0.5])
+    assert fit_weights(np.stack([same, same - 1])) == pytest.approx([1, 0], abs=1e-6)
+    assert fit_weights(np.stack([same - 1000, same - 1000])) == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.real
+def test_penn_treebank_perplexity_with_a_cache_is_the_published_one(data_dir):
+    """Mikolov 2012, Table 4.1: KN5 + cache, 125.7; 126.6 by another program (tolerance 2)."""
+    words = {
+        split: [w for line in (data_dir / "ptb" / f"ptb.{split}.txt").open() for w in [*line.split(), "<eos>"]]
+        for split in ("train", "valid", "test")
+    }
+    ids = {word: index for index, word in enumerate(dict.fromkeys(words["train"]))}
+    tokens = {split: np.array([ids[word] for word in text]) for split, text in words.items()}
+    systems = [KneserNey(len(ids), 5, ids["<eos>"]), UnigramCache(len(ids), 200)]
+    systems[0].estimate(tokens["train"])
+    mixture = Mixture(systems, fit_weights(np.stack([system.log_prob(tokens["valid"]) for system in systems])))
+    assert mixture.weights == pytest.approx([0.899, 0.101], abs=0.001)
+    assert np.exp(-mixture.log_prob(tokens["test"]).mean()) == pytest.approx(125.7, abs=2)

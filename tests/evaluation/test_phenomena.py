@@ -1,0 +1,95 @@
+from itertools import islice
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from retable.corpora.grammar import Grammar
+from retable.corpora.grammar.interpreters import PHENOMENA
+from retable.corpora.grammar.language import tokens_of
+from retable.data.encode import write_tokens
+from retable.errors import UsageError
+from retable.evaluation.perplexity import Perplexity
+from retable.evaluation.phenomena import Phenomena
+from retable.tokenizers import character, word
+
+N_DOCUMENTS = 30
+
+
+@pytest.fixture(scope="module")
+def grammar() -> Grammar:
+    return Grammar(scale=0.3)
+
+
+@pytest.fixture(scope="module")
+def documents(grammar) -> list[list[str]]:
+    return list(islice(grammar.documents(1, "test"), N_DOCUMENTS))
+
+
+@pytest.fixture(scope="module")
+def folder(grammar, documents, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokens")
+    tokenizer = word.train([], vocabulary=grammar.vocabulary)
+    tokenizer.save(folder / "tokenizer.json")
+    write_tokens(tokenizer, documents, True, folder / "test")
+    return folder
+
+
+class Oracle:
+    """The grammar's own probabilities, and `extra` nats for some ids."""
+
+    protocol = "whole document"
+
+    def __init__(self, grammar, documents, extra: dict[int, float] | None = None):
+        self.scores, self.extra = np.concatenate([grammar.score(document) for document in documents]), extra or {}
+
+    def log_prob(self, tokens: np.ndarray) -> np.ndarray:
+        return self.scores - np.array([self.extra.get(int(token), 0.0) for token in tokens])
+
+
+def test_the_oracle_has_no_excess_and_the_classes_are_a_partition(grammar, documents, folder):
+    metrics = Phenomena(str(folder), grammar)(Oracle(grammar, documents), folder)
+    names = [*PHENOMENA, "total"]
+    assert metrics.keys() == {f"phenomena/{n}/{m}" for n in names for m in ("excess", "entropy", "share")}
+    for name in names:
+        assert metrics[f"phenomena/{name}/excess"] == pytest.approx(0, abs=1e-12)
+    assert sum(metrics[f"phenomena/{name}/share"] for name in PHENOMENA) == pytest.approx(1)
+    table = pd.read_csv(folder / "phenomena.csv")
+    n_tokens = table.groupby("unit")["tokens"].sum()
+    assert n_tokens.tolist() == [len(tokens_of(document)) for document in documents]
+
+
+def test_the_classes_sum_to_the_excess_of_the_perplexity_benchmark(grammar, documents, folder):
+    model = Oracle(grammar, documents, {i: 0.01 * i for i in range(3000)})
+    metrics = Phenomena(str(folder), grammar)(model, folder)
+    test = Perplexity(str(folder), ["test"])(model, folder)
+    truth = -sum(grammar.log_probability(document) for document in documents)
+    n = test["test/tokens"]
+    parts = [metrics[f"phenomena/{p}/excess"] * metrics[f"phenomena/{p}/share"] for p in PHENOMENA]
+    assert sum(parts) == pytest.approx((test["test/nats"] - truth) / n, rel=1e-9)
+    assert metrics["phenomena/total/excess"] == pytest.approx(sum(parts), rel=1e-9)
+    assert metrics["phenomena/total/entropy"] == pytest.approx(truth / n, rel=1e-9)
+
+
+def test_what_a_model_lacks_stands_under_its_phenomenon(grammar, documents, folder):
+    """Two nats more for each closing bracket than the truth takes."""
+    ids = {text: i for i, text in enumerate(["<unk>", "<eos>", *sorted(grammar.vocabulary)])}
+    closing = {ids[bracket]: 2.0 for bracket in ")]}"}
+    metrics = Phenomena(str(folder), grammar)(Oracle(grammar, documents, closing), folder)
+    n_brackets = sum(sentence.split().count(b) for d in documents for sentence in d for b in ")]}")
+    n_tokens = sum(len(tokens_of(document)) for document in documents)
+    assert n_brackets > 5
+    for name in PHENOMENA:
+        excess = metrics[f"phenomena/{name}/excess"] * metrics[f"phenomena/{name}/share"] * n_tokens
+        assert excess == pytest.approx(2 * n_brackets * (name == "nesting"), abs=1e-8)
+
+
+def test_other_texts_and_other_tokens_are_refused(grammar, documents, tmp_path):
+    tokenizer = word.train(["a b"])
+    tokenizer.save(tmp_path / "tokenizer.json")
+    write_tokens(tokenizer, [["a b"]], True, tmp_path / "test")
+    with pytest.raises(UsageError, match="corpus=grammar"):
+        Phenomena(str(tmp_path), grammar)(Oracle(grammar, [["a b"]]), tmp_path)
+    character.train(["a b"]).save(tmp_path / "tokenizer.json")
+    with pytest.raises(UsageError, match="tokenizer=word"):
+        Phenomena(str(tmp_path), grammar)(Oracle(grammar, [["a b"]]), tmp_path)

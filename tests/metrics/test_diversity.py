@@ -1,0 +1,46 @@
+import math
+
+import numpy as np
+import pytest
+
+from retable.metrics.diversity import distinct, repetition, self_bleu, zipf_exponent
+
+
+def test_distinct_n_grams_by_hand():
+    samples = [list("abab"), list("abc")]
+    assert distinct(samples, 1) == 3 / 7
+    assert distinct(samples, 2) == 3 / 5  # ab ba ab, ab bc
+    assert distinct(samples, 3) == 3 / 3  # none runs across two samples
+    assert math.isnan(distinct(samples, 5))
+
+
+def test_repetition_is_within_a_sample():
+    once = list("abcdefgh")
+    assert repetition([once, once]) == 0
+    assert repetition([list("aaaaaaa")]) == 3 / 4  # four times aaaa
+    assert repetition([list("aaaaaaa"), once, list("ab")]) == 3 / 8  # the last holds no four tokens
+    assert math.isnan(repetition([list("ab")]))
+
+
+@pytest.mark.parametrize("exponent", [0.7, 1.0, 1.6])
+def test_zipf_of_a_text_made_to_its_law(exponent):
+    counts = np.round(1e6 * np.arange(1, 51.0) ** -exponent).astype(int)
+    samples = [[f"word{i}"] * count for i, count in enumerate(counts)]
+    assert zipf_exponent(samples) == pytest.approx(exponent, abs=1e-3)
+    assert math.isnan(zipf_exponent([["a", "b"]]))
+
+
+def test_self_bleu_of_samples_that_are_alike_or_have_nothing_in_common():
+    same = ["the", "cat", "sat", "on", "the", "mat", "."]
+    assert self_bleu([same, same, same]) == pytest.approx(100)
+    strangers = [[f"{name}{i}" for i in range(12)] for name in "abc"]
+    assert self_bleu(strangers) < 5
+    assert self_bleu(strangers) < self_bleu([same, ["a", *same[1:]], strangers[0]]) < 100
+    assert math.isnan(self_bleu([same]))
+
+
+def test_self_bleu_is_the_formula():
+    """BLEU-4 of either of two samples of equal length, whose n-grams agree in 4, 3, 2 and 1 of 5, 4, 3 and 2."""
+    precisions = [4 / 5, 3 / 4, 2 / 3, 1 / 2]
+    expected = 100 * math.exp(np.mean(np.log(precisions)))
+    assert self_bleu([list("abcde"), list("abcdx")]) == pytest.approx(expected)

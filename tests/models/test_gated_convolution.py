@@ -1,0 +1,139 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from retable.models.gated_convolution import GatedConvolution
+from retable.training.weights import load_weights, save_weights
+
+V, E, B, T = 11, 4, 2, 9
+STACKS = {
+    "one": [[(3, 4)]],
+    "wide": [[(2, 6)], [(1, 6)], [(4, 6)]],  # the first link is a projection
+    "bottleneck": [[(3, 8)], [(1, 2), (3, 2), (1, 8)], [(1, 2), (2, 2), (1, 10)]],
+}
+SPAN = {"one": 3, "wide": 5, "bottleneck": 6}
+
+
+@pytest.fixture(params=STACKS)
+def stack(request) -> str:
+    return request.param
+
+
+def build(stack: str, dropout: float = 0.0) -> GatedConvolution:
+    torch.manual_seed(0)
+    model = GatedConvolution(V, E, STACKS[stack], dropout)
+    for parameter in model.parameters():  # gains and biases start at what would hide their place
+        torch.nn.init.normal_(parameter, std=0.7)
+    return model
+
+
+def by_equations(model: GatedConvolution, ids: list[int], stack: str) -> np.ndarray:
+    """Dauphin et al. (2017), section 2, in float64: (T, D), one position and one channel at a time."""
+    p = {name: parameter.detach().double().numpy() for name, parameter in model.named_parameters()}
+
+    def convolve(x: np.ndarray, t: int, name: str) -> np.ndarray:
+        gain = p[f"{name}.parametrizations.weight.original0"]
+        direction = p[f"{name}.parametrizations.weight.original1"]
+        out = []
+        for channel, kernel in enumerate(direction):
+            weight = gain[channel, 0, 0] * kernel / np.sqrt((kernel**2).sum())
+            k, total = kernel.shape[1], p[f"{name}.bias"][channel]
+            for i in range(k):
+                if t - (k - 1) + i >= 0:
+                    total = total + weight[:, i] @ x[t - (k - 1) + i]
+            out.append(total)
+        return np.array(out)
+
+    x = np.stack([p["embedding.weight"][token] for token in ids])
+    for b, layers in enumerate(STACKS[stack]):
+        link, block = x, f"blocks.{b}"
+        for layer in range(len(layers)):
+            name = f"{block}.layers.{layer}.convolution"
+            linear, gate = np.split(np.stack([convolve(x, t, name) for t in range(len(ids))]), 2, axis=1)
+            x = linear / (1 + np.exp(-gate))
+        if f"{block}.link.bias" in p:
+            link = np.stack([convolve(link, t, f"{block}.link") for t in range(len(ids))])
+        x = (x + link) * np.sqrt(0.5)
+    return x
+
+
+def test_equals_the_equations_position_by_position(stack):
+    model, ids = build(stack).eval(), torch.randint(V, (B, T))
+    hidden, _ = model(ids)
+    assert hidden.shape == (B, T, model.d_model)
+    for row, sequence in zip(hidden.detach(), ids.tolist(), strict=True):
+        np.testing.assert_allclose(row, by_equations(model, sequence, stack), atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [[1] * T, [4, 1, 1, 3], [1, 8]], ids=str)
+def test_state_carried_over_a_cut_changes_nothing(stack, lengths):
+    model, ids = build(stack).eval(), torch.randint(V, (B, T))
+    whole, end = model(ids)
+    parts, state = [], model.start
+    for piece in ids.split(lengths, dim=1):
+        hidden, state = model(piece, state)
+        parts.append(hidden)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+    torch.testing.assert_close(state, end)
+    kernels = [[inputs.shape[3] + 1 for inputs in block] for block in state]
+    assert kernels == [[k for k, _ in layers] for layers in STACKS[stack]]
+
+
+def test_a_state_has_its_batch_in_dimension_1(stack):
+    model, ids, more = build(stack).eval(), torch.randint(V, (3, T)), torch.randint(V, (3, 2))
+    _, state = model(ids)
+    chosen = torch.tensor([2, 0, 0, 1])
+    again, _ = model(more[chosen], tuple(tuple(inputs[:, chosen] for inputs in block) for block in state))
+    torch.testing.assert_close(again, model(more, state)[0][chosen])
+
+
+def test_a_word_shows_as_far_as_the_layers_span_and_never_before_it(stack):
+    model, ids = build(stack).eval(), torch.randint(V, (1, T))
+    hidden, _ = model(ids)
+    for t in range(T):
+        changed = ids.clone()
+        changed[:, t] = (changed[:, t] + 1) % V
+        moved = (model(changed)[0] - hidden).abs().amax(dim=2)[0] > 0
+        assert moved.tolist() == [t <= s < t + SPAN[stack] for s in range(T)]
+
+
+def test_every_parameter_gets_a_gradient(stack):
+    model = build(stack, dropout=0.2).train()
+    model(torch.randint(V, (B, T)))[0].square().sum().backward()
+    reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in model.named_parameters()}
+    assert all(reached.values()), reached
+
+
+def test_the_start_keeps_the_variance_from_layer_to_layer():
+    # With small inputs gates stand at ½, so each layer passes the variance of its input on.
+    torch.manual_seed(0)
+    model = GatedConvolution(200, 64, [[(3, 64), (2, 96), (1, 64)]] * 4, dropout=0.0)
+    hidden, _ = model(torch.randint(200, (8, 50)))
+    assert model.embedding.weight.detach().std() == pytest.approx(0.1, rel=0.05)
+    assert hidden.detach().std() == pytest.approx(0.1, rel=0.15)
+
+
+def test_weights_come_back_from_a_file_and_from_a_copy(stack, tmp_path):
+    model, ids = build(stack).eval(), torch.randint(V, (B, T))
+    save_weights(model, tmp_path / "model.safetensors")
+    again = GatedConvolution(V, E, STACKS[stack], dropout=0.0).eval()
+    load_weights(again, tmp_path / "model.safetensors")
+    assert torch.equal(again(ids)[0], model(ids)[0])
+    copied = copy.deepcopy(model)
+    assert torch.equal(copied(ids)[0], model(ids)[0])
+    with torch.no_grad():
+        copied.blocks[0].layers[0].convolution.parametrizations.weight.original0.mul_(2)
+    assert not torch.equal(copied(ids)[0], model(ids)[0])  # the copy's weights are its own
+    assert torch.equal(again(ids)[0], model(ids)[0])
+
+
+def test_bf16_goes_on_from_a_state_as_well(stack):
+    model, ids = build(stack).eval(), torch.randint(V, (B, T))
+    exact, _ = model(ids)
+    with torch.autocast("cpu", torch.bfloat16):
+        first, state = model(ids[:, :4])
+        second, _ = model(ids[:, 4:], state)
+    hidden = torch.cat([first, second], dim=1).float()
+    assert (hidden - exact).square().mean().sqrt() < 0.05 * exact.std()

@@ -1,0 +1,149 @@
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+
+from retable.models.good_turing import GoodTuring, ratios
+
+END = 0  # the boundary's id in small corpora
+
+
+class ByTheBook:
+    """Katz's recursion, read off the page, over dictionaries of tuples; D the share of a count that stays."""
+
+    def __init__(self, sentences: list[list[int]], vocab_size: int, order: int, minimum: int):
+        self.vocab_size, self.order = vocab_size, order
+        padded = [("<s>", *sentence, END) for sentence in sentences]
+        self.counts = {
+            n: Counter(s[i : i + n] for s in padded for i in range(len(s) - n + 1) if s[i : i + n] != ("<s>",))
+            for n in range(1, order + 1)
+        }
+        self.listed = {
+            n: {g for g, count in counts.items() if count >= (minimum if n > 2 else 1)}
+            for n, counts in self.counts.items()
+        }
+        self.ratio = {n: self.closed_formula(self.counts[n], 7 if n > 1 else 0) for n in self.counts}
+
+    @staticmethod
+    def closed_formula(counts: Counter, k: int) -> list[float]:
+        n = Counter(counts.values())
+        while k and n[k + 1] == 0:
+            k -= 1
+        found = [1.0] * 1000
+        for r in range(1, k + 1) if n[1] else ():
+            if n[r] == 0:
+                continue
+            star, common = (r + 1) * n[r + 1] / n[r], (k + 1) * n[k + 1] / n[1]
+            if common < star / r < 1:
+                found[r] = (star / r - common) / (1 - common)
+        return found
+
+    def probability(self, word: int, context: tuple) -> float:
+        context = context[len(context) - min(len(context), self.order - 1) :]
+        n = len(context) + 1
+
+        def lower(other: int) -> float:
+            return self.probability(other, context[1:]) if context else 1 / self.vocab_size
+
+        seen = {w: self.counts[n][(*context, w)] for w in range(self.vocab_size) if (*context, w) in self.counts[n]}
+        if not seen:
+            return lower(word)
+        kept = {w: count * self.ratio[n][count] for w, count in seen.items() if (*context, w) in self.listed[n]}
+        total = sum(seen.values())
+        if sum(kept.values()) > total * (1 - 1e-6) and len(seen) < self.vocab_size:
+            total += 1
+        if len(kept) == self.vocab_size:
+            return kept[word] / sum(kept.values())
+        if word in kept:
+            return kept[word] / total
+        rest = sum(lower(other) for other in range(self.vocab_size) if other not in kept)
+        return (1 - sum(kept.values()) / total) * lower(word) / rest
+
+
+def stream(sentences: list[list[int]]) -> np.ndarray:
+    return np.array([token for sentence in sentences for token in [*sentence, END]], np.uint16)
+
+
+def sentences(seed: int, n: int, n_words: int) -> list[list[int]]:
+    """Of words from 1 up, the last of them rare, some words more likely after some others."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for length in rng.integers(0, 8, n):
+        words = np.minimum(rng.geometric(0.35, length), n_words)
+        words[1:][rng.random(max(length - 1, 0)) < 0.4] = 1 + words[0] % n_words if length else 0
+        made.append(words.tolist())
+    return made
+
+
+@pytest.mark.parametrize(
+    ("n", "largest", "expected"),  # n: how many are seen once, twice and so on
+    [
+        ([10, 4, 2], 2, [0.2 / 0.4, 0.15 / 0.4, 1]),  # 0.8 and 0.75, less 0.6 that they have in common
+        ([10, 4, 2], 5, [0.2 / 0.4, 0.15 / 0.4, 1, 1, 1, 1]),  # none is seen four times or more
+        ([20, 12, 6, 3], 3, [1, 0.15 / 0.4, (2 / 3 - 0.6) / 0.4, 1]),  # 24 would be discounted to more than 20
+        ([0, 4, 2, 1], 3, [1, 1, 1, 1]),
+        ([3, 9, 2, 1], 3, [1, 1, 1, 1]),  # 4/3 in common
+        ([10, 4, 2], 0, [1]),
+    ],
+)
+def test_ratios_by_hand(n, largest, expected):
+    counts = np.repeat(np.arange(len(n) + 1), [5, *n])
+    assert ratios(counts, largest)[1:] == pytest.approx(expected)
+
+
+def test_what_is_taken_off_is_as_much_as_is_seen_once():
+    """Katz's constraint, from which the ratios come: what unseen n-grams get is Good and Turing's n₁."""
+    counts = np.random.default_rng(0).zipf(1.6, 20000)
+    ratio = ratios(counts, 7)
+    assert ratio[1:8].max() < 1
+    taken = (counts * (1 - ratio[np.minimum(counts, 8)])).sum()
+    assert taken == pytest.approx((counts == 1).sum())
+
+
+@pytest.mark.parametrize(("order", "minimum"), [(1, 2), (2, 2), (3, 2), (3, 1), (4, 2), (4, 3)])
+@pytest.mark.parametrize(("n", "n_words"), [(3, 3), (40, 4), (150, 8)])
+def test_probabilities_are_those_of_the_recursion(order, minimum, n, n_words):
+    vocab_size = n_words + 2  # a word is never seen
+    train, test = sentences(n, n, n_words), sentences(n + 1, 12, n_words + 1)
+    model, book = GoodTuring(vocab_size, order, END, minimum), ByTheBook(train, vocab_size, order, minimum)
+    model.estimate(stream(train))
+    expected = [
+        np.log(book.probability(word, ("<s>", *sentence[:i])))
+        for sentence in train[:20] + test
+        for i, word in enumerate([*sentence, END])
+    ]
+    np.testing.assert_allclose(model.log_prob(stream(train[:20] + test)), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 5, 60, 400])  # in the last, contexts that every word follows
+def test_every_context_of_a_tiny_vocabulary(n):
+    model = GoodTuring(4, 3, END)
+    model.estimate(stream(sentences(n, n, 3)))
+    for length in range(4):
+        for context in product([1, 2, 3], repeat=length):
+            log_prob = model.next_log_prob(np.array(context, int))
+            assert np.isfinite(log_prob).all()
+            assert np.exp(log_prob).sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_what_is_seen_once_is_left_out():
+    model = GoodTuring(5, 3, END)
+    model.estimate(stream([[1, 2, 3], [1, 2], [4]]))
+    assert [len(table.keys) for table in model.tables] == [6, 7, 1]  # <s> 1 2 alone is seen twice
+    np.testing.assert_array_equal(model.tables[1].keys[model.tables[2].keys // 6], [5 * 6 + 1])
+    assert model.tables[2].keys % 6 == [2]
+
+
+@pytest.mark.real
+def test_penn_treebank_perplexity_is_the_published_one(data_dir):
+    """Mikolov 2012, Table 4.1: GT3, 165.2, by SRILM."""
+    words = {
+        split: [w for line in (data_dir / "ptb" / f"ptb.{split}.txt").open() for w in [*line.split(), "<eos>"]]
+        for split in ("train", "test")
+    }
+    ids = {word: index for index, word in enumerate(dict.fromkeys(words["train"]))}
+    model = GoodTuring(len(ids), 3, ids["<eos>"])
+    model.estimate(np.array([ids[word] for word in words["train"]]))
+    nats = model.log_prob(np.array([ids[word] for word in words["test"]]))
+    assert np.exp(-nats.mean()) == pytest.approx(165.2, abs=0.05)

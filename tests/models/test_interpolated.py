@@ -1,0 +1,160 @@
+from collections import Counter, defaultdict
+from itertools import product
+
+import numpy as np
+import pytest
+
+from retable.models.interpolated import AbsoluteDiscounting, JelinekMercer, WittenBell
+from retable.models.ngram import KneserNey
+
+END = 0  # the boundary's id in small corpora
+CLASSES = [WittenBell, AbsoluteDiscounting, JelinekMercer]
+
+
+def stream(sentences: list[list[int]]) -> np.ndarray:
+    return np.array([token for sentence in sentences for token in [*sentence, END]], np.uint16)
+
+
+def sentences(seed: int, n: int, n_words: int) -> list[list[int]]:
+    """Of words from 1 up, the last of them rare, some words more likely after some others."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for length in rng.integers(0, 8, n):
+        words = np.minimum(rng.geometric(0.35, length), n_words)
+        words[1:][rng.random(max(length - 1, 0)) < 0.4] = 1 + words[0] % n_words if length else 0
+        made.append(words.tolist())
+    return made
+
+
+class ByTheBook:
+    """Chen and Goodman's recursion, read off the page, over dictionaries of tuples."""
+
+    def __init__(self, text: list[list[int]], model):
+        self.model, self.order, self.vocab_size = model, model.order, model.vocab_size
+        padded = [("<s>", *sentence, END) for sentence in text]
+        self.after: dict[tuple, Counter] = defaultdict(Counter)
+        for s in padded:
+            for end in range(1, len(s)):
+                for n in range(1, min(self.order, end + 1) + 1):
+                    self.after[s[end + 1 - n : end]][s[end]] += 1
+        of_order = defaultdict(list)
+        for context, counts in self.after.items():
+            of_order[len(context)] += counts.values()
+        self.discount = {
+            n: counts.count(1) / (counts.count(1) + 2 * counts.count(2)) if 1 in counts else 0.5
+            for n, counts in of_order.items()
+        }
+
+    def probability(self, word: int, context: tuple) -> float:
+        context = context[len(context) - min(len(context), self.order - 1) :]
+        lower = self.probability(word, context[1:]) if context else 1 / self.vocab_size
+        counts = self.after[context]
+        count, total, different = counts[word], sum(counts.values()), len(counts)
+        if not total:
+            return lower
+        if isinstance(self.model, WittenBell):
+            return (count + different * lower) / (total + different)
+        if isinstance(self.model, AbsoluteDiscounting):
+            discount = self.discount[len(context)]
+            return max(count - discount, 0) / total + discount * different / total * lower
+        own = self.model.lambdas[len(context), total.bit_length()]
+        return own * count / total + (1 - own) * lower
+
+
+def test_by_hand():
+    """1 2 1 3 </s>: after 1, which is seen twice, follow 2 and 3, once each; all bigrams are seen once, so D is 1."""
+    tokens, context = stream([[1, 2, 1, 3]]), np.array([1])
+    model = WittenBell(4, 2, END)
+    model.estimate(tokens)
+    unigrams = (np.array([1, 2, 1, 1]) + 4 / 4) / (5 + 4)
+    np.testing.assert_allclose(np.exp(model.next_log_prob(context)), ([0, 0, 1, 1] + 2 * unigrams) / 4, rtol=1e-6)
+    model = AbsoluteDiscounting(4, 2, END)
+    model.estimate(tokens)
+    unigrams = (np.array([1, 2, 1, 1]) - 3 / 5) / 5 + 4 * 3 / 5 / 5 / 4
+    np.testing.assert_allclose(np.exp(model.next_log_prob(context)), unigrams, rtol=1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize(("n", "n_words"), [(1, 3), (40, 4), (300, 8)])
+def test_probabilities_are_those_of_the_recursion(cls, order, n, n_words):
+    train, test = sentences(n, n, n_words), sentences(n + 1, 12, n_words + 1)  # a word is never seen
+    model = cls(n_words + 2, order, END)
+    model.estimate(stream(train))
+    book = ByTheBook(train, model)
+    expected = [
+        np.log(book.probability(word, ("<s>", *sentence[:i])))
+        for sentence in train[:20] + test
+        for i, word in enumerate([*sentence, END])
+    ]
+    np.testing.assert_allclose(model.log_prob(stream(train[:20] + test)), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("n", [1, 5, 60, 400])
+def test_every_context_of_a_tiny_vocabulary(cls, n):
+    model = cls(5, 3, END)
+    model.estimate(stream(sentences(n, n, 3)))
+    for length in range(4):
+        for context in product([1, 2, 3, 4], repeat=length):
+            log_prob = model.next_log_prob(np.array(context, int))
+            assert np.isfinite(log_prob).all()
+            assert np.exp(log_prob).sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_weights_of_interpolation_are_the_likeliest_for_held_out_text():
+    """No λ can be moved without loss, of likelihood with half a pseudo-count on each side; unused ones are copies."""
+    rng = np.random.default_rng(0)
+    text = np.minimum(rng.geometric(0.35, (300, 9)), 8)
+    text[:, 1::2] = np.where(rng.random((300, 4)) < 0.5, 1 + text[:, :-1:2] % 8, text[:, 1::2])
+    model = JelinekMercer(9, 3, END)
+    model.estimate(stream(text.tolist()))
+    book, best = ByTheBook(text[:270].tolist(), model), model.lambdas
+    held_out = [(word, ("<s>", *row[:i])) for row in text[270:].tolist() for i, word in enumerate([*row, END])]
+
+    used = {
+        (n, sum(book.after[context[len(context) - n :]].values()).bit_length())
+        for _, context in held_out
+        for n in range(min(len(context) + 1, 3))
+    }
+
+    def objective(lambdas: np.ndarray) -> float:
+        model.lambdas = lambdas
+        prior = sum(np.log(lambdas[cell]) + np.log(1 - lambdas[cell]) for cell in used if cell[1])
+        return sum(np.log(book.probability(*each)) for each in held_out) + 0.5 * prior
+
+    most = objective(best)
+    assert len(used) > 12
+    for n, k in np.ndindex(3, 20):
+        moved = np.zeros_like(best)
+        moved[n, k] = 0.02
+        if k == 0:
+            assert best[n, k] == 0
+        elif (n, k) in used:
+            assert max(objective(best + moved), objective(best - moved)) < most
+        elif any((n, below) in used for below in range(1, k)):
+            assert best[n, k] == best[n, k - 1]
+
+
+def test_too_little_text_to_hold_some_out():
+    model = JelinekMercer(4, 2, END)
+    model.estimate(np.array([2, END]))
+    assert set(model.lambdas[:, 1:].flatten()) == {0.5}
+
+
+@pytest.mark.real
+def test_penn_treebank_ranks_them_as_chen_and_goodman_do(data_dir):
+    """Of trigram models Kneser-Ney is the best and Witten-Bell the worst by far. The numbers are this project's own."""
+    words = {
+        split: [w for line in (data_dir / "ptb" / f"ptb.{split}.txt").open() for w in [*line.split(), "<eos>"]]
+        for split in ("train", "test")
+    }
+    ids = {word: index for index, word in enumerate(dict.fromkeys(words["train"]))}
+    tokens = {split: np.array([ids[word] for word in text]) for split, text in words.items()}
+    perplexities = []
+    for cls in (KneserNey, JelinekMercer, AbsoluteDiscounting, WittenBell):
+        model = cls(len(ids), 3, ids["<eos>"])
+        model.estimate(tokens["train"])
+        perplexities.append(np.exp(-model.log_prob(tokens["test"]).mean()))
+    assert perplexities == sorted(perplexities)
+    np.testing.assert_allclose(perplexities, [148.28, 164.88, 166.49, 186.31], atol=0.05)

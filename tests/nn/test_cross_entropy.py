@@ -1,0 +1,115 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from retable.nn import cross_entropy
+from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of, row_chunks
+
+N, D, V = 23, 6, 11
+# So many logits at a time that a part has one row, four rows (three in the last part), or all of them.
+PARTS = {V - 1: [1] * N, 4 * V + 3: [4, 4, 4, 4, 4, 3], 1 << 22: [N]}
+
+
+@pytest.fixture(params=PARTS)
+def parts(request, monkeypatch) -> list[int]:
+    monkeypatch.setattr(cross_entropy, "LOGITS", request.param)
+    return PARTS[request.param]
+
+
+def inputs(bias: bool, dtype: torch.dtype = torch.float32) -> tuple[list[torch.Tensor | None], torch.Tensor]:
+    torch.manual_seed(0)
+    tensors = [2 * torch.randn(N, D), torch.randn(V, D), torch.randn(V) if bias else None]
+    return [None if t is None else t.to(dtype).requires_grad_() for t in tensors], torch.randint(V, (N,))
+
+
+def gradients(loss: torch.Tensor, tensors: list[torch.Tensor | None]) -> list[torch.Tensor]:
+    return list(torch.autograd.grad(loss, [t for t in tensors if t is not None]))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_value_and_gradients_are_those_of_the_cross_entropy_of_all_logits(bias, dtype, parts):
+    tensors, labels = inputs(bias, dtype)
+    assert [len(range(N)[rows]) for rows in row_chunks(tensors[0], V)] == parts
+    loss = linear_cross_entropy(*tensors, labels)
+    expected = F.cross_entropy(F.linear(*tensors), labels)
+    assert loss.dtype == torch.float32  # in which it is summed, whatever the weights are in
+    torch.testing.assert_close(loss.to(dtype), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradients(loss, tensors), gradients(expected, tensors), rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_are_the_slopes_of_the_value(parts):
+    tensors, labels = inputs(bias=True)
+    for tensor, gradient in zip(tensors, gradients(linear_cross_entropy(*tensors, labels), tensors), strict=True):
+        direction = torch.randn_like(tensor)
+        direction /= direction.norm()
+        with torch.no_grad():
+            tensor += 1e-2 * direction
+            above = linear_cross_entropy(*tensors, labels)
+            tensor -= 2e-2 * direction
+            below = linear_cross_entropy(*tensors, labels)
+            tensor += 1e-2 * direction
+        assert (above - below).item() / 2e-2 == pytest.approx((gradient * direction).sum().item(), rel=0.01, abs=1e-4)
+
+
+def test_the_gradient_from_above_goes_on(parts):
+    tensors, labels = inputs(bias=True)
+    expected = [3 * g for g in gradients(linear_cross_entropy(*tensors, labels), tensors)]
+    torch.testing.assert_close(gradients(3 * linear_cross_entropy(*tensors, labels), tensors), expected)
+
+
+def test_weights_of_both_ends_get_the_gradients_of_both():
+    table, labels = torch.randn(V, D, requires_grad=True), torch.randint(V, (N,))
+    ids = torch.randint(V, (N,))
+    ours = gradients(linear_cross_entropy(F.embedding(ids, table), table, None, labels), [table])
+    theirs = gradients(F.cross_entropy(F.embedding(ids, table) @ table.mT, labels), [table])
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_frozen_weights_let_the_gradient_through():
+    (hidden, weight, bias), labels = inputs(bias=True)
+    expected = gradients(linear_cross_entropy(hidden, weight, bias, labels), [hidden])
+    loss = linear_cross_entropy(hidden, weight.detach(), bias.detach(), labels)
+    torch.testing.assert_close(gradients(loss, [hidden]), expected)
+    assert not linear_cross_entropy(hidden.detach(), weight.detach(), None, labels).requires_grad
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_under_autocast_products_are_rounded_and_sums_are_not(bias, parts):
+    tensors, labels = inputs(bias)
+    expected = F.cross_entropy(F.linear(*tensors), labels)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = linear_cross_entropy(*tensors, labels)
+    assert loss.dtype == torch.float32
+    assert 0 < abs(loss - expected) < 0.02 * expected
+    for ours, theirs, tensor in zip(
+        gradients(loss, tensors), gradients(expected, tensors), (t for t in tensors if t is not None), strict=True
+    ):
+        assert ours.dtype == tensor.dtype
+        assert (ours - theirs).norm() < 0.02 * theirs.norm()
+
+
+def test_large_logits_do_not_overflow(parts):
+    tensors, labels = inputs(bias=True)
+    with torch.no_grad():
+        tensors[0] *= 1000
+    loss = linear_cross_entropy(*tensors, labels)
+    torch.testing.assert_close(loss, F.cross_entropy(F.linear(*tensors), labels))
+    assert all(gradient.isfinite().all() for gradient in gradients(loss, tensors))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_log_probabilities_of_the_labels(bias, parts):
+    (hidden, weight, b), labels = inputs(bias)
+    expected = F.linear(hidden, weight, b).log_softmax(dim=1).gather(1, labels[:, None])[:, 0]
+    torch.testing.assert_close(linear_log_prob(hidden, weight, b, labels), expected)
+    half = linear_log_prob(hidden.bfloat16(), weight, b, labels)
+    assert half.dtype == torch.float32 and (half - expected).abs().max() < 0.3
+
+
+def test_logits_change_nothing_in_place():
+    (hidden, weight, bias), _ = inputs(bias=True)
+    before = [t.detach().clone() for t in (hidden, weight, bias)]
+    first = logits_of(hidden.detach(), weight.detach(), bias.detach())
+    torch.testing.assert_close(logits_of(hidden.detach(), weight.detach(), bias.detach()), first)
+    assert all(torch.equal(t, b) for t, b in zip((hidden, weight, bias), before, strict=True))

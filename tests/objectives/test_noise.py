@@ -1,0 +1,168 @@
+"""What the output layers that are trained against noise have in common, and the noise itself."""
+
+import numpy as np
+import pytest
+import torch
+
+from retable.data.streams import TokenBatch
+from retable.errors import UsageError
+from retable.models.gpt import GPT
+from retable.models.recurrent import LSTM
+from retable.objectives.blackout import BlackOut
+from retable.objectives.causal_lm import CausalLM
+from retable.objectives.noise import chances
+from retable.objectives.noise_contrastive import NoiseContrastive
+from retable.objectives.sampled_softmax import SampledSoftmax
+from retable.training.weights import load_weights, save_weights
+
+V, D, B, T = 12, 8, 3, 6
+COUNTS = np.array([60, 30, 20, 15, 12, 10, 8, 6, 5, 4, 1, 0])
+LAYERS = {
+    SampledSoftmax: {"power": 1.0},
+    NoiseContrastive: {"power": 1.0, "learn_normaliser": True},
+    BlackOut: {"power": 0.4},
+}
+
+
+@pytest.fixture(params=LAYERS, ids=lambda layer: layer.__name__)
+def layer(request):
+    return request.param
+
+
+def make(layer, name="lstm", seed=0, samples=4, **changed):
+    torch.manual_seed(seed)
+    model = LSTM(V, D, 2, 0.0, init_range=0.5) if name == "lstm" else GPT(V, D, 2, 2, T, 0.0)
+    settings = {"tie": False, "bias": True, "reduction": "mean", "samples": samples} | LAYERS[layer] | changed
+    objective = layer(model, V, **settings)
+    objective.count(COUNTS)
+    return objective
+
+
+def batch() -> TokenBatch:
+    window = torch.randint(V, (B, T + 1), generator=torch.Generator().manual_seed(1))
+    return TokenBatch(window[:, :-1], window[:, 1:], True)
+
+
+def loss(objective, seed=0):
+    torch.manual_seed(seed)
+    return objective.loss(batch(), None, step=0)
+
+
+@pytest.mark.parametrize("samples", [1, 3, 7, 11])
+@pytest.mark.parametrize("power", [0.0, 0.4, 1.0])
+def test_chances_are_in_proportion_but_for_those_that_would_exceed_one(samples, power):
+    weights = np.maximum(COUNTS, 1.0) ** power
+    found = chances(weights, samples)
+    low, high = 0.0, 1e6  # bisection for the constant
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.minimum(middle * weights, 1).sum() < samples else (low, middle)
+    np.testing.assert_allclose(found, np.minimum(low * weights, 1), rtol=1e-9)
+    assert found.sum() == pytest.approx(samples) and found.max() <= 1
+
+
+def test_as_many_samples_as_words_are_all_of_them():
+    assert (chances(COUNTS + 1.0, V) == 1).all() and (chances(COUNTS + 1.0, V + 5) == 1).all()
+
+
+def test_chances_do_not_depend_on_the_order_of_the_words():
+    shuffled = np.random.default_rng(0).permutation(V)
+    np.testing.assert_array_equal(chances(COUNTS[shuffled] + 1.0, 5), chances(COUNTS + 1.0, 5)[shuffled])
+
+
+def test_a_word_is_noise_as_often_as_its_chance_says():
+    objective = make(SampledSoftmax)
+    hidden, labels = torch.zeros(1, D), torch.zeros(1, dtype=torch.long)
+    draws, seen, sizes = 4000, np.zeros(V), []
+    for _ in range(draws):
+        noise = objective.scores(hidden, labels)[2]
+        assert len(noise.unique()) == len(noise)
+        seen[noise] += 1
+        sizes.append(len(noise))
+    expected = chances(np.maximum(COUNTS, 1), 4)
+    spread = np.sqrt(expected * (1 - expected) / draws)
+    assert (np.abs(seen / draws - expected) <= 4.5 * spread).all()
+    assert np.mean(sizes) == pytest.approx(4, abs=0.1)
+
+
+def test_scores_are_logits_less_the_logarithm_of_the_chance():
+    objective = make(SampledSoftmax)
+    hidden, labels = torch.randn(5, D), torch.tensor([0, 3, 11, 3, 10])
+    of_labels, of_noise, noise = objective.scores(hidden, labels)
+    corrected = objective.head(hidden).detach().numpy() - np.log(chances(np.maximum(COUNTS, 1), 4))
+    np.testing.assert_allclose(of_labels.detach(), corrected[np.arange(5), labels], rtol=1e-5)
+    np.testing.assert_allclose(of_noise.detach(), corrected[:, noise], rtol=1e-5)
+
+
+def test_the_noise_follows_torchs_generator(layer):
+    objective = make(layer)
+    assert loss(objective, 1)[0] == loss(objective, 1)[0]
+    assert len({loss(objective, seed)[0].item() for seed in range(5)}) > 1
+
+
+def test_no_noise_is_refused(layer):
+    with pytest.raises(UsageError, match=r"samples=0 leaves no noise.*objective.samples=1"):
+        make(layer, samples=0)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_predictions_are_those_of_the_full_softmax(layer, name):
+    objective = make(layer, name)
+    plain = CausalLM(objective.model, V, tie=False, bias=True, reduction="mean")
+    plain.head.load_state_dict(objective.head.state_dict())
+    input_ids, labels, *_ = batch()
+    torch.testing.assert_close(objective.log_prob(input_ids, labels)[0], plain.log_prob(input_ids, labels)[0])
+    predicted = objective.next_log_prob(input_ids, objective.start)[0]
+    torch.testing.assert_close(predicted, plain.next_log_prob(input_ids, plain.start)[0])
+    torch.testing.assert_close(predicted.exp().sum(dim=1), torch.ones(B))
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+@pytest.mark.parametrize("tie", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_every_parameter_gets_a_gradient(layer, name, tie, bias):
+    objective = make(layer, name, tie=tie, bias=bias)
+    loss(objective)[0].backward()
+    names = {name: p.grad is not None and bool(p.grad.any()) for name, p in objective.named_parameters()}
+    assert all(names.values()), names
+    assert ("head.bias" in names, "head.weight" in names) == (bias, not tie)
+
+
+def test_the_sum_over_time_is_the_mean_times_the_length(layer):
+    mean, mean_metrics, _ = loss(make(layer))
+    total, total_metrics, _ = loss(make(layer, reduction="time_sum"))
+    assert total.item() == pytest.approx(mean.item() * T)
+    assert total_metrics == mean_metrics
+
+
+def test_saved_and_loaded_it_predicts_the_same_without_counts(layer, tmp_path):
+    objective = make(layer)
+    save_weights(objective, tmp_path / "model.safetensors")
+    torch.manual_seed(9)
+    settings = {"tie": False, "bias": True, "reduction": "mean", "samples": 4} | LAYERS[layer]
+    other = layer(LSTM(V, D, 2, 0.0, init_range=0.5), V, **settings)
+    load_weights(other, tmp_path / "model.safetensors")
+    input_ids, labels, *_ = batch()
+    assert torch.equal(other.log_prob(input_ids, labels)[0], objective.log_prob(input_ids, labels)[0])
+
+
+def test_autocast_changes_little(layer):
+    objective = make(layer)
+    exact = loss(objective)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = loss(objective)[0]
+    assert rounded.dtype == torch.float32 and rounded.item() == pytest.approx(exact.item(), rel=2e-2)
+
+
+def test_training_on_noise_lowers_the_perplexity(layer):
+    torch.manual_seed(0)
+    objective = make(layer, samples=6)
+    step = torch.arange(B * (T + 1)).reshape(B, -1) % V  # each word's successor is certain
+    taught = TokenBatch(step[:, :-1], step[:, 1:], True)
+    optimizer = torch.optim.Adam(objective.parameters(), lr=0.05)
+    before = objective.log_prob(*taught[:2])[0].mean().item()
+    for _ in range(100):
+        optimizer.zero_grad()
+        objective.loss(taught, None, 0)[0].backward()
+        optimizer.step()
+    assert before < -2 and objective.log_prob(*taught[:2])[0].mean().item() > -0.3

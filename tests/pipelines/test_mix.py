@@ -1,0 +1,93 @@
+"""Mixtures of cells: fitted, evaluated like any other system, refused where they make no sense."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from pipelines.load import load_system
+from retable.errors import UsageError
+from retable.models.cache import UnigramCache
+from retable.models.good_turing import GoodTuring
+from retable.tokenizers.tokenizer import read_tokens
+
+CELLS = ["pretrain/grammar_tiny/bigram-1", "pretrain/grammar_tiny/cache-1"]
+
+
+@pytest.fixture(scope="module")
+def mixed(project) -> Path:
+    """The project's folder, with a bigram model, a cache and their mixture, evaluated."""
+    project.succeed("pretrain", "corpus=grammar_tiny", "model=gt3", "model.order=2", "system=bigram")
+    project.succeed("pretrain", "corpus=grammar_tiny", "model=cache", "model.size=50")
+    project.succeed("mix", "corpus=grammar_tiny", f"cells=[{','.join(CELLS)}]", "system=both")
+    project.succeed("evaluate", "corpus=grammar_tiny", "stage=mix", "cell=grammar_tiny/both-1")
+    return project.folder
+
+
+@pytest.fixture
+def inside(mixed, monkeypatch) -> Path:
+    monkeypatch.chdir(mixed)
+    return Path("outputs/mix/grammar_tiny/both-1")
+
+
+def test_weights_are_the_best_for_the_validation_text(inside):
+    metrics = json.loads((inside / "metrics.json").read_text())
+    names = [f"weight/{cell}" for cell in CELLS]
+    assert metrics.keys() == {*names, "validation/loss"}
+    weights = load_file(inside / "model.safetensors")["weights"]
+    assert [metrics[name] for name in names] == weights.tolist() and weights.sum() == pytest.approx(1)
+    mixture = load_system(inside)
+    assert [type(system) for system in mixture.systems] == [GoodTuring, UnigramCache]
+    tokens = read_tokens(Path("outputs/tokenize/grammar_tiny/word/validation.bin"), mixture.systems[0].vocab_size)
+    own, cached = (np.exp(system.log_prob(tokens)) for system in mixture.systems)
+    losses = {
+        step: -np.log((weights[0] - step) * own + (weights[1] + step) * cached).mean() for step in (-0.01, 0, 0.01)
+    }
+    assert losses[0] == pytest.approx(metrics["validation/loss"], abs=1e-9) and losses[0] == min(losses.values())
+
+
+def test_a_mixture_is_scored_like_any_system(inside):
+    cell = Path("outputs/evaluate/grammar_tiny/both-1-perplexity")
+    metrics, run = (json.loads((cell / name).read_text()) for name in ("metrics.json", "run.json"))
+    fitted = json.loads((inside / "metrics.json").read_text())
+    assert metrics["validation/nats"] / metrics["validation/tokens"] == pytest.approx(fitted["validation/loss"])
+    assert (run["system"], run["protocol"]) == ("both", "sentence-bounded + last 50 tokens")
+    upstream = [json.loads(Path("outputs", cell, "run.json").read_text())["mlflow_run_id"] for cell in CELLS]
+    assert json.loads((inside / "run.json").read_text())["upstream"][:2] == upstream
+
+
+def test_a_mixture_is_of_the_very_cells_that_it_was_fitted_to(inside):
+    weights = Path("outputs", CELLS[1], "model.safetensors")
+    before = weights.read_bytes()
+    try:
+        UnigramCache(9, 60).save(weights)
+        with pytest.raises(UsageError, match=r"cache-1 has changed since .*both-1 was mixed of it; run the mix stage"):
+            load_system(inside)
+    finally:
+        weights.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["corpus=grammar_tiny", f"cells=[{CELLS[0]}]"], "two cells or more"),
+        (["corpus=grammar_tiny", f"cells=[{CELLS[0]},{CELLS[0]}]"], "each once"),
+        ([f"cells=[{','.join(CELLS)}]"], "trained on grammar_tiny/word, not grammar/word"),
+        (["corpus=grammar_tiny", f"cells=[{CELLS[0]},pretrain/grammar_tiny/nothing-1]"], "nothing-1"),
+    ],
+    ids=["one cell", "one cell twice", "other tokens", "missing"],
+)
+def test_what_does_not_mix_is_refused_with_one_line(project, mixed, overrides, message):
+    done = project.run("mix", *overrides, "system=refused")
+    (line,) = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and line.startswith("error: ") and message in line
+    assert not list(mixed.glob("outputs/mix/*/refused-*"))
+
+
+def test_n_gram_models_alone_have_arpa_files(project, mixed):
+    project.succeed("arpa", "cell=grammar_tiny/bigram-1", "file=bigram.arpa")
+    assert (mixed / "bigram.arpa").read_text().startswith("\\data\\\nngram 1=")
+    done = project.run("arpa", "cell=grammar_tiny/cache-1")
+    assert done.returncode == 2 and "cache-1 is no n-gram model" in done.stderr

@@ -1,0 +1,115 @@
+"""Every recipe of a language model builds the model and the objective that it names, of the published size."""
+
+import re
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from pipelines.build import build_model
+from pipelines.entry import CONF
+from retable.reporting.results import read_references
+
+PTB, LM1B = 10_000, 793_471
+
+
+@cache
+def recipe(name: str) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("pretrain", overrides=[f"model={name}"])
+
+
+def is_language_model(path) -> bool:
+    conf = OmegaConf.load(path)
+    return "scorer" in conf or ("objective" in conf and conf.objective is None)
+
+
+NAMES = [path.stem for path in sorted((CONF / "model").glob("*.yaml")) if is_language_model(path)]
+
+
+def build(name: str, vocab_size: int) -> Any:
+    """The objective, or the counted model, of a recipe; its tensors have a shape but no memory."""
+    cfg = recipe(name)
+    words = ["<unk>", "<eos>", *(f"w{i}" for i in range(vocab_size - 2))]
+    with torch.device("meta"):
+        model = build_model(cfg, SimpleNamespace(vocab_size=vocab_size, boundary=1, words=words))
+        return instantiate(cfg.objective, model=model, vocab_size=vocab_size) if cfg.objective else model
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recipe_builds(name):
+    objective = recipe(name).objective or {}
+    system = build(name, vocab_size=500 + max(objective.get("cutoffs", [0])))
+    if isinstance(system, nn.Module):
+        assert system.model.direction == "left-to-right"
+        assert all(p.is_meta for p in system.parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recipe_has_all_that_training_asks_for(name):
+    cfg = recipe(name)
+    if cfg.objective is None:
+        return
+    tokens = torch.zeros(200_000, dtype=torch.uint8).numpy()
+    batches = instantiate(cfg.batches, tokens=tokens, seed=1)
+    assert batches.batch(0).input_ids.numel() > 0
+    optimizer = instantiate(cfg.optimizer)(nn.Linear(2, 2))
+    assert optimizer.param_groups[0]["lr"] > 0
+    assert 0 < instantiate(cfg.schedule)(0, 10.0, 100, []) <= 1
+    assert instantiate(cfg.scorer).protocol and instantiate(cfg.validation_scorer).protocol
+    assert cfg.epochs > 0 and cfg.validations > 0 and (cfg.clip_norm is None or cfg.clip_norm > 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "vocab_size", "published", "digit"),
+    [
+        ("lstm_small", PTB, 4.65e6, 0.01e6),
+        ("lstm_small_tied", PTB, 2.65e6, 0.01e6),
+        ("lstm_medium", PTB, 20e6, 1e6),
+        ("lstm_large", PTB, 66e6, 1e6),
+        ("rnn_5m", PTB, 5e6, 0.1e6),
+        ("gru_5m", PTB, 5e6, 0.1e6),
+        ("lstm_5m", PTB, 5e6, 0.1e6),
+        ("character_lstm_small", PTB, 5e6, 1e6),
+        ("character_lstm_large", PTB, 19e6, 1e6),
+        ("awd_lstm", PTB, 24e6, 1e6),
+        ("transformer_xl", PTB, 24e6, 1e6),
+        ("lstm_512_512", LM1B, 0.82e9, 0.01e9),
+        ("lstm_1024_512", LM1B, 0.82e9, 0.01e9),
+        ("lstm_2048_512", LM1B, 0.83e9, 0.01e9),
+        ("big_lstm", LM1B, 1.8e9, 0.1e9),
+    ],
+)
+def test_parameters_are_as_many_as_published(name, vocab_size, published, digit):
+    """Within one of the last digit that a paper prints, some of which are cut off and others rounded up."""
+    counted = sum(p.numel() for p in build(name, vocab_size).parameters())
+    assert abs(counted - published) < digit
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("lstm_small_tied", {"objective": {"tie": True}}),
+        ("lstm_small_projected", {"objective": {"projection": 0.15}}),
+        ("lstm_small_tied_projected", {"objective": {"tie": True, "projection": 0.15}}),
+    ],
+)
+def test_variants_differ_from_the_small_lstm_in_one_thing(name, change):
+    """Press and Wolf's rows are judged by their difference to it."""
+    conf = CONF / "model"
+    expected = OmegaConf.merge(OmegaConf.load(conf / "lstm_small.yaml"), change)
+    assert OmegaConf.load(conf / f"{name}.yaml") == expected
+
+
+def test_published_rows_are_called_as_their_recipes():
+    """Else a row would stand twice in a table, as run and as published alone."""
+    references = read_references()
+    for row in references[references["task"] == ""].itertuples():
+        base = re.sub("(_kn5)?(_cache)?$", "", row.system) or row.system  # of a mixture
+        assert (base in NAMES) != ("no recipe" in row.note), row.system

@@ -1,0 +1,207 @@
+"""The diagnostics' tables and figures, from result folders as stages leave them."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from retable.metrics.regression import fit_power
+from retable.reporting.diagnostic_figures import diagnostic_figures
+from retable.reporting.diagnostics import PHENOMENA, THEORY, diagnostic_tables, phenomena_frame
+from retable.reporting.figures import write_figure
+from retable.reporting.markup import html_table, latex_table, markdown_table
+from retable.reporting.results import read_result
+
+N = 40  # documents
+ENTROPY = {"local": 2.0, "agreement": 1.0, "nesting": 0.5, "repetition": 3.0}
+TOKENS = {"local": 60, "agreement": 20, "nesting": 5, "repetition": 15}
+EXCESS = {
+    "kn5": {"local": 1.0, "agreement": 2.0, "nesting": 2.5, "repetition": 4.0},
+    "lstm": {"local": 0.9, "agreement": 0.5, "nesting": 0.1, "repetition": 3.0},
+    "gpt": {"local": 0.9, "agreement": 1.0, "nesting": 0.4, "repetition": -0.5},
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(stage: str, out: str, system: str, seed: int, metrics: dict, **tables: pd.DataFrame) -> Path:
+        folder = tmp_path / "outputs" / stage / out
+        folder.mkdir(parents=True)
+        run = {"stage": stage, "system": system, "corpus": out.split("/")[0], "seed": seed, "task": None}
+        (folder / "run.json").write_text(json.dumps(run | {"mlflow_run_id": f"{stage}-{out}".replace("/", "-")}))
+        (folder / "metrics.json").write_text(json.dumps(metrics))
+        for name, table in tables.items():
+            table.to_csv(folder / f"{name}.csv", index=False)
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def phenomena(write):
+    """Two seeds of each system, half a tenth of a nat apart; documents differ by noise that all systems share."""
+    noise = np.random.default_rng(0).normal(0, 3, (N, 4))
+    folders = []
+    for system, excess in EXCESS.items():
+        for seed in (1, 2):
+            rows = [
+                (unit, name, n := TOKENS[name], n * (ENTROPY[name] + excess[name] + 0.05 * (seed - 1)) + noise[unit, i],
+                 n * ENTROPY[name])
+                for unit in range(N) for i, name in enumerate(TOKENS)
+                if unit or name != "nesting"  # the first document nests nothing
+            ]  # fmt: skip
+            table = pd.DataFrame(rows, columns=["unit", "phenomenon", "tokens", "nats", "true_nats"])
+            folders.append(write("evaluate", f"grammar/{system}-{seed}-phenomena", system, seed, {}, phenomena=table))
+    return [read_result(folder) for folder in folders]
+
+
+def test_phenomena_means_are_those_of_the_sums(phenomena):
+    by_system = {name: [run for run in phenomena if run.run["system"] == name] for name in EXCESS}
+    frame = phenomena_frame(by_system).set_index(["system", "phenomenon"])
+    for system, runs in by_system.items():
+        tables = [run.diagnostics["phenomena"] for run in runs]
+        for name in PHENOMENA:
+            parts = [table if name == "total" else table[table["phenomenon"] == name] for table in tables]
+            means = [(part["nats"].sum() - part["true_nats"].sum()) / part["tokens"].sum() for part in parts]
+            cell = frame.loc[system, name]
+            assert cell["mean"] == pytest.approx(np.mean(means))
+            assert cell["std"] == pytest.approx(np.std(means, ddof=1))
+            assert cell["ci_low"] < cell["mean"] < cell["ci_high"]
+            assert cell["share"] == pytest.approx(parts[0]["tokens"].sum() / tables[0]["tokens"].sum())
+            assert cell["entropy"] == pytest.approx(parts[0]["true_nats"].sum() / parts[0]["tokens"].sum())
+    # the noise is the same for all, so a difference of a tenth of a nat is certain, and none is none
+    assert frame.loc[("gpt", "local"), "p_best"] == frame.loc[("lstm", "local"), "p_best"] == 1
+    assert frame.loc[("kn5", "local"), "p_best"] < 0.05 and frame.loc[("gpt", "agreement"), "p_best"] < 0.05
+
+
+def test_phenomena_table_has_a_row_a_system_and_the_oracle(phenomena):
+    ((table, frame),) = diagnostic_tables(phenomena)
+    assert table.name == "phenomena-grammar"
+    rows = table.panels["grammar"]
+    assert [row.values[0].text for row in rows] == ["kn5", "lstm", "gpt", "entropy (oracle)", "tokens, %"]
+    titles = [(column.group, column.title) for column in table.columns]
+    lstm = dict(zip(titles, rows[1].values, strict=True))
+    nesting = frame[(frame["system"] == "lstm") & (frame["phenomenon"] == "nesting")].iloc[0]
+    assert lstm["nesting", "excess"].text == f"{nesting['mean']:.3f}"
+    assert lstm["nesting", "excess"].spread == f"{nesting['std']:.3f}"
+    assert lstm["nesting", "excess"].bold and lstm["agreement", "excess"].bold
+    assert not lstm["repetition", "excess"].bold
+    assert lstm["total", "excess"].runs == ("evaluate-grammar-lstm-1-phenomena", "evaluate-grammar-lstm-2-phenomena")
+    oracle, share = (dict(zip(titles, row.values, strict=True)) for row in rows[3:])
+    assert rows[3].apart and oracle["agreement", "excess"].text == "1.000"
+    n = N * 100 - 5
+    assert [share[name, "excess"].text for name in ("local", "nesting", "total")] == [
+        f"{100 * N * 60 / n:.1f}", f"{100 * (N - 1) * 5 / n:.1f}", "100.0",
+    ]  # fmt: skip
+    for markup in (markdown_table, latex_table, html_table):
+        assert "agreement" in markup(table)
+
+
+def test_gradients_table(write):
+    def metrics(factor: float) -> dict:
+        facts = {"factor": factor, "factor_low": factor - 0.01, "factor_high": factor + 0.01, "r2": 0.99}
+        facts |= {"norm_median": 0.5, "norm_90": 1.5, "norm_max": 20, "clipped": 0.12}
+        return {f"gradients/{name}": value for name, value in facts.items()}
+
+    table = pd.DataFrame({"distance": [0, 1], "norm": [1, 0.5], "relative": [1, 0.5]})
+    cells = [("lstm", 1, 0.9), ("elman", 1, 0.4), ("elman", 2, 0.6), ("chaos", 1, 1.2)]
+    folders = [
+        write("evaluate", f"ptb/{name}-{seed}-gradients", name, seed, metrics(factor), gradients=table)
+        for name, seed, factor in cells
+    ]
+    ((table, _),) = diagnostic_tables(map(read_result, folders))
+    rows = [[value.text for value in row.values] for row in table.panels["ptb"]]
+    assert rows[0] == ["elman", "2", "0.500", "0.490 to 0.510", "1.0", "0.990", "0.5", "1.5", "20", "12"]
+    assert [row[0] for row in rows] == ["elman", "lstm", "chaos"]
+    assert rows[1][4] == f"{math.log(2) / -math.log(0.9):.1f}" and rows[2][4] == "inf"
+
+
+def test_sampling_table_leaves_out_what_was_not_measured(write):
+    def sampling(nats: float) -> pd.DataFrame:
+        facts = {"tokens": 99, "sentences": 9, "grammatical": 0.25, "nats": nats, "self_bleu": 30.0, "distinct_1": 0.1}
+        facts |= {"distinct_2": 0.2, "distinct_3": 0.3, "repetition": 0.05, "zipf": 1.1}
+        rows = [{"method": "text", "value": "", **facts, "grammatical": 1.0, "nats": 2.5}]
+        rows += [{"method": "temperature", "value": value, **facts} for value in ("0.5", "1")]
+        return pd.DataFrame(rows)
+
+    folders = [
+        write("evaluate", f"grammar/lstm-{seed}-sampling", "lstm", seed, {}, sampling=sampling(nats))
+        for seed, nats in ((1, 2.0), (2, 3.0))
+    ]
+    folders.append(write("evaluate", "grammar/noise-1-sampling", "noise", 1, {}, sampling=sampling(float("nan"))))
+    ((table, frame),) = diagnostic_tables(map(read_result, folders))
+    assert [*table.panels] == ["true distribution (oracle)", "lstm", "noise"]
+    lstm, noise = table.panels["lstm"], table.panels["noise"]
+    assert [row.values[0].text for row in lstm] == ["temperature 0.5", "temperature 1"]
+    assert [value.text for value in lstm[0].values[1:4]] == ["25.0", "2.50", "30.0"]
+    assert noise[0].values[2].text == ""
+    assert len(frame) == 6
+
+
+@pytest.fixture
+def scaling(write):
+    rows = [
+        (layer, varied, n, d, n * d**2, 1e-9 * n * d**2, 8 * n * d)
+        for layer in THEORY
+        for varied, n, d in [*(("length", n, 8) for n in (16, 32, 64)), *(("width", 16, d) for d in (8, 16, 32))]
+    ]
+    columns = ["layer", "varied", "length", "width", "operations", "seconds", "bytes"]
+    table = pd.DataFrame(rows, columns=columns)
+    metrics = {}
+    for (layer, varied), part in table.groupby(["layer", "varied"]):
+        for quantity in ("operations", "seconds", "bytes"):
+            slope = fit_power(part[varied], part[quantity]).slope
+            metrics |= {f"{layer}/{varied}/{quantity}{end}": slope for end in ("", "_low", "_high")}
+    return write("scaling", "layers/cpu", "cpu", 0, metrics, scaling=table)
+
+
+def test_scaling_table_sets_measured_exponents_beside_the_theory(scaling):
+    ((table, _),) = diagnostic_tables([read_result(scaling)])
+    rows = [[value.text for value in row.values] for row in table.panels["cpu"]]
+    assert rows[0] == ["recurrent", "length n", "n d²", "1.00", "1.00", "1.00 to 1.00", "1.00"]
+    assert rows[1] == ["recurrent", "width d", "n d²", "2.00", "2.00", "2.00 to 2.00", "1.00"]
+    assert len(rows) == 2 * len(THEORY)
+
+
+def test_figures_have_a_line_a_system_and_the_same_bytes_twice(phenomena, scaling, write, tmp_path):
+    places = np.arange(1, 9)
+    position = pd.DataFrame({"where": "sentence", "first": places, "last": places, "tokens": 500, "nats": 5 / places})
+    gradient = pd.DataFrame({"distance": places - 1, "norm": 0.5**places, "relative": 0.5 ** (places - 1.0)})
+    norms = pd.DataFrame({"batch": places, "norm": places / 4, "clipped": np.minimum(places / 4, 1)})
+    sample = pd.DataFrame(
+        {"method": ["text", "temperature", "temperature"], "value": ["", 0.5, 1], "grammatical": [1, 0.5, 0.2],
+         "nats": [2.5, 1.5, 2.0], "self_bleu": [20, 50, 25]}
+    )  # fmt: skip
+    folders = []
+    for system in ("gru", "lstm"):
+        for name, tables in (
+            ("positions", {"positions": position}),
+            ("sampling", {"sampling": sample}),
+            ("gradients", {"gradients": gradient, "gradient_norms": norms}),
+        ):
+            folders.append(write("evaluate", f"grammar/{system}-1-{name}", system, 1, {}, **tables))
+    results = [*phenomena, *map(read_result, [*folders, scaling])]
+    drawn = {kind: figures for _, kind, figures in diagnostic_figures(results)}
+    assert {kind: [*figures] for kind, figures in drawn.items()} == {
+        "phenomena": ["grammar"], "positions": ["grammar"], "gradients": ["grammar"], "sampling": ["grammar"],
+        "scaling": ["cpu"],
+    }  # fmt: skip
+    again = {kind: figures for _, kind, figures in diagnostic_figures(results)}
+    named = {kind: ["gru", "lstm"] for kind in ("positions", "gradients", "sampling")}
+    named |= {"phenomena": [*EXCESS], "scaling": ["self-attentive: 2.00"]}
+    for kind, figures in drawn.items():
+        for key, figure in figures.items():
+            write_figure(figure, tmp_path / "one.svg")
+            write_figure(again[kind][key], tmp_path / "two.svg")
+            svg = (tmp_path / "one.svg").read_text()
+            assert svg == (tmp_path / "two.svg").read_text(), kind
+            assert all(f">{name}<" in svg for name in named[kind]), kind
+
+
+def test_without_diagnostics_there_is_nothing(write):
+    result = read_result(write("evaluate", "grammar/lstm-1-perplexity", "lstm", 1, {"test/nats": 1.0}))
+    assert not [*diagnostic_tables([result])]
+    assert not any(figures for *_, figures in diagnostic_figures([result]))

@@ -1,0 +1,129 @@
+import json
+import math
+
+import pytest
+
+from retable.reporting.figures import perplexities
+from retable.reporting.published import NOT_RUN, complete
+from retable.reporting.report import write_report
+from retable.reporting.results import CELL, COLUMNS, aggregate, read_references, read_result
+from retable.reporting.tables import perplexity_table
+
+REFERENCES = read_references()
+
+
+@pytest.fixture
+def frame_of():
+    def build(evaluated, trained=(), notes=None):
+        frame = aggregate([read_result(folder) for folder in evaluated], REFERENCES)
+        return complete(frame, REFERENCES, [read_result(folder) for folder in trained], notes or {})
+
+    return build
+
+
+@pytest.fixture
+def kn5(write_likelihood, perplexity_of):
+    return write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(141.0)] * 3, protocol="sentence-bounded")
+
+
+def test_every_published_row_of_the_corpus_is_there(kn5, frame_of):
+    frame = frame_of([kn5])
+    published = REFERENCES[(REFERENCES["corpus"] == "ptb")]
+    cells = set(frame[CELL].itertuples(index=False, name=None))
+    assert set(published[CELL].itertuples(index=False, name=None)) <= cells
+    assert len(cells) == len(frame) and set(frame["corpus"]) == {"ptb"} and [*frame.columns] == COLUMNS
+    unrun = frame[frame["verdict"] == NOT_RUN]
+    assert len(unrun) == len(published) - 1  # all but kn5's
+    assert unrun["mean"].isna().all() and (unrun["n"] == 0).all() and (unrun["runs"] == "").all()
+    medium = unrun.set_index(["system", "split"]).loc[("lstm_medium", "test")]
+    assert (medium["published"], medium["tolerance"], medium["flops"]) == (82.7, 1.0, 2.9e15)
+    assert "Zaremba" in medium["source"]
+
+
+def test_corpora_without_a_language_model_get_no_rows(write_vectors, write_run, frame_of):
+    oracle = write_run("prepare", "ptb", "oracle", 0, {"test/perplexity_word": 45.0})
+    frame = frame_of([write_vectors("text8", "skipgram", 1, 40), oracle])
+    assert NOT_RUN not in set(frame["verdict"])
+
+
+def test_the_cost_is_that_of_the_own_training(write_run, write_likelihood, perplexity_of, frame_of):
+    cells = [
+        write_likelihood("evaluate", f"ptb/lstm_small-{seed}", "lstm_small", seed, [perplexity_of(115)] * 2)
+        for seed in (1, 2)
+    ]
+    trained = [
+        write_run("pretrain", f"ptb/lstm_small-{seed}", "lstm_small", seed, {"flops": 1e14 * seed}) for seed in (1, 2)
+    ]
+    trained.append(write_run("pretrain", "grammar/lstm_small-1", "lstm_small", 1, {"flops": 7.0}))
+    flops = frame_of(cells, trained).set_index(["system", "split", "metric"])["flops"]
+    assert flops["lstm_small", "test", "perplexity_word"] == 1.5e14
+    assert flops["lstm_small_tied", "test", "perplexity_word"] == 1.9e14
+
+
+def test_notes_are_of_one_corpus_and_stand_first(write_likelihood, perplexity_of, frame_of):
+    cells = [
+        write_likelihood("evaluate", "ptb/lstm_small_tied-1", "lstm_small_tied", 1, [perplexity_of(130)] * 2),
+        write_likelihood("evaluate", "grammar/lstm_small_tied-1", "lstm_small_tied", 1, [perplexity_of(130)] * 2),
+    ]
+    frame = frame_of(cells, notes={"ptb": {"lstm_small_tied": "half of its epochs", "awd_lstm": "nine hours"}})
+    notes = frame.set_index(["corpus", "system", "split", "metric"])["note"]
+    of_test = notes["ptb", "lstm_small_tied", "test", "perplexity_word"]
+    assert of_test == "half of its epochs; judged by the difference to lstm_small"
+    assert notes["ptb", "lstm_small_tied", "test", "bits_per_byte"] == "half of its epochs"
+    assert notes["ptb", "awd_lstm", "test", "perplexity_word"] == "nine hours"
+    assert notes["grammar", "lstm_small_tied", "test", "perplexity_word"] == ""
+
+
+def test_rows_stand_by_rank_whether_run_or_not(kn5, write_run, frame_of):
+    table = perplexity_table(frame_of([kn5], [write_run("pretrain", "ptb/kn5-1", "kn5", 1, {})]))
+    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
+    rows = {row.values[0].text: [value.text for value in row.values] for row in table.panels["ptb"]}
+    word, published, flops, note = (titles.index(name) for name in ("Test PPL/word", "Test published", "FLOPs", "Note"))
+    order = [float(row[word] or row[published]) for row in rows.values() if row[word] or row[published]]
+    assert order == sorted(order, reverse=True) and len(order) > 100
+    assert rows["kn5"][word : published + 2] == ["141.00", "141.0–141.0", "141.20", "pass"]
+    assert rows["kn5"][1:3] == ["sentence-bounded", "1"] and rows["kn5"][flops] == ""
+    medium = rows["lstm_medium"]
+    assert medium[1:3] == ["", ""] and medium[published : published + 2] == ["82.70", NOT_RUN]
+    assert medium[flops] == "2.9e15" and rows["maxent"][note] == "no recipe"
+
+
+def test_what_was_published_in_bits_stands_beside_bits(write_likelihood, frame_of):
+    nats = [1.9 * 60] * 2  # units of 60 bytes
+    cell = write_likelihood("evaluate", "tinyshakespeare/gpt_shakespeare-1", "gpt_shakespeare", 1, nats)
+    table = perplexity_table(frame_of([cell]))
+    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
+    rows = {row.values[0].text: row.values for row in table.panels["tinyshakespeare"]}
+    assert list(rows) == ["gpt_shakespeare", "gpt_shakespeare_gpu"]
+    place = titles.index("Validation bits/byte")
+    shown = [(value.text, value.spread) for value in rows["gpt_shakespeare"][place : place + 3]]
+    # 1.9 nats a character where 1.88 ± 0.03 was published
+    assert shown == [(f"{1.9 / math.log(2):.4f}", ""), ("2.7123", "0.0433"), ("pass", "")]
+    assert [value.text for value in rows["gpt_shakespeare_gpu"][place : place + 3]] == ["", "2.1203", NOT_RUN]
+
+
+def test_the_report_tells_what_ran_and_what_did_not(write_run, write_likelihood, perplexity_of, tmp_path):
+    cell = write_likelihood("evaluate", "ptb/lstm_small-1", "lstm_small", 1, [perplexity_of(130)] * 3)
+    trained = write_run("pretrain", "ptb/lstm_small-1", "lstm_small", 1, {"flops": 1.23e14})
+    folders = {"pretrain": [trained], "evaluate": [cell]}
+    write_report("ptb", folders, tmp_path / "results", {"ptb": {"lstm_small": "one epoch <alone>"}})
+    unrun = (REFERENCES["corpus"] == "ptb").sum() - 2
+    summary = (tmp_path / "results" / "report.md").read_text(encoding="utf-8")
+    assert f"Verdicts: 0 pass, 2 fail, 4 n/a. Published, but not run: {unrun}." in summary
+    failures = [line for line in summary.splitlines() if line.startswith("- lstm_small on ptb")]
+    assert len(failures) == 2 and all(line.endswith("one epoch <alone>") for line in failures)
+    page = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
+    assert f"<li class=notrun><b>{unrun}</b>" in page and "one epoch &lt;alone&gt;" in page and "1.2e14" in page
+    metrics = json.loads((tmp_path / "results" / "metrics.json").read_text())
+    assert metrics.keys() == {"lstm_small"} and all(map(math.isfinite, metrics["lstm_small"].values()))
+
+
+def test_the_figure_shows_what_ran_and_grows_with_it(write_likelihood, perplexity_of, frame_of):
+    cells = [
+        write_likelihood("evaluate", f"ptb/s{i}-1", f"s{i}", 1, [perplexity_of(60 + 5 * i)] * 3) for i in range(40)
+    ]
+    (few,) = perplexities(frame_of(cells[:4])).values()
+    (many,) = perplexities(frame_of(cells)).values()
+    assert [label.get_text() for label in few.axes[0].get_yticklabels()] == ["s3", "s2", "s1", "s0"]
+    rows = [figure.get_figheight() / len(figure.axes[0].get_yticks()) for figure in (few, many)]
+    assert many.get_figheight() > 3 * few.get_figheight() and rows[1] > 0.3  # inches a row

@@ -1,0 +1,131 @@
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from retable.training.averaging import Average, non_monotone
+from retable.training.fit import fit
+from retable.training.optimizers import sgd
+from retable.training.schedules import constant
+
+
+@pytest.mark.parametrize("patience", [1, 2, 5])
+def test_non_monotone_is_the_rule_of_the_published_code(patience):
+    generator = np.random.default_rng(patience)
+    for _ in range(50):
+        losses = (generator.normal(size=30).cumsum() - 0.3 * np.arange(30)).tolist()
+        earlier: list[float] = []  # main.py of awd-lstm-lm keeps them in best_val_loss
+        for number, loss in enumerate(losses, 1):
+            triggered = len(earlier) > patience and loss > min(earlier[:-patience])
+            assert non_monotone(losses[:number], patience) == triggered
+            earlier.append(loss)
+
+
+def test_without_patience_the_first_rise_counts():
+    assert [non_monotone([3, 2, 2, 2.5][:n], patience=0) for n in range(5)] == [False, False, False, False, True]
+
+
+def test_five_validations_without_a_new_best_begin_the_average():
+    falling, flat = [5.0, 4.0, 3.0], [3.1] * 4
+    assert not non_monotone(falling + flat, patience=5)
+    assert non_monotone([*falling, *flat, 4.1], patience=5)  # worse than the 4.0 of six validations ago
+    assert not non_monotone([*falling, *flat, 3.9], patience=5)
+
+
+def module() -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(3, 2)
+
+
+def test_the_average_is_the_mean_of_the_weights_since_it_began():
+    linear, seen = module(), []
+    average = Average(linear)
+    for _ in range(10):
+        with torch.no_grad():
+            for parameter in linear.parameters():
+                parameter.normal_()
+        average.update()
+        seen.append([parameter.detach().double().clone() for parameter in linear.parameters()])
+        for tensor, *weights in zip(average.tensors.values(), *seen, strict=True):
+            torch.testing.assert_close(tensor.double(), torch.stack(weights).mean(dim=0))
+    assert average.steps == 10
+
+
+def test_the_average_is_kept_in_full_precision():
+    linear = module().bfloat16()
+    average, steps = Average(linear), 1000
+    for step in range(steps):
+        with torch.no_grad():
+            linear.weight.fill_(1 + step % 2 / 64)
+        average.update()
+    torch.testing.assert_close(average.tensors["weight"], torch.full((2, 3), 1 + 1 / 128))
+
+
+def test_applied_for_a_while_and_for_good():
+    linear = module()
+    before = linear.weight.detach().clone()
+    average = Average(linear)
+    average.apply()  # of no weights yet: they stay
+    assert torch.equal(linear.weight, before)
+    for factor in (1, 3):
+        with torch.no_grad():
+            linear.weight.copy_(factor * before)
+        average.update()
+    with pytest.raises(RuntimeError, match="in between"), average.applied():
+        torch.testing.assert_close(linear.weight.detach(), 2 * before)
+        raise RuntimeError("in between")
+    assert torch.equal(linear.weight, 3 * before)
+    average.apply()
+    torch.testing.assert_close(linear.weight.detach(), 2 * before)
+
+
+class Falling(nn.Module):
+    """Its weight falls by 1 with each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.weights: list[float] = []
+
+    def loss(self, batch: int, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
+        self.weights.append(self.weight.item())
+        return self.weight.sum(), {}, None
+
+
+class Steps:
+    steps_per_epoch = 20
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> int:
+        return step
+
+
+def test_a_training_averages_from_the_rise_of_the_loss_on(tmp_path):
+    objective, validated = Falling(), []
+
+    def validate(objective: Falling) -> dict[str, float]:
+        validated.append(objective.weight.item())
+        return {"loss": [3.0, 2.0, 2.5, 1.0, 1.0][len(validated) - 1]}  # rises with the third, after step 12
+
+    fit(
+        objective,
+        Steps(),
+        seed=1,
+        epochs=1,
+        optimizer=partial(sgd, lr=1.0),
+        schedule=constant,
+        clip_norm=None,
+        trainer={"accelerator": "cpu", "devices": 1, "precision": "32-true"},
+        scratch=tmp_path,
+        checkpoint_every=100,
+        validations=5,
+        validate=validate,
+        log=lambda points: None,
+        averaging=partial(non_monotone, patience=0),
+    )
+    assert objective.weights == [-step for step in range(20)]  # the training itself goes on as it was
+    # The mean of the weights after steps 13 to 16 and 13 to 20 is validated; the last is what was trained.
+    assert validated == pytest.approx([-4, -8, -12, -14.5, -16.5])
+    assert objective.weight.item() == pytest.approx(-16.5)
