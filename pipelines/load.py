@@ -16,7 +16,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 def load_system(cell: Path) -> Any:
     """The system in `cell`: a language model with `log_prob(tokens)`, or word vectors; each names its `protocol`."""
-    cfg = OmegaConf.load(require(cell / "config.yaml"))
+    cfg: Any = OmegaConf.load(require(cell / "config.yaml"))
     weights = require(cell / "model.safetensors")
     if "cells" in cfg:
         return _load_mixture(weights, [Path("outputs", each) for each in cfg.cells])

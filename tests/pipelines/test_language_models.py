@@ -1,6 +1,7 @@
 """What every left-to-right language model under conf/model/ must do, at a size of a few thousand weights."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,23 +17,16 @@ from retable.training.weights import load_weights, save_weights
 
 T, B = 12, 3
 SMALL = {
-    "d_model": 16, "d_embedding": 16, "d_cell": 24, "d_hidden": 16, "blocks": [[[3, 16]], [[2, 16]]], "n_layers": 2, "n_heads": 2, "d_inner": 24,
+    "blocks": [[[3, 16]], [[2, 16]]], "d_model": 16, "d_embedding": 16, "d_cell": 24, "d_hidden": 16,
+    "n_layers": 2, "n_heads": 2, "d_inner": 24,
     "max_length": T, "memory": T, "d_bottleneck": 8, "kernel_size": 3, "context": 4, "table_size": 500,
 }  # fmt: skip
 OBJECTIVES = ["adaptive_softmax", "sampled_softmax", "noise_contrastive", "blackout", "max_entropy_lm"]
 
 
-class Words:
-    """What models ask of a tokenizer."""
-
-    words = [
-        "<eos>",
-        "<unk>",
-        *("".join(chr(97 + (i * k) % 26) for k in range(1, 2 + i % 7)) + str(i) for i in range(40)),
-    ]
-    vocab_size, boundary = len(words), 0
-
-
+STEMS = ["".join(chr(97 + (i * k) % 26) for k in range(1, 2 + i % 7)) + str(i) for i in range(40)]
+# What models ask of a tokenizer.
+Words = SimpleNamespace(words=["<eos>", "<unk>", *STEMS], vocab_size=42, boundary=0)
 V = Words.vocab_size
 
 

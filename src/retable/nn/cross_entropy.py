@@ -29,8 +29,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         with torch.autocast(hidden.device.type, enabled=False):
             table = weight.to(hidden.dtype)
             learns = any(ctx.needs_input_grad)
-            d_hidden = torch.empty_like(hidden) if learns else None
-            d_weight = torch.zeros_like(weight) if learns else None
+            d_hidden, d_weight = (torch.empty_like(hidden), torch.zeros_like(weight)) if learns else (hidden, weight)
             d_bias = torch.zeros_like(bias) if learns and bias is not None else None
             loss = hidden.new_zeros((), dtype=torch.float32)
             for rows in row_chunks(hidden, len(weight)):

@@ -26,6 +26,8 @@ class CausalLM(nn.Module):
     predicts.
     """
 
+    projection: Any  # nn.Linear, or nothing
+
     def __init__(
         self,
         model: Any,
