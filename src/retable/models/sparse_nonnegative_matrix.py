@@ -73,7 +73,7 @@ class SparseNonnegativeMatrix:
         """Estimates the model on a stream (N,), in place of what it held.
 
         Costs two sorts of the N · K features, about 40 bytes of memory for each of them, and `steps` passes over them:
-        on one core 0.4 s a step for 930,000 tokens and 5 types.
+        on one core 0.5 s a step for 930,000 tokens and 5 types, 1.7 s for 14.
         """
         words = self._words(tokens)
         if not len(words):
