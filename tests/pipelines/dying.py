@@ -2,12 +2,15 @@
 
 import os
 import signal
+from collections.abc import Sequence
 
 from retable.training.schedules import warmup_cosine
 
 
-def mortal_cosine(step: int, steps_per_epoch: int, max_steps: int, warmup: float, final: float) -> float:
+def mortal_cosine(
+    step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: float, final: float
+) -> float:
     """`warmup_cosine`; but at step DIE_AT, if the environment sets it, the process ends as by `kill -9`."""
     if step == int(os.environ.get("DIE_AT", -1)):
         os.kill(os.getpid(), signal.SIGKILL)
-    return warmup_cosine(step, steps_per_epoch, max_steps, warmup, final)
+    return warmup_cosine(step, epoch, max_steps, losses, warmup, final)
