@@ -84,7 +84,7 @@ def transformers_steps(name: str, precision: str, tokens: np.ndarray) -> Iterato
 
     d, layers, heads = GPTS[name]
     torch.manual_seed(1)
-    config = GPT2Config(V, n_positions=LENGTH, n_embd=d, n_layer=layers, n_head=heads,
+    config = GPT2Config(vocab_size=V, n_positions=LENGTH, n_embd=d, n_layer=layers, n_head=heads,
                         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)  # fmt: skip
     model = GPT2LMHeadModel(config).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
