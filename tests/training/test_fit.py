@@ -334,7 +334,7 @@ def test_schedule_and_clipping_act_on_every_step(clip_norm, gradient, tmp_path):
     assert objective.weight.item() == pytest.approx(-gradient * sum(range(10)) / 10, rel=1e-4)
 
 
-def test_a_batchs_scale_acts_after_clipping(tmp_path):
+def test_a_batchs_scale_is_of_its_rate(tmp_path):
     class Scaled(NamedTuple):
         step: int
         scale: float

@@ -34,20 +34,22 @@ class _LinearCrossEntropy(torch.autograd.Function):
             loss = hidden.new_zeros((), dtype=torch.float32)
             for rows in row_chunks(hidden, len(weight)):
                 logits, label = logits_of(hidden[rows], table, bias), labels[rows, None]
-                log_sum = logits.logsumexp(1, keepdim=True)
-                loss += (log_sum - logits.gather(1, label)).sum()
+                top = logits.amax(1, keepdim=True)
+                of_label = logits.gather(1, label) - top
+                total = logits.sub_(top).exp_().sum(1, keepdim=True)
+                loss += (total.log() - of_label).sum()
                 if not learns:
                     continue
-                slope = logits.sub_(log_sum).exp_()
-                slope.scatter_add_(1, label, slope.new_full((1, 1), -1.0).expand_as(label)).div_(len(labels))
+                # The softmax's denominator and the mean divide the small factors of the products, not N·V numbers.
+                slope, share = logits.scatter_add_(1, label, -total), 1 / (total * len(labels))
                 if d_bias is not None:
-                    d_bias += slope.sum(0)
-                slope = slope.to(hidden.dtype)
-                torch.mm(slope, table, out=d_hidden[rows])
+                    d_bias += slope.mT @ share[:, 0]
+                slope, scaled = slope.to(hidden.dtype), (hidden[rows] * share).to(hidden.dtype)
+                torch.mm(slope, table, out=d_hidden[rows]).mul_(share)
                 if slope.dtype == d_weight.dtype:
-                    d_weight.addmm_(slope.mT, hidden[rows])
+                    d_weight.addmm_(slope.mT, scaled)
                 else:
-                    d_weight += slope.mT @ hidden[rows]
+                    d_weight += slope.mT @ scaled
         if learns:
             ctx.save_for_backward(d_hidden, d_weight, d_bias)
         return loss / len(labels)
@@ -56,7 +58,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
         d_hidden, d_weight, d_bias = ctx.saved_tensors
-        return d_hidden * d_loss, d_weight * d_loss, None if d_bias is None else d_bias * d_loss, None
+        return d_hidden.mul_(d_loss), d_weight.mul_(d_loss), None if d_bias is None else d_bias.mul_(d_loss), None
 
 
 def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:

@@ -47,6 +47,11 @@ class CausalLM(nn.Module):
         self.head = nn.Linear(model.d_model, vocab_size, bias=bias)
         self.head.apply(model.initialise)
         if tie:
+            if not hasattr(model, "embedding"):
+                raise UsageError(
+                    f"{type(model).__name__} has no word embedding that the softmax could share; write "
+                    "objective.tie=false"
+                )
             if model.embedding.weight.shape != self.head.weight.shape:
                 raise UsageError(
                     f"an embedding of {model.embedding.embedding_dim} dimensions can't be the softmax of a model with "
@@ -66,12 +71,16 @@ class CausalLM(nn.Module):
         """The loss of a batch, its metrics (nats a token) and the state to go on with."""
         hidden, state = self.model(batch.input_ids, None if batch.fresh else state)
         nats = self.nats(self.projection(hidden).flatten(0, 1), batch.labels.flatten())
-        loss = nats * batch.labels.shape[1] if self.reduction == "time_sum" else nats
+        return self.penalised(nats, batch.labels.shape[1]), {"loss": nats.detach()}, state
+
+    def penalised(self, nats: Tensor, length: int) -> Tensor:
+        """What training makes small: a token's mean nats, by the reduction over rows of `length`, and penalties."""
+        loss = nats * length if self.reduction == "time_sum" else nats
         if self.projection_penalty:
             loss = loss + self.projection_penalty * self.projection.weight.norm()
         if (penalty := getattr(self.model, "penalty", None)) is not None:
-            loss = loss + penalty
-        return loss, {"loss": nats.detach()}, state
+            loss, self.model.penalty = loss + penalty, None  # a tensor with a graph can't be copied along
+        return loss
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """(B, T) inputs and successors to the successors' log-probabilities, (B, T) in fp32, and the state after."""

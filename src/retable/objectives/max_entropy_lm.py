@@ -59,12 +59,7 @@ class MaxEntropyLM(CausalLM):
     def loss(self, batch: TokenBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
         hidden, places, state = self._read(batch.input_ids, None if batch.fresh else state)
         nats = F.cross_entropy(self._logits(hidden.flatten(0, 1), places.flatten(0, 1)), batch.labels.flatten())
-        loss = nats * batch.labels.shape[1] if self.reduction == "time_sum" else nats
-        if self.projection_penalty:
-            loss = loss + self.projection_penalty * self.projection.weight.norm()
-        if (penalty := getattr(self.model, "penalty", None)) is not None:
-            loss = loss + penalty
-        return loss, {"loss": nats.detach()}, state
+        return self.penalised(nats, batch.labels.shape[1]), {"loss": nats.detach()}, state
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         hidden, places, state = self._read(input_ids, state)

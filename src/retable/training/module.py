@@ -93,8 +93,8 @@ class Training(L.LightningModule):
         # Not Lightning's gradient_clip_val, which refuses fused optimizers under mixed precision.
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self._clip_norm)
-        if self._scale != 1.0:
-            torch._foreach_mul_([p.grad for p in self.objective.parameters() if p.grad is not None], self._scale)
+        for group in optimizer.param_groups:
+            group["lr"] *= self._scale  # for this step: LambdaLR sets the next one's from the start's
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         super().optimizer_step(*args, **kwargs)

@@ -14,9 +14,11 @@ def adamw(module: nn.Module, lr: float, weight_decay: float, beta1: float = 0.9,
     return optim.AdamW(groups, lr=lr, betas=(beta1, beta2), fused=True)
 
 
-def sgd(module: nn.Module, lr: float, weight_decay: float = 0.0) -> optim.SGD:
-    """Plain stochastic gradient descent, all weights decayed alike."""
-    return optim.SGD((p for p in module.parameters() if p.requires_grad), lr=lr, weight_decay=weight_decay, fused=True)
+def sgd(module: nn.Module, lr: float, weight_decay: float = 0.0, momentum: float = 0.0) -> optim.SGD:
+    """Stochastic gradient descent, plain or with Nesterov's momentum, all weights decayed alike."""
+    parameters = (p for p in module.parameters() if p.requires_grad)
+    nesterov = momentum > 0
+    return optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, fused=True)
 
 
 def adagrad(module: nn.Module, lr: float, initial: float = 1.0) -> optim.Adagrad:

@@ -29,6 +29,14 @@ def stall_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float]
     return factor**stalls
 
 
+def perplexity_decay(
+    step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: float, improvement: float
+) -> float:
+    """Times `factor` with each validation whose perplexity is not `improvement` under the last's (Kim et al. 2016,
+    section 4; losses are nats a token)."""
+    return factor ** sum(math.exp(before) - math.exp(now) < improvement for before, now in pairwise(losses))
+
+
 def decay_from_stall(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: float, improvement: float
 ) -> float:
@@ -43,6 +51,13 @@ def decay_from_stall(
 def linear_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], final: float = 0.0) -> float:
     """From the full rate down to `final` of it in a straight line (word2vec)."""
     return 1 - (1 - final) * min(step / max_steps, 1.0)
+
+
+def inverse_sqrt(step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: float) -> float:
+    """Up in a line over the first `warmup` of the run, then down with the inverse square root of the step (Vaswani et
+    al. 2017, section 5.3)."""
+    warmup_steps = max(round(warmup * max_steps), 1)
+    return min((step + 1) / warmup_steps, math.sqrt(warmup_steps / (step + 1)))
 
 
 def warmup_cosine(
