@@ -170,10 +170,18 @@ def batch() -> TokenBatch:
 def test_the_objective_adds_the_penalty_in_training_alone():
     objective = CausalLM(awd_lstm(alpha=2.0, beta=1.0), V, tie=True, bias=True, reduction="mean")
     loss, metrics, _ = objective.train().loss(batch(), None, step=0)
+    objective.model(batch().input_ids)
     assert loss.item() == pytest.approx(metrics["loss"].item() + objective.model.penalty.item())
     assert objective.model.penalty > 1e-4
     loss, metrics, _ = objective.eval().loss(batch(), None, step=0)
-    assert loss.item() == metrics["loss"].item() and objective.model.penalty is None
+    assert loss.item() == metrics["loss"].item()
+
+
+def test_a_copy_can_be_made_between_batches():
+    objective = CausalLM(awd_lstm(**ALL), V, tie=True, bias=True, reduction="mean").train()
+    objective.loss(batch(), None, step=0)
+    copied = copy.deepcopy(objective)
+    assert torch.equal(copied.head.weight, objective.head.weight) and copied.head.weight is not objective.head.weight
 
 
 def test_every_parameter_gets_a_gradient():

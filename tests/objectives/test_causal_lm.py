@@ -5,6 +5,7 @@ import torch
 from retable.data.streams import TokenBatch
 from retable.errors import UsageError
 from retable.models.bilstm import BiLSTM
+from retable.models.character_lstm import CharacterLSTM
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM
@@ -75,6 +76,12 @@ def test_tying_shares_the_weights(name):
     assert sum(p.numel() for p in untied.parameters()) - sum(p.numel() for p in tied.parameters()) == V * D
     torch.optim.SGD(tied.parameters(), lr=1.0).step(lambda: tied.loss(batch(), None, 0)[0].backward())
     assert torch.equal(tied.head.weight, tied.model.embedding.weight)
+
+
+def test_a_model_without_word_vectors_cannot_share_them():
+    model = CharacterLSTM(["<eos>", "ab"], 3, [(1, 4)], 1, D, 1, 0.0, 0.1)
+    with pytest.raises(UsageError, match=r"CharacterLSTM has no word embedding.*write objective.tie=false"):
+        CausalLM(model, 2, tie=True, bias=True, reduction="mean")
 
 
 def test_the_head_starts_as_its_model_does():

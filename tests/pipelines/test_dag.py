@@ -24,7 +24,9 @@ BUILT = {
     "prepare": {"corpus"},
     "tokenize": {"tokenizer"},
     "embed": {"model", "objective", "batches", "optimizer", "schedule"},
-    "pretrain": {"model", "objective", "batches", "optimizer", "schedule", "scorer", "validation_scorer"},
+    "pretrain": {
+        *("model", "objective", "batches", "optimizer", "schedule", "averaging", "scorer", "validation_scorer"),
+    },
     "mix": set(),
     "finetune": {"model", "optimizer", "schedule"},
     "evaluate": {"benchmark"},

@@ -5,7 +5,9 @@ from retable.training.schedules import (
     constant,
     decay_from_stall,
     epoch_decay,
+    inverse_sqrt,
     linear_decay,
+    perplexity_decay,
     stall_decay,
     warmup_cosine,
 )
@@ -52,6 +54,19 @@ def test_decay_from_stall_is_the_rule_of_mikolovs_toolkit():
         assert divide
 
 
+def test_perplexity_decay_is_the_rule_of_kims_code():
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        perplexities = (80 + 40 * 0.7 ** np.arange(15) + generator.normal(size=15)).tolist()
+        rate, halved = 1.0, 0
+        for number in range(1, 16):
+            if number > 1 and perplexities[number - 2] - perplexities[number - 1] < 1:  # main.lua of lstm-char-cnn
+                rate, halved = rate / 2, halved + 1
+            losses = np.log(perplexities[:number]).tolist()
+            assert perplexity_decay(0, 10, 100, losses, factor=0.5, improvement=1.0) == pytest.approx(rate)
+        assert 0 < halved < 14
+
+
 @pytest.mark.parametrize("losses", [[], [5.0], [5.0, 4.0], [5.0, 4.0, 3.0]])
 def test_the_full_rate_as_long_as_validation_improves(losses):
     assert stall_decay(7, 10, 100, losses, factor=0.25) == 1
@@ -62,6 +77,13 @@ def test_linear_decay():
     assert [linear_decay(step, 10, 100, []) for step in (0, 25, 50, 100, 120)] == [1, 0.75, 0.5, 0, 0]
     ended = [linear_decay(step, 10, 100, [], final=0.2) for step in (0, 50, 100, 101)]
     assert ended == pytest.approx([1, 0.6, 0.2, 0.2])
+
+
+def test_inverse_sqrt():
+    # Up in a line to the tenth step, half the rate after four times as many, a quarter after sixteen times.
+    points = {0: 0.1, 4: 0.5, 9: 1.0, 39: 0.5, 159: 0.25}
+    factors = {step: inverse_sqrt(step, 10, 1000, [], warmup=0.01) for step in points}
+    assert factors == pytest.approx(points)
 
 
 def test_warmup_cosine():
