@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from torch import nn
@@ -56,7 +57,7 @@ def train(
     started = time.monotonic()
     amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
     cost = training_cost(objective, batches)
-    points = fit(
+    points, stepped, seconds = fit(
         objective,
         batches,
         seed=cfg.seed,
@@ -82,3 +83,17 @@ def train(
     record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}
     record.metrics |= {unit: round(steps * each) for unit, each in cost.items()}
     record.extra["training_seconds"] = round(time.monotonic() - started, 2)
+    record.extra |= {f"{unit}_per_second": round(stepped * each / seconds) for unit, each in cost.items() if stepped}
+    if torch.cuda.is_available():
+        record.extra["peak_gpu_memory_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
+        if stepped and cost and (peak := peak_flops(torch.cuda.get_device_name())):
+            record.extra["flops_utilisation"] = round(stepped * cost["flops"] / seconds / peak, 4)
+
+
+# What a chip multiplies a second in bf16 with dense matrices, by its data sheet.
+_PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12}
+
+
+def peak_flops(device: str) -> float | None:
+    """The chip's, by a part of its name; None for one that is not known here."""
+    return next((peak for name, peak in _PEAK_FLOPS.items() if name in device), None)

@@ -152,6 +152,33 @@ def test_going_on_from_a_state_equals_all_at_once(gpt, lengths):
     assert [keys_values.shape for keys_values in state] == [(2, B, H, T, D // H)] * L
 
 
+def separating(positions: str) -> GPT:
+    torch.manual_seed(0)
+    model = GPT(V, D, L, H, 9, 0.0, positions=positions, separate_documents=True, boundary=0).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+def test_separate_documents_are_as_if_each_stood_alone():
+    model = separating("rotary")  # by which only distances matter
+    ids = torch.tensor([[3, 1, 0, 4, 4, 5, 0, 0, 2]])
+    together = model(ids)[0]
+    alone = [model(document)[0] for document in ids.split([2, 4, 1, 2], dim=1)]
+    torch.testing.assert_close(together, torch.cat(alone, dim=1), atol=1e-5, rtol=1e-5)
+    model.separate_documents = False
+    assert (model(ids)[0] - together)[:, 2:].abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("lengths", [[9], [1] * 9, [4, 3, 2]], ids=str)
+def test_separate_documents_go_on_from_a_state(lengths):
+    model = separating("learnt")
+    ids = torch.tensor([[3, 1, 0, 4, 4, 0, 0, 2, 5], [0, 1, 2, 3, 0, 5, 6, 7, 0]])
+    hidden, state = in_pieces(model, ids, lengths)
+    torch.testing.assert_close(hidden, model(ids)[0], atol=1e-5, rtol=1e-5)
+    assert state[-1].shape == (1, *ids.shape)
+
+
 def test_a_state_has_its_batch_in_dimension_1(gpt):
     ids, more = torch.randint(V, (3, 4)), torch.randint(V, (3, 2))
     _, state = gpt(ids, gpt.start)

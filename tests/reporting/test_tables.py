@@ -38,6 +38,11 @@ def test_rows_go_from_worst_to_best_with_the_oracle_last(perplexities, tmp_path)
     assert rows[2].values[word].runs == ("evaluate-grammar-lstm-1",)
 
 
+def test_an_oracle_without_systems_is_left_out(write_likelihood, perplexity_of, tmp_path):
+    folder = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 4)
+    assert write_tables(aggregate([read_result(folder)], read_references()), tmp_path / "results") == []
+
+
 def test_columns_without_a_published_number_are_left_out(perplexities, tmp_path):
     (table,) = write_tables(perplexities, tmp_path / "results")
     assert not {"published", "verdict"} & {column.title for column in table.columns}

@@ -137,7 +137,7 @@ def run(system: System, scratch: Path, log=lambda points: None, **changes: Any) 
     scratch.mkdir(exist_ok=True)
     settings = {"seed": 1, "clip_norm": 1.0, "checkpoint_every": 3, "validations": 2, "trainer": CPU}
     settings |= system.settings | changes
-    return fit(system.objective, system.batches, scratch=scratch, log=log, **settings)
+    return fit(system.objective, system.batches, scratch=scratch, log=log, **settings).points
 
 
 def weights(system: System) -> dict[str, Tensor]:
@@ -228,6 +228,34 @@ def test_killed_in_validation_or_before_a_checkpoint_is_in_place_equals_uninterr
     system = make()
     assert run(system, tmp_path) == expected_points
     assert_same(weights(system), expected_weights)
+
+
+@pytest.mark.parametrize("make", [lstm, gpt])
+def test_a_batch_taken_in_parts_is_the_batch(make, tmp_path):
+    whole, parts = make(dropout=0.0), make(dropout=0.0)
+    if make is gpt:  # five rows have no halves
+        whole, parts = (
+            s._replace(batches=ShuffledWindows(TOKENS, batch_size=4, length=T, seed=1)) for s in (whole, parts)
+        )
+    accumulating = CPU | {"accumulate_grad_batches": 2}
+    expected = run(whole, tmp_path / "whole")
+    points = run(parts, tmp_path / "parts", trainer=accumulating)
+    assert [(p.step, p.metric) for p in points] == [(p.step, p.metric) for p in expected]
+    assert [p.value for p in points] == pytest.approx([p.value for p in expected], rel=1e-4)
+    for name, weight in weights(whole).items():
+        torch.testing.assert_close(weights(parts)[name], weight, rtol=1e-3, atol=1e-5)
+
+
+def test_killed_between_parts_and_resumed_equals_uninterrupted(tmp_path):
+    accumulating = CPU | {"accumulate_grad_batches": 2}
+    system = lstm()
+    expected = run(system, tmp_path / "whole", trainer=accumulating)
+    again = lstm()
+    with pytest.raises(Killed):
+        run(again._replace(batches=DyingBatches(again.batches, 8)), tmp_path / "killed", trainer=accumulating)
+    again = lstm()
+    assert run(again, tmp_path / "killed", trainer=accumulating) == expected
+    assert_same(weights(again), weights(system))
 
 
 def test_training_is_a_function_of_its_seed(uninterrupted, tmp_path):

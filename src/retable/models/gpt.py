@@ -10,6 +10,7 @@ B batch, T time, S time before that, D d_model, H heads, K head size.
 
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from retable.errors import UsageError
@@ -17,7 +18,11 @@ from retable.nn.transformer import ACTIVATIONS, Block, rotations, sinusoids
 
 
 class GPT(nn.Module):
-    """Token ids to hidden states, left to right, at most `max_length` of them."""
+    """Token ids to hidden states, left to right, at most `max_length` of them.
+
+    With `separate_documents` no token sees what stands before the last `boundary` token up to it: documents that share
+    a window are as if each stood alone, but for their positions.
+    """
 
     direction = "left-to-right"
     start: Any = ()
@@ -36,12 +41,15 @@ class GPT(nn.Module):
         positions: Literal["learnt", "sinusoidal", "rotary"] = "learnt",
         activation: Literal["relu", "gelu", "silu", "swiglu"] = "gelu",
         bias: bool = True,
+        separate_documents: bool = False,
+        boundary: int = 0,
     ):
         super().__init__()
         _require("norm", norm, ["pre", "post"])
         _require("positions", positions, ["learnt", "sinusoidal", "rotary"])
         _require("activation", activation, list(ACTIVATIONS))
         self.d_model, self.max_length = d_model, max_length
+        self.separate_documents, self.boundary = separate_documents, boundary
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.positions = nn.Embedding(max_length, d_model) if positions == "learnt" else None
         # Known tables, which no file of weights needs to hold.
@@ -69,8 +77,9 @@ class GPT(nn.Module):
         """(B, T) ids after those of `state` to (B, T, D) hidden states and the state after them.
 
         The state is the keys and values of every layer, each (2, B, H, S + T, K), by which later ids attend to these;
-        it begins as (). Without one (None) none is kept: the ids are the whole context. Raises UsageError where the ids
-        and those before them are more than `max_length`.
+        it begins as (); behind them, where documents are separate, stand all ids (1, B, S + T). Without one (None) none
+        is kept: the ids are the whole context. Raises UsageError where the ids and those before them are more than
+        `max_length`.
         """
         S = state[0].shape[3] if state else 0
         now = slice(S, S + input_ids.shape[1])
@@ -86,11 +95,21 @@ class GPT(nn.Module):
             hidden = hidden * self.d_model**0.5 + self.sinusoids[now]  # scaled: Vaswani et al. 2017, section 3.4
         rotation = None if self.rotations is None else self.rotations[:, now]
         hidden = self.dropout(hidden)
+        seen = torch.cat([state[-1][0], input_ids], dim=1) if state and self.separate_documents else input_ids
+        mask = self._within_documents(seen)[:, :, now] if self.separate_documents else None
         after = []
-        for block, past in zip(self.blocks, state or [state] * len(self.blocks), strict=True):
-            hidden, present = block(hidden, past, rotation)
+        pasts = state[: len(self.blocks)] if state else [state] * len(self.blocks)
+        for block, past in zip(self.blocks, pasts, strict=True):
+            hidden, present = block(hidden, past, rotation, mask)
             after.append(present)
+        if self.separate_documents:
+            after.append(seen[None])
         return self.norm(hidden), None if state is None else tuple(after)
+
+    def _within_documents(self, ids: Tensor) -> Tensor:
+        """(B, S + T) ids to (B, 1, S + T, S + T): True where the second place is not later and of the same document."""
+        documents = (ids == self.boundary).cumsum(dim=1)
+        return (documents[:, None, :, None] == documents[:, None, None, :]).tril()
 
 
 def _require(name: str, value: str, known: list[str]) -> None:

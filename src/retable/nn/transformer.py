@@ -68,8 +68,13 @@ class CausalSelfAttention(nn.Module):
         self.query_key_value = nn.Linear(d_model, 3 * d_model, bias)
         self.output = nn.Linear(d_model, d_model, bias)
 
-    def forward(self, hidden: Tensor, past: Past = None, rotation: Tensor | None = None) -> tuple[Tensor, Past]:
-        """(B, T, D) to (B, T, D), and the past with these positions in it; `rotation` (2, T, K / 2) is for `rotate`."""
+    def forward(
+        self, hidden: Tensor, past: Past = None, rotation: Tensor | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Past]:
+        """(B, T, D) to (B, T, D), and the past with these positions in it; `rotation` (2, T, K / 2) is for `rotate`.
+
+        `mask` (B, 1, T, S + T), where it is given, says who sees whom in place of all that is not later.
+        """
         B, T, D = hidden.shape
         q, k, v = self.query_key_value(hidden).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)  # (B, H, T, K)
         if rotation is not None:
@@ -79,9 +84,11 @@ class CausalSelfAttention(nn.Module):
             past = torch.cat([past, new], dim=3) if isinstance(past, Tensor) else new
             k, v = past
         S = k.shape[2] - T
-        mask = torch.ones(T, S + T, dtype=torch.bool, device=q.device).tril(S) if S and T > 1 else None
+        causal = S == 0 and mask is None
+        if S and T > 1 and mask is None:
+            mask = torch.ones(T, S + T, dtype=torch.bool, device=q.device).tril(S)
         mixed = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=S == 0, dropout_p=self.dropout if self.training else 0.0
+            q, k, v, attn_mask=mask, is_causal=causal, dropout_p=self.dropout if self.training else 0.0
         )
         return self.output(mixed.transpose(1, 2).reshape(B, T, D)), past
 
@@ -115,13 +122,15 @@ class Block(nn.Module):
         self.norm = norm
         self.activation = ACTIVATIONS[activation]
 
-    def forward(self, hidden: Tensor, past: Past = None, rotation: Tensor | None = None) -> tuple[Tensor, Past]:
-        """(B, T, D) to (B, T, D); `past` and `rotation` are the attention's."""
+    def forward(
+        self, hidden: Tensor, past: Past = None, rotation: Tensor | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Past]:
+        """(B, T, D) to (B, T, D); `past`, `rotation` and `mask` are the attention's."""
         if self.norm == "pre":
-            mixed, past = self.attention(self.attention_norm(hidden), past, rotation)
+            mixed, past = self.attention(self.attention_norm(hidden), past, rotation, mask)
             hidden = hidden + self.dropout(mixed)
             return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden))), past
-        mixed, past = self.attention(hidden, past, rotation)
+        mixed, past = self.attention(hidden, past, rotation, mask)
         hidden = self.attention_norm(hidden + self.dropout(mixed))
         return self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden))), past
 

@@ -198,6 +198,7 @@ def perplexities(frame: pd.DataFrame) -> dict[str, Figure]:
     """A figure a corpus of test perplexity per word: a dot a system that ran, its 95 % interval, the oracle a line."""
     frame = frame[(frame["task"] == "") & (frame["split"] == "test") & (frame["metric"] == "perplexity_word")]
     frame = frame[frame["n"] > 0]
+    frame = frame[frame["corpus"].isin(frame.loc[frame["system"] != ORACLE, "corpus"])]
     return {str(corpus): _dots(str(corpus), part) for corpus, part in frame.groupby("corpus")}
 
 

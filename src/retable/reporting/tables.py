@@ -320,13 +320,18 @@ def _published(cell: pd.Series | None, digits: int, scale: float = 1) -> tuple[V
 
 
 def write_tables(frame: pd.DataFrame, folder: Path) -> list[Table]:
-    """Write `<table>.{csv,md,tex,html}` of each table that has rows; the same frame gives the same bytes."""
+    """Write `<table>.{csv,md,tex,html}` of each table that has rows; the same frame gives the same bytes.
+
+    A corpus on which a table has an oracle and no system to measure by it is left out.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     tasks = frame["task"].replace({"": "perplexity", "tokenizer": "tokenizers"})
     tasks = tasks.where(tasks.isin(TABLES), "tasks")
     tables = []
     for name, build in TABLES.items():
         part = frame[tasks == name]
+        measured = part[part["system"] != ORACLE]
+        part = part[part["corpus"].isin(measured["corpus"])]
         if not part.empty:
             tables.append(write_table(build(part), part, folder))
     return tables

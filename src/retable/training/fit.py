@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning as L
 import torch
@@ -26,6 +26,15 @@ from retable.errors import UsageError
 from retable.training.curve import Point
 from retable.training.module import Batches, Training
 from retable.training.progress import Progress
+
+
+class Fitted(NamedTuple):
+    """A learning curve, and how long the steps of this process took, validations and checkpoints left out."""
+
+    points: list[Point]
+    steps: int
+    seconds: float
+
 
 WARMING, MEASURED = 5, 25  # steps that are run before, and in all, to measure how long one takes
 
@@ -48,8 +57,8 @@ def fit(
     averaging: Callable[[Sequence[float]], bool] | None = None,
     max_steps: int | None = None,
     seconds: float | None = None,
-) -> list[Point]:
-    """Train `objective` in place and return its learning curve.
+) -> Fitted:
+    """Train `objective` in place and return its learning curve, with the time it took.
 
     `trainer` holds Lightning's own settings (accelerator, devices, strategy, precision). `scratch/last.ckpt` is
     written every `checkpoint_every` steps; where it exists already, the run goes on from there and ends with the
@@ -100,7 +109,7 @@ def fit(
         runner.fit(training, ckpt_path=checkpoint if checkpoint.exists() else None)
         training.finish()
     objective.to("cpu").eval()
-    return progress.points
+    return Fitted(progress.points, progress.steps, progress.seconds)
 
 
 class _Clock(L.Callback):
@@ -109,8 +118,9 @@ class _Clock(L.Callback):
     def __init__(self) -> None:
         self.times: list[float] = []
 
-    def on_train_batch_end(self, *_: Any) -> None:
-        self.times.append(time.perf_counter())
+    def on_train_batch_end(self, trainer: L.Trainer, _: Any, __: Any, ___: Any, batch_idx: int) -> None:
+        if (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
+            self.times.append(time.perf_counter())
 
 
 def _seconds_per_step(training: Training, trainer: Mapping[str, Any], scratch: Path) -> float:

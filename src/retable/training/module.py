@@ -31,6 +31,9 @@ class Training(L.LightningModule):
     samples) is seeded with (seed, step, rank), so nothing but tensors and counters has to survive a kill. A batch with
     a `scale` takes a step of so many times the learning rate, after clipping.
 
+    With Lightning's `accumulate_grad_batches` each process takes its rows of a step's batch in so many parts, one after
+    the other, as if they were those of more processes; each part has its own state.
+
     `averaging` says of the validation losses so far whether the average of the weights begins, which from then on is
     what is validated, and in the end what was trained.
 
@@ -61,21 +64,30 @@ class Training(L.LightningModule):
         self._losses: list[float] = []
         self._average: Average | None = None
         self._scale: float = 1.0
-        self._state: Any = None
+        self._states: list[Any] = [None]
         self.automatic_optimization = not hasattr(objective, "update")
 
     def train_dataloader(self) -> Iterator[Any]:
-        rank, world = self.trainer.global_rank, self.trainer.world_size
-        return (self._batches.batch(step, rank, world) for step in count(self.trainer.global_step))
+        parts = self.trainer.accumulate_grad_batches
+        first, world = self.trainer.global_rank * parts, self.trainer.world_size * parts
+        return (
+            self._batches.batch(step, first + part, world)
+            for step in count(self.trainer.global_step)
+            for part in range(parts)
+        )
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
-        torch.manual_seed(step_seed(self._seed, self.global_step, self.global_rank))
+        parts = self.trainer.accumulate_grad_batches
+        part = batch_idx % parts
+        torch.manual_seed(step_seed(self._seed, self.global_step, self.global_rank * parts + part))
         if not self.automatic_optimization:
             self._update(batch)
             return None
         self._scale = getattr(batch, "scale", 1.0)
-        loss, self.metrics, state = self.objective.loss(batch, self._state, self.global_step)
-        self._state = _map(torch.Tensor.detach, state)
+        if len(self._states) != parts:
+            self._states = [None] * parts
+        loss, self.metrics, state = self.objective.loss(batch, self._states[part], self.global_step)
+        self._states[part] = _map(torch.Tensor.detach, state)
         return loss
 
     def _update(self, batch: Any) -> None:
@@ -129,10 +141,10 @@ class Training(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep the carried state of every process; Lightning calls this on all of them, writes on the first."""
-        state = self._state
-        if state is not None and self.trainer.world_size > 1:
-            state = _map(self.all_gather, state)
-        checkpoint["carried_state"] = state
+        states = tuple(self._states)
+        if self.trainer.world_size > 1:
+            states = tuple(_map(self.all_gather, state) for state in states)
+        checkpoint["carried_state"] = states
         checkpoint["losses"] = self._losses
         if self._average is not None:
             checkpoint["average"] = self._average.steps, self._average.tensors
@@ -141,7 +153,7 @@ class Training(L.LightningModule):
         def mine(tensor: Tensor) -> Tensor:
             return (tensor[self.global_rank] if self.trainer.world_size > 1 else tensor).to(self.device)
 
-        self._state = _map(mine, checkpoint["carried_state"])
+        self._states = [_map(mine, state) for state in checkpoint["carried_state"]]
         self._losses = checkpoint["losses"]
         if "average" in checkpoint:
             self._average = Average(self.objective)

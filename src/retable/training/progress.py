@@ -20,7 +20,8 @@ class Progress(L.Callback):
     """Keeps the learning curve and writes checkpoints that hold it; hands on new points once they are safe there.
 
     A checkpoint replaces the last one in a single rename. Points that a killed run handed on after its last
-    checkpoint come again, the same, from the resumed one; `log` must take a point twice as once.
+    checkpoint come again, the same, from the resumed one; `log` must take a point twice as once. At the end `steps` and
+    `seconds` say what this process has run and how long that took, validations and checkpoints left out.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Progress(L.Callback):
             log_every,
         )
         self._validate, self._log = validate, log
+        self.steps, self.seconds = 0, 0.0
         self._logged = 0
         self._sums: dict[str, float] = {}
         self._summed = 0
@@ -63,21 +65,29 @@ class Progress(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._started = time.monotonic(), trainer.global_step
+        self._paused = 0.0
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        step, last = trainer.global_step, trainer.global_step == trainer.max_steps
         for name, value in pl_module.metrics.items():
             self._pending[name] = self._pending[name] + value.double() if name in self._pending else value.double()
         self._summed += 1
+        if (batch_idx + 1) % trainer.accumulate_grad_batches:
+            return
+        step, last = trainer.global_step, trainer.global_step == trainer.max_steps
         if step % self._log_every == 0 or last:
             self._settle()
             self._require_finite(step)
             self.points += [Point(step, f"train/{k}", v / self._summed) for k, v in sorted(self._sums.items())]
             self._sums, self._summed = {}, 0
+        if last:
+            self.seconds = time.monotonic() - self._started[0] - self._paused
+            self.steps = step - self._started[1]
+        paused = time.monotonic()
         if step % self._validate_every == 0 or last:
             self._validation(trainer, pl_module)
         if step % self._checkpoint_every == 0 or last:
             self._save(trainer)
+        self._paused += time.monotonic() - paused
 
     def _settle(self) -> None:
         """Bring the sums over from the device; until then a step costs no synchronisation."""
