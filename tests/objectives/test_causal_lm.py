@@ -117,18 +117,18 @@ def test_the_next_tokens_log_probabilities_go_on_from_the_state():
 
 @pytest.mark.parametrize("reduction", ["mean", "time_sum"])
 def test_projection_regularisation(reduction):
-    # Press and Wolf (2017), section 4, and their code: the softmax reads P h + b, and 0.15 · ½‖P‖² joins the loss.
+    # Press and Wolf (2017), section 4: the softmax reads P h, and 0.15 times the norm of P joins the loss.
     objective, (input_ids, labels) = causal_lm("lstm", tie=True, reduction=reduction, projection=0.15), batch()[:2]
     torch.nn.init.normal_(objective.projection.weight)
-    projection, shift = (parameter.detach().double().numpy() for parameter in objective.projection.parameters())
+    projection = objective.projection.weight.detach().double().numpy()
     weight, bias = (parameter.detach().double().numpy() for parameter in objective.head.parameters())
     hidden = objective.model(input_ids)[0].detach().double().numpy()
-    log_probs = log_softmax((hidden @ projection.T + shift) @ weight.T + bias)
+    log_probs = log_softmax(hidden @ projection.T @ weight.T + bias)
     expected = np.take_along_axis(log_probs, labels[..., None].numpy(), axis=2)[..., 0]
     loss, metrics, _ = objective.loss(batch(), None, step=0)
     assert metrics["loss"].item() == pytest.approx(-expected.mean(), abs=1e-5)
     nats = -expected.mean() * (T if reduction == "time_sum" else 1)
-    assert loss.item() == pytest.approx(nats + 0.15 * (projection**2).sum() / 2, abs=1e-4)
+    assert loss.item() == pytest.approx(nats + 0.15 * np.sqrt((projection**2).sum()), abs=1e-4)
     np.testing.assert_allclose(objective.log_prob(input_ids, labels)[0].detach(), expected, atol=1e-5)
     np.testing.assert_allclose(objective.next_log_prob(input_ids, None)[0].detach(), log_probs[:, -1], atol=1e-5)
     loss.backward()
@@ -139,7 +139,7 @@ def test_the_projection_starts_as_its_model_does_and_is_left_out_where_it_is_0()
     with_it = causal_lm("lstm", projection=0.15)
     assert 0.08 < with_it.projection.weight.abs().max() <= 0.1
     without = causal_lm("lstm")
-    assert sum(p.numel() for p in with_it.parameters()) - sum(p.numel() for p in without.parameters()) == D * D + D
+    assert sum(p.numel() for p in with_it.parameters()) - sum(p.numel() for p in without.parameters()) == D * D
 
 
 def test_what_the_model_asks_for_joins_the_loss():

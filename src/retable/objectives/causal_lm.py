@@ -19,8 +19,8 @@ class CausalLM(nn.Module):
     `tie` shares the softmax's weights with the input embedding (Press and Wolf 2017; Inan et al. 2017).
     `reduction="time_sum"` sums the loss over time and averages it over the batch, the convention of Zaremba et al.
     (2014)'s code, under which the paper's learning rate and clipping threshold hold; "mean" averages over both.
-    `projection`, where it is not 0, puts a linear layer of a matrix P before the softmax and projection · ½‖P‖² in the
-    loss: Press and Wolf's (2017, section 4) regularisation as in their code; the paper writes ‖P‖₂. What a backbone adds to the loss of its last batch it leaves in `penalty`.
+    `projection`, where it is not 0, puts a matrix P before the softmax and projection · ‖P‖₂ in the loss (Press and
+    Wolf 2017, section 4). What a backbone adds to the loss of its last batch it leaves in `penalty`.
 
     A subclass with another output layer says in `nats` how it is trained, in `log_prob_of` and `log_softmax` what it
     predicts.
@@ -59,7 +59,7 @@ class CausalLM(nn.Module):
                 )
             self.head.weight = model.embedding.weight
         self.reduction, self.projection_penalty = reduction, projection
-        self.projection = nn.Linear(model.d_model, model.d_model) if projection else nn.Identity()
+        self.projection = nn.Linear(model.d_model, model.d_model, bias=False) if projection else nn.Identity()
         self.projection.apply(model.initialise)
 
     @property
@@ -77,7 +77,7 @@ class CausalLM(nn.Module):
         """What training makes small: a token's mean nats, by the reduction over rows of `length`, and penalties."""
         loss = nats * length if self.reduction == "time_sum" else nats
         if self.projection_penalty:
-            loss = loss + self.projection_penalty * self.projection.weight.pow(2).sum() / 2
+            loss = loss + self.projection_penalty * self.projection.weight.norm()
         if (penalty := getattr(self.model, "penalty", None)) is not None:
             loss, self.model.penalty = loss + penalty, None  # a tensor with a graph can't be copied along
         return loss
