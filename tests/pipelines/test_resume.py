@@ -20,14 +20,16 @@ SETTINGS = [
     "schedule._target_=dying.mortal_cosine",
 ]
 STEPS = 28  # 3,000 tokens in batches of 4 × 16, 0.6 epochs
+TRAINERS = {
+    "cpu": [],
+    "ddp": ["trainer=ddp", "trainer.accelerator=cpu"],
+    "fsdp": ["trainer=fsdp", "trainer.accelerator=cpu", "model=gpt", "model.n_layers=2", "recompute=true"],
+}
 
 
-@pytest.mark.parametrize(
-    "trainer", [[], ["trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu"]], ids=["one", "two"]
-)
-def test_killed_and_resumed_equals_uninterrupted(project, trainer):
-    name = "ddp" if trainer else "cpu"
-    settings = [*SETTINGS, *trainer]
+@pytest.mark.parametrize("name", TRAINERS)
+def test_killed_and_resumed_equals_uninterrupted(project, name):
+    settings = [*SETTINGS, *TRAINERS[name]]
     project.succeed("pretrain", *settings, f"system={name}_whole")
     for step in sorted(random.Random(1).sample(range(1, STEPS), 2)):
         killed = project.run("pretrain", *settings, f"system={name}_killed", DIE_AT=str(step))

@@ -23,6 +23,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from retable.errors import UsageError
+from retable.training.blocks import FullySharded
 from retable.training.curve import Point
 from retable.training.module import Batches, Training
 from retable.training.progress import Progress
@@ -91,6 +92,8 @@ def fit(
     )
     bar = [TQDMProgressBar(refresh_rate=20)] if sys.stderr.isatty() else []
     with _quiet_lightning():
+        if trainer.get("strategy") == "fsdp":
+            trainer = {**trainer, "strategy": FullySharded()}
         runner = L.Trainer(
             **trainer,
             max_steps=max_steps,

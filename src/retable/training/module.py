@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from retable.training.averaging import Average
+from retable.training.blocks import FullySharded, shard
 
 
 class Batches(Protocol):
@@ -65,7 +66,19 @@ class Training(L.LightningModule):
         self._average: Average | None = None
         self._scale: float = 1.0
         self._states: list[Any] = [None]
+        self._is_sharded = False
         self.automatic_optimization = not hasattr(objective, "update")
+
+    def configure_model(self) -> None:
+        if self.sharded and not self._is_sharded:
+            strategy: Any = self.trainer.strategy
+            shard(self.objective, strategy.device_mesh["data_parallel"])
+            self._is_sharded = True
+
+    @property
+    def sharded(self) -> bool:
+        """Whether no process has all of the weights, so that all must take part wherever they are used."""
+        return isinstance(self.trainer.strategy, FullySharded)
 
     def train_dataloader(self) -> Iterator[Any]:
         parts = self.trainer.accumulate_grad_batches

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ class Progress(L.Callback):
         self._sums: dict[str, float] = {}
         self._summed = 0
         self._pending: dict[str, torch.Tensor] = {}
+        self._mean: Callable[[torch.Tensor], Any] = lambda value: value  # over the processes
 
     def state_dict(self) -> dict[str, Any]:
         self._settle()
@@ -65,6 +67,8 @@ class Progress(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._started = time.monotonic(), trainer.global_step
+        if trainer.world_size > 1:
+            self._mean = partial(trainer.strategy.reduce, reduce_op="mean")
         self._paused = 0.0
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -90,9 +94,9 @@ class Progress(L.Callback):
         self._paused += time.monotonic() - paused
 
     def _settle(self) -> None:
-        """Bring the sums over from the device; until then a step costs no synchronisation."""
-        for name, value in self._pending.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value.item()
+        """Bring the sums over from the device and from all processes; until then a step costs no synchronisation."""
+        for name, value in sorted(self._pending.items()):
+            self._sums[name] = self._sums.get(name, 0.0) + self._mean(value).item()
         self._pending = {}
 
     def _require_finite(self, step: int) -> None:
@@ -104,7 +108,7 @@ class Progress(L.Callback):
 
     def _validation(self, trainer: L.Trainer, pl_module: Any) -> None:
         metrics: dict[str, float] = {}
-        if trainer.is_global_zero:
+        if trainer.is_global_zero or pl_module.sharded:
             pl_module.objective.eval()
             with torch.no_grad(), pl_module.averaged():
                 metrics = self._validate(pl_module.objective)

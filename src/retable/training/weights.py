@@ -6,13 +6,19 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from retable.errors import UsageError
 
 
 def save_weights(module: nn.Module, path: Path) -> None:
-    """Write the parameters, each once (a tied one under its first name): the same weights give the same bytes."""
-    save_file({name: p.detach().contiguous() for name, p in module.named_parameters()}, path)
+    """Write the parameters, each once (a tied one under its first name): the same weights give the same bytes.
+
+    Where each process has a share of them, all must call it.
+    """
+    weights = ((name, p.detach()) for name, p in module.named_parameters())
+    whole = {name: p.full_tensor() if isinstance(p, DTensor) else p for name, p in weights}
+    save_file({name: p.contiguous() for name, p in whole.items()}, path)
 
 
 def load_weights(module: nn.Module, path: Path, prefix: str = "") -> None:
