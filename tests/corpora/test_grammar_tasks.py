@@ -1,6 +1,7 @@
 """The embedded corpus's tasks, analogies and files."""
 
 import csv
+import hashlib
 import tracemalloc
 from itertools import islice
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from retable.corpora.grammar import Grammar, write_corpus
 from retable.corpora.grammar.analogies import analogies
+from retable.corpora.grammar.corpus import SPLITS
 from retable.corpora.grammar.discourse import Discourse
 from retable.corpora.grammar.language import uniforms
 from retable.corpora.grammar.tables import CONSISTENT_SHARE, LINE_END
@@ -121,6 +123,14 @@ def test_write_corpus(tmp_path: Path):
         assert header == "sentence\tlabel" and len(examples) == 30
         assert all(example.count("\t") == 1 for example in examples)
     assert (tmp_path / "analogies.txt").read_text().startswith(": capital-world\n")
+
+
+def test_the_text_stays_as_it_is(tmp_path: Path):
+    """Committed results depend on every byte; a change here makes them all stale."""
+    write_corpus(tmp_path, 1, {"train": 3000, "validation": 500, "test": 1000}, {s: 8 for s in SPLITS}, scale=0.1)
+    texts = [path for path in sorted(tmp_path.rglob("*.t*")) if path.is_file()]  # the scores may differ in a last digit
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in texts)).hexdigest()
+    assert len(texts) == 11 and digest == "e57f5e41c4e9c2ec0b1a62dc7ba7836174f70b76fe8c34824b3cf796cfefc1e8"
 
 
 def test_sizes_must_be_given(tmp_path: Path):

@@ -15,10 +15,15 @@ class Discourse(Syntax):
         super().__init__(tables, interpreter)
         self.antecedent: Referent | None = None
 
-    def document(self) -> None:
-        n_sentences = 0
+    def document(self, n_sentences: int = 0) -> None:
+        """The rest of a document that has `n_sentences` already."""
         while self.sentence(n_sentences):
             n_sentences += 1
+
+    def resume(self, other: "Discourse") -> None:
+        """Take over what `other`, which stays as it is, knows of its text."""
+        self.antecedent, self.tense = other.antecedent, other.tense
+        self.nouns, self.names, self.nations = list(other.nouns), list(other.names), list(other.nations)
 
     def sentence(self, n_before: int = 0) -> bool:
         """One sentence with its line end, or the line end that closes the document (then False)."""

@@ -1,0 +1,104 @@
+"""A corpus with ambiguous words: spellings that two nouns of different kinds and topics share.
+
+It is the embedded language with some nouns respelt, so which noun was meant is known of every word. What the grammar
+knows of probabilities is not: a text has a reading for every choice of senses, their sum is not computed, and a text
+with a shared spelling is outside the vocabulary of `Grammar`, which calls it impossible. So this corpus has no scores.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from retable.corpora.grammar.analogies import in_turn
+from retable.corpora.grammar.corpus import SPLITS, until, write_lines
+from retable.corpora.grammar.language import Grammar
+from retable.corpora.grammar.lexicon import Coiner, Lexicon, Noun
+from retable.errors import UsageError
+
+
+class Sense(NamedTuple):
+    """How a form of an ambiguous noun is spelt, and which noun it is: its kind and topic, as in food-3."""
+
+    spelling: str
+    name: str
+
+
+def write_senses(
+    folder: Path, seed: int, words: Mapping[str, int], ambiguous: int, scale: float = 1.0
+) -> dict[str, float]:
+    """Write a corpus with ambiguous words, its vocabulary, and the senses of the test split, into an existing folder.
+
+    Files: `<split>.txt`, documents with a blank line after each; `vocabulary.txt`, a word a line, sorted;
+    `senses.tsv`, a row for each ambiguous word of the test split: word, sentence, position (the word's place in the
+    sentence, from 0), sense.
+
+    Args:
+        folder: where to.
+        seed: of all streams; each split has its own.
+        words: split → words at least, line ends counted as words; the last document is whole.
+        ambiguous: how many pairs of nouns share their spellings, singular and plural.
+        scale: of the lexicon, see `Grammar`.
+
+    Returns:
+        `<split>/words` without line ends, and `<split>/ambiguous`, how many of them are ambiguous.
+
+    Raises:
+        UsageError: a split without a size, or with a size below 1; more pairs than the lexicon has.
+    """
+    if set(words) != set(SPLITS) or min(words.values()) < 1:
+        raise UsageError(f"words is {dict(words)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
+    folder, grammar = Path(folder), Grammar(scale)
+    senses = shared_spellings(grammar.lexicon, ambiguous)
+    spellings = {sense.spelling for sense in senses.values()}
+    write_lines(folder / "vocabulary.txt", sorted(spellings | (set(grammar.vocabulary) - set(senses))))
+    counts: dict[str, float] = {f"{split}/{name}": 0 for split in SPLITS for name in ("words", "ambiguous")}
+
+    def respelt(split: str) -> Iterator[str]:
+        """The lines of a split."""
+        for document in until(words[split], grammar.documents(seed, split)):
+            for sentence in document:
+                tokens = sentence.split(" ")
+                text = " ".join(senses[token].spelling if token in senses else token for token in tokens)
+                found = [(i, senses[token]) for i, token in enumerate(tokens) if token in senses]
+                if split == "test":
+                    rows.extend(f"{sense.spelling}\t{text}\t{i}\t{sense.name}" for i, sense in found)
+                counts[f"{split}/words"] += len(tokens)
+                counts[f"{split}/ambiguous"] += len(found)
+                yield text
+            yield ""
+
+    rows = ["word\tsentence\tposition\tsense"]
+    for split in SPLITS:
+        write_lines(folder / f"{split}.txt", respelt(split))
+    write_lines(folder / "senses.tsv", rows)
+    return counts
+
+
+def shared_spellings(lexicon: Lexicon, ambiguous: int) -> dict[str, Sense]:
+    """Every form of the ambiguous nouns, the most frequent of each kind first, with its spelling and sense."""
+    coiner = Coiner(seed=1916, taken=sorted(lexicon.words()))
+    senses: dict[str, Sense] = {}
+    for pair in islice(unlike_pairs(lexicon), ambiguous):
+        stem = coiner.stem(2)
+        while not coiner.is_new((stem, f"{stem}s")):
+            stem = coiner.stem(2)
+        for noun in pair:
+            name = f"{noun.kind}-{noun.topic}"
+            senses |= {noun.singular: Sense(stem, name), noun.plural: Sense(f"{stem}s", name)}
+    if len(senses) < 4 * ambiguous:
+        raise UsageError(f"ambiguous={ambiguous}: the lexicon has {len(senses) // 4} pairs of nouns; write no more")
+    return senses
+
+
+def unlike_pairs(lexicon: Lexicon) -> Iterator[tuple[Noun, Noun]]:
+    """Pairs of nouns of different kinds and topics, each noun in one at most, the frequent before the rare."""
+    waiting: list[Noun] = []
+    for noun in in_turn(lexicon.nouns):
+        for other in waiting:
+            if other.kind != noun.kind and other.topic != noun.topic:
+                waiting.remove(other)
+                yield other, noun
+                break
+        else:
+            waiting.append(noun)

@@ -1,0 +1,270 @@
+"""A second language, synchronous with the first: every sentence has one translation.
+
+What a translator has to know is more than a dictionary. Of a sentence's words
+- order: adjectives stand behind their noun, in reverse; adpositions behind their noun phrase; the main verb, and the
+  head of what is said with "be", behind all that they govern, clauses included;
+- agreement: determiners and adjectives take the gender and number of their noun, adjectives after "be" and finite verbs
+  in the past those of the subject, however far it stands. The genders of things are the second lexicon's own;
+- choice: a third of the verbs and adjectives have one translation of persons and animals and another of all else, and a
+  verb's base form becomes an infinitive or a finite form.
+A word becomes one word. Punctuation is shared; nothing else is.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from retable.corpora.grammar.corpus import SPLITS, write_lines
+from retable.corpora.grammar.discourse import Discourse
+from retable.corpora.grammar.interpreters import Rejected, Scorer, Table
+from retable.corpora.grammar.language import LOG_PRIOR, Grammar, uniforms
+from retable.corpora.grammar.lexicon import DETERMINERS, POSSESSIVES, PREPOSITIONS, Coiner, function_words
+from retable.corpora.grammar.syntax import Referent
+from retable.corpora.grammar.tables import LINE_END, N_LATENTS, Tables
+from retable.errors import UsageError
+
+ADPOSITIONS = frozenset({*PREPOSITIONS, "in", "to", "by", "than", "during", "after", "before"})
+ANIMATE = ("person", "animal")
+GENDERS = ("masculine", "feminine")
+AGREEMENT = {
+    ("masculine", "singular"): "o", ("masculine", "plural"): "oi",
+    ("feminine", "singular"): "a", ("feminine", "plural"): "ai",
+}  # fmt: skip
+INFINITIVE = "ir"
+PRESENT_SINGULAR, PRESENT_PLURAL, PAST, PARTICIPLE = VERB_ENDINGS = ("it", "un", "l", "et")
+PLURAL, ADVERB, COMPARATIVE = "im", "ev", "esh"
+
+
+class Read(NamedTuple):
+    """A word of the source as the parse found it."""
+
+    place: int
+    word: str
+    about: Referent | None = None  # what it is said of, where it agrees with anything
+    finite: bool = False
+
+
+class Parse(Discourse):
+    """Reads a sentence on its own; `words` are what it read, in the order of the second language."""
+
+    def __init__(self, tables: Tables, tokens: Sequence[str]) -> None:
+        scorer = Scorer(tokens, tables.probabilities, LOG_PRIOR)
+        super().__init__(tables, scorer)
+        self.words: list[Read] = []
+        self._scorer = scorer
+        self._about: Referent | None = None
+        self.emit, self.draw = self._emit, self._draw
+
+    def _emit(self, word: str) -> None:
+        self._scorer.emit(word)
+        self.words.append(Read(self._scorer.n_read - 1, word))
+
+    def _draw(self, table: Table, recalled: Sequence[str] = ()) -> str:
+        word = self._scorer.draw(table, recalled)
+        self.words.append(Read(self._scorer.n_read - 1, word, self._about))
+        return word
+
+    # Order. Each method sets the words of its own constituent apart, and puts them back in their new order.
+
+    def _apart(self) -> list[Read]:
+        before, self.words = self.words, []
+        return before
+
+    def noun_phrase(self, *args: Any, **settings: Any) -> Referent:
+        start, before = self._scorer.n_read, self._apart()
+        referent = super().noun_phrase(*args, **settings)
+        if before and before[-1].place == start - 1 and before[-1].word in ADPOSITIONS:
+            self.words.append(before.pop())
+        self.words = before + self.words
+        return referent
+
+    def determined_noun(self, *args: Any, **settings: Any) -> Referent:
+        before = self._apart()
+        referent = super().determined_noun(*args, **settings)
+        determiner, *modifiers, noun = (read._replace(about=referent) for read in self.words)
+        self.words = [*before, determiner, noun, *reversed(modifiers)]
+        return referent
+
+    def location(self) -> None:
+        before = self._apart()
+        super().location()
+        if self.words[0].word == "in":  # before a nation's word: not a noun phrase, which would have moved it
+            self.words = self.words[1:] + self.words[:1]
+        self.words = before + self.words
+
+    def complement(self, verb: Any, *args: Any, **settings: Any) -> bool:
+        head, before = self.words.pop(), self._apart()
+        closed = super().complement(verb, *args, **settings)
+        if verb.particle:
+            self.words = self.words[1:] + self.words[:1]
+        self.words = [*before, *self.words, head]
+        return closed
+
+    def property(self, *args: Any, **settings: Any) -> None:
+        before = self._apart()
+        super().property(*args, **settings)
+        self.words = before + self.words[1:] + self.words[:1]
+
+    # Agreement
+
+    def copula(self, subject: Referent) -> bool:
+        self._about = subject
+        return super().copula(subject)
+
+    def verb(self, table: Table, subject: Referent) -> Any:
+        self._about = subject
+        return super().verb(table, subject)
+
+    def finite_verb(self, table: Any, subject: Referent) -> Any:
+        self._about = subject
+        verb = super().finite_verb(table, subject)
+        self.words[-1] = self.words[-1]._replace(finite=True)
+        return verb
+
+
+class Entry(NamedTuple):
+    """The translations of a word: their stems, of animate beings first, and what they take for an ending."""
+
+    stems: tuple[str, ...]
+    ending: str = ""
+    agrees: bool = False
+
+
+class SecondLanguage:
+    """The second language's lexicon, and translations into it.
+
+    Attributes:
+        gender: of the translations of nouns, names and nations, by source word.
+        entries: the dictionary, by source word.
+        vocabulary: every word type, sorted.
+    """
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._tables, lexicon = grammar.tables, grammar.lexicon
+        self._coiner = Coiner(seed=1066, taken=grammar.vocabulary)
+        self._forms: set[str] = set()
+        self.gender = {name.word: name.gender for name in lexicon.names}
+        self.entries: dict[str, Entry] = {}
+        for word in sorted(function_words()):
+            if not word.isalpha():
+                self.entries[word] = Entry((word,))
+                self._forms.add(word)
+            else:
+                self._add({word: ""}, agreeing=[word] if word in {*DETERMINERS, *POSSESSIVES.values()} else [])
+        for noun in chain(*lexicon.nouns.values()):
+            self._add({noun.singular: "", noun.plural: PLURAL})
+            gender = noun.gender if noun.kind == "person" else self._coiner.pick(GENDERS)
+            self.gender |= dict.fromkeys(noun.forms, gender)
+        for name in lexicon.names:
+            self._add({name.word: ""})
+        for nation in lexicon.nations:
+            for word in (nation.country, nation.capital):
+                self._add({word: ""})
+                self.gender[word] = self._coiner.pick(GENDERS)
+            self._add({nation.demonym: ""}, agreeing=[nation.demonym])
+        for verb in chain(*lexicon.verbs.values()):
+            endings = (PRESENT_PLURAL, PRESENT_SINGULAR, PAST, PARTICIPLE)  # as in `Verb.forms`
+            self._add(dict(zip(verb.forms, endings, strict=True)), [verb.past], self._coiner.below(3) == 0)
+        for adjective in lexicon.adjectives:
+            self._add(
+                dict(zip(adjective.forms, ("", ADVERB, COMPARATIVE), strict=True)),
+                [adjective.word],
+                self._coiner.below(3) == 0,
+            )
+        self.vocabulary = sorted(self._forms)
+
+    def translate(self, sentence: str) -> str:
+        """The translation of a sentence that stands on its own, its words parted by single spaces."""
+        return " ".join(word for _, word in self.align(sentence))
+
+    def align(self, sentence: str) -> list[tuple[int, str]]:
+        """The words of the translation, each behind the place of the source word that it translates.
+
+        Raises UsageError for what is no sentence of the grammar, or opens with a pronoun, whose antecedent it lacks.
+        """
+        parse = Parse(self._tables, [*sentence.split(" "), LINE_END])
+        try:
+            parse.sentence()
+        except Rejected:
+            raise UsageError(f"{sentence!r} is no sentence that the grammar begins a document with") from None
+        return [(read.place, self.word(read)) for read in parse.words[:-1]]
+
+    def word(self, read: Read) -> str:
+        stems, ending, agrees = self.entries[read.word]
+        about = read.about
+        stem = stems[-1 if about and about.kind not in ANIMATE else 0]
+        if ending == PRESENT_PLURAL and not read.finite:
+            return stem + INFINITIVE
+        gender, number = (self.gender[about.word], about.number) if about else ("masculine", "singular")
+        return stem + ending + (AGREEMENT[gender, number] if agrees else "")
+
+    def _add(self, endings: Mapping[str, str], agreeing: Sequence[str] = (), twofold: bool = False) -> None:
+        """Coin translations for the forms of a lexeme; no form of one is that of another."""
+        stems: list[str] = []
+        suffixes = {
+            end + agreement
+            for word, end in endings.items()
+            for agreement in (AGREEMENT.values() if word in agreeing else [""])
+        } | ({INFINITIVE} if PRESENT_PLURAL in endings.values() else set())
+        while len(stems) < 1 + twofold:
+            stem = self._coiner.stem(1 + self._coiner.below(2))
+            forms = [stem + suffix for suffix in sorted(suffixes)]
+            if self._coiner.is_new(forms):
+                stems.append(stem)
+                self._forms.update(forms)
+        for word, ending in endings.items():
+            self.entries[word] = Entry(tuple(stems), ending, word in agreeing)
+
+
+def sentence_pairs(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
+    """Endless (sentence, translation). Pair i of a stream is a function of (seed, split, i) alone."""
+    language, index = SecondLanguage(grammar), 0
+    while True:
+        uniform = uniforms(seed, f"pairs/{split}", index)
+        sentence = " ".join(grammar.sample(uniform, int(uniform() * N_LATENTS), Discourse.sentence)[:-1])
+        yield sentence, language.translate(sentence)
+        index += 1
+
+
+def write_pairs(folder: Path, seed: int, pairs: Mapping[str, int], scale: float = 1.0) -> dict[str, float]:
+    """Write sentences and their translations, a line each, into an existing folder.
+
+    Files: `<split>.source.txt` and `<split>.target.txt`, line by line each other's translation; `<split>.txt`, both, a
+    pair's source before its target; `vocabulary.txt`, the words of both languages, sorted.
+
+    A sentence has one translation, so a perfect translator's exact match and BLEU are 100.
+
+    Args:
+        folder: where to.
+        seed: of all streams; each split has its own.
+        pairs: split → how many.
+        scale: of the lexicon, see `Grammar`.
+
+    Returns:
+        `<split>/pairs`, `<split>/source_words` and `<split>/target_words`.
+
+    Raises:
+        UsageError: a split without a size, or with a size below 1.
+    """
+    if set(pairs) != set(SPLITS) or min(pairs.values()) < 1:
+        raise UsageError(f"pairs is {dict(pairs)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
+    folder, grammar = Path(folder), Grammar(scale)
+    write_lines(folder / "vocabulary.txt", sorted({*grammar.vocabulary, *SecondLanguage(grammar).vocabulary}))
+    metrics: dict[str, float] = {}
+    for split in SPLITS:
+        names = {"source": f"{split}.source.txt", "target": f"{split}.target.txt"}
+        with (
+            (folder / names["source"]).open("w", encoding="utf-8", newline="\n") as sources,
+            (folder / names["target"]).open("w", encoding="utf-8", newline="\n") as targets,
+            (folder / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as both,
+        ):
+            n_words = [0, 0]
+            for pair in islice(sentence_pairs(grammar, seed, split), pairs[split]):
+                for side, (file, line) in enumerate(zip((sources, targets), pair, strict=True)):
+                    file.write(f"{line}\n")
+                    both.write(f"{line}\n")
+                    n_words[side] += line.count(" ") + 1
+        metrics |= {f"{split}/pairs": pairs[split]}
+        metrics |= {f"{split}/{side}_words": n for side, n in zip(names, n_words, strict=True)}
+    return metrics

@@ -1,0 +1,167 @@
+"""The second language: what its sentences have to keep, seen in the words alone."""
+
+import re
+from collections import Counter
+from itertools import chain, islice
+from pathlib import Path
+
+import pytest
+
+from retable.corpora.grammar import Grammar
+from retable.corpora.grammar.lexicon import DETERMINERS, POSSESSIVES
+from retable.corpora.grammar.translation import (
+    AGREEMENT,
+    INFINITIVE,
+    PRESENT_PLURAL,
+    SecondLanguage,
+    sentence_pairs,
+    write_pairs,
+)
+from retable.errors import UsageError
+
+SHARED = set(".,?()[]{}")
+
+
+@pytest.fixture(scope="module")
+def grammar() -> Grammar:
+    return Grammar(scale=0.3)
+
+
+@pytest.fixture(scope="module")
+def language(grammar: Grammar) -> SecondLanguage:
+    return SecondLanguage(grammar)
+
+
+@pytest.fixture(scope="module")
+def pairs(grammar: Grammar) -> list[tuple[str, str]]:
+    return list(islice(sentence_pairs(grammar, 1, "test"), 300))
+
+
+def forms(language: SecondLanguage, word: str) -> set[str]:
+    """Everything that the word may become."""
+    stems, ending, agrees = language.entries[word]
+    endings = {ending, INFINITIVE} if ending == PRESENT_PLURAL else {ending}
+    return {
+        stem + end + suffix for stem in stems for end in endings for suffix in (AGREEMENT.values() if agrees else [""])
+    }
+
+
+@pytest.fixture(scope="module")
+def source_of(grammar: Grammar, language: SecondLanguage) -> dict[str, str]:
+    """The dictionary read the other way."""
+    return {form: word for word in grammar.vocabulary for form in forms(language, word)}
+
+
+def test_the_vocabularies_are_disjoint_and_the_dictionary_can_be_reversed(grammar, language, source_of):
+    assert set(grammar.vocabulary) & set(language.vocabulary) == SHARED
+    assert sorted(source_of) == language.vocabulary
+    assert sum(len(forms(language, word)) for word in grammar.vocabulary) == len(source_of)
+
+
+def test_every_word_is_translated_once(language, source_of, pairs):
+    for source, target in pairs:
+        words = source.split()
+        assert Counter(source_of[word] for word in target.split()) == Counter(words)
+        aligned = language.align(source)
+        assert sorted(place for place, _ in aligned) == list(range(len(words)))
+        assert all(source_of[word] == words[place] for place, word in aligned)
+
+
+def test_agreement_and_order_in_every_noun_phrase(grammar, language, source_of, pairs):
+    """A determiner stands before its noun and the adjectives behind it, and all show the noun's gender and number."""
+    nouns, n_phrases = grammar.tables.noun_of, 0
+    modifiers = {a.word for a in grammar.lexicon.adjectives} | {nation.demonym for nation in grammar.lexicon.nations}
+    determiners = {*DETERMINERS, *POSSESSIVES.values()}
+    for source, _ in pairs:
+        words, aligned = source.split(), dict(language.align(source))
+        order = {place: i for i, place in enumerate(place for place, _ in language.align(source))}
+        for place, word in enumerate(words):
+            first = place
+            while first and words[first - 1] in modifiers:
+                first -= 1
+            if word not in nouns or not first or words[first - 1] not in determiners:
+                continue
+            number = "plural" if word == nouns[word].plural else "singular"
+            ending = AGREEMENT[language.gender[word], number]
+            phrase = range(first - 1, place)
+            for each in phrase:
+                stems = language.entries[words[each]].stems
+                animate = nouns[word].kind in ("person", "animal")
+                assert aligned[each] == (stems[0] if animate else stems[-1]) + ending
+            wanted = [first - 1, place, *reversed(range(first, place))]
+            start = order[first - 1]
+            assert [order[each] for each in wanted] == list(range(start, start + len(wanted)))
+            n_phrases += len(phrase) > 1
+    assert n_phrases > 100
+
+
+def test_by_hand(grammar, language):
+    """Order, and agreement over a distance: of a past verb and an adjective with their subject's gender."""
+    lexicon, stem = grammar.lexicon, {word: entry.stems[0] for word, entry in language.entries.items()}
+    of_things = {word: entry.stems[-1] for word, entry in language.entries.items()}
+    (man, woman), thing, adjective = lexicon.nouns["person"][:2], lexicon.nouns["thing"][0], lexicon.adjectives[0]
+    handle = next(v for v in lexicon.verbs["handle"] if not v.particle)
+    loose = next(v for v in lexicon.verbs["handle"] if v.particle)
+    rest, capital = next(v for v in lexicon.verbs["rest"] if not v.particle), lexicon.nations[0].capital
+    it = AGREEMENT[language.gender[thing.singular], "singular"]
+    cases = {
+        f"the {adjective.word} {woman.singular} {handle.past} a {thing.singular} .":
+            f"{stem['the']}a {stem[woman.singular]} {stem[adjective.word]}a {stem['a']}{it} {stem[thing.singular]} "
+            f"{stem[handle.base]}la .",
+        f"the {man.plural} who {rest.past} had {loose.participle} {loose.particle} these {thing.plural} .":
+            f"{stem['the']}oi {stem[man.singular]}im {stem['who']} {stem[rest.base]}loi {stem['had']} "
+            f"{stem['these']}{it}i {stem[thing.singular]}im {stem[loose.particle]} {stem[loose.base]}et .",
+        f"the {thing.singular} with {man.plural} was {adjective.word} in {capital} .":
+            f"{stem['the']}{it} {stem[thing.singular]} {stem[man.singular]}im {stem['with']} {stem['was']} "
+            f"{of_things[adjective.word]}{it} {stem[capital]} {stem['in']} .",
+        f"did the {man.plural} {rest.base} ?":
+            f"{stem['did']} {stem['the']}oi {stem[man.singular]}im {stem[rest.base]}ir ?",
+        f"the {man.plural} {rest.base} .": f"{stem['the']}oi {stem[man.singular]}im {stem[rest.base]}un .",
+    }  # fmt: skip
+    for source, target in cases.items():
+        assert language.translate(source) == target
+
+
+def test_context_settles_the_choice(language, pairs):
+    """Words that become different words, or forms, in different sentences; a dictionary has one answer."""
+    found: dict[str, set[str]] = {}
+    for source, _ in pairs:
+        words = source.split()
+        for place, word in language.align(source):
+            found.setdefault(words[place], set()).add(word)
+    twofold = [word for word, entry in language.entries.items() if len(entry.stems) == 2]
+    assert sum(len({re.sub("(oi|ai|o|a)$", "", word) for word in found.get(w, ())}) == 2 for w in twofold) > 10
+    tokens = list(chain.from_iterable(source.split() for source, _ in pairs))
+    assert sum(len(found[token]) > 1 for token in tokens) / len(tokens) > 0.2
+
+
+def test_a_translation_is_a_function_of_its_sentence(grammar, pairs):
+    again = SecondLanguage(Grammar(scale=0.3))
+    assert all(again.translate(source) == target for source, target in pairs[:50])
+    assert len({source for source, _ in sentence_pairs_of(grammar, "train") + pairs}) > 550
+
+
+def sentence_pairs_of(grammar: Grammar, split: str) -> list[tuple[str, str]]:
+    return list(islice(sentence_pairs(grammar, 1, split), 300))
+
+
+def test_what_is_no_sentence_is_refused(language):
+    with pytest.raises(UsageError, match="no sentence"):
+        language.translate("she might .")
+
+
+def test_write_pairs(tmp_path: Path):
+    counts = write_pairs(tmp_path, 1, {"train": 20, "validation": 5, "test": 7}, scale=0.1)
+    grammar = Grammar(scale=0.1)
+    known = set((tmp_path / "vocabulary.txt").read_text().split())
+    for split, n in (("train", 20), ("validation", 5), ("test", 7)):
+        sides = [(tmp_path / f"{split}.{side}.txt").read_text().splitlines() for side in ("source", "target")]
+        expected = list(islice(sentence_pairs(grammar, 1, split), n))
+        assert list(zip(*sides, strict=True)) == expected
+        assert (tmp_path / f"{split}.txt").read_text().splitlines() == [line for pair in expected for line in pair]
+        assert counts[f"{split}/pairs"] == n
+        n_words = sum(len(line.split()) for line in sides[0])
+        assert counts[f"{split}/source_words"] == counts[f"{split}/target_words"] == n_words
+        assert known.issuperset(word for side in sides for line in side for word in line.split())
+    with pytest.raises(UsageError, match="pairs"):
+        write_pairs(tmp_path, 1, {"train": 20})

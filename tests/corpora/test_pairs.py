@@ -1,0 +1,88 @@
+import pytest
+
+from retable.corpora.pairs import pair_splits, read_pairs, write_pairs
+from retable.errors import UsageError
+
+EN, DE = "A  Dog\tbarks .\r\ntwo\n", "Ein Hund bellt.\nzwei Übel\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A parallel corpus of two lines a split, by the names of write_pairs' arguments."""
+    paths = {}
+    for split in ("train", "validation", "test"):
+        for side, text in (("source", EN), ("target", DE)):
+            path = tmp_path / f"{split}.{side}.raw"
+            path.write_bytes(text.encode())
+            paths[f"{split}_{side}"] = str(path)
+    (tmp_path / "out").mkdir()
+    return paths
+
+
+def test_both_sides_are_copied_and_put_together(files, tmp_path):
+    counts = write_pairs(tmp_path / "out", **files)
+    written = {path.name: path.read_bytes().decode() for path in (tmp_path / "out").iterdir()}
+    for split in ("train", "validation", "test"):
+        assert written[f"{split}.source.txt"] == "A Dog barks .\ntwo\n"
+        assert written[f"{split}.target.txt"] == "Ein Hund bellt.\nzwei Übel\n"
+        assert written[f"{split}.txt"] == "A Dog barks .\nEin Hund bellt.\ntwo\nzwei Übel\n"
+        assert {k: v for k, v in counts.items() if k.startswith(split)} == {
+            f"{split}/pairs": 2,
+            f"{split}/source_words": 5,
+            f"{split}/target_words": 5,
+        }
+    assert len(written) == 9
+    assert read_pairs(tmp_path / "out", "test") == (["A Dog barks .", "two"], ["Ein Hund bellt.", "zwei Übel"])
+
+
+def test_further_test_sets_are_not_for_the_tokenizer(files, tmp_path):
+    more = {"test_2017_source": files["test_source"], "test_2017_target": files["test_target"]}
+    counts = write_pairs(tmp_path / "out", lowercase=True, **files, **more)
+    assert counts["test_2017/pairs"] == 2
+    assert pair_splits(tmp_path / "out") == ["train", "validation", "test", "test_2017"]
+    assert read_pairs(tmp_path / "out", "test_2017")[1] == ["ein hund bellt.", "zwei übel"]
+    assert not (tmp_path / "out" / "test_2017.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("broken", "content", "message"),
+    [
+        ("train_target", b"eins\n", r"train.target.raw ends after 1 lines and .*train.source.raw goes on; line n"),
+        ("train_source", b"one\n", r"train.source.raw ends after 1 lines and .*train.target.raw goes on"),
+        ("test_source", b"one\n \t\n", r"test.source.raw, line 2 is empty; take the line out of both sides"),
+        ("validation_target", b"eins\nz\xfcrn\n", r"validation.target.raw, line 2: byte 2 .* not UTF-8 \(0xfc\)"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(files, tmp_path, broken, content, message):
+    (tmp_path / files[broken]).write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        write_pairs(tmp_path / "out", **files)
+
+
+def test_an_empty_split_is_refused(files, tmp_path):
+    for side in ("source", "target"):
+        (tmp_path / files[f"test_{side}"]).write_bytes(b"")
+    with pytest.raises(UsageError, match=r"test.source.raw holds no words; the test split needs at least one pair"):
+        write_pairs(tmp_path / "out", **files)
+
+
+def test_a_missing_side_is_asked_for(files, tmp_path):
+    del files["test_target"]
+    with pytest.raises(UsageError, match=r"needs both sides of each split; write corpus.write.test_target=FILE too"):
+        write_pairs(tmp_path / "out", **files)
+
+
+def test_a_corpus_without_pairs_is_refused(tmp_path):
+    (tmp_path / "train.txt").write_text("a\n")
+    with pytest.raises(UsageError, match=r"no pairs of sentences for train; .* corpus=multi30k"):
+        pair_splits(tmp_path)
+
+
+@pytest.mark.real
+def test_multi30k(data_dir, tmp_path):
+    raw = data_dir / "multi30k" / "raw"
+    names = {"train": "train", "validation": "val", "test": "test_2016_flickr"}
+    files = {f"{split}_{side}": str(raw / f"{name}.{language}") for split, name in names.items()
+             for side, language in (("source", "en"), ("target", "de"))}  # fmt: skip
+    counts = write_pairs(tmp_path, **files)
+    assert [counts[f"{split}/pairs"] for split in names] == [29000, 1014, 1000]
