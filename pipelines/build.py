@@ -1,16 +1,49 @@
-"""Models from their configuration and the tokenizer whose ids they read."""
+"""Models, objectives and batches from their configuration, with the facts that their constructors ask for by name."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig
 
-from retable.tokenizers.tokenizer import Tokenizer
+from retable.artifacts import require
+from retable.tokenizers.tokenizer import Tokenizer, read_tokens
+
+# What a constructor may ask for, and what the tokenizer calls it.
+FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
 
 
 def build_model(cfg: DictConfig, tokenizer: Tokenizer) -> Any:
-    """The model that `cfg` describes, with what its constructor asks of the tokenizer."""
-    facts = {"vocab_size": tokenizer.vocab_size, "boundary": tokenizer.boundary, "words": tokenizer.words}
-    asked = inspect.signature(get_class(cfg.model._target_)).parameters
-    return instantiate(cfg.model, **{name: fact for name, fact in facts.items() if name in asked})
+    """The model that `cfg` describes."""
+    return _build(cfg.model, tokenizer)
+
+
+def build_objective(cfg: DictConfig, tokenizer: Tokenizer, model: Any) -> Any:
+    """The objective that `cfg` describes, on top of `model`."""
+    return _build(cfg.objective, tokenizer, model=model)
+
+
+def build_batches(cfg: DictConfig, tokenizer: Tokenizer, folder: Path, split: str, seed: int) -> Any:
+    """The batches that `cfg` describes, of a split that the tokenize stage left in `folder`."""
+    facts: dict[str, Any] = {
+        "tokens": read_tokens(require(folder / f"{split}.bin"), tokenizer.vocab_size),
+        "seed": seed,
+    }
+    if asks(cfg.batches, "units"):
+        facts["units"] = np.load(require(folder / f"{split}.units.npy"))
+    if asks(cfg.batches, "line_end"):
+        # Where a tokenizer reads no token in a line's end, the boundary stands for it in a stream.
+        facts["line_end"] = [tokenizer.boundary, *tokenizer.encode("\n")][-1]
+    return _build(cfg.batches, tokenizer, **facts)
+
+
+def asks(part: DictConfig, name: str) -> bool:
+    """Whether the constructor of what `part` describes has a parameter of this name."""
+    return name in inspect.signature(get_class(part._target_)).parameters
+
+
+def _build(part: DictConfig, tokenizer: Tokenizer, **given: Any) -> Any:
+    facts = {name: getattr(tokenizer, its) for name, its in FACTS.items() if asks(part, name)}
+    return instantiate(part, _partial_=True)(**facts, **given)  # Hydra would read what it is given as configuration

@@ -8,14 +8,18 @@ import numpy as np
 from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 
-from pipelines.build import build_model
+from pipelines.build import build_batches, build_model, build_objective
 from retable.artifacts import digest, require
 from retable.errors import UsageError
 from retable.tokenizers.tokenizer import Tokenizer
 
 
 def load_system(cell: Path) -> Any:
-    """The system in `cell`: a language model with `log_prob(tokens)`, or word vectors; each names its `protocol`."""
+    """The system in `cell`; each names its `protocol`.
+
+    A language model with `log_prob(tokens)`, in ELMo's case one of either direction, word vectors, or an objective that
+    measures `held_out(split)` itself.
+    """
     cfg: Any = OmegaConf.load(require(cell / "config.yaml"))
     weights = require(cell / "model.safetensors")
     if "cells" in cfg:
@@ -25,16 +29,26 @@ def load_system(cell: Path) -> Any:
         model = build_model(cfg, tokenizer)
         model.load(weights)
         return model
-    if "scorer" not in cfg:
+    if not {"scorer", "embedding"} & set(cfg):  # a cell of word vectors takes none from elsewhere
         return load_vectors(require(cell / "vectors.bin"), _ngram_composer(cfg, weights, tokenizer.words))
 
-    from retable.evaluation.likelihood import NeuralLM
     from retable.training.weights import load_weights
 
     model = build_model(cfg, tokenizer)
-    objective = instantiate(cfg.objective, model=model, vocab_size=tokenizer.vocab_size).eval()
+    objective = build_objective(cfg, tokenizer, model).eval()
     load_weights(objective, weights)
-    return NeuralLM(objective, instantiate(cfg.scorer), tokenizer.boundary)
+    if "scorer" in cfg:
+        from retable.evaluation.likelihood import NeuralLM
+
+        return NeuralLM(objective, instantiate(cfg.scorer), tokenizer.boundary)
+    if hasattr(model, "layers_of_words"):
+        from retable.evaluation.bidirectional import BothDirections
+
+        return BothDirections(objective, tokenizer)
+    from retable.evaluation.held_out import SEED, PretrainedObjective
+
+    folder = Path("outputs/tokenize", cfg.tokens)
+    return PretrainedObjective(objective, lambda split: build_batches(cfg, tokenizer, folder, split, SEED))
 
 
 def _load_mixture(path: Path, cells: list[Path]) -> Any:

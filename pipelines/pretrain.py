@@ -6,7 +6,7 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from pipelines.build import build_model
+from pipelines.build import asks, build_batches, build_model, build_objective
 from pipelines.entry import recorded, stage
 from retable.artifacts import require
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
@@ -28,20 +28,34 @@ def pretrain(cfg: DictConfig) -> None:
     import torch
 
     from pipelines.training import initialise_input, train
+    from retable.training.blocks import recompute_blocks
 
     torch.manual_seed(cfg.seed)
     model = build_model(cfg, tokenizer)
     initialise_input(model, cfg, tokenizer, inputs)
-    objective = instantiate(cfg.objective, model=model, vocab_size=tokenizer.vocab_size)
+    objective = build_objective(cfg, tokenizer, model)
     if hasattr(objective, "count"):
         objective.count(np.bincount(tokens, minlength=tokenizer.vocab_size))
+    if cfg.recompute:
+        recompute_blocks(model)
     if cfg.compile:
         model.compile()
-    batches = instantiate(cfg.batches, tokens=tokens, seed=cfg.seed)
-    scorer = instantiate(cfg.validation_scorer)
+    batches = build_batches(cfg, tokenizer, folder, "train", cfg.seed)
+    if asks(cfg.batches, "units"):
+        inputs += [require(folder / f"{split}.units.npy") for split in ("train", "validation")]
 
-    def validate(objective: torch.nn.Module) -> dict[str, float]:
-        return {"loss": -float(scorer.log_prob(objective, validation, tokenizer.boundary).mean())}
+    if cfg.get("validation_scorer"):
+        scorer = instantiate(cfg.validation_scorer)
+
+        def validate(objective: torch.nn.Module) -> dict[str, float]:
+            return {"loss": -float(scorer.log_prob(objective, validation, tokenizer.boundary).mean())}
+    else:
+        from retable.evaluation.held_out import SEED, mean_metrics
+
+        held_out = build_batches(cfg, tokenizer, folder, "validation", SEED)
+
+        def validate(objective: torch.nn.Module) -> dict[str, float]:
+            return mean_metrics(objective, held_out)
 
     with recorded(cfg, inputs, [folder], system=cfg.system, seed=cfg.seed) as record:
         train(cfg, record, objective, batches, validate)

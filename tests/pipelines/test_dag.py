@@ -29,6 +29,7 @@ BUILT = {
     },
     "mix": set(),
     "finetune": {"model", "optimizer", "schedule"},
+    "translate": {"model", "objective", "batches", "optimizer", "schedule", "averaging", "decoding"},
     "evaluate": {"benchmark"},
     "generate": {"decoding"},
     "scaling": set(),

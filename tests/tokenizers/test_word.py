@@ -2,6 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retable.tokenizers import word
+from retable.tokenizers.tokenizer import Tokenizer
 
 LINES = ["b a a", "c b", "", "b d <unk>", "a é"]
 
@@ -34,3 +35,21 @@ def test_lines_end_in_eos_and_a_blank_line_is_one():
 def test_a_word_of_any_characters_is_one_token(words):
     tokenizer = word.train([" ".join(words)])
     assert [tokenizer.words[i] for i in tokenizer.encode(" ".join(words) + "\n")] == [*words, "<eos>"]
+
+
+def test_marks_come_behind_the_words_and_change_nothing_else(tmp_path):
+    marks = ["[PAD]", "[MASK]", "<extra_id_0>"]
+    plain, marked = word.train(LINES), word.train(LINES, marks=marks)
+    assert marked.words == [*plain.words, *marks] and marked.vocab_size == plain.vocab_size + 3
+    assert marked.special_ids == {mark: plain.vocab_size + i for i, mark in enumerate(marks)}
+    assert marked.boundary == plain.boundary and marked.words[marked.boundary] == "<eos>"
+    units = [line.split("\n") for line in LINES]
+    assert [*marked.encode_units(units, documents=True)] == [*plain.encode_units(units, documents=True)]
+    assert marked.encode("a [MASK] b\n") == [*plain.encode("a"), plain.vocab_size + 1, *plain.encode("b\n")]
+    marked.save(tmp_path / "tokenizer.json")
+    assert Tokenizer.load(tmp_path / "tokenizer.json").special_ids == marked.special_ids
+
+
+def test_with_berts_marks_a_line_still_ends_in_eos():
+    marked = word.train(LINES, marks=["[CLS]", "[SEP]", "</s>"])
+    assert marked.words[marked.boundary] == "<eos>" and marked.encode("\n") == [marked.boundary]

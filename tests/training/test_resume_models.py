@@ -10,11 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from retable.data.streams import CarriedStreams, JitteredStreams
+from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams
 from retable.evaluation.likelihood import Carried
 from retable.models.awd_lstm import AWDLSTM
+from retable.models.elmo import ELMo
 from retable.models.stacked_lstm import StackedLSTM
 from retable.models.transformer_xl import TransformerXL
+from retable.objectives.bidirectional_lm import BidirectionalLM
 from retable.objectives.causal_lm import CausalLM
 from retable.training.averaging import non_monotone
 from retable.training.curve import Point
@@ -32,7 +34,7 @@ class Killed(Exception):
 
 
 class System(NamedTuple):
-    objective: CausalLM
+    objective: CausalLM | BidirectionalLM
     batches: Any
     settings: dict[str, Any]
 
@@ -71,6 +73,17 @@ def transformer_xl() -> System:
         CausalLM(model, V, tie=True, bias=True, reduction="mean"),
         CarriedStreams(TOKENS, batch_size=4, length=8),
         {"optimizer": partial(adamw, lr=0.01, weight_decay=0.1), "schedule": constant},
+    )
+
+
+def elmo() -> System:
+    """Each direction carries a state of its own."""
+    torch.manual_seed(0)
+    model = ELMo([f"w{i}" for i in range(V)], D, 12, 2, 0.1, [(1, 4), (2, 4)], d_character=4, n_highway=1)
+    return System(
+        BidirectionalLM(model, V),
+        OppositeStreams(TOKENS, batch_size=4, length=8),
+        {"optimizer": partial(adamw, lr=0.01, weight_decay=0.0), "schedule": constant},
     )
 
 
@@ -134,7 +147,7 @@ def uninterrupted(tmp_path_factory) -> Callable[[Callable[[], System]], Trained]
     return train
 
 
-@pytest.mark.parametrize("make", [awd_lstm, stacked_lstm, transformer_xl], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [awd_lstm, stacked_lstm, transformer_xl, elmo], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("step", [2, 7, 12, 17, 22])
 def test_killed_and_resumed_equals_uninterrupted(uninterrupted, make, step, tmp_path):
     system, expected = make(), uninterrupted(make)
@@ -174,3 +187,10 @@ def test_the_rate_has_followed_the_losses(uninterrupted):
 
 def test_the_memory_is_carried_from_batch_to_batch(uninterrupted):
     assert uninterrupted(transformer_xl).checkpoint["carried_state"][0].shape == (2, 4, 12, D)
+
+
+def test_the_states_of_both_directions_are_carried(uninterrupted):
+    ((forward, backward),) = uninterrupted(elmo).checkpoint["carried_state"]
+    for hidden, cell in (forward, backward):
+        assert hidden.shape == (2, 4, D) and cell.shape == (2, 4, 12)
+    assert not torch.allclose(forward[0], backward[0])

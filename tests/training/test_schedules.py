@@ -10,6 +10,7 @@ from retable.training.schedules import (
     perplexity_decay,
     stall_decay,
     warmup_cosine,
+    warmup_linear,
 )
 
 
@@ -83,6 +84,12 @@ def test_inverse_sqrt():
     # Up in a line to the tenth step, half the rate after four times as many, a quarter after sixteen times.
     points = {0: 0.1, 4: 0.5, 9: 1.0, 39: 0.5, 159: 0.25}
     factors = {step: inverse_sqrt(step, 10, 1000, [], warmup=0.01) for step in points}
+    assert factors == pytest.approx(points)
+
+
+def test_warmup_linear():
+    points = {0: 0.1, 4: 0.5, 9: 1.0, 10: 1.0, 55: 0.5, 100: 0.0, 101: 0.0}
+    factors = {step: warmup_linear(step, 10, 100, [], warmup=0.1) for step in points}
     assert factors == pytest.approx(points)
 
 

@@ -20,6 +20,11 @@ class TokenBatch(NamedTuple):
     scale: float = 1.0  # of the learning rate, for this batch
 
 
+class OppositeBatch(NamedTuple):
+    forward: TokenBatch
+    backward: TokenBatch  # in the order in which it is read: each label stands before its input in the text
+
+
 class CarriedStreams:
     """The stream cut into `batch_size` parallel rows, read `length` tokens at a time, the state carried along.
 
@@ -44,6 +49,23 @@ class CarriedStreams:
         share = _share(len(self._rows), rank, world)
         window = _tensor(self._rows[share, start : start + self._length + 1])
         return TokenBatch(window[:, :-1], window[:, 1:], fresh=start == 0)
+
+
+class OppositeStreams:
+    """The stream from its start and from its end, each as in CarriedStreams: ELMo's batches (Peters et al. 2018).
+
+    `tokens_per_step` counts tokens of the stream, each of which is read once in either direction.
+    """
+
+    def __init__(self, tokens: np.ndarray, batch_size: int, length: int, seed: int = 0):
+        self._forward = CarriedStreams(tokens, batch_size, length, seed)
+        self._backward = CarriedStreams(tokens[::-1], batch_size, length, seed)  # a view, which copies no tokens
+        self.steps_per_epoch = self._forward.steps_per_epoch
+        self.tokens_per_step = self._forward.tokens_per_step
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> OppositeBatch:
+        """The rows of process `rank` of `world`, as in CarriedStreams."""
+        return OppositeBatch(self._forward.batch(step, rank, world), self._backward.batch(step, rank, world))
 
 
 class JitteredStreams:

@@ -121,7 +121,11 @@ def next_token(system: Any) -> NextToken:
 
     Raises UsageError for a system that only scores texts, or is none.
     """
-    if hasattr(system, "objective"):
+    if hasattr(system, "objective") and system.objective.model.direction == "encoder-decoder":
+        from retable.generation.conditioned import Conditioned  # which is built on this module
+
+        return Conditioned(system.objective, system.objective.start_id)
+    if hasattr(system, "objective") and hasattr(system.objective, "next_log_prob"):
         return Trained(system.objective)
     if hasattr(system, "systems"):
         return Mixed([next_token(each) for each in system.systems], system.weights)

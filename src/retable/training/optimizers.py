@@ -26,3 +26,8 @@ def adagrad(module: nn.Module, lr: float, initial: float = 1.0) -> optim.Adagrad
     return optim.Adagrad(
         (p for p in module.parameters() if p.requires_grad), lr=lr, initial_accumulator_value=initial, eps=0.0
     )
+
+
+def adafactor(module: nn.Module, lr: float) -> optim.Adafactor:
+    """Adafactor (Shazeer and Stern 2018): steps relative to a weight's size, of min(lr, 1 / √step); 1e-2 is T5's."""
+    return optim.Adafactor((p for p in module.parameters() if p.requires_grad), lr=lr)

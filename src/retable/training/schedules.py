@@ -60,6 +60,12 @@ def inverse_sqrt(step: int, epoch: float, max_steps: int, losses: Sequence[float
     return min((step + 1) / warmup_steps, math.sqrt(warmup_steps / (step + 1)))
 
 
+def warmup_linear(step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: float) -> float:
+    """Up in a line over the first `warmup` of the run, then down in one to 0 (Devlin et al. 2019, appendix A.2)."""
+    warmup_steps = max(round(warmup * max_steps), 1)
+    return min((step + 1) / warmup_steps, max((max_steps - step) / max(max_steps - warmup_steps, 1), 0.0))
+
+
 def warmup_cosine(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: float, final: float
 ) -> float:

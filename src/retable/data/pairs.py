@@ -1,0 +1,109 @@
+"""Batches of sentence pairs by their number of tokens, padded no further than the longest of the batch.
+
+B batch, S time of the sources, U time of the targets.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from retable.errors import UsageError
+from retable.tokenizers.tokenizer import Tokenizer
+
+Sequences = Sequence[Sequence[int]]
+
+
+class PairBatch(NamedTuple):
+    source_ids: Tensor  # (B, S) int64, padded with 0 behind each row's length
+    source_lengths: Tensor  # (B,) int64
+    target_ids: Tensor  # (B, U) int64, what the decoder reads: the end mark, then the labels but for the last
+    target_lengths: Tensor  # (B,) int64
+    labels: Tensor  # (B, U) int64, the target with its end mark
+    weight: float = 1.0  # of these labels' mean, so that the processes' average is the mean over all labels
+
+
+class BucketedPairs:
+    """Every epoch all pairs, those of one batch alike in length, batches in a new order.
+
+    A batch has as many pairs as fit into `max_tokens`, on either side and with the padding. Every sequence ends with
+    the end mark. `batch(step)` is a pure function of (seed, step).
+    """
+
+    def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int, seed: int):
+        self._sources, self._targets, self._seed = sources, targets, seed
+        self._longest = longest_side(sources, targets)
+        # The sorted lengths are those of every epoch, so the batches' sizes are too.
+        self._sizes = list(pairwise(cut(np.sort(self._longest), max_tokens)))
+        self.steps_per_epoch = len(self._sizes)
+        self.tokens_per_step = sum(map(len, targets)) / self.steps_per_epoch
+        self._order: tuple[int, list[np.ndarray]] = (-1, [])
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
+        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
+        epoch, index = divmod(step, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            self._order = epoch, self._shuffled(epoch)
+        places = self._order[1][index]
+        B = len(places)
+        if world > B:
+            raise UsageError(f"a batch of {B} pairs can't be shared by {world} processes; raise batches.max_tokens")
+        mine = places[rank * B // world : (rank + 1) * B // world]
+        labels, all_labels = (sum(len(self._targets[place]) for place in part) for part in (mine, places))
+        return pad(self._sources, self._targets, mine)._replace(weight=world * labels / all_labels)
+
+    def _shuffled(self, epoch: int) -> list[np.ndarray]:
+        generator = np.random.default_rng((self._seed, epoch))
+        order = generator.permutation(len(self._longest))  # decides which of equal lengths share a batch
+        order = order[np.argsort(self._longest[order], kind="stable")]
+        return [order[slice(*self._sizes[i])] for i in generator.permutation(self.steps_per_epoch)]
+
+
+def pairs_by_length(sources: Sequences, targets: Sequences, max_tokens: int) -> Iterator[PairBatch]:
+    """All pairs once, the shortest first: for evaluation."""
+    longest = longest_side(sources, targets)
+    order = np.argsort(longest, kind="stable")
+    for start, stop in pairwise(cut(longest[order], max_tokens)):
+        yield pad(sources, targets, order[start:stop])
+
+
+def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> list[list[int]]:
+    """The ids of each line and the end mark."""
+    return [[*ids, tokenizer.boundary] for ids in tokenizer.encode_batch(lines)]
+
+
+def longest_side(sources: Sequences, targets: Sequences) -> np.ndarray:
+    """(n,): the tokens of the longer side of each pair."""
+    return np.array([max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)])
+
+
+def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
+    """Where batches of rising lengths begin, and the end of the last. UsageError where one sequence is too long."""
+    if lengths[-1] > max_tokens:
+        raise UsageError(
+            f"a sentence of {lengths[-1]} tokens fits into no batch of {max_tokens}; raise batches.max_tokens"
+        )
+    cuts = [0]
+    for place, length in enumerate(lengths.tolist()):
+        if (place + 1 - cuts[-1]) * length > max_tokens:
+            cuts.append(place)
+    return [*cuts, len(lengths)]
+
+
+def pad(sources: Sequences, targets: Sequences, places: np.ndarray) -> PairBatch:
+    """The pairs at `places` as one batch."""
+    source_ids, source_lengths = _stack([sources[place] for place in places])
+    labels, target_lengths = _stack([targets[place] for place in places])
+    target_ids, _ = _stack([[targets[place][-1], *targets[place][:-1]] for place in places])
+    return PairBatch(source_ids, source_lengths, target_ids, target_lengths, labels)
+
+
+def _stack(sequences: Sequences) -> tuple[Tensor, Tensor]:
+    lengths = [len(sequence) for sequence in sequences]
+    ids = np.zeros((len(sequences), max(lengths)), dtype=np.int64)
+    for row, sequence in zip(ids, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    return torch.from_numpy(ids), torch.tensor(lengths)

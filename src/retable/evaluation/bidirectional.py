@@ -1,0 +1,99 @@
+"""Both directions of ELMo as language models of a text (Peters et al. 2018, section 3.4, average them).
+
+A text's probability is the product of its tokens' from left to right, and from right to left as well, so its entropy
+bounds both.
+"""
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor, nn
+
+from retable.evaluation.contextual_vectors import ContextualVectors
+from retable.evaluation.likelihood import Carried
+from retable.evaluation.perplexity import read_split
+from retable.metrics.likelihood import likelihood_metrics
+from retable.objectives.bidirectional_lm import BidirectionalLM
+from retable.tokenizers.tokenizer import Tokenizer
+
+
+class BothDirections(ContextualVectors):
+    """A trained objective to the benchmarks: its layers, and a language model of each direction.
+
+    State is carried over the whole stream, cut into `rows` parallel parts, as in `Carried`; beyond either end of the
+    stream stands the boundary token.
+    """
+
+    def __init__(self, objective: BidirectionalLM, tokenizer: Tokenizer, rows: int = 1):
+        super().__init__(objective.model, tokenizer)
+        self.objective, self._scorer, self._boundary = objective, Carried(rows), tokenizer.boundary
+        self.protocol = self._scorer.protocol
+
+    def log_prob(self, tokens: np.ndarray) -> np.ndarray:
+        """(N,) ids to the (N,) float64 log-probability of each after all before it."""
+        return self._log_prob(tokens, backward=False)
+
+    def log_prob_backward(self, tokens: np.ndarray) -> np.ndarray:
+        """(N,) ids to the (N,) float64 log-probability of each before all behind it."""
+        return self._log_prob(tokens[::-1], backward=True)[::-1]
+
+    def _log_prob(self, tokens: np.ndarray, backward: bool) -> np.ndarray:
+        direction: Any = _Direction(self.objective, backward)
+        return self._scorer.log_prob(direction, tokens, self._boundary)
+
+
+class _Direction:
+    """One direction of the objective, as `Carried` asks for it."""
+
+    def __init__(self, objective: BidirectionalLM, backward: bool):
+        self._objective, self._backward = objective, backward
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        return self._objective.parameters()
+
+    def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
+        return self._objective.log_prob(input_ids, labels, state, self._backward)
+
+
+class TwoWayLanguageModel(Protocol):
+    """What the benchmark asks of a model: a probability of every token, in float64, from either side."""
+
+    def log_prob(self, tokens: np.ndarray) -> np.ndarray: ...
+
+    def log_prob_backward(self, tokens: np.ndarray) -> np.ndarray: ...
+
+
+class Directions:
+    """Perplexity of each direction on whole splits; `inputs` are the files that the scores depend on."""
+
+    asks_for = "log_prob_backward"
+
+    def __init__(self, tokens: str, splits: Sequence[str]):
+        self.folder, self.splits = Path(tokens), splits
+        names = ["tokenizer.json", *(f"{split}{end}" for split in splits for end in (".bin", ".units.npy"))]
+        self.inputs = [self.folder / name for name in names]
+
+    def __call__(self, model: TwoWayLanguageModel, folder: Path) -> dict[str, float]:
+        """Write `directions.csv`, the summed nats of each unit of text; return `<split>/<direction>/<metric>`, where
+        direction is forward, backward, or the mean of the two logarithms."""
+        vocab_size = Tokenizer.load(self.inputs[0]).vocab_size
+        metrics: dict[str, float] = {}
+        with (folder / "directions.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("split", "direction", "unit", "nats", "tokens", "words", "bytes"))
+            for split in self.splits:
+                tokens, units = read_split(self.folder, split, vocab_size)
+                starts = np.concatenate([[0], np.cumsum(units[:-1, 0])])
+                scores = {"forward": model.log_prob(tokens), "backward": model.log_prob_backward(tokens)}
+                scores["mean"] = (scores["forward"] + scores["backward"]) / 2
+                n_tokens, n_words, n_bytes = map(int, units.sum(axis=0))
+                for direction, log_prob in scores.items():
+                    nats = -np.add.reduceat(log_prob, starts)
+                    rows = zip(nats, units, strict=True)
+                    writer.writerows((split, direction, i, f"{n:.6f}", *u) for i, (n, u) in enumerate(rows))
+                    totals = likelihood_metrics(float(nats.sum()), n_tokens, n_words, n_bytes)
+                    metrics |= {f"{split}/{direction}/{name}": value for name, value in totals.items()}
+        return metrics

@@ -1,0 +1,314 @@
+"""What a model's layers know of words: of words that it never saw, and of a word's sense in its sentence.
+
+A word that the training text lacks has a vector where a model reads spelling, and should stand near words of the same
+stem or the same form (Jozefowicz et al. 2016, Table 2, look up such neighbours). The sense of an occurrence is told
+from those of the other occurrences that lie nearest (Peters et al. 2018, section 5.3).
+
+B batch, D dimensions, K layers, T words of a sentence, n occurrences of a word, S senses.
+"""
+
+import csv
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from retable.errors import UsageError
+from retable.evaluation.neighbours import nearest
+from retable.evaluation.word_vectors import WordVectors, unit
+from retable.tokenizers.tokenizer import Tokenizer
+
+TIE = 1e-5  # cosines no further apart are equal, and the prediction is shared out: a layer without context only ties
+SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
+
+
+class Contextual(Protocol):
+    """What the benchmarks ask of any model."""
+
+    def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
+        """The vectors (K, T, D) of each sentence's words, the layer without context first."""
+        ...
+
+
+class ContextualVectors:
+    """A trained model and its tokenizer, to the benchmarks.
+
+    `model.layers(input_ids, lengths)` gives K layers (B, T, D); a model that reads words by their spelling is asked by
+    `layers_of_words(sentences)` instead. A sentence stands between the marks [CLS] and [SEP], or boundaries. A word's
+    vector is the mean of its tokens'.
+    """
+
+    def __init__(self, model: Any, tokenizer: Tokenizer, batch_size: int = 64):
+        self._model, self._tokenizer, self._batch_size = model, tokenizer, batch_size
+        marks = tokenizer.special_ids
+        self._first, self._last = marks.get("[CLS]", tokenizer.boundary), marks.get("[SEP]", tokenizer.boundary)
+        spells = getattr(model, "reads_spelling", False)
+        self.protocol = "a sentence, by spelling" if spells else "a sentence, the mean of a word's tokens"
+        self._read = self._by_spelling if spells else self._by_tokens
+
+    @torch.inference_mode()
+    def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
+        """The vectors (K, T, D) of each sentence's words, float32, the layer without context first."""
+        for start in range(0, len(sentences), self._batch_size):
+            yield from self._read(sentences[start : start + self._batch_size])
+
+    def _by_spelling(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
+        first, last = self._tokenizer.words[self._first], self._tokenizer.words[self._last]
+        layers = _stack(self._model.layers_of_words([[first, *sentence, last] for sentence in sentences]))
+        for row, sentence in zip(layers, sentences, strict=True):
+            yield row[:, 1 : len(sentence) + 1]
+
+    def _by_tokens(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
+        owners, rows = [], []
+        for sentence in sentences:
+            tokens = self._tokenizer.encode_with_offsets(" ".join(sentence))
+            ends = np.cumsum([len(word.encode()) + 1 for word in sentence]) - 1
+            # A token belongs to the word that its last byte is of, a space to the word behind it.
+            owners.append(np.searchsorted(ends, [token.end - 1 for token in tokens], side="right"))
+            rows.append(torch.tensor([self._first, *(token.id for token in tokens), self._last]))
+        device = next(self._model.parameters()).device
+        lengths = torch.tensor([len(row) for row in rows])
+        layers = self._model.layers(pad_sequence(rows, batch_first=True).to(device), lengths.to(device))
+        for row, owner, sentence in zip(_stack(layers), owners, sentences, strict=True):
+            share = (owner == np.arange(len(sentence))[:, None]).astype(np.float32)  # (T, tokens)
+            share /= np.maximum(share.sum(axis=1, keepdims=True), 1)
+            yield share @ row[:, 1 : len(owner) + 1]
+
+
+def _stack(layers: Sequence[Tensor]) -> np.ndarray:
+    """K layers (B, T, D) to (B, K, T, D) in single precision."""
+    return torch.stack(list(layers), dim=1).float().cpu().numpy()
+
+
+class Lexicon(Protocol):
+    """What is asked of the grammar's lexicon: lexemes, named tuples whose `forms` come first, the stem leading."""
+
+    nouns: Mapping[str, Sequence[Any]]
+    verbs: Mapping[str, Sequence[Any]]
+    adjectives: Sequence[Any]
+
+
+class Form(NamedTuple):
+    stem: str
+    form: str  # as in "verb past"
+
+
+class UnseenWords:
+    """Neighbours of words that the training text lacks, at the layer without context; `inputs` are the files that the
+    scores depend on.
+
+    text: the folder of a prepared corpus.
+    words: those to look at; None takes the lexicon's, see `unseen_forms`.
+    lexicon: knows the stem and the form of words; without it there is nothing to score.
+    restrict_vocab: how many of the text's most frequent words may be neighbours.
+    """
+
+    asks_for = "layers"
+
+    def __init__(
+        self,
+        text: str,
+        words: Sequence[str] | None = None,
+        lexicon: Lexicon | None = None,
+        neighbours: int = 10,
+        restrict_vocab: int = 30_000,
+    ):
+        if isinstance(words, str):
+            raise UsageError(f"benchmark.words={words} is one word, not a list; write benchmark.words=[{words}]")
+        if not words and lexicon is None:
+            raise UsageError("without a lexicon there are no words to look at; write benchmark.words=[some,words]")
+        self.inputs = [Path(text, "train.txt")]
+        self.words, self.lexicon = words, lexicon
+        self.neighbours, self.restrict_vocab = neighbours, restrict_vocab
+
+    def __call__(self, system: Contextual, folder: Path) -> dict[str, float]:
+        """Write `unseen_words.csv`, a row a neighbour: the word, its stem and form where they are known, the
+        neighbour's place from 1, the neighbour, its cosine, its stem and form.
+
+        Returns, where a lexicon knows the words, `unseen_words/<metric>`: the number of `words`, and the share of them
+        whose nearest neighbour has the same `stem`, or one made of it (actor, actress), the same `form`, or either:
+        `stem_or_form`. Characters alone tell much of it: compare a model that was not trained. UsageError for a word
+        that the text has, and where it lacks none.
+        """
+        with self.inputs[0].open(encoding="utf-8") as file:
+            seen = Counter(chain.from_iterable(map(str.split, file)))
+        forms = {} if self.lexicon is None else forms_of(self.lexicon)
+        unseen = {word: forms.get(word) for word in self.words} if self.words else unseen_forms(forms, set(seen))
+        if known := [word for word in unseen if word in seen]:
+            raise UsageError(f"{self.inputs[0]} has the words {', '.join(known)}; choose some that it lacks")
+        if not unseen:
+            raise UsageError(f"{self.inputs[0]} lacks no form of the lexicon; write benchmark.words=[some,words]")
+        vocabulary = [word for word, _ in seen.most_common(self.restrict_vocab)]
+        names = [*vocabulary, *unseen]
+        vectors = np.concatenate([layers[0] for layers in system.layers([[name] for name in names])])
+        known_vectors, own = vectors[: len(vocabulary)], dict(zip(unseen, vectors[len(vocabulary) :], strict=True))
+        found = nearest(WordVectors(vocabulary, known_vectors, own.__getitem__), [*unseen], self.neighbours)
+        with (folder / "unseen_words.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(
+                ("word", "stem", "form", "place", "neighbour", "cosine", "neighbour_stem", "neighbour_form")
+            )
+            for (word, form), near in zip(unseen.items(), found, strict=True):
+                for place, (neighbour, cosine) in enumerate(near, 1):
+                    others = forms.get(neighbour) or ("", "")
+                    writer.writerow((word, *(form or ("", "")), place, neighbour, f"{cosine:.4f}", *others))
+        scored = [(form, forms.get(near[0][0])) for form, near in zip(unseen.values(), found, strict=True) if form]
+        if not scored:
+            return {}
+        stem = np.array([other is not None and other.stem.startswith(form.stem) for form, other in scored])
+        same = np.array([other is not None and form.form == other.form for form, other in scored])
+        shares = {"stem": stem, "form": same, "stem_or_form": stem | same}
+        metrics = {f"unseen_words/{name}": float(each.mean()) for name, each in shares.items()}
+        return {"unseen_words/words": float(len(scored)), **metrics}
+
+
+def forms_of(lexicon: Lexicon) -> dict[str, Form]:
+    """The stem and the form of each word of the open classes."""
+    lexemes = [*chain(*lexicon.nouns.values(), *lexicon.verbs.values()), *lexicon.adjectives]
+    return {
+        word: Form(lexeme.forms[0], f"{type(lexeme).__name__.lower()} {field}")
+        for lexeme in lexemes
+        for field, word in zip(lexeme._fields, lexeme.forms, strict=False)  # other fields follow the forms
+    }
+
+
+def unseen_forms(forms: Mapping[str, Form], seen: set[str]) -> dict[str, Form]:
+    """Words that `seen` lacks, of stems that it has: those of the lexicon, and those that a child would make of an
+    irregular lexeme, such as "goed", by the most frequent ending of the form."""
+    endings: dict[str, Counter[str]] = defaultdict(Counter)
+    for word, (stem, form) in forms.items():
+        if word.startswith(stem):
+            endings[form][word.removeprefix(stem)] += 1
+    regular = {
+        stem + endings[form].most_common(1)[0][0]: Form(stem, form)
+        for word, (stem, form) in forms.items()
+        if not word.startswith(stem) and endings[form]
+    }
+    candidates = {**{word: form for word, form in regular.items() if word not in forms}, **forms}
+    return {word: form for word, form in candidates.items() if word not in seen and form.stem in seen}
+
+
+class Occurrence(NamedTuple):
+    word: str
+    sentence: list[str]
+    position: int
+    sense: str
+
+
+class Senses:
+    """Tells the senses of words apart, by layer; `inputs` are the files that the scores depend on.
+
+    senses: a tab-separated file with the columns word, sentence (its words, parted by spaces), position (of the word in
+        it, from 0) and sense. Senses that occur once are left out, and words that keep but one.
+    """
+
+    asks_for = "layers"
+
+    def __init__(self, senses: str):
+        self.inputs = [Path(senses)]
+
+    def __call__(self, system: Contextual, folder: Path) -> dict[str, float]:
+        """Write `senses.csv`, a row a word and layer: word, layer, occurrences, senses, majority, nearest, centroid;
+        and `sense_plane.csv`, a row an occurrence and layer: word, layer, sense, and the place (x, y) in the plane of
+        the word's two principal components.
+
+        Returns the accuracies over all occurrences: `senses/layer_<k>/nearest`, by the nearest other occurrence of the
+        word, `senses/layer_<k>/centroid`, by the nearest mean of the other occurrences of a sense, and
+        `senses/majority`, by the word's most frequent sense; and the `senses/occurrences`. Layer 0 is that without
+        context. Where several are nearest, the prediction is shared out among them.
+        """
+        words = read_senses(self.inputs[0])
+        occurrences = list(chain.from_iterable(words.values()))
+        layers = system.layers([each.sentence for each in occurrences])
+        vectors = np.stack([layer[:, each.position] for each, layer in zip(occurrences, layers, strict=True)], axis=1)
+        sums: Counter[str] = Counter()
+        with (
+            (folder / "senses.csv").open("w", newline="", encoding="utf-8") as scores,
+            (folder / "sense_plane.csv").open("w", newline="", encoding="utf-8") as plane,
+        ):
+            score_writer, plane_writer = (csv.writer(file, lineterminator="\n") for file in (scores, plane))
+            score_writer.writerow(("word", "layer", "occurrences", "senses", "majority", "nearest", "centroid"))
+            plane_writer.writerow(("word", "layer", "sense", "x", "y"))
+            start = 0
+            for word, own in words.items():
+                senses, n = np.array([each.sense for each in own]), len(own)
+                counts = np.unique(senses, return_counts=True)[1]
+                sums["senses/majority"] += counts.max()
+                for k, rows in enumerate(vectors[:, start : start + n]):
+                    accuracies = by_nearest(rows, senses).mean(), by_centroid(rows, senses).mean()
+                    for name, accuracy in zip(("nearest", "centroid"), accuracies, strict=True):
+                        sums[f"senses/layer_{k}/{name}"] += accuracy * n
+                    shares = (f"{share:.6f}" for share in (counts.max() / n, *accuracies))
+                    score_writer.writerow((word, k, n, len(counts), *shares))
+                    for sense, (x, y) in zip(senses, principal_plane(rows), strict=True):
+                        plane_writer.writerow((word, k, sense, f"{x:.6f}", f"{y:.6f}"))
+                start += n
+        metrics = {name: float(total / len(occurrences)) for name, total in sums.items()}
+        return {"senses/occurrences": float(len(occurrences)), **metrics}
+
+
+def read_senses(path: Path) -> dict[str, list[Occurrence]]:
+    """The occurrences of each word with two senses at least, each sense with two occurrences at least, in the file's
+    order. UsageError for a file of another form, and where no word is left."""
+    words: dict[str, list[Occurrence]] = defaultdict(list)
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        if (header := next(reader, [])) != SENSE_COLUMNS:
+            raise UsageError(f"{path} has the columns {header}; they must be {SENSE_COLUMNS}")
+        for number, row in enumerate(reader, 2):
+            word, sentence, position, sense = row if len(row) == len(SENSE_COLUMNS) else ("", "", "", "")
+            tokens = sentence.split(" ")
+            if not position.isdecimal() or tokens[int(position) : int(position) + 1] != [word]:
+                raise UsageError(f"{path}, line {number}: {word!r} is not at position {position!r} of the sentence")
+            words[word].append(Occurrence(word, tokens, int(position), sense))
+    kept = {}
+    for word, occurrences in words.items():
+        counts = Counter(each.sense for each in occurrences)
+        often = [each for each in occurrences if counts[each.sense] > 1]
+        if len({each.sense for each in often}) > 1:
+            kept[word] = often
+    if not kept:
+        raise UsageError(f"{path} has no word with two senses that each occur twice")
+    return kept
+
+
+def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
+    """(n, D) and (n,) to (n,): whether the nearest other vector by cosine has the same sense; of several nearest, the
+    share that has."""
+    directions = unit(vectors)
+    cosines = directions @ directions.T
+    np.fill_diagonal(cosines, -np.inf)
+    return _share_of_nearest(cosines, senses[:, None] == senses)
+
+
+def by_centroid(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
+    """(n, D) and (n,) to (n,): whether of the senses' means over the other vectors the nearest by cosine is that of the
+    same sense; of several nearest, the share that is. Each sense occurs twice at least."""
+    names, of = np.unique(senses, return_inverse=True)
+    sums = np.zeros((len(names), vectors.shape[1]))
+    np.add.at(sums, of, vectors)
+    directions = unit(vectors)
+    cosines = directions @ unit(sums).T  # (n, S)
+    cosines[np.arange(len(of)), of] = (directions * unit(sums[of] - vectors)).sum(axis=1)
+    return _share_of_nearest(cosines, of[:, None] == np.arange(len(names)))
+
+
+def _share_of_nearest(cosines: np.ndarray, right: np.ndarray) -> np.ndarray:
+    nearest = cosines >= cosines.max(axis=1, keepdims=True) - TIE
+    return (nearest & right).sum(axis=1) / nearest.sum(axis=1)
+
+
+def principal_plane(vectors: np.ndarray) -> np.ndarray:
+    """(n, D) to (n, 2): the two principal components, each so turned that its farthest point is positive."""
+    centred = np.asarray(vectors, dtype=np.float64)
+    centred = centred - centred.mean(axis=0)
+    left, scales, _ = np.linalg.svd(centred, full_matrices=False)
+    points = (left * scales)[:, :2]
+    farthest = points[np.abs(points).argmax(axis=0), [0, 1]]
+    return points * np.where(farthest < 0, -1.0, 1.0)

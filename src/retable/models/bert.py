@@ -1,0 +1,92 @@
+"""D2: BERT, the encoder that reads from both sides (Devlin, Chang, Lee and Toutanova 2019, arXiv 1810.04805, sec. 3).
+
+An input is the sum of a token's, its position's and its segment's embedding (figure 2). ELECTRA's two encoders are
+BERTs too (Clark et al. 2020): the small ones' embeddings have another width than the model, and a matrix projects them.
+
+Departures, both optional: the norm before the layers (`norm="pre"`), with one more behind the last; no pooler.
+
+B batch, T time, D d_model, E d_embedding.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from retable.errors import UsageError
+from retable.nn.attention import padding_mask
+from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
+
+
+class BERT(nn.Module):
+    """Token ids to hidden states that have seen the whole sequence, of at most `max_length` tokens."""
+
+    direction = "both"
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        max_length: int,
+        dropout: float,
+        norm: Literal["post", "pre"] = "post",
+        d_embedding: int | None = None,
+        pooler: bool = True,
+    ):
+        super().__init__()
+        if norm not in ("post", "pre"):
+            raise UsageError(f"a BERT has no norm={norm}; write one of post, pre")
+        d_embedding = d_embedding or d_model
+        self.d_model, self.max_length = d_model, max_length
+        self.embedding = nn.Embedding(vocab_size, d_embedding)
+        self.positions = nn.Embedding(max_length, d_embedding)
+        self.segments = nn.Embedding(2, d_embedding)
+        self.embedding_norm = nn.LayerNorm(d_embedding, NORM_EPS)
+        self.dropout = nn.Dropout(dropout)
+        self.projection = nn.Identity() if d_embedding == d_model else nn.Linear(d_embedding, d_model)
+        self.blocks = nn.ModuleList(EncoderBlock(d_model, n_heads, dropout, norm) for _ in range(n_layers))
+        self.norm = nn.LayerNorm(d_model, NORM_EPS) if norm == "pre" else nn.Identity()
+        self.pooler = nn.Linear(d_model, d_model) if pooler else None
+        self.apply(self.initialise)
+
+    @staticmethod
+    def initialise(module: nn.Module) -> None:
+        """Weights of N(0, 0.02²) cut off at two deviations, zero biases; also for an objective's head."""
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+    def forward(self, input_ids: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """(B, T) ids to (B, T, D) hidden states.
+
+        Nobody looks at what is behind a row's length, (B,); without `lengths` no row is padded. `segments` (B, T) are 0
+        and 1, and all 0 where they are left out. Raises UsageError where a sequence is too long.
+        """
+        return self.layers(input_ids, lengths, segments)[-1]
+
+    def layers(self, input_ids: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> list[Tensor]:
+        """As `forward`, but the hidden states of all layers: what goes into the first block, what comes out of each."""
+        T = input_ids.shape[1]
+        if self.max_length < T:
+            raise UsageError(
+                f"a sequence of {T} tokens exceeds the BERT's max_length={self.max_length}; train it with "
+                f"model.max_length={T} or more, or give it shorter sequences"
+            )
+        # Attention without a mask is faster by more than it costs to look.
+        mask = None if lengths is None or bool((lengths == T).all()) else padding_mask(lengths, T)
+        segment = self.segments.weight[0] if segments is None else self.segments(segments)
+        embedded = self.embedding(input_ids) + self.positions.weight[:T] + segment
+        hidden = self.projection(self.dropout(self.embedding_norm(embedded)))
+        states = [hidden]
+        for block in self.blocks:
+            hidden = block(hidden, mask)
+            states.append(hidden)
+        return [*states[:-1], self.norm(hidden)]
+
+    def pool(self, hidden: Tensor) -> Tensor:
+        """(B, T, D) to (B, D), a summary of each sequence: the state of [CLS], through the pooler if there is one."""
+        first = hidden[:, 0]
+        return first if self.pooler is None else torch.tanh(self.pooler(first))

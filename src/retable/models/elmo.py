@@ -1,0 +1,169 @@
+"""D1: ELMo, a forward and a backward language model of LSTMs over one input layer (Peters et al. 2018, "Deep
+contextualized word representations", arXiv 1802.05365, section 3; Peters et al. 2017; Jozefowicz et al. 2016).
+
+Words are composed of their characters (`nn/character_cnn.py`, with a projection), so that any word has a vector, or
+looked up in a table. Each direction is a stack of LSTMs with projection, with a residual link from each layer to the
+next. Dropout acts on the input of every layer, the residual link's too, and on the top. Weights start as in the
+authors' code (bilm-tf), which tells more than the paper.
+
+Departures: torch's LSTM clips neither cells nor projections (theirs: both at ±3), and gives each gate two bias vectors,
+of which the second starts at 0; characters pass a tanh (theirs: a ReLU); a word is its bytes of UTF-8, and sentences
+are parted by the tokenizer's own token, spelt like any word.
+
+B batch, T time, D d_model, C d_cell, L n_layers, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from retable.errors import UsageError
+from retable.nn.character_cnn import PADDING, CharacterCNN, Highway, spell
+
+
+class ELMo(nn.Module):
+    """Token ids to the hidden states of both directions; `words` are the tokens' spellings, in the order of their ids.
+
+    d_cell: width of the cells, which a matrix projects to d_model; as wide as d_model, there is no matrix.
+    filters: (width, features) pairs of the convolutions over characters of d_character dimensions, with n_highway
+        layers on top; see CharacterCNN. None takes a table of words instead.
+    """
+
+    direction = "both"
+    start: Any = None  # zeros
+    _spelling: Tensor
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        d_model: int,
+        d_cell: int,
+        n_layers: int,
+        dropout: float,
+        filters: Sequence[tuple[int, int]] | None,
+        d_character: int = 16,
+        n_highway: int = 2,
+    ):
+        super().__init__()
+        self.d_model, self.reads_spelling = d_model, filters is not None
+        if filters is None:
+            self.embedding = nn.Embedding(len(words), d_model)
+        else:
+            self._widest = max(width for width, _ in filters)
+            self.register_buffer("_spelling", spell(words, padding=self._widest), persistent=False)  # (V, symbols)
+            self.cnn = CharacterCNN(d_character, filters, n_highway, d_projection=d_model)
+        self.forward_stack = Stack(d_model, d_cell, n_layers, dropout)
+        self.backward_stack = Stack(d_model, d_cell, n_layers, dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.apply(self.initialise)
+
+    @staticmethod
+    def initialise(module: nn.Module) -> None:
+        """bilm-tf's weights; also for the softmax layer that an objective puts on top."""
+        if isinstance(module, nn.Embedding) and module.padding_idx is None:
+            nn.init.xavier_uniform_(module.weight)
+        elif isinstance(module, nn.Embedding):  # of characters
+            nn.init.uniform_(module.weight, -1.0, 1.0)
+            nn.init.zeros_(module.weight.data[PADDING])
+        if isinstance(module, nn.Linear | nn.Conv1d):
+            nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        if isinstance(module, Highway):  # whose layers had their turn before it
+            nn.init.constant_(module.gate.bias, -2.0)
+        if isinstance(module, nn.LSTM):
+            _initialise_lstm(module)
+
+    def forward(self, input_ids: Tensor, state: Any, backward: bool) -> tuple[Tensor, Any]:
+        """(B, T) ids in the order in which one direction reads them, the backward one from a text's end, and its state
+        before them to the top hidden states (B, T, D) in this order and the state after them.
+
+        The state: hidden (L, B, D) and cell (L, B, C).
+        """
+        stack = self.backward_stack if backward else self.forward_stack
+        hidden, state = stack(self.embed(input_ids), state)
+        return self.dropout(hidden[-1]), state
+
+    def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
+        """(B, T) ids, padded behind each row's length, to L + 1 layers (B, T, 2D), zero on padding.
+
+        The first is the input layer, twice; then come the two directions of each layer of LSTMs, forward first.
+        """
+        return self._layers(self.embed(input_ids), lengths)
+
+    def layers_of_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
+        """`layers` of any words at all, by their spelling; T is the longest sentence's.
+
+        UsageError where words have a table.
+        """
+        if not self.reads_spelling:
+            raise UsageError("this ELMo looks words up in a table, and spelling tells it nothing; take model=elmo")
+        rows = {word: row for row, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
+        table = self.cnn(spell(rows, padding=self._widest).to(self._spelling.device))
+        places = [torch.tensor([rows[word] for word in sentence], device=table.device) for sentence in sentences]
+        lengths = torch.tensor([len(sentence) for sentence in sentences], device=table.device)
+        return self._layers(F.embedding(pad_sequence(places, batch_first=True), table), lengths)
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """(B, T) ids to (B, T, D) vectors without context. Each distinct word is convolved once."""
+        if not self.reads_spelling:
+            return self.embedding(input_ids)
+        words, places = input_ids.unique(return_inverse=True)
+        return F.embedding(places, self.cnn(self._spelling[words]))
+
+    def _layers(self, vectors: Tensor, lengths: Tensor) -> list[Tensor]:
+        time = torch.arange(vectors.shape[1], device=lengths.device)
+        inside = time < lengths[:, None]  # (B, T)
+        turned = torch.where(inside, lengths[:, None] - 1 - time, time)  # each row's end first, padding still behind
+
+        def turn(hidden: Tensor) -> Tensor:
+            return hidden.take_along_dim(turned[:, :, None], dim=1)
+
+        forward, _ = self.forward_stack(vectors, None)
+        backward, _ = self.backward_stack(turn(vectors), None)
+        pairs = [(vectors, vectors), *zip(forward, map(turn, backward), strict=True)]
+        return [torch.cat(pair, dim=2).masked_fill(~inside[:, :, None], 0.0) for pair in pairs]
+
+
+class Stack(nn.Module):
+    """One direction: LSTMs of d_cell cells projected to d_model, a residual link round each but the first."""
+
+    def __init__(self, d_model: int, d_cell: int, n_layers: int, dropout: float):
+        super().__init__()
+        d_projection = 0 if d_cell == d_model else d_model
+        self.layers = nn.ModuleList(
+            nn.LSTM(d_model, d_cell, batch_first=True, proj_size=d_projection) for _ in range(n_layers)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, hidden: Tensor, state: Any) -> tuple[list[Tensor], Any]:
+        """(B, T, D) and the state before it to each layer's (B, T, D) and the state after: (L, B, D), (L, B, C)."""
+        outputs, after = [], []
+        for i, layer in enumerate(self.layers):
+            below = self.dropout(hidden)
+            above, end = layer(below, None if state is None else (state[0][i : i + 1], state[1][i : i + 1]))
+            hidden = below + above if i else above
+            outputs.append(hidden)
+            after.append(end)
+        h, c = zip(*after, strict=True)
+        return outputs, (torch.cat(h), torch.cat(c))
+
+
+def _initialise_lstm(layer: nn.LSTM) -> None:
+    """Glorot and Bengio's (2010) bounds for the matrix of input and state together, as TensorFlow keeps it, and for
+    the projection; biases 0 but the forget gate's, 1."""
+    d_cell, d_state = layer.hidden_size, layer.proj_size or layer.hidden_size
+    gates = (6 / (layer.input_size + d_state + 4 * d_cell)) ** 0.5
+    for name, parameter in layer.named_parameters():
+        if "bias" in name:
+            nn.init.zeros_(parameter)
+        elif "hr" in name:
+            nn.init.xavier_uniform_(parameter)
+        else:
+            nn.init.uniform_(parameter, -gates, gates)
+    nn.init.ones_(layer.get_parameter("bias_ih_l0").data[d_cell : 2 * d_cell])  # gates stand in the order i, f, g, o

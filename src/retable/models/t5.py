@@ -1,0 +1,265 @@
+"""D4: T5, the text-to-text Transformer (Raffel et al. 2020, sections 2.1 and 3.2).
+
+Pre-norm with a norm that only scales, no biases, relative positions that the layers of a stack share, and attention
+scores that are not divided: the queries' initial weights are smaller instead. By default T5 1.0, with ReLU;
+`activation="geglu"` is T5 1.1 (Shazeer 2020). Weights begin as in the authors' code. The gate's GELU is the tanh form.
+
+B batch, T inputs, U outputs, S positions before those, D d_model, H heads, K head size, F feed-forward width.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.errors import UsageError
+from retable.nn.attention import Attention, padding_mask
+from retable.nn.relative_position import RelativePositions
+from retable.nn.transformer import Past, gelu
+
+
+def geglu(x: Tensor) -> Tensor:
+    """(B, T, 2F) to (B, T, F): the second half, gated by the GELU of the first (Shazeer 2020, section 2)."""
+    gate, value = x.chunk(2, dim=2)
+    return gelu(gate) * value
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "geglu": geglu}
+
+
+class Block(nn.Module):
+    """Self-attention, attention to an encoder if it `crosses`, and a feed-forward layer, each round a residual link."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_head: int | None,
+        d_ff: int,
+        dropout: float,
+        activation: str,
+        crosses: bool,
+    ):
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(d_model, eps=1e-6)
+        self.attention = Attention(d_model, n_heads, dropout, bias=False, d_head=d_head, scale=1.0)
+        if crosses:
+            self.crossing_norm = nn.RMSNorm(d_model, eps=1e-6)
+            self.crossing = Attention(d_model, n_heads, dropout, bias=False, d_head=d_head, scale=1.0)
+        self.feed_forward_norm = nn.RMSNorm(d_model, eps=1e-6)
+        self.expand = nn.Linear(d_model, 2 * d_ff if activation == "geglu" else d_ff, bias=False)
+        self.contract = nn.Linear(d_ff, d_model, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(
+        self, hidden: Tensor, bias: Tensor, past: Past, memory: Tensor | None, memory_mask: Tensor | None
+    ) -> tuple[Tensor, Past]:
+        """(B, U, D) to (B, U, D), and the past with these positions in it.
+
+        `bias` (B, H, U, S + U) is added to the scores; `memory` (2, B, H, T, K) holds the encoder's keys and values.
+        """
+        normed = self.attention_norm(hidden)
+        keys, values = self.attention.keys_and_values(normed)
+        if past is not None:
+            new = torch.stack([keys, values])
+            past = torch.cat([past, new], dim=3) if isinstance(past, Tensor) else new
+            keys, values = past
+        hidden = hidden + self.dropout(self.attention.attend(normed, keys, values, bias))
+        if memory is not None:
+            hidden = hidden + self.dropout(
+                self.crossing.attend(self.crossing_norm(hidden), memory[0], memory[1], memory_mask)
+            )
+        return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden))), past
+
+    def remember(self, memory: Tensor) -> Tensor:
+        """The encoder's hidden states (B, T, D) to their keys and values (2, B, H, T, K)."""
+        return torch.stack(self.crossing.keys_and_values(memory))
+
+    def feed_forward(self, hidden: Tensor) -> Tensor:
+        return self.contract(self.dropout(self.activation(self.expand(hidden))))
+
+
+class Stack(nn.Module):
+    """Blocks that share relative positions, and the norm after the last."""
+
+    blocks: Any  # nn.ModuleList, whose modules mypy takes for tensors
+
+    def __init__(
+        self,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        d_head: int | None,
+        d_ff: int,
+        dropout: float,
+        activation: str,
+        causal: bool,
+        crosses: bool,
+    ):
+        super().__init__()
+        self.positions = RelativePositions(n_heads, causal)
+        self.blocks = nn.ModuleList(
+            Block(d_model, n_heads, d_head, d_ff, dropout, activation, crosses) for _ in range(n_layers)
+        )
+        self.norm = nn.RMSNorm(d_model, eps=1e-6)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        mask: Tensor,
+        pasts: Sequence[Past] = (),
+        memories: Sequence[Tensor] = (),
+        memory_mask: Tensor | None = None,
+    ) -> tuple[Tensor, tuple[Past, ...]]:
+        """(B, U, D) to (B, U, D), and the blocks' pasts with these positions in them; without any, none are kept.
+
+        `mask`, (B, 1, U, S + U) or what broadcasts to it, is True where a position may look.
+        """
+        bias = self.positions(hidden.shape[1], mask.shape[3]).masked_fill(~mask, -torch.inf)
+        hidden = self.dropout(hidden)
+        after = []
+        for block, past, memory in zip_longest(self.blocks, pasts, memories):
+            hidden, present = block(hidden, bias, past, memory, memory_mask)
+            after.append(present)
+        return self.dropout(self.norm(hidden)), tuple(after)
+
+
+class T5(nn.Module):
+    """An encoder that reads the inputs and a decoder that writes the outputs, of `n_layers` each."""
+
+    direction = "encoder-decoder"
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float,
+        activation: Literal["relu", "geglu"] = "relu",
+        d_head: int | None = None,
+    ):
+        super().__init__()
+        _require(activation)
+        self.d_model = d_model
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        layers = (d_model, n_layers, n_heads, d_head, d_ff, dropout, activation)
+        self.encoder = Stack(*layers, causal=False, crosses=False)
+        self.decoder = Stack(*layers, causal=True, crosses=True)
+        _initialise_all(self)
+
+    @staticmethod
+    def initialise(module: nn.Module) -> None:
+        """N(0, 1) embeddings; other weights N(0, 1 / inputs), also for the head that an objective puts on top."""
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=module.in_features**-0.5)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight)
+
+    def forward(self, input_ids: Tensor, lengths: Tensor, decoder_ids: Tensor) -> Tensor:
+        """(B, T) inputs, padded behind their lengths (B,), and (B, U) outputs so far to hidden states (B, U, D)."""
+        _, *source = self.encode(input_ids, lengths)
+        return self.decode(decoder_ids, ((), *source))[0]
+
+    def memory(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
+        """The encoder's hidden states (B, T, D)."""
+        return self.encoder(self.embedding(input_ids), padding_mask(lengths, input_ids.shape[1]))[0]
+
+    def encode(self, input_ids: Tensor, lengths: Tensor) -> Any:
+        """(B, T) inputs, padded behind their lengths (B,), to the state before the first output.
+
+        The state: for each block the keys and values of the outputs (2, B, H, S, K), () at first, for each those of the
+        inputs (2, B, H, T, K), and the inputs' lengths (1, B).
+        """
+        memory = self.memory(input_ids, lengths)
+        memories = tuple(block.remember(memory) for block in self.decoder.blocks)
+        return ((),) * len(memories), memories, lengths[None]
+
+    def decode(self, decoder_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """(B, U) outputs after those of `state` to their hidden states (B, U, D), and the state after them."""
+        pasts, memories, lengths = state
+        mask = causal_mask(decoder_ids.shape[1], _length(pasts), decoder_ids.device)
+        memory_mask = padding_mask(lengths[0], memories[0].shape[3])
+        hidden, pasts = self.decoder(self.embedding(decoder_ids), mask, pasts, memories, memory_mask)
+        return hidden, (pasts, memories, lengths)
+
+
+class OneStackT5(nn.Module):
+    """T5's blocks without an encoder: left to right, but that the positions of a prefix all see each other (section
+    3.2.1, figure 4, right).
+
+    As it may look ahead, distances ahead have buckets of their own, as in an encoder.
+    """
+
+    direction = "left-to-right"
+    start: Any = ()
+    initialise = staticmethod(T5.initialise)
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float,
+        activation: Literal["relu", "geglu"] = "relu",
+        d_head: int | None = None,
+    ):
+        super().__init__()
+        _require(activation)
+        self.d_model = d_model
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.stack = Stack(d_model, n_layers, n_heads, d_head, d_ff, dropout, activation, causal=False, crosses=False)
+        _initialise_all(self)
+
+    def forward(self, input_ids: Tensor, state: Any = None, prefix: Tensor | None = None) -> tuple[Tensor, Any]:
+        """(B, T) ids after those of `state` to (B, T, D) hidden states and the state after them.
+
+        `prefix` (B,) says how many ids at the beginning of each row all see each other. The state is every block's keys
+        and values (2, B, H, S + T, K); it begins as (); without one (None) none is kept: the ids are the whole context.
+        """
+        pasts = ((),) * len(self.stack.blocks) if state == () else state or ()
+        mask = causal_mask(input_ids.shape[1], _length(pasts), input_ids.device)
+        if prefix is not None:
+            mask = mask | padding_mask(prefix, mask.shape[3])
+        hidden, after = self.stack(self.embedding(input_ids), mask, pasts)
+        return hidden, None if state is None else after
+
+    def encode(self, input_ids: Tensor, lengths: Tensor) -> Any:
+        """(B, T) inputs, none of them padded, to the state after them, as the prefix of what comes."""
+        return self(input_ids, (), lengths)[1]
+
+    def decode(self, decoder_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """(B, U) outputs after those of `state` to their hidden states (B, U, D), and the state after them."""
+        return self(decoder_ids, state)
+
+
+def causal_mask(length: int, before: int, device: torch.device) -> Tensor:
+    """(1, 1, length, before + length): True on what comes before a position and on itself."""
+    return torch.ones(length, before + length, dtype=torch.bool, device=device).tril(before)[None, None]
+
+
+def _length(pasts: Sequence[Past]) -> int:
+    return pasts[0].shape[3] if pasts and isinstance(pasts[0], Tensor) else 0
+
+
+def _initialise_all(model: T5 | OneStackT5) -> None:
+    model.apply(model.initialise)
+    for module in model.modules():
+        if isinstance(module, Attention):
+            d_head = module.query.out_features // module.n_heads
+            nn.init.normal_(module.query.weight, std=(model.d_model * d_head) ** -0.5)
+        elif isinstance(module, RelativePositions):
+            nn.init.normal_(module.numbers.weight, std=model.d_model**-0.5)
+
+
+def _require(activation: str) -> None:
+    if activation not in ACTIVATIONS:
+        raise UsageError(f"a T5 has no activation={activation}; write one of {', '.join(ACTIVATIONS)}")

@@ -1,0 +1,42 @@
+"""The block of an encoder, in which every position sees every other (Vaswani et al. 2017, section 3.1; BERT's GELU).
+
+B batch, T time, D d_model, H heads.
+"""
+
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.nn.attention import Attention
+
+NORM_EPS = 1e-12  # as in BERT's code
+
+
+class EncoderBlock(nn.Module):
+    """Attention and a feed-forward layer four times as wide, each round a residual link and with a LayerNorm.
+
+    `norm="post"` normalises the sum that comes out of the residual link, as Vaswani et al. and BERT do, "pre" what goes
+    into a layer (Radford et al. 2019, section 2.3). The GELU is the exact one (Hendrycks and Gimpel 2016, section 2).
+    """
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float, norm: Literal["post", "pre"] = "post"):
+        super().__init__()
+        self.attention = Attention(d_model, n_heads, dropout)
+        self.attention_norm = nn.LayerNorm(d_model, NORM_EPS)
+        self.expand = nn.Linear(d_model, 4 * d_model)
+        self.contract = nn.Linear(4 * d_model, d_model)
+        self.feed_forward_norm = nn.LayerNorm(d_model, NORM_EPS)
+        self.dropout = nn.Dropout(dropout)
+        self.norm = norm
+
+    def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) to (B, T, D); `mask`, which broadcasts to (B, H, T, T), is True where a position may look."""
+        if self.norm == "pre":
+            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), mask=mask))
+            return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
+        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, mask=mask)))
+        return self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
+
+    def feed_forward(self, hidden: Tensor) -> Tensor:
+        return self.contract(F.gelu(self.expand(hidden)))

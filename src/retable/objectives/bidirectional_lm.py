@@ -1,0 +1,61 @@
+"""ELMo's objective: predict each token from those before it, and from those behind it (Peters et al. 2018, section
+3.1). One softmax layer serves both directions.
+
+Each direction reads a stream of its own, the backward one from the text's end, and predicts the following token in its
+own order. Both carry their state from window to window, as in the authors' code (bilm-tf).
+
+B batch, T time, D d_model, V vocabulary.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from retable.data.streams import OppositeBatch, TokenBatch
+from retable.errors import UsageError
+from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob
+
+
+class BidirectionalLM(nn.Module):
+    """Two language models with one input and one softmax layer; the loss is the mean of both."""
+
+    def __init__(self, model: Any, vocab_size: int):
+        super().__init__()
+        if not hasattr(model, "backward_stack"):
+            name = type(model).__name__
+            reason = (
+                f"every position of {name} has seen both sides, and so the word that objective=bidirectional_lm asks "
+                "it to predict; take model=elmo, whose directions never meet, or objective=masked_lm"
+                if model.direction == "both"
+                else f"{name} has no direction that reads backwards, which objective=bidirectional_lm trains beside "
+                "the forward one; take model=elmo, or for a left-to-right model objective=causal_lm"
+            )
+            raise UsageError(reason)
+        self.model = model
+        self.head = nn.Linear(model.d_model, vocab_size)
+        self.head.apply(model.initialise)
+
+    def loss(self, batch: OppositeBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
+        """The mean nats of a token over both directions, the same with those of each, and the pair of their states
+        after."""
+        before = (None, None) if batch.forward.fresh else state
+        forward, forward_state = self._nats(batch.forward, before[0], backward=False)
+        backward, backward_state = self._nats(batch.backward, before[1], backward=True)
+        loss = (forward + backward) / 2
+        metrics = {"loss": loss, "forward/loss": forward, "backward/loss": backward}
+        return loss, {name: nats.detach() for name, nats in metrics.items()}, (forward_state, backward_state)
+
+    def log_prob(
+        self, input_ids: Tensor, labels: Tensor, state: Any = None, backward: bool = False
+    ) -> tuple[Tensor, Any]:
+        """(B, T) inputs and the tokens that follow them to these tokens' log-probabilities, (B, T) in fp32, and the
+        state after. With `backward` the tokens stand in the order of the backward direction, a text's last first."""
+        hidden, state = self.model(input_ids, state, backward)
+        log_probs = linear_log_prob(hidden.flatten(0, 1), self.head.weight, self.head.bias, labels.flatten())
+        return log_probs.view_as(labels), state
+
+    def _nats(self, window: TokenBatch, state: Any, backward: bool) -> tuple[Tensor, Any]:
+        """The mean cross-entropy of one direction over its window, and its state after."""
+        hidden, state = self.model(window.input_ids, state, backward)
+        hidden, labels = hidden.flatten(0, 1), window.labels.flatten()
+        return linear_cross_entropy(hidden, self.head.weight, self.head.bias, labels), state

@@ -1,0 +1,128 @@
+"""Masked language modelling and next-sentence prediction (Devlin et al. 2019, section 3.1, appendix A.2).
+
+The head is that of the authors' code: a layer of the model's width with GELU and LayerNorm, then the softmax, whose
+weights are the input embedding's. Only at the places that are predicted is anything computed on top of the encoder.
+
+B batch, T time, P places that are predicted, D d_model, E width of the embedding, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.data.masking import MaskedBatch
+from retable.errors import UsageError
+from retable.nn.cross_entropy import linear_cross_entropy, logits_of, row_chunks
+
+
+class MaskedLM(nn.Module):
+    """An encoder, the softmax over the vocabulary at the places that `batch.places` names, and their cross-entropy.
+
+    `next_sentence` adds a classifier on the encoder's summary of the pair, and its cross-entropy to the loss.
+    `tie` shares the softmax's weights with the input embedding.
+    """
+
+    def __init__(self, model: Any, vocab_size: int, next_sentence: bool, tie: bool = True):
+        super().__init__()
+        require_encoder(model, "masked_lm")
+        if next_sentence and not hasattr(model, "pool"):
+            raise UsageError(
+                f"{type(model).__name__} has no summary of a pair to tell from whether it belongs together; write "
+                "objective.next_sentence=false, or take model=bert"
+            )
+        self.model = model
+        self.head = MaskedLMHead(model, vocab_size, tie)
+        self.next_sentence = nn.Linear(model.d_model, 2) if next_sentence else None
+        if self.next_sentence is None:
+            leave_pooler(model)
+        else:
+            self.next_sentence.apply(model.initialise)
+
+    def loss(self, batch: MaskedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
+        """The loss of a batch and its metrics: `loss` is the mean nats of a masked token."""
+        hidden = encode(self.model, batch.input_ids, batch)
+        features = self.head(hidden.flatten(0, 1)[batch.places])
+        nats = self.head.nats(features, batch.labels)
+        metrics = {"loss": nats.detach()}
+        if not self.training:  # it takes the logits once more
+            metrics["masked_accuracy"] = (self.head.best(features) == batch.labels).float().mean()
+        loss = nats * batch.share
+        if self.next_sentence is not None:
+            if batch.is_next is None:
+                raise UsageError(
+                    "the batches have no pairs of sentences; write batches.next_sentence=next_sentence (or "
+                    "sentence_order), or objective.next_sentence=false"
+                )
+            logits = self.next_sentence(self.model.pool(hidden)).float()  # (B, 2)
+            of_pairs = F.cross_entropy(logits, batch.is_next)
+            loss = loss + of_pairs
+            metrics["next_sentence_loss"] = of_pairs.detach()
+            metrics["next_sentence_accuracy"] = (logits.argmax(1) == batch.is_next).float().mean()
+        return loss, metrics, None
+
+
+class MaskedLMHead(nn.Module):
+    """What stands between an encoder and its softmax, and the softmax."""
+
+    def __init__(self, model: Any, vocab_size: int, tie: bool):
+        super().__init__()
+        if tie and not hasattr(model, "embedding"):
+            raise UsageError(
+                f"{type(model).__name__} has no word embedding that the softmax could share; write objective.tie=false"
+            )
+        width = model.embedding.embedding_dim if tie else model.d_model
+        self.dense = nn.Linear(model.d_model, width)
+        self.norm = nn.LayerNorm(width, 1e-12)
+        self.decoder = nn.Linear(width, vocab_size)
+        self.apply(model.initialise)
+        if tie:
+            self.decoder.weight = model.embedding.weight
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(P, D) to the features (P, E) that the softmax reads."""
+        return self.norm(F.gelu(self.dense(hidden)))
+
+    def nats(self, features: Tensor, labels: Tensor) -> Tensor:
+        """(P, E) and (P,) to the mean of −log p(label)."""
+        return linear_cross_entropy(features, self.decoder.weight, self.decoder.bias, labels)
+
+    @torch.no_grad()
+    def best(self, features: Tensor, noise: bool = False) -> Tensor:
+        """(P, E) to the ids (P,) with the highest logit or, with Gumbel `noise` on the logits, a draw from p."""
+        table, found = self.decoder.weight.to(features.dtype), []
+        for rows in row_chunks(features, len(table)):
+            logits = logits_of(features[rows], table, self.decoder.bias)
+            if noise:
+                logits -= torch.empty_like(logits).exponential_().log_()
+            found.append(logits.argmax(1))
+        return torch.cat(found)
+
+
+def encode(model: Any, input_ids: Tensor, batch: MaskedBatch) -> Tensor:
+    """(B, T) ids with the lengths, and for a model that has segments the segments, of `batch` to (B, T, D)."""
+    segments = (batch.segments,) if hasattr(model, "segments") else ()
+    return model(input_ids, batch.lengths, *segments)
+
+
+def require_encoder(model: Any, objective: str) -> None:
+    """Raise UsageError, which says why, for a model that is no encoder with a state for every position."""
+    if model.direction == "both" and not hasattr(model, "backward_stack"):
+        return
+    reasons = {
+        "both": "reads each side for itself, no state both; take an encoder such as model=bert, or train it with "
+        "objective=bidirectional_lm",
+        "left-to-right": "sees nothing of what comes after a masked word; take an encoder such as model=bert, or train "
+        "it with objective=causal_lm",
+        "encoder-decoder": "has a decoder, which would be left untrained; take an encoder such as model=bert, or train "
+        "it with objective=text_to_text",
+    }
+    reason = reasons.get(model.direction, "has no state for every position; take an encoder such as model=bert")
+    raise UsageError(f"objective={objective} asks for words by both their sides, and {type(model).__name__} {reason}")
+
+
+def leave_pooler(model: Any) -> None:
+    """Freeze a pooler that nothing in the loss depends on: distributed training waits for gradients of all the rest."""
+    if getattr(model, "pooler", None) is not None:
+        model.pooler.requires_grad_(False)

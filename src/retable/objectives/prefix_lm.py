@@ -1,0 +1,45 @@
+"""The text-to-text objective in one stack: inputs and targets are one text, of which the inputs see each other all
+(Raffel et al. 2020, section 3.2.1).
+
+B batch, T inputs, U targets, D d_model, V vocabulary.
+"""
+
+import inspect
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from retable.data.pairs import PairBatch
+from retable.errors import UsageError
+from retable.objectives.text_to_text import TextToText
+
+
+class PrefixLM(TextToText):
+    """As TextToText, with a left-to-right model that takes a prefix; only the targets are predicted.
+
+    Between the two stands what a decoder would begin with, from which the first target is predicted.
+    """
+
+    @staticmethod
+    def check(model: Any) -> None:
+        """Raises UsageError for a model that does not take a prefix."""
+        if model.direction != "left-to-right":
+            other = "text_to_text" if model.direction == "encoder-decoder" else "masked_lm"
+            raise UsageError(
+                f"{type(model).__name__} does not read on from a prefix, left to right, as objective=prefix_lm asks; "
+                f"take model=prefix_lm, or write objective={other}"
+            )
+        if "prefix" not in inspect.signature(model.forward).parameters:
+            raise UsageError(
+                f"{type(model).__name__} has no attention that sees all of a prefix; take model=prefix_lm, or write "
+                "objective=causal_lm"
+            )
+
+    def decoded(self, batch: PairBatch) -> Tensor:
+        U = batch.target_ids.shape[1]
+        places = batch.source_lengths[:, None] + torch.arange(U, device=batch.labels.device)  # of the targets
+        text = F.pad(batch.source_ids, (0, U)).scatter(1, places, batch.target_ids)
+        hidden, _ = self.model(text, prefix=batch.source_lengths)
+        return hidden.gather(1, places[:, :, None].expand(-1, -1, hidden.shape[2]))

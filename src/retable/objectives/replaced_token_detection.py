@@ -1,0 +1,85 @@
+"""D5: replaced-token detection, the objective of ELECTRA (Clark, Luong, Le and Manning 2020, arXiv 2003.10555, sec. 3).
+
+A generator, a small masked language model, puts a likely word into every masked place; the discriminator says of each
+token of the text whether it is the one that stood there. The loss is the generator's, by maximum likelihood, plus λ
+times the discriminator's (section 3.1); the discriminator is what is kept.
+
+B batch, T time, P masked places, D d_model of the discriminator.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.data.masking import MaskedBatch
+from retable.errors import UsageError
+from retable.nn.attention import padding_mask
+from retable.objectives.masked_lm import MaskedLMHead, encode, leave_pooler, require_encoder
+
+
+class ReplacedTokenDetection(nn.Module):
+    """`model` is the discriminator; `generator(vocab_size=…)` makes the generator, an encoder too.
+
+    The two share token and position embeddings (section 3.2), so those must be of one width. `weight` is λ.
+    """
+
+    def __init__(self, model: Any, vocab_size: int, generator: Callable[..., Any], weight: float = 50.0):
+        super().__init__()
+        require_encoder(model, "replaced_token_detection")
+        self.model, self.weight = model, weight
+        self.generator = generator(vocab_size=vocab_size)
+        require_encoder(self.generator, "replaced_token_detection")
+        for table in ("embedding", "positions"):
+            if not hasattr(model, table) or not hasattr(self.generator, table):
+                raise UsageError(
+                    "replaced_token_detection shares token and position embeddings, which "
+                    f"{type(model).__name__} lacks; take model=electra"
+                )
+            ours, theirs = getattr(model, table), getattr(self.generator, table)
+            if ours.weight.shape != theirs.weight.shape:
+                raise UsageError(
+                    f"a generator can't share {table} of the shape {tuple(ours.weight.shape)} with its own of "
+                    f"{tuple(theirs.weight.shape)}; give objective.generator the model's max_length, and as "
+                    "d_embedding the width of the model's embeddings"
+                )
+            setattr(self.generator, table, ours)
+        self.generator_head = MaskedLMHead(self.generator, vocab_size, tie=True)
+        self.dense = nn.Linear(model.d_model, model.d_model)
+        self.head = nn.Linear(model.d_model, 1)
+        self.dense.apply(model.initialise)
+        self.head.apply(model.initialise)
+        leave_pooler(model)
+        leave_pooler(self.generator)
+
+    def loss(self, batch: MaskedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
+        """The loss of a batch and its metrics, of which `replaced` is the share of tokens that were replaced."""
+        hidden = encode(self.generator, batch.input_ids, batch)
+        features = self.generator_head(hidden.flatten(0, 1)[batch.places])
+        generator_loss = self.generator_head.nats(features, batch.labels)
+        drawn = self.generator_head.best(features, noise=True)
+
+        text = batch.input_ids.flatten().index_copy(0, batch.places, drawn).view_as(batch.input_ids)
+        fooled = drawn != batch.labels  # a draw that hits the word that stood there is none
+        replaced = text.new_zeros(text.numel()).index_copy(0, batch.places, fooled.long()).view_as(text)
+        logits = self.judge(encode(self.model, text, batch)).float()  # (B, T)
+        real = padding_mask(batch.lengths, text.shape[1])[:, 0, 0].float()  # (B, T)
+        nats = F.binary_cross_entropy_with_logits(logits, replaced.float(), weight=real, reduction="sum")
+        discriminator_loss = nats / real.sum()
+
+        loss = generator_loss * batch.share + self.weight * discriminator_loss
+        right = ((logits > 0) == (replaced > 0)).float() * real
+        metrics = {
+            "loss": generator_loss.detach() + self.weight * discriminator_loss.detach(),
+            "generator_loss": generator_loss.detach(),
+            "discriminator_loss": discriminator_loss.detach(),
+            "replaced": replaced.sum() / real.sum(),
+            "replaced_accuracy": right.sum() / real.sum(),
+            "replaced_recall": (right * replaced).sum() / replaced.sum().clamp(min=1),
+        }
+        return loss, metrics, None
+
+    def judge(self, hidden: Tensor) -> Tensor:
+        """(B, T, D) hidden states of the discriminator to (B, T) logits of having been replaced."""
+        return self.head(F.gelu(self.dense(hidden)))[:, :, 0]

@@ -1,0 +1,85 @@
+"""The text-to-text objective: an encoder reads the inputs, a decoder predicts the targets token by token.
+
+B batch, T inputs, U targets, N predicted tokens, D d_model, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from retable.data.corruption import START
+from retable.data.pairs import PairBatch
+from retable.errors import UsageError
+from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of, row_chunks
+
+
+class TextToText(nn.Module):
+    """A model of two stacks, a softmax on top, and the cross-entropy of the targets under teacher forcing.
+
+    `tie` shares the softmax's weights with the embedding and scales hidden states by d_model^−0.5, as T5 1.0 does.
+    """
+
+    start_id = START  # what the decoder reads first
+
+    def __init__(self, model: Any, vocab_size: int, tie: bool):
+        super().__init__()
+        self.check(model)
+        self.model = model
+        self.head = nn.Linear(model.d_model, vocab_size, bias=False)
+        self.head.apply(model.initialise)
+        if tie:
+            if model.embedding.weight.shape != self.head.weight.shape:
+                raise UsageError(
+                    f"an embedding of {model.embedding.embedding_dim} dimensions can't be the softmax of a model with "
+                    f"{model.d_model}: write objective.tie=false, or make the two equal"
+                )
+            self.head.weight = model.embedding.weight
+        self.scale = model.d_model**-0.5 if tie else 1.0
+
+    @staticmethod
+    def check(model: Any) -> None:
+        """Raises UsageError for a model that has no encoder and decoder."""
+        if model.direction != "encoder-decoder":
+            other = "masked_lm" if model.direction == "both" else "prefix_lm or objective=causal_lm"
+            raise UsageError(
+                f"{type(model).__name__} is one stack, and objective=text_to_text reads with one and writes with "
+                f"another; take model=t5, or write objective={other}"
+            )
+
+    def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
+        """The loss of a batch and its metrics (nats a target token); in evaluation also how many it gets right."""
+        hidden, labels = self.predictions(batch)
+        nats = linear_cross_entropy(hidden, self.head.weight, None, labels)
+        metrics = {"loss": nats.detach() * batch.weight}
+        if not self.training:
+            metrics["accuracy"] = self._correct(hidden.detach(), labels).mean() * batch.weight
+        return nats * batch.weight, metrics, None
+
+    def log_prob(self, batch: PairBatch) -> Tensor:
+        """(B,) fp32: the log-probability of each row's targets given its inputs."""
+        hidden, labels = self.predictions(batch)
+        log_probs = linear_log_prob(hidden, self.head.weight, None, labels)
+        rows = torch.arange(len(batch.labels), device=labels.device).repeat_interleave(batch.target_lengths)
+        return log_probs.new_zeros(len(batch.labels)).index_add_(0, rows, log_probs)
+
+    def predictions(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
+        """The hidden states (N, D) that predict the targets, scaled, and the targets (N,): no padding among them."""
+        places = torch.arange(batch.labels.shape[1], device=batch.labels.device)
+        real = places < batch.target_lengths[:, None]
+        return self.decoded(batch)[real] * self.scale, batch.labels[real]
+
+    def decoded(self, batch: PairBatch) -> Tensor:
+        """(B, U, D): each target's hidden state, from the inputs and the targets before it."""
+        return self.model(batch.source_ids, batch.source_lengths, batch.target_ids)
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """(B, D) as they come from the model to the logits (B, V) in fp32."""
+        return logits_of(hidden * self.scale, self.head.weight.to(hidden.dtype), None)
+
+    def _correct(self, hidden: Tensor, labels: Tensor) -> Tensor:
+        table = self.head.weight.detach().to(hidden.dtype)
+        chunks = row_chunks(hidden, len(table))
+        return torch.cat(
+            [logits_of(hidden[rows], table, None).argmax(dim=1) == labels[rows] for rows in chunks]
+        ).float()

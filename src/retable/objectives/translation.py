@@ -1,0 +1,70 @@
+"""The sequence-to-sequence objective: predict each token of the target from the source and the target before it.
+
+B batch, S time of the source, U time of the target, N real target tokens, D d_model, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.data.pairs import PairBatch
+from retable.errors import UsageError
+from retable.nn.cross_entropy import linear_cross_entropy
+
+
+class Translation(nn.Module):
+    """An encoder-decoder, a softmax over the vocabulary on top, and the cross-entropy at the targets' tokens.
+
+    `label_smoothing` ε gives each token of the vocabulary ε/V of the label's probability (Szegedy et al. 2016, section
+    7; Vaswani et al. 2017, section 5.4). `tie` shares the softmax's weights with the embedding.
+    """
+
+    def __init__(self, model: Any, vocab_size: int, label_smoothing: float, tie: bool, bias: bool):
+        super().__init__()
+        if model.direction != "encoder-decoder":
+            raise UsageError(
+                f"{type(model).__name__} is one stack, with no encoder for the source; take an encoder-decoder such as "
+                "model=transformer_translation or model=rnn_translation"
+            )
+        if not 0 <= label_smoothing < 1:
+            raise UsageError(f"objective.label_smoothing={label_smoothing} is no share; write 0.1, or 0.0 for none")
+        self.model, self.label_smoothing = model, label_smoothing
+        self.head = nn.Linear(model.d_model, vocab_size, bias=bias)
+        self.head.apply(model.initialise)
+        if tie:
+            if model.embedding.weight.shape != self.head.weight.shape:
+                raise UsageError(
+                    f"an embedding of {model.embedding.embedding_dim} dimensions can't be the softmax of a model with "
+                    f"{model.d_model}: write objective.tie=false, or make the two equal"
+                )
+            self.head.weight = model.embedding.weight
+
+    def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
+        """The smoothed loss of a batch, and as a metric its nats a token, which are not smoothed."""
+        hidden = self.model(batch.source_ids, batch.source_lengths, batch.target_ids)
+        real = torch.arange(hidden.shape[1], device=hidden.device) < batch.target_lengths[:, None]
+        hidden, labels = hidden[real], batch.labels[real]
+        nats = linear_cross_entropy(hidden, self.head.weight, self.head.bias, labels)
+        loss = nats
+        if self.label_smoothing:
+            loss = nats + self.label_smoothing * lead(hidden, self.head.weight, self.head.bias, labels)
+        return loss * batch.weight, {"loss": nats.detach()}, None
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """(B, D) to the logits (B, V) in fp32."""
+        return self.head(hidden).float()
+
+
+def lead(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+    """The mean over tokens of how far the label's logit is above the mean of all V, a scalar in fp32.
+
+    hidden (N, D), weight (V, D), bias (V,), labels (N,). With q = (1 − ε) [y] + ε/V the smoothed cross-entropy,
+    −Σ q log p, is −log p_y + ε (z_y − z̄), since the normaliser is the same for all logits. z̄ is a product with the
+    mean of the weights, so that smoothing needs no second pass over N·V logits.
+    """
+    with torch.autocast(hidden.device.type, enabled=False):
+        direction = F.embedding(labels, weight) - weight.mean(dim=0)  # (N, D)
+        above = (hidden.float() * direction).sum(dim=1)
+        return above.mean() if bias is None else (above + bias[labels] - bias.mean()).mean()

@@ -1,0 +1,318 @@
+import doctest
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from retable.data import corruption
+from retable.data.corruption import (
+    BERTStyle,
+    Corrupted,
+    Deshuffling,
+    IidDrop,
+    IidSpans,
+    MASSStyle,
+    Prefix,
+    RandomSpans,
+    Symbols,
+    cut,
+    replace_spans,
+)
+from retable.errors import UsageError
+
+V, END = 1000, 3
+MARKS = {"<pad>": 0, "</s>": END, "<unk>": 2} | {f"<extra_id_{i}>": V - 1 - i for i in range(40)}
+SYMBOLS = Symbols(np.arange(V - 1, V - 41, -1), np.arange(4, V - 40))
+KINDS = [Prefix(), BERTStyle(), MASSStyle(), Deshuffling(), IidDrop(), IidSpans(), RandomSpans()]
+SHUFFLED = "party me for your to . last you inviting week Thank"
+SENTENCE = "Thank you for inviting me to your party last week ."
+PAPER = np.array(SENTENCE.split())
+LETTERS = Symbols(np.array(["<X>", "<Y>", "<Z>"]), np.array(["pear", "apple"]))
+STREAM = np.random.default_rng(0).integers(4, V - 40, 4000).astype("<u2")
+
+
+def name(kind) -> str:
+    return type(kind).__name__
+
+
+def random_texts(n: int):
+    """Texts of random lengths without marks, each with a generator."""
+    rng = np.random.default_rng(0)
+    for i in range(n):
+        yield rng.choice(SYMBOLS.vocabulary, rng.integers(2, 130)), np.random.default_rng((1, i))
+
+
+def batches(kind=None, **settings) -> Corrupted:
+    given = {"marks": MARKS, "line_end": 7, "vocab_size": V, "seed": 1, "batch_size": 4, "length": 32}
+    return Corrupted(STREAM, corruption=kind or RandomSpans(), **given | settings)
+
+
+def columns(batch):
+    """Inputs, their length, targets and theirs, of each row."""
+    parts = (batch.source_ids, batch.source_lengths, batch.labels, batch.target_lengths)
+    return zip(*(part.tolist() for part in parts), strict=True)
+
+
+def scripted(**answers) -> SimpleNamespace:
+    """A generator whose draws are written down."""
+    return SimpleNamespace(
+        **{call: lambda *_, answer=answer, **__: np.array(answer) for call, answer in answers.items()}
+    )
+
+
+def drawn(places: str) -> list[float]:
+    """A number for each of the paper's words: 0 under an `x`, as what is drawn into noise, else 1."""
+    return [0.0 if place == "x" else 1.0 for place in places.split()]
+
+
+def test_what_the_module_prints():
+    results = doctest.testmod(corruption)
+    assert results.attempted and not results.failed
+
+
+@pytest.mark.parametrize(
+    ("kind", "rng", "inputs", "targets"),
+    [
+        (Prefix(), scripted(integers=4), "Thank you for inviting", "me to your party last week ."),
+        (
+            Deshuffling(),
+            scripted(permutation=SHUFFLED.split()),
+            SHUFFLED,
+            SENTENCE,
+        ),
+        (
+            MASSStyle(),
+            scripted(random=drawn("- - x x - - - - x - -")),
+            "Thank you <X> <X> me to your party <X> week .",
+            SENTENCE,
+        ),
+        (
+            IidSpans(),
+            scripted(random=drawn("- - x x - - - - x - -")),
+            "Thank you <X> me to your party <Y> week .",
+            "<X> for inviting <Y> last <Z>",
+        ),
+        (
+            IidDrop(),
+            scripted(random=drawn("- - x x - - - - x - -")),
+            "Thank you me to your party week .",
+            "for inviting last",
+        ),
+        (IidSpans(), scripted(random=drawn("x - - - - - - - - - x")), None, "<X> Thank <Y> . <Z>"),
+        (IidSpans(), scripted(random=drawn("- - - - - - - - - - -")), SENTENCE, "<X>"),
+        (IidDrop(), scripted(random=drawn("- - - - - - - - - - -")), SENTENCE, ""),
+    ],
+    ids=lambda part: name(part) if hasattr(part, "window") else "",
+)
+def test_the_papers_table(kind, rng, inputs, targets):
+    pair = kind(PAPER, rng, LETTERS)
+    assert " ".join(pair.targets) == targets
+    assert " ".join(pair.inputs) == (inputs or "<X> you for inviting me to your party last week <Y>")
+
+
+def test_the_papers_row_of_bert_style():
+    """Of the noise the last word is drawn into another one, the others into masks."""
+    draws = iter([drawn("- - x x - - - - x - -"), drawn("- - - - x - - - x - -")])
+    rng = SimpleNamespace(random=lambda n: np.array(next(draws)), integers=lambda *_, size: np.ones(size, dtype=int))
+    pair = BERTStyle()(PAPER, rng, LETTERS)
+    assert " ".join(pair.inputs) == "Thank you <X> <X> me to your party apple week ."
+    assert " ".join(pair.targets) == SENTENCE
+
+
+def test_the_papers_row_of_random_spans():
+    noise = np.array(drawn("- - x x x - x x x - -")) == 0
+    inputs, targets = replace_spans(PAPER, noise, LETTERS.sentinels)
+    assert " ".join(inputs) == "Thank you <X> to <Y> week ."
+    assert " ".join(targets) == "<X> for inviting me <Y> your party last <Z>"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if hasattr(kind, "restore")], ids=name)
+def test_a_pair_put_together_is_the_text(kind):
+    for text, rng in random_texts(400):
+        np.testing.assert_array_equal(kind.restore(kind(text, rng, SYMBOLS), SYMBOLS), text)
+
+
+@pytest.mark.parametrize("kind", [IidSpans(0.1), IidSpans(0.3), RandomSpans(), RandomSpans(0.5, 2.0)], ids=str)
+def test_sentinels_come_once_and_in_order(kind):
+    for text, rng in random_texts(300):
+        inputs, targets = kind(text, rng, SYMBOLS)
+        in_inputs, in_targets = (side[np.isin(side, SYMBOLS.sentinels)] for side in (inputs, targets))
+        np.testing.assert_array_equal(in_targets, SYMBOLS.sentinels[: len(in_inputs) + 1])
+        np.testing.assert_array_equal(in_inputs, in_targets[:-1])
+        assert targets[-1] == in_targets[-1]
+        assert not np.any(np.isin(inputs[1:], SYMBOLS.sentinels) & np.isin(inputs[:-1], SYMBOLS.sentinels))
+
+
+def test_dropped_and_kept_are_the_text_in_order():
+    for text, rng in random_texts(200):
+        text = np.arange(len(text))
+        inputs, targets = IidDrop(0.4)(text, rng, SYMBOLS)
+        assert np.all(np.diff(inputs) > 0) and np.all(np.diff(targets) > 0)
+        np.testing.assert_array_equal(np.sort(np.concatenate([inputs, targets])), text)
+
+
+def test_shuffled_is_the_text_in_every_order():
+    counts = {order: 0 for order in [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]}
+    for i in range(3000):
+        counts[tuple(Deshuffling()(np.arange(3), np.random.default_rng(i), SYMBOLS).inputs.tolist())] += 1
+    assert sum((n - 500) ** 2 / 500 for n in counts.values()) < 20.5  # chi-squared of 5 degrees, one in a thousand
+
+
+def test_a_prefix_ends_anywhere():
+    cuts = [len(Prefix()(np.arange(6), np.random.default_rng(i), SYMBOLS).inputs) for i in range(3000)]
+    counts = np.bincount(cuts, minlength=6)
+    assert counts[0] == 0 and ((counts[1:] - 600) ** 2 / 600).sum() < 18.5  # 4 degrees
+
+
+def test_proportions_of_independent_noise():
+    n = 100_000
+    text = np.full(n, 500)
+    inputs, _ = BERTStyle()(text, np.random.default_rng(0), SYMBOLS)
+    masked, other = np.mean(inputs == SYMBOLS.sentinels[0]), np.mean((inputs != SYMBOLS.sentinels[0]) & (inputs != 500))
+    within = 4 * (np.array([0.135 * 0.865, 0.015 * 0.985]) / n) ** 0.5
+    assert abs(masked - 0.135) < within[0] and abs(other - 0.015 * (1 - 1 / 956)) < within[1]
+    assert np.isin(inputs[inputs != SYMBOLS.sentinels[0]], SYMBOLS.vocabulary).all()
+    masses, _ = MASSStyle()(text, np.random.default_rng(1), SYMBOLS)
+    assert abs(np.mean(masses != 500) - 0.15) < 4 * (0.15 * 0.85 / n) ** 0.5
+    kept, dropped = IidDrop(0.3)(text, np.random.default_rng(2), SYMBOLS)
+    assert len(kept) + len(dropped) == n and abs(len(dropped) / n - 0.3) < 4 * (0.3 * 0.7 / n) ** 0.5
+
+
+def test_random_spans_are_as_dense_and_as_long_as_they_are_to_be():
+    """Exactly in sum; each place but the ends alike, and spans of a mean of 3."""
+    n, texts = 100, 2000
+    noise = np.stack([RandomSpans().noise(n, np.random.default_rng(i)) for i in range(texts)])
+    assert (noise.sum(axis=1) == 15).all()
+    begins = noise & ~np.roll(noise, 1, axis=1)
+    assert (begins.sum(axis=1) == 5).all() and not noise[:, 0].any() and noise[:, -1].all()
+    # A span's length is 1 + what falls before the first of four bars among 14 places: P(1) = 4 / 14.
+    ones = np.mean(begins & ~np.roll(noise, -1, axis=1), where=begins)
+    assert abs(ones - 4 / 14) < 4 * (4 / 14 * 10 / 14 / (5 * texts)) ** 0.5
+
+
+def test_all_cuts_are_equally_likely():
+    counts: dict[tuple[int, ...], int] = {}
+    for i in range(3000):
+        parts = tuple(cut(5, 3, np.random.default_rng(i)).tolist())
+        counts[parts] = counts.get(parts, 0) + 1
+    assert set(counts) == {(1, 1, 3), (1, 2, 2), (1, 3, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1)}
+    assert sum((n - 500) ** 2 / 500 for n in counts.values()) < 20.5
+
+
+@pytest.mark.parametrize(
+    ("length", "density", "mean"), [(511, 0.15, 3.0), (63, 0.15, 3.0), (31, 0.5, 2.0), (3, 0.15, 3.0)]
+)
+def test_the_window_is_the_longest_that_fits(length, density, mean):
+    """As in the authors' random_spans_helper, whose 512 inputs with the end mark are of 568 tokens."""
+    kind = RandomSpans(density, mean)
+    window = kind.window(length)
+    sizes = [len(kind(np.arange(n), np.random.default_rng(0), SYMBOLS).inputs) for n in (window, window + 1)]
+    assert sizes == [length, length + 1]
+    assert length != 511 or window == 568
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name)
+def test_inputs_have_the_length_that_was_asked_for_or_less(kind):
+    longest = 0
+    for step in range(60):
+        batch = batches(kind).batch(step)
+        longest = max(longest, batch.source_ids.shape[1])
+        rows = torch.arange(len(batch.source_lengths))
+        for ids, lengths in ((batch.source_ids, batch.source_lengths), (batch.labels, batch.target_lengths)):
+            assert ids.shape[1] == lengths.max() and (ids[rows, lengths - 1] == END).all()
+            assert ((ids == 0) == (torch.arange(ids.shape[1]) >= lengths[:, None])).all()
+        assert torch.equal(batch.target_ids[:, 1:], batch.labels[:, :-1] * (batch.labels[:, 1:] != 0))
+        assert not batch.target_ids[:, 0].any()
+        if isinstance(kind, RandomSpans):
+            assert (batch.source_lengths == 32).all() and (batch.target_lengths == batch.target_lengths[0]).all()
+    assert longest <= 32 and (longest == 32 or isinstance(kind, IidDrop))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if hasattr(kind, "restore")], ids=name)
+def test_an_epoch_is_the_stream_once(kind):
+    corrupted = batches(kind, length=16)
+    for epoch in range(2):
+        found = []
+        for step in range(epoch * corrupted.steps_per_epoch, (epoch + 1) * corrupted.steps_per_epoch):
+            batch = corrupted.batch(step)
+            for inputs, n, targets, m in columns(batch):
+                pair = corruption.Pair(np.array(inputs[: n - 1]), np.array(targets[: m - 1]))
+                found.append(kind.restore(pair, corrupted.symbols).tobytes())
+        for offset in range(corrupted.window):
+            cuts = range(offset, len(STREAM) - corrupted.window + 1, corrupted.window)
+            windows = {STREAM[i : i + corrupted.window].astype(np.int64).tobytes() for i in cuts}
+            if set(found) <= windows:
+                break
+        else:
+            pytest.fail("the windows are not those of one offset")
+        assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name)
+def test_a_batch_is_a_function_of_its_step_alone(kind):
+    corrupted = batches(kind)
+    steps = np.random.default_rng(0).permutation(2 * corrupted.steps_per_epoch)[:20]
+    for step in map(int, steps):
+        ours, theirs = corrupted.batch(step), batches(kind).batch(step)
+        assert all(torch.equal(a, b) for a, b in zip(ours[:5], theirs[:5], strict=True))
+    assert not torch.equal(batches(kind, seed=2).batch(0).source_ids, batches(kind).batch(0).source_ids)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name)
+@pytest.mark.parametrize("world", [2, 4])
+def test_the_processes_batches_are_the_one_process_batch(kind, world):
+    whole, found = batches(kind).batch(3), []
+    shares = [batches(kind).batch(3, rank, world) for rank in range(world)]
+    for batch in [whole, *shares]:
+        found.append([(inputs[:n], targets[:m]) for inputs, n, targets, m in columns(batch)])
+    assert found[0] == [row for rows in found[1:] for row in rows]
+    # The processes' mean losses, weighted and averaged, are the mean over all targets.
+    losses = [torch.arange(int(share.target_lengths.sum())).double() ** 2 for share in shares]
+    weighted = [share.weight * loss.mean() for share, loss in zip(shares, losses, strict=True)]
+    assert whole.weight == 1 and torch.isclose(sum(weighted) / world, torch.cat(losses).mean())
+
+
+def test_the_line_end_stands_in_for_a_missing_end_mark():
+    marks = {mark: i for mark, i in MARKS.items() if mark != "</s>"}
+    batch = batches(marks=marks).batch(0)
+    assert (batch.labels[torch.arange(4), batch.target_lengths - 1] == 7).all()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name)
+def test_a_tokenizer_without_sentinels(kind):
+    build = lambda: batches(kind, marks={"[MASK]": 5})  # noqa: E731
+    if isinstance(kind, Prefix | Deshuffling | IidDrop):
+        assert build().batch(0).source_ids.any()
+    else:
+        with pytest.raises(UsageError, match=r"no <extra_id_0>; write tokenizer=unigram or tokenizer=word_marked"):
+            build()
+
+
+@pytest.mark.parametrize("kind", [IidSpans(), RandomSpans()], ids=name)
+def test_too_few_sentinels(kind):
+    with pytest.raises(UsageError, match=r"may need \d+ sentinels for a window of \d+ tokens.* has 4; lower"):
+        batches(kind, marks={f"<extra_id_{i}>": V - 1 - i for i in range(4)}, length=128)
+    few = Symbols(SYMBOLS.sentinels[:2], SYMBOLS.vocabulary)
+    with pytest.raises(UsageError, match="needs 3 sentinels, and the tokenizer has 2"):
+        replace_spans(np.arange(4), np.array([True, False, True, False]), few.sentinels)
+
+
+def test_the_need_of_independent_spans_is_seldom_exceeded():
+    n, texts = 100, 2000
+    noise = np.stack([IidSpans().noise(n, np.random.default_rng(i)) for i in range(texts)])
+    spans = noise[:, 0] + (noise[:, 1:] & ~noise[:, :-1]).sum(axis=1)
+    mean = n * 0.15 * 0.85 + 0.15**2  # a text's first token needs none before it
+    assert abs(spans.mean() - mean) < 4 * spans.std() / texts**0.5
+    # What is allowed for is five of the deviations that are found.
+    assert IidSpans().n_sentinels(n) == pytest.approx(mean + 5 * spans.std() + 1, abs=1)
+    assert spans.max() < IidSpans().n_sentinels(n)
+
+
+def test_too_short_a_stream_or_text():
+    with pytest.raises(UsageError, match="4000 tokens give no batch of 400 windows"):
+        batches(batch_size=400)
+    with pytest.raises(UsageError, match="a text of 1 tokens has no span"):
+        RandomSpans()(np.arange(1), np.random.default_rng(0), SYMBOLS)
+    with pytest.raises(UsageError, match="a batch of 4 cannot be shared evenly by 3 processes"):
+        batches().batch(0, 0, 3)

@@ -1,0 +1,223 @@
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from retable.data.masking import LONGEST_SPAN, MaskedDocuments, choose_spans, choose_words
+from retable.errors import UsageError
+
+MARKS = {"[PAD]": 0, "[UNK]": 2, "[CLS]": 3, "[SEP]": 4, "[MASK]": 5}
+END, V = 1, 60
+# The last twenty are pieces that go on with a word.
+WORDS = [*(f"w{i}" for i in range(40)), *(f"##{i}" for i in range(20))]
+
+
+def stream(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Documents of lines; some tokens are [UNK], which is a mark."""
+    rng = np.random.default_rng(seed)
+    tokens, units = [], []
+    for _ in range(n):
+        document: list[int] = []
+        for _ in range(rng.integers(2, 9)):
+            document += [int(rng.integers(6, 40)), *rng.integers(6, V, rng.integers(1, 9)).tolist(), 2, END]
+        tokens += [*document, END]
+        units.append([len(document) + 1, 0, 0])
+    return np.array(tokens, dtype="<u2"), np.array(units)
+
+
+def build(masking: str = "token", next_sentence: str = "none", **changes) -> MaskedDocuments:
+    tokens, units = stream()
+    settings = {"seed": 1, "batch_size": 8, "length": 40, "masking": masking, "next_sentence": next_sentence}
+    return MaskedDocuments(tokens, units, END, MARKS, WORDS, **(settings | changes))
+
+
+def original(batch) -> np.ndarray:
+    ids = batch.input_ids.numpy().copy()
+    ids.ravel()[batch.places.numpy()] = batch.labels.numpy()
+    return ids
+
+
+CASES = [(m, n) for m in ("token", "whole_word", "span") for n in ("none", "next_sentence", "sentence_order")]
+
+
+@pytest.mark.parametrize(("masking", "next_sentence"), CASES)
+def test_proportions(masking, next_sentence):
+    """15 % of the text; of that 80 % [MASK], 10 % another token, 10 % itself: within four deviations."""
+    batches = build(masking, next_sentence)
+    text = places = masked = kept = 0
+    for step in range(40):
+        batch = batches.batch(step)
+        ids = original(batch)
+        inside = np.arange(ids.shape[1]) < batch.lengths.numpy()[:, None]
+        text += int((inside & ~np.isin(ids, list(MARKS.values()))).sum())
+        now = batch.input_ids.ravel()[batch.places]
+        places += len(now)
+        masked += int((now == MARKS["[MASK]"]).sum())
+        kept += int((now == batch.labels).sum())
+        assert not torch.isin(batch.labels, torch.tensor([*MARKS.values(), END])).any()  # no mark is masked
+        drawn = now[(now != MARKS["[MASK]"]) & (now != batch.labels)]
+        assert not torch.isin(drawn, torch.tensor([*MARKS.values(), END])).any()  # nor drawn
+        others = np.delete(batch.input_ids.numpy().ravel(), batch.places)
+        assert (others == np.delete(ids.ravel(), batch.places)).all() and MARKS["[MASK]"] not in others
+    grouped = LONGEST_SPAN if masking == "span" else 1  # a span's tokens share their lot
+    assert abs(places - 0.15 * text) < 4 * (0.15 * 0.85 * text) ** 0.5
+    assert abs(masked - 0.8 * places) < 4 * (0.16 * places * grouped) ** 0.5
+    same = 0.1 + 0.1 / (V - 6)
+    assert abs(kept - same * places) < 4 * (same * (1 - same) * places * grouped) ** 0.5
+
+
+def test_random_tokens_are_uniform():
+    batches = build(masked=0.0, random=1.0)
+    drawn = torch.cat([(b := batches.batch(step)).input_ids.ravel()[b.places] for step in range(80)])
+    counts = np.bincount(drawn, minlength=V)
+    possible = np.setdiff1d(np.arange(V), [*MARKS.values(), END])
+    assert counts.sum() == counts[possible].sum()
+    assert stats.chisquare(counts[possible]).pvalue > 1e-3
+
+
+def test_places_are_uniform_over_a_row():
+    batches = build()
+    counts = np.zeros((2, 40))
+    for step in range(80):
+        batch = batches.batch(step)
+        t = batch.places.numpy() % 40
+        counts[0] += np.bincount(t, minlength=40)
+        counts[1] += (~np.isin(original(batch), list(MARKS.values()))).sum(0)
+    possible = counts[1] > 0
+    expected = counts[1][possible] * counts[0].sum() / counts[1].sum()
+    assert stats.chisquare(counts[0][possible], expected).pvalue > 1e-3
+
+
+def test_a_word_is_masked_whole():
+    batches = build("whole_word", masked=1.0, random=0.0)
+    split = 0
+    for step in range(40):
+        batch = batches.batch(step)
+        ids, chosen = original(batch), np.zeros(batch.input_ids.numel(), dtype=bool)
+        chosen[batch.places] = True
+        chosen, goes_on = chosen.reshape(ids.shape), ids >= 40
+        real = ~np.isin(ids, list(MARKS.values()))
+        within = goes_on[:, 1:] & real[:, :-1]  # a piece behind what it goes on with
+        assert (chosen[:, 1:] == chosen[:, :-1])[within].all()
+        split += int(chosen[:, 1:][within].sum())
+    assert split > 100
+    tokens = build("token").batch(0)
+    chosen = np.zeros(tokens.input_ids.numel(), dtype=bool)
+    chosen[tokens.places] = True  # pieces alone are masked alone
+    chosen, ids = chosen.reshape(tokens.input_ids.shape), original(tokens)
+    assert (chosen[:, 1:] & ~chosen[:, :-1] & (ids[:, 1:] >= 40) & (ids[:, :-1] > 5)).any()
+
+
+def test_words_are_chosen_to_the_budget_on_average():
+    generator, sizes = np.random.default_rng(0), np.array([1, 1, 3, 2, 4, 1, 2])
+    drawn = np.array([sizes[choose_words(sizes, 4.3, generator)].sum() for _ in range(4000)])
+    assert abs(drawn.mean() - 4.3) < 4 * drawn.std() / 4000**0.5
+    assert choose_words(np.array([9, 8]), 1.0, generator).sum() == 1  # one at least
+
+
+def test_spans():
+    """Runs of whole words, SpanBERT's lengths, exactly the tokens asked for, never across a mark."""
+    generator = np.random.default_rng(0)
+    word = np.repeat(np.arange(400), np.tile([1, 2, 1, 3], 100))
+    run = (word >= 250).astype(int)
+    lengths = []
+    for _ in range(150):
+        spans = choose_spans(word, run, 60, generator)
+        assert (spans >= 0).sum() == 60
+        last = spans.max()
+        for span in range(last + 1):
+            places = np.flatnonzero(spans == span)
+            words = np.unique(word[places])
+            assert len(words) <= LONGEST_SPAN and (np.diff(words) >= 1).all() and len(set(run[places])) == 1
+            if span < last:
+                assert np.isin(np.flatnonzero(np.isin(word, words)), np.flatnonzero(spans >= 0)).all()
+        first = np.unique(word[spans == 0])  # the only one that no other has been in the way of
+        if first.max() < 240:
+            lengths.append(len(first))
+    expected = 0.2 * 0.8 ** np.arange(10)
+    counts = np.bincount(lengths, minlength=11)[1:]
+    assert stats.chisquare(counts, expected / expected.sum() * counts.sum()).pvalue > 1e-3
+
+
+def test_tokens_of_a_span_share_their_lot():
+    batches = build("span", masked=0.5, random=0.0)
+    both = alike = 0
+    for step in range(20):
+        batch = batches.batch(step)
+        hidden = (batch.input_ids.ravel()[batch.places] == MARKS["[MASK]"]).numpy()
+        neighbours = np.diff(batch.places.numpy()) == 1
+        both += int(neighbours.sum())
+        alike += int((hidden[1:] == hidden[:-1])[neighbours].sum())
+    assert alike > 0.9 * both  # spans that touch may differ
+
+
+@pytest.mark.parametrize(("masking", "next_sentence"), CASES)
+def test_processes_share_the_batch(masking, next_sentence):
+    one, other = build(masking, next_sentence), build(masking, next_sentence)
+    for step in (0, 3, one.steps_per_epoch + 1):
+        whole = one.batch(step)
+        for world in (2, 4):
+            parts = [other.batch(step, rank, world) for rank in range(world)]
+            size = 8 // world
+            for rank, part in enumerate(parts):
+                rows = slice(rank * size, (rank + 1) * size)
+                T = part.input_ids.shape[1]
+                assert torch.equal(part.input_ids, whole.input_ids[rows, :T]) and part.lengths.max() == T
+                assert not whole.input_ids[rows, T:].any()
+                assert torch.equal(part.segments, whole.segments[rows, :T])
+                assert torch.equal(part.lengths, whole.lengths[rows])
+                assert (part.is_next is None) == (next_sentence == "none")
+                assert part.is_next is None or torch.equal(part.is_next, whole.is_next[rows])
+            assert torch.equal(torch.cat([part.labels for part in parts]), whole.labels)
+            # The mean of what the processes have, each times its share, is the mean of all.
+            means = [part.share * part.labels.double().mean() for part in parts]
+            assert sum(means) / world == pytest.approx(whole.labels.double().mean().item())
+        assert whole.share == 1
+
+
+def test_batches_are_a_function_of_seed_and_step():
+    def alike(x, y):
+        return x.input_ids.shape == y.input_ids.shape and torch.equal(x.input_ids, y.input_ids)
+
+    one, same, other = build(), build(), build(seed=2)
+    one.batch(0)
+    assert alike(one.batch(5), same.batch(5))
+    assert not alike(one.batch(5), one.batch(6))
+    assert not alike(one.batch(5), other.batch(5))
+
+
+def test_the_same_text_is_masked_anew_in_every_epoch():
+    batches = build(next_sentence="sentence_order")
+    seen: dict[tuple, set] = {}
+    for step in range(5 * batches.steps_per_epoch):
+        batch = batches.batch(step)
+        T = batch.input_ids.shape[1]
+        for row, ids in enumerate(original(batch)):
+            places = tuple(p - row * T for p in batch.places.tolist() if p // T == row)
+            seen.setdefault(tuple(sorted(ids[ids > 5])), set()).add(places)
+    assert max(len(places) for places in seen.values()) > 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"masking": "words"}, "no batches.masking=words; write one of token, whole_word, span"),
+        ({"next_sentence": "yes"}, "no batches.next_sentence=yes; write one of none, next_sentence"),
+        ({"rate": 0.0}, "batches.rate=0.0"),
+        ({"masked": 0.8, "random": 0.3}, "random=0.3 are no shares"),
+    ],
+)
+def test_unknown_settings_are_refused(change, message):
+    with pytest.raises(UsageError, match=message):
+        build(**change)
+
+
+def test_a_tokenizer_without_the_marks_is_refused():
+    tokens, units = stream()
+    with pytest.raises(UsageError, match=r"no \[CLS\], \[MASK\], .*tokenizer=wordpiece_uncased"):
+        MaskedDocuments(tokens, units, END, {"[SEP]": 4}, WORDS, seed=1, batch_size=8, length=40)
+
+
+def test_processes_that_do_not_divide_the_batch_are_refused():
+    with pytest.raises(UsageError, match="a batch of 8 cannot be shared evenly by 3 processes"):
+        build().batch(0, 0, 3)

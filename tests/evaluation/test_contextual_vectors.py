@@ -1,0 +1,320 @@
+import csv
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from retable.corpora.grammar.lexicon import Lexicon
+from retable.errors import UsageError
+from retable.evaluation.contextual_vectors import (
+    ContextualVectors,
+    Form,
+    Senses,
+    UnseenWords,
+    by_centroid,
+    by_nearest,
+    forms_of,
+    principal_plane,
+    unseen_forms,
+)
+from retable.models.elmo import ELMo
+from retable.tokenizers import byte_bpe, word, wordpiece
+
+SENTENCES = [["the", "cat", "sat"], ["cats"], ["the", "catty", "cat", "sat", "the", "cat"]]
+
+
+def elmo(words: list[str], spelling: bool) -> ELMo:
+    torch.manual_seed(0)
+    return ELMo(words, 4, 6, 2, 0.1, [(1, 4), (2, 6)] if spelling else None, 4, 1).eval()
+
+
+def test_a_model_of_spelling_reads_the_words_between_boundaries():
+    tokenizer = word.train(["the cat sat"])
+    model = elmo(tokenizer.words, spelling=True)
+    found = list(ContextualVectors(model, tokenizer, batch_size=2).layers(SENTENCES))
+    for vectors, sentence in zip(found, SENTENCES, strict=True):
+        expected = torch.stack(model.layers_of_words([["<eos>", *sentence, "<eos>"]]))[:, 0, 1:-1]
+        assert vectors.shape == (3, len(sentence), 8) and vectors.dtype == np.float32
+        np.testing.assert_allclose(vectors, expected.detach(), atol=1e-6)
+
+
+def test_a_model_of_words_reads_their_ids_and_unknown_ones_as_one():
+    tokenizer = word.train(["the cat sat"])
+    model = elmo(tokenizer.words, spelling=False)
+    found = list(ContextualVectors(model, tokenizer).layers(SENTENCES))
+    for vectors, sentence in zip(found, SENTENCES, strict=True):
+        ids = torch.tensor([[tokenizer.boundary, *tokenizer.encode(" ".join(sentence)), tokenizer.boundary]])
+        expected = torch.stack(model.layers(ids, torch.tensor([ids.shape[1]])))[:, 0, 1:-1]
+        np.testing.assert_allclose(vectors, expected.detach(), atol=1e-6)
+    np.testing.assert_allclose(found[1][0, 0], found[2][0, 1], atol=1e-6)  # cats and catty, without context
+
+
+class Counting:
+    """A model whose one layer is the token's id, its position, and 1."""
+
+    def parameters(self):
+        yield torch.zeros(())
+
+    def layers(self, input_ids, lengths):
+        position = torch.arange(input_ids.shape[1]).expand_as(input_ids)
+        inside = position < lengths[:, None]
+        return [torch.stack([input_ids, position, torch.ones_like(input_ids)], dim=2) * inside[:, :, None]]
+
+
+@pytest.mark.parametrize("make", ["bpe", "wordpiece"])
+def test_a_words_vector_is_the_mean_of_its_tokens(make):
+    text = ["the cat sat naïve cats", "cats sat the the the"] * 3
+    if make == "bpe":
+        tokenizer = byte_bpe.train(text, vocab_size=275)
+    else:
+        tokenizer = wordpiece.train(text, vocab_size=40, lowercase=True)
+    sentences = [["the", "naïve", "cats"], ["sat"], ["the", "catcat", "naïve", "the"]]
+    for sentence, vectors in zip(sentences, ContextualVectors(Counting(), tokenizer, 2).layers(sentences), strict=True):
+        place = 1
+        for i, each in enumerate(sentence):
+            ids = tokenizer.encode(" " * (i > 0) + each)
+            expected = [np.mean(ids), place + (len(ids) - 1) / 2, 1]
+            np.testing.assert_allclose(vectors[0, i], expected, rtol=1e-6)
+            place += len(ids)
+        assert vectors.shape == (1, len(sentence), 3)
+    assert place > 1 + len(sentences[-1])  # some word has several tokens
+
+
+class Noun(NamedTuple):
+    singular: str
+    plural: str
+    topic: int
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        return self.singular, self.plural
+
+
+class Verb(NamedTuple):
+    base: str
+    past: str
+    topic: int
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        return self.base, self.past
+
+
+TINY = SimpleNamespace(
+    nouns={
+        "thing": [Noun("cup", "cups", 0), Noun("pot", "pots", 0), Noun("foot", "feet", 1), Noun("oh", "ah", 0)],
+        "person": [Noun("tzar", "tzer", 0), Noun("tzarss", "tzarsses", 0)],
+    },
+    verbs={"do": [Verb("go", "went", 0), Verb("walk", "walked", 1), Verb("talk", "talked", 1)]},
+    adjectives=[],
+)
+
+
+def test_unseen_forms_are_those_that_the_text_lacks_and_those_that_a_child_would_make():
+    forms = forms_of(TINY)
+    assert forms["feet"] == Form("foot", "noun plural") and forms["walk"] == Form("walk", "verb base")
+    seen = set(forms) - {"talked", "oh", "ah"}
+    assert unseen_forms(forms, seen) == {
+        "foots": Form("foot", "noun plural"),
+        "goed": Form("go", "verb past"),
+        "tzars": Form("tzar", "noun plural"),
+        "talked": Form("talk", "verb past"),  # the text lacks it; of oh it has not even the stem
+    }
+
+
+def test_unseen_forms_of_the_grammars_lexicon_are_no_words_of_it():
+    lexicon = Lexicon(scale=0.3)
+    found = unseen_forms(forms_of(lexicon), lexicon.words())
+    assert len(found) > 20 and lexicon.words().isdisjoint(found)
+    assert {form.form for form in found.values()} == {"noun plural", "verb past", "verb participle"}
+    endings = {"noun plural": "s", "verb past": "ed", "verb participle": "en"}
+    assert all(name == form.stem + endings[form.form] for name, form in found.items())
+
+
+class Spelling:
+    """One layer: how often each letter stands in a word."""
+
+    def layers(self, sentences):
+        for sentence in sentences:
+            yield np.array([[[each.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for each in sentence]])
+
+
+@pytest.fixture
+def text(tmp_path):
+    (tmp_path / "train.txt").write_text(
+        "cup cups cup\npot pots\n\nfoot feet go went walk walked talk oh ah tzar tzer tzarss tzarsses\n"
+    )
+    return tmp_path
+
+
+def test_unseen_words_benchmark(text):
+    metrics = UnseenWords(str(text), lexicon=TINY, neighbours=2)(Spelling(), text)
+    with (text / "unseen_words.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    nearest = {row["word"]: (row["neighbour"], row["neighbour_stem"], row["neighbour_form"])
+               for row in rows if row["place"] == "1"}  # fmt: skip
+    assert nearest == {
+        "foots": ("foot", "foot", "noun singular"),
+        "goed": ("go", "go", "verb base"),
+        "ohs": ("oh", "oh", "noun singular"),
+        "talked": ("walked", "walk", "verb past"),
+        "tzars": ("tzarss", "tzarss", "noun singular"),  # whose stem is made of tzar
+    }
+    assert metrics == {
+        "unseen_words/words": 5,
+        "unseen_words/stem": 0.8,
+        "unseen_words/form": 0.2,
+        "unseen_words/stem_or_form": 1.0,
+    }
+    assert [row["place"] for row in rows] == ["1", "2"] * 5
+    # t, a, l, k, e, d share five letters of six with walked
+    assert float(next(r["cosine"] for r in rows if r["word"] == "talked")) == pytest.approx(5 / 6, abs=1e-4)
+
+
+def test_words_of_the_users_need_no_lexicon_and_have_no_scores(text):
+    benchmark = UnseenWords(str(text), words=["cupcup", "xyz"])
+    assert benchmark(Spelling(), text) == {}
+    with (text / "unseen_words.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["neighbour"] == "cup" and rows[0]["cosine"] == "1.0000" and rows[0]["stem"] == ""
+    assert {row["word"] for row in rows} == {"cupcup", "xyz"}
+
+
+def test_neighbours_come_from_the_most_frequent_words(text):
+    UnseenWords(str(text), words=["cupcup"], restrict_vocab=1)(Spelling(), text)
+    with (text / "unseen_words.csv").open() as file:
+        assert [row["neighbour"] for row in csv.DictReader(file)] == ["cup"]
+
+
+def test_mistakes_of_use_in_unseen_words(text):
+    with pytest.raises(UsageError, match=r"has the words cups; choose some that it lacks"):
+        UnseenWords(str(text), words=["cups", "new"])(Spelling(), text)
+    with pytest.raises(UsageError, match=r"write benchmark.words=\[new\]"):
+        UnseenWords(str(text), words="new")
+    with pytest.raises(UsageError, match="without a lexicon"):
+        UnseenWords(str(text))
+    (text / "train.txt").write_text("nothing of it")
+    with pytest.raises(UsageError, match="lacks no form"):
+        UnseenWords(str(text), lexicon=TINY)(Spelling(), text)
+
+
+def brute_force(vectors: np.ndarray, senses: list[str]) -> tuple[list[bool], list[bool]]:
+    def cosine(a, b):
+        return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+    nearest, centroid = [], []
+    for i, (v, sense) in enumerate(zip(vectors, senses, strict=True)):
+        others = [j for j in range(len(senses)) if j != i]
+        nearest.append(senses[max(others, key=lambda j: cosine(v, vectors[j]))] == sense)
+        means = {s: np.mean([vectors[j] for j in others if senses[j] == s], axis=0) for s in set(senses)}
+        centroid.append(max(means, key=lambda s: cosine(v, means[s])) == sense)
+    return nearest, centroid
+
+
+def test_both_accuracies_equal_brute_force():
+    generator = np.random.default_rng(0)
+    senses = ["a", "b", "c"] * 10 + ["a"] * 5
+    vectors = generator.standard_normal((35, 4)) + np.array([ord(s) - 98 for s in senses])[:, None]
+    nearest, centroid = brute_force(vectors, senses)
+    assert by_nearest(vectors, np.array(senses)).tolist() == nearest and 0 < np.mean(nearest) < 1
+    assert by_centroid(vectors, np.array(senses)).tolist() == centroid and 0 < np.mean(centroid) < 1
+
+
+def test_equal_vectors_share_the_prediction_out():
+    senses = np.array(["a", "a", "a", "b", "b"])
+    vectors = np.full((5, 3), 0.1)
+    assert by_nearest(vectors, senses) == pytest.approx([0.5, 0.5, 0.5, 0.25, 0.25])
+    assert by_centroid(vectors, senses) == pytest.approx([0.5] * 5)
+
+
+def test_the_plane_holds_the_two_widest_directions():
+    generator = np.random.default_rng(0)
+    axes = np.linalg.qr(generator.standard_normal((6, 6)))[0]
+    places = generator.standard_normal((40, 2)) * [5, 2]
+    points = principal_plane(places @ axes[:2] + 3 + 0.001 * generator.standard_normal((40, 6)))
+    centred = places - places.mean(axis=0)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), np.linalg.norm(centred, axis=1), atol=0.02)
+    assert points[:, 0].var() > points[:, 1].var()
+    assert points[np.abs(points).argmax(axis=0), [0, 1]].min() > 0
+
+
+class ByNeighbour:
+    """Layer 0 knows the word alone, layer 1 the word before it."""
+
+    def layers(self, sentences):
+        for sentence in sentences:
+            codes = [sum(map(ord, each)) for each in sentence]
+            own = np.array([[np.cos(code), np.sin(code)] for code in codes])
+            yield np.stack([own, np.roll(own, 1, axis=0)])
+
+
+def write_senses(path, rows, header="word\tsentence\tposition\tsense"):
+    path.write_text("\n".join([header, *("\t".join(map(str, row)) for row in rows)]) + "\n", encoding="utf-8")
+
+
+ROWS = [
+    ("bank", "the river bank", 2, "shore"),
+    ("bank", "a cash bank fell", 2, "cash"),
+    ("bank", "river bank", 1, "shore"),
+    ("bank", "cash bank", 1, "cash"),
+    ("bank", "no river bank", 2, "shore"),
+    ("bank", 'a " bank', 2, "verb"),  # once only
+    ("cup", "a cup", 1, "thing"),  # of one sense
+    ("cup", "the cup", 1, "thing"),
+]
+
+
+def test_senses_are_told_apart_where_a_layer_knows_the_context(tmp_path):
+    write_senses(tmp_path / "senses.tsv", ROWS)
+    benchmark = Senses(str(tmp_path / "senses.tsv"))
+    metrics = benchmark(ByNeighbour(), tmp_path)
+    assert metrics == pytest.approx(
+        {
+            "senses/occurrences": 5,
+            "senses/majority": 0.6,
+            "senses/layer_0/nearest": (3 * 0.5 + 2 * 0.25) / 5,
+            "senses/layer_0/centroid": 0.5,
+            "senses/layer_1/nearest": 1,
+            "senses/layer_1/centroid": 1,
+        }
+    )
+    with (tmp_path / "senses.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["word"], row["layer"], row["occurrences"], row["senses"]) for row in rows] == [
+        ("bank", "0", "5", "2"),
+        ("bank", "1", "5", "2"),
+    ]
+    assert float(rows[1]["nearest"]) == 1 and float(rows[0]["majority"]) == 0.6
+    with (tmp_path / "sense_plane.csv").open() as file:
+        points = [row for row in csv.DictReader(file) if row["layer"] == "1"]
+    assert len(points) == 5
+    x = {sense: {row["x"] for row in points if row["sense"] == sense} for sense in ("shore", "cash")}
+    assert len(x["shore"]) == len(x["cash"]) == 1 and x["shore"] != x["cash"]
+
+
+def test_senses_of_elmo_have_a_score_a_layer(tmp_path):
+    write_senses(tmp_path / "senses.tsv", ROWS)
+    tokenizer = word.train(["the river bank a cash"])
+    system = ContextualVectors(elmo(tokenizer.words, spelling=True), tokenizer)
+    metrics = Senses(str(tmp_path / "senses.tsv"))(system, tmp_path)
+    assert metrics["senses/layer_0/nearest"] == pytest.approx(0.4) and metrics["senses/layer_0/centroid"] == 0.5
+    assert {name for name in metrics if "layer" in name} == {
+        f"senses/layer_{k}/{name}" for k in range(3) for name in ("nearest", "centroid")
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "message"),
+    [
+        (ROWS, "word\tsense", "has the columns"),
+        ([*ROWS, ("bank", "a bank", 0, "shore")], None, "line 10: 'bank' is not at position '0'"),
+        ([("bank", "a bank", "1")], None, "line 2: '' is not at position ''"),
+        (ROWS[-2:], None, "no word with two senses"),
+    ],
+)
+def test_files_of_another_form_are_refused(tmp_path, rows, header, message):
+    write_senses(tmp_path / "senses.tsv", rows, **({"header": header} if header else {}))
+    with pytest.raises(UsageError, match=message):
+        Senses(str(tmp_path / "senses.tsv"))(ByNeighbour(), tmp_path)

@@ -1,0 +1,84 @@
+"""Translation by every strategy, against a model that is read anew for each token."""
+
+import pytest
+import torch
+
+from retable.evaluation.translation import translate
+from retable.generation.beam_search import BeamSearch
+from retable.generation.conditioned import Conditioned
+from retable.generation.exact_search import ExactSearch
+from retable.generation.sampling import Greedy
+from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
+from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
+from retable.objectives.translation import Translation
+
+V, D, END, LONGEST = 9, 8, 3, 6
+SOURCES = [[5, 6, 4, END], [7, END], [8, 1, 2, 8, END], [4, END], [6, 6, 1, END], [1, 2, 5, END]]
+KINDS = {
+    "none": lambda: RNNEncoderDecoder(V, D, D, 2, 0.1, attention="none"),
+    "bilinear": lambda: RNNEncoderDecoder(V, D, D, 1, 0.1, attention="bilinear", input_feeding=True),
+    "additive": lambda: RNNEncoderDecoder(V, D, D, 1, 0.1, cell="gru", attention="additive", reading="reversed"),
+    "transformer": lambda: TransformerEncoderDecoder(V, D, 2, 2, 12, 20, 0.1),
+}
+
+
+@pytest.fixture(params=KINDS)
+def objective(request) -> Translation:
+    torch.manual_seed(0)
+    made = Translation(KINDS[request.param](), V, 0.0, tie=False, bias=True)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.8)
+    return made.eval()
+
+
+@torch.no_grad()
+def log_probs(objective: Translation, source: list[int], target: list[int]) -> torch.Tensor:
+    """(U + 1, V): of the token after each beginning of the target, all computed at once, without a state."""
+    inputs = torch.tensor([[END, *target]])
+    return objective.head(objective.model(torch.tensor([source]), torch.tensor([len(source)]), inputs))[0].log_softmax(
+        1
+    )
+
+
+def test_greedy_takes_the_likeliest_token_each_time(objective):
+    found = Greedy(LONGEST)(Conditioned(objective, END), SOURCES, END)
+    for source, (completion,) in zip(SOURCES, found, strict=True):
+        target: list[int] = []
+        while len(target) < LONGEST and target[-1:] != [END]:
+            target.append(int(log_probs(objective, source, target)[-1].argmax()))
+        assert completion.ids == target
+        steps = log_probs(objective, source, target[:-1])
+        expected = sum(steps[i, token].item() for i, token in enumerate(target))
+        assert completion.log_prob == pytest.approx(expected, abs=1e-4)
+
+
+def test_one_beam_is_greedy(objective):
+    model = Conditioned(objective, END)
+    beam = BeamSearch(1, LONGEST, length_penalty=0.0, early_stopping=True)(model, SOURCES, END)
+    assert [b.ids for (b,) in beam] == [g.ids for (g,) in Greedy(LONGEST)(model, SOURCES, END)]
+
+
+def test_many_beams_find_the_likeliest_translation_of_all(objective):
+    """So many beams that none of a short translation's beginnings is lost, against an exact search."""
+    model = Conditioned(objective, END)
+    beam = BeamSearch(V**2, 3, length_penalty=0.0, early_stopping="never")(model, SOURCES, END)
+    exact = ExactSearch(3)(model, SOURCES, END)
+    for (ours,), (best,) in zip(beam, exact, strict=True):
+        assert ours.ids == best.ids
+        assert ours.log_prob == pytest.approx(best.log_prob, abs=1e-4)
+
+
+def test_beams_keep_to_their_sources(objective):
+    """Translations do not depend on which sources share a batch."""
+    model = Conditioned(objective, END)
+    together, alone = (BeamSearch(3, LONGEST, batch_size=n)(model, SOURCES, END) for n in (16, 1))
+    assert [t.ids for (t,) in together] == [a.ids for (a,) in alone]
+
+
+def test_translations_come_without_the_end_mark(objective):
+    found = translate(objective, SOURCES, Greedy(LONGEST), END)
+    assert all(END not in target and len(target) <= LONGEST for target in found)
+    with torch.no_grad():
+        objective.head.weight.zero_()
+        objective.head.bias.zero_()[END] = 5
+    assert translate(objective, SOURCES, Greedy(LONGEST), END) == [[]] * len(SOURCES)

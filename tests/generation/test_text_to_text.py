@@ -1,0 +1,70 @@
+"""Answers of text-to-text models: as transformers' `generate` has them, and as without a cache."""
+
+import pytest
+import torch
+
+from retable.data.corruption import START
+from retable.generation.beam_search import BeamSearch
+from retable.generation.conditioned import Conditioned
+from retable.generation.sampling import Greedy
+from retable.models.t5 import OneStackT5
+from retable.objectives.prefix_lm import PrefixLM
+from retable.objectives.text_to_text import TextToText
+from tests.models.t5_cases import KINDS, D, F, H, K, L, V, build, transformers_t5, widened
+
+N, EOS = 9, 1
+PROMPTS = [
+    torch.randint(2, V, (length,), generator=torch.Generator().manual_seed(length)).tolist()
+    for length in (5, 3, 5, 8, 1, 4)
+]
+
+
+def objective(kind: str) -> TextToText:
+    if kind == "one stack":
+        torch.manual_seed(0)
+        return PrefixLM(widened(OneStackT5(V, D, L, H, F, 0.1, d_head=K)), V, tie=True)
+    trained = TextToText(build(kind), V, tie=kind == "v1.0")
+    with torch.no_grad():
+        trained.model.decoder.norm.weight.mul_(3)  # distributions with a top
+    return trained
+
+
+def ids(completions) -> list[list[list[int]]]:
+    return [[completion.ids for completion in several] for several in completions]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_as_transformers(kind, num_beams):
+    pytest.importorskip("transformers")
+    trained = objective(kind)
+    theirs = transformers_t5(trained.model, kind, trained.head.weight)
+    strategy = Greedy(max_new_tokens=N) if num_beams == 1 else BeamSearch(num_beams, N, num_return_sequences=2)
+    found = ids(strategy(Conditioned(trained, START), PROMPTS, EOS))
+    for prompt, answers in zip(PROMPTS, found, strict=True):
+        n_best = len(answers)
+        texts = theirs.generate(
+            torch.tensor([prompt]), max_new_tokens=N, do_sample=False, num_beams=num_beams, num_return_sequences=n_best
+        )[:, 1:].tolist()
+        assert answers == [text[: text.index(EOS) + 1] if EOS in text else text for text in texts]
+    assert len({tuple(answers[0]) for answers in found}) > 1
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "one stack"])
+def test_greedy_without_a_cache(kind):
+    trained = objective(kind)
+    found = Greedy(max_new_tokens=N)(Conditioned(trained, START), PROMPTS, EOS)
+    for prompt, (answer,) in zip(PROMPTS, found, strict=True):
+        text, total = [], 0.0
+        while len(text) < N and EOS not in text:
+            source, before, length = torch.tensor([prompt]), torch.tensor([[START, *text]]), torch.tensor([len(prompt)])
+            with torch.no_grad():
+                if kind == "one stack":
+                    hidden, _ = trained.model(torch.cat([source, before], dim=1), prefix=length)
+                else:
+                    hidden = trained.model(source, length, before)
+                log_probs = trained.scores(hidden[:, -1])[0].log_softmax(dim=0)
+            text.append(int(log_probs.argmax()))
+            total += log_probs.max().item()
+        assert answer.ids == text
+        assert answer.log_prob == pytest.approx(total, abs=1e-4)

@@ -1,0 +1,54 @@
+import math
+
+import pytest
+import sacrebleu
+
+from retable.metrics.translation import translation_scores
+
+REFERENCES = ["Ein Mann sitzt auf einer Bank.", "Zwei Hunde spielen, im Gras!", "Der Junge läuft nach Hause."]
+HYPOTHESES = ["Ein Mann sitzt auf der Bank.", "zwei Hunde spielen im Gras!", "Der Junge läuft schnell nach Hause."]
+
+
+def test_bleu_by_hand():
+    """Seven words against eight: precisions 7/7, 5/6, 3/5, 1/4; brevity exp(1 − 8/7)."""
+    scores = translation_scores(["a b c d e f g"], ["a b c d x e f g"])
+    precisions = [7 / 7, 5 / 6, 3 / 5, 1 / 4]
+    expected = 100 * math.exp(1 - 8 / 7) * math.prod(precisions) ** 0.25
+    for name in ("bleu", "bleu_lowercase", "bleu_words"):
+        assert scores[name].value == pytest.approx(expected)
+
+
+def test_scores_are_those_of_sacrebleu():
+    scores = translation_scores(HYPOTHESES, REFERENCES)
+    expected = {
+        "bleu": sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]),
+        "bleu_lowercase": sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], lowercase=True),
+        "bleu_words": sacrebleu.corpus_bleu(
+            HYPOTHESES, [REFERENCES], tokenize="none", smooth_method="none", force=True
+        ),
+        "chrf": sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]),
+    }
+    assert {name: score.value for name, score in scores.items()} == {k: v.score for k, v in expected.items()}
+    assert scores["bleu"].value < scores["bleu_lowercase"].value
+    assert scores["bleu_words"].value < scores["bleu"].value  # "Gras!" is one word
+
+
+def test_signatures_tell_the_settings_and_the_version():
+    signatures = {name: score.signature for name, score in translation_scores(HYPOTHESES, REFERENCES).items()}
+    version = sacrebleu.__version__
+    assert signatures == {
+        "bleu": f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}",
+        "bleu_lowercase": f"nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:{version}",
+        "bleu_words": f"nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:{version}",
+        "chrf": f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}",
+    }
+
+
+def test_nothing_shared_scores_nothing():
+    assert translation_scores(["x y z u v"], ["a b c d e"])["bleu_words"].value == 0
+
+
+@pytest.mark.parametrize(("hypotheses", "references"), [([], []), (["a"], ["a", "b"])])
+def test_unequal_or_no_texts_are_refused(hypotheses, references):
+    with pytest.raises(ValueError, match="translations of"):
+        translation_scores(hypotheses, references)

@@ -1,0 +1,145 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from retable.errors import UsageError
+from retable.models.bert import BERT
+from retable.training.weights import load_weights, save_weights
+from tests.models.bert_cases import names_in_transformers
+
+V, D, L, H, B, T = 23, 16, 3, 4, 3, 9
+VARIANTS: dict[str, dict] = {
+    "bert": {},
+    "pre_norm": {"norm": "pre"},
+    "narrow": {"d_embedding": 8},
+    "without_pooler": {"pooler": False},
+}
+LENGTHS = torch.tensor([T, 4, 1])
+
+
+def build(variant: str = "bert", **settings) -> BERT:
+    torch.manual_seed(0)
+    model = BERT(V, D, L, H, T, dropout=0.1, **VARIANTS[variant], **settings).eval()
+    for name, parameter in model.named_parameters():  # far from the start, where attention is flat and norms are idle
+        nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
+    return model
+
+
+@pytest.fixture(params=VARIANTS)
+def model(request) -> BERT:
+    return build(request.param)
+
+
+def inputs() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(V, (B, T), generator=generator), torch.randint(2, (B, T), generator=generator)
+
+
+def test_equals_bert_of_transformers():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=V, hidden_size=D, num_hidden_layers=L, num_attention_heads=H, intermediate_size=4 * D,
+        max_position_embeddings=T,
+    )  # fmt: skip
+    ours, theirs = build(), transformers.BertModel(config).eval()
+    assert not theirs.load_state_dict(names_in_transformers(ours), strict=False).unexpected_keys
+    ids, segments = inputs()
+    real = torch.arange(T) < LENGTHS[:, None]
+    with torch.no_grad():
+        states = ours.layers(ids, LENGTHS, segments)
+        expected = theirs(ids, real.long(), segments, output_hidden_states=True)
+        assert len(states) == len(expected.hidden_states) == L + 1
+        for state, its in zip(states, expected.hidden_states, strict=True):
+            assert (state - its)[real].abs().max() < 1e-5
+        assert (ours.pool(states[-1]) - expected.pooler_output).abs().max() < 1e-5
+        assert torch.equal(ours(ids, LENGTHS, segments), states[-1])
+
+
+def test_padding_changes_nothing(model):
+    ids, segments = inputs()
+    with torch.no_grad():
+        hidden = model(ids, LENGTHS, segments)
+        changed = torch.where(torch.arange(T) < LENGTHS[:, None], ids, (ids + 1) % V)
+        assert torch.equal(model(changed, LENGTHS, segments)[0], hidden[0])
+        for row, length in enumerate(LENGTHS):
+            alone = model(ids[row : row + 1, :length], None, segments[row : row + 1, :length])[0]
+            torch.testing.assert_close(hidden[row, :length], alone, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(model(changed, LENGTHS, segments)[row, :length], hidden[row, :length])
+
+
+def test_full_rows_need_no_lengths(model):
+    ids, _ = inputs()
+    with torch.no_grad():
+        assert torch.equal(model(ids, torch.full((B,), T)), model(ids))
+
+
+def test_every_position_sees_every_other(model):
+    ids, _ = inputs()
+    with torch.no_grad():
+        hidden = model(ids)
+        for t in range(T):
+            changed = ids.clone()
+            changed[:, t] = (changed[:, t] + 1) % V
+            assert (model(changed) - hidden).abs().amax(dim=2).min() > 1e-4
+
+
+def test_positions_and_segments_count():
+    model, (ids, segments) = build(), inputs()
+    same = torch.zeros_like(ids)
+    with torch.no_grad():
+        assert (model(same)[:, 0] - model(same)[:, 1]).abs().max() > 1e-3
+        assert torch.equal(model(ids), model(ids, segments=torch.zeros_like(ids)))
+        assert not torch.allclose(model(ids), model(ids, segments=segments))
+
+
+def test_every_parameter_gets_a_gradient(model):
+    ids, segments = inputs()
+    hidden = model.train()(ids, LENGTHS, segments)
+    (hidden.square().sum() + model.pool(hidden).sum()).backward()
+    reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in model.named_parameters()}
+    assert all(reached.values()), reached
+
+
+def test_without_a_pooler_the_first_state_is_the_summary():
+    model, hidden = build("without_pooler"), torch.randn(B, T, D)
+    assert torch.equal(model.pool(hidden), hidden[:, 0])
+    assert not any("pooler" in name for name, _ in model.named_parameters())
+
+
+def test_saved_and_loaded_it_is_the_same(model, tmp_path, request):
+    save_weights(model, tmp_path / "model.safetensors")
+    other = build(request.node.callspec.params["model"])
+    for parameter in other.parameters():
+        nn.init.normal_(parameter)
+    load_weights(other, tmp_path / "model.safetensors")
+    ids, segments = inputs()
+    assert torch.equal(other(ids, LENGTHS, segments), model(ids, LENGTHS, segments))
+
+
+def test_initialisation():
+    torch.manual_seed(0)
+    for name, parameter in BERT(200, 64, 2, 2, max_length=64, dropout=0.0, norm="pre").named_parameters():
+        if "norm" in name:
+            assert (parameter == (1 if name.endswith("weight") else 0)).all(), name
+        elif name.endswith("bias"):
+            assert not parameter.any(), name
+        else:
+            assert parameter.abs().max() <= 0.04 and abs(parameter.mean()) < 0.005, name
+            assert parameter.std().item() == pytest.approx(0.0176, rel=0.1), name  # 0.02, cut off at two deviations
+
+
+def test_the_published_sizes_have_the_published_numbers_of_parameters():
+    for d, layers, heads, published in ((768, 12, 12, 110e6), (1024, 24, 16, 340e6)):
+        with torch.device("meta"):
+            size = sum(p.numel() for p in BERT(30_522, d, layers, heads, 512, 0.1).parameters())
+        assert size == pytest.approx(published, rel=0.02)
+
+
+def test_too_long_a_sequence_is_refused():
+    with pytest.raises(UsageError, match=rf"{T + 1} tokens.*max_length={T}"):
+        build()(torch.zeros(1, T + 1, dtype=torch.long))
+
+
+def test_an_unknown_norm_is_refused():
+    with pytest.raises(UsageError, match="no norm=both; write one of post, pre"):
+        BERT(V, D, L, H, T, 0.0, norm="both")  # type: ignore[arg-type]

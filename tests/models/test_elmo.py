@@ -1,0 +1,201 @@
+import numpy as np
+import pytest
+import torch
+
+from retable.errors import UsageError
+from retable.models.elmo import ELMo
+from retable.nn.character_cnn import PADDING
+from retable.training.weights import load_weights, save_weights
+
+WORDS = ["<unk>", "<eos>", "the", "cat", "cats", "sat", "catamaran"]
+V, D, C, L, B, T = len(WORDS), 5, 7, 3, 4, 6
+FILTERS = [(1, 4), (3, 6)]
+LENGTHS = torch.tensor([4, 1, 6, 3])  # in no order
+
+KINDS = pytest.mark.parametrize("kind", ["characters", "words"])
+DIRECTIONS = pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+
+
+def elmo(kind: str = "characters", dropout: float = 0.0, seed: int = 0, d_cell: int = C, words=WORDS) -> ELMo:
+    torch.manual_seed(seed)
+    model = ELMo(words, D, d_cell, L, dropout, FILTERS if kind == "characters" else None, d_character=4, n_highway=1)
+    with torch.no_grad():  # far from the start, biases too, so that every term tells
+        for parameter in [*model.forward_stack.parameters(), *model.backward_stack.parameters()]:
+            torch.nn.init.normal_(parameter, std=0.7)
+    return model.eval()
+
+
+def ids() -> torch.Tensor:
+    return torch.randint(V, (B, T), generator=torch.Generator().manual_seed(1))
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def by_loop(stack: torch.nn.Module, vectors: np.ndarray, state=None) -> tuple[list[np.ndarray], list]:
+    """A stack of LSTMs with projection over (T, D) vectors, cell by cell from the equations in float64: the outputs of
+    each layer (T, D), and (h, c) of each layer at the end."""
+    outputs, ends = [], []
+    for i, lstm in enumerate(stack.layers):
+        p = {name: parameter.detach().double().numpy() for name, parameter in lstm.named_parameters()}
+        n_cells = len(p["bias_ih_l0"]) // 4
+        h, c = (np.zeros(D), np.zeros(n_cells)) if state is None else state[i]
+        hidden = []
+        for x in vectors:
+            gates = p["weight_ih_l0"] @ x + p["bias_ih_l0"] + p["weight_hh_l0"] @ h + p["bias_hh_l0"]
+            entry, forget, new, out = np.split(gates, 4)
+            c = sigmoid(forget) * c + sigmoid(entry) * np.tanh(new)
+            h = sigmoid(out) * np.tanh(c)
+            if "weight_hr_l0" in p:
+                h = p["weight_hr_l0"] @ h
+            hidden.append(h + x if i else h)  # the residual link from the second layer on
+        ends.append((h, c))
+        vectors = np.stack(hidden)
+        outputs.append(vectors)
+    return outputs, ends
+
+
+def vectors_of(model: ELMo, row: torch.Tensor) -> np.ndarray:
+    return model.embed(row[None])[0].detach().double().numpy()
+
+
+@KINDS
+@pytest.mark.parametrize("d_cell", [C, D])
+def test_layers_equal_two_plain_loops_over_time(kind, d_cell):
+    model = elmo(kind, d_cell=d_cell)
+    found = model.layers(ids(), LENGTHS)
+    assert len(found) == L + 1
+    for row, length in enumerate(LENGTHS.tolist()):
+        x = vectors_of(model, ids()[row, :length])
+        forward, _ = by_loop(model.forward_stack, x)
+        backward, _ = by_loop(model.backward_stack, x[::-1])
+        expected = [np.hstack([x, x]), *(np.hstack([f, b[::-1]]) for f, b in zip(forward, backward, strict=True))]
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours[row, :length].detach(), theirs, atol=1e-5)
+
+
+@KINDS
+@DIRECTIONS
+def test_a_direction_equals_a_plain_loop_that_goes_on_from_its_state(kind, backward):
+    model, state, ends = elmo(kind), None, [None] * B
+    stack = model.backward_stack if backward else model.forward_stack
+    for window in ids().split([3, 1, 2], dim=1):
+        hidden, state = model(window, state, backward)
+        assert hidden.shape == (B, window.shape[1], D)
+        for row in range(B):
+            expected, ends[row] = by_loop(stack, vectors_of(model, window[row]), ends[row])
+            np.testing.assert_allclose(hidden[row].detach(), expected[-1], atol=1e-5)
+            for layer, (h, c) in enumerate(ends[row]):
+                np.testing.assert_allclose(state[0][layer, row].detach(), h, atol=1e-5)
+                np.testing.assert_allclose(state[1][layer, row].detach(), c, atol=1e-5)
+
+
+@DIRECTIONS
+@pytest.mark.parametrize("place", range(T))
+def test_a_direction_sees_nothing_ahead(backward, place):
+    """Another token at a place changes the states from there on, and none before it."""
+    model, changed = elmo(), ids()
+    changed[:, place] = (changed[:, place] + 1) % V
+    before, after = (model(window, None, backward)[0] for window in (ids(), changed))
+    differs = ((before - after).abs() > 1e-5).any(dim=2)  # (B, T); other words beside them round otherwise
+    assert (differs == (torch.arange(T) >= place)).all()
+
+
+@KINDS
+def test_padding_changes_nothing(kind):
+    model = elmo(kind)
+    padded = model.layers(ids(), LENGTHS)  # what stands behind a row's length is random here
+    for row, length in enumerate(LENGTHS):
+        alone = model.layers(ids()[row : row + 1, :length], LENGTHS[row : row + 1])
+        for ours, theirs in zip(padded, alone, strict=True):
+            torch.testing.assert_close(ours[row, :length], theirs[0])
+            assert not ours[row, length:].any()
+
+
+@DIRECTIONS
+def test_rows_do_not_depend_on_their_batch(backward):
+    model = elmo()
+    torch.testing.assert_close(model(ids()[1:2], None, backward)[0], model(ids(), None, backward)[0][1:2])
+
+
+def test_words_of_the_vocabulary_have_the_layers_of_their_ids():
+    model, rows = elmo(), [row[:length].tolist() for row, length in zip(ids(), LENGTHS, strict=True)]
+    by_spelling = model.layers_of_words([[WORDS[i] for i in row] for row in rows])
+    for ours, theirs in zip(by_spelling, model.layers(ids(), LENGTHS), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_unseen_words_have_vectors_of_their_spelling_alone():
+    """Neither the other words of a batch, however long, nor the vocabulary matter."""
+    model = elmo()
+    other = elmo(words=["<unk>", "a", "antidisestablishmentarianism"])
+    load = dict(model.named_parameters())
+    for name, parameter in other.named_parameters():
+        parameter.data.copy_(load[name])
+    (vector, *_) = model.layers_of_words([["catty"]])
+    assert torch.isfinite(vector).all() and vector.shape == (1, 1, 2 * D)
+    beside = model.layers_of_words([["the", "catty"], ["x" * 60]])
+    torch.testing.assert_close(beside[0][0, 1], vector[0, 0])
+    torch.testing.assert_close(other.layers_of_words([["catty"]])[0], vector)
+    assert not torch.allclose(model.layers_of_words([["cattx"]])[0], vector)
+
+
+def test_a_table_of_words_cannot_spell():
+    with pytest.raises(UsageError, match=r"looks words up in a table.*take model=elmo"):
+        elmo("words").layers_of_words([["cat"]])
+
+
+@KINDS
+def test_every_parameter_gets_a_gradient(kind):
+    model = elmo(kind).train()
+    sum(model(ids(), None, backward)[0].pow(2).sum() for backward in (False, True)).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.any(), name
+
+
+def test_the_directions_share_the_input_layer_and_nothing_else():
+    for one, other in ((0, 1), (1, 0)):
+        model = elmo()
+        model(ids(), None, bool(one))[0].sum().backward()
+        stacks = model.forward_stack, model.backward_stack
+        assert all(p.grad is not None for p in [*model.cnn.parameters(), *stacks[one].parameters()])
+        assert all(p.grad is None for p in stacks[other].parameters())
+
+
+@KINDS
+def test_saved_and_loaded_it_gives_the_same(kind, tmp_path):
+    first, second = (elmo(kind, seed=seed) for seed in (0, 1))
+    assert not torch.equal(first(ids(), None, False)[0], second(ids(), None, False)[0])
+    save_weights(first, tmp_path / "model.safetensors")
+    load_weights(second, tmp_path / "model.safetensors")
+    for ours, theirs in zip(first.layers(ids(), LENGTHS), second.layers(ids(), LENGTHS), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@DIRECTIONS
+def test_dropout_acts_on_each_layers_input_and_on_the_top(backward):
+    """With all of it dropped a layer reads nothing but its own biases, and the top is silent."""
+    model, silent = elmo(dropout=1.0).train(), elmo()
+    hidden, (_, cells) = model(ids(), None, backward)
+    assert not hidden.any()
+    for i, layer in enumerate((silent.backward_stack if backward else silent.forward_stack).layers):
+        _, (_, expected) = layer(torch.zeros(B, T, D))
+        torch.testing.assert_close(cells[i], expected[0])
+
+
+def test_weights_start_as_in_bilm_tf():
+    torch.manual_seed(0)
+    model = ELMo(WORDS, 64, 128, 1, 0.0, [(2, 200)], d_character=16, n_highway=1)
+    lstm, cnn = model.forward_stack.layers[0], model.cnn
+    bound = (6 / (64 + 64 + 4 * 128)) ** 0.5
+    for weight, top in ((lstm.weight_ih_l0, bound), (lstm.weight_hh_l0, bound), (lstm.weight_hr_l0, (6 / 192) ** 0.5)):
+        assert 0.99 * top < weight.abs().max() <= top
+    assert torch.equal(lstm.bias_ih_l0, torch.cat([torch.zeros(128), torch.ones(128), torch.zeros(256)]))
+    assert not lstm.bias_hh_l0.any()
+    assert not cnn.characters.weight[PADDING].any() and 0.99 < cnn.characters.weight.abs().max() <= 1
+    assert cnn.filters[0].weight.std().item() == pytest.approx(32**-0.5, rel=0.05)
+    assert cnn.projection.weight.std().item() == pytest.approx(200**-0.5, rel=0.05)
+    assert (cnn.highway[0].gate.bias == -2).all() and not cnn.highway[0].transform.bias.any()
+    table = ELMo(WORDS * 50, 64, 128, 1, 0.0, None).embedding.weight
+    assert 0.99 < table.abs().max() / (6 / (50 * V + 64)) ** 0.5 <= 1

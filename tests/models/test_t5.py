@@ -1,0 +1,203 @@
+import pytest
+import torch
+from torch import Tensor
+
+from retable.errors import UsageError
+from retable.models.t5 import T5, OneStackT5, causal_mask
+from tests.models.t5_cases import KINDS, D, F, H, K, L, V, build, transformers_t5, widened
+
+B, T, U = 3, 7, 5
+LENGTHS = torch.tensor([7, 4, 1])
+
+
+@pytest.fixture(params=KINDS)
+def kind(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def model(kind) -> T5:
+    return build(kind)
+
+
+@pytest.fixture
+def one_stack(kind) -> OneStackT5:
+    torch.manual_seed(0)
+    return widened(OneStackT5(V, D, L, H, F, 0.1, KINDS[kind], d_head=K)).eval()
+
+
+def texts() -> tuple[Tensor, Tensor]:
+    """(B, T) inputs, padded with 0 behind LENGTHS, and (B, U) decoder ids."""
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randint(1, V, (B, T), generator=generator)
+    return inputs * (torch.arange(T) < LENGTHS[:, None]), torch.randint(1, V, (B, U), generator=generator)
+
+
+def reach(hidden_of, ids: Tensor) -> Tensor:
+    """(T, T) bool: whether hidden state i of one text changes with id j."""
+    before, rows = hidden_of(ids), []
+    for j in range(ids.shape[1]):
+        changed = ids.clone()
+        changed[:, j] = (changed[:, j] + 1) % V
+        rows.append((hidden_of(changed) - before).abs().amax(dim=2)[0] > 1e-6)
+    return torch.stack(rows, dim=1)
+
+
+@torch.no_grad()
+def test_equals_transformers(model, kind):
+    pytest.importorskip("transformers")
+    theirs = transformers_t5(model, kind, model.embedding.weight)
+    inputs, outputs = texts()
+    attention_mask = (torch.arange(T) < LENGTHS[:, None]).long()
+    expected = theirs(inputs, attention_mask, decoder_input_ids=outputs, output_hidden_states=True)
+    memory, real = model.memory(inputs, LENGTHS), attention_mask.bool()
+    assert (memory - expected.encoder_last_hidden_state)[real].abs().max() < 1e-5
+    assert (model(inputs, LENGTHS, outputs) - expected.decoder_hidden_states[-1]).abs().max() < 1e-5
+
+
+@torch.no_grad()
+def test_far_positions_equal_transformers(model, kind):
+    pytest.importorskip("transformers")
+    theirs = transformers_t5(model, kind, model.embedding.weight)
+    ids = torch.randint(1, V, (1, 160), generator=torch.Generator().manual_seed(0))
+    expected = theirs(ids, decoder_input_ids=ids, output_hidden_states=True).decoder_hidden_states[-1]
+    assert (model(ids, torch.tensor([160]), ids) - expected).abs().max() < 1e-5
+
+
+def test_padding_changes_nothing(model):
+    inputs, outputs = texts()
+    hidden = model(inputs, LENGTHS, outputs)
+    for row, length in enumerate(LENGTHS):
+        alone = model(inputs[row : row + 1, :length], length[None], outputs[row : row + 1])
+        torch.testing.assert_close(hidden[row : row + 1], alone, atol=1e-5, rtol=1e-5)
+    filled = inputs + 9 * (torch.arange(T) >= LENGTHS[:, None])
+    assert torch.equal(model(filled, LENGTHS, outputs), hidden)
+
+
+def test_the_encoder_sees_all_and_the_decoder_what_came_before(model):
+    ids = texts()[0][:1]
+    length = torch.tensor([T])
+    assert reach(lambda ids: model.memory(ids, length), ids).all()
+    assert reach(lambda inputs: model(inputs, length, ids), ids).all()
+    assert torch.equal(reach(lambda outputs: model(ids, length, outputs), ids), torch.ones(T, T).tril().bool())
+
+
+@pytest.mark.parametrize("pieces", [[U], [1] * U, [2, 1, 2]], ids=str)
+def test_going_on_from_a_state_equals_all_at_once(model, pieces):
+    inputs, outputs = texts()
+    state, parts = model.encode(inputs, LENGTHS), []
+    for piece in outputs.split(pieces, dim=1):
+        hidden, state = model.decode(piece, state)
+        parts.append(hidden)
+    torch.testing.assert_close(torch.cat(parts, dim=1), model(inputs, LENGTHS, outputs), atol=1e-5, rtol=1e-5)
+    assert [past.shape for past in state[0]] == [(2, B, H, U, K)] * L
+    assert [memory.shape for memory in state[1]] == [(2, B, H, T, K)] * L
+
+
+def test_a_state_has_its_batch_in_dimension_1(model):
+    inputs, outputs = texts()
+    _, (pasts, memories, lengths) = model.decode(outputs[:, :3], model.encode(inputs, LENGTHS))
+    hidden, _ = model.decode(outputs[:, 3:], (pasts, memories, lengths))
+    rows = torch.tensor([2, 0, 0, 1])
+    chosen = (tuple(past[:, rows] for past in pasts), tuple(memory[:, rows] for memory in memories), lengths[:, rows])
+    again, _ = model.decode(outputs[rows, 3:], chosen)
+    torch.testing.assert_close(again, hidden[rows])
+
+
+def test_bf16_is_near_fp32(model):
+    inputs, outputs = texts()
+    exact = model(inputs, LENGTHS, outputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model(inputs, LENGTHS, outputs)
+        first, state = model.decode(outputs[:, :2], model.encode(inputs, LENGTHS))
+        rest, _ = model.decode(outputs[:, 2:], state)
+    for hidden in (rounded, torch.cat([first, rest], dim=1)):
+        assert (hidden.float() - exact).square().mean().sqrt() < 0.1 * exact.std()
+
+
+@pytest.mark.parametrize("prefix", [[0, 0], [1, 4], [6, 3]], ids=str)
+def test_a_prefix_is_seen_whole_and_the_rest_left_to_right(one_stack, prefix):
+    ids = torch.randint(V, (2, 6), generator=torch.Generator().manual_seed(0))
+    for row, length in enumerate(prefix):
+        found = reach(lambda ids, length=length: one_stack(ids, prefix=torch.tensor([length]))[0], ids[row : row + 1])
+        by_hand = [[key <= query or key < length for key in range(6)] for query in range(6)]
+        assert found.tolist() == by_hand
+    together = one_stack(ids, prefix=torch.tensor(prefix))[0]
+    apart = [one_stack(ids[row : row + 1], prefix=torch.tensor(prefix[row : row + 1]))[0] for row in range(2)]
+    torch.testing.assert_close(together, torch.cat(apart), atol=1e-5, rtol=1e-5)
+
+
+def test_a_stack_that_is_all_prefix_is_an_encoder(model, one_stack):
+    """And so equals transformers' encoder."""
+    one_stack.stack.load_state_dict(model.encoder.state_dict())
+    one_stack.embedding.load_state_dict(model.embedding.state_dict())
+    inputs, _ = texts()
+    memory = model.memory(inputs, LENGTHS)
+    hidden, _ = one_stack(inputs, prefix=LENGTHS)
+    real = torch.arange(T) < LENGTHS[:, None]
+    torch.testing.assert_close(hidden[real], memory[real], atol=1e-5, rtol=1e-5)
+
+
+def test_one_stack_goes_on_from_a_prefix(one_stack):
+    ids, prefix = texts()[0].clamp(min=1), torch.tensor([4] * B)
+    whole, _ = one_stack(ids, prefix=prefix)
+    hidden, state = one_stack(ids[:, :4], one_stack.start, prefix)
+    parts = [hidden]
+    for piece in ids[:, 4:].split([1, 2], dim=1):
+        hidden, state = one_stack(piece, state)
+        parts.append(hidden)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
+    assert one_stack(ids)[1] is None
+    state = one_stack.encode(ids[:, :4], prefix)
+    torch.testing.assert_close(one_stack.decode(ids[:, 4:], state)[0], whole[:, 4:], atol=1e-5, rtol=1e-5)
+
+
+def test_every_parameter_gets_a_gradient(model, one_stack):
+    inputs, outputs = texts()
+    model.train()(inputs, LENGTHS, outputs).square().sum().backward()
+    one_stack.train()(inputs, prefix=LENGTHS)[0].square().sum().backward()
+    for trained in (model, one_stack):
+        reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in trained.named_parameters()}
+        assert all(reached.values()), reached
+
+
+def test_only_parameters_need_saving(model, kind):
+    torch.manual_seed(1)
+    other = T5(V, D, L, H, F, 0.0, KINDS[kind], d_head=K).eval()
+    other.load_state_dict({name: p.detach() for name, p in model.named_parameters()})
+    inputs, outputs = texts()
+    assert torch.equal(other(inputs, LENGTHS, outputs), model(inputs, LENGTHS, outputs))
+
+
+def test_initialisation(kind):
+    """Variances that keep sums at 1: of the softmax's logits, too, and of scores that nothing divides."""
+    torch.manual_seed(0)
+    d_model, d_head, d_ff = 64, 32, 256
+    model = T5(500, d_model, 2, 4, d_ff, 0.0, KINDS[kind], d_head=d_head)
+    expected = {
+        "embedding": 1.0,
+        "numbers": d_model**-0.5,
+        "query": (d_model * d_head) ** -0.5,
+        "key_value": d_model**-0.5,
+        "output": (4 * d_head) ** -0.5,
+        "expand": d_model**-0.5,
+        "contract": d_ff**-0.5,
+    }
+    for name, parameter in model.named_parameters():
+        layer = name.split(".")[-2]
+        if "norm" in layer:
+            assert (parameter == 1).all(), name
+        else:
+            tolerance = 4 / (2 * parameter.numel()) ** 0.5  # of a standard deviation, four of its own
+            assert parameter.std().item() == pytest.approx(expected[layer], rel=tolerance), name
+    assert not [name for name, _ in model.named_parameters() if name.endswith("bias")]
+
+
+def test_causal_mask_by_hand():
+    assert causal_mask(2, 1, torch.device("cpu"))[0, 0].tolist() == [[True, True, False], [True, True, True]]
+
+
+@pytest.mark.parametrize("architecture", [T5, OneStackT5])
+def test_an_unknown_activation_is_refused(architecture):
+    with pytest.raises(UsageError, match="no activation=gelu; write one of relu, geglu"):
+        architecture(V, D, L, H, F, 0.0, activation="gelu")

@@ -1,0 +1,54 @@
+import pytest
+import torch
+
+from retable.nn.attention import Attention, padding_mask
+
+B, T, S, D, H = 2, 4, 5, 8, 2
+
+
+def by_hand(attention: Attention, hidden: torch.Tensor, memory: torch.Tensor, scale: float, added: torch.Tensor):
+    """Head by head; `added` (B, H, T, S) comes on top of the scores."""
+    q, (k, v) = attention.query(hidden), attention.key_value(memory).chunk(2, dim=2)
+    mixed = torch.empty_like(q)
+    for h, head in enumerate(torch.arange(q.shape[2]).split(q.shape[2] // H)):
+        scores = q[..., head] @ k[..., head].mT * scale + added[:, h]
+        mixed[..., head] = scores.softmax(dim=2) @ v[..., head]
+    return attention.output(mixed)
+
+
+@pytest.mark.parametrize("settings", [{}, {"d_head": 6, "scale": 1.0, "bias": False}])
+def test_equals_attention_head_by_head(settings):
+    torch.manual_seed(0)
+    attention, hidden, memory = Attention(D, H, 0.0, **settings), torch.randn(B, T, D), torch.randn(B, S, D)
+    scale = settings.get("scale", (D // H) ** -0.5)
+    expected = by_hand(attention, hidden, memory, scale, torch.zeros(B, H, T, S))
+    torch.testing.assert_close(attention(hidden, memory), expected)
+    bias = torch.randn(B, H, T, S)
+    torch.testing.assert_close(
+        attention(hidden, memory, bias), by_hand(attention, hidden, memory, scale, bias)
+    )  # a number for each score
+    itself = by_hand(attention, hidden, hidden, scale, torch.zeros(B, H, T, T))
+    torch.testing.assert_close(attention(hidden), itself)
+
+
+def test_what_is_masked_is_not_seen():
+    torch.manual_seed(0)
+    attention, hidden, memory = Attention(D, H, 0.0), torch.randn(B, T, D), torch.randn(B, S, D)
+    mask = padding_mask(torch.tensor([3, S]), S)
+    assert mask.shape == (B, 1, 1, S)
+    seen = attention(hidden, memory, mask)
+    torch.testing.assert_close(seen[:1], attention(hidden[:1], memory[:1, :3]))
+    torch.testing.assert_close(seen[1:], attention(hidden[1:], memory[1:]))
+
+
+def test_dropout_acts_in_training_alone():
+    torch.manual_seed(0)
+    attention, hidden = Attention(D, H, 0.5), torch.randn(B, T, D)
+    assert not torch.equal(attention(hidden), attention(hidden))
+    attention.eval()
+    assert torch.equal(attention(hidden), attention(hidden))
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+    with pytest.raises(ValueError, match="d_model=8 must be a multiple of n_heads=3"):
+        Attention(D, 3, 0.0)

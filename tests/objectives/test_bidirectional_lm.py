@@ -1,0 +1,178 @@
+import numpy as np
+import pytest
+import torch
+
+from retable.data.streams import OppositeBatch, OppositeStreams
+from retable.errors import UsageError
+from retable.models.bilstm import BiLSTM
+from retable.models.elmo import ELMo
+from retable.models.gpt import GPT
+from retable.objectives.bidirectional_lm import BidirectionalLM
+from retable.objectives.causal_lm import CausalLM
+from retable.training.weights import load_weights, save_weights
+
+V, D, B, T = 11, 5, 4, 6
+WORDS = [f"w{i * 7}" for i in range(V)]
+TOKENS = np.random.default_rng(0).integers(0, V, B * (3 * T + 4))  # three windows a row
+KINDS = pytest.mark.parametrize("filters", [[(1, 4), (2, 6)], None], ids=["characters", "words"])
+DIRECTIONS = pytest.mark.parametrize("name", ["forward", "backward"])
+
+
+def objective(filters=None, seed: int = 0, dropout: float = 0.0) -> BidirectionalLM:
+    torch.manual_seed(seed)
+    return BidirectionalLM(ELMo(WORDS, D, 7, 2, dropout, filters, d_character=4, n_highway=1), V)
+
+
+def batches() -> OppositeStreams:
+    return OppositeStreams(TOKENS, B, T)
+
+
+def log_softmax(hidden: torch.Tensor, head: torch.nn.Linear) -> np.ndarray:
+    weight, bias = (parameter.detach().double().numpy() for parameter in head.parameters())
+    logits = hidden.detach().double().numpy() @ weight.T + bias
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+@KINDS
+def test_the_loss_is_the_mean_of_both_directions_cross_entropies(filters):
+    lm, batch = objective(filters), batches().batch(0)
+    nats = {}
+    for name, (input_ids, labels, *_) in batch._asdict().items():
+        hidden, _ = lm.model(input_ids, None, name == "backward")
+        places = np.ix_(range(B), range(T))
+        nats[f"{name}/loss"] = -log_softmax(hidden, lm.head)[(*places, labels.numpy())].mean()
+    loss, metrics, _ = lm.loss(batch, None, step=0)
+    expected = {"loss": sum(nats.values()) / 2, **nats}
+    assert {name: value.item() for name, value in metrics.items()} == pytest.approx(expected, abs=1e-5)
+    assert loss.item() == metrics["loss"].item() and not any(value.requires_grad for value in metrics.values())
+
+
+@KINDS
+@DIRECTIONS
+@pytest.mark.parametrize("place", range(T + 1))
+def test_no_direction_sees_the_token_that_it_predicts(filters, name, place):
+    """Another token at a place of a direction's window changes its predictions of those that it reads later alone, and
+    what it predicts is the token that it reads next."""
+    lm, (input_ids, labels, *_) = objective(filters), getattr(batches().batch(0), name)
+    assert torch.equal(input_ids[:, 1:], labels[:, :-1])
+    changed = torch.cat([input_ids, labels[:, -1:]], dim=1)  # (B, T + 1)
+    changed[:, place] = (changed[:, place] + 1) % V
+    before, after = (
+        log_softmax(lm.model(ids, None, name == "backward")[0], lm.head) for ids in (input_ids, changed[:, :-1])
+    )
+    difference = np.abs(before - after).max(axis=(0, 2))  # (T,)
+    assert (difference[:place] < 1e-6).all() and (difference[place:] > 1e-4).all()
+
+
+def test_over_an_epoch_each_direction_predicts_every_token_once():
+    """But for the first that it reads of each row, which nothing stands before, in the order of the text or its own."""
+    text = np.arange(2 * 22)  # a token tells its place
+    lm = BidirectionalLM(ELMo([str(i) for i in text], D, 7, 2, 0.0, None), len(text))
+    streams, asked, state = OppositeStreams(text, batch_size=2, length=7), {False: [], True: []}, None
+    inner = lm._nats
+
+    def spy(window, state, backward):
+        asked[backward].append(window.labels)
+        return inner(window, state, backward)
+
+    lm._nats = spy
+    for step in range(streams.steps_per_epoch):
+        _, _, state = lm.loss(streams.batch(step), state, step)
+    rows = torch.arange(2 * 22).view(2, 22)
+    assert torch.equal(torch.cat(asked[False], dim=1), rows[:, 1:])
+    assert torch.equal(torch.cat(asked[True], dim=1), rows.flip(0, 1)[:, 1:])
+
+
+@KINDS
+def test_both_directions_go_on_from_their_state_and_a_fresh_batch_forgets_it(filters):
+    """The losses of an epoch's windows are those of its rows read in one piece."""
+    lm, streams, state, losses = objective(filters), batches(), None, []
+    for step in range(streams.steps_per_epoch):
+        _, metrics, state = lm.loss(streams.batch(step), state, step)
+        losses.append(metrics)
+    whole = OppositeStreams(TOKENS, B, 3 * T).batch(0)
+    for name, (input_ids, labels, *_) in whole._asdict().items():
+        log_probs, _ = lm.log_prob(input_ids, labels, None, name == "backward")
+        expected = [-part.mean().item() for part in log_probs.split(T, dim=1)]
+        assert [metrics[f"{name}/loss"].item() for metrics in losses] == pytest.approx(expected, abs=1e-6)
+        alone = lm.loss(OppositeBatch(*(w._replace(fresh=True) for w in streams.batch(1))), state, 1)[1]
+        assert abs(alone[f"{name}/loss"] - losses[1][f"{name}/loss"]) > 1e-4
+    again = lm.loss(streams.batch(streams.steps_per_epoch), state, streams.steps_per_epoch)[1]
+    assert again == losses[0]  # the next epoch starts anew
+
+
+def test_two_processes_have_the_losses_and_gradients_of_one():
+    """Each on its own rows with its own state."""
+    lm, streams = objective(), batches()
+
+    def steps(rank: int, world: int) -> tuple[list[float], torch.Tensor]:
+        lm.zero_grad()
+        state, losses = None, []
+        for step in range(2):
+            loss, _, state = lm.loss(streams.batch(step, rank, world), state, step)
+            losses.append(loss)
+        sum(losses).backward()
+        return [loss.item() for loss in losses], torch.cat([p.grad.flatten() for p in lm.parameters()])
+
+    (first, its), (second, others), (whole, all_of_it) = steps(0, 2), steps(1, 2), steps(0, 1)
+    assert first != pytest.approx(second, abs=1e-4)
+    assert np.mean([first, second], axis=0) == pytest.approx(whole, abs=1e-6)
+    torch.testing.assert_close((its + others) / 2, all_of_it, rtol=1e-4, atol=1e-7)
+
+
+@DIRECTIONS
+def test_log_probs_are_the_losses_of_each_direction(name):
+    lm, batch = objective(), batches().batch(0)
+    input_ids, labels, *_ = getattr(batch, name)
+    log_probs, _ = lm.log_prob(input_ids, labels, None, name == "backward")
+    assert log_probs.dtype == torch.float32 and log_probs.shape == (B, T)
+    assert -log_probs.mean().item() == pytest.approx(lm.loss(batch, None, 0)[1][f"{name}/loss"].item(), abs=1e-6)
+
+
+def test_both_directions_teach_one_softmax():
+    """The gradient of its weights is the mean of those that either direction gives alone."""
+    lm, batch = objective(), batches().batch(0)
+    lm.loss(batch, None, step=0)[0].backward()
+    alone = []
+    for window, backward in zip(batch, (False, True), strict=True):
+        nats = -lm.log_prob(window.input_ids, window.labels, None, backward)[0].mean()
+        alone.append(torch.autograd.grad(nats, lm.head.weight)[0])
+    assert all(slope.any() for slope in alone) and not torch.allclose(*alone)
+    torch.testing.assert_close(lm.head.weight.grad, sum(alone) / 2)
+    heads = [name for name, p in lm.named_parameters() if p.shape[0] == V and not name.startswith("model.")]
+    assert heads == ["head.weight", "head.bias"]
+
+
+@KINDS
+def test_every_parameter_gets_a_gradient(filters):
+    lm = objective(filters, dropout=0.1).train()
+    lm.loss(batches().batch(0), None, step=0)[0].backward()
+    for name, parameter in lm.named_parameters():
+        assert parameter.grad is not None and parameter.grad.any(), name
+
+
+@KINDS
+def test_saved_and_loaded_it_predicts_the_same(filters, tmp_path):
+    first, second = (objective(filters, seed=seed) for seed in (0, 1))
+    save_weights(first, tmp_path / "model.safetensors")
+    load_weights(second, tmp_path / "model.safetensors")
+    batch = batches().batch(0)
+    assert first.loss(batch, None, 0)[1] == second.loss(batch, None, 0)[1]
+
+
+def test_models_without_two_directions_are_refused():
+    with pytest.raises(UsageError, match=r"GPT has no direction that reads backwards.*objective=causal_lm"):
+        BidirectionalLM(GPT(V, 8, 1, 2, T, 0.0), V)
+    with pytest.raises(UsageError, match=r"every position of BiLSTM has seen both sides.*model=elmo"):
+        BidirectionalLM(BiLSTM(V, D, 8, 1, 0.0), V)
+
+
+def test_elmo_is_refused_by_the_left_to_right_objective():
+    with pytest.raises(UsageError, match="ELMo reads the sentence from both sides"):
+        CausalLM(objective().model, V, tie=False, bias=True, reduction="mean")
+
+
+def test_the_head_starts_as_its_model_does():
+    torch.manual_seed(0)
+    head = BidirectionalLM(ELMo(WORDS, 64, 64, 1, 0.0, None), 500).head
+    assert head.weight.std().item() == pytest.approx(64**-0.5, rel=0.05) and not head.bias.any()

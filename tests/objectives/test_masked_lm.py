@@ -1,0 +1,138 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from retable.data.masking import MaskedBatch
+from retable.errors import UsageError
+from retable.models.bag_of_words import BagOfWords
+from retable.models.bert import BERT
+from retable.models.bilstm import BiLSTM
+from retable.models.gpt import GPT
+from retable.objectives.masked_lm import MaskedLM
+from tests.models.bert_cases import names_in_transformers
+
+V, D, B, T = 23, 16, 3, 9
+
+
+def build(next_sentence: bool = True, tie: bool = True, **settings) -> MaskedLM:
+    torch.manual_seed(0)
+    objective = MaskedLM(BERT(V, D, 2, 4, T, 0.0, **settings), V, next_sentence, tie).eval()
+    for name, parameter in objective.named_parameters():  # far from the start, where much is flat or zero
+        nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
+    return objective
+
+
+def batch(pairs: bool = True, share: float = 1.0) -> MaskedBatch:
+    generator = torch.Generator().manual_seed(1)
+    ids, segments = (torch.randint(n, (B, T), generator=generator) for n in (V, 2))
+    lengths = torch.tensor([T, 6, 4])
+    ids[torch.arange(T) >= lengths[:, None]] = 0
+    places = torch.tensor([1, 4, 7, T + 2, T + 5, 2 * T + 1])
+    labels = torch.randint(V, (len(places),), generator=generator)
+    return MaskedBatch(ids, segments, lengths, places, labels, torch.tensor([1, 0, 1]) if pairs else None, share)
+
+
+def test_equals_bert_for_pretraining_of_transformers():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=V, hidden_size=D, num_hidden_layers=2, num_attention_heads=4, intermediate_size=4 * D,
+        max_position_embeddings=T,
+    )  # fmt: skip
+    theirs, ours, given = transformers.BertForPreTraining(config).eval(), build(), batch()
+    assert ours.next_sentence is not None and given.is_next is not None
+    weights = {f"bert.{name}": p for name, p in names_in_transformers(ours.model).items()}
+    head = {
+        "predictions.transform.dense": ours.head.dense,
+        "predictions.transform.LayerNorm": ours.head.norm,
+        "predictions.decoder": ours.head.decoder,
+        "seq_relationship": ours.next_sentence,
+    }
+    weights |= {f"cls.{name}.{k}": p for name, layer in head.items() for k, p in layer.named_parameters()}
+    loaded = theirs.load_state_dict(weights | {"cls.predictions.bias": ours.head.decoder.bias}, strict=False)
+    assert not loaded.unexpected_keys and not [key for key in loaded.missing_keys if "position_ids" not in key]
+    labels = torch.full((B, T), -100)
+    labels.ravel()[given.places] = given.labels
+    real = (torch.arange(T) < given.lengths[:, None]).long()
+    with torch.no_grad():
+        expected = theirs(given.input_ids, real, given.segments, labels=labels, next_sentence_label=given.is_next)
+        loss, metrics, state = ours.loss(given, None, 0)
+        features = ours.head(ours.model(given.input_ids, given.lengths, given.segments).flatten(0, 1)[given.places])
+        logits = ours.head.decoder(features)
+    assert state is None and abs(loss - expected.loss) < 1e-5
+    its = expected.prediction_logits.flatten(0, 1)[given.places]
+    assert (logits - its).abs().max() < 1e-5
+    assert abs(metrics["loss"] - F.cross_entropy(its, given.labels)) < 1e-5
+    of_pairs = F.cross_entropy(expected.seq_relationship_logits, given.is_next)
+    assert abs(metrics["next_sentence_loss"] - of_pairs) < 1e-5
+    assert metrics["masked_accuracy"] == (its.argmax(1) == given.labels).float().mean()
+    right = expected.seq_relationship_logits.argmax(1) == given.is_next
+    assert metrics["next_sentence_accuracy"] == right.float().mean()
+
+
+def test_padding_changes_nothing():
+    objective, given = build(), batch()
+    padding = torch.arange(T) >= given.lengths[:, None]
+    longer = given._replace(input_ids=torch.where(padding, 7, given.input_ids))
+    assert objective.loss(longer, None, 0)[0].item() == pytest.approx(objective.loss(given, None, 0)[0].item())
+
+
+def test_only_the_masked_loss_is_weighted_by_the_share():
+    objective = build()
+    loss, metrics, _ = objective.loss(batch(share=1.5), None, 0)
+    expected = 1.5 * metrics["loss"] + metrics["next_sentence_loss"]
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("settings", [{}, {"norm": "pre"}, {"d_embedding": 8}])
+@pytest.mark.parametrize(("next_sentence", "tie"), [(True, True), (False, True), (False, False)])
+def test_every_parameter_gets_a_gradient(settings, next_sentence, tie):
+    """But the pooler where nothing is asked of it: that is frozen, for distributed training's sake."""
+    objective = build(next_sentence, tie, **settings).train()
+    loss, metrics, _ = objective.loss(batch(next_sentence), None, 0)
+    loss.backward()
+    assert "masked_accuracy" not in metrics  # in evaluation alone: it costs the logits again
+    frozen = {name for name, p in objective.named_parameters() if not p.requires_grad}
+    assert frozen == (set() if next_sentence else {"model.pooler.weight", "model.pooler.bias"})
+    learning = {name: p for name, p in objective.named_parameters() if p.requires_grad}
+    assert all(p.grad is not None and bool(p.grad.any()) for p in learning.values())
+    assert (objective.head.decoder.weight is objective.model.embedding.weight) == tie
+
+
+def test_any_encoder_will_do():
+    torch.manual_seed(0)
+    objective = MaskedLM(BiLSTM(V, 8, D, 1, 0.0), V, next_sentence=False)
+    loss, _, _ = objective.loss(batch(pairs=False), None, 0)
+    loss.backward()
+    assert all(p.grad is not None for p in objective.parameters())
+
+
+class EncoderDecoder(nn.Module):
+    direction = "encoder-decoder"
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (GPT(V, D, 1, 2, T, 0.0), r"GPT sees nothing of what comes after a masked word; take .*model=bert"),
+        (EncoderDecoder(), r"EncoderDecoder has a decoder, which would be left untrained; .*text_to_text"),
+        (BagOfWords(V, 0.0), r"BagOfWords has no state for every position; take an encoder such as model=bert"),
+    ],
+)
+def test_other_architectures_are_refused(model, message):
+    with pytest.raises(UsageError, match=message):
+        MaskedLM(model, V, next_sentence=False)
+
+
+def test_what_a_pair_takes_is_asked_for():
+    with pytest.raises(UsageError, match=r"BiLSTM has no summary of a pair.*objective.next_sentence=false"):
+        MaskedLM(BiLSTM(V, 8, D, 1, 0.0), V, next_sentence=True)
+    with pytest.raises(UsageError, match=r"batches have no pairs.*batches.next_sentence=next_sentence"):
+        build().loss(batch(pairs=False), None, 0)
+
+
+def test_a_model_without_embedding_cannot_share_it():
+    model = BiLSTM(V, 8, D, 1, 0.0)
+    del model.embedding
+    with pytest.raises(UsageError, match=r"BiLSTM has no word embedding.*objective.tie=false"):
+        MaskedLM(model, V, next_sentence=False)

@@ -1,0 +1,223 @@
+from functools import partial
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from retable.data.masking import MaskedBatch
+from retable.errors import UsageError
+from retable.models.bert import BERT
+from retable.models.bilstm import BiLSTM
+from retable.models.gpt import GPT
+from retable.objectives.replaced_token_detection import ReplacedTokenDetection
+from tests.models.bert_cases import names_in_transformers
+
+V, D, E, B, T = 23, 16, 12, 3, 9
+MASK = 5
+
+
+def small(**changes):
+    settings = {"d_model": 8, "n_layers": 2, "n_heads": 2, "max_length": T, "dropout": 0.0, "d_embedding": E}
+    return partial(BERT, **(settings | {"pooler": False} | changes))
+
+
+def build(std: float = 0.3) -> ReplacedTokenDetection:
+    torch.manual_seed(0)
+    model = BERT(V, D, 2, 4, T, 0.0, d_embedding=E, pooler=False)
+    objective = ReplacedTokenDetection(model, V, small()).eval()
+    for name, parameter in objective.named_parameters():
+        nn.init.normal_(parameter, mean=float("norm.weight" in name), std=std)
+    return objective
+
+
+def batch(rows: int = B, share: float = 1.0) -> MaskedBatch:
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(6, V, (rows, T), generator=generator)
+    lengths = torch.tensor([T, 6, 4] * (rows // 3))
+    ids[torch.arange(T) >= lengths[:, None]] = 0
+    places = torch.tensor([row * T + t for row in range(rows) for t in (1, 3)])
+    labels = ids.ravel()[places]
+    ids.ravel()[places] = MASK
+    return MaskedBatch(ids, torch.zeros_like(ids), lengths, places, labels, None, share)
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What the discriminator reads."""
+    texts: list[Tensor] = []
+    forward = BERT.forward
+
+    def spy(self, input_ids, *rest):
+        texts.append(input_ids)
+        return forward(self, input_ids, *rest)
+
+    monkeypatch.setattr(BERT, "forward", spy)
+    return texts
+
+
+def test_equals_electra_of_transformers(seen):
+    transformers = pytest.importorskip("transformers")
+    ours, given = build(), batch()
+    real = (torch.arange(T) < given.lengths[:, None]).long()
+    common = {"vocab_size": V, "embedding_size": E, "num_hidden_layers": 2, "max_position_embeddings": T}
+    generator = transformers.ElectraForMaskedLM(
+        transformers.ElectraConfig(**common, hidden_size=8, num_attention_heads=2, intermediate_size=32)
+    ).eval()
+    weights = {f"electra.{name}": p for name, p in names_in_transformers(ours.generator).items()}
+    layers = {
+        "generator_predictions.dense": ours.generator_head.dense,
+        "generator_predictions.LayerNorm": ours.generator_head.norm,
+        "generator_lm_head": ours.generator_head.decoder,
+    }
+    weights |= {f"{name}.{k}": p for name, layer in layers.items() for k, p in layer.named_parameters()}
+    assert not generator.load_state_dict(weights, strict=False).unexpected_keys
+    discriminator = transformers.ElectraForPreTraining(
+        transformers.ElectraConfig(**common, hidden_size=D, num_attention_heads=4, intermediate_size=4 * D)
+    ).eval()
+    weights = {f"electra.{name}": p for name, p in names_in_transformers(ours.model).items()}
+    layers = {
+        "discriminator_predictions.dense": ours.dense,
+        "discriminator_predictions.dense_prediction": ours.head,
+    }
+    weights |= {f"{name}.{k}": p for name, layer in layers.items() for k, p in layer.named_parameters()}
+    assert not discriminator.load_state_dict(weights, strict=False).unexpected_keys
+
+    labels = torch.full((B, T), -100)
+    labels.ravel()[given.places] = given.labels
+    with torch.no_grad():
+        loss, metrics, state = ours.loss(given, None, 0)
+        text = seen[1]
+        expected = generator(given.input_ids, real, labels=labels, output_hidden_states=True)
+        for layer, its in zip(
+            ours.generator.layers(given.input_ids, given.lengths), expected.hidden_states, strict=True
+        ):
+            assert (layer - its)[real.bool()].abs().max() < 1e-5
+        assert abs(metrics["generator_loss"] - expected.loss) < 1e-5
+        replaced = torch.zeros(B, T).long()
+        replaced.ravel()[given.places] = (text.ravel()[given.places] != given.labels).long()
+        judged = discriminator(text, real, labels=replaced, output_hidden_states=True)
+        for layer, its in zip(ours.model.layers(text, given.lengths), judged.hidden_states, strict=True):
+            assert (layer - its)[real.bool()].abs().max() < 1e-5
+        logits = ours.judge(ours.model(text, given.lengths))
+    assert state is None and (logits - judged.logits)[real.bool()].abs().max() < 1e-5
+    assert abs(metrics["discriminator_loss"] - judged.loss) < 1e-5
+    assert abs(loss - (expected.loss + 50 * judged.loss)) < 1e-4 and torch.equal(loss, metrics["loss"])
+    right = (judged.logits > 0) == replaced.bool()
+    assert metrics["replaced_accuracy"] == pytest.approx(right[real.bool()].float().mean().item())
+    assert metrics["replaced_recall"] == pytest.approx(right[replaced.bool()].float().mean().item())
+    assert metrics["replaced"] == pytest.approx(replaced.sum().item() / real.sum().item())
+
+
+def test_only_masked_places_are_filled_and_no_mask_is_left(seen):
+    objective, given = build(), batch()
+    objective.loss(given, None, 0)
+    text = seen[1].ravel()
+    others = torch.ones(B * T, dtype=torch.bool)
+    others[given.places] = False
+    assert torch.equal(text[others], given.input_ids.ravel()[others])
+    objective.loss(given, None, 0)
+    assert not torch.equal(seen[3], seen[1])  # drawn anew
+
+
+def test_draws_follow_the_generator():
+    objective = build()
+    with torch.no_grad():
+        features = objective.generator_head(torch.randn(1, 8)).expand(4000, -1)
+        expected = objective.generator_head.decoder(features[0]).double().softmax(0).numpy()
+        torch.manual_seed(2)
+        drawn = objective.generator_head.best(features, noise=True)
+    counts = drawn.bincount(minlength=V).numpy()
+    assert stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue > 1e-3
+
+
+def test_a_word_that_is_hit_is_not_replaced(seen):
+    """A generator that is sure of token 7."""
+    objective, given = build(), batch()
+    with torch.no_grad():
+        objective.generator_head.decoder.bias.zero_()[7] = 1e4
+    for labels, share in ((torch.full_like(given.labels, 7), 0.0), (torch.full_like(given.labels, 8), 6 / 19)):
+        _, metrics, _ = objective.loss(given._replace(labels=labels), None, 0)
+        assert metrics["replaced"] == pytest.approx(share)
+    assert metrics["replaced_recall"] <= 1
+
+
+def test_padding_changes_nothing():
+    objective, given = build(), batch()
+    padding = torch.arange(T) >= given.lengths[:, None]
+    losses = []
+    for filler in (0, 7):
+        torch.manual_seed(3)
+        ids = torch.where(padding, filler, given.input_ids)
+        losses.append(objective.loss(given._replace(input_ids=ids), None, 0)[0].item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_the_discriminator_teaches_the_generator_nothing():
+    objective = build()
+    objective.weight = 0.0
+    objective.loss(batch(), None, 0)[0].backward()
+    alone = {name: p.grad.clone() for name, p in objective.generator.blocks.named_parameters()}
+    objective.zero_grad()
+    objective.weight = 50.0
+    objective.loss(batch(), None, 0)[0].backward()
+    for name, parameter in objective.generator.blocks.named_parameters():
+        torch.testing.assert_close(parameter.grad, alone[name], atol=1e-6, rtol=1e-4)
+
+
+def test_every_parameter_gets_a_gradient():
+    objective = build().train()
+    objective.loss(batch(), None, 0)[0].backward()
+    reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in objective.named_parameters()}
+    assert all(reached.values()), reached
+    assert objective.generator.embedding is objective.model.embedding
+    assert objective.generator.positions is objective.model.positions
+    assert not any(name.startswith("generator.embedding.") for name in reached)  # saved once, as the model's
+
+
+def test_a_pooler_is_left_alone():
+    objective = ReplacedTokenDetection(BERT(V, D, 1, 2, T, 0.0), V, small(d_embedding=D, pooler=True))
+    frozen = {name for name, p in objective.named_parameters() if not p.requires_grad}
+    assert frozen == {f"{m}.pooler.{k}" for m in ("model", "generator") for k in ("weight", "bias")}
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(UsageError, match=r"replaced_token_detection.*GPT sees nothing of what comes after"):
+        ReplacedTokenDetection(GPT(V, D, 1, 2, T, 0.0), V, small())
+    with pytest.raises(UsageError, match=r"shares token and position embeddings, which BiLSTM lacks"):
+        ReplacedTokenDetection(BiLSTM(V, E, D, 1, 0.0), V, small())
+    with pytest.raises(UsageError, match=r"can't share embedding of the shape \(23, 16\) with its own of \(23, 12\)"):
+        ReplacedTokenDetection(BERT(V, D, 1, 2, T, 0.0), V, small())
+    with pytest.raises(UsageError, match=r"can't share positions of the shape \(9, 12\) with its own of \(4, 12\)"):
+        ReplacedTokenDetection(BERT(V, D, 1, 2, T, 0.0, d_embedding=E), V, small(max_length=4))
+
+
+def test_the_published_size_has_the_published_number_of_parameters():
+    """14 million (Clark et al. 2020, table 1), without the generator."""
+    with torch.device("meta"):
+        model = BERT(30_522, 256, 12, 4, 512, 0.1, d_embedding=128, pooler=False)
+        generator = small(d_model=64, n_layers=12, n_heads=1, max_length=512, d_embedding=128)
+        objective = ReplacedTokenDetection(model, 30_522, generator)
+    parts = (objective.model, objective.dense, objective.head)
+    assert round(sum(p.numel() for part in parts for p in part.parameters()) / 1e6) == 14
+
+
+def test_it_learns_to_tell():
+    """A discriminator that is trained alone, against a generator of chance, finds what does not belong."""
+    objective, given = build(std=0.1), batch(rows=30)
+    optimizer = torch.optim.Adam(objective.parameters(), 3e-3)
+    ids = torch.arange(T).expand(30, T) + 6
+    given = given._replace(
+        input_ids=ids.clone().flatten().index_fill(0, given.places, MASK).view(30, T),
+        labels=ids.flatten()[given.places], lengths=torch.full((30,), T),
+    )  # fmt: skip
+    first = None
+    for step in range(40):
+        torch.manual_seed(step)
+        loss, metrics, _ = objective.train().loss(given, None, step)
+        first = first or metrics["discriminator_loss"].item()
+        optimizer.zero_grad()
+        (loss - metrics["generator_loss"]).backward()
+        optimizer.step()
+    assert metrics["discriminator_loss"] < 0.5 * first
+    assert metrics["replaced_recall"] > 0.5

@@ -1,0 +1,55 @@
+"""ELMo's recipes build what they name, of the published size."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from pipelines.build import build_model
+from pipelines.entry import CONF
+from retable.objectives.bidirectional_lm import BidirectionalLM
+
+V = 50
+WORDS = [f"w{i}" for i in range(V)]
+NAMES = sorted(path.stem for path in (CONF / "model").glob("elmo*.yaml"))
+
+
+def recipe(name: str, *overrides: str) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("pretrain", overrides=[f"model={name}", "objective=bidirectional_lm", *overrides])
+
+
+def build(cfg: DictConfig) -> BidirectionalLM:
+    model = build_model(cfg, SimpleNamespace(vocab_size=V, boundary=1, words=WORDS))
+    return instantiate(cfg.objective, model=model, vocab_size=V)
+
+
+def test_all_recipes_are_found():
+    assert NAMES == ["elmo", "elmo_medium", "elmo_original", "elmo_small", "elmo_word"]
+
+
+@pytest.mark.parametrize("name", ["elmo", "elmo_word"])
+def test_the_first_loss_is_about_that_of_guessing(name):
+    cfg = recipe(name, "batches.batch_size=4", "batches.length=16")
+    torch.manual_seed(0)
+    objective = build(cfg)
+    batches = instantiate(cfg.batches, tokens=np.random.default_rng(0).integers(0, V, 4 * 20), seed=1)
+    loss, metrics, _ = objective.loss(batches.batch(0), None, 0)
+    assert loss.item() == pytest.approx(np.log(V), abs=0.4)
+    assert metrics.keys() == {"loss", "forward/loss", "backward/loss"}
+    assert instantiate(cfg.optimizer)(objective).param_groups[0]["lr"] > 0
+    assert objective.model.reads_spelling == (name == "elmo")
+
+
+@pytest.mark.parametrize(("name", "millions"), [("elmo_small", 13.6), ("elmo_medium", 28.0), ("elmo_original", 93.6)])
+def test_parameters_are_as_many_as_published(name, millions):
+    """Theirs have one bias vector a gate, and one symbol less."""
+    with torch.device("meta"):
+        model = build(recipe(name)).model
+    second_biases = sum(p.numel() for name, p in model.named_parameters() if "bias_hh" in name)
+    counted = sum(p.numel() for p in model.parameters()) - second_biases - 16
+    assert round(counted / 1e6, 1) == millions

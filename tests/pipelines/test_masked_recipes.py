@@ -1,0 +1,107 @@
+"""The recipes of BERT and ELECTRA build what they name, and run from tokens to what they say of held-out text."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from pipelines.build import build_batches, build_model, build_objective
+from pipelines.entry import CONF
+from retable.data.encode import write_tokens
+from retable.evaluation.held_out import mean_metrics
+from retable.tokenizers.tokenizer import Tokenizer
+
+OBJECTIVES = {
+    "bert": "masked_lm", "bert_base": "masked_lm", "bert_large": "masked_lm", "bert_small": "masked_lm",
+    "electra": "replaced_token_detection", "electra_small": "replaced_token_detection",
+}  # fmt: skip
+UNITS = [[f"the {noun}{i % 7} sees a {noun}", f"it {verb}s {i % 5} times", "so it goes on"] * 4
+         for i, (noun, verb) in enumerate([("cat", "run"), ("dog", "sleep"), ("bird", "fly")] * 40)]  # fmt: skip
+SMALL = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "batches.batch_size=4", "batches.length=32"]
+
+
+@cache
+def recipe(name: str, tokenizer: str = "word_marked", *overrides: str) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        choices = [f"model={name}", f"objective={OBJECTIVES[name]}", f"tokenizer={tokenizer}"]
+        return compose("pretrain", overrides=[*choices, *overrides])
+
+
+@pytest.fixture(scope="module", params=["word_marked", "wordpiece_uncased"])
+def tokens(request, tmp_path_factory) -> tuple[str, Path, Tokenizer]:
+    """A tokenizer by the name of its recipe, and a folder as the tokenize stage leaves it."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("tokenize", overrides=[f"tokenizer={request.param}"])
+    if "vocab_size" in cfg.tokenizer.train:
+        cfg.tokenizer.train.vocab_size = 120
+    tokenizer = instantiate(cfg.tokenizer.train, [line for lines in UNITS for line in lines])
+    for split in ("train", "validation"):
+        write_tokens(tokenizer, UNITS, True, folder / split)
+    return request.param, folder, tokenizer
+
+
+@pytest.mark.parametrize("name", ["bert", "electra"])
+def test_from_tokens_to_a_loss(name, tokens):
+    choice, folder, tokenizer = tokens
+    cfg = recipe(name, choice, *SMALL)
+    torch.manual_seed(0)
+    objective = build_objective(cfg, tokenizer, build_model(cfg, tokenizer))
+    batches = build_batches(cfg, tokenizer, folder, "train", seed=1)
+    optimizer = instantiate(cfg.optimizer)(objective)
+    for step in range(3):
+        loss, metrics, state = objective.loss(batches.batch(step), None, step)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert state is None and torch.isfinite(loss) and all(torch.isfinite(value) for value in metrics.values())
+    held_out = mean_metrics(objective, build_batches(cfg, tokenizer, folder, "validation", seed=0))
+    assert set(metrics) <= set(held_out)
+    text = tokenizer.decode(batches.batch(0).input_ids[0].tolist())
+    assert "[CLS]" in text and "[SEP]" in text and "<eos>" not in text
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_recipe_builds(name):
+    cfg = recipe(name)
+    if name == "bert_small":  # as its header says
+        cfg = recipe(name, "word_marked", "objective.next_sentence=false")
+
+    class Words:
+        vocab_size, words, boundary, special_ids = 30_522, (), 0, {}
+
+    with torch.device("meta"):
+        objective = build_objective(cfg, Words, build_model(cfg, Words))
+    assert all(p.is_meta for p in objective.parameters()) and objective.model.max_length >= cfg.batches.length
+    assert 0 < instantiate(cfg.schedule)(0, 10.0, 100, []) <= 1
+    published = {"bert_base": 110e6, "bert_large": 340e6, "bert_small": 14e6}
+    if name in published:
+        assert sum(p.numel() for p in objective.parameters()) == pytest.approx(published[name], rel=0.05)
+    if name.startswith("electra"):
+        share = 2 if name == "electra" else 4
+        assert objective.generator.d_model == objective.model.d_model // share
+
+
+def test_stages_pretrain_and_measure(project):
+    """As a user runs them; the loss of a trained cell is that of its last validation."""
+    project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
+    common = ["corpus=grammar_tiny", "tokenizer=word_marked"]
+    project.succeed("pretrain", *common, "model=bert", "objective=masked_lm", "epochs=1", *SMALL)
+    measure = ["cell=grammar_tiny/bert-1", "benchmark=held_out", "benchmark.split=validation"]
+    project.succeed("evaluate", *common, *measure)
+    outputs = project.folder / "outputs"
+    trained = json.loads((outputs / "pretrain/grammar_tiny/bert-1/metrics.json").read_text())
+    measured = json.loads((outputs / "evaluate/grammar_tiny/bert-1-held_out/metrics.json").read_text())
+    names = {"loss", "masked_accuracy", "next_sentence_loss", "next_sentence_accuracy"}
+    assert {f"held_out/{name}" for name in names} == set(measured)
+    for name in names:
+        assert measured[f"held_out/{name}"] == pytest.approx(trained[f"validation/{name}"], rel=1e-5)
+    run = json.loads((outputs / "pretrain/grammar_tiny/bert-1/run.json").read_text())
+    assert "outputs/tokenize/grammar_tiny/word_marked/train.units.npy" in run["digests"]
+    refused = project.run("evaluate", *common, "cell=grammar_tiny/bert-1", "benchmark=perplexity")
+    assert refused.returncode == 2 and "has no log_prob" in refused.stderr
