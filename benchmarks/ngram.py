@@ -1,4 +1,4 @@
-"""Seconds and peak memory of an n-gram model: python benchmarks/ngram.py TRAIN TEST [--order 5]
+"""Seconds and peak memory of an n-gram model: python -m benchmarks.ngram TRAIN TEST [--order 5]
 
 The files hold a sentence a line, words separated by spaces. Peak memory is that of the process so far,
 with numpy and both texts.
