@@ -24,6 +24,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from retable.data.pairs import PairBatch, pad
+from retable.data.streams import share_of_rows
 from retable.errors import UsageError
 
 START = 0  # what T5's decoder reads before its first token: the padding
@@ -287,12 +288,10 @@ class Corrupted:
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
         """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
-        B = self._batch_size
-        if B % world:
-            raise UsageError(f"a batch of {B} cannot be shared evenly by {world} processes; change batch_size")
+        share = share_of_rows(self._batch_size, rank, world)
         pairs = [self._corrupted(start, step, row) for row, start in enumerate(self._starts(step))]
         inputs, targets = zip(*pairs, strict=True)
-        mine = pad(inputs, targets, np.arange(rank * B // world, (rank + 1) * B // world))
+        mine = pad(inputs, targets, np.arange(self._batch_size)[share])
         mine.target_ids[:, 0] = START
         return mine._replace(weight=world * int(mine.target_lengths.sum()) / sum(map(len, targets)))
 

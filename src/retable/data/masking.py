@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from retable.data.documents import Documents, Pairs, Rows, Windows
+from retable.data.streams import share_of_rows
 from retable.errors import UsageError
 
 PREFIX = "##"  # of the pieces of a word after its first
@@ -88,14 +89,10 @@ class MaskedDocuments:
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> MaskedBatch:
         """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
-        if self._batch_size % world:
-            raise UsageError(
-                f"a batch of {self._batch_size} cannot be shared evenly by {world} processes; change batch_size"
-            )
+        mine = share_of_rows(self._batch_size, rank, world)
         if self._whole[0] != step:  # the shares of one process, where it takes several, come one after the other
             self._whole = step, *self._corrupted(step)
         _, rows, chosen, corrupted = self._whole
-        mine = slice(rank * self._batch_size // world, (rank + 1) * self._batch_size // world)
         lengths, is_chosen = rows.lengths[mine], chosen[mine] >= 0
         T = lengths.max()
         places = np.flatnonzero(is_chosen[:, :T])

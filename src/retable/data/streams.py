@@ -46,7 +46,7 @@ class CarriedStreams:
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
         """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
         start = step % self.steps_per_epoch * self._length
-        share = _share(len(self._rows), rank, world)
+        share = share_of_rows(len(self._rows), rank, world)
         window = _tensor(self._rows[share, start : start + self._length + 1])
         return TokenBatch(window[:, :-1], window[:, 1:], fresh=start == 0)
 
@@ -99,7 +99,7 @@ class JitteredStreams:
         epoch = bisect_right(self._first_steps, step) - 1
         place = step - self._first_steps[epoch]
         start, stop = self._epochs[epoch][place : place + 2]
-        share = _share(len(self._rows), rank, world)
+        share = share_of_rows(len(self._rows), rank, world)
         window = _tensor(self._rows[share, start : stop + 1])
         return TokenBatch(window[:, :-1], window[:, 1:], fresh=start == 0, scale=(stop - start) / self._length)
 
@@ -133,12 +133,13 @@ class ShuffledWindows:
             generator = np.random.default_rng((self._seed, epoch))
             offset = generator.integers(self._length)
             self._order = epoch, offset + self._length * generator.permutation(self._windows)
-        starts = self._order[1][index * self._batch_size :][_share(self._batch_size, rank, world)]
+        starts = self._order[1][index * self._batch_size :][share_of_rows(self._batch_size, rank, world)]
         window = _tensor(self._tokens[starts[:, None] + np.arange(self._length + 1)])
         return TokenBatch(window[:, :-1], window[:, 1:], fresh=True)
 
 
-def _share(size: int, rank: int, world: int) -> slice:
+def share_of_rows(size: int, rank: int, world: int) -> slice:
+    """The rows of process `rank` of `world`, of a batch of `size`. UsageError where they can't be shared evenly."""
     if size % world:
         raise UsageError(f"a batch of {size} cannot be shared evenly by {world} processes; change batch_size")
     return slice(rank * size // world, (rank + 1) * size // world)

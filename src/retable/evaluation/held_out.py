@@ -24,17 +24,18 @@ def mean_metrics(objective: nn.Module, batches: Any) -> dict[str, float]:
         torch.manual_seed(SEED)
         objective.eval()
         for step in range(batches.steps_per_epoch):
-            _, metrics, state = objective.loss(_on(device, batches.batch(step)), state, step)  # type: ignore[operator]
+            _, metrics, state = objective.loss(on_device(device, batches.batch(step)), state, step)  # type: ignore[operator]
             for name, value in metrics.items():
                 sums[name] = sums.get(name, 0.0) + value.double()
         objective.train(training)
     return {name: float(total) / batches.steps_per_epoch for name, total in sums.items()}
 
 
-def _on(device: torch.device, batch: Any) -> Any:
+def on_device(device: torch.device, batch: Any) -> Any:
+    """A batch, or a batch of batches, whose tensors are on `device`."""
     if isinstance(batch, Tensor):
         return batch.to(device)
-    return type(batch)(*(_on(device, part) for part in batch)) if isinstance(batch, tuple) else batch
+    return type(batch)(*(on_device(device, part) for part in batch)) if isinstance(batch, tuple) else batch
 
 
 class PretrainedObjective:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from retable.data.pairs import PairBatch, Sequences, pad, pairs_by_length
+from retable.data.pairs import Sequences, pad, pairs_by_length
+from retable.evaluation.held_out import on_device
 from retable.generation.conditioned import Conditioned
 from retable.generation.strategy import Strategy
 from retable.objectives.translation import Translation
@@ -19,8 +20,7 @@ def nats_per_token(objective: Translation, sources: Sequences, targets: Sequence
     """The mean −log p of a target token given its source and the target before it."""
     device, total = next(objective.parameters()).device, 0.0
     for batch in pairs_by_length(sources, targets, max_tokens):
-        on_device = PairBatch._make([*(tensor.to(device) for tensor in batch[:-1]), batch.weight])
-        _, metrics, _ = objective.loss(on_device, None, 0)
+        _, metrics, _ = objective.loss(on_device(device, batch), None, 0)
         total += metrics["loss"].item() * int(batch.target_lengths.sum())
     return total / sum(map(len, targets))
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retable.generation.next_token import _map
+from retable.generation.next_token import map_tensors
 
 
 class Conditioned:
@@ -35,4 +35,4 @@ class Conditioned:
         return self.objective.scores(hidden[:, -1]), state
 
     def select(self, state: Any, rows: Tensor) -> Any:
-        return _map(state, lambda tensor: tensor.index_select(1, rows))
+        return map_tensors(state, lambda tensor: tensor.index_select(1, rows))

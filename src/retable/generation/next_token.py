@@ -74,7 +74,7 @@ class Trained:
 
     def select(self, state: Any, rows: Tensor) -> Any:
         before, window = state
-        return _map(before, lambda tensor: tensor.index_select(1, rows)), window[rows]
+        return map_tensors(before, lambda tensor: tensor.index_select(1, rows)), window[rows]
 
 
 class Counted:
@@ -134,8 +134,8 @@ def next_token(system: Any) -> NextToken:
     raise UsageError(f"{type(system).__name__} does not say which word comes next; take the cell of a language model")
 
 
-def _map(state: Any, function: Callable[[Tensor], Tensor]) -> Any:
+def map_tensors(state: Any, function: Callable[[Tensor], Tensor]) -> Any:
     """`state` with the function's value in place of each tensor in its nested tuples."""
     if isinstance(state, tuple):
-        return tuple(_map(part, function) for part in state)
+        return tuple(map_tensors(part, function) for part in state)
     return None if state is None else function(state)

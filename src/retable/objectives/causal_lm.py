@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from retable.data.streams import TokenBatch
 from retable.errors import UsageError
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of
+from retable.nn.embedding import tie_softmax
 
 
 class CausalLM(nn.Module):
@@ -47,17 +48,7 @@ class CausalLM(nn.Module):
         self.head = nn.Linear(model.d_model, vocab_size, bias=bias)
         self.head.apply(model.initialise)
         if tie:
-            if not hasattr(model, "embedding"):
-                raise UsageError(
-                    f"{type(model).__name__} has no word embedding that the softmax could share; write "
-                    "objective.tie=false"
-                )
-            if model.embedding.weight.shape != self.head.weight.shape:
-                raise UsageError(
-                    f"an embedding of {model.embedding.embedding_dim} dimensions can't be the softmax of a model with "
-                    f"{model.d_model}: write objective.tie=false, or make the two equal"
-                )
-            self.head.weight = model.embedding.weight
+            tie_softmax(self.head, model)
         self.reduction, self.projection_penalty = reduction, projection
         self.projection = nn.Linear(model.d_model, model.d_model, bias=False) if projection else nn.Identity()
         self.projection.apply(model.initialise)

@@ -12,6 +12,7 @@ from retable.data.corruption import START
 from retable.data.pairs import PairBatch
 from retable.errors import UsageError
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of, row_chunks
+from retable.nn.embedding import tie_softmax
 
 
 class TextToText(nn.Module):
@@ -29,12 +30,7 @@ class TextToText(nn.Module):
         self.head = nn.Linear(model.d_model, vocab_size, bias=False)
         self.head.apply(model.initialise)
         if tie:
-            if model.embedding.weight.shape != self.head.weight.shape:
-                raise UsageError(
-                    f"an embedding of {model.embedding.embedding_dim} dimensions can't be the softmax of a model with "
-                    f"{model.d_model}: write objective.tie=false, or make the two equal"
-                )
-            self.head.weight = model.embedding.weight
+            tie_softmax(self.head, model)
         self.scale = model.d_model**-0.5 if tie else 1.0
 
     @staticmethod

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from retable.data.pairs import PairBatch
 from retable.errors import UsageError
 from retable.nn.cross_entropy import linear_cross_entropy
+from retable.nn.embedding import tie_softmax
 
 
 class Translation(nn.Module):
@@ -34,12 +35,7 @@ class Translation(nn.Module):
         self.head = nn.Linear(model.d_model, vocab_size, bias=bias)
         self.head.apply(model.initialise)
         if tie:
-            if model.embedding.weight.shape != self.head.weight.shape:
-                raise UsageError(
-                    f"an embedding of {model.embedding.embedding_dim} dimensions can't be the softmax of a model with "
-                    f"{model.d_model}: write objective.tie=false, or make the two equal"
-                )
-            self.head.weight = model.embedding.weight
+            tie_softmax(self.head, model)
 
     def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
         """The smoothed loss of a batch, and as a metric its nats a token, which are not smoothed."""
