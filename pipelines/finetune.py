@@ -2,6 +2,7 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import torch
 from omegaconf import DictConfig
@@ -12,6 +13,7 @@ from pipelines.training import initialise_input, train
 from retable.artifacts import require
 from retable.corpora.text import SPLITS
 from retable.data.examples import BucketedExamples
+from retable.errors import UsageError
 from retable.evaluation.prediction import predict
 from retable.metrics.classification import classification_metrics
 from retable.objectives.classification import Classification
@@ -28,22 +30,27 @@ def finetune(cfg: DictConfig) -> None:
         split: read_examples(require(task / f"{split}.tsv"), cfg.task.sentence, cfg.task.label, cfg.task.labels)
         for split in SPLITS
     }
-    sequences = {
-        split: [[tokenizer.boundary, *tokenizer.encode(e.sentence + "\n")] for e in rows]
-        for split, rows in examples.items()
-    }
     labels = {split: [e.label for e in rows] for split, rows in examples.items()}
 
     torch.manual_seed(cfg.seed)
     model = build_model(cfg, tokenizer)
+    first, last = ends_of_sequences(model, tokenizer)
+    sequences = {
+        split: [[first, *tokenizer.encode(e.sentence), last] for e in rows] for split, rows in examples.items()
+    }
     inputs = [tokens / "tokenizer.json", *(task / f"{split}.tsv" for split in SPLITS)]
     upstream = [tokens, task.parent]
     if cfg.init != "random":
         upstream.append(Path("outputs", cfg.init))
         inputs.append(require(upstream[-1] / "model.safetensors"))
-        load_weights(model, inputs[-1], prefix="model.")
+        load_pretrained(model, inputs[-1])
+    elif getattr(model, "frozen", False):
+        raise UsageError(
+            f"init=random would leave what {type(model).__name__} keeps frozen as it was drawn; give init= a cell, as "
+            "in init=pretrain/grammar/elmo-1, or write model.frozen=false"
+        )
     initialise_input(model, cfg, tokenizer, inputs)
-    objective = Classification(model, len(cfg.task.labels), cfg.dropout)
+    objective = Classification(model, len(cfg.task.labels), cfg.dropout, cfg.auxiliary)
     batches = BucketedExamples(sequences["train"], labels["train"], cfg.finetuning.batch_size, cfg.seed)
 
     def score(objective: torch.nn.Module, split: str) -> dict[str, float]:
@@ -59,6 +66,27 @@ def finetune(cfg: DictConfig) -> None:
                 writer.writerows((split, i, labels[split][i], p) for i, p in enumerate(predictions))
                 scores = classification_metrics(labels[split], predictions)
                 record.metrics |= {f"{cfg.task_name}/{split}/{m}": scores[m] for m in cfg.task.metrics}
+
+
+def load_pretrained(model: Any, path: Path) -> None:
+    """Give `model`, or the parts of it that it names as `pretrained`, the weights of a cell's model. UsageError where
+    they are those of another."""
+    for name, part in getattr(model, "pretrained", {"": model}).items():
+        load_weights(part, path, prefix=f"model.{name}")
+
+
+def ends_of_sequences(model: Any, tokenizer: Tokenizer) -> tuple[int, int]:
+    """The tokens between which `model` reads a sequence: [CLS] and [SEP] where it pools a sequence into its [CLS], as
+    BERT does, else the ends of lines. UsageError where the tokenizer has no such marks."""
+    if not hasattr(model, "pool"):
+        return tokenizer.boundary, [tokenizer.boundary, *tokenizer.encode("\n")][-1]
+    marks = tokenizer.special_ids
+    if not {"[CLS]", "[SEP]"} <= set(marks):
+        raise UsageError(
+            f"{type(model).__name__} reads a sentence between [CLS] and [SEP], which the tokenizer lacks; write "
+            "tokenizer=word_marked or tokenizer=wordpiece_uncased, that of its pretraining"
+        )
+    return marks["[CLS]"], marks["[SEP]"]
 
 
 if __name__ == "__main__":

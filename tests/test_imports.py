@@ -18,7 +18,7 @@ ALLOWED = {
     "metrics": set(),
     "training": {"objectives", "tasks", "models", "data", "metrics"},
     "evaluation": {"training", "generation", "objectives", "tasks", "data", "metrics", "nn", "tokenizers"},
-    "generation": {"objectives"},
+    "generation": {"objectives", "nn"},
     "reporting": {"evaluation", "metrics"},
 }
 ONLY_IMPORTER = {

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+import torch
 
 from retable.errors import UsageError
-from retable.generation.beam_search import BeamSearch
+from retable.generation.beam_search import BeamSearch, n_apart
 from retable.generation.exact_search import ExactSearch
 from retable.generation.sampling import Greedy
 
@@ -76,6 +77,31 @@ def test_when_a_search_ends(small, early_stopping, expected):
     search = BeamSearch(num_beams=2, max_new_tokens=8, early_stopping=early_stopping, num_return_sequences=2)
     (found,) = search(model, [[0]], 0)
     assert [completion.ids for completion in found] == expected
+
+
+class Copying:
+    """A model whose states are copied whenever rows are chosen."""
+
+    def __init__(self, model):
+        self.device, self.start, self.extend, self._select = model.device, model.start, model.extend, model.select
+
+    def select(self, state, rows, last=None):
+        return self._select(state, rows)
+
+
+def test_what_beams_share_may_stay_where_it_is(model, small):
+    """Prompts end one after the other, and the texts outgrow the window of those that have one."""
+    search = BeamSearch(num_beams=3, max_new_tokens=3 * small.max_length, num_return_sequences=3)
+    for eos in (small.eos, None):
+        expected = search(Copying(model), PROMPTS, eos)
+        for found, copied in zip(search(model, PROMPTS, eos), expected, strict=True):
+            assert close(found, copied)
+
+
+def test_how_many_tokens_texts_have_been_apart():
+    before = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
+    for after, n in [([[1, 2, 3, 4], [5, 6, 7, 8]], 0), ([[1, 2, 3, 4], [5, 6, 7, 9]], 1), ([[1, 0, 3, 4]] * 2, 4)]:
+        assert n_apart(before, torch.tensor(after)) == n
 
 
 def test_log_probabilities_are_the_models_own(small):

@@ -35,6 +35,16 @@ def test_rows_can_be_chosen_and_doubled(model, from_scratch):
     np.testing.assert_allclose(log_probs(scores), expected, atol=1e-4)
 
 
+def test_rows_may_take_the_places_of_others_that_are_alike_but_for_their_last_tokens(model, from_scratch):
+    ids = torch.tensor([[0, 3, 5, 2, 7], [0, 3, 5, 1, 7], [0, 3, 4, 4, 9]])
+    rows, more = torch.tensor([1, 2, 1]), torch.tensor([[1], [2], [3]])
+    _, state = model.extend(ids, model.start(3))
+    for last in (3, 4):  # the second chooses rows where they have been chosen already
+        scores, state = model.extend(more, model.select(state, rows, last))
+        ids = torch.cat([ids[rows], more], dim=1)
+        np.testing.assert_allclose(log_probs(scores), [from_scratch(row) for row in ids.tolist()], atol=1e-4)
+
+
 def test_a_state_is_not_changed(model):
     _, state = model.extend(torch.tensor(ROWS), model.start(3))
     first, _ = model.extend(torch.tensor([[1], [2], [3]]), state)

@@ -5,7 +5,15 @@ import pytest
 from scipy import stats
 
 from retable.metrics import intervals
-from retable.metrics.intervals import bootstrap, bootstrap_sums, mean_std, paired_test, percentile_interval
+from retable.metrics.intervals import (
+    bootstrap,
+    bootstrap_sums,
+    difference_interval,
+    mean_interval,
+    mean_std,
+    paired_test,
+    percentile_interval,
+)
 from retable.metrics.likelihood import perplexity
 
 
@@ -26,6 +34,22 @@ def values():
 def test_mean_and_sample_standard_deviation():
     assert mean_std([2, 4, 9]) == (5, pytest.approx(math.sqrt((9 + 1 + 16) / 2)))
     assert mean_std([7])[0] == 7 and math.isnan(mean_std([7])[1])
+
+
+@pytest.mark.parametrize("level", [0.95, 0.8])
+def test_intervals_over_few_values_are_students_and_welchs(level):
+    few, others = [1.0, 2.0, 4.0], [2.0, 5.0, 9.0, 3.0]
+    mean, error = 7 / 3, math.sqrt(7 / 3 / 3)
+    margin = stats.t.ppf((1 + level) / 2, 2) * error
+    assert mean_interval(few, level) == pytest.approx((mean - margin, mean + margin))
+    expected = stats.ttest_ind(few, others, equal_var=False).confidence_interval(level)
+    assert difference_interval(few, others, level) == pytest.approx(tuple(expected))
+
+
+def test_intervals_without_spread_and_of_one_value():
+    assert mean_interval([2.0, 2.0]) == (2, 2) and difference_interval([1.0, 1.0], [3.0, 3.0]) == (-2, -2)
+    for interval in (mean_interval([2.0]), difference_interval([2.0], [1.0, 3.0]), difference_interval([2.0], [1.0])):
+        assert all(map(math.isnan, interval))
 
 
 def test_interval_of_a_mean_is_the_normal_one(values):

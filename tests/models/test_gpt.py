@@ -149,7 +149,7 @@ def test_going_on_from_a_state_equals_all_at_once(gpt, lengths):
     ids = torch.randint(V, (B, T))
     hidden, state = in_pieces(gpt, ids, lengths)
     torch.testing.assert_close(hidden, gpt(ids)[0], atol=1e-5, rtol=1e-5)
-    assert [keys_values.shape for keys_values in state] == [(2, B, H, T, D // H)] * L
+    assert [cache.tensor.shape for cache in state] == [(2, B, H, T, D // H)] * L
 
 
 def separating(positions: str) -> GPT:
@@ -179,12 +179,13 @@ def test_separate_documents_go_on_from_a_state(lengths):
     assert state[-1].shape == (1, *ids.shape)
 
 
+@torch.no_grad()
 def test_a_state_has_its_batch_in_dimension_1(gpt):
     ids, more = torch.randint(V, (3, 4)), torch.randint(V, (3, 2))
     _, state = gpt(ids, gpt.start)
     hidden, _ = gpt(more, state)
     chosen = torch.tensor([2, 0, 0, 1])
-    again, _ = gpt(more[chosen], tuple(keys_values[:, chosen] for keys_values in state))
+    again, _ = gpt(more[chosen], tuple(cache.select(chosen) for cache in state))
     torch.testing.assert_close(again, hidden[chosen])
 
 
@@ -195,7 +196,7 @@ def test_bf16_goes_on_from_a_state_as_well(gpt):
     with torch.autocast("cpu", torch.bfloat16):
         whole, _ = gpt(ids)
         pieces, state = in_pieces(gpt, ids, [3, 1, 2])
-    assert {keys_values.dtype for keys_values in state} == {torch.bfloat16}
+    assert {cache.tensor.dtype for cache in state} == {torch.bfloat16}
     for hidden in (whole, pieces):
         assert (hidden.float() - exact).square().mean().sqrt() < 0.1 * exact.std()
 

@@ -90,17 +90,18 @@ def test_going_on_from_a_state_equals_all_at_once(model, pieces):
         hidden, state = model.decode(piece, state)
         parts.append(hidden)
     torch.testing.assert_close(torch.cat(parts, dim=1), model(inputs, LENGTHS, outputs), atol=1e-5, rtol=1e-5)
-    assert [past.shape for past in state[0]] == [(2, B, H, U, K)] * L
+    assert [past.tensor.shape for past in state[0]] == [(2, B, H, U, K)] * L
     assert [memory.shape for memory in state[1]] == [(2, B, H, T, K)] * L
 
 
+@torch.no_grad()
 def test_a_state_has_its_batch_in_dimension_1(model):
     inputs, outputs = texts()
     _, (pasts, memories, lengths) = model.decode(outputs[:, :3], model.encode(inputs, LENGTHS))
     hidden, _ = model.decode(outputs[:, 3:], (pasts, memories, lengths))
     rows = torch.tensor([2, 0, 0, 1])
-    chosen = (tuple(past[:, rows] for past in pasts), tuple(memory[:, rows] for memory in memories), lengths[:, rows])
-    again, _ = model.decode(outputs[rows, 3:], chosen)
+    pasts, memories = tuple(past.select(rows) for past in pasts), tuple(memory[:, rows] for memory in memories)
+    again, _ = model.decode(outputs[rows, 3:], (pasts, memories, lengths[:, rows]))
     torch.testing.assert_close(again, hidden[rows])
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from retable.nn.attention import Attention, padding_mask
+from retable.nn.attention import Attention, padding_mask, padding_mask_if_any
 
 B, T, S, D, H = 2, 4, 5, 8, 2
 
@@ -52,3 +52,10 @@ def test_dropout_acts_in_training_alone():
 def test_heads_that_do_not_divide_the_width_are_refused():
     with pytest.raises(ValueError, match="d_model=8 must be a multiple of n_heads=3"):
         Attention(D, 3, 0.0)
+
+
+def test_rows_without_padding_have_no_mask():
+    assert padding_mask_if_any(torch.tensor([3, 3]), 3) is None
+    for lengths, length in (([3, 2], 3), ([3, 3], 4)):
+        mask = padding_mask_if_any(torch.tensor(lengths), length)
+        assert mask is not None and torch.equal(mask, padding_mask(torch.tensor(lengths), length))

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from retable.nn.transformer import Block, CausalSelfAttention, rotate, rotations, sinusoids
+from retable.nn import transformer
+from retable.nn.transformer import Block, Cache, CausalSelfAttention, rotate, rotations, sinusoids
 
 B, T, D, H = 2, 5, 8, 4
 
@@ -37,6 +38,52 @@ def test_several_new_positions_see_the_past_and_one_another_backwards_only(atten
     _, past = attention(hidden[:, :2], ())
     for stop in (3, 4, 5):  # one, two and three at once: what comes later changes nothing
         torch.testing.assert_close(attention(hidden[:, 2:stop], past)[0], whole[:, 2:stop])
+
+
+def test_whatever_comes_of_a_cache_leaves_it_as_it_is(monkeypatch):
+    """Caches that go on from one another at random, beside tensors that are copied each time."""
+    monkeypatch.setattr(transformer, "ROOM", 3)
+    generator = torch.Generator().manual_seed(0)
+    keys = torch.randn(B, H, 0, D)
+    caches, copies = [Cache.empty(keys)], [torch.stack([keys, keys])]
+    for t in range(60):
+        of = int(torch.randint(len(caches), (), generator=generator)) if t % 3 else -1
+        cache, copy = caches[of], copies[of]
+        if t % 5 == 4:
+            rows = torch.randint(copy.shape[1], (3,), generator=generator)
+            caches.append(cache.select(rows))
+            copies.append(copy[:, rows])
+        else:
+            new = torch.randn(2, copy.shape[1], H, 1 + t % 2, D, generator=generator)
+            caches.append(cache.extended(*new))
+            copies.append(torch.cat([copy, new], dim=3))
+    assert all(torch.equal(cache.tensor, copy) for cache, copy in zip(caches, copies, strict=True))
+    assert [cache.length for cache in caches] == [copy.shape[3] for copy in copies]
+
+
+def test_a_cache_goes_on_in_the_memory_that_it_has():
+    keys = torch.randn(B, H, 1, D)
+    first = Cache.empty(keys).extended(keys, keys)
+    longer = [first]
+    for _ in range(transformer.ROOM - 1):
+        longer.append(longer[-1].extended(keys, keys))
+    assert len({cache.tensor.data_ptr() for cache in longer}) == 1
+    assert longer[-1].extended(keys, keys).tensor.data_ptr() != first.tensor.data_ptr()
+    assert first.extended(keys, keys).tensor.data_ptr() != first.tensor.data_ptr()  # its room is taken
+
+
+def test_rows_that_are_alike_at_first_change_places_in_memory():
+    keys = torch.randn(3, H, 5, D)
+    keys[:, :, :2] = keys[:1, :, :2]
+    cache, rows = Cache.empty(keys).extended(keys, -keys), torch.tensor([2, 2, 0])
+    memory, expected = cache.tensor.data_ptr(), cache.tensor[:, rows]
+    chosen = cache.select(rows, last=3)
+    assert torch.equal(chosen.tensor, expected) and chosen.tensor.data_ptr() == memory
+    chosen.extended(keys, keys)  # which takes the memory, so that the next one copies
+    again = chosen.select(rows, last=9)
+    assert torch.equal(again.tensor, expected[:, rows]) and again.tensor.data_ptr() != memory
+    with pytest.raises(RuntimeError):
+        cache.extended(keys, keys)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

@@ -1,32 +1,58 @@
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers import BertConfig, BertForSequenceClassification
 
 from retable.data.examples import ExampleBatch
+from retable.errors import UsageError
 from retable.models.bag_of_words import DeepAveraging
+from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
+from retable.models.elmo import ELMo
+from retable.models.elmo_features import ELMoBiLSTM
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
+from retable.models.t5 import T5, OneStackT5
+from retable.models.t5_encoder import T5Encoder
+from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
+from tests.models.bert_cases import names_in_transformers
 
 V, D, N_LABELS = 11, 8, 3
-LENGTHS = torch.tensor([3, 7, 1])
+LENGTHS = torch.tensor([3, 7, 2])
+WORDS = [f"w{i}" for i in range(V)]
+ELMO = partial(ELMo, d_model=4, d_cell=6, n_layers=2, dropout=0.0, filters=None)
+T5_SIZES = {"vocab_size": V, "d_model": D, "n_layers": 1, "n_heads": 2, "d_ff": 12, "dropout": 0.0}
+MODELS = {
+    "bilstm": lambda: BiLSTM(V, 6, D, 1, 0.0),
+    "lstm": lambda: LSTM(V, D, 1, 0.0, init_range=0.5),
+    "deep_averaging": lambda: DeepAveraging(V, D, 2, 0.0),
+    "gpt": lambda: GPT(V, D, 2, 2, max_length=7, dropout=0.0),
+    "bert": lambda: BERT(V, D, 2, 2, max_length=7, dropout=0.0),
+    "electra": lambda: BERT(V, D, 2, 2, max_length=7, dropout=0.0, pooler=False),
+    "elmo": lambda: ELMoBiLSTM(WORDS, ELMO, 6, D, 1, 0.0, frozen=False),
+    "t5": lambda: T5Encoder(**T5_SIZES),
+    "prefix_lm": lambda: OneStackT5(**T5_SIZES),
+}
+LEFT_TO_RIGHT = ["lstm", "gpt", "prefix_lm"]
+CASES = [(name, 0.0) for name in MODELS] + [(name, 0.5) for name in LEFT_TO_RIGHT]
 
 
-def classification(name: str) -> Classification:
+def classification(name: str, auxiliary: float = 0.0) -> Classification:
     torch.manual_seed(0)
-    model = {
-        "bilstm": lambda: BiLSTM(V, 6, D, 1, 0.0),
-        "lstm": lambda: LSTM(V, D, 1, 0.0, init_range=0.5),
-        "deep_averaging": lambda: DeepAveraging(V, D, 2, 0.0),
-        "gpt": lambda: GPT(V, D, 2, 2, max_length=7, dropout=0.0),
-    }[name]()
-    return Classification(model, N_LABELS, dropout=0.0)
+    return Classification(MODELS[name](), N_LABELS, dropout=0.0, auxiliary=auxiliary)
 
 
 def batch() -> ExampleBatch:
     input_ids = torch.randint(V, (3, 7), generator=torch.Generator().manual_seed(1))
     return ExampleBatch(input_ids, LENGTHS, torch.tensor([0, 2, 1]))
+
+
+def alone(row: int) -> ExampleBatch:
+    input_ids, lengths, labels = (part[row : row + 1] for part in batch())
+    return ExampleBatch(input_ids[:, : int(lengths)], lengths, labels)
 
 
 class Given(nn.Module):
@@ -59,22 +85,106 @@ def test_summary_is_the_maximum_over_time_the_last_position_or_the_models_own(di
     assert objective(given).tolist() == [summary]
 
 
-@pytest.mark.parametrize("name", ["bilstm", "lstm", "deep_averaging", "gpt"])
-def test_padding_changes_nothing(name):
-    objective, (input_ids, lengths, labels) = classification(name).eval(), batch()
-    logits = objective(batch())
-    for row, length in enumerate(lengths):
-        alone = ExampleBatch(input_ids[row : row + 1, :length], lengths[row : row + 1], labels[row : row + 1])
-        torch.testing.assert_close(objective(alone)[0], logits[row])
+def test_bert_equals_that_of_transformers():
+    """Logits, loss and the gradient of the pooler, the padding masked, with the same weights."""
+    ours = classification("bert")
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    settings = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "num_labels": N_LABELS}
+    sizes = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": 2}
+    theirs = BertForSequenceClassification(
+        BertConfig(**sizes, intermediate_size=4 * D, max_position_embeddings=7, **settings)
+    )
+    weights = {f"bert.{name}": weight for name, weight in names_in_transformers(ours.model).items()}
+    weights |= {f"classifier.{name}": weight for name, weight in ours.head.named_parameters()}
+    missing, unexpected = theirs.load_state_dict(weights, strict=False)
+    assert not unexpected and all("position_ids" in name or "token_type_ids" in name for name in missing)
+    mask = (torch.arange(7) < LENGTHS[:, None]).long()
+    expected = theirs(batch().input_ids, attention_mask=mask, labels=batch().labels)
+    torch.testing.assert_close(ours(batch()), expected.logits, atol=1e-5, rtol=0)
+    loss, _, _ = ours.loss(batch(), None, step=0)
+    torch.testing.assert_close(loss, expected.loss, atol=1e-5, rtol=0)
+    loss.backward()
+    expected.loss.backward()
+    torch.testing.assert_close(
+        ours.model.pooler.weight.grad, theirs.bert.pooler.dense.weight.grad, atol=1e-5, rtol=1e-4
+    )
 
 
-@pytest.mark.parametrize("name", ["bilstm", "lstm", "deep_averaging", "gpt"])
-def test_loss_is_the_mean_cross_entropy_and_reaches_every_parameter(name):
-    objective, (_, _, labels) = classification(name), batch()
+def test_electra_is_summed_up_by_the_state_of_its_first_token():
+    objective = classification("electra").eval()
+    hidden = objective.model(batch().input_ids, LENGTHS)
+    torch.testing.assert_close(objective(batch()), objective.head(hidden[:, 0]))
+
+
+@pytest.mark.parametrize(("name", "auxiliary"), CASES)
+def test_neither_padding_nor_the_rows_beside_it_change_a_row(name, auxiliary):
+    objective = classification(name, auxiliary).eval()
+    logits, (loss, _, _) = objective(batch()), objective.loss(batch(), None, step=0)
+    for row in range(3):
+        torch.testing.assert_close(objective(alone(row))[0], logits[row])
+    torch.testing.assert_close(loss, torch.stack([objective.loss(alone(row), None, 0)[0] for row in range(3)]).mean())
+
+
+@pytest.mark.parametrize(("name", "auxiliary"), CASES)
+def test_the_loss_reaches_every_parameter(name, auxiliary):
+    objective = classification(name, auxiliary)
+    objective.loss(batch(), None, step=0)[0].backward()
+    reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in objective.named_parameters()}
+    assert all(reached.values()), reached
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_loss_is_the_mean_cross_entropy(name):
+    objective, labels = classification(name), batch().labels
     loss, metrics, state = objective.loss(batch(), None, step=0)
     expected = -objective(batch()).softmax(dim=1)[range(3), labels].log().mean()
     torch.testing.assert_close(loss, expected)
     assert metrics == {"loss": loss.detach()} and state is None
-    loss.backward()
-    reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in objective.named_parameters()}
-    assert all(reached.values()), reached
+
+
+@pytest.mark.parametrize("name", LEFT_TO_RIGHT)
+def test_the_auxiliary_loss_is_that_of_a_tied_language_model(name):
+    objective, plain = classification(name, auxiliary=0.7), classification(name)
+    language_model = CausalLM(objective.model, V, tie=True, bias=False, reduction="mean")
+    input_ids, lengths, _ = batch()
+    nats = []
+    for row, length in zip(input_ids, lengths, strict=True):
+        log_prob, _ = language_model.log_prob(row[None, : length - 1], row[None, 1:length])
+        nats.append(-log_prob.mean())
+    loss, metrics, _ = objective.loss(batch(), None, step=0)
+    expected = plain.loss(batch(), None, step=0)[0]
+    torch.testing.assert_close(metrics["loss"], expected.detach())
+    torch.testing.assert_close(metrics["auxiliary_loss"], torch.stack(nats).mean().detach())
+    torch.testing.assert_close(loss, expected + 0.7 * torch.stack(nats).mean())
+
+
+def test_the_auxiliary_loss_by_hand():
+    """States and embeddings of one dimension: a softmax over two words whose logits are known."""
+    model = LSTM(2, 1, 1, 0.0, init_range=0.5)
+    objective = Classification(model, 2, dropout=0.0, auxiliary=0.5)
+    with torch.no_grad():
+        model.embedding.weight.copy_(torch.tensor([[0.0], [1.0]]))
+    model.forward = lambda ids: (torch.tensor([[[2.0], [-1.0], [9.0]], [[0.5], [9.0], [9.0]]]), None)
+    given = ExampleBatch(torch.tensor([[0, 1, 0], [0, 1, 1]]), torch.tensor([3, 2]), torch.tensor([0, 1]))
+    first = (torch.log1p(torch.exp(torch.tensor(-2.0))) + torch.log1p(torch.exp(torch.tensor(-1.0)))) / 2
+    second = torch.log1p(torch.exp(torch.tensor(-0.5)))
+    torch.testing.assert_close(objective.loss(given, None, 0)[1]["auxiliary_loss"], (first + second) / 2)
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - set(LEFT_TO_RIGHT)))
+def test_an_auxiliary_loss_of_an_encoder_is_refused(name):
+    with pytest.raises(UsageError, match=r"has seen the tokens that auxiliary=0\.5 asks it to predict; .*model=gpt"):
+        classification(name, auxiliary=0.5)
+
+
+def test_an_auxiliary_loss_without_a_softmax_is_refused():
+    with pytest.raises(UsageError, match=r"no word embedding as wide as its states, 2, .*write auxiliary=0"):
+        Classification(Given("left-to-right"), 2, dropout=0.0, auxiliary=0.5)
+
+
+def test_models_that_give_no_states_are_refused_with_the_one_to_take():
+    with pytest.raises(UsageError, match=r"T5 writes text.*take model=t5_encoder"):
+        Classification(T5(**T5_SIZES), N_LABELS, dropout=0.0)
+    with pytest.raises(UsageError, match=r"ELMo gives features.*take model=bilstm_elmo"):
+        Classification(ELMO(words=WORDS), N_LABELS, dropout=0.0)

@@ -200,6 +200,13 @@ def test_markdown_keeps_its_columns(nasty):
     assert r"a_b\|c & \<d\>" in lines[2] and r"\*e\*" in lines[2] and "**1.0** ± 0.1" in lines[2]
 
 
+def test_markdown_has_a_rule_over_the_narrowest_column():
+    table = Table(
+        "narrow", "Narrow", [Column(""), Column("", numeric=False)], {"a": [Row([Value("1"), Value("b")])]}, []
+    )
+    assert "|    |   |\n| -: | - |\n|  1 | b |" in markdown_table(table)
+
+
 def test_latex_escapes_every_special(nasty):
     text = latex_table(nasty)
     expected = (

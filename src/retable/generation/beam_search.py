@@ -93,8 +93,11 @@ class BeamSearch(Strategy):
             origin, token, log_prob = (column.gather(1, chosen)[going] for column in (origin, token, log_prob))
             beams, searching = beams[going], [searching[i] for i in going]
             rows, fed = origin.flatten(), token.view(-1, 1)
-            ids = torch.cat([ids[rows], fed], dim=1)
-            scores, state = model.extend(fed, model.select(state, rows))
+            before, ids = ids, ids[rows]
+            # The beams of a prompt have not been apart for long: what they have in common may stay where it is.
+            last = n_apart(before, ids) if len(ids) == len(before) else None
+            scores, state = model.extend(fed, model.select(state, rows, last))
+            ids = torch.cat([ids, fed], dim=1)
         return finished
 
     def _settled(self, finished: list[Hypothesis], leader: float, length: int) -> bool:
@@ -106,3 +109,8 @@ class BeamSearch(Strategy):
         far = self.early_stopping == "never" and self.length_penalty > 0
         reach = leader / (self.max_new_tokens if far else length) ** self.length_penalty
         return self.early_stopping is True or reach <= finished[-1].score
+
+
+def n_apart(before: Tensor, after: Tensor) -> int:
+    """The tokens from the first on in which any text of `after` (R, T) differs from that of `before` in its place."""
+    return int((before != after).any(dim=0).cumsum(dim=0).count_nonzero())

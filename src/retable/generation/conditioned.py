@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retable.generation.next_token import map_tensors
+from retable.generation.next_token import select_rows
 
 
 class Conditioned:
@@ -34,5 +34,5 @@ class Conditioned:
         hidden, state = self.objective.model.decode(ids, state)
         return self.objective.scores(hidden[:, -1]), state
 
-    def select(self, state: Any, rows: Tensor) -> Any:
-        return map_tensors(state, lambda tensor: tensor.index_select(1, rows))
+    def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
+        return select_rows(state, rows, last)

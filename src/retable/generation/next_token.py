@@ -3,7 +3,7 @@
 B rows, T tokens, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from retable.objectives.causal_lm import CausalLM
 class NextToken(Protocol):
     """A language model that is read token by token, several texts (rows) side by side.
 
-    A state is never changed, so that several continuations can go on from one.
+    Going on does not change a state, so that several continuations can go on from one.
     """
 
     device: torch.device
@@ -34,8 +34,12 @@ class NextToken(Protocol):
         """
         ...
 
-    def select(self, state: Any, rows: Tensor) -> Any:
-        """The state of `rows` (R,) alone, in their order; a row may come more than once."""
+    def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
+        """The state of `rows` (R,) alone, in their order; a row may come more than once.
+
+        With `last`, each row differs from the one whose place it takes in its last so many tokens at most: the rest
+        need not be copied, and `state` is used up with all those that it came of.
+        """
         ...
 
 
@@ -72,9 +76,9 @@ class Trained:
         hidden, after = self.objective.model(ids, before)
         return self.objective.head(self.objective.projection(hidden[:, -1])).float(), after
 
-    def select(self, state: Any, rows: Tensor) -> Any:
+    def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
         before, window = state
-        return map_tensors(before, lambda tensor: tensor.index_select(1, rows)), window[rows]
+        return select_rows(before, rows, last), window[rows]
 
 
 class Counted:
@@ -93,7 +97,7 @@ class Counted:
         log_probs = np.stack([self.model.next_log_prob(context) for context in contexts.numpy()])
         return torch.from_numpy(log_probs).float(), contexts
 
-    def select(self, state: Tensor, rows: Tensor) -> Tensor:
+    def select(self, state: Tensor, rows: Tensor, last: int | None = None) -> Tensor:
         return state[rows]
 
 
@@ -112,8 +116,8 @@ class Mixed:
         log_probs = torch.stack([each.log_softmax(dim=1) for each in scores], dim=2)
         return (log_probs + self.log_weights).logsumexp(dim=2), list(after)
 
-    def select(self, state: Any, rows: Tensor) -> Any:
-        return [model.select(before, rows) for model, before in zip(self.models, state, strict=True)]
+    def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
+        return [model.select(before, rows, last) for model, before in zip(self.models, state, strict=True)]
 
 
 def next_token(system: Any) -> NextToken:
@@ -134,8 +138,11 @@ def next_token(system: Any) -> NextToken:
     raise UsageError(f"{type(system).__name__} does not say which word comes next; take the cell of a language model")
 
 
-def map_tensors(state: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    """`state` with the function's value in place of each tensor in its nested tuples."""
+@torch.inference_mode()
+def select_rows(state: Any, rows: Tensor, last: int | None) -> Any:
+    """`NextToken.select` for nested tuples of tensors, which have their rows in dimension 1, and of caches."""
     if isinstance(state, tuple):
-        return tuple(map_tensors(part, function) for part in state)
-    return None if state is None else function(state)
+        return tuple(select_rows(part, rows, last) for part in state)
+    if isinstance(state, Tensor):
+        return state.index_select(1, rows)
+    return None if state is None else state.select(rows, last)

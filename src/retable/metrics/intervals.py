@@ -5,10 +5,12 @@ Perplexity, accuracy, Matthews and F1 all are: a unit (a document, an example) a
 thousand resamples are one matrix product.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -19,6 +21,29 @@ def mean_std(values: ArrayLike) -> tuple[float, float]:
     """The mean and the sample standard deviation (n − 1) of 1-D values; NaN is that of a single value."""
     values = np.asarray(values, dtype=np.float64)
     return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else float("nan")
+
+
+def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+    """Student's interval of the mean of 1-D values; NaN for a single one, which tells nothing of the spread."""
+    mean, std = mean_std(values)
+    n = np.size(values)
+    return _student(mean, std / math.sqrt(n), n - 1, level)
+
+
+def difference_interval(values: ArrayLike, others: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+    """Welch's interval of the mean of 1-D `values` less that of `others` (Welch 1947): neither pairs nor equal
+    variances are supposed. NaN where either is a single value. Of pairs take `mean_interval` of their differences."""
+    (mean, std), (other, other_std) = mean_std(values), mean_std(others)
+    n, m = np.size(values), np.size(others)
+    own, its = std**2 / n, other_std**2 / m
+    squares = own**2 / max(n - 1, 1) + its**2 / max(m - 1, 1)
+    freedom = (own + its) ** 2 / squares if squares > 0 else n + m - 2  # no spread at all, so no interval to scale
+    return _student(mean - other, math.sqrt(own + its), freedom, level)
+
+
+def _student(mean: float, error: float, freedom: float, level: float) -> tuple[float, float]:
+    margin = float(stdtrit(freedom, (1 + level) / 2)) * error
+    return mean - margin, mean + margin
 
 
 def bootstrap_sums(units: ArrayLike, resamples: int = 1000, seed: int = 0) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.errors import UsageError
-from retable.nn.attention import padding_mask
+from retable.nn.attention import padding_mask_if_any
 from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
 
 
@@ -75,8 +75,7 @@ class BERT(nn.Module):
                 f"a sequence of {T} tokens exceeds the BERT's max_length={self.max_length}; train it with "
                 f"model.max_length={T} or more, or give it shorter sequences"
             )
-        # Attention without a mask is faster by more than it costs to look.
-        mask = None if lengths is None or bool((lengths == T).all()) else padding_mask(lengths, T)
+        mask = None if lengths is None else padding_mask_if_any(lengths, T)
         segment = self.segments.weight[0] if segments is None else self.segments(segments)
         embedded = self.embedding(input_ids) + self.positions.weight[:T] + segment
         hidden = self.projection(self.dropout(self.embedding_norm(embedded)))

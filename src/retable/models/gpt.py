@@ -76,12 +76,12 @@ class GPT(nn.Module):
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """(B, T) ids after those of `state` to (B, T, D) hidden states and the state after them.
 
-        The state is the keys and values of every layer, each (2, B, H, S + T, K), by which later ids attend to these;
-        it begins as (); behind them, where documents are separate, stand all ids (1, B, S + T). Without one (None) none
-        is kept: the ids are the whole context. Raises UsageError where the ids and those before them are more than
-        `max_length`.
+        The state is the keys and values of every layer, each a Cache of S + T positions, by which later ids attend to
+        these; it begins as (); behind them, where documents are separate, stand all ids (1, B, S + T). Without one
+        (None) none is kept: the ids are the whole context. Raises UsageError where the ids and those before them are
+        more than `max_length`.
         """
-        S = state[0].shape[3] if state else 0
+        S = state[0].length if state else 0
         now = slice(S, S + input_ids.shape[1])
         if self.max_length < now.stop:
             raise UsageError(

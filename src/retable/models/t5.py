@@ -9,16 +9,16 @@ B batch, T inputs, U outputs, S positions before those, D d_model, H heads, K he
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retable.errors import UsageError
-from retable.nn.attention import Attention, padding_mask
+from retable.nn.attention import Attention, padding_mask, padding_mask_if_any
 from retable.nn.relative_position import RelativePositions
-from retable.nn.transformer import Past, gelu
+from retable.nn.transformer import Cache, Past, gelu
 
 
 def geglu(x: Tensor) -> Tensor:
@@ -28,6 +28,7 @@ def geglu(x: Tensor) -> Tensor:
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "geglu": geglu}
+Memory: TypeAlias = Tensor | tuple[Tensor, Tensor]  # the encoder's keys and values, (B, H, T, K) each, for one block
 
 
 class Block(nn.Module):
@@ -56,28 +57,22 @@ class Block(nn.Module):
         self.activation = ACTIVATIONS[activation]
 
     def forward(
-        self, hidden: Tensor, bias: Tensor, past: Past, memory: Tensor | None, memory_mask: Tensor | None
+        self, hidden: Tensor, bias: Tensor, past: Past, memory: Memory | None, memory_mask: Tensor | None
     ) -> tuple[Tensor, Past]:
         """(B, U, D) to (B, U, D), and the past with these positions in it.
 
-        `bias` (B, H, U, S + U) is added to the scores; `memory` (2, B, H, T, K) holds the encoder's keys and values.
+        `bias`, which broadcasts to (B, H, U, S + U), is added to the scores; `memory` is of the encoder.
         """
         normed = self.attention_norm(hidden)
         keys, values = self.attention.keys_and_values(normed)
         if past is not None:
-            new = torch.stack([keys, values])
-            past = torch.cat([past, new], dim=3) if isinstance(past, Tensor) else new
-            keys, values = past
+            past = (past or Cache.empty(keys)).extended(keys, values)
+            keys, values = past.tensor
         hidden = hidden + self.dropout(self.attention.attend(normed, keys, values, bias))
         if memory is not None:
-            hidden = hidden + self.dropout(
-                self.crossing.attend(self.crossing_norm(hidden), memory[0], memory[1], memory_mask)
-            )
+            keys, values = memory
+            hidden = hidden + self.dropout(self.crossing.attend(self.crossing_norm(hidden), keys, values, memory_mask))
         return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden))), past
-
-    def remember(self, memory: Tensor) -> Tensor:
-        """The encoder's hidden states (B, T, D) to their keys and values (2, B, H, T, K)."""
-        return torch.stack(self.crossing.keys_and_values(memory))
 
     def feed_forward(self, hidden: Tensor) -> Tensor:
         return self.contract(self.dropout(self.activation(self.expand(hidden))))
@@ -111,16 +106,19 @@ class Stack(nn.Module):
     def forward(
         self,
         hidden: Tensor,
-        mask: Tensor,
+        mask: Tensor | None,
         pasts: Sequence[Past] = (),
-        memories: Sequence[Tensor] = (),
+        memories: Sequence[Memory] = (),
         memory_mask: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Past, ...]]:
         """(B, U, D) to (B, U, D), and the blocks' pasts with these positions in them; without any, none are kept.
 
-        `mask`, (B, 1, U, S + U) or what broadcasts to it, is True where a position may look.
+        `mask`, (B, 1, U, S + U) or what broadcasts to it, is True where a position may look; None, all may everywhere.
         """
-        bias = self.positions(hidden.shape[1], mask.shape[3]).masked_fill(~mask, -torch.inf)
+        U = hidden.shape[1]
+        bias = self.positions(U, U if mask is None else mask.shape[3])
+        if mask is not None:
+            bias = bias.masked_fill(~mask, -torch.inf)
         hidden = self.dropout(hidden)
         after = []
         for block, past, memory in zip_longest(self.blocks, pasts, memories):
@@ -164,28 +162,32 @@ class T5(nn.Module):
 
     def forward(self, input_ids: Tensor, lengths: Tensor, decoder_ids: Tensor) -> Tensor:
         """(B, T) inputs, padded behind their lengths (B,), and (B, U) outputs so far to hidden states (B, U, D)."""
-        _, *source = self.encode(input_ids, lengths)
-        return self.decode(decoder_ids, ((), *source))[0]
+        memories = self._memories(input_ids, lengths)
+        return self.decode(decoder_ids, ((), memories, lengths[None]))[0]
 
     def memory(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """The encoder's hidden states (B, T, D)."""
-        return self.encoder(self.embedding(input_ids), padding_mask(lengths, input_ids.shape[1]))[0]
+        return self.encoder(self.embedding(input_ids), padding_mask_if_any(lengths, input_ids.shape[1]))[0]
 
     def encode(self, input_ids: Tensor, lengths: Tensor) -> Any:
         """(B, T) inputs, padded behind their lengths (B,), to the state before the first output.
 
-        The state: for each block the keys and values of the outputs (2, B, H, S, K), () at first, for each those of the
-        inputs (2, B, H, T, K), and the inputs' lengths (1, B).
+        The state: for each block a cache of the outputs' keys and values, () at first, for each the inputs' keys and
+        values (2, B, H, T, K), and the inputs' lengths (1, B).
         """
-        memory = self.memory(input_ids, lengths)
-        memories = tuple(block.remember(memory) for block in self.decoder.blocks)
+        memories = tuple(torch.stack(memory) for memory in self._memories(input_ids, lengths))
         return ((),) * len(memories), memories, lengths[None]
+
+    def _memories(self, input_ids: Tensor, lengths: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """The inputs' keys and values for each block of the decoder."""
+        memory = self.memory(input_ids, lengths)
+        return [block.crossing.keys_and_values(memory) for block in self.decoder.blocks]
 
     def decode(self, decoder_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         """(B, U) outputs after those of `state` to their hidden states (B, U, D), and the state after them."""
         pasts, memories, lengths = state
         mask = causal_mask(decoder_ids.shape[1], _length(pasts), decoder_ids.device)
-        memory_mask = padding_mask(lengths[0], memories[0].shape[3])
+        memory_mask = padding_mask_if_any(lengths[0], memories[0][0].shape[2])
         hidden, pasts = self.decoder(self.embedding(decoder_ids), mask, pasts, memories, memory_mask)
         return hidden, (pasts, memories, lengths)
 
@@ -222,8 +224,8 @@ class OneStackT5(nn.Module):
     def forward(self, input_ids: Tensor, state: Any = None, prefix: Tensor | None = None) -> tuple[Tensor, Any]:
         """(B, T) ids after those of `state` to (B, T, D) hidden states and the state after them.
 
-        `prefix` (B,) says how many ids at the beginning of each row all see each other. The state is every block's keys
-        and values (2, B, H, S + T, K); it begins as (); without one (None) none is kept: the ids are the whole context.
+        `prefix` (B,) says how many ids at the beginning of each row all see each other. The state is every block's
+        cache; it begins as (); without one (None) none is kept: the ids are the whole context.
         """
         pasts = ((),) * len(self.stack.blocks) if state == () else state or ()
         mask = causal_mask(input_ids.shape[1], _length(pasts), input_ids.device)
@@ -247,7 +249,7 @@ def causal_mask(length: int, before: int, device: torch.device) -> Tensor:
 
 
 def _length(pasts: Sequence[Past]) -> int:
-    return pasts[0].shape[3] if pasts and isinstance(pasts[0], Tensor) else 0
+    return pasts[0].length if pasts and pasts[0] else 0
 
 
 def _initialise_all(model: T5 | OneStackT5) -> None:

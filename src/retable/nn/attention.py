@@ -42,17 +42,26 @@ class Attention(nn.Module):
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S, D) to keys and values, (B, H, S, K) each."""
-        keys, values = self.key_value(memory).unflatten(2, (2, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
-        return keys, values
+        keys, values = self.key_value(memory).chunk(2, dim=2)
+        return self._heads(keys), self._heads(values)
 
     def attend(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) and what `keys_and_values` made of a memory to (B, T, D)."""
-        queries = self.query(hidden).unflatten(2, (self.n_heads, -1)).transpose(1, 2)  # (B, H, T, K)
         dropout = self.dropout if self.training else 0.0
+        queries = self._heads(self.query(hidden))
         mixed = F.scaled_dot_product_attention(queries, keys, values, mask, dropout, scale=self.scale)
         return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def _heads(self, projected: Tensor) -> Tensor:
+        """(B, T, H · K) to (B, H, T, K)."""
+        return projected.unflatten(2, (self.n_heads, -1)).transpose(1, 2)
 
 
 def padding_mask(lengths: Tensor, length: int) -> Tensor:
     """(B,) lengths to (B, 1, 1, length): True on the tokens, False on the padding behind them."""
     return (torch.arange(length, device=lengths.device) < lengths[:, None])[:, None, None]
+
+
+def padding_mask_if_any(lengths: Tensor, length: int) -> Tensor | None:
+    """The same, or None where no row is padded: attention without a mask is faster by more than it costs to look."""
+    return None if bool((lengths == length).all()) else padding_mask(lengths, length)

@@ -10,7 +10,61 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Past: TypeAlias = Tensor | tuple[()] | None  # keys and values (2, B, H, S, K); () before the first; None keeps none
+ROOM = 64  # a cache has memory for a multiple of so many positions
+
+
+class Cache:
+    """The keys and values of the S positions that a layer has read: `tensor` (2, B, H, S, K).
+
+    Others come of it, with more positions or other rows, and leave it as it is. The first with more positions takes
+    over its memory, which has room behind the last position, so that decoding copies every ROOM tokens, not at each.
+    It is for decoding: no gradient goes back through more than one step of it.
+    """
+
+    def __init__(self, memory: Tensor, length: int):
+        self.length, self.tensor = length, memory[:, :, :, :length]
+        self._memory: Tensor | None = memory
+
+    @classmethod
+    def empty(cls, keys: Tensor) -> "Cache":
+        """Of no positions yet, for keys (B, H, T, K) like these."""
+        B, H, _, K = keys.shape
+        return cls(keys.new_empty(2, B, H, 0, K), 0)
+
+    def extended(self, keys: Tensor, values: Tensor) -> "Cache":
+        """With T more positions, whose keys and values are (B, H, T, K)."""
+        length = self.length + keys.shape[2]
+        memory, self._memory = self._memory, None
+        if memory is None or memory.shape[3] < length:
+            memory = self._room(len(keys), length)
+            memory[:, :, :, : self.length] = self.tensor
+        new = memory[:, :, :, self.length : length]
+        new[0], new[1] = keys, values
+        return Cache(memory, length)
+
+    def select(self, rows: Tensor, last: int | None = None) -> "Cache":
+        """Of these rows (R,) alone, in their order.
+
+        With `last`, each of B rows differs from the one whose place it takes in its last so many positions at most:
+        only those are copied, within the memory of this cache, which is used up with all those that it came of.
+        """
+        memory = self._memory
+        if last is None or memory is None:
+            memory = self._room(len(rows), self.length)
+            torch.index_select(self.tensor, 1, rows, out=memory[:, :, :, : self.length])
+        else:
+            recent = self.tensor[:, :, :, max(self.length - last, 0) :]
+            recent.copy_(recent.index_select(1, rows))
+            self.tensor, self._memory = recent[:0], None
+        return Cache(memory, self.length)
+
+    def _room(self, n_rows: int, length: int) -> Tensor:
+        """Memory for more than `length` positions, of few different sizes, so that what is freed can be used again."""
+        _, _, H, _, K = self.tensor.shape
+        return self.tensor.new_empty(2, n_rows, H, (length // ROOM + 1) * ROOM, K)
+
+
+Past: TypeAlias = Cache | tuple[()] | None  # () before the first position; None keeps none
 
 
 def angles(length: int, width: int) -> Tensor:
@@ -80,9 +134,8 @@ class CausalSelfAttention(nn.Module):
         if rotation is not None:
             q, k = rotate(q, rotation), rotate(k, rotation)
         if past is not None:
-            new = torch.stack([k, v])
-            past = torch.cat([past, new], dim=3) if isinstance(past, Tensor) else new
-            k, v = past
+            past = (past or Cache.empty(k)).extended(k, v)
+            k, v = past.tensor
         S = k.shape[2] - T
         causal = S == 0 and mask is None
         if S and T > 1 and mask is None:

@@ -1,14 +1,31 @@
 """Figures of alignments: what a decoder looked at with each word that it wrote. Equal data give equal bytes."""
 
+from collections.abc import Iterable
+
 import matplotlib
 import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from retable.reporting.figures import COLOURS, INK, STYLE
+from retable.reporting.results import Result
 
 FILL = LinearSegmentedColormap.from_list("alignment", [(COLOURS[0], 0.0), (COLOURS[0], 1.0)])
 CELL = 0.3  # of an inch
+SENTENCES = 3  # so many of each system
+
+
+def alignment_figures(results: Iterable[Result]) -> dict[str, Figure]:
+    """Figures of the first sentences of each corpus and system that left alignments, in the first of its seeds."""
+    found: dict[str, pd.DataFrame] = {}
+    for result in sorted(results, key=lambda result: (result.run["seed"] or 0, result.name)):
+        if result.alignments is not None:
+            found.setdefault(f"{result.run['corpus']}-{result.run['system']}", result.alignments)
+    return {
+        f"{name}-{number}": alignment_figure(alignment)
+        for name, alignments in sorted(found.items())
+        for number, (_, alignment) in enumerate(list(alignments.groupby("sentence"))[:SENTENCES], start=1)
+    }
 
 
 def alignment_figure(alignment: pd.DataFrame) -> Figure:

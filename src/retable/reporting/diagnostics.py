@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from retable.metrics.intervals import bootstrap, mean_std, paired_test, percentile_interval
+from retable.reporting.fields import BOLD, SIGNIFICANT, SPREAD
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import Result
-from retable.reporting.tables import BOLD, SIGNIFICANT, SPREAD
 
 PHENOMENA = ("local", "agreement", "nesting", "repetition", "total")
 THEORY = {

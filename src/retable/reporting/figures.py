@@ -4,7 +4,7 @@ bytes."""
 import html
 import io
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import cycle, product
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import matplotlib
 import pandas as pd
+import yaml
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator, ScalarFormatter
@@ -37,20 +38,35 @@ STYLE: dict[Any, Any] = {
 
 
 def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
-    """A figure a stage, corpus and task, of loss against step: the mean over seeds, in the band of all seeds.
+    """A figure a stage, corpus, task and kind of loss, of loss against step: the mean over seeds, in the band of all.
 
     Takes the runs that left a curve; `validation/loss` where any run of the figure has it, else `train/loss`.
-    Steps that not every seed has reached are left out.
+    Steps that not every seed has reached are left out. All language models' losses are of one kind, nats of the next
+    token; others are of their objectives'. What the grammar allows of a masked word is a line across those on the same
+    tokens.
     """
-    groups: dict[str, list[Result]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    bounds: dict[str | None, float] = {}
     for result in results:
         if result.curve is not None:
-            where = [result.run["stage"], result.run["corpus"], result.run.get("task")]
-            groups[" · ".join(filter(None, where))].append(result)
-    return {name: figure for name, group in sorted(groups.items()) if (figure := _curves(name, group))}
+            config = yaml.safe_load(result.config)
+            objective = config.get("objective") if "validation_scorer" not in config else None
+            kind = objective["_target_"].split(".")[-2] if objective else ""
+            masked = config["tokens"] if kind == "masked_lm" else ""
+            where = (result.run["stage"], result.run["corpus"], result.run.get("task"), kind)
+            groups[" · ".join(filter(None, dict.fromkeys(where))), masked].append(result)
+        elif "masked/corrupted" in result.metrics:
+            bounds[yaml.safe_load(result.config).get("tokens")] = result.metrics["masked/corrupted"]
+    names = Counter(name for name, _ in groups)
+    figures = {}
+    for (name, tokens), group in sorted(groups.items()):
+        title = name if names[name] == 1 else f"{name} · {tokens}"
+        if figure := _curves(title, group, bounds.get(tokens)):
+            figures[title] = figure
+    return figures
 
 
-def _curves(name: str, results: list[Result]) -> Figure | None:
+def _curves(name: str, results: list[Result], bound: float | None) -> Figure | None:
     curves = pd.concat(
         result.curve.assign(system=result.run["system"], run=result.id)
         for result in results
@@ -73,6 +89,9 @@ def _curves(name: str, results: list[Result]) -> Figure | None:
             axes.fill_between(seeds.index, seeds.min(axis=1), seeds.max(axis=1), color=colour, alpha=0.2, lw=0)
             axes.plot(seeds.index, mean := seeds.mean(axis=1), color=colour, lw=1.8, marker="o"[: len(seeds) == 1])
             ends.append((seeds.index[-1], mean.iloc[-1], str(system), colour))
+        if bound is not None:
+            axes.axhline(bound, color=INK, lw=1.2, ls="--")
+            ends.append((max(end[0] for end in ends), bound, "bound (grammar)", INK))
         axes.set_title(name)
         axes.set_xlabel("step")
         axes.set_ylabel(f"{metric.replace('/', ' ')} (nats)")

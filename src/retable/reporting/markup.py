@@ -48,8 +48,9 @@ def markdown_table(table: Table) -> str:
     for corpus, rows in table.panels.items():
         fields = [[_markdown(head) for head in heads]]
         fields += [[_markdown(value.text, value.spread, value.bold) for value in row.values] for row in rows]
-        # padded, so that the source reads as a table too
-        widths = [max(map(len, column)) for column in zip(*fields, strict=True)]
+        # padded, so that the source reads as a table too; a rule is one dash at least, beside the colon of numbers
+        rules = [1 + column.numeric for column in table.columns]
+        widths = [max(rule, *map(len, column)) for rule, column in zip(rules, zip(*fields, strict=True), strict=True)]
         fields.insert(
             1,
             [

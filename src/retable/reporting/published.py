@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from retable.reporting.results import CELL, COLUMNS, ORACLE, Result
+from retable.reporting.translation import is_translation
 from retable.reporting.units import LIKELIHOODS
 
 NOT_RUN = "not run"  # the verdict of a published row that the study has no run of
@@ -17,14 +18,18 @@ def complete(
     trained: Iterable[Result],
     notes: Mapping[str, Mapping[str, str]],
 ) -> pd.DataFrame:
-    """The aggregates with the rows of language models that others published and the study didn't run.
+    """The aggregates with the rows that others published and the study didn't run, of language models and translators.
 
-    Such rows are of the corpora on which the study measured a language model; they have no mean and no run, and as
-    flops what the published training cost. Those of a row that was run are its own, from the metrics of `trained`.
-    `notes` are texts by corpus and system, which stand before what a row has to say of itself.
+    Such rows are of the corpora on which the study measured a language model, and of all translations where it measured
+    one; they have no mean and no run, and as flops what the published training cost. Those of a row that was run are
+    its own, from the metrics of `trained`. `notes` are texts by corpus and system, which stand before what a row has to
+    say of itself.
     """
     models = frame[frame["metric"].isin(LIKELIHOODS) & (frame["system"] != ORACLE)]
-    others = references[references["metric"].isin(LIKELIHOODS) & references["corpus"].isin(models["corpus"])]
+    shown = references["metric"].isin(LIKELIHOODS) & references["corpus"].isin(models["corpus"])
+    if is_translation(frame["task"]).any():
+        shown |= is_translation(references["task"])
+    others = references[shown]
     others = others.rename(columns={"value": "published"}).assign(verdict=NOT_RUN, n=0, runs="", protocol="")
     others["note"] = others["note"].mask(
         others["relative_to"] != "", "judged by the difference to " + others["relative_to"]
@@ -37,7 +42,11 @@ def complete(
     frame = frame.assign(flops=[np.nan if task else own.get((system, corpus)) for system, corpus, task in systems])
     if len(others):
         frame = pd.concat([frame, others.reindex(columns=COLUMNS)]).sort_values(CELL, ignore_index=True)
-    told = [notes.get(row.corpus, {}).get(row.system, "") if not row.task else "" for row in frame.itertuples()]
+    noted = (frame["task"] == "") | is_translation(frame["task"])
+    told = [
+        notes.get(row.corpus, {}).get(row.system, "") if is_noted else ""
+        for row, is_noted in zip(frame.itertuples(), noted, strict=True)
+    ]
     joined = ["; ".join(filter(None, pair)) for pair in zip(told, frame["note"], strict=True)]
     return frame.assign(note=joined, flops=frame["flops"].astype(float))
 

@@ -7,33 +7,43 @@ from collections.abc import Mapping
 from itertools import groupby
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from retable.artifacts import write_json
+from retable.reporting.ablations import ablation_tables
+from retable.reporting.alignments import alignment_figures
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import diagnostic_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
+from retable.reporting.pretraining import senses_figures, unseen_neighbours_tables
 from retable.reporting.published import NOT_RUN, complete
-from retable.reporting.results import Result, aggregate, read_references, read_result
+from retable.reporting.results import Result, aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.tables import neighbours_tables, write_table, write_tables
+from retable.reporting.translation import translation_tables
 from retable.reporting.units import LIKELIHOODS
 
-MEASURED = ("prepare", "evaluate", "finetune")  # the stages whose metrics the tables hold
+MEASURED = ("prepare", "evaluate", "finetune", "translate")  # the stages whose metrics the tables hold
 VERDICTS = ("pass", "fail", "n/a")
 
 
 def write_report(
-    study: str, folders: Mapping[str, list[Path]], out: Path, notes: Mapping[str, Mapping[str, str]] | None = None
+    study: str,
+    folders: Mapping[str, list[Path]],
+    out: Path,
+    notes: Mapping[str, Mapping[str, str]] | None = None,
+    ablations: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
-    Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate` and `finetune`, curves from every
-    stage that left one, provenance from all. `notes` say by corpus and system what its numbers don't: why one is
-    outside its tolerance. UsageError names the stage to run where a folder is missing.
+    Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate`, `finetune` and `translate`,
+    curves from every stage that left one, provenance from all. `notes` say by corpus and system what its numbers don't:
+    why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them. UsageError names the
+    stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
@@ -45,14 +55,24 @@ def write_report(
     everything = [result for listed in results.values() for result in listed]
     references = read_references()
     frame = complete(aggregate(measured, references), references, results.get("pretrain", []), notes or {})
+    compared = [*ablation_tables(ablations or {}, tidy(measured))]
     tables = write_tables(frame, out)
-    for found in (neighbours_tables(everything), diagnostic_tables(everything), samples_tables(everything)):
+    for found in (
+        translation_tables(frame, measured),
+        compared,
+        neighbours_tables(everything),
+        unseen_neighbours_tables(everything),
+        diagnostic_tables(everything),
+        samples_tables(everything),
+    ):
         tables += [write_table(table, rows, out) for table, rows in found]
     figures: dict[str, Figure] = {}
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
         ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
         ("Pairs in the plane of their first two principal components", "plane", planes(everything)),
+        ("Senses of words by layer", "senses", senses_figures(frame)),
+        ("Alignment of a test sentence", "alignment", alignment_figures(everything)),
         *diagnostic_figures(everything),
     ):
         for key, figure in drawn.items():

@@ -16,7 +16,9 @@ from retable.metrics.intervals import mean_std, paired_test, percentile_interval
 from retable.reporting.units import LIKELIHOODS, UnitSums, classification_units, likelihood_units
 
 SPLITS = ("train", "validation", "test")
-ORACLE = "oracle"  # the true distribution: of the text, and of the labels (the Bayes-optimal prediction)
+ORACLE = "oracle"  # the true distribution: of the text, of the labels (the Bayes-optimal prediction), of hidden words
+BOUNDS = ("masked", "next_sentence", "sentence_order")  # what the grammar itself could reach, whatever cell it ran on
+DIRECTIONS = ("forward", "backward", "mean")  # that a text is read in, and the mean of both
 CELL = ["system", "corpus", "task", "split", "metric"]
 COLUMNS = [
     *CELL, "protocol", "mean", "std", "n", "ci_low", "ci_high", "p_best",
@@ -41,6 +43,8 @@ class Result:
     neighbours: pd.DataFrame | None  # neighbours.csv
     plane: pd.DataFrame | None  # plane.csv
     samples: pd.DataFrame | None = None  # samples.jsonl
+    unseen_words: pd.DataFrame | None = None  # unseen_words.csv
+    alignments: pd.DataFrame | None = None  # alignments.csv
     diagnostics: dict[str, pd.DataFrame] = field(default_factory=dict)  # DIAGNOSTICS, those that there are
 
     @property
@@ -66,6 +70,8 @@ def read_result(folder: Path) -> Result:
         neighbours=_read_csv(folder / "neighbours.csv"),
         plane=_read_csv(folder / "plane.csv"),
         samples=_read_jsonl(folder / "samples.jsonl"),
+        unseen_words=_read_csv(folder / "unseen_words.csv"),
+        alignments=_read_csv(folder / "alignments.csv"),
         diagnostics={
             name: pd.read_csv(path, dtype={"value": str})
             for name in DIAGNOSTICS
@@ -76,8 +82,8 @@ def read_result(folder: Path) -> Result:
 
 def _read_csv(path: Path) -> pd.DataFrame | None:
     # labels and words are names: "1" and "NA" stay what they are
-    names = dict.fromkeys(("label", "prediction", "word", "rank", "neighbour"), str)
-    return pd.read_csv(path, dtype=names, keep_default_na=False) if path.exists() else None
+    names = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target")
+    return pd.read_csv(path, dtype=dict.fromkeys(names, str), keep_default_na=False) if path.exists() else None
 
 
 def _read_jsonl(path: Path) -> pd.DataFrame | None:
@@ -103,33 +109,31 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
     """One row a run and measured quantity: CELL's columns, and value, seed, protocol and result.
 
     Metrics `<split>/<likelihood>` are of language models, whose task is empty; `<task>/<split>/<metric>` and
-    `analogies/<section>/<metric>` of tasks, where the section of the analogies stands as their split, and so does
-    the set of `similarity/<set>/<metric>`. `vocab_size` and `<split>/<rate>` are of tokenizers. Others (counts,
-    seconds) are no quantity of a table. UsageError where two results claim one seed of one system.
+    `analogies/<section>/<metric>` of tasks, where the section of the analogies stands as their split, and so do the set
+    of `similarity/<set>/<metric>` and the layer of `senses/<layer>/<metric>`; `held_out/<metric>`, `senses/<metric>`
+    and `unseen_words/<metric>` have none. `<split>/<direction>/<likelihood>` is of a task that is called like the
+    direction. `<bound>/<metric>` is the oracle's, whatever cell it was measured beside. `vocab_size` and
+    `<split>/<rate>` are of tokenizers. Others (counts, seconds) are no quantity of a table. UsageError where two
+    results claim one seed of one system.
     """
-    rows = [
-        (
-            result.run["system"],
-            result.run["corpus"],
-            *cell,
-            value,
-            result.run["seed"],
-            result.run.get("protocol", ""),
-            result,
-        )
-        for result in results
-        for key, value in result.metrics.items()
-        if (cell := _cell(key))
-    ]
+    rows = []
+    for result in results:
+        run = result.run
+        own = run["system"], run.get("protocol", "")
+        for key, value in result.metrics.items():
+            if cell := _cell(key):
+                system, protocol = (ORACLE, "") if cell[0] in BOUNDS else own
+                rows.append((system, run["corpus"], *cell, value, run["seed"], protocol, result))
     frame = pd.DataFrame(rows, columns=[*CELL, "value", "seed", "protocol", "result"])
     repeated = frame[frame.duplicated([*CELL, "seed"], keep=False)]
     if len(repeated):
         _, alike = next(iter(repeated.groupby([*CELL, "seed"], dropna=False)))
         first, second = alike["result"].iloc[:2]
-        raise UsageError(
-            f"{first.name} and {second.name} both hold {first.run['system']} with seed {first.run['seed']}; "
-            "give one of them another system name or another seed"
-        )
+        system, seed, corpus = (alike[name].iloc[0] for name in ("system", "seed", "corpus"))
+        remedy = "give one of them another system name or another seed"
+        if system == ORACLE:
+            system, remedy = f"the oracle of {corpus}", "leave one of them out"
+        raise UsageError(f"{first.name} and {second.name} both hold {system} with seed {seed}; {remedy}")
     return frame
 
 
@@ -137,8 +141,12 @@ def _cell(key: str) -> tuple[str, str, str] | None:
     match key.split("/"):
         case [split, metric] if split in SPLITS and metric in LIKELIHOODS:
             return "", split, metric
-        case [task, split, metric] if split in SPLITS or task in ("analogies", "similarity"):
+        case [split, direction, metric] if split in SPLITS and direction in DIRECTIONS and metric in LIKELIHOODS:
+            return direction, split, metric
+        case [task, split, metric] if split in SPLITS or task in ("analogies", "similarity", "senses"):
             return task, split, metric
+        case [task, metric] if task in (*BOUNDS, "held_out", "senses", "unseen_words"):
+            return task, "", metric
         case [split, metric] if split in SPLITS and metric in ("fertility", "compression", "unknown"):
             return "tokenizer", split, metric
         case ["vocab_size"]:

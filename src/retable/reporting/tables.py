@@ -1,32 +1,30 @@
 """The results tables as papers print them, built from the aggregates of `results.py`."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from retable.reporting.markup import (
-    Column,
-    Row,
-    Table,
-    Value,
-    html_page,
-    html_table,
-    latex_table,
-    markdown_table,
+from retable.reporting.fields import (
+    BOLD,
+    SPREAD,
+    filled_table,
+    interval_value,
+    mean_value,
+    published_values,
+    runs_value,
+    span,
+    system_label,
+    system_panels,
 )
-from retable.reporting.results import ORACLE, Result
+from retable.reporting.markup import Column, Row, Table, Value, html_page, html_table, latex_table, markdown_table
+from retable.reporting.pretraining import directions_table, held_out_table, senses_table, unseen_words_table
+from retable.reporting.results import BOUNDS, DIRECTIONS, ORACLE, Result
 
-SIGNIFICANT = 0.05
 TOTALS = ("regular", "semantic", "syntactic", "total")  # of sections of analogies
-SPREAD = "± is the sample standard deviation over seeds; a row of one run has none."
-BOLD = (
-    "Bold: the best system, and those that a paired bootstrap over the units of the split can't tell from it "
-    f"(p ≥ {SIGNIFICANT}, not corrected for the number of comparisons)."
-)
 
 
 def perplexity_table(frame: pd.DataFrame) -> Table:
@@ -57,19 +55,19 @@ def perplexity_table(frame: pd.DataFrame) -> Table:
         flops = system["flops"].max()
         notes = (cell["note"] for cell in (word, bits, validation_word, validation_bits) if cell is not None)
         return [
-            Value(_label(name, "true distribution")),
+            Value(system_label(name, "true distribution")),
             Value(max(system["protocol"])),
-            _runs(system),
-            _mean(validation_word, 2),
-            *_published(validation_word, 2),
-            _mean(validation_bits, 4),
-            *_published(validation_bits, 4),
-            _mean(test.get("perplexity_token"), 2, bold=False),
-            _mean(word, 2),
-            _interval(word, 1),
-            *_published(word, 2),
-            _mean(test.get("bits_per_byte"), 4),
-            *_published(bits, 4),
+            runs_value(system),
+            mean_value(validation_word, 2),
+            *published_values(validation_word, 2),
+            mean_value(validation_bits, 4),
+            *published_values(validation_bits, 4),
+            mean_value(test.get("perplexity_token"), 2, bold=False),
+            mean_value(word, 2),
+            interval_value(word, 1),
+            *published_values(word, 2),
+            mean_value(test.get("bits_per_byte"), 4),
+            *published_values(bits, 4),
             Value("" if np.isnan(flops) else f"{flops:.1e}".replace("e+", "e")),
             Value(next(filter(None, notes), "")),
         ]
@@ -96,7 +94,7 @@ def perplexity_table(frame: pd.DataFrame) -> Table:
     metrics = ["perplexity_word", "bits_per_byte"]
     means = frame.pivot(index=["corpus", "split", "system"], columns="metric", values="mean").reindex(columns=metrics)
     bytes_a_word = (np.log2(means["perplexity_word"]) / means["bits_per_byte"]).groupby("corpus").median()
-    return _table("perplexity", "Perplexity", columns, _panels(frame, row, badness), notes)
+    return filled_table("perplexity", "Perplexity", columns, system_panels(frame, row, badness), notes)
 
 
 def tasks_table(frame: pd.DataFrame) -> Table:
@@ -110,10 +108,10 @@ def tasks_table(frame: pd.DataFrame) -> Table:
         columns += [Column("published", task), Column("verdict", task, numeric=False)]
 
     def row(name: str, system: pd.DataFrame) -> list[Value]:
-        values = [Value(_label(name, "Bayes-optimal")), _runs(system)]
+        values = [Value(system_label(name, "Bayes-optimal")), runs_value(system)]
         cells = {(cell["task"], cell["metric"]): cell for _, cell in system.iterrows()}
         for cell in map(cells.get, keys):
-            values += [_mean(cell, 1, 100), _interval(cell, 1, 100), *_published(cell, 1, 100)]
+            values += [mean_value(cell, 1, 100), interval_value(cell, 1, 100), *published_values(cell, 1, 100)]
         return values
 
     notes = [
@@ -121,8 +119,8 @@ def tasks_table(frame: pd.DataFrame) -> Table:
         SPREAD,
         BOLD,
     ]
-    panels = _panels(frame, row, badness=lambda system: -system["mean"].mean())
-    return _table("tasks", "Tasks", columns, panels, notes)
+    panels = system_panels(frame, row, badness=lambda system: -system["mean"].mean())
+    return filled_table("tasks", "Tasks", columns, panels, notes)
 
 
 def analogies_table(frame: pd.DataFrame) -> Table:
@@ -140,7 +138,7 @@ def analogies_table(frame: pd.DataFrame) -> Table:
         cells = {cell["system"]: cell for _, cell in part[part["metric"] == metric].iterrows()}
         values = [Value(label), _seen(part)]
         for cell in map(cells.get, systems):
-            values += [_mean(cell, 1, 100), *_published(cell, 1, 100)]
+            values += [mean_value(cell, 1, 100), *published_values(cell, 1, 100)]
         return Row(values, apart)
 
     panels = {}
@@ -159,7 +157,7 @@ def analogies_table(frame: pd.DataFrame) -> Table:
     ]
     if "regular" in set(frame["split"]):
         notes.append("Regular: the questions on inflection and derivation that all take the same ending.")
-    return _table("analogies", "Word analogies", columns, panels, notes)
+    return filled_table("analogies", "Word analogies", columns, panels, notes)
 
 
 def similarity_table(frame: pd.DataFrame) -> Table:
@@ -172,9 +170,9 @@ def similarity_table(frame: pd.DataFrame) -> Table:
     def row(name: str, part: pd.DataFrame) -> Row:
         pairs, covered, correlation = (part[part["metric"] == metric] for metric in ("pairs", "covered", "spearman"))
         cells = {cell["system"]: cell for _, cell in correlation.iterrows()}
-        counts = [Value(_range(covered.loc[covered["protocol"] == protocol, "mean"])) for protocol in protocols]
-        means = [_mean(cells.get(system), 1, 100) for system in systems]
-        return Row([Value(name), Value(_range(pairs["mean"])), *means, *counts])
+        counts = [Value(span(covered.loc[covered["protocol"] == protocol, "mean"])) for protocol in protocols]
+        means = [mean_value(cells.get(system), 1, 100) for system in systems]
+        return Row([Value(name), Value(span(pairs["mean"])), *means, *counts])
 
     panels = {
         corpus: [row(*part) for part in of_corpus.groupby("split")] for corpus, of_corpus in frame.groupby("corpus")
@@ -184,7 +182,7 @@ def similarity_table(frame: pd.DataFrame) -> Table:
         "both have vectors.",
         SPREAD,
     ]
-    return _table("similarity", "Word similarity", columns, panels, notes)
+    return filled_table("similarity", "Word similarity", columns, panels, notes)
 
 
 def tokenizers_table(frame: pd.DataFrame) -> Table:
@@ -196,17 +194,17 @@ def tokenizers_table(frame: pd.DataFrame) -> Table:
         cells = {(cell["split"], cell["metric"]): cell for _, cell in system.iterrows()}
         return [
             Value(name),
-            _mean(cells.get(("", "vocab_size")), 0),
-            _mean(cells.get(("test", "fertility")), 3),
-            _mean(cells.get(("test", "compression")), 3),
-            _mean(cells.get(("test", "unknown")), 2, 100),
+            mean_value(cells.get(("", "vocab_size")), 0),
+            mean_value(cells.get(("test", "fertility")), 3),
+            mean_value(cells.get(("test", "compression")), 3),
+            mean_value(cells.get(("test", "unknown")), 2, 100),
         ]
 
     def size(system: pd.DataFrame) -> float:
         return system.loc[system["metric"] == "vocab_size", "mean"].sum()
 
     notes = ["Tokens a word are the fertility, bytes a token the compression; a line's end counts as a word."]
-    return _table("tokenizers", "Tokenizers", columns, _panels(frame, row, badness=size), notes)
+    return filled_table("tokenizers", "Tokenizers", columns, system_panels(frame, row, badness=size), notes)
 
 
 def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
@@ -249,74 +247,8 @@ def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFra
 def _seen(part: pd.DataFrame) -> Value:
     """The questions that were seen, and of how many, where that is more."""
     seen, asked = (part.loc[part["metric"] == metric, "mean"] for metric in ("seen", "questions"))
-    text = _range(seen)
-    return Value(text if asked.empty or _range(asked) == text else f"{text} of {_range(asked)}")
-
-
-def _panels(
-    frame: pd.DataFrame,
-    row: Callable[[str, pd.DataFrame], list[Value]],
-    badness: Callable[[pd.DataFrame], float],
-) -> dict[str, list[Row]]:
-    panels = {}
-    for corpus, part in frame.groupby("corpus"):
-        systems = sorted(part.groupby("system"), key=lambda item: (item[0] == ORACLE, -badness(item[1])))
-        panels[corpus] = [Row(row(name, system), apart=name == ORACLE) for name, system in systems]
-    return panels
-
-
-def _table(name: str, title: str, columns: list[Column], panels: dict[str, list[Row]], notes: list[str]) -> Table:
-    """The table without the columns that say nothing throughout."""
-    rows = [row for panel in panels.values() for row in panel]
-    kept = [i for i in range(len(columns)) if any(row.values[i].text not in ("", "n/a") for row in rows)]
-    return Table(
-        name,
-        title,
-        [columns[i] for i in kept],
-        {corpus: [Row([row.values[i] for i in kept], row.apart) for row in panel] for corpus, panel in panels.items()},
-        notes,
-    )
-
-
-def _label(system: str, oracle: str) -> str:
-    return f"{oracle} (oracle)" if system == ORACLE else system
-
-
-def _runs(system: pd.DataFrame) -> Value:
-    return Value(_range(system["n"]) if system["n"].any() else "")
-
-
-def _range(counts: pd.Series) -> str:
-    """One number where all agree, else the lowest and the highest."""
-    return "–".join(f"{count:.0f}" for count in sorted({counts.min(), counts.max()} if len(counts) else ()))
-
-
-def _mean(cell: pd.Series | None, digits: int, scale: float = 1, bold: bool = True) -> Value:
-    if cell is None or np.isnan(cell["mean"]):
-        return Value("")
-    runs = tuple(cell["runs"].split(" "))
-    return Value(
-        f"{cell['mean'] * scale:.{digits}f}",
-        spread="" if np.isnan(cell["std"]) else f"{cell['std'] * scale:.{digits}f}",
-        bold=bold and cell["p_best"] >= SIGNIFICANT,
-        runs=runs,
-        hint=f"{len(runs)} run{'s' * (len(runs) > 1)}: {', '.join(runs)}",
-    )
-
-
-def _interval(cell: pd.Series | None, digits: int, scale: float = 1) -> Value:
-    if cell is None or np.isnan(cell["ci_low"]):
-        return Value("")
-    return Value(f"{cell['ci_low'] * scale:.{digits}f}–{cell['ci_high'] * scale:.{digits}f}")
-
-
-def _published(cell: pd.Series | None, digits: int, scale: float = 1) -> tuple[Value, Value]:
-    """The published number and the verdict."""
-    if cell is None or np.isnan(cell["published"]):
-        return Value(""), Value("" if cell is None else cell["verdict"])
-    number, tolerance = (f"{cell[name] * scale:.{digits}f}" for name in ("published", "tolerance"))
-    spread = "" if np.isnan(cell["tolerance"]) else tolerance
-    return Value(number, spread, hint=cell["source"]), Value(cell["verdict"])
+    text = span(seen)
+    return Value(text if asked.empty or span(asked) == text else f"{text} of {span(asked)}")
 
 
 def write_tables(frame: pd.DataFrame, folder: Path) -> list[Table]:
@@ -325,11 +257,11 @@ def write_tables(frame: pd.DataFrame, folder: Path) -> list[Table]:
     A corpus on which a table has an oracle and no system to measure by it is left out.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = frame["task"].replace({"": "perplexity", "tokenizer": "tokenizers"})
-    tasks = tasks.where(tasks.isin(TABLES), "tasks")
+    names = frame["task"].map(_table_of)
+    of_text = (frame["system"] == ORACLE) & (names == "perplexity")
     tables = []
     for name, build in TABLES.items():
-        part = frame[tasks == name]
+        part = frame[(names == name) | of_text if name == "directions" else names == name]
         measured = part[part["system"] != ORACLE]
         part = part[part["corpus"].isin(measured["corpus"])]
         if not part.empty:
@@ -348,9 +280,24 @@ def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
     return table
 
 
+def _table_of(task: str) -> str:
+    if task in BOUNDS:
+        return "held_out"
+    if task in DIRECTIONS:
+        return "directions"
+    if task.startswith("translation"):
+        return "translation"  # which `translation_tables` makes
+    named = {"": "perplexity", "tokenizer": "tokenizers"}.get(task, task)
+    return named if named in TABLES else "tasks"
+
+
 TABLES = {
     "perplexity": perplexity_table,
+    "directions": directions_table,
+    "held_out": held_out_table,
     "tasks": tasks_table,
+    "senses": senses_table,
+    "unseen_words": unseen_words_table,
     "analogies": analogies_table,
     "similarity": similarity_table,
     "tokenizers": tokenizers_table,

@@ -1,0 +1,328 @@
+"""Speed and memory of contextual pretraining beside transformers, in one run: `python -m benchmarks.contextual`.
+
+Encoders of 4 layers of 256 and 30,522 types without dropout, 32 rows of up to 128 tokens a step, the same optimizer:
+
+BERT        masked LM on the same documents. Ours packs them into full rows and computes the softmax where a token is
+            predicted; transformers' BertForMaskedLM has its collator pad pieces of documents to the longest of a batch,
+            and computes the softmax everywhere.
+BERT, same rows   both have our rows.
+T5          4 and 4 layers, random spans, both have the same pairs.
+ELECTRA     embeddings of 128, a generator of a quarter of the width; both have our rows. Theirs is ElectraForMaskedLM
+            and ElectraForPreTraining, which share token and position embeddings.
+
+Tokens are those of the rows without padding, inputs and targets. Both sides run in turns in one process, with the same
+allocator settings, the first steps left out; speed is tokens over the median step, batches and optimizer included. Peak
+memory is that of a few steps in a process of their own, less what it had before the model was built.
+
+transformers is of the extra `dev`.
+"""
+
+import argparse
+import statistics
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    DataCollatorForLanguageModeling,
+    ElectraConfig,
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from benchmarks.language_models import WARMING, autocast, times
+from retable.data.corruption import START, Corrupted, RandomSpans
+from retable.data.masking import MaskedBatch, MaskedDocuments
+from retable.models.bert import BERT
+from retable.models.t5 import T5
+from retable.nn.attention import padding_mask
+from retable.objectives.masked_lm import MaskedLM
+from retable.objectives.replaced_token_detection import ReplacedTokenDetection
+from retable.objectives.text_to_text import TextToText
+from retable.training.fit import _keep_freed_memory
+from retable.training.optimizers import adamw
+
+MARKS = ["[PAD]", "</s>", "[CLS]", "[SEP]", "[MASK]", *(f"<extra_id_{i}>" for i in range(20))]
+LINE_END = len(MARKS)
+PREDICTED_NOWHERE = -100  # the label by which transformers knows such a place
+
+
+class Sizes(NamedTuple):
+    vocab_size: int = 30_522
+    d_model: int = 256
+    n_layers: int = 4
+    batch_size: int = 32
+    length: int = 128
+
+    def encoder(self, share: int = 1) -> dict[str, int]:
+        """Of `share` times less width."""
+        d_model = self.d_model // share
+        return {"d_model": d_model, "n_layers": self.n_layers, "n_heads": max(d_model // 64, 1)}
+
+
+class Side(NamedTuple):
+    """What is trained, its loss in a step, and the tokens of a step on average, no padding among them."""
+
+    module: nn.Module
+    loss: Callable[[int], Tensor]
+    tokens: float
+
+
+class Text:
+    """Documents of random words, two thirds of them of 70 to 330 (log-normal), and what batches ask of them."""
+
+    def __init__(self, vocab_size: int, n_documents: int = 3000):
+        rng = np.random.default_rng(1)
+        lengths = rng.lognormal(np.log(150), 0.8, n_documents).astype(np.int64) + 2
+        self.documents = [rng.integers(LINE_END + 1, vocab_size, length) for length in lengths]
+        ended = [np.append(document, [LINE_END, LINE_END]) for document in self.documents]
+        self.stream = {
+            "tokens": np.concatenate(ended),
+            "line_end": LINE_END,
+            "marks": {mark: i for i, mark in enumerate(MARKS)},
+            "seed": 1,
+        }
+        self.units = np.stack([lengths + 2, lengths, lengths], axis=1)
+        self.words = [*MARKS, *(f"w{i}" for i in range(len(MARKS), vocab_size))]
+
+    def masked(self, sizes: Sizes, **shares: float) -> MaskedDocuments:
+        """Rows as ours are."""
+        return MaskedDocuments(
+            **self.stream,
+            units=self.units,
+            words=self.words,
+            batch_size=sizes.batch_size,
+            length=sizes.length,
+            **shares,
+        )
+
+
+class Padded:
+    """Rows as transformers' collator makes them: a piece of a document each, in random order."""
+
+    def __init__(self, text: Text, sizes: Sizes):
+        from tokenizers import Tokenizer
+        from tokenizers.models import WordLevel
+
+        words = Tokenizer(WordLevel({word: i for i, word in enumerate(text.words)}, unk_token="[PAD]"))
+        self._collate = DataCollatorForLanguageModeling(
+            PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", mask_token="[MASK]")
+        )
+        width, (cls, sep) = sizes.length - 2, (MARKS.index(mark) for mark in ("[CLS]", "[SEP]"))
+        pieces = [document[i : i + width] for document in text.documents for i in range(0, len(document), width)]
+        order = np.random.default_rng(1).permutation(len(pieces))
+        self._rows = [[cls, *pieces[i].tolist(), sep] for i in order]
+        self._batch_size = sizes.batch_size
+        self.tokens_per_step = self._batch_size * sum(map(len, self._rows)) / len(self._rows)
+
+    def batch(self, step: int) -> dict[str, Tensor]:
+        n = len(self._rows)
+        rows = [self._rows[i % n] for i in range(step * self._batch_size, (step + 1) * self._batch_size)]
+        marks = [[1] + [0] * (len(row) - 2) + [1] for row in rows]
+        examples = [{"input_ids": row, "special_tokens_mask": mark} for row, mark in zip(rows, marks, strict=True)]
+        return dict(self._collate(examples))
+
+
+def spread(batch: MaskedBatch) -> dict[str, Tensor]:
+    """Our batch as transformers takes it: a label at every place."""
+    labels = torch.full_like(batch.input_ids, PREDICTED_NOWHERE)
+    labels.view(-1)[batch.places] = batch.labels
+    real = padding_mask(batch.lengths, labels.shape[1])[:, 0, 0].long()
+    return {"input_ids": batch.input_ids, "attention_mask": real, "token_type_ids": batch.segments, "labels": labels}
+
+
+def theirs(kind: type, sizes: Sizes, share: int = 1, **more: Any) -> Any:
+    """The configuration of a BERT or an ELECTRA."""
+    encoder = sizes.encoder(share)
+    return kind(
+        vocab_size=sizes.vocab_size, hidden_size=encoder["d_model"], num_hidden_layers=encoder["n_layers"],
+        num_attention_heads=encoder["n_heads"], intermediate_size=4 * encoder["d_model"],
+        max_position_embeddings=sizes.length, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **more,
+    )  # fmt: skip
+
+
+def our_bert(sizes: Sizes) -> Side:
+    model = BERT(sizes.vocab_size, **sizes.encoder(), max_length=sizes.length, dropout=0.0, pooler=False)
+    objective, data = MaskedLM(model, sizes.vocab_size, next_sentence=False), Text(sizes.vocab_size).masked(sizes)
+    return Side(objective, lambda step: objective.loss(data.batch(step), None, step)[0], data.tokens_per_step)
+
+
+def padded_bert(sizes: Sizes) -> Side:
+    model, data = BertForMaskedLM(theirs(BertConfig, sizes)), Padded(Text(sizes.vocab_size), sizes)
+    return Side(model, lambda step: model(**data.batch(step)).loss, data.tokens_per_step)
+
+
+def packed_bert(sizes: Sizes) -> Side:
+    model, data = BertForMaskedLM(theirs(BertConfig, sizes)), Text(sizes.vocab_size).masked(sizes)
+    return Side(model, lambda step: model(**spread(data.batch(step))).loss, data.tokens_per_step)
+
+
+def pairs(sizes: Sizes) -> tuple[Corrupted, float]:
+    """Batches for T5, and the tokens of one."""
+    data = Corrupted(
+        **Text(sizes.vocab_size).stream, vocab_size=sizes.vocab_size, corruption=RandomSpans(),
+        batch_size=sizes.batch_size, length=sizes.length,
+    )  # fmt: skip
+    batch = data.batch(0)
+    return data, float(batch.source_lengths.sum() + batch.target_lengths.sum())
+
+
+def our_t5(sizes: Sizes) -> Side:
+    model = T5(sizes.vocab_size, **sizes.encoder(), d_ff=4 * sizes.d_model, dropout=0.0)
+    objective, (data, tokens) = TextToText(model, sizes.vocab_size, tie=True), pairs(sizes)
+    return Side(objective, lambda step: objective.loss(data.batch(step), None, step)[0], tokens)
+
+
+def their_t5(sizes: Sizes) -> Side:
+    encoder, (data, tokens) = sizes.encoder(), pairs(sizes)
+    model = T5ForConditionalGeneration(
+        T5Config(
+            vocab_size=sizes.vocab_size, d_model=sizes.d_model, d_kv=sizes.d_model // encoder["n_heads"],
+            d_ff=4 * sizes.d_model, num_layers=sizes.n_layers, num_heads=encoder["n_heads"], dropout_rate=0.0,
+            pad_token_id=0, eos_token_id=1, decoder_start_token_id=START,
+        )
+    )  # fmt: skip
+
+    def loss(step: int) -> Tensor:
+        batch = data.batch(step)
+        read, written = (
+            padding_mask(lengths, ids.shape[1])[:, 0, 0]
+            for lengths, ids in ((batch.source_lengths, batch.source_ids), (batch.target_lengths, batch.labels))
+        )
+        labels = batch.labels.masked_fill(~written, PREDICTED_NOWHERE)
+        return model(batch.source_ids, read.long(), labels=labels, use_cache=False).loss
+
+    return Side(model, loss, tokens)
+
+
+def our_electra(sizes: Sizes) -> Side:
+    common = {"max_length": sizes.length, "dropout": 0.0, "d_embedding": sizes.d_model // 2, "pooler": False}
+    objective = ReplacedTokenDetection(
+        BERT(sizes.vocab_size, **sizes.encoder(), **common),
+        sizes.vocab_size,
+        partial(BERT, **sizes.encoder(4), **common),
+    )
+    data = Text(sizes.vocab_size).masked(sizes, masked=1.0, random=0.0)
+    return Side(objective, lambda step: objective.loss(data.batch(step), None, step)[0], data.tokens_per_step)
+
+
+class Electra(nn.Module):
+    """Generator and discriminator of transformers, put together as ELECTRA's authors do."""
+
+    def __init__(self, sizes: Sizes):
+        super().__init__()
+        width = {"embedding_size": sizes.d_model // 2}
+        self.generator = ElectraForMaskedLM(theirs(ElectraConfig, sizes, 4, **width))
+        self.discriminator = ElectraForPreTraining(theirs(ElectraConfig, sizes, **width))
+        ours, its = self.discriminator.electra.embeddings, self.generator.electra.embeddings
+        its.word_embeddings, its.position_embeddings = ours.word_embeddings, ours.position_embeddings
+        self.generator.generator_lm_head.weight = ours.word_embeddings.weight
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Tensor:
+        """(B, T) each to the loss."""
+        made, masked = self.generator(input_ids, attention_mask, labels=labels), labels != PREDICTED_NOWHERE
+        logits = made.logits.detach()[masked].float()
+        drawn = (logits - torch.empty_like(logits).exponential_().log_()).argmax(1)
+        text = input_ids.masked_scatter(masked, drawn)
+        replaced = masked & (text != labels)
+        return made.loss + 50 * self.discriminator(text, attention_mask, labels=replaced.long()).loss
+
+
+def their_electra(sizes: Sizes) -> Side:
+    model, data = Electra(sizes), Text(sizes.vocab_size).masked(sizes, masked=1.0, random=0.0)
+
+    def loss(step: int) -> Tensor:
+        batch = spread(data.batch(step))
+        return model(batch["input_ids"], batch["attention_mask"], batch["labels"])
+
+    return Side(model, loss, data.tokens_per_step)
+
+
+SYSTEMS: dict[str, tuple[Callable[[Sizes], Side], Callable[[Sizes], Side]]] = {  # ours, transformers'
+    "BERT": (our_bert, padded_bert),
+    "BERT, same rows": (our_bert, packed_bert),
+    "T5": (our_t5, their_t5),
+    "ELECTRA": (our_electra, their_electra),
+}
+
+
+def steps(side: Side, precision: str) -> Iterator[None]:
+    side.module.train()
+    optimizer = adamw(side.module, lr=1e-4, weight_decay=0.01)
+    for step in count():
+        with autocast(precision):
+            loss = side.loss(step)
+        loss.backward()
+        nn.utils.clip_grad_norm_(side.module.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        yield
+
+
+def peak_mib(build: Callable[[Sizes], Side], sizes: Sizes, precision: str, threads: int) -> float:
+    """Of a few steps; for a process of its own."""
+    torch.set_num_threads(threads)
+    _keep_freed_memory()
+    Path("/proc/self/clear_refs").write_text("5")  # from here on the kernel's peak begins anew
+    before = _memory("VmRSS")
+    times(steps(build(sizes), precision), WARMING)
+    return _memory("VmHWM") - before
+
+
+def _memory(name: str) -> float:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS])
+    parser.add_argument("--precisions", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=4, help="of each side in a round")
+    for name, default in Sizes()._asdict().items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
+    arguments = parser.parse_args()
+    sizes = Sizes(*(getattr(arguments, name) for name in Sizes._fields))
+    torch.set_num_threads(arguments.threads)
+    _keep_freed_memory()
+    print("| system | precision | ours, tokens/s | transformers, tokens/s | ratio | ours, MiB | transformers, MiB |")
+    print("|---|---|---:|---:|---:|---:|---:|", flush=True)
+    for name in arguments.systems:
+        for precision in arguments.precisions:
+            peaks = []
+            for build in SYSTEMS[name]:
+                with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                    peaks.append(pool.submit(peak_mib, build, sizes, precision, arguments.threads).result())
+            torch.manual_seed(1)
+            sides = [build(sizes) for build in SYSTEMS[name]]
+            running = [steps(side, precision) for side in sides]
+            seconds: list[list[float]] = [[], []]
+            for each in running:
+                times(each, WARMING)
+            for _ in range(arguments.rounds):
+                for found, each in zip(seconds, running, strict=True):
+                    found += times(each, arguments.steps)
+            ours, theirs = (side.tokens / statistics.median(found) for side, found in zip(sides, seconds, strict=True))
+            print(
+                f"| {name} | {precision} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} | "
+                f"{peaks[0]:,.0f} | {peaks[1]:,.0f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

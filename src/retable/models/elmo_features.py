@@ -1,0 +1,90 @@
+"""ELMo in a task's model (Peters et al. 2018, arXiv 1802.05365, sections 3.2 and 3.3).
+
+The layers of a pretrained ELMo, mixed into one vector a word, stand beside the task's own word vectors as the input of
+the task's recurrent network. With `layers` the mixture is of some of them, as in the paper's section 5.1.
+
+Departures: the network is GLUE's sentence encoder, whose task needs no more; the loss has no λ‖s‖².
+
+B batch, T time, D d_model, E d_embedding, W d_model of the ELMo.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from retable.errors import UsageError
+from retable.nn.scalar_mix import ScalarMix
+
+
+class ELMoBiLSTM(nn.Module):
+    """Token ids to the hidden states of a bidirectional LSTM over [x; ELMo(x)].
+
+    elmo: makes the ELMo of `words=…`. While `frozen`, it keeps its weights, and its dropout is off.
+    layers: those that are mixed, 0 the one without context; None takes all.
+    layer_norm: of the mixture, see ScalarMix.
+    """
+
+    direction = "both"
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        elmo: Callable[..., Any],
+        d_embedding: int,
+        d_model: int,
+        n_layers: int,
+        dropout: float,
+        frozen: bool = True,
+        layers: Sequence[int] | None = None,
+        layer_norm: bool = False,
+    ):
+        super().__init__()
+        if d_model % 2:
+            raise ValueError(f"d_model={d_model} must be even: half of it goes to each direction")
+        self.d_model, self.frozen = d_model, frozen
+        self.elmo = elmo(words=words).requires_grad_(not frozen)
+        n_elmo = len(self.elmo.forward_stack.layers) + 1
+        self.mixed = list(range(n_elmo)) if layers is None else list(layers)
+        if not self.mixed or not set(self.mixed) <= set(range(n_elmo)):
+            raise UsageError(f"model.layers={self.mixed} are no layers of this ELMo; it has 0 to {n_elmo - 1}")
+        self.mix = ScalarMix(len(self.mixed), layer_norm)
+        self.embedding = nn.Embedding(len(words), d_embedding)
+        nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.LSTM(
+            d_embedding + 2 * self.elmo.d_model,
+            d_model // 2,
+            n_layers,
+            batch_first=True,
+            bidirectional=True,
+            dropout=dropout if n_layers > 1 else 0.0,
+        )
+
+    def initialise(self, module: nn.Module) -> None:
+        """PyTorch's own initialisation stands."""
+
+    @property
+    def pretrained(self) -> dict[str, nn.Module]:
+        """What takes the weights of a pretrained model, by what their names begin with."""
+        return {"": self.elmo}
+
+    def train(self, mode: bool = True) -> "ELMoBiLSTM":
+        super().train(mode)
+        if self.frozen:
+            self.elmo.eval()
+        return self
+
+    def features(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
+        """(B, T) ids, padded behind each row's length, to their mixed layers (B, T, 2W), zero on padding."""
+        layers = self.elmo.layers(input_ids, lengths)
+        return self.mix([layers[k] for k in self.mixed], lengths)
+
+    def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
+        """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states, zero on padding."""
+        words = torch.cat([self.embedding(input_ids), self.features(input_ids, lengths)], dim=2)  # (B, T, E + 2W)
+        packed = pack_padded_sequence(self.dropout(words), lengths.cpu(), batch_first=True, enforce_sorted=False)
+        hidden, _ = pad_packed_sequence(self.layers(packed)[0], batch_first=True, total_length=input_ids.shape[1])
+        return self.dropout(hidden)

@@ -1,0 +1,43 @@
+"""The encoder of T5 alone, to be fine-tuned as a classifier. Not in the paper, whose T5 writes its labels: this shows
+what the encoder has learnt, with no decoder to make up for it.
+
+B batch, T time, D d_model.
+"""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from retable.models.t5 import T5
+from retable.nn.attention import padding_mask
+
+
+class T5Encoder(nn.Module):
+    """Token ids to hidden states that have seen the whole sequence; the settings are those of the T5."""
+
+    direction = "both"
+    initialise = staticmethod(T5.initialise)
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float,
+        activation: Literal["relu", "geglu"] = "relu",
+        d_head: int | None = None,
+    ):
+        super().__init__()
+        whole = T5(vocab_size, d_model, n_layers, n_heads, d_ff, dropout, activation, d_head)
+        self.d_model, self.embedding, self.encoder = d_model, whole.embedding, whole.encoder
+
+    @property
+    def pretrained(self) -> dict[str, nn.Module]:
+        """What takes the weights of a pretrained T5, by what their names begin with."""
+        return {"embedding.": self.embedding, "encoder.": self.encoder}
+
+    def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
+        """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states."""
+        return self.encoder(self.embedding(input_ids), padding_mask(lengths, input_ids.shape[1]))[0]

@@ -1,0 +1,83 @@
+"""From a row of the aggregates to what stands in a table's fields."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.results import ORACLE
+
+SIGNIFICANT = 0.05
+SPREAD = "± is the sample standard deviation over seeds; a row of one run has none."
+BOLD = (
+    "Bold: the best system, and those that a paired bootstrap over the units of the split can't tell from it "
+    f"(p ≥ {SIGNIFICANT}, not corrected for the number of comparisons)."
+)
+
+
+def system_panels(
+    frame: pd.DataFrame,
+    row: Callable[[str, pd.DataFrame], list[Value]],
+    badness: Callable[[pd.DataFrame], float],
+) -> dict[str, list[Row]]:
+    """A panel a corpus, with a row a system, the worst first and the oracle last."""
+    panels = {}
+    for corpus, part in frame.groupby("corpus"):
+        systems = sorted(part.groupby("system"), key=lambda item: (item[0] == ORACLE, -badness(item[1])))
+        panels[corpus] = [Row(row(name, system), apart=name == ORACLE) for name, system in systems]
+    return panels
+
+
+def filled_table(name: str, title: str, columns: list[Column], panels: dict[str, list[Row]], notes: list[str]) -> Table:
+    """The table without the columns that say nothing throughout."""
+    rows = [row for panel in panels.values() for row in panel]
+    kept = [i for i in range(len(columns)) if any(row.values[i].text not in ("", "n/a") for row in rows)]
+    return Table(
+        name,
+        title,
+        [columns[i] for i in kept],
+        {corpus: [Row([row.values[i] for i in kept], row.apart) for row in panel] for corpus, panel in panels.items()},
+        notes,
+    )
+
+
+def system_label(system: str, oracle: str) -> str:
+    return f"{oracle} (oracle)" if system == ORACLE else system
+
+
+def runs_value(system: pd.DataFrame) -> Value:
+    return Value(span(system["n"]) if system["n"].any() else "")
+
+
+def span(counts: pd.Series) -> str:
+    """One number where all agree, else the lowest and the highest."""
+    return "–".join(f"{count:.0f}" for count in sorted({counts.min(), counts.max()} if len(counts) else ()))
+
+
+def mean_value(cell: pd.Series | None, digits: int, scale: float = 1, bold: bool = True) -> Value:
+    if cell is None or np.isnan(cell["mean"]):
+        return Value("")
+    runs = tuple(cell["runs"].split(" "))
+    return Value(
+        f"{cell['mean'] * scale:.{digits}f}",
+        spread="" if np.isnan(cell["std"]) else f"{cell['std'] * scale:.{digits}f}",
+        bold=bold and cell["p_best"] >= SIGNIFICANT,
+        runs=runs,
+        hint=f"{len(runs)} run{'s' * (len(runs) > 1)}: {', '.join(runs)}",
+    )
+
+
+def interval_value(cell: pd.Series | None, digits: int, scale: float = 1) -> Value:
+    if cell is None or np.isnan(cell["ci_low"]):
+        return Value("")
+    return Value(f"{cell['ci_low'] * scale:.{digits}f}–{cell['ci_high'] * scale:.{digits}f}")
+
+
+def published_values(cell: pd.Series | None, digits: int, scale: float = 1) -> tuple[Value, Value]:
+    """The published number and the verdict."""
+    if cell is None or np.isnan(cell["published"]):
+        return Value(""), Value("" if cell is None else cell["verdict"])
+    number, tolerance = (f"{cell[name] * scale:.{digits}f}" for name in ("published", "tolerance"))
+    spread = "" if np.isnan(cell["tolerance"]) else tolerance
+    return Value(number, spread, hint=cell["source"]), Value(cell["verdict"])

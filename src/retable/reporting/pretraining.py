@@ -1,0 +1,252 @@
+"""What pretrained models know: tables and figures of their objectives' own metrics, of both directions, of layers."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import cycle, product, zip_longest
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value, span, system_label, system_panels
+from retable.reporting.figures import COLOURS, INK, LINES, STYLE
+from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.results import BOUNDS, DIRECTIONS, ORACLE, Result
+
+# group, title: the metric of the objective that has it, and what its number is multiplied by
+HELD_OUT: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
+    ("Masked words", "nats"): (("masked_loss", "generator_loss"), 1),
+    ("Masked words", "accuracy"): (("masked_accuracy",), 100),
+    ("Pairs of segments", "nats"): (("next_sentence_loss",), 1),
+    ("Pairs of segments", "accuracy"): (("next_sentence_accuracy",), 100),
+    ("Replaced words", "nats"): (("discriminator_loss",), 1),
+    ("Replaced words", "accuracy"): (("replaced_accuracy",), 100),
+    ("Replaced words", "found"): (("replaced_recall",), 100),
+    ("Replaced words", "share"): (("replaced",), 100),
+    ("Targets", "nats"): (("target_loss",), 1),
+    ("Targets", "accuracy"): (("accuracy",), 100),
+}
+# a row of the grammar's: its label, and its metrics by the metrics of HELD_OUT that they bound
+GRAMMAR = {
+    "bound (grammar)": {"masked_loss": ("masked", "corrupted")},
+    "bound, one word chosen (grammar)": {"masked_loss": ("masked", "alone_corrupted")},
+    "one word masked (grammar)": {"masked_loss": ("masked", "alone"), "masked_accuracy": ("masked", "accuracy")},
+    "judge of next sentences (grammar)": {"next_sentence_accuracy": ("next_sentence", "accuracy")},
+    "judge of sentence order (grammar)": {"next_sentence_accuracy": ("sentence_order", "accuracy")},
+}
+WORDS, NEIGHBOURS = 6, 5  # so many unseen words of those that were looked at, so many neighbours of each
+
+
+def held_out_table(frame: pd.DataFrame) -> Table:
+    """A row a system, those of one objective together, from the worst loss to the best; below them the grammar's."""
+    columns = [Column("System", numeric=False), Column("Runs")]
+    columns += [Column(title, group) for group, title in HELD_OUT]
+    panels = {}
+    for corpus, part in frame.groupby("corpus"):
+        rows = []
+        for system, own in part[part["task"] == "held_out"].groupby("system"):
+            cells = _by_kind_of_loss({cell["metric"]: cell for _, cell in own.iterrows()})
+            places = [i for i, (metrics, _) in enumerate(HELD_OUT.values()) if any(name in cells for name in metrics)]
+            losses = (cells[name]["mean"] for metrics, _ in HELD_OUT.values() for name in metrics if name in cells)
+            order = places, -next(losses, 0.0)
+            rows.append((order, Row([Value(str(system)), runs_value(own), *_held_out_values(cells)])))
+        systems = [row for _, row in sorted(rows, key=lambda item: item[0])]
+        panels[str(corpus)] = [*systems, *_grammar_rows(part[part["task"].isin(BOUNDS)])]
+    notes = [
+        "Each objective's own metrics on the test split, corrupted as in training; nats are of a predicted token, "
+        "accuracies and shares in percent. Nats compare systems of one objective and one tokenizer.",
+        "Masked words of a system with replaced words are its generator's. Of the replaced words: the tokens, replaced "
+        "or not, that are told right, the replaced ones that are found, and the share that is replaced.",
+        SPREAD,
+    ]
+    if frame["task"].isin(BOUNDS).any():
+        notes.append(
+            "Grammar: what the language itself allows, ± the standard error; of whole words, so that a model of "
+            "smaller pieces has other nats. Under BERT's corruption no model's expected loss is below the bound, an "
+            "estimate from below, nor is that below the bound where one word is chosen and all others are seen. The "
+            "accuracy is of the best guess at a word that is masked alone. A judge that knows the grammar comes close "
+            "to the best accuracy on pairs, of each kind."
+        )
+    return filled_table("held_out", "Held-out metrics of objectives", columns, panels, notes)
+
+
+def _held_out_values(cells: Mapping[str, pd.Series]) -> list[Value]:
+    found = (next((cells[name] for name in metrics if name in cells), None) for metrics, _ in HELD_OUT.values())
+    scales = (scale for _, scale in HELD_OUT.values())
+    return [mean_value(cell, 3 if scale == 1 else 1, scale) for cell, scale in zip(found, scales, strict=True)]
+
+
+def _grammar_rows(frame: pd.DataFrame) -> list[Row]:
+    """The rows of GRAMMAR that were computed, each number with its standard error."""
+    cells = {(cell["task"], cell["metric"]): cell for _, cell in frame.iterrows()}
+    rows: list[Row] = []
+    for label, bounded in GRAMMAR.items():
+        found = {}
+        for name, (task, metric) in bounded.items():
+            if (task, metric) in cells:
+                found[name] = cells[task, metric].copy()
+                found[name]["std"] = cells[task, f"{metric}_standard_error"]["mean"]
+        if found:
+            rows.append(Row([Value(label), Value(""), *_held_out_values(found)], apart=not rows))
+    return rows
+
+
+def _by_kind_of_loss(cells: dict[str, pd.Series]) -> dict[str, pd.Series]:
+    """The cells with `loss` called for what it is a loss of; one that is a sum of others goes."""
+    loss = cells.pop("loss", None)
+    if loss is None or "generator_loss" in cells:
+        return cells
+    return cells | {"masked_loss" if "masked_accuracy" in cells else "target_loss": loss}
+
+
+def directions_table(frame: pd.DataFrame) -> Table:
+    """A row a system, from the worst to the best mean of both directions on test, the oracle last."""
+    keys = [(split, direction) for split in ("validation", "test") for direction in DIRECTIONS]
+    columns = [Column("System", numeric=False), Column("Context", numeric=False), Column("Runs")]
+    columns += [Column(direction, f"{split.capitalize()} PPL/word") for split, direction in keys]
+    frame = frame[frame["metric"] == "perplexity_word"]
+
+    def row(name: str, system: pd.DataFrame) -> list[Value]:
+        cells = {(cell["split"], cell["task"]): cell for _, cell in system.iterrows()}
+        values = [Value(system_label(name, "true distribution")), Value(max(system["protocol"])), runs_value(system)]
+        # the true distribution is the same from either side
+        shown = (cells.get((split, "" if name == ORACLE else direction)) for split, direction in keys)
+        return [*values, *(mean_value(cell, 2) for cell in shown)]
+
+    def badness(system: pd.DataFrame) -> float:
+        return system.loc[(system["split"] == "test") & (system["task"] == "mean"), "mean"].sum()
+
+    notes = [
+        "Perplexity per word of a text that is read from its start, and from its end; mean is of both logarithms.",
+        SPREAD,
+    ]
+    title = "Perplexity in both directions"
+    return filled_table("directions", title, columns, system_panels(frame, row, badness), notes)
+
+
+def senses_table(frame: pd.DataFrame) -> Table:
+    """A row a system and layer, from the one without context up; last what the most frequent sense gives."""
+    columns = [Column("System", numeric=False), Column("Layer"), Column("Runs"), Column("Occurrences")]
+    columns += [Column("nearest", "Accuracy by the"), Column("centroid", "Accuracy by the")]
+    panels: dict[str, list[Row]] = {}
+    for corpus, part in frame.groupby("corpus"):
+        rows = panels.setdefault(str(corpus), [])
+        occurrences = part[part["metric"] == "occurrences"].set_index("system")["mean"]
+        for system, own in part.groupby("system"):
+            for i, (layer, cells) in enumerate(_layers(own)):
+                head = [Value(str(system)), Value(str(layer)), runs_value(own)]
+                head.append(Value(span(occurrences[[system]] if system in occurrences else occurrences[:0])))
+                values = [mean_value(cells.get(way), 1, 100) for way in ("nearest", "centroid")]
+                rows.append(Row([*head, *values], apart=i == 0 and bool(rows)))
+        majority = sorted(set(part.loc[part["metric"] == "majority", "mean"].round(6)))
+        for share in majority:  # one, where all were asked for the same occurrences
+            values = [Value("most frequent sense"), *[Value("")] * 3, *[Value(f"{100 * share:.1f}")] * 2]
+            rows.append(Row(values, apart=share == majority[0]))
+    notes = [
+        "The senses of ambiguous words, told by the nearest other occurrence of the word and by the nearest mean of a "
+        "sense's other occurrences; accuracy in percent. Layer 0 has no context.",
+        SPREAD,
+    ]
+    return filled_table("senses", "Senses of words by layer", columns, panels, notes)
+
+
+def senses_figures(frame: pd.DataFrame) -> dict[str, Figure]:
+    """A figure a corpus of the accuracy by layer: a line a system by the nearest occurrence, a dotted one by the
+    nearest mean, a dashed one at the share of the most frequent sense."""
+    senses = frame[frame["task"] == "senses"]
+    return {str(corpus): _senses_figure(str(corpus), part) for corpus, part in senses.groupby("corpus")}
+
+
+def _senses_figure(corpus: str, frame: pd.DataFrame) -> Figure:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.6, 4.2), layout="constrained")
+        axes = figure.subplots()
+        deepest = 0
+        for (system, own), (line, colour) in zip(frame.groupby("system"), cycle(product(LINES, COLOURS))):
+            layers = dict(_layers(own))
+            for way, style, marker, label in (
+                ("nearest", line, "o", str(system)),
+                ("centroid", ":", "s", f"{system}, by means"),
+            ):
+                means = {layer: 100 * cells[way]["mean"] for layer, cells in layers.items() if way in cells}
+                x, y = [*means], [*means.values()]
+                axes.plot(x, y, color=colour, lw=1.6, ls=style, marker=marker, ms=4, label=label)
+            deepest = max([deepest, *layers])
+        for share in sorted(set(frame.loc[frame["metric"] == "majority", "mean"].round(6))):
+            axes.axhline(100 * share, color=INK, lw=1, ls=(0, (6, 3)), label="most frequent sense")
+        axes.set_xticks(range(deepest + 1))
+        axes.set_xlabel("layer; 0 has no context")
+        axes.set_ylabel("senses told right (%)")
+        axes.set_title(corpus)
+        axes.grid(axis="y", lw=0.5, alpha=0.25, color=INK)
+        figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+        return figure
+
+
+def _layers(system: pd.DataFrame) -> list[tuple[int, dict[str, pd.Series]]]:
+    """The layers of a system in their order, each with its cells by metric."""
+    found: dict[int, dict[str, pd.Series]] = defaultdict(dict)
+    for _, cell in system[system["split"].str.startswith("layer_")].iterrows():
+        found[int(cell["split"].removeprefix("layer_"))][cell["metric"]] = cell
+    return sorted(found.items())
+
+
+def unseen_words_table(frame: pd.DataFrame) -> Table:
+    """A row a system, from the worst to the best: how often the nearest neighbour of a word is one of its kin."""
+    titles = {"stem": "same stem", "form": "same form", "stem_or_form": "either"}
+    columns = [Column("System", numeric=False), Column("Runs"), Column("Words")]
+    columns += [Column(title, "Nearest neighbour") for title in titles.values()]
+
+    def row(name: str, system: pd.DataFrame) -> list[Value]:
+        cells = {cell["metric"]: cell for _, cell in system.iterrows()}
+        shares = (mean_value(cells.get(metric), 1, 100) for metric in titles)
+        return [Value(name), runs_value(system), mean_value(cells.get("words"), 0), *shares]
+
+    def badness(system: pd.DataFrame) -> float:
+        return -system.loc[system["metric"] == "stem_or_form", "mean"].sum()
+
+    notes = [
+        "Words that the training text lacks, by the layer without context: the share whose nearest neighbour among the "
+        "text's words is of the same stem, or is the same form of another, in percent. Characters alone tell much of "
+        "it.",
+        SPREAD,
+    ]
+    panels = system_panels(frame, row, badness)
+    return filled_table("unseen_words", "Kin of unseen words", columns, panels, notes)
+
+
+def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
+    """A table a corpus, with its rows as they were found: at the heads some of the words that the text lacks, below
+    them their neighbours, a panel a system. Of several seeds the first is shown."""
+    found: dict[str, dict[str, Result]] = defaultdict(dict)
+    for result in sorted(results, key=lambda result: (result.run["seed"] or 0, result.name)):
+        if result.unseen_words is not None:
+            found[result.run["corpus"]].setdefault(result.run["system"], result)
+    tables = []
+    for corpus, systems in sorted(found.items()):
+        frames = {
+            system: result.unseen_words.assign(system=system, corpus=corpus, runs=result.id)
+            for system, result in sorted(systems.items())
+            if result.unseen_words is not None
+        }
+        every = pd.concat(frames.values())
+        heads = every.drop_duplicates("word")[["word", "stem", "form"]]
+        shown = heads.iloc[np.unique(np.linspace(0, len(heads) - 1, WORDS).round().astype(int))]
+        panels = {}
+        for system, frame in frames.items():
+            lists = [frame.loc[frame["word"] == word, "neighbour"][:NEIGHBOURS] for word in shown["word"]]
+            panels[system] = [
+                Row([Value(str(place), runs=(systems[system].id,)), *map(Value, line)])
+                for place, line in enumerate(zip_longest(*lists, fillvalue=""), start=1)
+            ]
+        titles = (f"{form} of {stem}" if stem else "" for stem, form in zip(shown["stem"], shown["form"], strict=True))
+        columns = [Column(""), *(Column(*pair, numeric=False) for pair in zip(titles, shown["word"], strict=True))]
+        notes = [
+            f"{len(shown)} of the {len(heads)} words that were looked at, none of which the training text has; below "
+            "each its neighbours among the text's words by cosine at the layer without context, the nearest first. Of "
+            "several seeds the first is shown."
+        ]
+        name, title = f"unseen-neighbours-{corpus}", f"Nearest neighbours of unseen words, {corpus}"
+        tables.append((Table(name, title, columns, panels, notes, panel="System"), every))
+    return tables

@@ -1,0 +1,140 @@
+"""The two sides of the benchmark of contextual pretraining do the same work: one loss, from the same weights."""
+
+import sys
+from concurrent.futures import Future
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("transformers")
+
+from benchmarks import contextual
+from benchmarks.contextual import PREDICTED_NOWHERE, SYSTEMS, Padded, Sizes, Text
+from retable.data.masking import MaskedBatch
+from tests.models.bert_cases import names_in_transformers
+from tests.models.t5_cases import transformers_names
+
+TINY = Sizes(vocab_size=60, d_model=16, n_layers=2, batch_size=4, length=24)
+
+
+def named(layers: dict[str, nn.Module]) -> dict[str, Tensor]:
+    return {f"{name}.{part}": p for name, layer in layers.items() for part, p in layer.named_parameters()}
+
+
+def of_bert(ours) -> dict[str, Tensor]:
+    weights = {f"bert.{name}": p for name, p in names_in_transformers(ours.model).items()}
+    head = {"dense": ours.head.dense, "LayerNorm": ours.head.norm}
+    weights |= named({f"cls.predictions.transform.{name}": layer for name, layer in head.items()})
+    return (
+        weights
+        | named({"cls.predictions.decoder": ours.head.decoder})
+        | {"cls.predictions.bias": ours.head.decoder.bias}
+    )
+
+
+def of_electra(ours) -> dict[str, Tensor]:
+    made, judged = "generator.generator_predictions", "discriminator.discriminator_predictions"
+    weights = named(
+        {
+            f"{made}.dense": ours.generator_head.dense,
+            f"{made}.LayerNorm": ours.generator_head.norm,
+            "generator.generator_lm_head": ours.generator_head.decoder,
+            f"{judged}.dense": ours.dense,
+            f"{judged}.dense_prediction": ours.head,
+        }
+    )
+    for side, model in {"generator": ours.generator, "discriminator": ours.model}.items():
+        weights |= {f"{side}.electra.{name}": p for name, p in names_in_transformers(model).items()}
+    return weights
+
+
+def of_t5(ours) -> dict[str, Tensor]:
+    return {**transformers_names(ours.model), "lm_head.weight": ours.head.weight}
+
+
+NAMED = {"BERT": of_bert, "BERT, same rows": of_bert, "T5": of_t5, "ELECTRA": of_electra}
+
+
+def both(name: str):
+    """The two sides with the same weights, far from where models start."""
+    ours, theirs = (build(TINY) for build in SYSTEMS[name])
+    torch.manual_seed(0)
+    for parameter in ours.module.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    weights = {key: weight.detach().clone() for key, weight in NAMED[name](ours.module).items()}
+    found = theirs.module.load_state_dict(weights, strict=False)
+    assert not found.unexpected_keys and not found.missing_keys
+    assert sum(p.numel() for p in ours.module.parameters()) == sum(p.numel() for p in theirs.module.parameters())
+    return ours, theirs
+
+
+@pytest.mark.parametrize("name", ["BERT, same rows", "T5", "ELECTRA"])
+def test_the_same_rows_give_the_same_loss_and_gradients(name):
+    ours, theirs = both(name)
+    assert ours.tokens == theirs.tokens
+    for step in range(2):
+        losses = []
+        for side in (ours, theirs):
+            torch.manual_seed(step)  # of ELECTRA's draws
+            losses.append(side.loss(step))
+        torch.testing.assert_close(*losses, atol=1e-4, rtol=1e-5)
+    norms = []
+    for side, loss in zip((ours, theirs), losses, strict=True):
+        loss.backward()
+        norms.append(nn.utils.get_total_norm([p.grad for p in side.module.parameters() if p.grad is not None]))
+    torch.testing.assert_close(*norms, atol=1e-4, rtol=1e-4)
+
+
+def test_padded_rows_give_the_same_loss_without_their_padding():
+    ours, theirs = both("BERT")
+    batch = Padded(Text(TINY.vocab_size), TINY).batch(0)
+    ids, labels, lengths = batch["input_ids"].flatten(), batch["labels"].flatten(), batch["attention_mask"].sum(1)
+    assert lengths.min() < lengths.max() == batch["input_ids"].shape[1]
+    places = (labels != PREDICTED_NOWHERE).nonzero()[:, 0]
+    assert not (ids[labels == PREDICTED_NOWHERE] == contextual.MARKS.index("[MASK]")).any()
+    shape = batch["input_ids"]
+    given = MaskedBatch(shape, torch.zeros_like(shape), lengths, places, labels[places], None, 1.0)
+    torch.testing.assert_close(ours.module.loss(given, None, 0)[0], theirs.module(**batch).loss, atol=1e-4, rtol=1e-5)
+
+
+def test_padded_rows_are_the_documents():
+    text = Text(TINY.vocab_size, n_documents=5)
+    data = Padded(text, TINY)
+    n_rows, found = len(data._rows), []
+    for step in range(-(-n_rows // TINY.batch_size)):
+        batch = data.batch(step)
+        restored = torch.where(batch["labels"] == PREDICTED_NOWHERE, batch["input_ids"], batch["labels"])
+        found += [row[1 : n - 1].tolist() for row, n in zip(restored, batch["attention_mask"].sum(1), strict=True)]
+    assert sorted(t for row in found[:n_rows] for t in row) == sorted(t for d in text.documents for t in d.tolist())
+    assert all(len(row) <= TINY.length - 2 for row in found)
+
+
+def test_the_table(monkeypatch, capsys):
+    monkeypatch.setattr(contextual, "ProcessPoolExecutor", Inline)
+    sizes = [f"--{name.replace('_', '-')}={value}" for name, value in TINY._asdict().items()]
+    monkeypatch.setattr(
+        sys, "argv", ["contextual", "--rounds=1", "--steps=1", f"--threads={torch.get_num_threads()}", *sizes]
+    )
+    contextual.main()
+    head, _, *rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == 2 * len(SYSTEMS) and {row.count("|") for row in rows} == {head.count("|")}
+    assert all(float(row.split("|")[5]) > 0 for row in rows)
+
+
+class Inline:
+    """A pool that is this process."""
+
+    def __init__(self, *settings):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def submit(self, function, *arguments):
+        future = Future()
+        future.set_result(function(*arguments))
+        return future

@@ -1,0 +1,50 @@
+import torch
+
+from retable.models.t5 import T5
+from retable.models.t5_encoder import T5Encoder
+from retable.training.weights import load_weights, save_weights
+
+SIZES = {"vocab_size": 11, "d_model": 8, "n_layers": 2, "n_heads": 2, "d_ff": 12, "dropout": 0.0}
+LENGTHS = torch.tensor([4, 1, 6])
+
+
+def encoder(seed: int = 0) -> T5Encoder:
+    torch.manual_seed(seed)
+    return T5Encoder(**SIZES).eval()
+
+
+def ids() -> torch.Tensor:
+    return torch.randint(11, (3, 6), generator=torch.Generator().manual_seed(1))
+
+
+def test_it_is_the_encoder_of_a_t5_of_the_same_settings(tmp_path):
+    torch.manual_seed(1)
+    whole, ours = T5(**SIZES).eval(), encoder()
+    save_weights(whole, tmp_path / "model.safetensors")
+    assert not torch.equal(ours(ids(), LENGTHS), whole.memory(ids(), LENGTHS))
+    for name, part in ours.pretrained.items():
+        load_weights(part, tmp_path / "model.safetensors", prefix=name)
+    assert torch.equal(ours(ids(), LENGTHS), whole.memory(ids(), LENGTHS))
+    names = {name for name, _ in whole.named_parameters() if not name.startswith("decoder.")}
+    assert {name for name, _ in ours.named_parameters()} == names
+
+
+def test_padding_changes_nothing():
+    model = encoder()
+    padded = model(ids(), LENGTHS)
+    for row, length in enumerate(LENGTHS):
+        alone = model(ids()[row : row + 1, :length], LENGTHS[row : row + 1])
+        torch.testing.assert_close(padded[row, :length], alone[0])
+
+
+def test_each_position_sees_both_sides():
+    model, row, length = encoder(), ids()[:1], torch.tensor([6])
+    changed = row.clone()
+    changed[0, 2] = (row[0, 2] + 1) % 11
+    assert (model(row, length) != model(changed, length)).any(dim=2).all()
+
+
+def test_every_parameter_gets_a_gradient():
+    model = encoder().train()
+    model(ids(), LENGTHS)[:, 0].sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())

@@ -1,0 +1,132 @@
+"""What stands between a pretrained cell and a classifier: its weights, the marks round a sentence, the recipes."""
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+from pipelines.build import build_model, build_objective
+from pipelines.entry import CONF
+from pipelines.finetune import ends_of_sequences, load_pretrained
+from retable.errors import UsageError
+from retable.objectives.classification import Classification
+from retable.tokenizers import word, wordpiece
+from retable.tokenizers.tokenizer import Tokenizer
+from retable.training.weights import save_weights
+
+LINES = ["the cat sees a bird", "a bird sees the cat", "it sees it"]
+MARKED = word.train(LINES, marks=["[PAD]", "[CLS]", "[SEP]", "[MASK]", "<extra_id_0>"])
+SMALL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24}
+# Of each kind a fine-tuned recipe, the recipe of its pretraining, and the objective of that.
+CELLS = [
+    ("bert", "bert", "masked_lm"),
+    ("electra", "electra", "replaced_token_detection"),
+    ("gpt", "gpt", "causal_lm"),
+    ("bilstm_elmo", "elmo", "bidirectional_lm"),
+    ("t5_toy_encoder", "t5_toy_spans", "text_to_text"),
+]
+
+
+def recipe(stage: str, *overrides: str) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose(stage, overrides=list(overrides))
+    for key in set(SMALL) & set(cfg.model):
+        if "elmo" not in str(cfg.model._target_):
+            cfg.model[key] = SMALL[key]
+    return cfg
+
+
+def finetuned(model: str, tokenizer: Tokenizer = MARKED):
+    return build_model(recipe("finetune", f"model={model}"), tokenizer)
+
+
+@pytest.mark.parametrize(("model", "pretrained", "objective"), CELLS)
+def test_a_backbone_takes_what_its_pretraining_left(model, pretrained, objective, tmp_path):
+    cfg = recipe("pretrain", f"model={pretrained}", f"objective={objective}")
+    if objective == "replaced_token_detection":
+        cfg.objective.generator.d_model = 8
+    torch.manual_seed(1)
+    trained = build_objective(cfg, MARKED, build_model(cfg, MARKED))
+    save_weights(trained, tmp_path / "model.safetensors")
+    backbone = finetuned(model)
+    load_pretrained(backbone, tmp_path / "model.safetensors")
+    theirs, found = dict(trained.model.named_parameters()), 0
+    for name, parameter in backbone.named_parameters():
+        name = name.removeprefix("elmo.")
+        if name in theirs and parameter.shape == theirs[name].shape:
+            assert torch.equal(parameter, theirs[name]), name
+            found += 1
+    assert found == sum(not name.startswith("decoder.") for name in theirs)
+
+
+def test_weights_of_another_model_are_refused(tmp_path):
+    save_weights(torch.nn.ModuleDict({"model": finetuned("gpt")}), tmp_path / "model.safetensors")
+    for other in ("bert", "t5_toy_encoder", "bilstm_elmo"):
+        with pytest.raises(UsageError, match="holds the weights of another model than"):
+            load_pretrained(finetuned(other), tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("model", ["gpt", "bilstm", "bilstm_elmo", "t5_toy_encoder"])
+def test_a_sentence_stands_between_the_ends_of_lines(model):
+    plain = word.train(LINES)
+    end = plain.words.index("<eos>")
+    assert ends_of_sequences(finetuned(model, plain), plain) == (end, end)
+
+
+def test_the_boundary_stands_for_a_lines_end_that_a_tokenizer_drops():
+    pieces = wordpiece.train(LINES, vocab_size=40, lowercase=True, alphabet=30)
+    sep = pieces.special_ids["[SEP]"]
+    assert ends_of_sequences(finetuned("gpt", pieces), pieces) == (sep, sep)
+
+
+@pytest.mark.parametrize("model", ["bert", "electra"])
+def test_what_pools_reads_between_its_marks(model):
+    marks = MARKED.special_ids
+    assert ends_of_sequences(finetuned(model), MARKED) == (marks["[CLS]"], marks["[SEP]"])
+    with pytest.raises(UsageError, match=r"BERT reads .* between \[CLS\] and \[SEP\].*tokenizer=word_marked"):
+        ends_of_sequences(finetuned(model, word.train(LINES)), word.train(LINES))
+
+
+def test_only_the_recipe_that_asks_for_it_has_an_auxiliary_loss():
+    assert recipe("finetune", "model=gpt_toy").auxiliary == 0
+    cfg = recipe("finetune", "model=gpt_toy_auxiliary")
+    assert Classification(build_model(cfg, MARKED), 2, 0.0, cfg.auxiliary).auxiliary == 0.5
+    assert recipe("finetune", "model=gpt", "auxiliary=0.1").auxiliary == 0.1
+
+
+def variants():
+    yield "bert_toy", "bert_toy_no_nsp", {"objective": {"next_sentence": False}}
+    for n_layers, d_model in ((1, 64), (2, 64), (4, 64), (1, 128), (4, 128)):
+        size = {"d_model": d_model, "n_layers": n_layers, "n_heads": d_model // 32}
+        yield "bert_toy", f"bert_toy_{n_layers}x{d_model}", {"model": size}
+    yield "gpt_toy", "gpt_toy_post_norm", {"model": {"norm": "post"}}
+    yield "gpt_toy", "gpt_toy_sinusoidal", {"model": {"positions": "sinusoidal"}}
+    yield "gpt_toy", "gpt_toy_auxiliary", {"finetuning": {"auxiliary": 0.5}}
+    for name, layer in (("words", 0), ("first", 1), ("last", 2)):
+        yield "bilstm_elmo", f"bilstm_elmo_{name}", {"model": {"layers": [layer]}}
+
+
+@pytest.mark.parametrize(
+    ("base", "variant", "change"), [*variants()], ids=lambda part: part if isinstance(part, str) else ""
+)
+def test_ablations_differ_in_one_thing(base, variant, change):
+    first, second = (OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in (base, variant))
+    assert second == OmegaConf.merge(first, change)
+
+
+def test_t5s_objectives_differ_in_their_corruption_alone():
+    recipes = [OmegaConf.load(path) for path in sorted((CONF / "model").glob("t5_toy_*.yaml"))]
+    pretrained = [cfg for cfg in recipes if "batches" in cfg]
+    corruptions = {cfg.batches.pop("corruption")._target_ for cfg in pretrained}
+    assert len(pretrained) == len(corruptions) == 7 and all(cfg == pretrained[0] for cfg in pretrained)
+    (encoder,) = (cfg.model for cfg in recipes if "batches" not in cfg)
+    assert encoder == OmegaConf.merge(pretrained[0].model, {"_target_": encoder._target_})
+
+
+def test_elmo_reads_as_it_was_pretrained_beside_the_baseline():
+    elmo, beside, bilstm = (
+        OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("elmo", "bilstm_elmo", "bilstm")
+    )
+    assert beside.model.elmo == OmegaConf.merge(elmo.model, {"_partial_": True})
+    assert beside.finetuning == bilstm.finetuning
+    assert all(beside.model[key] == value for key, value in bilstm.model.items() if key != "_target_")

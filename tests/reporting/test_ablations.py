@@ -1,0 +1,210 @@
+"""Comparisons of a study, from result folders as stages leave them."""
+
+import math
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from retable.errors import UsageError
+from retable.reporting.ablations import ablation_tables
+from retable.reporting.markup import html_table, latex_table, markdown_table
+from retable.reporting.report import write_report
+from retable.reporting.results import read_result, tidy
+
+COMPARISON = {
+    "title": "BERT without pairs",
+    "claim": "BERT is better with next-sentence prediction (Devlin et al. 2019, Table 5).",
+    "metric": "cola/test/matthews",
+    "better": "higher",
+    "systems": ["bert", "no_pairs"],
+    "holds": [["bert", "no_pairs"]],
+}
+
+
+@pytest.fixture
+def compare(write_run):
+    """The table and rows of one comparison of systems, given as their values by seed."""
+
+    def build(values, metric="cola/test/matthews", **changed):
+        folders = [
+            write_run("finetune", f"grammar/{system}-{seed}", system, seed, {metric: value, "cola/test/f1": 0.5})
+            for system, seeds in values.items()
+            for seed, value in seeds.items()
+        ]
+        frame = tidy([read_result(folder) for folder in folders])
+        comparison = {k: v for k, v in (COMPARISON | {"metric": metric} | changed).items() if v is not None}
+        ((table, rows),) = ablation_tables({"pairs": comparison}, frame)
+        return table, rows.set_index("system")
+
+    return build
+
+
+def sentence(table):
+    return table.notes[1]
+
+
+BERT = {1: 0.50, 2: 0.60, 3: 0.70}
+
+
+def test_equal_seeds_are_pairs(compare):
+    """What the seeds share goes: the systems spread by 0.1, their differences by a hundredth of it."""
+    worse = {1: 0.451, 2: 0.550, 3: 0.649}
+    table, rows = compare({"bert": BERT, "no_pairs": worse})
+    test = stats.ttest_rel([*worse.values()], [*BERT.values()])
+    low, high = test.confidence_interval(0.95)
+    assert rows.loc["no_pairs", ["difference", "difference_low", "difference_high"]].tolist() == pytest.approx(
+        [-0.05, low, high]
+    )
+    assert rows.loc["no_pairs", "paired"] and set(rows["verdict"]) == {"Holds"}
+    margin = stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
+    assert rows.loc["bert", ["ci_low", "ci_high"]].tolist() == pytest.approx([0.6 - margin, 0.6 + margin])
+    assert [[(value.text, value.spread) for value in row.values] for row in table.panels["grammar"]] == [
+        [("bert", ""), ("3", ""), ("0.6000", "0.1000"), ("0.3516 to 0.8484", ""), ("", ""), ("", "")],
+        [
+            ("no_pairs", ""), ("3", ""), ("0.5500", "0.0990"), ("0.3041 to 0.7959", ""), ("-0.0500", ""),
+            (f"{low:+.4f} to {high:+.4f}", ""),
+        ],
+    ]  # fmt: skip
+    assert sentence(table) == (
+        f"Holds: bert is above no_pairs by 0.0500 (95 % interval {-high:.4f} to {-low:.4f}, over 3 pairs of seeds)."
+    )
+    assert table.notes[0].endswith(COMPARISON["claim"]) and table.name == "ablation-pairs"
+
+
+def test_other_seeds_are_compared_by_welch(compare):
+    others = {4: 0.45, 5: 0.40, 6: 0.38, 7: 0.41}
+    table, rows = compare({"bert": BERT, "no_pairs": others})
+    low, high = stats.ttest_ind([*others.values()], [*BERT.values()], equal_var=False).confidence_interval(0.95)
+    assert rows.loc["no_pairs", ["difference_low", "difference_high"]].tolist() == pytest.approx([low, high])
+    assert not rows.loc["no_pairs", "paired"] and sentence(table).startswith("Undecided at this scale: ")
+    assert "by Welch" in sentence(table)
+
+
+@pytest.mark.parametrize(
+    ("better", "shift", "verdict"),
+    [
+        ("higher", -0.05, "Holds"),
+        ("lower", -0.05, "Does not hold"),
+        ("higher", 0.05, "Does not hold"),
+        ("lower", 0.05, "Holds"),
+        ("higher", -0.001, "Undecided at this scale"),
+        ("lower", 0.001, "Undecided at this scale"),
+    ],
+)
+def test_the_interval_of_the_difference_decides(compare, better, shift, verdict):
+    noise = {1: 0.002, 2: -0.002, 3: 0.0}
+    other = {seed: value + shift + noise[seed] for seed, value in BERT.items()}
+    table, rows = compare({"bert": BERT, "no_pairs": other}, better=better)
+    side, amount = ("above", -shift) if better == "higher" else ("below", shift)
+    assert set(rows["verdict"]) == {verdict}
+    assert sentence(table).startswith(f"{verdict}: bert is {side} no_pairs by {amount:.4f} (95 % interval ")
+    low, high = (float(end) for end in sentence(table).split("interval ")[1].split(",")[0].split(" to "))
+    assert low < amount < high
+
+
+@pytest.mark.parametrize(
+    ("shift", "margin", "verdict"),
+    [(0.01, 0.02, "Holds"), (-0.01, 0.02, "Holds"), (0.01, 0.012, "Undecided at this scale"),
+     (0.05, 0.02, "Does not hold"), (-0.05, 0.02, "Does not hold")],
+)  # fmt: skip
+def test_alike_is_within_a_margin(compare, shift, margin, verdict):
+    noise = {1: 0.002, 2: -0.002, 3: 0.0}
+    other = {seed: value - shift + noise[seed] for seed, value in BERT.items()}
+    claim = {"holds": None, "alike": [["bert", "no_pairs"]], "margin": margin}
+    table, rows = compare({"bert": BERT, "no_pairs": other}, **claim)
+    assert set(rows["verdict"]) == {verdict}
+    assert sentence(table).startswith(f"{verdict}: bert differs from no_pairs by {shift:.4f} (95 % interval ")
+    assert sentence(table).endswith(f", over 3 pairs of seeds), and {margin:g} counts as none.")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "verdict"),
+    [
+        (["bert no_pairs", "bert worst"], "Holds"),
+        (["bert no_pairs", "bert same"], "Undecided at this scale"),
+        (["bert no_pairs", "bert same", "worst no_pairs"], "Does not hold"),
+    ],
+)
+def test_a_claim_of_several_holds_where_each_does(compare, pairs, verdict):
+    values = {
+        "bert": BERT,
+        "no_pairs": {seed: value - 0.05 - seed / 1000 for seed, value in BERT.items()},
+        "worst": {seed: value - 0.1 - seed / 500 for seed, value in BERT.items()},
+        "same": {seed: value + 0.001 * (-1) ** seed for seed, value in BERT.items()},
+    }
+    table, rows = compare(values, systems=[*values], holds=[pair.split(" ") for pair in pairs])
+    assert set(rows["verdict"]) == {verdict} and sentence(table).startswith(f"{verdict}: ")
+    assert sentence(table).count(" is above ") == len(pairs)
+    assert "bert is above no_pairs by 0.0520" in sentence(table)
+    assert rows.loc["same", "difference"] == pytest.approx(-0.001 / 3)  # to the first system, whatever was claimed
+
+
+def test_one_run_decides_nothing(compare):
+    table, rows = compare({"bert": {1: 0.9}, "no_pairs": {1: 0.1}})
+    assert sentence(table) == "Undecided at this scale: bert is above no_pairs by 0.8000 (too few runs)."
+    assert rows.loc["no_pairs", "difference"] == pytest.approx(-0.8)
+    assert rows[["ci_low", "difference_low"]].isna().all(axis=None)
+    assert [column.title for column in table.columns] == ["System", "Runs", "mean", "mean"]
+
+
+@pytest.mark.parametrize("metric", ["test/perplexity_word", "held_out/loss", "senses/layer_1/nearest"])
+def test_metrics_are_called_as_in_the_summary(compare, metric):
+    values = {"bert": {1: 91.25, 2: 92.25}, "no_pairs": {1: 101.0, 2: 102.0}}
+    table, _ = compare(values, metric=metric, better="lower")
+    assert table.panels["grammar"][1].values[2].text == "101.5" and sentence(table).startswith("Holds")
+    assert {column.group for column in table.columns} == {"", metric, "Difference to bert"}
+
+
+def test_a_corpus_is_chosen_where_there_are_several(write_run):
+    folders = [
+        write_run("finetune", f"{corpus}/{name}-1", name, 1, {"cola/test/matthews": value})
+        for corpus, value in (("grammar", 0.5), ("ptb", 0.25))
+        for name in COMPARISON["systems"]
+    ]
+    frame = tidy([read_result(folder) for folder in folders])
+    with pytest.raises(UsageError, match="was measured on grammar, ptb; write its corpus"):
+        list(ablation_tables({"pairs": COMPARISON}, frame))
+    ((table, rows),) = ablation_tables({"pairs": COMPARISON | {"corpus": "ptb"}}, frame)
+    assert [*table.panels] == ["ptb"] and set(rows["mean"]) == {0.25}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"systems": ["bert", "gone"], "holds": [["bert", "gone"]]}, "gone has no cola/test/matthews in this study"),
+        ({"metric": "cola/test/accuracy"}, "bert, no_pairs has no cola/test/accuracy"),
+        ({"better": "larger"}, "ablations.pairs.better=larger; write higher or lower"),
+        ({"holds": []}, "must be pairs of its systems"),
+        ({"alike": [["bert", "no_pairs"]]}, "must have one of holds and alike"),
+        ({"holds": [["bert", "gpt"]]}, "must be pairs of its systems"),
+    ],
+)
+def test_mistakes_are_told(write_run, changed, message):
+    folders = [
+        write_run("finetune", f"grammar/{name}-1", name, 1, {"cola/test/matthews": 0.5})
+        for name in COMPARISON["systems"]
+    ]
+    frame = tidy([read_result(folder) for folder in folders])
+    with pytest.raises(UsageError, match=message):
+        list(ablation_tables({"pairs": COMPARISON | changed}, frame))
+    incomplete = {name: value for name, value in COMPARISON.items() if name != "claim"}
+    with pytest.raises(UsageError, match=r"ablations\.pairs has no claim"):
+        list(ablation_tables({"pairs": incomplete}, frame))
+
+
+def test_the_report_has_the_table_and_its_sentence(write_run, tmp_path):
+    folders = [
+        write_run("finetune", f"grammar/{name}-{seed}", name, seed, {"cola/test/matthews": value + seed / 100})
+        for name, value in (("bert", 0.6), ("no_pairs", 0.4), ("gpt", 0.3))
+        for seed in (1, 2, 3)
+    ]
+    out = tmp_path / "results"
+    tables = write_report("small", {"finetune": folders}, out, ablations={"pairs": COMPARISON})
+    assert [table.name for table in tables] == ["tasks", "ablation-pairs"]
+    for name in ("report.html", "report.md", "ablation-pairs.md", "ablation-pairs.tex", "ablation-pairs.html"):
+        assert "Holds: bert is above" in (out / name).read_text(encoding="utf-8"), name
+    rows = pd.read_csv(out / "ablation-pairs.csv")
+    assert rows["runs"][0] == "finetune-grammar-bert-1 finetune-grammar-bert-2 finetune-grammar-bert-3"
+    for markup in (markdown_table, latex_table, html_table):
+        assert "Ablation: BERT without pairs" in markup(tables[1])

@@ -1,0 +1,267 @@
+"""What pretrained models know: tables and figures from result folders as the benchmarks leave them."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from retable.errors import UsageError
+from retable.reporting.figures import learning_curves, write_figure
+from retable.reporting.markup import html_table, latex_table, markdown_table
+from retable.reporting.pretraining import senses_figures, unseen_neighbours_tables
+from retable.reporting.report import write_report
+from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.tables import write_tables
+
+MASKED = {"alone": 1.5, "alone_corrupted": 1.25, "accuracy": 0.55, "corrupted": 1.375}
+BOUND = {f"masked/{name}": value for name, value in MASKED.items()}
+BOUND |= {f"masked/{name}_standard_error": 0.0625 for name in MASKED}
+PAIRS = {"next_sentence/accuracy": 0.92, "next_sentence/accuracy_standard_error": 0.014}
+PAIRS |= {"sentence_order/accuracy": 0.75, "sentence_order/accuracy_standard_error": 0.02}
+BERT = {"loss": 2.0, "masked_accuracy": 0.4, "next_sentence_loss": 0.5, "next_sentence_accuracy": 0.8}
+ELECTRA = {"loss": 14.0, "generator_loss": 2.5, "discriminator_loss": 0.23, "replaced": 0.1}
+ELECTRA |= {"replaced_accuracy": 0.93, "replaced_recall": 0.5}
+
+
+@pytest.fixture
+def write_held_out(write_run):
+    def write(system, seed, metrics):
+        metrics = {f"held_out/{name}": value for name, value in metrics.items()}
+        protocol = "corrupted as in training"
+        return write_run("evaluate", f"grammar/{system}-{seed}-held_out", system, seed, metrics, protocol=protocol)
+
+    return write
+
+
+@pytest.fixture
+def held_out(write_held_out, write_run):
+    """Folders of every objective's held-out metrics, and of the bounds, measured beside bert and beside t5."""
+    return [
+        write_held_out("t5", 1, {"loss": 0.75, "accuracy": 0.75}),
+        write_held_out("electra", 1, ELECTRA),
+        write_held_out("bert", 1, BERT),
+        write_held_out("bert", 2, BERT | {"loss": 2.25, "next_sentence_accuracy": 0.9}),
+        write_held_out("bert_words", 1, {"loss": 1.75, "masked_accuracy": 0.5}),
+        write_held_out("bert_worse", 1, BERT | {"loss": 2.5}),
+        write_run("evaluate", "grammar/bert-1-masked_bound", "bert", 1, BOUND, protocol="corrupted as in training"),
+        write_run("evaluate", "grammar/t5-1-sentence_pairs_bound", "t5", 1, PAIRS),
+    ]
+
+
+def framed(folders):
+    return aggregate([read_result(folder) for folder in folders], read_references())
+
+
+def named(table, row):
+    """The values of a row that say something, by their column."""
+    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
+    return {title: value for title, value in zip(titles, row.values, strict=True) if value.text}
+
+
+def test_a_row_a_system_with_the_metrics_of_its_objective(held_out, tmp_path):
+    (table,) = write_tables(framed(held_out), tmp_path / "results")
+    rows = {row.values[0].text: named(table, row) for row in table.panels["grammar"]}
+    assert list(rows)[:5] == ["bert_words", "bert_worse", "bert", "electra", "t5"]  # by objective, then by loss
+    bert = rows["bert"]
+    shown = {title: (value.text, value.spread) for title, value in bert.items()}
+    assert shown["Masked words nats"] == ("2.125", "0.177") and shown["Runs"] == ("2", "")
+    assert shown["Pairs of segments accuracy"] == ("85.0", "7.1")
+    assert bert["Masked words nats"].runs == ("evaluate-grammar-bert-1-held_out", "evaluate-grammar-bert-2-held_out")
+    electra = {title: value.text for title, value in rows["electra"].items()}
+    # the weighted sum of the generator's loss and the discriminator's is no nats of anything
+    assert electra == {
+        "System": "electra", "Runs": "1", "Masked words nats": "2.500", "Replaced words nats": "0.230",
+        "Replaced words accuracy": "93.0", "Replaced words found": "50.0", "Replaced words share": "10.0",
+    }  # fmt: skip
+    t5 = {title: value.text for title, value in rows["t5"].items()}
+    assert t5 == {"System": "t5", "Runs": "1", "Targets nats": "0.750", "Targets accuracy": "75.0"}
+
+
+def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
+    (table,) = write_tables(framed(held_out), tmp_path / "results")
+    rows = table.panels["grammar"][5:]
+    assert [row.apart for row in rows] == [True, False, False, False, False]
+    shown = {row.values[0].text: {t: (v.text, v.spread) for t, v in [*named(table, row).items()][1:]} for row in rows}
+    assert shown == {
+        "bound (grammar)": {"Masked words nats": ("1.375", "0.062")},
+        "bound, one word chosen (grammar)": {"Masked words nats": ("1.250", "0.062")},
+        "one word masked (grammar)": {
+            "Masked words nats": ("1.500", "0.062"), "Masked words accuracy": ("55.0", "6.2")
+        },
+        "judge of next sentences (grammar)": {"Pairs of segments accuracy": ("92.0", "1.4")},
+        "judge of sentence order (grammar)": {"Pairs of segments accuracy": ("75.0", "2.0")},
+    }  # fmt: skip
+    assert not any(value.bold for row in table.panels["grammar"] for value in row.values)
+    for markup in (markdown_table, latex_table, html_table):
+        assert "bound (grammar)" in markup(table)
+
+
+def test_no_system_owns_a_bound_and_other_tables_see_none(held_out, write_likelihood, perplexity_of, tmp_path):
+    likelihood = write_likelihood("evaluate", "grammar/gpt-1-perplexity", "gpt", 1, [perplexity_of(40)] * 3)
+    out = tmp_path / "results"
+    tables = write_report("small", {"evaluate": [*held_out, likelihood]}, out)
+    assert [table.name for table in tables] == ["perplexity", "held_out"]
+    assert [row.values[0].text for row in tables[0].panels["grammar"]] == ["gpt"]
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["oracle"] == pytest.approx(BOUND | PAIRS)
+    assert metrics["bert"]["held_out/masked_accuracy"] == 0.4 and metrics["t5"].keys() == {
+        "held_out/loss", "held_out/accuracy"
+    }  # fmt: skip
+    rows = pd.read_csv(out / "held_out.csv")
+    assert set(rows.loc[rows["task"] == "masked", "system"]) == {"oracle"}
+    assert set(rows["protocol"].dropna()) == {"corrupted as in training"}
+    assert rows.loc[rows["system"] == "oracle", "protocol"].isna().all()
+
+
+def test_a_bound_alone_is_no_table_and_two_are_one_too_many(write_run, tmp_path):
+    bounds = [write_run("evaluate", f"grammar/{name}-1-masked_bound", name, 1, BOUND) for name in ("gpt", "bert")]
+    assert write_tables(framed(bounds[:1]), tmp_path / "results") == []
+    with pytest.raises(UsageError, match="both hold the oracle of grammar with seed 1; leave one of them out"):
+        framed(bounds)
+
+
+def test_directions_stand_beside_the_true_distribution(write_run, write_likelihood, perplexity_of, tmp_path):
+    def write(system, seed, forward, backward):
+        metrics = {"test/forward/tokens": 9.0}
+        for split, more in (("validation", 1.0), ("test", 0.0)):
+            for direction, value in (("forward", forward), ("backward", backward), ("mean", 30.0 + seed)):
+                metrics |= {f"{split}/{direction}/perplexity_word": value + more}
+                metrics |= {f"{split}/{direction}/bits_per_byte": 1.0}
+        out = f"grammar/{system}-{seed}-directions"
+        return write_run("evaluate", out, system, seed, metrics, protocol="carried")
+
+    oracle = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(13)] * 3)
+    cells = [write("elmo", 1, 31.0, 35.0), write("elmo", 2, 32.0, 35.0), write("elmo_word", 9, 33.0, 36.0)]
+    (table,) = write_tables(framed([*cells, oracle]), tmp_path / "results")
+    assert table.name == "directions"
+    rows = table.panels["grammar"]
+    assert [row.values[0].text for row in rows] == ["elmo_word", "elmo", "true distribution (oracle)"]
+    elmo = {title: value.text for title, value in named(table, rows[1]).items()}
+    assert elmo == {
+        "System": "elmo", "Context": "carried", "Runs": "2",
+        "Validation PPL/word forward": "32.50", "Validation PPL/word backward": "36.00",
+        "Validation PPL/word mean": "32.50", "Test PPL/word forward": "31.50", "Test PPL/word backward": "35.00",
+        "Test PPL/word mean": "31.50",
+    }  # fmt: skip
+    assert [value.text for value in rows[2].values[3:]] == ["13.00"] * 6 and rows[2].apart
+
+
+@pytest.fixture
+def senses(write_run):
+    def write(system, seed, nearest, majority=0.5):
+        metrics = {"senses/occurrences": 400.0, "senses/majority": majority}
+        for layer, share in enumerate(nearest):
+            metrics |= {f"senses/layer_{layer}/nearest": share, f"senses/layer_{layer}/centroid": share - 0.1}
+        return write_run("evaluate", f"grammar/{system}-{seed}-senses", system, seed, metrics)
+
+    cells = [("elmo", 1, [0.5, 0.8, 0.7]), ("elmo", 2, [0.5, 0.9, 0.7]), ("bert", 1, [0.5, *[0.6] * 9, 0.95])]
+    return [read_result(write(*cell)) for cell in cells]
+
+
+def test_senses_by_layer(senses, tmp_path):
+    frame = aggregate(senses, read_references())
+    (table,) = write_tables(frame, tmp_path / "results")
+    rows = [[(value.text, value.spread) for value in row.values] for row in table.panels["grammar"]]
+    assert [row[1][0] for row in rows] == [*map(str, range(11)), "0", "1", "2", ""]  # 10 behind 9
+    assert rows[10][0] == ("bert", "") and rows[10][4:] == [("95.0", ""), ("85.0", "")]
+    assert rows[12] == [("elmo", ""), ("1", ""), ("2", ""), ("400", ""), ("85.0", "7.1"), ("75.0", "7.1")]
+    assert [text for text, _ in rows[14]] == ["most frequent sense", "", "", "", "50.0", "50.0"]
+    assert [i for i, row in enumerate(table.panels["grammar"]) if row.apart] == [11, 14]
+
+
+def test_senses_figure_has_two_lines_a_system_and_the_same_bytes_twice(senses, tmp_path):
+    frame = aggregate(senses, read_references())
+    for name in ("one.svg", "two.svg"):
+        (figure,) = senses_figures(frame).values()
+        write_figure(figure, tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    (axes,) = figure.axes
+    lines = {(line.get_label(), line.get_marker()): line for line in axes.lines}
+    elmo = next(line for (label, _), line in lines.items() if label == "elmo")
+    assert elmo.get_xydata().tolist() == [pytest.approx([0, 50]), pytest.approx([1, 85]), pytest.approx([2, 70])]
+    assert [line.get_marker() for line in axes.lines] == ["o", "s", "o", "s", "None"]
+    assert axes.lines[-1].get_ydata()[0] == 50
+    assert senses_figures(frame[frame["task"] == "none"]) == {}
+
+
+@pytest.fixture
+def write_unseen(write_run):
+    def write(system, seed, found, metrics=None):
+        folder = write_run("evaluate", f"grammar/{system}-{seed}-unseen_words", system, seed, metrics or {})
+        rows = [
+            (word, stem, form, place, near, 0.5, "", "")
+            for (word, stem, form), list_ in found.items()
+            for place, near in enumerate(list_, 1)
+        ]
+        columns = ["word", "stem", "form", "place", "neighbour", "cosine", "neighbour_stem", "neighbour_form"]
+        pd.DataFrame(rows, columns=columns).to_csv(folder / "unseen_words.csv", index=False)
+        return read_result(folder)
+
+    return write
+
+
+def test_unseen_words_have_their_neighbours_below_them(write_unseen):
+    found = {(f"w{i}ed", f"w{i}", "verb past"): [f"w{i}", *"abcdefghi"] for i in range(11)}
+    results = [write_unseen("elmo", 2, {key: ["z"] for key in found}), write_unseen("elmo", 1, found)]
+    results.append(write_unseen("bert", 1, {key: ["nan", "NA"] for key in found}))
+    ((table, frame),) = unseen_neighbours_tables(results)
+    assert [(column.group, column.title) for column in table.columns] == [
+        ("", ""), *((f"w{i}ed", f"verb past of w{i}") for i in (0, 2, 4, 6, 8, 10))
+    ]  # fmt: skip
+    elmo = [[value.text for value in row.values] for row in table.panels["elmo"]]
+    assert elmo[0] == ["1", "w0", "w2", "w4", "w6", "w8", "w10"] and elmo[4] == ["5", *"dddddd"] and len(elmo) == 5
+    assert [row.values[1].text for row in table.panels["bert"]] == ["nan", "NA"]  # words, no missing values
+    assert "6 of the 11 words" in table.notes[0] and len(frame) == 11 * (10 + 2)
+    assert markdown_table(table).count("System: ") == 2
+
+
+def test_words_of_ones_own_have_no_form(write_unseen):
+    ((table, _),) = unseen_neighbours_tables([write_unseen("elmo", 1, {("blick", "", ""): ["block"]})])
+    assert [(column.group, column.title) for column in table.columns] == [("", ""), ("blick", "")]
+    assert unseen_neighbours_tables([]) == []
+
+
+def test_kin_of_unseen_words(write_unseen, tmp_path):
+    def metrics(stem):
+        return {"unseen_words/words": 40.0, "unseen_words/stem": stem, "unseen_words/form": 0.25,
+                "unseen_words/stem_or_form": stem + 0.125}  # fmt: skip
+
+    found = {("goed", "go", "verb past"): ["go"]}
+    results = [write_unseen("elmo", 1, found, metrics(0.5)), write_unseen("noise", 1, found, metrics(0.25))]
+    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    assert [[value.text for value in row.values] for row in table.panels["grammar"]] == [
+        ["noise", "1", "40", "25.0", "25.0", "37.5"],
+        ["elmo", "1", "40", "50.0", "25.0", "62.5"],
+    ]
+
+
+def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_curve):
+    def write(system, tokens, objective, scorer=""):
+        folder = write_run("pretrain", f"grammar/{system}-1", system, 1, {})
+        target = f"objective:\n  _target_: retable.objectives.{objective}.Any\n"
+        (folder / "config.yaml").write_text(f"tokens: {tokens}\n{target}{scorer}", encoding="utf-8")
+        write_curve(folder, [3.0, 2.0])
+        return read_result(folder)
+
+    bound = write_run("evaluate", "grammar/bert-1-masked_bound", "bert", 1, BOUND)
+    (bound / "config.yaml").write_text("tokens: grammar/word_marked\n", encoding="utf-8")
+    scorer = "validation_scorer: {window: 3}\n"
+    results = [
+        write("gpt", "grammar/word", "causal_lm", scorer),
+        write("big", "grammar/word", "sampled_softmax", scorer),
+        write("bert", "grammar/word_marked", "masked_lm"),
+        write("bert_pieces", "grammar/wordpiece_uncased", "masked_lm"),
+        write("t5", "grammar/word_marked", "text_to_text"),
+        read_result(bound),
+    ]
+    figures = learning_curves(results)
+    drawn = {name: [text.get_text() for text in figure.axes[0].texts] for name, figure in figures.items()}
+    assert {name: set(labels) for name, labels in drawn.items()} == {
+        "pretrain · grammar": {"gpt", "big"},
+        "pretrain · grammar · masked_lm · grammar/word_marked": {"bert", "bound (grammar)"},
+        "pretrain · grammar · masked_lm · grammar/wordpiece_uncased": {"bert_pieces"},
+        "pretrain · grammar · text_to_text": {"t5"},
+    }
+    (axes,) = figures["pretrain · grammar · masked_lm · grammar/word_marked"].axes
+    assert axes.lines[-1].get_ydata()[0] == BOUND["masked/corrupted"]
+    assert [*learning_curves([*results[:3], results[-1]])][1] == "pretrain · grammar · masked_lm"

@@ -1,0 +1,105 @@
+"""The table of translations, from result folders as the translate stage leaves them."""
+
+import pandas as pd
+import pytest
+
+from retable.reporting.published import NOT_RUN
+from retable.reporting.report import write_report
+from retable.reporting.results import read_references
+
+SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a|version:2", "chrf": "nrefs:1|nc:6|version:2"}
+
+
+@pytest.fixture
+def write_translator(write_run):
+    def write(corpus, system, seed, bleu, alignments=False):
+        metrics = {"steps": 9.0, "validation/loss": 2.0}
+        for task, less in (("translation", 0), ("translation_2017", 5)):
+            scores = {"bleu": bleu - less, "bleu_lowercase": bleu + 1, "bleu_words": bleu - 2, "chrf": bleu + 20 - less}
+            metrics |= {f"{task}/test/{name}": score for name, score in scores.items()}
+        more = {"task": "translation", "protocol": "beam_5", "signatures": SIGNATURES | {"bleu_words": "x"}}
+        folder = write_run("translate", f"{corpus}/{system}-{seed}", system, seed, metrics, **more)
+        if alignments:
+            rows = [
+                (sentence, u, f"ziel{u}", s, "null", 0.5)
+                for sentence in range(8) for u in range(3) for s in range(2 + sentence)
+            ]  # fmt: skip
+            columns = ["sentence", "target_place", "target", "source_place", "source", "weight"]
+            pd.DataFrame(rows, columns=columns).to_csv(folder / "alignments.csv", index=False)
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def report(write_translator, tmp_path):
+    """The tables of a report by name, and its folder."""
+
+    def build(*cells, **more):
+        folders = [write_translator(*cell) for cell in cells]
+        out = tmp_path / "results"
+        return {table.name: table for table in write_report("small", {"translate": folders}, out, **more)}, out
+
+    return build
+
+
+def texts(table, corpus):
+    return [[value.text for value in row.values] for row in table.panels[corpus]]
+
+
+def test_a_group_a_test_set_with_protocol_and_signatures(report):
+    tables, out = report(("multi30k", "rnn", 1, 30.0), ("multi30k", "rnn", 2, 31.0), ("multi30k", "plain", 1, 20.0))
+    table = tables["translation"]
+    assert list(tables) == ["translation"]
+    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
+    kept = [i for i, title in enumerate(titles) if "published" not in title and "verdict" not in title]
+    rows = [[row[i] for i in kept] for row in texts(table, "multi30k")]
+    assert [titles[i] for i in kept][:7] == [
+        "System", "Decoding", "Runs", "test BLEU", "test chrF", "test 2017 BLEU", "test 2017 chrF"
+    ]  # fmt: skip
+    assert [row[:7] for row in rows] == [
+        ["plain", "beam_5", "1", "20.00", "40.00", "15.00", "35.00"],
+        ["rnn", "beam_5", "2", "30.50", "50.50", "25.50", "45.50"],
+    ]
+    assert f"BLEU: {SIGNATURES['bleu']}." in table.notes and f"chrF: {SIGNATURES['chrf']}." in table.notes
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "case:mixed|tok:13a" in page and "case:mixed\\|tok:13a" in (out / "report.md").read_text(encoding="utf-8")
+    rows = pd.read_csv(out / "translation.csv").set_index(["system", "task", "metric"])
+    assert rows.loc[("plain", "translation", "bleu"), "signature"] == SIGNATURES["bleu"]
+    assert rows.loc[("plain", "translation", "bleu_words"), "mean"] == 18.0
+
+
+def test_published_translators_stand_there_whether_run_or_not(report):
+    published = read_references().set_index(["system", "task"]).loc["transformer_translation_tiny"]
+    assert published["value"].to_dict() == {
+        "translation": 41.02, "translation_2017": 33.36, "translation_coco": 29.88
+    }  # fmt: skip
+    tables, out = report(("multi30k", "rnn", 1, 30.0))
+    (row,) = texts(tables["translation"], "multi30k_lowercase")
+    assert row[0] == "transformer_translation_tiny" and row.count(NOT_RUN) == 3
+    assert {"41.02", "33.36", "29.88"} <= set(row) and row[-1] == "test 2017, test coco: from memory"
+    assert "Published, but not run: 3." in (out / "report.md").read_text(encoding="utf-8")
+    assert "arXiv 2105.14462" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_translator_is_judged_by_what_was_published_of_it(report):
+    notes = {"multi30k_lowercase": {"transformer_translation_tiny": "two seeds"}}
+    cells = [("multi30k_lowercase", "transformer_translation_tiny", seed, 41.5) for seed in (1, 2)]
+    tables, _ = report(*cells, notes=notes)
+    (row,) = tables["translation"].panels["multi30k_lowercase"]
+    place = [column.title for column in tables["translation"].columns].index("BLEU")
+    assert [(value.text, value.spread) for value in row.values[place : place + 3]] == [
+        ("41.50", "0.00"), ("41.02", "0.70"), ("pass", "")
+    ]  # fmt: skip
+    assert row.values[-1].text == "two seeds; test 2017, test coco: from memory"
+
+
+def test_the_first_sentences_alignments_are_drawn(write_translator, tmp_path):
+    folders = [write_translator("multi30k", "rnn", seed, 30.0, alignments=True) for seed in (2, 1)]
+    folders.append(write_translator("multi30k", "plain", 1, 20.0))
+    out = tmp_path / "results"
+    write_report("small", {"translate": folders}, out)
+    drawn = sorted(path.name for path in out.glob("alignment-*.svg"))
+    assert drawn == [f"alignment-multi30k-rnn-{number}.svg" for number in (1, 2, 3)]
+    assert (out / drawn[1]).read_text().count(">null<") == 3  # a word, and no missing value; of the second sentence
+    assert "Alignment of a test sentence, multi30k-rnn-3" in (out / "report.html").read_text(encoding="utf-8")
