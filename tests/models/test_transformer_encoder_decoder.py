@@ -105,7 +105,7 @@ def test_going_on_from_a_state_equals_all_at_once(model, pieces):
         hidden, state = model.decode(piece, state)
         parts.append(hidden)
     torch.testing.assert_close(torch.cat(parts, dim=1), model(sources, lengths, targets), atol=1e-5, rtol=1e-5)
-    assert [past.shape for past in state[0]] == [(2, B, H, U, D // H)] * L
+    assert [past.tensor.shape for past in state[0]] == [(2, B, H, U, D // H)] * L
 
 
 def test_every_source_token_shows_in_every_step(model):

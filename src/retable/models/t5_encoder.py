@@ -9,7 +9,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from retable.models.t5 import T5
-from retable.nn.attention import padding_mask
+from retable.nn.attention import padding_mask_if_any
 
 
 class T5Encoder(nn.Module):
@@ -40,4 +40,4 @@ class T5Encoder(nn.Module):
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states."""
-        return self.encoder(self.embedding(input_ids), padding_mask(lengths, input_ids.shape[1]))[0]
+        return self.encoder(self.embedding(input_ids), padding_mask_if_any(lengths, input_ids.shape[1]))[0]

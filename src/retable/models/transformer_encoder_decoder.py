@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from retable.errors import UsageError
 from retable.nn.attention import Attention, padding_mask
-from retable.nn.transformer import Past, sinusoids
+from retable.nn.transformer import Cache, Past, sinusoids
 
 
 class Link(nn.Module):
@@ -74,9 +74,8 @@ class DecoderLayer(nn.Module):
         entering = self.self_attention_link.enter(hidden)
         keys, values = self.self_attention.keys_and_values(entering)
         if past is not None:
-            new = torch.stack([keys, values])
-            past = torch.cat([past, new], dim=3) if isinstance(past, Tensor) else new
-            keys, values = past
+            past = (past or Cache.empty(keys)).extended(keys, values)
+            keys, values = past.tensor
         out = self.self_attention.attend(entering, keys, values, causal)
         hidden = self.self_attention_link.leave(hidden, out)
         keys, values = memory
@@ -136,8 +135,8 @@ class TransformerEncoderDecoder(nn.Module):
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
         """(B, S) sources, padded behind their lengths (B,), to the state before the target's first token.
 
-        The state: for each layer the target's keys and values (2, B, H, T, K), () at first, or None if they are not to
-        be kept; for each the source's (2, B, H, S, K); and the sources' lengths (1, B).
+        The state: for each layer a cache of the target's keys and values, () at first, or None if they are not to be
+        kept; for each the source's (2, B, H, S, K); and the sources' lengths (1, B).
         """
         mask = padding_mask(source_lengths, source_ids.shape[1])
         hidden = self._embed(source_ids, 0)
@@ -150,7 +149,7 @@ class TransformerEncoderDecoder(nn.Module):
     def decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         """(B, U) target tokens after those of `state` to hidden states (B, U, D) and the state after them."""
         pasts, memories, lengths = state
-        T, U = pasts[0].shape[3] if isinstance(pasts[0], Tensor) else 0, target_ids.shape[1]
+        T, U = pasts[0].length if pasts[0] else 0, target_ids.shape[1]
         hidden = self._embed(target_ids, T)
         causal = torch.ones(U, T + U, dtype=torch.bool, device=hidden.device).tril(T) if U > 1 else None
         mask = padding_mask(lengths[0], memories[0].shape[3])
