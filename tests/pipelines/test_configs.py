@@ -99,7 +99,7 @@ def test_the_grammar_that_judges_is_the_one_that_wrote_the_corpus(benchmark, cor
 
 
 @pytest.mark.parametrize(("corpus", "scale"), [("grammar", 1.0), ("grammar_tiny", 0.3)])
-@pytest.mark.parametrize("benchmark", ["masked_bound", "sentence_pairs_bound"])
+@pytest.mark.parametrize("benchmark", ["masked_bound", "sentence_pairs_bound", "spans_bound", "replaced_bound"])
 def test_the_bounds_are_of_the_grammar_that_wrote_the_corpus(benchmark, corpus, scale):
     cfg = compose_config("evaluate", [f"benchmark={benchmark}", f"corpus={corpus}"])
     assert cfg.benchmark.language.grammar.scale == scale

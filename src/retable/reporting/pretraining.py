@@ -34,6 +34,10 @@ GRAMMAR = {
     "one word masked (grammar)": {"masked_loss": ("masked", "alone"), "masked_accuracy": ("masked", "accuracy")},
     "judge of next sentences (grammar)": {"next_sentence_accuracy": ("next_sentence", "accuracy")},
     "judge of sentence order (grammar)": {"next_sentence_accuracy": ("sentence_order", "accuracy")},
+    "judge of replaced words (grammar)": {"replaced_accuracy": ("replaced", "accuracy")},
+    "no word called replaced": {"replaced_accuracy": ("replaced", "baseline")},
+    "bound, random spans (grammar)": {"target_loss": ("spans", "loss")},
+    "bound, what follows a prefix (grammar)": {"target_loss": ("prefix", "loss")},
 }
 WORDS, NEIGHBOURS = 6, 5  # so many unseen words of those that were looked at, so many neighbours of each
 
@@ -66,7 +70,8 @@ def held_out_table(frame: pd.DataFrame) -> Table:
             "smaller pieces has other nats. Under BERT's corruption no model's expected loss is below the bound, an "
             "estimate from below, nor is that below the bound where one word is chosen and all others are seen. The "
             "accuracy is of the best guess at a word that is masked alone. A judge that knows the grammar comes close "
-            "to the best accuracy on pairs, of each kind."
+            "to the best accuracy on pairs, of each kind; of replaced words it knows the generator, too. The bounds of "
+            "targets are lower bounds for T5's random spans and for a prefix LM."
         )
     return filled_table("held_out", "Held-out metrics of objectives", columns, panels, notes)
 

@@ -17,7 +17,8 @@ from retable.reporting.units import LIKELIHOODS, UnitSums, classification_units,
 
 SPLITS = ("train", "validation", "test")
 ORACLE = "oracle"  # the true distribution: of the text, of the labels (the Bayes-optimal prediction), of hidden words
-BOUNDS = ("masked", "next_sentence", "sentence_order")  # what the grammar itself could reach, whatever cell it ran on
+# what the grammar itself could reach, whatever cell it ran on
+BOUNDS = ("masked", "next_sentence", "sentence_order", "spans", "prefix", "replaced")
 DIRECTIONS = ("forward", "backward", "mean")  # that a text is read in, and the mean of both
 CELL = ["system", "corpus", "task", "split", "metric"]
 COLUMNS = [

@@ -1,0 +1,344 @@
+"""How likely the grammar finds a text with gaps: the sum over all that may stand in them, by sequential Monte Carlo.
+
+Particles read the text from left to right. At a gap each draws its words as the grammar's program draws them, and is
+weighed by the probability of what stands behind, up to the next gap; then the light ones give way to the heavy ones
+(the bootstrap filter: Gordon, Salmond and Smith 1993). At each gap so many are drawn that a given number fits what is
+seen behind (Del Moral, Jasra, Lee, Yau and Zhang 2015), in which the last one doesn't count.
+
+The product of the mean weights is an unbiased estimate of the sum, so its logarithm is at most the sum's on average.
+That holds however the words are drawn; so some of the particles may be led by what did stand there. Where instead one
+particle keeps to what did, which is a draw from the posterior, and the others know nothing of it, the logarithm is at
+least the sum's, on average over texts (Grosse, Ghahramani and Adams 2015, arXiv 1511.02543). So each estimate is known
+by its side, and the two together show how far off they are.
+
+K latent classes of a document.
+"""
+
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from math import comb, exp, log
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+LED, CHOICES = 0.25, 0.9  # of the particles; of their choices, those that are as in the truth
+RELATED = 0.2  # of the words and continuations that are drawn: those that what is seen later may go back to
+# What a word may have needed before it.
+OPENED_BY = {")": ["("], "]": ["["], "}": ["{"], "then": ["if"], "and": ["both"], "?": ["does", "do", "did"]}
+
+Uniform = Callable[[], float]
+
+
+class Rejected(Exception):
+    """The language has no text that goes on so."""
+
+
+class Paused(Exception):
+    """All that there is has been read."""
+
+
+class State(NamedTuple):
+    """Where the reader of a stream of documents stands."""
+
+    before: Any  # what the document's sentences so far have left, a `Discourse`; None at its beginning
+    n_sentences: int  # of the document so far
+    sentence: Sequence[str]  # what has been read of the next one
+    log_latents: np.ndarray  # (K,), log p(latent | the document so far)
+
+
+class GappedText:
+    """Reads the beginnings of streams of documents, with gaps.
+
+    Args:
+        grammar: `retable.corpora.grammar.language.Grammar`.
+        program: `retable.corpora.grammar.discourse.Discourse`, which tells a document to an interpreter.
+        particles: how many go past each gap.
+        tries: after how many draws at a gap no more are made, however few have gone past it.
+    """
+
+    def __init__(self, grammar: Any, program: Callable[[Any, Any], Any], particles: int, tries: int):
+        self.grammar, self._program = grammar, program
+        self._tables, self._n, self._tries = grammar.tables, particles, tries
+        n_latents = self._tables.probabilities.shape[1]
+        self._start = State(None, 0, (), np.full(n_latents, -np.log(n_latents)))
+        self._governors = defaultdict[str, set[str]](set)  # of a word: those that make it likely
+        for governor, words in self._tables.associates.items():
+            for word in words:
+                self._governors[word].add(governor)
+
+    def log_probability(self, text: Sequence[str]) -> float:
+        """log p(text), in nats; −inf outside the language."""
+        try:
+            return self._read(self._start, [], text, Related(()), iter(()).__next__)[0]
+        except Rejected:
+            return -np.inf
+
+    def log_sum(
+        self, pieces: Sequence[Sequence[str]], gaps: Sequence[Sequence[str]], uniform: Uniform, above: bool = False
+    ) -> float:
+        """log Σ p(sizes of the gaps) p(text), over all that the gaps may hold, in nats, estimated from below or above.
+
+        pieces: what is seen: before the first gap, between the first two, …, behind the last one.
+        gaps: what each does hold. In the sum they hold as many words together, and every way to share them out, one or
+            more to each, is equally likely.
+        """
+        log_sum, _, state = self._read(self._start, [], pieces[0], Related(()), uniform)
+        particles, cumulative = [(state, sum(map(len, gaps)))], np.ones(1)
+        for gap, (truth, seen) in enumerate(zip(gaps, pieces[1:], strict=True)):
+            if not seen:  # then it is the last one, and the sum over what it holds is 1
+                break
+            related = self._governing(word for piece in pieces[gap + 1 :] for word in piece)
+            likely = Related(related if above else related.union(truth))
+            found: list[tuple[State, int]] = []
+            log_weights: list[float] = []
+            n_tried, n_behind = 0, len(gaps) - 1 - gap
+            while n_tried < self._tries and len(found) < self._n:
+                keeps = above and n_tried == 0
+                place = 0 if keeps else np.searchsorted(cumulative[:-1], uniform(), side="right")
+                state, left = particles[place]
+                led = not above and len(truth) <= left - n_behind and uniform() < LED
+                size = len(truth) if keeps or led else draw_size(left, n_behind, uniform)
+                hidden = truth if keeps else [None] * size
+                n_tried += 1
+                with suppress(Rejected):
+                    log_weight, log_ratio, state = self._read(
+                        state, hidden, seen, likely, uniform, () if above else truth, led
+                    )
+                    if not above and len(truth) <= left - n_behind:
+                        same = exp(log_ratio) / share_of_size(size, left, n_behind) if size == len(truth) else 0.0
+                        log_weight -= log(1 - LED + LED * same)
+                    found.append((state, left - size))
+                    log_weights.append(log_weight)
+            if len(found) == self._n:
+                del found[-1], log_weights[-1]
+                n_tried -= 1
+            if not found:
+                return -np.inf
+            log_sum += float(logsumexp(log_weights)) - np.log(n_tried)
+            particles, cumulative = found, np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
+        return log_sum
+
+    def _read(
+        self,
+        state: State,
+        hidden: Sequence[str | None],
+        seen: Sequence[str],
+        related: "Related",
+        uniform: Uniform,
+        truth: Sequence[str] = (),
+        led: bool = False,
+    ) -> tuple[float, float, State]:
+        """Reads on, through a gap and what is seen behind it: log p(both) / q(what the gap holds), and the new state.
+
+        What is hidden is drawn where it is None, by a particle that is `led` by the `truth` or not. q is as if it
+        were not; second comes the log-ratio of q if it were to this.
+        """
+        before, n_sentences, replayed, log_latents = state
+        text: list[Any] = [*replayed, *hidden, *seen]
+        done, free = len(replayed), len(hidden)
+        log_weight = log_ratio = 0.0
+        while True:
+            reader = Reader(
+                text, done, done + free, self._tables.probabilities, log_latents, related, uniform, truth, led
+            )
+            discourse = self._program(self._tables, reader)
+            if before is not None:
+                discourse.resume(before)
+            start, ended = 0, False
+            try:
+                while discourse.sentence(n_sentences):
+                    n_sentences, start = n_sentences + 1, reader.n_read
+                    before = self._program(self._tables, reader)
+                    before.resume(discourse)
+            except Paused:
+                ended = True
+            gain, posterior = reader.weigh()
+            log_weight, log_ratio = log_weight + gain, log_ratio + reader.log_ratio
+            if ended:
+                return log_weight, log_ratio, State(before, n_sentences, text[start:], posterior)
+            text, truth = text[reader.n_read :], truth[reader.n_read - done :]
+            before, n_sentences, done, free = None, 0, 0, max(done + free - reader.n_read, 0)
+            log_latents = self._start.log_latents
+
+    def _governing(self, words: Iterable[str]) -> set[str]:
+        """The words that make one of these more likely: other forms of it, and those it goes with or is opened by."""
+        found: set[str] = set()
+        for word in set(words):
+            found |= self._governors.get(word, set())
+            found.update(OPENED_BY.get(word, ()))
+            if word in self._tables.noun_of:
+                found.update(self._tables.noun_of[word].forms)
+            elif word in self._tables.nation_of:
+                found.update(self._tables.nation_of[word])
+            elif word in self._tables.gender_of:
+                found.add(word)
+        return found
+
+
+class Related:
+    """Words that a hidden one is likely to be, by what is seen later."""
+
+    def __init__(self, words: Iterable[str]):
+        self._words, self._by_table, self._by_branch = sorted(words), dict[int, list[str]](), dict[int, list[str]]()
+
+    def of(self, table: Any) -> list[str]:
+        """Those that the table knows."""
+        if id(table) not in self._by_table:
+            self._by_table[id(table)] = [word for word in self._words if word in table.rows]
+        return self._by_table[id(table)]
+
+    def options(self, branch: Any) -> list[str]:
+        """The continuations that begin with one of them."""
+        if id(branch) not in self._by_branch:
+            found = {branch.outcomes[word][0] for word in self._words if word in branch.outcomes}
+            self._by_branch[id(branch)] = sorted(found)
+        return self._by_branch[id(branch)]
+
+
+class Reader:
+    """An interpreter of the grammar's program that reads what it knows and draws what is hidden.
+
+    Args:
+        text: words, a part of one document or more; None at places, all hidden, where a word is to be drawn.
+        done, seen: the places before `done` are read a second time; those from there on to `seen` are hidden.
+        probabilities: (rows, K), the rows of all tables.
+        log_latents: (K,), log p(latent | what has been read before).
+        truth: what did stand from `done` on, by which the choices are `led` or not.
+
+    Attributes:
+        n_read: words, those that are drawn among them.
+        log_ratio: log q(choices) if they were led, less that if they were not.
+    """
+
+    def __init__(
+        self,
+        text: list[Any],
+        done: int,
+        seen: int,
+        probabilities: np.ndarray,
+        log_latents: np.ndarray,
+        related: Related,
+        uniform: Uniform,
+        truth: Sequence[str],
+        led: bool,
+    ):
+        self.n_read, self.log_ratio = 0, 0.0
+        self._truth, self._led = truth, led
+        self._text, self._done, self._seen, self._end = text, done, seen, len(text)
+        self._probabilities, self._log_latents, self._related, self._uniform = (
+            probabilities, log_latents, related, uniform,
+        )  # fmt: skip
+        self._log_branches = 0.0
+        # One entry a draw: its row, and p(word | latent) = recalled + fresh × probabilities[row]; and how it was drawn.
+        self._draws: list[tuple[int, float, float]] = []
+        self._proposals: list[tuple[int, float, float]] = []
+        if done < seen:
+            cumulative = list(accumulate(np.exp(log_latents).tolist()))
+            self._latent = bisect(cumulative[:-1], uniform() * cumulative[-1])
+
+    def emit(self, word: str) -> None:
+        if self._next(word) != word:
+            raise Rejected
+        self.n_read += 1
+
+    def choose(self, branch: Any) -> str:
+        word = self._next()
+        if self.n_read >= self._seen:
+            name, log_probability = branch.outcomes.get(word, branch.default)
+            self._log_branches += log_probability
+            return name
+        related = self._related.options(branch)
+        truth = None
+        if self._done <= self.n_read < self._done + len(self._truth):
+            truth, _ = branch.outcomes.get(self._truth[self.n_read - self._done], branch.default)
+        if word is not None:
+            name, _ = branch.outcomes.get(word, branch.default)
+        elif truth is not None and self._led and self._uniform() < CHOICES:
+            name = truth
+        elif related and self._uniform() < RELATED:
+            name = related[int(self._uniform() * len(related))]
+        else:
+            name = branch.names[bisect(branch.cumulative, self._uniform())]
+        if self.n_read >= self._done:
+            place = branch.names.index(name)
+            p = branch.cumulative[place] - (branch.cumulative[place - 1] if place else 0.0)
+            if p <= 0:
+                raise Rejected
+            q = (1 - RELATED) * p + RELATED * (name in related) / len(related) if related else p
+            self._log_branches += log(p / q)
+            if truth is not None:
+                self.log_ratio += log(1 - CHOICES + CHOICES * (name == truth) / q)
+        return name
+
+    def draw(self, table: Any, recalled: Sequence[str] = ()) -> str:
+        word = self._next()
+        if recalled:
+            recalled = [other for other in recalled if other in table.rows]
+        if word is None:
+            word = self._text[self.n_read] = self._drawn(table, recalled)
+        row = table.rows.get(word)
+        if row is None:
+            raise Rejected
+        if self.n_read >= self._done:
+            share, fresh = 0.0, 1.0
+            if recalled:
+                share, fresh = table.recall * recalled.count(word) / len(recalled), 1 - table.recall
+            self._draws.append((row, share, fresh))
+            if self.n_read < self._seen:
+                if related := self._related.of(table):
+                    share = (1 - RELATED) * share + RELATED * (word in related) / len(related)
+                    fresh *= 1 - RELATED
+                self._proposals.append((row, share, fresh))
+        self.n_read += 1
+        return word
+
+    def mark(self, phenomenon: str) -> None:
+        """What decides a word is no matter here."""
+
+    def weigh(self) -> tuple[float, np.ndarray]:
+        """log p(what is new) / q(what was drawn), where q is not led, and (K,) log p(latent | all)."""
+        log_joint = self._log_latents + self._log_draws(self._draws)
+        log_all = float(logsumexp(log_joint))
+        log_proposal = float(logsumexp(self._log_latents + self._log_draws(self._proposals)))
+        return self._log_branches + log_all - log_proposal, log_joint - log_all
+
+    def _next(self, fill: str | None = None) -> str | None:
+        """The word to be read, which is `fill` where it is to be drawn."""
+        if self.n_read == self._end:
+            raise Paused
+        if self._text[self.n_read] is None:
+            self._text[self.n_read] = fill
+        return self._text[self.n_read]
+
+    def _drawn(self, table: Any, recalled: Sequence[str]) -> str:
+        uniform, related = self._uniform, self._related.of(table)
+        if related and uniform() < RELATED:
+            return related[int(uniform() * len(related))]
+        if recalled and uniform() < table.recall:
+            return recalled[int(uniform() * len(recalled))]
+        return table.words[bisect(table.cumulative[self._latent], uniform())]
+
+    def _log_draws(self, draws: Sequence[tuple[int, float, float]]) -> np.ndarray | float:
+        """(K,)."""
+        if not draws:
+            return 0.0
+        rows, recalled, fresh = zip(*draws, strict=True)
+        p = np.array(fresh)[:, None] * self._probabilities[list(rows)] + np.array(recalled)[:, None]
+        return np.log(p).sum(axis=0)
+
+
+def draw_size(left: int, n_behind: int, uniform: Uniform) -> int:
+    """The size of a gap, where `left` words are in it and in `n_behind` others, each way to share them out alike."""
+    if not n_behind:
+        return left
+    ways = accumulate(comb(left - size - 1, n_behind - 1) for size in range(1, left - n_behind + 1))
+    return bisect(list(ways), uniform() * comb(left - 1, n_behind)) + 1
+
+
+def share_of_size(size: int, left: int, n_behind: int) -> float:
+    """The probability with which `draw_size` draws it."""
+    return comb(left - size - 1, n_behind - 1) / comb(left - 1, n_behind) if n_behind else 1.0

@@ -1,0 +1,167 @@
+"""How well replaced tokens could be told at best on the embedded language, by the grammar that wrote it.
+
+p is a word's true distribution given the rest of its document, q the generator's given the row with all its masks.
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from retable.data.documents import Documents, Windows
+from retable.data.masking import MaskedDocuments
+from retable.errors import UsageError
+from retable.evaluation.held_out import PretrainedObjective, on_device
+from retable.evaluation.perplexity import read_split
+from retable.evaluation.phenomena import spans, words_of
+from retable.nn.cross_entropy import logits_of
+from retable.objectives.masked_lm import encode
+from retable.tokenizers.tokenizer import Tokenizer
+
+BATCH_SIZE = 16
+MARK = -1
+
+
+class MaskedLanguage(Protocol):
+    """What the bound asks of the grammar."""
+
+    def posterior(self, tokens: Sequence[str], place: int) -> Mapping[str, float]:
+        """Word → its probability at one place of a document, given all the other tokens."""
+        ...
+
+
+class ReplacedBound:
+    """The accuracy of the best detector of the tokens that the cell's own generator puts in.
+
+    Args:
+        tokens: a folder of tokens that are the grammar's words, with BERT's marks.
+        language: `retable.corpora.grammar.masked.MaskedWords`.
+        length, rate: of a row, and of the tokens that are masked, as in the model's batches.
+        words: how many masked words of the split are judged.
+    """
+
+    asks_for = "objective"
+
+    def __init__(
+        self,
+        tokens: str,
+        language: MaskedLanguage,
+        length: int,
+        rate: float,
+        split: str = "test",
+        words: int = 500,
+        seed: int = 1,
+    ):
+        self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
+        self.length, self.rate, self.words = length, rate, words
+        self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
+
+    @torch.inference_mode()
+    def __call__(self, system: PretrainedObjective, folder: Path) -> dict[str, float]:
+        """Write `replaced.csv`, a row a masked word: unit, place, word, baseline, blind, told: of its place the
+        probability that the word stays, if it is masked, and the accuracies of the two judges below.
+
+        Returns shares of all tokens, marks and unmasked words among them as in the objective's own accuracy, each with
+        its `_standard_error`,
+        - `replaced/accuracy`: of a judge who knows p and q of each place and the rate of masks, and so by Bayes' rule
+          how likely the word there has been replaced. It is exact, but for the sample, for a word among true ones. A
+          discriminator sees other replaced words in their stead and, outside the row, nothing, so that its best is
+          less. All that it has more is what the other draws betray of the number of masks and of the word that the
+          generator saw; in principle, by so little it could be better.
+        - `replaced/accuracy_told`: of a judge who is told as well which places were masked. No discriminator's expected
+          accuracy is above; exact but for the sample.
+        - `replaced/baseline`: of who calls every token original. Exact but for the sample.
+        """
+        objective: Any = system.objective
+        if not hasattr(objective, "generator_head"):
+            raise UsageError(
+                f"{type(objective).__name__} has no generator that replaces words; take a cell of "
+                "objective=replaced_token_detection"
+            )
+        tokenizer = Tokenizer.load(self.inputs[0])
+        words, marks = words_of(tokenizer), tokenizer.special_ids
+        tokens, units = read_split(self.folder, self.split, len(words))
+        documents = Documents(tokens, units, tokenizer.boundary, parted=True)
+        n = int(documents.offsets[-1])
+        batches = MaskedDocuments(
+            tokens, units, tokenizer.boundary, marks, words, self.seed, BATCH_SIZE, self.length,
+            rate=self.rate, masked=1.0, random=0.0,
+        )  # fmt: skip
+        places_of = Windows(_Places(n), MARK, MARK, MARK, BATCH_SIZE, self.length, self.seed)  # type: ignore[arg-type]
+        stream = _stream_places(tokens, units, tokenizer.boundary)
+        assert len(stream) == n
+        texts = [[words[token] for token in tokens[span]] for span in spans(units)]
+        starts, ids = np.cumsum(units[:, 0]) - units[:, 0], {word: i for i, word in enumerate(words)}
+        each, generator = -(-self.words // batches.steps_per_epoch), np.random.default_rng(self.seed)
+        device, kept, sizes, rows = next(objective.parameters()).device, [], np.zeros(3), []
+        for step in range(batches.steps_per_epoch):
+            batch = on_device(device, batches.batch(step))
+            labels, q = batch.labels.cpu().numpy(), proposals(objective, batch)
+            kept.append(q[np.arange(len(labels)), labels])
+            text = places_of.rows(step).ids
+            of_row, column = np.divmod(batch.places.cpu().numpy(), self.length)
+            is_word = (text != MARK) & (tokens[stream[text]] != tokenizer.boundary)
+            sizes += len(labels), is_word.sum(), text.size
+            for index in generator.choice(len(labels), min(each, len(labels)), replace=False):
+                place = int(stream[text[of_row[index], column[index]]])
+                unit = int(np.searchsorted(starts, place, side="right")) - 1
+                place -= int(starts[unit])
+                posterior = self.language.posterior(texts[unit], place)
+                assert ids[texts[unit][place]] == labels[index]
+                p = np.zeros(len(words))
+                p[[ids[word] for word in posterior]] = list(posterior.values())
+                rows.append((unit, place, texts[unit][place], kept[-1][index], p, q[index]))
+        masked, of_words = sizes[0] / sizes[2], sizes[1] / sizes[2]
+        judged = np.array([accuracies(p, q, masked / of_words) for *_, p, q in rows])
+        with (folder / "replaced.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("unit", "place", "word", "baseline", "blind", "told"))
+            for (unit, place, word, stays, *_), (blind, told) in zip(rows, judged, strict=True):
+                writer.writerow((unit, place, word, *(f"{value:.6f}" for value in (stays, blind, told))))
+        shares = {
+            "accuracy": (of_words, judged[:, 0]),
+            "accuracy_told": (masked, judged[:, 1]),
+            "baseline": (masked, np.concatenate(kept)),
+        }
+        metrics = {}
+        for name, (share, values) in shares.items():  # of all other tokens the judge is right
+            metrics[f"replaced/{name}"] = float(1 - share + share * values.mean())
+            metrics[f"replaced/{name}_standard_error"] = float(share * values.std(ddof=1) / np.sqrt(len(values)))
+        return metrics
+
+
+class _Places:
+    """A text whose ids are their own places."""
+
+    def __init__(self, n: int):
+        self.offsets = np.array([0, n])
+
+    def text(self, places: np.ndarray) -> np.ndarray:
+        return places
+
+
+def _stream_places(tokens: np.ndarray, units: np.ndarray, line_end: int) -> np.ndarray:
+    """Where the text of `Documents`, parted, stands in the stream: all but line ends, and one of a document's last."""
+    kept = tokens != line_end
+    kept[np.cumsum(units[:, 0]) - 2] = True  # the last sentence's; behind it is that of the blank line
+    return np.flatnonzero(kept)
+
+
+def proposals(objective: Any, batch: Any) -> np.ndarray:
+    """(P, V): the distribution that the generator of `objective` draws the word of each masked place from."""
+    objective.eval()
+    head = objective.generator_head
+    features = head(encode(objective.generator, batch.input_ids, batch).flatten(0, 1)[batch.places])
+    logits: Tensor = logits_of(features, head.decoder.weight.to(features.dtype), head.decoder.bias)
+    return logits.double().softmax(1).cpu().numpy()
+
+
+def accuracies(p: np.ndarray, q: np.ndarray, rate: float) -> tuple[float, float]:
+    """How often the best judge is right of a place whose word has the distribution p and which, at this rate, is
+    masked and refilled by a draw from q: where he sees only the word, and where the place is masked and he knows it."""
+    replaced, original = rate * q * (1 - p), p * (1 - rate + rate * q)
+    return float(np.maximum(replaced, original).sum()), float((q * np.maximum(p, 1 - p)).sum())

@@ -1,0 +1,149 @@
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from retable.corpora.grammar import Grammar
+from retable.corpora.grammar.masked import MaskedWords
+from retable.data.encode import write_tokens
+from retable.data.masking import MaskedDocuments
+from retable.errors import UsageError
+from retable.evaluation.held_out import PretrainedObjective, mean_metrics
+from retable.evaluation.perplexity import read_split
+from retable.evaluation.replaced_bound import ReplacedBound, accuracies, proposals
+from retable.models.bert import BERT
+from retable.objectives.masked_lm import MaskedLM
+from retable.objectives.replaced_token_detection import ReplacedTokenDetection
+from retable.tokenizers import word
+
+MARKS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
+SIZES = {"n_layers": 1, "n_heads": 2, "max_length": 32, "dropout": 0.0, "pooler": False}
+LENGTH = 32
+
+
+@pytest.fixture(scope="module")
+def grammar():
+    return Grammar(scale=0.06)
+
+
+@pytest.fixture(scope="module")
+def folder(grammar, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokens")
+    tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
+    tokenizer.save(folder / "tokenizer.json")
+    write_tokens(tokenizer, list(islice(grammar.documents(1, "test"), 30)), True, folder / "test")
+    return folder
+
+
+def tokenizer_of(grammar):
+    return word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
+
+
+@pytest.fixture(scope="module")
+def objective(grammar):
+    torch.manual_seed(1)
+    vocab_size = tokenizer_of(grammar).vocab_size
+    model = BERT(vocab_size, 16, **SIZES)
+    objective = ReplacedTokenDetection(model, vocab_size, partial(BERT, d_model=8, d_embedding=16, **SIZES))
+    with torch.no_grad():  # a generator that has frequent words
+        objective.generator_head.decoder.bias.copy_(torch.linspace(5, -5, vocab_size))
+    return objective
+
+
+def test_the_accuracies_are_those_of_judges_who_try(grammar):
+    """A word from p, masked at the rate, a draw from q in its place, and the likelier answer by counting."""
+    p, q, rate = np.array([0.6, 0.3, 0.1, 0.0]), np.array([0.2, 0.1, 0.3, 0.4]), 0.4
+    generator, n = np.random.default_rng(1), 200_000
+    word, drawn, masked = generator.choice(4, n, p=p), generator.choice(4, n, p=q), generator.random(n) < rate
+    seen = np.where(masked, drawn, word)
+    replaced = seen != word
+
+    def best(kept):
+        share = np.array([replaced[kept & (seen == x)].mean() for x in range(4)])
+        return ((share[seen] > 0.5) == replaced)[kept].mean()
+
+    blind, told = accuracies(p, q, rate)
+    assert blind == pytest.approx(best(np.ones(n, dtype=bool)), abs=0.005)
+    assert told == pytest.approx(best(masked), abs=0.005)
+    assert 1 - rate + rate * told > blind  # to be told helps
+
+
+def test_the_generators_distribution_is_what_it_draws_from(grammar, folder, objective):
+    tokenizer = tokenizer_of(grammar)
+    tokens, units = read_split(folder, "test", tokenizer.vocab_size)
+    batches = MaskedDocuments(
+        tokens, units, tokenizer.boundary, tokenizer.special_ids, tokenizer.words, 1, 2, LENGTH, masked=1.0, random=0.0
+    )
+    batch = batches.batch(0)
+    with torch.no_grad():
+        q = proposals(objective, batch)
+        hidden = objective.generator(batch.input_ids, batch.lengths, batch.segments).flatten(0, 1)[batch.places]
+        features = objective.generator_head(hidden)
+        drawn = np.array([objective.generator_head.best(features, noise=True).numpy() for _ in range(600)])
+    assert q.shape == (len(batch.places), tokenizer.vocab_size) and q.sum(1) == pytest.approx(1)
+    top = q.argmax(1)
+    expected = q[np.arange(len(top)), top]
+    found = (drawn == top).mean(0)
+    assert (np.abs(found - expected) < 4.5 * np.sqrt(expected * (1 - expected) / 600) + 1e-9).all()
+
+
+class Certain:
+    """A language in which every word follows from the rest."""
+
+    def posterior(self, tokens, place):
+        return {tokens[place]: 1.0}
+
+
+class Blank:
+    """A language that has two words, alike in all places."""
+
+    def posterior(self, tokens, place):
+        return {tokens[place]: 0.5, "the" if tokens[place] != "the" else "a": 0.5}
+
+
+def bound(folder, language, objective, out, **settings):
+    settings = {"length": LENGTH, "rate": 0.15, "words": 60} | settings
+    return ReplacedBound(str(folder), language, **settings)(PretrainedObjective(objective, lambda split: None), out)
+
+
+def test_what_follows_from_the_rest_is_always_told(folder, objective, tmp_path):
+    metrics = bound(folder, Certain(), objective, tmp_path)
+    names = {"replaced/accuracy", "replaced/accuracy_told", "replaced/baseline"}
+    assert metrics.keys() == names | {f"{name}_standard_error" for name in names}
+    assert metrics["replaced/accuracy"] == pytest.approx(1) and metrics["replaced/accuracy_told"] == pytest.approx(1)
+    assert 0.8 < metrics["replaced/baseline"] < 0.95
+
+
+def test_the_judge_who_is_told_errs_where_a_draw_is_half_likely(folder, objective, tmp_path):
+    metrics = bound(folder, Blank(), objective, tmp_path)
+    table = pd.read_csv(tmp_path / "replaced.csv")
+    assert (table["told"] < 1).all() and (table["told"] > 0.5).all()
+    assert metrics["replaced/accuracy"] == pytest.approx(0.93, abs=0.08)
+    assert metrics["replaced/baseline"] <= metrics["replaced/accuracy"] <= metrics["replaced/accuracy_told"]
+
+
+def test_the_shares_are_those_that_the_objective_measures(grammar, folder, objective, tmp_path):
+    """Its own share of replaced tokens, over the same rows and others; and no judge is worse than the baseline."""
+    metrics = bound(folder, MaskedWords(grammar), objective, tmp_path)
+    tokenizer = tokenizer_of(grammar)
+    tokens, units = read_split(folder, "test", tokenizer.vocab_size)
+    settings = {"masked": 1.0, "random": 0.0, "batch_size": 16, "length": LENGTH}
+    batches = MaskedDocuments(
+        tokens, units, tokenizer.boundary, tokenizer.special_ids, tokenizer.words, seed=0, **settings
+    )
+    measured = mean_metrics(objective, batches)
+    n_words = batches.steps_per_epoch * 16 * LENGTH * 0.15
+    assert metrics["replaced/baseline"] == pytest.approx(1 - measured["replaced"], abs=4 * 0.15 * 0.5 / n_words**0.5)
+    assert metrics["replaced/baseline"] < metrics["replaced/accuracy"] < metrics["replaced/accuracy_told"] <= 1
+    table = pd.read_csv(tmp_path / "replaced.csv")
+    assert len(table) >= 60 and table["blind"].between(0.5, 1).all()
+
+
+def test_cells_without_a_generator_are_refused(grammar, folder, tmp_path):
+    vocab_size = tokenizer_of(grammar).vocab_size
+    objective = MaskedLM(BERT(vocab_size, 16, **SIZES), vocab_size, next_sentence=False)
+    with pytest.raises(UsageError, match="replaced_token_detection"):
+        bound(folder, Certain(), objective, tmp_path)

@@ -1,0 +1,143 @@
+from itertools import islice
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from retable.corpora.grammar import Grammar
+from retable.corpora.grammar.discourse import Discourse
+from retable.data.corruption import Corrupted, Prefix, RandomSpans
+from retable.data.encode import write_tokens
+from retable.errors import UsageError
+from retable.evaluation.gapped_text import GappedText
+from retable.evaluation.perplexity import read_split
+from retable.evaluation.span_bounds import SpansBound, adjusted_mean, mean_of_clusters
+from retable.tokenizers import word
+
+MARKS = [f"<extra_id_{i}>" for i in range(6)]
+LENGTH = 40  # a window of 44 tokens, 7 of them hidden, in 2 spans
+
+
+@pytest.fixture(scope="module")
+def grammar():
+    return Grammar(scale=0.06)
+
+
+@pytest.fixture(scope="module")
+def folder(grammar, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokens")
+    tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
+    tokenizer.save(folder / "tokenizer.json")
+    write_tokens(tokenizer, list(islice(grammar.documents(1, "test"), 30)), True, folder / "test")
+    return folder
+
+
+def test_the_bounds_of_the_grammar(grammar, folder, tmp_path):
+    language = GappedText(grammar, Discourse, particles=20, tries=400)
+    bound = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=8)
+    metrics = bound(None, tmp_path)
+    names = {"spans/loss", "spans/loss_above", "prefix/loss"}
+    assert metrics.keys() == names | {f"{name}_standard_error" for name in names}
+    table = pd.read_csv(tmp_path / "spans.csv")
+    assert len(table) == 8 and (table["above"] > 0).all()
+    assert 0.5 < metrics["spans/loss"] < metrics["spans/loss_above"] + 0.2 < 3
+
+
+def test_the_loss_of_a_prefix_is_that_of_the_objectives_own_rows(grammar, folder, tmp_path):
+    """The suffixes of many epochs' rows, and for each an end mark that costs nothing."""
+    language = GappedText(grammar, Discourse, particles=2, tries=2)
+    metrics = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=3)(None, tmp_path)
+    tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
+    tokens, _ = read_split(folder, "test", tokenizer.vocab_size)
+    documents = islice(grammar.documents(1, "test"), 30)
+    nats = -np.concatenate([grammar.score(document) for document in documents])
+    assert len(nats) == len(tokens)
+    batches = Corrupted(
+        np.arange(len(tokens)), {"<extra_id_0>": -1}, -1, 3, seed=0, corruption=Prefix(), batch_size=8, length=LENGTH
+    )
+    total, count = 0.0, 0
+    for step in range(60 * batches.steps_per_epoch):
+        batch = batches.batch(step)
+        for row, n in zip(batch.labels.numpy(), batch.target_lengths.tolist(), strict=True):
+            assert row[n - 1] == -1
+            total, count = total + nats[row[: n - 1]].sum(), count + n
+    assert metrics["prefix/loss"] == pytest.approx(total / count, rel=0.02)
+
+
+class Fixed:
+    """A language whose tokens have a nat and two by turns, and whose sums are known."""
+
+    grammar = SimpleNamespace(score_tokens=lambda tokens: -1.0 - np.arange(len(tokens)) % 2)
+
+    def __init__(self, excess):
+        self.excess, self.asked = excess, []
+
+    def log_probability(self, text):
+        return -1.0 * len(text)
+
+    def log_sum(self, pieces, gaps, uniform, above=False):
+        self.asked.append((pieces, gaps, above))
+        return self.excess[above] - sum(map(len, [*pieces, *gaps]))
+
+
+def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, grammar):
+    window = RandomSpans().window(LENGTH - 1)
+    n_hidden, n_spans = RandomSpans().counts(window)
+    assert (window, n_hidden, n_spans) == (44, 7, 2)
+    language = Fixed((5.0, 6.0))
+    metrics = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=5)(None, tmp_path)
+    targets = n_hidden + n_spans + 1 + 1
+    batches = Corrupted(
+        np.arange(500) % 90, {name: 100 + i for i, name in enumerate(MARKS)}, 99, 110, 0, RandomSpans(), 4, LENGTH
+    )
+    assert set(batches.batch(0).target_lengths.tolist()) == {targets}
+    sizes = np.log(6)  # of the ways to share 7 words out over 2 gaps
+    assert metrics["spans/loss_above"] == pytest.approx((6 + sizes) / targets)
+    assert metrics["spans/loss"] == pytest.approx((5 + sizes) / targets, abs=0.001)  # but for the share of the truth
+    assert metrics["prefix/loss"] == pytest.approx(22 / 23 * 1.5, rel=0.01)
+    assert len(language.asked) == 10
+    documents = [" ".join(document) for document in islice(grammar.documents(1, "test"), 30)]
+    for (seen, truth, above), again in zip(language.asked[::2], language.asked[1::2], strict=True):
+        assert not above and again == (seen, truth, True) and n_hidden == sum(map(len, truth))
+        assert len(seen) == n_spans + 1 and seen[-1] == [] and all(seen[:-1])
+        text = [word for pair in zip(seen, [*truth, []], strict=True) for part in pair for word in part]
+        first = " ".join(text).split(" \n \n ")[0].replace(" \n ", " ").replace(" \n", "")
+        assert any(document.startswith(first) for document in documents)  # from its beginning
+
+
+def test_an_estimate_that_found_nothing_stays_finite(folder, tmp_path):
+    metrics = SpansBound(str(folder), Fixed((-np.inf, 6.0)), LENGTH, 0.15, 3.0, rows=5)(None, tmp_path)
+    assert metrics["spans/loss"] == pytest.approx(np.log(0.01) / 11)
+
+
+def test_a_mean_that_is_adjusted_by_what_stands_beside_it():
+    generator = np.random.default_rng(1)
+    beside = generator.normal(3, 2, (400, 30))
+    values = 5 + 2 * (beside - 3) + generator.normal(0, 1, beside.shape)
+    found = np.array([adjusted_mean(v, b, 3.0) for v, b in zip(values, beside, strict=True)])
+    assert abs(found[:, 0].mean() - 5) < 4 * found[:, 0].std() / 20
+    assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.15)
+    assert found[:, 1].mean() < 0.6 * (values.std(axis=1) / np.sqrt(30)).mean()
+
+
+def test_the_mean_of_clusters_has_their_spread():
+    generator = np.random.default_rng(2)
+    means = []
+    for _ in range(400):
+        sizes = generator.integers(5, 30, 40)
+        means.append(mean_of_clusters(sizes * generator.normal(2, 1, 40), sizes))
+    found = np.array(means)
+    assert abs(found[:, 0].mean() - 2) < 4 * found[:, 0].std() / 20
+    assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.15)
+
+
+def test_texts_of_another_language_and_short_splits_are_refused(grammar, folder, tmp_path):
+    language = GappedText(grammar, Discourse, particles=2, tries=2)
+    with pytest.raises(UsageError, match="length=9000"):
+        SpansBound(str(folder), language, 9000, 0.15, 3.0)(None, tmp_path)
+    tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    write_tokens(tokenizer, [["the the the", "a a"]], True, tmp_path / "test")
+    with pytest.raises(UsageError, match="corpus=grammar"):
+        SpansBound(str(tmp_path), language, LENGTH, 0.15, 3.0)(None, tmp_path)
