@@ -67,7 +67,8 @@ def test_equal_seeds_are_pairs(compare):
         ],
     ]  # fmt: skip
     assert sentence(table) == (
-        f"Holds: bert is above no_pairs by 0.0500 (95 % interval {-high:.4f} to {-low:.4f}, over 3 pairs of seeds)."
+        "Holds, where higher is better: bert less no_pairs is +0.0500 "
+        f"(95 % interval {-high:.4f} to {-low:.4f}, over 3 pairs of seeds)."
     )
     assert table.notes[0].endswith(COMPARISON["claim"]) and table.name == "ablation-pairs"
 
@@ -77,7 +78,7 @@ def test_other_seeds_are_compared_by_welch(compare):
     table, rows = compare({"bert": BERT, "no_pairs": others})
     low, high = stats.ttest_ind([*others.values()], [*BERT.values()], equal_var=False).confidence_interval(0.95)
     assert rows.loc["no_pairs", ["difference_low", "difference_high"]].tolist() == pytest.approx([low, high])
-    assert not rows.loc["no_pairs", "paired"] and sentence(table).startswith("Undecided at this scale: ")
+    assert not rows.loc["no_pairs", "paired"] and sentence(table).startswith("Undecided at this scale, ")
     assert "by Welch" in sentence(table)
 
 
@@ -96,11 +97,12 @@ def test_the_interval_of_the_difference_decides(compare, better, shift, verdict)
     noise = {1: 0.002, 2: -0.002, 3: 0.0}
     other = {seed: value + shift + noise[seed] for seed, value in BERT.items()}
     table, rows = compare({"bert": BERT, "no_pairs": other}, better=better)
-    side, amount = ("above", -shift) if better == "higher" else ("below", shift)
     assert set(rows["verdict"]) == {verdict}
-    assert sentence(table).startswith(f"{verdict}: bert is {side} no_pairs by {amount:.4f} (95 % interval ")
+    assert sentence(table).startswith(
+        f"{verdict}, where {better} is better: bert less no_pairs is {-shift:+.4f} (95 % interval "
+    )
     low, high = (float(end) for end in sentence(table).split("interval ")[1].split(",")[0].split(" to "))
-    assert low < amount < high
+    assert low < -shift < high
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,9 @@ def test_alike_is_within_a_margin(compare, shift, margin, verdict):
     claim = {"holds": None, "alike": [["bert", "no_pairs"]], "margin": margin}
     table, rows = compare({"bert": BERT, "no_pairs": other}, **claim)
     assert set(rows["verdict"]) == {verdict}
-    assert sentence(table).startswith(f"{verdict}: bert differs from no_pairs by {shift:.4f} (95 % interval ")
+    assert sentence(table).startswith(
+        f"{verdict}, where higher is better: bert differs from no_pairs by {shift:.4f} (95 % interval "
+    )
     assert sentence(table).endswith(f", over 3 pairs of seeds), and {margin:g} counts as none.")
 
 
@@ -134,15 +138,17 @@ def test_a_claim_of_several_holds_where_each_does(compare, pairs, verdict):
         "same": {seed: value + 0.001 * (-1) ** seed for seed, value in BERT.items()},
     }
     table, rows = compare(values, systems=[*values], holds=[pair.split(" ") for pair in pairs])
-    assert set(rows["verdict"]) == {verdict} and sentence(table).startswith(f"{verdict}: ")
-    assert sentence(table).count(" is above ") == len(pairs)
-    assert "bert is above no_pairs by 0.0520" in sentence(table)
+    assert set(rows["verdict"]) == {verdict} and sentence(table).startswith(f"{verdict}, ")
+    assert sentence(table).count(" less ") == len(pairs)
+    assert "bert less no_pairs is +0.0520" in sentence(table)
     assert rows.loc["same", "difference"] == pytest.approx(-0.001 / 3)  # to the first system, whatever was claimed
 
 
 def test_one_run_decides_nothing(compare):
     table, rows = compare({"bert": {1: 0.9}, "no_pairs": {1: 0.1}})
-    assert sentence(table) == "Undecided at this scale: bert is above no_pairs by 0.8000 (too few runs)."
+    assert sentence(table) == (
+        "Undecided at this scale, where higher is better: bert less no_pairs is +0.8000 (too few runs)."
+    )
     assert rows.loc["no_pairs", "difference"] == pytest.approx(-0.8)
     assert rows[["ci_low", "difference_low"]].isna().all(axis=None)
     assert [column.title for column in table.columns] == ["System", "Runs", "mean", "mean"]
@@ -203,7 +209,7 @@ def test_the_report_has_the_table_and_its_sentence(write_run, tmp_path):
     tables = write_report("small", {"finetune": folders}, out, ablations={"pairs": COMPARISON})
     assert [table.name for table in tables] == ["tasks", "ablation-pairs"]
     for name in ("report.html", "report.md", "ablation-pairs.md", "ablation-pairs.tex", "ablation-pairs.html"):
-        assert "Holds: bert is above" in (out / name).read_text(encoding="utf-8"), name
+        assert "Holds, where higher is better: bert less" in (out / name).read_text(encoding="utf-8"), name
     rows = pd.read_csv(out / "ablation-pairs.csv")
     assert rows["runs"][0] == "finetune-grammar-bert-1 finetune-grammar-bert-2 finetune-grammar-bert-3"
     for markup in (markdown_table, latex_table, html_table):

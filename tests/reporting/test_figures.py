@@ -105,3 +105,10 @@ def test_planes_join_their_pairs(write_plane):
     heights = {text.get_text(): text.get_position()[1] for text in glove.texts}
     assert abs(heights["word00"] - heights["word10"]) > 5  # points: the dots nearly coincide, their names must not
     assert planes([]) == {}
+
+
+def test_a_fine_tuned_recipe_may_keep_settings_of_its_objective(write_run, write_curve):
+    folder = write_run("finetune", "grammar/bert-1", "bert", 1, {"cola/test/matthews": 0.5})
+    (folder / "config.yaml").write_text("tokens: grammar/word\nobjective: {next_sentence: false}\n", encoding="utf-8")
+    write_curve(folder, [2.0, 1.0])
+    assert set(learning_curves([read_result(folder)])) == {"finetune · grammar"}

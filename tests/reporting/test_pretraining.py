@@ -236,9 +236,11 @@ def test_kin_of_unseen_words(write_unseen, tmp_path):
 
 
 def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_curve):
-    def write(system, tokens, objective, scorer=""):
+    def write(system, tokens, objective, scorer="", rate=0.15):
         folder = write_run("pretrain", f"grammar/{system}-1", system, 1, {})
-        target = f"objective:\n  _target_: retable.objectives.{objective}.Any\n"
+        target = (
+            f"objective:\n  _target_: retable.objectives.{objective}.Any\nbatches: {{rate: {rate}, masking: token}}\n"
+        )
         (folder / "config.yaml").write_text(f"tokens: {tokens}\n{target}{scorer}", encoding="utf-8")
         write_curve(folder, [3.0, 2.0])
         return read_result(folder)
@@ -265,3 +267,6 @@ def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_
     (axes,) = figures["pretrain · grammar · masked_lm · grammar/word_marked"].axes
     assert axes.lines[-1].get_ydata()[0] == BOUND["masked/corrupted"]
     assert [*learning_curves([*results[:3], results[-1]])][1] == "pretrain · grammar · masked_lm"
+    more = write("bert_more", "grammar/word_marked", "masked_lm", rate=0.3)  # whose bound is another
+    figure = learning_curves([more, results[-1]])["pretrain · grammar · masked_lm"]
+    assert {text.get_text() for text in figure.axes[0].texts} == {"bert_more"}

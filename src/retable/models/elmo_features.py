@@ -24,7 +24,6 @@ class ELMoBiLSTM(nn.Module):
 
     elmo: makes the ELMo of `words=…`. While `frozen`, it keeps its weights, and its dropout is off.
     layers: those that are mixed, 0 the one without context; None takes all.
-    layer_norm: of the mixture, see ScalarMix.
     """
 
     direction = "both"
@@ -39,7 +38,6 @@ class ELMoBiLSTM(nn.Module):
         dropout: float,
         frozen: bool = True,
         layers: Sequence[int] | None = None,
-        layer_norm: bool = False,
     ):
         super().__init__()
         if d_model % 2:
@@ -50,7 +48,9 @@ class ELMoBiLSTM(nn.Module):
         self.mixed = list(range(n_elmo)) if layers is None else list(layers)
         if not self.mixed or not set(self.mixed) <= set(range(n_elmo)):
             raise UsageError(f"model.layers={self.mixed} are no layers of this ELMo; it has 0 to {n_elmo - 1}")
-        self.mix = ScalarMix(len(self.mixed), layer_norm)
+        for stack in (self.elmo.forward_stack, self.elmo.backward_stack):
+            stack.layers[max(self.mixed) :].requires_grad_(False)  # nothing depends on those above the last mixed one
+        self.mix = ScalarMix(len(self.mixed))
         self.embedding = nn.Embedding(len(words), d_embedding)
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.dropout = nn.Dropout(dropout)

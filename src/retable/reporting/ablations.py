@@ -135,14 +135,14 @@ def _table(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> tupl
 
 def judged(comparison: Mapping[str, Any], runs: pd.DataFrame, digits: int) -> tuple[str, str]:
     """Whether the published direction holds, and the sentence that says so."""
-    sign, side = (1, "above") if comparison["better"] == "higher" else (-1, "below")
+    sign = 1 if comparison["better"] == "higher" else -1
     verdicts, told = [], []
     for better, worse in comparison.get("holds", []):
         mean, low, high, paired = difference(runs, better, worse)
-        mean, (low, high) = sign * mean, sorted((sign * low, sign * high))
-        verdicts.append(HOLDS if low > 0 else FAILS if high < 0 else UNDECIDED)
+        towards, away = sorted((sign * low, sign * high))[::-1]
+        verdicts.append(HOLDS if away > 0 else FAILS if towards < 0 else UNDECIDED)
         evidence = _evidence(runs, better, low, high, paired, digits)
-        told.append(f"{better} is {side} {worse} by {mean:.{digits}f} ({evidence})")
+        told.append(f"{better} less {worse} is {mean:+.{digits}f} ({evidence})")
     for one, other in comparison.get("alike", []):
         mean, low, high, paired = difference(runs, one, other)
         margin = comparison["margin"]
@@ -151,7 +151,7 @@ def judged(comparison: Mapping[str, Any], runs: pd.DataFrame, digits: int) -> tu
         evidence = _evidence(runs, one, low, high, paired, digits)
         told.append(f"{one} differs from {other} by {mean:.{digits}f} ({evidence}), and {margin:g} counts as none")
     verdict = FAILS if FAILS in verdicts else UNDECIDED if UNDECIDED in verdicts else HOLDS
-    return verdict, f"{verdict}: {'; '.join(told)}."
+    return verdict, f"{verdict}, where {comparison['better']} is better: {'; '.join(told)}."
 
 
 def _evidence(runs: pd.DataFrame, system: str, low: float, high: float, paired: bool, digits: int) -> str:

@@ -43,15 +43,15 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
     Takes the runs that left a curve; `validation/loss` where any run of the figure has it, else `train/loss`.
     Steps that not every seed has reached are left out. All language models' losses are of one kind, nats of the next
     token; others are of their objectives'. What the grammar allows of a masked word is a line across those on the same
-    tokens.
+    tokens under BERT's corruption, whose bound it is.
     """
     groups: dict[tuple[str, str], list[Result]] = defaultdict(list)
     bounds: dict[str | None, float] = {}
     for result in results:
         if result.curve is not None:
             config = yaml.safe_load(result.config)
-            objective = config.get("objective") if "validation_scorer" not in config else None
-            kind = objective["_target_"].split(".")[-2] if objective else ""
+            target = (config.get("objective") or {}).get("_target_", "")  # fine-tuning keeps a recipe's bare settings
+            kind = target.split(".")[-2] if target and "validation_scorer" not in config else ""
             masked = config["tokens"] if kind == "masked_lm" else ""
             where = (result.run["stage"], result.run["corpus"], result.run.get("task"), kind)
             groups[" · ".join(filter(None, dict.fromkeys(where))), masked].append(result)
@@ -61,9 +61,14 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
     figures = {}
     for (name, tokens), group in sorted(groups.items()):
         title = name if names[name] == 1 else f"{name} · {tokens}"
-        if figure := _curves(title, group, bounds.get(tokens)):
+        if figure := _curves(title, group, bounds.get(tokens) if all(map(_masked_as_bert, group)) else None):
             figures[title] = figure
     return figures
+
+
+def _masked_as_bert(result: Result) -> bool:
+    batches = yaml.safe_load(result.config).get("batches") or {}
+    return (batches.get("rate"), batches.get("masking")) == (0.15, "token")
 
 
 def _curves(name: str, results: list[Result], bound: float | None) -> Figure | None:
