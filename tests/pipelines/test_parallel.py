@@ -11,14 +11,10 @@ TRANSFORMER = ["model.d_model=16", "model.n_layers=2", "model.dropout=0", "batch
 SYSTEMS = {
     "gpt": ["model=gpt", "tokenizer=word", *TRANSFORMER, "batches.length=16", "epochs=0.6"],
     "bert": ["model=bert", "objective=masked_lm", *TRANSFORMER, "batches.length=32", "epochs=1.2"],
-    "electra": ["model=electra", "objective=replaced_token_detection", "objective.generator.d_model=8", *TRANSFORMER,
-                "batches.length=32", "epochs=1.2"],
     "t5": ["model=t5", "objective=text_to_text", *TRANSFORMER, "batches.length=24", "epochs=1"],
     "elmo": ["model=elmo", "objective=bidirectional_lm", "tokenizer=word", "model.d_model=16", "model.d_cell=16",
              "model.dropout=0", "batches.batch_size=4", "batches.length=16", "epochs=0.6"],
 }  # fmt: skip
-PROCESSES = [("gpt", "ddp"), ("gpt", "fsdp"), ("bert", "ddp"), ("bert", "fsdp"), ("electra", "ddp"), ("t5", "ddp"),
-             ("t5", "fsdp"), ("elmo", "ddp")]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +36,7 @@ def train(project):
     return once
 
 
-@pytest.mark.parametrize(("system", "trainer"), PROCESSES)
+@pytest.mark.parametrize(("system", "trainer"), [("gpt", "ddp"), ("gpt", "fsdp"), ("t5", "ddp"), ("elmo", "ddp")])
 def test_two_processes_have_the_losses_of_one(train, system, trainer):
     ours, theirs = (pd.read_csv(train(system, each) / "curve.csv") for each in (trainer, "cpu"))
     assert ours[["step", "metric"]].equals(theirs[["step", "metric"]])
@@ -49,9 +45,12 @@ def test_two_processes_have_the_losses_of_one(train, system, trainer):
     assert (ours["value"] - theirs["value"])[losses].abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("system", ["gpt", "bert"])
-def test_shares_are_saved_as_the_whole(train, system):
-    ours, theirs = (load_file(train(system, trainer) / "model.safetensors") for trainer in ("fsdp", "cpu"))
+@pytest.mark.parametrize(
+    ("system", "trainer"), [("gpt", "fsdp"), ("bert", "ddp"), ("bert", "fsdp"), ("electra", "ddp")]
+)
+def test_two_processes_have_the_weights_of_one(train, system, trainer):
+    """The parts of BERT's batches have other numbers of places, so what is recorded, the mean of both, is not one's."""
+    ours, theirs = (load_file(train(system, each) / "model.safetensors") for each in (trainer, "cpu"))
     assert ours.keys() == theirs.keys()
     for name, weight in theirs.items():
         torch.testing.assert_close(ours[name], weight, rtol=1e-3, atol=1e-4)
