@@ -1,5 +1,11 @@
-"""Make a study the current one: `python -m pipelines.study ptb` composes its cells into params.yaml, as DVC would."""
+"""Make a study the current one: `python -m pipelines.study ptb` composes its cells into params.yaml, as DVC would.
 
+DVC reads and writes the whole of `dvc.lock` around every stage, which takes 10 seconds where that holds the cells
+of all studies. So it holds those of the current study alone, and those of the others wait in `results/`.
+"""
+
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,9 +15,15 @@ from omegaconf import OmegaConf
 from pipelines.entry import CONF
 from retable.errors import UsageError
 
+LOCK = Path("dvc.lock")
+PARAMS = Path("params.yaml")
+
 
 def choose(study: str) -> None:
-    """Write `params.yaml`. Raises UsageError for an unknown study, or one whose data are not there."""
+    """Write `params.yaml` and bring the study's `dvc.lock`, the former study's staying as `results/FORMER.lock`.
+
+    Raises UsageError for an unknown study, or one whose data are not there.
+    """
     known = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
     if study not in known:
         raise UsageError(f"there is no study {study!r}; write one of {', '.join(known)}")
@@ -23,10 +35,22 @@ def choose(study: str) -> None:
                 f"{cell.source} does not exist, and study {study} reads corpus {cell.corpus} from it; "
                 "set RETABLE_DATA to the folder of data sets, or put them in data/"
             )
+    former = OmegaConf.load(PARAMS).study if PARAMS.exists() else study
+    if former != study and LOCK.exists():
+        kept(former).parent.mkdir(exist_ok=True)
+        shutil.copyfile(LOCK, kept(former))
     text = OmegaConf.to_yaml(cfg)
-    params = Path("params.yaml")
-    if not params.exists() or params.read_text(encoding="utf-8") != text:
-        params.write_text(text, encoding="utf-8")
+    if not PARAMS.exists() or PARAMS.read_text(encoding="utf-8") != text:
+        PARAMS.write_text(text, encoding="utf-8")
+    if kept(study).exists():
+        os.replace(kept(study), LOCK)
+    elif former != study:
+        LOCK.unlink(missing_ok=True)
+
+
+def kept(study: str) -> Path:
+    """Where the lock of a study waits that is not the current one."""
+    return Path(f"results/{study}.lock")
 
 
 if __name__ == "__main__":

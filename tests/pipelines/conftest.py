@@ -43,3 +43,10 @@ def project(tmp_path_factory) -> Project:
     made.succeed("prepare", *SMALL_CORPUS)
     made.succeed("tokenize", "corpus=grammar_tiny")
     return made
+
+
+@pytest.fixture
+def bare_project(tmp_path) -> Project:
+    """A project that holds nothing but the source of the embedded corpus."""
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    return Project(tmp_path)

@@ -45,9 +45,7 @@ def test_two_processes_have_the_losses_of_one(train, system, trainer):
     assert (ours["value"] - theirs["value"])[losses].abs().max() < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("system", "trainer"), [("gpt", "fsdp"), ("bert", "ddp"), ("bert", "fsdp"), ("electra", "ddp")]
-)
+@pytest.mark.parametrize(("system", "trainer"), [("gpt", "fsdp"), ("bert", "ddp"), ("bert", "fsdp")])
 def test_two_processes_have_the_weights_of_one(train, system, trainer):
     """The parts of BERT's batches have other numbers of places, so what is recorded, the mean of both, is not one's."""
     ours, theirs = (load_file(train(system, each) / "model.safetensors") for each in (trainer, "cpu"))
