@@ -230,11 +230,11 @@ class Electra(nn.Module):
         its.word_embeddings, its.position_embeddings = ours.word_embeddings, ours.position_embeddings
         self.generator.generator_lm_head.weight = ours.word_embeddings.weight
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Tensor:
-        """(B, T) each to the loss."""
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, draws: Tensor) -> Tensor:
+        """(B, T) each, and as many uniform numbers as there are masked places, to the loss."""
         made, masked = self.generator(input_ids, attention_mask, labels=labels), labels != PREDICTED_NOWHERE
-        logits = made.logits.detach()[masked].float()
-        drawn = (logits - torch.empty_like(logits).exponential_().log_()).argmax(1)
+        below = made.logits.detach()[masked].float().softmax(1).cumsum(1)
+        drawn = torch.searchsorted(below, draws[:, None] * below[:, -1:], right=True)
         text = input_ids.masked_scatter(masked, drawn)
         replaced = masked & (text != labels)
         return made.loss + 50 * self.discriminator(text, attention_mask, labels=replaced.long()).loss
@@ -244,8 +244,9 @@ def their_electra(sizes: Sizes) -> Side:
     model, data = Electra(sizes), Text(sizes.vocab_size).masked(sizes, masked=1.0, random=0.0)
 
     def loss(step: int) -> Tensor:
-        batch = spread(data.batch(step))
-        return model(batch["input_ids"], batch["attention_mask"], batch["labels"])
+        batch = data.batch(step)
+        given = spread(batch)
+        return model(given["input_ids"], given["attention_mask"], given["labels"], batch.draws)
 
     return Side(model, loss, data.tokens_per_step)
 

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from retable.data.examples import BucketedExamples, batches_by_length, pad
+from retable.errors import UsageError
 
 N, B = 1237, 8
 LENGTHS = np.random.default_rng(0).integers(1, 40, N)
@@ -23,7 +24,8 @@ def test_pad_fills_up_with_zeros_to_the_longest():
     assert batch.input_ids.tolist() == [[8, 9, 1], [7, 0, 0]]
     assert batch.lengths.tolist() == [3, 1]
     assert batch.labels.tolist() == [1, 0]
-    assert {tensor.dtype for tensor in batch} == {torch.int64}
+    assert {tensor.dtype for tensor in batch[:3]} == {torch.int64}
+    assert batch.weight == 1
 
 
 def test_an_epoch_holds_every_example_once_in_an_order_of_its_own():
@@ -51,15 +53,24 @@ def test_neighbours_are_alike_in_length():
 def test_a_batch_is_a_function_of_its_step_alone():
     batches = examples()
     for step in (400, 3, 154, 155, 4, 310, 0):
-        for ours, theirs in zip(batches.batch(step), examples().batch(step), strict=True):
+        for ours, theirs in zip(batches.batch(step)[:3], examples().batch(step)[:3], strict=True):
             assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_the_processes_batches_make_up_the_whole(world):
     for step in (0, 7, 160):
-        parts = [place for rank in range(world) for place in places(examples().batch(step, rank, world))]
-        assert sorted(parts) == sorted(places(examples().batch(step)))
+        batches = [examples().batch(step, rank, world) for rank in range(world)]
+        whole = examples().batch(step)
+        assert sorted(place for batch in batches for place in places(batch)) == sorted(places(whole))
+        # The mean of what the processes have, each times its weight, is the mean of all.
+        means = [batch.weight * batch.lengths.double().mean().item() for batch in batches]
+        assert sum(means) / world == pytest.approx(whole.lengths.double().mean().item())
+
+
+def test_more_processes_than_examples_are_refused():
+    with pytest.raises(UsageError, match=r"a batch of . examples can't be shared by 9 processes; raise batch_size"):
+        examples().batch(0, 0, 9)
 
 
 def test_batches_by_length_hold_every_example_once_with_its_place():

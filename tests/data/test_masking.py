@@ -169,10 +169,13 @@ def test_processes_share_the_batch(masking, next_sentence):
                 assert (part.is_next is None) == (next_sentence == "none")
                 assert part.is_next is None or torch.equal(part.is_next, whole.is_next[rows])
             assert torch.equal(torch.cat([part.labels for part in parts]), whole.labels)
+            assert torch.equal(torch.cat([part.draws for part in parts]), whole.draws)
             # The mean of what the processes have, each times its share, is the mean of all.
             means = [part.share * part.labels.double().mean() for part in parts]
             assert sum(means) / world == pytest.approx(whole.labels.double().mean().item())
-        assert whole.share == 1
+            means = [part.token_share * part.input_ids.sum().item() / part.lengths.sum().item() for part in parts]
+            assert sum(means) / world == pytest.approx(whole.input_ids.sum().item() / whole.lengths.sum().item())
+        assert whole.share == whole.token_share == 1
 
 
 def test_batches_are_a_function_of_seed_and_step():

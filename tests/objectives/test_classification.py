@@ -51,8 +51,17 @@ def batch() -> ExampleBatch:
 
 
 def alone(row: int) -> ExampleBatch:
-    input_ids, lengths, labels = (part[row : row + 1] for part in batch())
+    input_ids, lengths, labels = (part[row : row + 1] for part in batch()[:3])
     return ExampleBatch(input_ids[:, : int(lengths)], lengths, labels)
+
+
+@pytest.mark.parametrize(("name", "auxiliary"), [("bert", 0.0), ("gpt", 0.5)])
+def test_the_loss_is_times_the_batchs_weight(name, auxiliary):
+    objective = classification(name, auxiliary)
+    whole, metrics, _ = objective.loss(batch(), None, 0)
+    half, halved, _ = objective.loss(batch()._replace(weight=0.5), None, 0)
+    assert half.item() == pytest.approx(whole.item() / 2)
+    assert {k: v.item() for k, v in halved.items()} == pytest.approx({k: v.item() / 2 for k, v in metrics.items()})
 
 
 class Given(nn.Module):
@@ -147,7 +156,7 @@ def test_loss_is_the_mean_cross_entropy(name):
 def test_the_auxiliary_loss_is_that_of_a_tied_language_model(name):
     objective, plain = classification(name, auxiliary=0.7), classification(name)
     language_model = CausalLM(objective.model, V, tie=True, bias=False, reduction="mean")
-    input_ids, lengths, _ = batch()
+    input_ids, lengths = batch()[:2]
     nats = []
     for row, length in zip(input_ids, lengths, strict=True):
         log_prob, _ = language_model.log_prob(row[None, : length - 1], row[None, 1:length])

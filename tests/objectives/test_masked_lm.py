@@ -30,7 +30,8 @@ def batch(pairs: bool = True, share: float = 1.0) -> MaskedBatch:
     ids[torch.arange(T) >= lengths[:, None]] = 0
     places = torch.tensor([1, 4, 7, T + 2, T + 5, 2 * T + 1])
     labels = torch.randint(V, (len(places),), generator=generator)
-    return MaskedBatch(ids, segments, lengths, places, labels, torch.tensor([1, 0, 1]) if pairs else None, share)
+    is_next = torch.tensor([1, 0, 1]) if pairs else None
+    return MaskedBatch(ids, segments, lengths, places, labels, is_next, torch.zeros(len(places)), share, 1.0)
 
 
 def test_equals_bert_for_pretraining_of_transformers():
@@ -79,9 +80,11 @@ def test_padding_changes_nothing():
 
 def test_only_the_masked_loss_is_weighted_by_the_share():
     objective = build()
-    loss, metrics, _ = objective.loss(batch(share=1.5), None, 0)
-    expected = 1.5 * metrics["loss"] + metrics["next_sentence_loss"]
-    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    whole, metrics, _ = objective.loss(batch(), None, 0)
+    loss, weighted, _ = objective.loss(batch(share=1.5), None, 0)
+    assert loss.item() == pytest.approx(whole.item() + 0.5 * metrics["loss"].item(), abs=1e-6)
+    for name, share in (("loss", 1.5), ("masked_accuracy", 1.5), ("next_sentence_loss", 1)):
+        assert weighted[name].item() == pytest.approx(share * metrics[name].item())
 
 
 @pytest.mark.parametrize("settings", [{}, {"norm": "pre"}, {"d_embedding": 8}])

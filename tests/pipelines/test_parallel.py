@@ -11,6 +11,8 @@ TRANSFORMER = ["model.d_model=16", "model.n_layers=2", "model.dropout=0", "batch
 SYSTEMS = {
     "gpt": ["model=gpt", "tokenizer=word", *TRANSFORMER, "batches.length=16", "epochs=0.6"],
     "bert": ["model=bert", "objective=masked_lm", *TRANSFORMER, "batches.length=32", "epochs=1.2"],
+    "electra": ["model=electra", "objective=replaced_token_detection", *TRANSFORMER, "batches.length=32",
+                "epochs=1.2"],
     "t5": ["model=t5", "objective=text_to_text", *TRANSFORMER, "batches.length=24", "epochs=1"],
     "elmo": ["model=elmo", "objective=bidirectional_lm", "tokenizer=word", "model.d_model=16", "model.d_cell=16",
              "model.dropout=0", "batches.batch_size=4", "batches.length=16", "epochs=0.6"],
@@ -36,18 +38,21 @@ def train(project):
     return once
 
 
-@pytest.mark.parametrize(("system", "trainer"), [("gpt", "ddp"), ("gpt", "fsdp"), ("t5", "ddp"), ("elmo", "ddp")])
+@pytest.mark.parametrize(
+    ("system", "trainer"),
+    [("gpt", "ddp"), ("gpt", "fsdp"), ("bert", "ddp"), ("electra", "ddp"), ("t5", "fsdp"), ("elmo", "ddp")],
+)
 def test_two_processes_have_the_losses_of_one(train, system, trainer):
     ours, theirs = (pd.read_csv(train(system, each) / "curve.csv") for each in (trainer, "cpu"))
     assert ours[["step", "metric"]].equals(theirs[["step", "metric"]])
     losses = ours["metric"].str.startswith("train/") & ours["metric"].str.endswith("loss") & (ours["step"] <= 20)
     assert losses.sum() >= 20
-    assert (ours["value"] - theirs["value"])[losses].abs().max() < 1e-5
+    # Relative where a loss is above 1: the curve has six digits, and ELECTRA's loss is 40 nats.
+    assert ((ours["value"] - theirs["value"]).abs() / theirs["value"].clip(lower=1))[losses].max() < 1e-5
 
 
-@pytest.mark.parametrize(("system", "trainer"), [("gpt", "fsdp"), ("bert", "ddp"), ("bert", "fsdp")])
+@pytest.mark.parametrize(("system", "trainer"), [("gpt", "fsdp"), ("bert", "fsdp"), ("t5", "fsdp")])
 def test_two_processes_have_the_weights_of_one(train, system, trainer):
-    """The parts of BERT's batches have other numbers of places, so what is recorded, the mean of both, is not one's."""
     ours, theirs = (load_file(train(system, each) / "model.safetensors") for each in (trainer, "cpu"))
     assert ours.keys() == theirs.keys()
     for name, weight in theirs.items():

@@ -10,11 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from retable.errors import UsageError
+
 
 class ExampleBatch(NamedTuple):
     input_ids: Tensor  # (B, T) int64, padded with 0 behind each row's length
     lengths: Tensor  # (B,) int64
     labels: Tensor  # (B,) int64
+    weight: float = 1.0  # of these examples' mean, so that the processes' average is the mean over all examples
 
 
 class BucketedExamples:
@@ -32,10 +35,17 @@ class BucketedExamples:
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> ExampleBatch:
+        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._shuffled(epoch)
-        return pad(self._sequences, self._labels, self._order[1][index][rank::world])
+        places = self._order[1][index]
+        if world > len(places):
+            raise UsageError(
+                f"a batch of {len(places)} examples can't be shared by {world} processes; raise batch_size"
+            )
+        mine = places[rank::world]
+        return pad(self._sequences, self._labels, mine)._replace(weight=world * len(mine) / len(places))
 
     def _shuffled(self, epoch: int) -> list[np.ndarray]:
         generator = np.random.default_rng((self._seed, epoch))

@@ -27,7 +27,9 @@ class MaskedBatch(NamedTuple):
     places: Tensor  # (P,) int64, b · T + t of each token that is predicted, in order
     labels: Tensor  # (P,) int64, the tokens that stood there
     is_next: Tensor | None  # (B,) int64: 1 where the second segment does follow the first; None without a second
+    draws: Tensor  # (P,) fp32, uniform in [0, 1): by them an objective draws a token for each place
     share: float  # of the mean over these places in that over all processes' places, times the processes
+    token_share: float  # the same of the mean over these rows' tokens
 
 
 class MaskedDocuments:
@@ -85,14 +87,14 @@ class MaskedDocuments:
         self._begins_word = ~np.array(follows)
         self._spans, self._rate, self._shares = masking == "span", rate, (masked, masked + random)
         self._batch_size, self._seed = batch_size, seed
-        self._whole: tuple[int, Any, Any, Any] = (-1, None, None, None)
+        self._whole: tuple[int, Any, Any, Any, Any] = (-1, None, None, None, None)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> MaskedBatch:
         """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
         mine = share_of_rows(self._batch_size, rank, world)
         if self._whole[0] != step:  # the shares of one process, where it takes several, come one after the other
             self._whole = step, *self._corrupted(step)
-        _, rows, chosen, corrupted = self._whole
+        _, rows, chosen, corrupted, draws = self._whole
         lengths, is_chosen = rows.lengths[mine], chosen[mine] >= 0
         T = lengths.max()
         places = np.flatnonzero(is_chosen[:, :T])
@@ -103,18 +105,21 @@ class MaskedDocuments:
             places=torch.from_numpy(places),
             labels=torch.from_numpy(rows.ids[mine, :T].ravel()[places]),
             is_next=None if rows.is_next is None else torch.from_numpy(rows.is_next[mine]),
+            draws=torch.from_numpy(draws[mine, :T].ravel()[places]),
             share=world * len(places) / int((chosen >= 0).sum()),
+            token_share=world * int(lengths.sum()) / int(rows.lengths.sum()),
         )
 
-    def _corrupted(self, step: int) -> tuple[Rows, np.ndarray, np.ndarray]:
+    def _corrupted(self, step: int) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray]:
         """The whole batch, which every process makes, because it has to know how many places the others have: its rows,
-        where they are corrupted, and (B, T) what they are then."""
+        where they are corrupted, (B, T) what they are then, and (B, T) uniform numbers."""
         rows, generator = self._rows.rows(step), np.random.default_rng((self._seed, step, 2))
         chosen = self._choose(rows, generator)
         lot = np.append(generator.random(int(chosen.max(initial=-1)) + 1), 2.0)[chosen]  # the last where chosen is −1
         drawn = self._drawable[generator.integers(len(self._drawable), size=chosen.shape)]
         masked, changed = self._shares
-        return rows, chosen, np.where(lot < masked, self._mask, np.where(lot < changed, drawn, rows.ids))
+        corrupted = np.where(lot < masked, self._mask, np.where(lot < changed, drawn, rows.ids))
+        return rows, chosen, corrupted, generator.random(chosen.shape, dtype=np.float32)
 
     def _choose(self, rows: Rows, generator: np.random.Generator) -> np.ndarray:
         """(B, T): −1, or at a place that is to be predicted the number of its group, whose tokens share their lot."""

@@ -15,6 +15,6 @@ def predict(objective: nn.Module, sequences: Sequence[Sequence[int]], batch_size
     predictions = np.zeros(len(sequences), dtype=np.int64)
     device = next(objective.parameters()).device
     for places, batch in batches_by_length(sequences, [0] * len(sequences), batch_size):
-        on_device = type(batch)(*(tensor.to(device) for tensor in batch))
+        on_device = batch._replace(input_ids=batch.input_ids.to(device), lengths=batch.lengths.to(device))
         predictions[places] = objective(on_device).argmax(dim=1).cpu().numpy()
     return predictions

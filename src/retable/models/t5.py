@@ -74,6 +74,10 @@ class Block(nn.Module):
             hidden = hidden + self.dropout(self.crossing.attend(self.crossing_norm(hidden), keys, values, memory_mask))
         return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden))), past
 
+    def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """The encoder's hidden states (B, T, D) to the keys and values that this block will look at."""
+        return self.crossing.keys_and_values(memory)
+
     def feed_forward(self, hidden: Tensor) -> Tensor:
         return self.contract(self.dropout(self.activation(self.expand(hidden))))
 
@@ -181,7 +185,7 @@ class T5(nn.Module):
     def _memories(self, input_ids: Tensor, lengths: Tensor) -> list[tuple[Tensor, Tensor]]:
         """The inputs' keys and values for each block of the decoder."""
         memory = self.memory(input_ids, lengths)
-        return [block.crossing.keys_and_values(memory) for block in self.decoder.blocks]
+        return [block.remember(memory) for block in self.decoder.blocks]
 
     def decode(self, decoder_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         """(B, U) outputs after those of `state` to their hidden states (B, U, D), and the state after them."""

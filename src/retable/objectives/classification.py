@@ -44,10 +44,10 @@ class Classification(nn.Module):
     def loss(self, batch: ExampleBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
         """The mean cross-entropy of a batch in nats, with the auxiliary loss, and its metrics."""
         hidden = self._read(batch)
-        loss = F.cross_entropy(self._classify(hidden, batch.lengths).float(), batch.labels)
+        loss = F.cross_entropy(self._classify(hidden, batch.lengths).float(), batch.labels) * batch.weight
         metrics = {"loss": loss.detach()}
         if self.auxiliary:
-            nats = self._next_token(hidden, batch)
+            nats = self._next_token(hidden, batch) * batch.weight
             metrics["auxiliary_loss"] = nats.detach()
             loss = loss + self.auxiliary * nats
         return loss, metrics, None

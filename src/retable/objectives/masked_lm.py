@@ -6,6 +6,7 @@ weights are the input embedding's. Only at the places that are predicted is anyt
 B batch, T time, P places that are predicted, D d_model, E width of the embedding, V vocabulary.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -45,10 +46,11 @@ class MaskedLM(nn.Module):
         hidden = encode(self.model, batch.input_ids, batch)
         features = self.head(hidden.flatten(0, 1)[batch.places])
         nats = self.head.nats(features, batch.labels)
-        metrics = {"loss": nats.detach()}
-        if not self.training:  # it takes the logits once more
-            metrics["masked_accuracy"] = (self.head.best(features) == batch.labels).float().mean()
         loss = nats * batch.share
+        metrics = {"loss": loss.detach()}
+        if not self.training:  # it takes the logits once more
+            right = (self.head.best(features) == batch.labels).float()
+            metrics["masked_accuracy"] = right.mean() * batch.share
         if self.next_sentence is not None:
             if batch.is_next is None:
                 raise UsageError(
@@ -88,16 +90,24 @@ class MaskedLMHead(nn.Module):
         """(P, E) and (P,) to the mean of −log p(label)."""
         return linear_cross_entropy(features, self.decoder.weight, self.decoder.bias, labels)
 
+    def best(self, features: Tensor) -> Tensor:
+        """(P, E) to the ids (P,) with the highest logit."""
+        return torch.cat([logits.argmax(1) for _, logits in self._logits(features)])
+
+    def drawn(self, features: Tensor, uniform: Tensor) -> Tensor:
+        """(P, E) to ids (P,) drawn from p: the first whose cumulative probability is above `uniform` (P,) in [0, 1)."""
+        found = []
+        for rows, logits in self._logits(features):
+            below = logits.softmax(1).cumsum(1)
+            found.append(torch.searchsorted(below, uniform[rows, None] * below[:, -1:], right=True))
+        return torch.cat(found)[:, 0].clamp(max=len(self.decoder.weight) - 1)  # a product may round up to the last
+
     @torch.no_grad()
-    def best(self, features: Tensor, noise: bool = False) -> Tensor:
-        """(P, E) to the ids (P,) with the highest logit or, with Gumbel `noise` on the logits, a draw from p."""
-        table, found = self.decoder.weight.to(features.dtype), []
+    def _logits(self, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Part after part of the rows of (P, E), and their logits (_, V) in fp32."""
+        table = self.decoder.weight.to(features.dtype)
         for rows in row_chunks(features, len(table)):
-            logits = logits_of(features[rows], table, self.decoder.bias)
-            if noise:
-                logits -= torch.empty_like(logits).exponential_().log_()
-            found.append(logits.argmax(1))
-        return torch.cat(found)
+            yield rows, logits_of(features[rows], table, self.decoder.bias)
 
 
 def encode(model: Any, input_ids: Tensor, batch: MaskedBatch) -> Tensor:

@@ -57,8 +57,8 @@ class ReplacedTokenDetection(nn.Module):
         """The loss of a batch and its metrics, of which `replaced` is the share of tokens that were replaced."""
         hidden = encode(self.generator, batch.input_ids, batch)
         features = self.generator_head(hidden.flatten(0, 1)[batch.places])
-        generator_loss = self.generator_head.nats(features, batch.labels)
-        drawn = self.generator_head.best(features, noise=True)
+        generator_loss = self.generator_head.nats(features, batch.labels) * batch.share
+        drawn = self.generator_head.drawn(features, batch.draws)
 
         text = batch.input_ids.flatten().index_copy(0, batch.places, drawn).view_as(batch.input_ids)
         fooled = drawn != batch.labels  # a draw that hits the word that stood there is none
@@ -66,16 +66,17 @@ class ReplacedTokenDetection(nn.Module):
         logits = self.judge(encode(self.model, text, batch)).float()  # (B, T)
         real = padding_mask(batch.lengths, text.shape[1])[:, 0, 0].float()  # (B, T)
         nats = F.binary_cross_entropy_with_logits(logits, replaced.float(), weight=real, reduction="sum")
-        discriminator_loss = nats / real.sum()
+        of_token = batch.token_share / real.sum()
+        discriminator_loss = nats * of_token
 
-        loss = generator_loss * batch.share + self.weight * discriminator_loss
+        loss = generator_loss + self.weight * discriminator_loss
         right = ((logits > 0) == (replaced > 0)).float() * real
         metrics = {
-            "loss": generator_loss.detach() + self.weight * discriminator_loss.detach(),
+            "loss": loss.detach(),
             "generator_loss": generator_loss.detach(),
             "discriminator_loss": discriminator_loss.detach(),
-            "replaced": replaced.sum() / real.sum(),
-            "replaced_accuracy": right.sum() / real.sum(),
+            "replaced": replaced.sum() * of_token,
+            "replaced_accuracy": right.sum() * of_token,
             "replaced_recall": (right * replaced).sum() / replaced.sum().clamp(min=1),
         }
         return loss, metrics, None

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from retable.errors import UsageError
 
-METHODS = ("loss", "log_prob", "next_log_prob")  # by which an objective is called
+METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # by which an objective, or a block, is called
 
 
 def blocks_of(module: nn.Module) -> list[nn.Module]:
@@ -31,12 +31,11 @@ def recompute_blocks(model: nn.Module) -> None:
 def shard(objective: nn.Module, mesh: Any) -> None:
     """Leave each process of `mesh` its share of every weight; a block's are together while it is computed (FSDP2; Zhao
     et al. 2023)."""
-    for block in blocks_of(objective):
-        fully_shard(block, mesh=mesh)
-    fully_shard(objective, mesh=mesh)
-    for method in METHODS:
-        if hasattr(objective, method):
-            register_fsdp_forward_method(objective, method)
+    for module in [*blocks_of(objective), objective]:
+        fully_shard(module, mesh=mesh)
+        for method in METHODS:
+            if hasattr(module, method):
+                register_fsdp_forward_method(module, method)
 
 
 class FullySharded(ModelParallelStrategy):
