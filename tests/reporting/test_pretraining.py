@@ -270,3 +270,25 @@ def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_
     more = write("bert_more", "grammar/word_marked", "masked_lm", rate=0.3)  # whose bound is another
     figure = learning_curves([more, results[-1]])["pretrain · grammar · masked_lm"]
     assert {text.get_text() for text in figure.axes[0].texts} == {"bert_more"}
+
+
+@pytest.mark.parametrize(
+    ("objective", "corruption", "bound"),
+    [
+        ("text_to_text", "{_target_: retable.data.corruption.RandomSpans, density: 0.15, mean: 3.0}", 1.5),
+        ("text_to_text", "{_target_: retable.data.corruption.RandomSpans, density: 0.5, mean: 3.0}", None),
+        ("text_to_text", "{_target_: retable.data.corruption.Deshuffling}", None),
+        ("prefix_lm", "{_target_: retable.data.corruption.Prefix}", 2.5),
+    ],
+)
+def test_targets_have_the_bound_of_their_corruption(write_run, write_curve, objective, corruption, bound):
+    trained = write_run("pretrain", "grammar/t5-1", "t5", 1, {})
+    target = f"objective: {{_target_: retable.objectives.{objective}.Any}}\nbatches: {{corruption: {corruption}}}\n"
+    (trained / "config.yaml").write_text(f"tokens: grammar/word_marked\n{target}", encoding="utf-8")
+    write_curve(trained, [3.0, 2.0])
+    bounds = write_run("evaluate", "grammar/t5-1-spans_bound", "t5", 1, {"spans/loss": 1.5, "prefix/loss": 2.5})
+    (bounds / "config.yaml").write_text("tokens: grammar/word_marked\n", encoding="utf-8")
+    (figure,) = learning_curves([read_result(trained), read_result(bounds)]).values()
+    labels = {text.get_text() for text in figure.axes[0].texts}
+    assert labels == ({"t5"} if bound is None else {"t5", "bound (grammar)"})
+    assert bound is None or figure.axes[0].lines[-1].get_ydata()[0] == bound

@@ -37,38 +37,51 @@ STYLE: dict[Any, Any] = {
 }
 
 
+# by objective: the metric that bounds its loss on the embedded language, and the batches that it is the bound of
+BOUND_OF: dict[str, tuple[str, dict[str, Any]]] = {
+    "masked_lm": ("masked/corrupted", {"rate": 0.15, "masking": "token"}),
+    "text_to_text": (
+        "spans/loss",
+        {"corruption": {"_target_": "retable.data.corruption.RandomSpans", "density": 0.15, "mean": 3.0}},
+    ),
+    "prefix_lm": ("prefix/loss", {"corruption": {"_target_": "retable.data.corruption.Prefix"}}),
+}
+
+
 def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
     """A figure a stage, corpus, task and kind of loss, of loss against step: the mean over seeds, in the band of all.
 
     Takes the runs that left a curve; `validation/loss` where any run of the figure has it, else `train/loss`.
     Steps that not every seed has reached are left out. All language models' losses are of one kind, nats of the next
-    token; others are of their objectives'. What the grammar allows of a masked word is a line across those on the same
-    tokens under BERT's corruption, whose bound it is.
+    token; others are of their objectives'. What the grammar allows is a line across those on the same tokens under the
+    corruption that it is the bound of.
     """
-    groups: dict[tuple[str, str], list[Result]] = defaultdict(list)
-    bounds: dict[str | None, float] = {}
+    groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    bounds: dict[tuple[str, str], float] = {}
     for result in results:
         if result.curve is not None:
             config = yaml.safe_load(result.config)
             target = (config.get("objective") or {}).get("_target_", "")  # fine-tuning keeps a recipe's bare settings
             kind = target.split(".")[-2] if target and "validation_scorer" not in config else ""
-            masked = config["tokens"] if kind == "masked_lm" else ""
+            tokens = config["tokens"] if kind in BOUND_OF else ""
             where = (result.run["stage"], result.run["corpus"], result.run.get("task"), kind)
-            groups[" · ".join(filter(None, dict.fromkeys(where))), masked].append(result)
-        elif "masked/corrupted" in result.metrics:
-            bounds[yaml.safe_load(result.config).get("tokens")] = result.metrics["masked/corrupted"]
-    names = Counter(name for name, _ in groups)
+            groups[" · ".join(filter(None, dict.fromkeys(where))), tokens, kind].append(result)
+        for kind, (metric, _) in BOUND_OF.items():
+            if metric in result.metrics:
+                bounds[yaml.safe_load(result.config).get("tokens"), kind] = result.metrics[metric]
+    names = Counter(name for name, _, _ in groups)
     figures = {}
-    for (name, tokens), group in sorted(groups.items()):
+    for (name, tokens, kind), group in sorted(groups.items()):
         title = name if names[name] == 1 else f"{name} · {tokens}"
-        if figure := _curves(title, group, bounds.get(tokens) if all(map(_masked_as_bert, group)) else None):
+        bounded = kind in BOUND_OF and all(_has_batches(result, BOUND_OF[kind][1]) for result in group)
+        if figure := _curves(title, group, bounds.get((tokens, kind)) if bounded else None):
             figures[title] = figure
     return figures
 
 
-def _masked_as_bert(result: Result) -> bool:
+def _has_batches(result: Result, settings: Mapping[str, Any]) -> bool:
     batches = yaml.safe_load(result.config).get("batches") or {}
-    return (batches.get("rate"), batches.get("masking")) == (0.15, "token")
+    return all(batches.get(name) == value for name, value in settings.items())
 
 
 def _curves(name: str, results: list[Result], bound: float | None) -> Figure | None:
