@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import functools
+import inspect
 import os
 import shutil
 import sys
@@ -17,6 +18,7 @@ import psutil
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
 from hydra.types import RunMode
+from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -40,7 +42,11 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
             OmegaConf.resolve(cfg)
             if multirun and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
                 raise UsageError("a multirun trains each job on one device; drop -m or write trainer.devices=1")
-            function(cfg)
+            try:
+                function(cfg)
+            except TypeError:
+                _refuse_unknown_settings(OmegaConf.to_container(cfg))
+                raise
 
     def main() -> None:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra raise what it would otherwise print in its own way
@@ -64,6 +70,22 @@ def _one_line_errors() -> Iterator[None]:
         if not _disk_is_full(error):
             raise
         _quit("the disk is full; nothing was kept of this stage: free some space and run it again")
+
+
+def _refuse_unknown_settings(part: Any, name: str = "") -> None:
+    """Raise UsageError for a setting that what it stands under, as `_target_` names it, does not take."""
+    if not isinstance(part, dict):
+        return
+    if "_target_" in part:
+        parameters = inspect.signature(target := get_object(part["_target_"])).parameters
+        if all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+            for setting in (key for key in part if not key.startswith("_") and key not in parameters):
+                raise UsageError(
+                    f"{target.__name__} takes no {name}{setting}; a recipe that brings it (model=) is for another "
+                    f"choice of {name[:-1]}: choose another of the two, or leave the setting out, ~{name}{setting}"
+                )
+    for key, inner in part.items():
+        _refuse_unknown_settings(inner, f"{name}{key}.")
 
 
 def _disk_is_full(error: Exception) -> bool:

@@ -11,9 +11,11 @@ from retable.data.encode import write_tokens
 from retable.data.streams import CarriedStreams
 from retable.errors import UsageError
 from retable.evaluation.gradients import Gradients, by_distance, total_norms
+from retable.models.bert import BERT
 from retable.models.gpt import GPT
 from retable.models.recurrent import GRU, LSTM
 from retable.objectives.causal_lm import CausalLM
+from retable.objectives.masked_lm import MaskedLM
 from retable.tokenizers import word
 
 V, D = 7, 6
@@ -138,6 +140,9 @@ def test_what_can_not_be_measured_is_refused(folder):
         Gradients(str(folder), batches, distances=6, length=6)
     model = Linear(0.8)
     model.embedding = nn.EmbeddingBag(V, D)
+    masked = MaskedLM(BERT(V, D, 1, 2, 9, 0.0), V, next_sentence=False)
+    with pytest.raises(UsageError, match=r"MaskedLM is no left-to-right language model.*model=lstm"):
+        Gradients(str(folder), batches)(SimpleNamespace(objective=masked), folder)
     with pytest.raises(UsageError, match="Linear has no layer of word vectors"):
         by_distance(objective_of(model), windows_of(2, 8), 3)
     with pytest.raises(UsageError, match="Linear sees 0 words before the last"):

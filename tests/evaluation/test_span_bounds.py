@@ -12,7 +12,7 @@ from retable.data.encode import write_tokens
 from retable.errors import UsageError
 from retable.evaluation.gapped_text import GappedText
 from retable.evaluation.perplexity import read_split
-from retable.evaluation.span_bounds import SpansBound, adjusted_mean, mean_of_clusters
+from retable.evaluation.span_bounds import SpansBound, adjusted_mean
 from retable.tokenizers import word
 
 MARKS = [f"<extra_id_{i}>" for i in range(6)]
@@ -119,17 +119,6 @@ def test_a_mean_that_is_adjusted_by_what_stands_beside_it():
     assert abs(found[:, 0].mean() - 5) < 4 * found[:, 0].std() / 20
     assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.15)
     assert found[:, 1].mean() < 0.6 * (values.std(axis=1) / np.sqrt(30)).mean()
-
-
-def test_the_mean_of_clusters_has_their_spread():
-    generator = np.random.default_rng(2)
-    means = []
-    for _ in range(400):
-        sizes = generator.integers(5, 30, 40)
-        means.append(mean_of_clusters(sizes * generator.normal(2, 1, 40), sizes))
-    found = np.array(means)
-    assert abs(found[:, 0].mean() - 2) < 4 * found[:, 0].std() / 20
-    assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.15)
 
 
 def test_texts_of_another_language_and_short_splits_are_refused(grammar, folder, tmp_path):

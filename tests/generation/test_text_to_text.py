@@ -7,10 +7,8 @@ from retable.data.corruption import START
 from retable.generation.beam_search import BeamSearch
 from retable.generation.conditioned import Conditioned
 from retable.generation.sampling import Greedy
-from retable.models.t5 import OneStackT5
-from retable.objectives.prefix_lm import PrefixLM
 from retable.objectives.text_to_text import TextToText
-from tests.models.t5_cases import KINDS, D, F, H, K, L, V, build, transformers_t5, widened
+from tests.models.t5_cases import KINDS, V, build, transformers_t5
 
 N, EOS = 9, 1
 PROMPTS = [
@@ -20,9 +18,6 @@ PROMPTS = [
 
 
 def objective(kind: str) -> TextToText:
-    if kind == "one stack":
-        torch.manual_seed(0)
-        return PrefixLM(widened(OneStackT5(V, D, L, H, F, 0.1, d_head=K)), V, tie=True)
     trained = TextToText(build(kind), V, tie=kind == "v1.0")
     with torch.no_grad():
         trained.model.decoder.norm.weight.mul_(3)  # distributions with a top
@@ -50,7 +45,7 @@ def test_as_transformers(kind, num_beams):
     assert len({tuple(answers[0]) for answers in found}) > 1
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "one stack"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_greedy_without_a_cache(kind):
     trained = objective(kind)
     found = Greedy(max_new_tokens=N)(Conditioned(trained, START), PROMPTS, EOS)
@@ -59,10 +54,7 @@ def test_greedy_without_a_cache(kind):
         while len(text) < N and EOS not in text:
             source, before, length = torch.tensor([prompt]), torch.tensor([[START, *text]]), torch.tensor([len(prompt)])
             with torch.no_grad():
-                if kind == "one stack":
-                    hidden, _ = trained.model(torch.cat([source, before], dim=1), prefix=length)
-                else:
-                    hidden = trained.model(source, length, before)
+                hidden = trained.model(source, length, before)
                 log_probs = trained.scores(hidden[:, -1])[0].log_softmax(dim=0)
             text.append(int(log_probs.argmax()))
             total += log_probs.max().item()

@@ -8,6 +8,7 @@ from retable.metrics import intervals
 from retable.metrics.intervals import (
     bootstrap,
     bootstrap_sums,
+    clustered_mean,
     difference_interval,
     mean_interval,
     mean_std,
@@ -34,6 +35,29 @@ def values():
 def test_mean_and_sample_standard_deviation():
     assert mean_std([2, 4, 9]) == (5, pytest.approx(math.sqrt((9 + 1 + 16) / 2)))
     assert mean_std([7])[0] == 7 and math.isnan(mean_std([7])[1])
+
+
+def test_a_clustered_mean_by_hand():
+    assert clustered_mean([2, 9], [1, 3]) == pytest.approx((11 / 4, 1.5 / 4))  # residuals −3/4 and 3/4
+    mean, error = clustered_mean([6], [3])
+    assert mean == 2 and math.isnan(error)
+
+
+def test_of_clusters_alike_in_size_the_means_are_the_values():
+    means = np.array([2.0, 4.0, 9.0, 1.0])
+    for size in (1, 7):
+        mean, std = mean_std(means)
+        assert clustered_mean(size * means, np.full(4, size)) == pytest.approx((mean, std / 2))
+
+
+def test_a_clustered_mean_has_the_spread_of_its_clusters():
+    generator, found = np.random.default_rng(2), []
+    for _ in range(400):
+        sizes = generator.integers(5, 30, 40)
+        found.append(clustered_mean(sizes * generator.normal(2, 1, 40), sizes))
+    means, errors = np.array(found).T
+    assert abs(means.mean() - 2) < 4 * means.std() / 20
+    assert errors.mean() == pytest.approx(means.std(), rel=0.15)
 
 
 @pytest.mark.parametrize("level", [0.95, 0.8])

@@ -49,5 +49,5 @@ def test_each_position_sees_both_sides(bilstm):
 
 
 def test_an_odd_width_is_refused():
-    with pytest.raises(ValueError, match="d_model=9 must be even"):
+    with pytest.raises(ValueError, match="width of 9 must be even"):
         BiLSTM(V, E, 9, 1, 0.0)

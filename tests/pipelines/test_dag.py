@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -35,17 +36,24 @@ BUILT = {
     "scaling": set(),
     "report": set(),
 }
+# What pipelines.load builds of the config that a system was trained with; of word vectors, a model with n-grams.
+LOADED = {"pretrain": {"model", "objective", "batches", "scorer"}, "embed": {"model"}}
+
+
+@cache
+def cells(study: str) -> dict[str, dict]:
+    """The cells of a study by stage and name."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return OmegaConf.to_container(compose("params", overrides=[f"study={study}"]))
 
 
 @cache
 def stages(study: str) -> dict[str, dict]:
     """The stages of a study: every template of dvc.yaml with the values of each of its cells."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        params = OmegaConf.to_container(compose("params", overrides=[f"study={study}"]))
     dvc_yaml = OmegaConf.to_container(OmegaConf.load(ROOT / "dvc.yaml"), resolve=False)
     resolved: dict[str, dict] = {}
     for name, definition in dvc_yaml["stages"].items():
-        for key, item in params[name].items():
+        for key, item in cells(study)[name].items():
             values = {"key": key} | {f"item.{field}": value for field, value in item.items()}
             resolved[f"{name}@{key}"] = substitute(definition["do"], values)
     return resolved
@@ -78,15 +86,23 @@ def conf_files(root: str, overrides: list[str]) -> set[str]:
 
 def source_files(root: str, overrides: list[str]) -> set[str]:
     """The project's files that a command imports: its application, what the config instantiates, and their imports."""
+    return closure({f"pipelines.{root}", *built(root, tuple(overrides), frozenset(BUILT[root]))})
+
+
+@cache
+def built(root: str, overrides: tuple[str, ...], parts: frozenset[str]) -> frozenset[str]:
+    """The modules that hold what these parts of a command's config instantiate."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = OmegaConf.to_container(compose(root, overrides=overrides))
-    built = {part: cfg[part] for part in BUILT[root] & set(cfg)}
-    todo = {f"pipelines.{root}"} | {target.rpartition(".")[0] for target in targets(built)}
-    done: set[str] = set()
-    while todo - done:
-        module = (todo - done).pop()
-        done.add(module)
-        todo |= imports(module)
+        cfg = OmegaConf.to_container(compose(root, overrides=list(overrides)))
+    return frozenset(target.rpartition(".")[0] for part in parts & set(cfg) for target in targets(cfg[part]))
+
+
+def closure(modules: Iterable[str]) -> set[str]:
+    """The files of modules and of all that they import."""
+    todo, done = set(modules), set()
+    while todo:
+        done.add(module := todo.pop())
+        todo |= imports(module) - done
     return {str(path(module).relative_to(ROOT)) for module in done}
 
 
@@ -105,11 +121,9 @@ def path(module: str) -> Path:
 
 @cache
 def imports(module: str) -> frozenset[str]:
-    """The project's modules that a module imports, at its top or, in an application, inside a function."""
-    tree = ast.parse(path(module).read_text(encoding="utf-8"))
-    nodes = ast.walk(tree) if module.startswith("pipelines") else tree.body
+    """The project's modules that a module imports, at its top or inside a function."""
     found = set()
-    for node in nodes:
+    for node in ast.walk(ast.parse(path(module).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("retable", "pipelines"):
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name for name in inner if path(name).exists()} or {node.module}
@@ -134,6 +148,31 @@ def test_deps_list_the_source_files_that_are_used(study):
         used = source_files(root, overrides) - RECORDING
         missing = {file for file in used if not covered(file, stage["deps"]) and not file.endswith("__init__.py")}
         assert not missing, name
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_deps_list_the_source_files_that_a_system_is_loaded_with(study):
+    trained = {
+        f"outputs/{verb}/{cell['out']}/model.safetensors": stages(study)[f"{verb}@{key}"]
+        for verb in LOADED
+        for key, cell in cells(study)[verb].items()
+    }
+    for name, stage in stages(study).items():
+        if name.startswith(("mix@", "evaluate@", "generate@")):
+            for cell in trained.keys() & set(stage["deps"]):
+                root, overrides = command(trained[cell])
+                used = closure(built(root, tuple(overrides), frozenset(LOADED[root]))) - RECORDING
+                assert not {file for file in used if not covered(file, stage["deps"])}, (name, cell)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_an_evaluation_measures_by_its_benchmark(study):
+    """And depends on no other's module but those that all share: that of a new benchmark makes nothing stale."""
+    for key, cell in cells(study)["evaluate"].items():
+        target = OmegaConf.load(CONF / "benchmark" / f"{cell['benchmark']}.yaml")._target_
+        assert target.rpartition(".")[0] == f"retable.evaluation.{cell['measure']}", key
+    for name, stage in stages(study).items():
+        assert not {"src/retable/evaluation", "src/retable/generation"} & set(stage["deps"]), name
 
 
 @pytest.mark.parametrize("study", STUDIES)

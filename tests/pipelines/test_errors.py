@@ -64,6 +64,14 @@ def test_causal_objective_on_an_encoder(project):
     assert "BiLSTM" in line and "causal_lm" in line and "model=lstm" in line
 
 
+def test_recipe_for_another_objective(project):
+    pair = ["corpus=grammar_tiny", "model=gpt", "objective=prefix_lm"]
+    line = refuse(project, "pretrain", *pair)
+    assert "PrefixLM takes no objective.bias" in line and "~objective.bias" in line
+    line = refuse(project, "pretrain", *pair, "~objective.bias")
+    assert "GPT" in line and "prefix" in line and "model=prefix_lm" in line and "objective=causal_lm" in line
+
+
 def test_missing_stage_output(project):
     line = refuse(project, "evaluate", "stage=pretrain", "cell=grammar/lstm-9")
     assert "dvc repro pretrain@grammar-lstm-9" in line

@@ -56,8 +56,9 @@ class GappedText:
     Args:
         grammar: `retable.corpora.grammar.language.Grammar`.
         program: `retable.corpora.grammar.discourse.Discourse`, which tells a document to an interpreter.
-        particles: how many go past each gap.
-        tries: after how many draws at a gap no more are made, however few have gone past it.
+        particles: draws at a gap that fit what is seen behind it, two or more: with so many, the last of which doesn't
+            count, no more are made. One less go past it.
+        tries: draws at a gap after which no more are made either, however few fit; then all of these go past.
     """
 
     def __init__(self, grammar: Any, program: Callable[[Any, Any], Any], particles: int, tries: int):

@@ -68,6 +68,11 @@ class Gradients:
         `clipped`.
         """
         objective, vocab_size = system.objective, Tokenizer.load(self.inputs[0]).vocab_size
+        if not isinstance(objective, CausalLM):
+            raise UsageError(
+                f"{type(objective).__name__} is no left-to-right language model, whose gradients by earlier tokens are "
+                "measured here; take the cell of one, such as model=lstm or model=gpt"
+            )
         tokens, _ = read_split(self.folder, self.split, vocab_size)
         if len(tokens) <= self.length:
             raise UsageError(f"the {self.split} split has {len(tokens)} tokens; lower benchmark.length={self.length}")

@@ -13,8 +13,9 @@ import numpy as np
 
 from retable.data.documents import Documents, Pairs
 from retable.errors import UsageError
+from retable.evaluation.grammar_words import LINE_END, spans, words_of
 from retable.evaluation.perplexity import read_split
-from retable.evaluation.phenomena import LINE_END, spans, words_of
+from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
 RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's corruption; of the chosen words the rest stays
@@ -66,6 +67,8 @@ class MaskedBound:
         sweeps: int = 8,
         seed: int = 1,
     ):
+        if documents < 2:
+            raise UsageError(f"benchmark.documents={documents} has no spread; write 2 or more")
         self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
         self.words, self.documents, self.sweeps = words, documents, sweeps
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
@@ -122,10 +125,7 @@ class MaskedBound:
             pairs = zip(together, alone, strict=True)
             gaps = [corrupted_entropy(p, drawable) - corrupted_entropy(q, drawable) for p, q in pairs]
             sums.append((sum(gaps), len(gaps)))
-        total, count = np.array(sums, dtype=float).T
-        gap = total.sum() / count.sum()
-        spread = np.square(total - gap * count).sum() * len(sums) / max(len(sums) - 1, 1)
-        return gap, np.sqrt(spread) / count.sum()
+        return clustered_mean(*zip(*sums, strict=True))
 
 
 class SentencePairsBound:

@@ -8,17 +8,16 @@ expects, say, too many repetitions does better on those that come, and pays on t
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from retable.errors import UsageError
+from retable.evaluation.grammar_words import spans, words_of
 from retable.evaluation.perplexity import LanguageModel, read_split
-from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
-
-LINE_END = "\n"  # the token of a line's end, as the grammar calls it
+from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Language(Protocol):
@@ -71,16 +70,3 @@ class Phenomena:
                 ("share", n / all_tokens),
             )
         }
-
-
-def spans(units: np.ndarray) -> Iterator[slice]:
-    """Where each unit of text stands in the stream, from the table of units (n_units, 3)."""
-    ends = np.cumsum(units[:, 0])
-    return map(slice, ends - units[:, 0], ends)
-
-
-def words_of(tokenizer: Tokenizer) -> list[str]:
-    """The grammar's token of each id. UsageError where the tokenizer's tokens are not words."""
-    if tokenizer.words[tokenizer.boundary] != END_OF_LINE:
-        raise UsageError("the grammar reads words, and this system writes other tokens; train it with tokenizer=word")
-    return [LINE_END if word == END_OF_LINE else word for word in tokenizer.words]

@@ -15,9 +15,9 @@ from torch import Tensor
 from retable.data.documents import Documents, Windows
 from retable.data.masking import MaskedDocuments
 from retable.errors import UsageError
+from retable.evaluation.grammar_words import spans, words_of
 from retable.evaluation.held_out import PretrainedObjective, on_device
 from retable.evaluation.perplexity import read_split
-from retable.evaluation.phenomena import spans, words_of
 from retable.nn.cross_entropy import logits_of
 from retable.objectives.masked_lm import encode
 from retable.tokenizers.tokenizer import Tokenizer
@@ -85,15 +85,12 @@ class ReplacedBound:
         tokenizer = Tokenizer.load(self.inputs[0])
         words, marks = words_of(tokenizer), tokenizer.special_ids
         tokens, units = read_split(self.folder, self.split, len(words))
-        documents = Documents(tokens, units, tokenizer.boundary, parted=True)
-        n = int(documents.offsets[-1])
         batches = MaskedDocuments(
             tokens, units, tokenizer.boundary, marks, words, self.seed, BATCH_SIZE, self.length,
             rate=self.rate, masked=1.0, random=0.0,
         )  # fmt: skip
-        places_of = Windows(_Places(n), MARK, MARK, MARK, BATCH_SIZE, self.length, self.seed)  # type: ignore[arg-type]
-        stream = _stream_places(tokens, units, tokenizer.boundary)
-        assert len(stream) == n
+        documents = _Places(tokens, units, tokenizer.boundary)
+        places_of = Windows(documents, MARK, MARK, MARK, BATCH_SIZE, self.length, self.seed)
         texts = [[words[token] for token in tokens[span]] for span in spans(units)]
         starts, ids = np.cumsum(units[:, 0]) - units[:, 0], {word: i for i, word in enumerate(words)}
         each, generator = -(-self.words // batches.steps_per_epoch), np.random.default_rng(self.seed)
@@ -102,12 +99,12 @@ class ReplacedBound:
             batch = on_device(device, batches.batch(step))
             labels, q = batch.labels.cpu().numpy(), proposals(objective, batch)
             kept.append(q[np.arange(len(labels)), labels])
-            text = places_of.rows(step).ids
+            stands = places_of.rows(step).ids  # in the stream
             of_row, column = np.divmod(batch.places.cpu().numpy(), self.length)
-            is_word = (text != MARK) & (tokens[stream[text]] != tokenizer.boundary)
-            sizes += len(labels), is_word.sum(), text.size
+            is_word = (stands != MARK) & (tokens[stands] != tokenizer.boundary)
+            sizes += len(labels), is_word.sum(), stands.size
             for index in generator.choice(len(labels), min(each, len(labels)), replace=False):
-                place = int(stream[text[of_row[index], column[index]]])
+                place = int(stands[of_row[index], column[index]])
                 unit = int(np.searchsorted(starts, place, side="right")) - 1
                 place -= int(starts[unit])
                 posterior = self.language.posterior(texts[unit], place)
@@ -134,21 +131,12 @@ class ReplacedBound:
         return metrics
 
 
-class _Places:
-    """A text whose ids are their own places."""
+class _Places(Documents):
+    """Documents whose text has in place of each id where it stands in the stream."""
 
-    def __init__(self, n: int):
-        self.offsets = np.array([0, n])
-
-    def text(self, places: np.ndarray) -> np.ndarray:
-        return places
-
-
-def _stream_places(tokens: np.ndarray, units: np.ndarray, line_end: int) -> np.ndarray:
-    """Where the text of `Documents`, parted, stands in the stream: all but line ends, and one of a document's last."""
-    kept = tokens != line_end
-    kept[np.cumsum(units[:, 0]) - 2] = True  # the last sentence's; behind it is that of the blank line
-    return np.flatnonzero(kept)
+    def __init__(self, tokens: np.ndarray, units: np.ndarray, line_end: int):
+        super().__init__(tokens, units, line_end, parted=True)
+        self._tokens = np.arange(len(tokens))
 
 
 def proposals(objective: Any, batch: Any) -> np.ndarray:

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from retable.errors import UsageError
+from retable.evaluation.grammar_words import LINE_END, spans, words_of
 from retable.evaluation.perplexity import read_split
-from retable.evaluation.phenomena import LINE_END, spans, words_of
 from retable.generation.next_token import next_token
 from retable.generation.sampling import Sampling, seeded
 from retable.metrics.diversity import distinct, repetition, self_bleu, zipf_exponent

@@ -13,8 +13,9 @@ import numpy as np
 
 from retable.data.corruption import Prefix, RandomSpans
 from retable.errors import UsageError
+from retable.evaluation.grammar_words import spans, words_of
 from retable.evaluation.perplexity import read_split
-from retable.evaluation.phenomena import spans, words_of
+from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
 TRUTH = 0.01  # its weight in an estimate from below, which so is finite
@@ -83,7 +84,9 @@ class SpansBound:
         - `spans/loss_above`: the same with the sum estimated from above, by which one sees what the estimates lose.
           It bounds no model.
         - `prefix/loss`: of the second part of a window that is cut in two anywhere. The judge sees as much, and of
-          him this is exact but for the sample: the mean over all windows and cuts.
+          him this is exact but for the sample: the mean over the targets of all windows and cuts. An objective's own
+          figure is the mean of its batches' means, in which end marks, which cost nothing, weigh a little more: with 16
+          rows of 64, by which the judge's would be 0.07 % lower.
         """
         words = words_of(Tokenizer.load(self.inputs[0]))
         tokens, units = read_split(self.folder, self.split, len(words))
@@ -91,14 +94,14 @@ class SpansBound:
         nats = -np.concatenate([self.language.grammar.score_tokens(text[span]) for span in documents])
         if not np.isfinite(nats).all():
             raise UsageError(f"{self.inputs[1]} has documents that are not of the grammar; take corpus=grammar")
-        mean, error = mean_of_clusters(np.add.reduceat(nats, [span.start for span in documents]), units[:, 0])
+        mean, error = clustered_mean(np.add.reduceat(nats, [span.start for span in documents]), units[:, 0])
         metrics: dict[str, float] = {}
         below, above = self._spans(text, np.array([span.start for span in documents]), nats, folder)
         for name, (value, spread) in {"loss": below, "loss_above": above}.items():
             metrics |= {f"spans/{name}": value, f"spans/{name}_standard_error": spread}
         window = Prefix().window(self.length - 1)
         share = window / 2 / (window / 2 + 1)  # the end mark is certain; of a window half is target, on average
-        return metrics | {"prefix/loss": float(share * mean), "prefix/loss_standard_error": float(share * error)}
+        return metrics | {"prefix/loss": share * mean, "prefix/loss_standard_error": share * error}
 
     def _spans(
         self, text: Sequence[str], starts: np.ndarray, nats: np.ndarray, folder: Path
@@ -130,12 +133,6 @@ class SpansBound:
         *losses, beside = np.array(rows).T
         found = [adjusted_mean(loss, beside, n_hidden * nats.mean()) for loss in losses]
         return [(mean / n_targets, error / n_targets) for mean, error in found]
-
-
-def mean_of_clusters(sums: np.ndarray, sizes: np.ndarray) -> tuple[float, float]:
-    """The mean of values that come in clusters, of which the sums and sizes are given, and its standard error."""
-    mean, n = sums.sum() / sizes.sum(), len(sums)
-    return mean, np.sqrt(np.square(sums - mean * sizes).sum() * n / max(n - 1, 1)) / sizes.sum()
 
 
 def adjusted_mean(values: np.ndarray, beside: np.ndarray, expected: float) -> tuple[float, float]:

@@ -23,6 +23,15 @@ def mean_std(values: ArrayLike) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
 
+def clustered_mean(sums: ArrayLike, sizes: ArrayLike) -> tuple[float, float]:
+    """The mean of values that come in clusters, whose sums and sizes (n,) these are, and its standard error, that of a
+    ratio (Cochran 1977, chapter 6): values of one cluster may be alike. NaN is that of a single cluster."""
+    sums, sizes = np.asarray(sums, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
+    mean, n = sums.sum() / sizes.sum(), len(sums)
+    spread = np.square(sums - mean * sizes).sum() * n / (n - 1) if n > 1 else np.nan
+    return float(mean), float(np.sqrt(spread) / sizes.sum())
+
+
 def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Student's interval of the mean of 1-D values; NaN for a single one, which tells nothing of the spread."""
     mean, std = mean_std(values)

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from retable.errors import UsageError
+from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.scalar_mix import ScalarMix
 
 
@@ -35,13 +35,11 @@ class ELMoBiLSTM(nn.Module):
         d_embedding: int,
         d_model: int,
         n_layers: int,
-        dropout: float,
+        dropout: float = 0.0,
         frozen: bool = True,
         layers: Sequence[int] | None = None,
     ):
         super().__init__()
-        if d_model % 2:
-            raise ValueError(f"d_model={d_model} must be even: half of it goes to each direction")
         self.d_model, self.frozen = d_model, frozen
         self.elmo = elmo(words=words).requires_grad_(not frozen)
         n_elmo = len(self.elmo.forward_stack.layers) + 1
@@ -54,14 +52,7 @@ class ELMoBiLSTM(nn.Module):
         self.embedding = nn.Embedding(len(words), d_embedding)
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.dropout = nn.Dropout(dropout)
-        self.layers = nn.LSTM(
-            d_embedding + 2 * self.elmo.d_model,
-            d_model // 2,
-            n_layers,
-            batch_first=True,
-            bidirectional=True,
-            dropout=dropout if n_layers > 1 else 0.0,
-        )
+        self.layers = BidirectionalLSTM(d_embedding + 2 * self.elmo.d_model, d_model, n_layers, dropout)
 
     def initialise(self, module: nn.Module) -> None:
         """PyTorch's own initialisation stands."""
@@ -85,6 +76,4 @@ class ELMoBiLSTM(nn.Module):
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states, zero on padding."""
         words = torch.cat([self.embedding(input_ids), self.features(input_ids, lengths)], dim=2)  # (B, T, E + 2W)
-        packed = pack_padded_sequence(self.dropout(words), lengths.cpu(), batch_first=True, enforce_sorted=False)
-        hidden, _ = pad_packed_sequence(self.layers(packed)[0], batch_first=True, total_length=input_ids.shape[1])
-        return self.dropout(hidden)
+        return self.dropout(self.layers(self.dropout(words), lengths))

@@ -238,14 +238,6 @@ class OneStackT5(nn.Module):
         hidden, after = self.stack(self.embedding(input_ids), mask, pasts)
         return hidden, None if state is None else after
 
-    def encode(self, input_ids: Tensor, lengths: Tensor) -> Any:
-        """(B, T) inputs, none of them padded, to the state after them, as the prefix of what comes."""
-        return self(input_ids, (), lengths)[1]
-
-    def decode(self, decoder_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """(B, U) outputs after those of `state` to their hidden states (B, U, D), and the state after them."""
-        return self(decoder_ids, state)
-
 
 def causal_mask(length: int, before: int, device: torch.device) -> Tensor:
     """(1, 1, length, before + length): True on what comes before a position and on itself."""
