@@ -1,24 +1,28 @@
 """Text → tokens: `python -m pipelines.tokenize corpus=grammar tokenizer=word`."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from pipelines.entry import recorded, stage
+from pipelines.entry import Record, recorded, stage
 from retable.artifacts import require
 from retable.corpora.text import SPLITS, read_lines, read_units
 from retable.data.encode import write_tokens
 from retable.errors import UsageError
 from retable.tokenizers.report import count_unknown, rates
-from retable.tokenizers.tokenizer import read_tokens
+from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
 @stage
 def tokenize(cfg: DictConfig) -> None:
     text = Path("outputs/prepare", cfg.text)
+    if cfg.tokenizer.train is None:
+        return take_over(cfg, text)
     splits = {split: require(text / f"{split}.txt") for split in SPLITS}
     closed = text / "vocabulary.txt"
     given = [Path(value) for value in cfg.tokenizer.train.values() if isinstance(value, str) and Path(value).is_file()]
@@ -35,11 +39,33 @@ def tokenize(cfg: DictConfig) -> None:
             units, documents = read_units(path, cfg.corpus.unit), cfg.corpus.unit == "document"
             size = path.stat().st_size
             totals = write_tokens(tokenizer, units, documents, record.folder / split, workers, size)
-            tokens = read_tokens(record.folder / f"{split}.bin", tokenizer.vocab_size)
-            unknown = count_unknown(tokenizer, tokens)
-            totals |= rates(totals["tokens"], totals["words"], totals["bytes"], unknown)
-            record.metrics |= {f"{split}/{name}": total for name, total in totals.items()}
+            measure(record, split, tokenizer, totals)
         record.extra["tokenizer_digest"] = tokenizer.digest
+
+
+def take_over(cfg: DictConfig, text: Path) -> None:
+    """Leave the tokens that the corpus came in as they are, with the tokenizer that made them."""
+    names = ["tokenizer.json", *(f"{split}{end}" for split in SPLITS for end in (".bin", ".units.npy"))]
+    files = [require(require(text) / "train.txt").with_name(name) for name in names]
+    if not files[0].exists():
+        raise UsageError(f"{text} came as text alone; write tokenizer=bpe, or another that reads it")
+    with recorded(cfg, files, upstream=[text], system=Path(cfg.out).name, seed=0) as record:
+        for file in files:
+            shutil.copyfile(file, record.folder / file.name)
+        tokenizer = Tokenizer.load(files[0])
+        record.metrics["vocab_size"] = tokenizer.vocab_size
+        for split in SPLITS:
+            units = np.load(record.folder / f"{split}.units.npy")
+            totals: dict[str, float] = dict(zip(("tokens", "words", "bytes"), units.sum(axis=0).tolist(), strict=True))
+            measure(record, split, tokenizer, totals | {"units": len(units)})
+        record.extra["tokenizer_digest"] = tokenizer.digest
+
+
+def measure(record: Record, split: str, tokenizer: Tokenizer, totals: dict[str, float]) -> None:
+    """What a split counts, and its rates."""
+    tokens = read_tokens(record.folder / f"{split}.bin", tokenizer.vocab_size)
+    totals |= rates(totals["tokens"], totals["words"], totals["bytes"], count_unknown(tokenizer, tokens))
+    record.metrics |= {f"{split}/{name}": total for name, total in totals.items()}
 
 
 class Lines:

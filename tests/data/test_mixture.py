@@ -1,10 +1,15 @@
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
 
-from retable.data.mixture import BLOCK, Mixture, proportional
+from retable.data.masking import MaskedDocuments
+from retable.data.mixture import BLOCK, MixedCorpora, Mixture, proportional
+from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams, ShuffledWindows
 from retable.errors import UsageError
+from retable.tokenizers.tokenizer import read_tokens
 
 
 class Drawn(NamedTuple):
@@ -80,3 +85,106 @@ def test_rates_that_can_not_be(rates):
 def test_a_temperature_that_can_not_be():
     with pytest.raises(UsageError, match=r"temperature=0\.5 can't be"):
         proportional([1, 2], temperature=0.5)
+
+
+@pytest.mark.parametrize("kind", [CarriedStreams, OppositeStreams, JitteredStreams])
+def test_state_can_not_be_carried_through_a_mixture(kind):
+    part = kind(np.arange(100), 2, 5, 1)
+    with pytest.raises(UsageError, match=rf"the state that {kind.__name__} carries .*ShuffledWindows"):
+        Mixture([part, part], [1, 1], seed=1)
+
+
+VOCABULARY = 100  # the tokens of corpus a are below 50, those of b from there on
+
+
+@pytest.fixture(scope="module")
+def tokenized(tmp_path_factory):
+    """The folder of the tokenize stage, with the corpora a, b in shards, and c of another tokenizer."""
+    folder = tmp_path_factory.mktemp("tokenize")
+    for corpus, low, size in (("a", 0, 4000), ("b", 50, 1000), ("c", 0, 500)):
+        (folder / corpus / "word").mkdir(parents=True)
+        (folder / corpus / "word" / "tokenizer.json").write_text("c" if corpus == "c" else "ab")
+        for split, n in (("train", size), ("validation", 300)):
+            ids = np.random.default_rng(low + n).integers(low + 5, low + 50, n).astype("<u2")
+            np.save(folder / corpus / "word" / f"{split}.units.npy", np.array([[n, n, n]]))
+            parts = np.split(ids, [n // 3]) if corpus == "b" else [ids]
+            names = [f"{split}-{i}.bin" for i in (0, 1)] if corpus == "b" else [f"{split}.bin"]
+            for part, name in zip(parts, names, strict=True):
+                part.tofile(folder / corpus / "word" / name)
+    return folder
+
+
+def mixed(tokenized, corpora, split: str = "train", kind=ShuffledWindows, own: str = "a", **settings) -> MixedCorpora:
+    tokens = read_tokens(tokenized / own / "word" / f"{split}.bin", VOCABULARY)
+    facts = {"line_end": 4, "marks": {"[CLS]": 0, "[SEP]": 1, "[MASK]": 2}, "words": ["w"] * VOCABULARY,
+             "vocab_size": VOCABULARY, "seed": 1}  # fmt: skip
+    return MixedCorpora(
+        tokens, **facts, kind=partial(kind), corpora=corpora, **{"batch_size": 4, "length": 10} | settings
+    )
+
+
+WEIGHTS = {"a/word": 0.3, "b/word": 0.7}
+
+
+def test_corpora_come_by_their_weights(tokenized):
+    batches, n = mixed(tokenized, WEIGHTS), 600
+    of_b = sum(bool((batches.batch(step).input_ids >= 50).all()) for step in range(n))
+    of_a = sum(bool((batches.batch(step).input_ids < 50).all()) for step in range(n))
+    assert of_a + of_b == n  # a batch is of one corpus
+    assert (of_b - 0.7 * n) ** 2 / (0.21 * n) < 10.8  # chi-squared of 1 degree, one in a thousand
+
+
+def test_each_corpus_has_the_batches_that_it_would_have_alone(tokenized):
+    batches = mixed(tokenized, WEIGHTS)
+    parts = [np.fromfile(tokenized / "a/word/train.bin", "<u2"),
+             np.concatenate([np.fromfile(tokenized / f"b/word/train-{i}.bin", "<u2") for i in (0, 1)])]  # fmt: skip
+    alone = [ShuffledWindows(part, 4, 10, 1) for part in parts]
+    assert batches.steps_per_epoch == sum(part.steps_per_epoch for part in alone)
+    steps = [0, 0]
+    for step in range(batches.steps_per_epoch):
+        batch = batches.batch(step)
+        which = int(batch.input_ids[0, 0] >= 50)
+        assert torch.equal(batch.input_ids, alone[which].batch(steps[which]).input_ids)
+        steps[which] += 1
+
+
+def test_validation_is_mixed_too_and_the_files_are_named(tokenized):
+    batches = mixed(tokenized, WEIGHTS, "validation")
+    assert {path.name for path in batches.inputs} == {"validation.bin", "validation-0.bin", "validation-1.bin"}
+    assert batches.steps_per_epoch == 2 * ((299 // 10 - 1) // 4)
+
+
+def test_a_list_of_corpora_is_mixed_by_temperature(tokenized):
+    sizes = [mixed(tokenized, [name]).steps_per_epoch for name in WEIGHTS]
+    for temperature in (1, 3):
+        batches = mixed(tokenized, list(WEIGHTS), temperature=temperature)
+        np.testing.assert_allclose(batches._rates, proportional(sizes, temperature=temperature))
+
+
+def test_masked_batches_of_corpora(tokenized):
+    lines = np.fromfile(tokenized / "a/word/train.bin", "<u2")
+    lines[::7] = 4
+    lines.tofile(tokenized / "a/word/train.bin")
+    batches = mixed(tokenized, {"a/word": 1}, kind=MaskedDocuments)
+    assert {path.name for path in batches.inputs} == {"train.bin", "train.units.npy"}
+    assert batches.batch(0).input_ids.shape == (4, 10)
+
+
+@pytest.mark.parametrize(
+    ("corpora", "settings", "message"),
+    [
+        ({"a/word": 1, "c/word": 1}, {}, r"c/word has another tokenizer than .*a/word; .*path=.*a/word/tokenizer.json"),
+        ({"a/word": 1, "d/word": 1}, {}, "d/word/tokenizer.json is missing"),
+        ({"a/word": 1, "b/word": -1}, {}, "rates"),
+        ({"a/word": 1, "b/word": "much"}, {}, "weights are numbers"),
+        (WEIGHTS, {"temperature": 2}, "write a list of corpora with a temperature"),
+        (list(WEIGHTS), {"temperature": 0.5}, "temperature=0.5 can't be"),
+        ({}, {}, "no corpora"),
+        (WEIGHTS, {"kind": CarriedStreams}, "CarriedStreams"),
+        (WEIGHTS, {"batch_size": 100}, "1000 tokens give no batch of 100"),
+    ],
+    ids=str,
+)
+def test_mixtures_of_corpora_that_can_not_be(tokenized, corpora, settings, message):
+    with pytest.raises(UsageError, match=message):
+        mixed(tokenized, corpora, **settings)

@@ -56,7 +56,7 @@ def test_recipe_has_all_that_training_asks_for(name):
     cfg = recipe(name)
     if cfg.objective is None:
         return
-    tokens = torch.zeros(200_000, dtype=torch.uint8).numpy()
+    tokens = torch.zeros(1_100_000, dtype=torch.uint8).numpy()
     batches = instantiate(cfg.batches, tokens=tokens, seed=1)
     assert batches.batch(0).input_ids.numel() > 0
     optimizer = instantiate(cfg.optimizer)(nn.Linear(2, 2))

@@ -1,0 +1,187 @@
+"""Token files in several shards, read in place as one sequence; and those that others tokenized, as a corpus.
+
+A shard is bare ids, as the tokenize stage writes them, or ids of 16 bits behind llm.c's header: 256 int32, of which the
+first three are its magic number, its version and the number of tokens. FineWeb's tokens are published so
+(kjj0/fineweb10B-gpt2 on the Hugging Face hub).
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from retable.corpora.text import SPLITS
+from retable.errors import UsageError
+from retable.tokenizers.tokenizer import Tokenizer, read_tokens
+
+MAGIC, VERSION, HEADER = 20240520, 1, 256 * 4  # llm.c's
+SCAN = 1 << 20  # tokens that are decoded at a time
+
+
+class Shards:
+    """Arrays of ids in a row: what batches ask of one np.ndarray, without a copy of them.
+
+    A slice is such a sequence too, and reads nothing yet; an array of places is read at once, and so is all that
+    `astype`, np.asarray or a comparison asks for.
+    """
+
+    def __init__(self, parts: Sequence[np.ndarray], places: range | None = None):
+        self._parts, self._starts = parts, np.cumsum([0, *map(len, parts)])
+        self._places = range(int(self._starts[-1])) if places is None else places
+        self.dtype = np.result_type(*parts)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return Shards(self._parts, self._places[key])
+        places = np.asarray(key)
+        if (outside := (places < -len(self)) | (places >= len(self))).any():
+            raise IndexError(f"place {places[outside].flat[0]} of {len(self)} tokens")
+        return self._read(self._places.start + self._places.step * (places % len(self)))
+
+    def _read(self, places: np.ndarray) -> np.ndarray:
+        shard = np.searchsorted(self._starts, places, side="right") - 1
+        ids = np.empty(places.shape, self.dtype)
+        for i in np.unique(shard):
+            mine = shard == i
+            ids[mine] = self._parts[i][places[mine] - self._starts[i]]
+        return ids
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if not self._places:
+            return np.empty(0, dtype or self.dtype)
+        low, high = sorted((self._places[0], self._places[-1]))
+        spans = [(max(low - start, 0), max(high + 1 - start, 0)) for start in self._starts[:-1].tolist()]
+        joined = np.concatenate([part[a:b] for part, (a, b) in zip(self._parts, spans, strict=True)])
+        return joined[:: self._places.step].astype(dtype or self.dtype, copy=False)
+
+    def astype(self, dtype: Any) -> np.ndarray:
+        return self.__array__(dtype)
+
+    def __eq__(self, other: object) -> np.ndarray:  # type: ignore[override]
+        return np.asarray(self) == other
+
+    def reshape(self, n_rows: int, width: int) -> "Rows":
+        """As rows of `width`, as lazy as this."""
+        if n_rows * width != len(self):
+            raise ValueError(f"{len(self)} tokens are not {n_rows} rows of {width}")
+        return Rows(self, n_rows, width)
+
+
+class Rows:
+    """Shards as a matrix: `rows[a:b, c:d]` is read at once."""
+
+    def __init__(self, tokens: Shards, n_rows: int, width: int):
+        self._tokens, self.shape = tokens, (n_rows, width)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: tuple[slice, slice]) -> np.ndarray:
+        rows, columns = key
+        width = self.shape[1]
+        return np.stack([np.asarray(self._tokens[row * width : (row + 1) * width][columns])
+                         for row in range(len(self))[rows]])  # fmt: skip
+
+
+def stream_files(folder: Path, split: str) -> list[Path]:
+    """The file `<split>.bin` or, where there is none, the shards `<split>-*.bin` by their names."""
+    whole = folder / f"{split}.bin"
+    return [whole] if whole.exists() else sorted(folder.glob(f"{split}-*.bin")) or [whole]
+
+
+def read_stream(files: Sequence[Path], vocab_size: int) -> Any:
+    """The ids of token files in a row, memory-mapped. UsageError for a file that is cut off or of other tokens."""
+    parts = [read_shard(path, vocab_size) for path in files]
+    return parts[0] if len(parts) == 1 else Shards(parts)
+
+
+def read_shard(path: Path, vocab_size: int) -> np.ndarray:
+    """The ids of a token file with llm.c's header, or with none. UsageError as `read_stream`."""
+    if not path.is_file() or not path.stat().st_size:
+        raise UsageError(f"{path} holds no tokens")
+    header = np.fromfile(path, "<i4", 3)
+    if len(header) < 3 or header[0] != MAGIC:
+        return read_tokens(path, vocab_size)
+    version, length = map(int, header[1:])
+    if version != VERSION:
+        raise UsageError(f"{path} holds version {version} of llm.c's tokens, and {VERSION} is read; convert it")
+    if path.stat().st_size != HEADER + 2 * length:
+        raise UsageError(f"{path} does not hold the {length} tokens that it counts; download it again")
+    tokens = np.memmap(path, "<u2", "r", offset=HEADER)
+    if int(tokens[: 1 << 20].max()) >= vocab_size:
+        raise UsageError(f"{path} holds ids beyond the vocabulary of {vocab_size}; take the tokenizer that made them")
+    return tokens
+
+
+def write_tokenized(
+    folder: Path,
+    source: str,
+    train: str,
+    held_out: str,
+    tokenizer: str,
+    train_tokens: int,
+    held_out_tokens: int,
+) -> dict[str, float]:
+    """Write a corpus that came in tokens: its text as `<split>.txt`, for any tokenizer, and for tokenizer=given the
+    tokens themselves, `<split>.bin` with their table of units, and the `tokenizer.json` that made them.
+
+    `train` and `held_out` are patterns of files in the folder `source`, which hold GPT-2's mark, or another tokenizer's
+    boundary, between documents. Training takes the first `train_tokens` of the one, validation the first
+    `held_out_tokens` of the other, and test as many after these. The text leaves out blank lines within documents; a
+    document's words and bytes count its line ends and, where it ends here, its mark.
+
+    Returns the counts of tokens, words and documents of each split. Raises UsageError where files are missing, damaged,
+    or hold too few tokens.
+    """
+    if not Path(tokenizer).is_file():
+        raise UsageError(f"{tokenizer} does not exist; put the tokenizer.json there that made the tokens of {source}")
+    made_by = Tokenizer.load(Path(tokenizer))
+    made_by.save(folder / "tokenizer.json")
+    spans = dict(zip(SPLITS, [(train, 0, train_tokens), (held_out, 0, held_out_tokens),
+                              (held_out, held_out_tokens, 2 * held_out_tokens)], strict=True))  # fmt: skip
+    counts: dict[str, float] = {}
+    for split, (pattern, start, stop) in spans.items():
+        if not (files := sorted(Path(source).glob(pattern))):
+            raise UsageError(f"{source} holds no {pattern}; download the shards, or set RETABLE_DATA to their folder")
+        stream = Shards([read_shard(path, made_by.vocab_size) for path in files])
+        if len(stream) < stop:
+            raise UsageError(f"{pattern} of {source} hold {len(stream)} tokens, and {split} takes {stop}; add shards")
+        counts |= {
+            f"{split}/{name}": n for name, n in _write_split(folder / split, stream[start:stop], made_by).items()
+        }
+    return counts
+
+
+def _write_split(path: Path, stream: Shards, tokenizer: Tokenizer) -> dict[str, float]:
+    rows: list[tuple[int, int, int]] = []
+    documents = _documents(stream, tokenizer.boundary)
+    with path.with_suffix(".bin").open("wb") as ids, path.with_suffix(".txt").open("w", encoding="utf-8") as file:
+        while batch := list(islice(documents, 1024)):
+            marked = [bool(document[-1] == tokenizer.boundary) for document in batch]
+            texts = tokenizer.decode_batch(
+                document[: len(document) - mark].tolist() for document, mark in zip(batch, marked, strict=True)
+            )
+            for document, mark, text in zip(batch, marked, texts, strict=True):
+                ids.write(document.astype(tokenizer.dtype).tobytes())
+                rows.append((len(document), len(text.split()) + text.count("\n") + mark, len(text.encode()) + mark))
+                if lines := [line for line in text.split("\n") if line.strip()]:
+                    file.write("\n".join(lines) + "\n\n")
+    table = np.array(rows, dtype="<i8")
+    np.save(path.with_suffix(".units.npy"), table)
+    return {"tokens": int(table[:, 0].sum()), "words": int(table[:, 1].sum()), "documents": len(rows)}
+
+
+def _documents(stream: Shards, mark: int) -> Iterator[np.ndarray]:
+    """What ends with a mark, one after the other, and then what stands behind the last."""
+    begun = np.empty(0, stream.dtype)
+    for start in range(0, len(stream), SCAN):
+        chunk = np.concatenate([begun, np.asarray(stream[start : start + SCAN])])
+        *whole, begun = np.split(chunk, np.flatnonzero(chunk == mark) + 1)
+        yield from whole
+    if len(begun):
+        yield begun

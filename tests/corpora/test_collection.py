@@ -1,0 +1,69 @@
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from retable.corpora.collection import write_collection
+from retable.corpora.text import read_units
+from retable.errors import UsageError
+
+PARTS = {"train": "train_10M/*.train", "validation": "dev/*.dev", "test": "test/*.test"}
+FILES = {
+    "train_10M/b.train": "the  second\tfile\n",
+    "train_10M/a.train": "a first line\n\n\nand another \n",
+    "train_10M/a.other": "not this one\n",
+    "dev/a.dev": "one\n",
+    "test/a.test": "two\n\nthree\n",
+}
+
+
+@pytest.fixture
+def source(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def written(folder, split: str) -> str:
+    return (folder / f"{split}.txt").read_text(encoding="utf-8")
+
+
+def test_files_follow_each_other_by_name(source, tmp_path):
+    counts = write_collection(tmp_path, str(source), **PARTS)
+    assert written(tmp_path, "train") == "a first line\nand another\nthe second file\n"
+    assert written(tmp_path, "test") == "two\nthree\n"
+    assert counts == {"train/lines": 3, "train/words": 8, "validation/lines": 1, "validation/words": 1,
+                      "test/lines": 2, "test/words": 2}  # fmt: skip
+
+
+def test_blank_lines_and_files_part_documents(source, tmp_path):
+    write_collection(tmp_path, str(source), **PARTS, documents=True)
+    assert written(tmp_path, "train") == "a first line\n\nand another\n\nthe second file\n\n"
+    assert list(read_units(tmp_path / "test.txt", "document")) == [["two"], ["three"]]
+
+
+def test_from_the_hub_a_text_is_a_document(tmp_path, monkeypatch):
+    asked = []
+
+    def load_dataset(name, *configuration, split):
+        asked.append((name, *configuration, split))
+        return {"text": [f"{split} one\n\ntwo", "three"]}
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    parts = {"train": "train[2:]", "validation": "train[:1]", "test": "train[1:2]"}
+    counts = write_collection(tmp_path, "hub:somebody/web", **parts, documents=True)
+    assert asked == [("somebody/web", split) for split in parts.values()]
+    assert written(tmp_path, "train") == "train[2:] one\n\ntwo\n\nthree\n\n"
+    assert counts["train/words"] == 4
+
+
+def test_missing_files(source, tmp_path):
+    with pytest.raises(UsageError, match=r"holds no train_100M/\*.train; set RETABLE_DATA"):
+        write_collection(tmp_path, str(source), **PARTS | {"train": "train_100M/*.train"})
+
+
+def test_no_words(source, tmp_path):
+    (source / "dev/a.dev").write_text(" \n\n")
+    with pytest.raises(UsageError, match=r"dev/\*.dev of .* holds no words; the validation split"):
+        write_collection(tmp_path, str(source), **PARTS)

@@ -1,0 +1,192 @@
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from retable.data.corruption import Corrupted, RandomSpans
+from retable.data.masking import MaskedDocuments
+from retable.data.shards import HEADER, MAGIC, Shards, read_shard, read_stream, stream_files, write_tokenized
+from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams, ShuffledWindows
+from retable.errors import UsageError
+from retable.tokenizers import byte_bpe
+from retable.tokenizers.tokenizer import read_tokens
+
+WHOLE = np.random.default_rng(0).integers(10, 500, 3000).astype("<u2")
+WHOLE[9::10] = 9  # ends a line
+CUTS = [0, 1, 700, 1501, 3000]
+MARKS = {"[CLS]": 1, "[SEP]": 2, "[MASK]": 3, "</s>": 0} | {f"<extra_id_{i}>": 4 + i for i in range(4)}
+
+
+def shards() -> Shards:
+    return Shards([WHOLE[a:b] for a, b in pairwise(CUTS)])
+
+
+def with_header(path, ids, version: int = 1, length: int | None = None):
+    header = np.zeros(HEADER // 4, dtype="<i4")
+    header[:3] = MAGIC, version, len(ids) if length is None else length
+    path.write_bytes(header.tobytes() + np.asarray(ids, dtype="<u2").tobytes())
+    return path
+
+
+@pytest.mark.parametrize("key", [slice(None), slice(0, 1), slice(650, 1600), slice(-40, None), slice(None, None, -1),
+                                 slice(1600, 650, -3), slice(5, 5), slice(100, 4000, 7)], ids=str)  # fmt: skip
+def test_a_slice_is_that_of_the_whole(key):
+    np.testing.assert_array_equal(np.asarray(shards()[key]), WHOLE[key])
+    assert len(shards()[key]) == len(WHOLE[key])
+    np.testing.assert_array_equal(np.asarray(shards()[::-1][key]), WHOLE[::-1][key])
+    np.testing.assert_array_equal(shards()[key].astype(np.int64), WHOLE[key].astype(np.int64))
+    np.testing.assert_array_equal(shards()[key] == 9, WHOLE[key] == 9)
+
+
+def test_places_are_those_of_the_whole():
+    places = np.random.default_rng(1).integers(-3000, 3000, (40, 50))
+    np.testing.assert_array_equal(shards()[places], WHOLE[places])
+    np.testing.assert_array_equal(shards()[100:2000][places % 1900], WHOLE[100:2000][places % 1900])
+    assert shards()[699] == WHOLE[699] and shards()[-1] == WHOLE[-1]
+    with pytest.raises(IndexError, match="place 3000 of 3000"):
+        shards()[np.array([3, 3000])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (CarriedStreams, {"batch_size": 7, "length": 20}),
+        (OppositeStreams, {"batch_size": 7, "length": 20}),
+        (JitteredStreams, {"batch_size": 7, "length": 20}),
+        (ShuffledWindows, {"batch_size": 7, "length": 20}),
+        (Corrupted, {"batch_size": 7, "length": 20, "marks": MARKS, "line_end": 9, "vocab_size": 500,
+                     "corruption": RandomSpans()}),
+        (MaskedDocuments, {"batch_size": 7, "length": 20, "marks": MARKS, "line_end": 9, "words": ["w"] * 500,
+                           "units": np.array([[1500, 1, 1]] * 2), "next_sentence": "next_sentence"}),
+    ],
+    ids=lambda part: getattr(part, "__name__", ""),
+)  # fmt: skip
+def test_batches_of_shards_are_those_of_the_whole(kind, settings):
+    of_shards, of_whole = kind(shards(), **settings, seed=3), kind(WHOLE, **settings, seed=3)
+    assert of_shards.steps_per_epoch == of_whole.steps_per_epoch
+    for step in (0, 1, of_whole.steps_per_epoch - 1, of_whole.steps_per_epoch):
+        for found, expected in zip(flat(of_shards.batch(step)), flat(of_whole.batch(step)), strict=True):
+            assert torch.equal(found, expected)
+
+
+def flat(batch):
+    return [leaf for part in batch for leaf in (flat(part) if isinstance(part, tuple) else [torch.as_tensor(part)])
+            ] if isinstance(batch, tuple) else []  # fmt: skip
+
+
+def test_nothing_is_copied(tmp_path):
+    for name, part in (("a", WHOLE[:1700]), ("b", WHOLE[1700:])):
+        part.tofile(tmp_path / name)
+    maps = [np.memmap(tmp_path / name, "<u2", "r+") for name in ("a", "b")]
+    streams = CarriedStreams(Shards(maps), 5, 30)
+    for part in maps:
+        part[:] = 7  # they read it in the file
+    assert (streams.batch(3).input_ids == 7).all()
+
+
+def test_files_of_a_split(tmp_path):
+    for i, part in enumerate(np.split(WHOLE, 3)):
+        part.tofile(tmp_path / f"train-{i:05d}.bin")
+    files = stream_files(tmp_path, "train")
+    np.testing.assert_array_equal(np.asarray(read_stream(files, 500)), WHOLE)
+    WHOLE.tofile(tmp_path / "train.bin")
+    assert stream_files(tmp_path, "train") == [tmp_path / "train.bin"]
+    assert stream_files(tmp_path, "test") == [tmp_path / "test.bin"]
+
+
+def test_bare_shards_of_32_bits(tmp_path):
+    ids = np.array([1, 70_000, 5], dtype="<u4")
+    ids.tofile(tmp_path / "x.bin")
+    np.testing.assert_array_equal(read_shard(tmp_path / "x.bin", 100_000), ids)
+
+
+def test_shards_with_a_header(tmp_path):
+    files = [with_header(tmp_path / "a.bin", WHOLE[:2000]), with_header(tmp_path / "b.bin", WHOLE[2000:])]
+    np.testing.assert_array_equal(np.asarray(read_stream(files, 500)), WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"version": 7}, "version 7"),
+        ({"length": 4}, "does not hold the 4 tokens"),
+        ({"ids": [1, 600, 2]}, "beyond the vocabulary of 500"),
+    ],
+    ids=str,
+)
+def test_a_header_that_can_not_be(tmp_path, settings, message):
+    with pytest.raises(UsageError, match=message):
+        read_shard(with_header(tmp_path / "x.bin", **{"ids": [1, 2, 3]} | settings), 500)
+
+
+def test_an_empty_shard(tmp_path):
+    (tmp_path / "x.bin").write_bytes(b"")
+    with pytest.raises(UsageError, match="holds no tokens"):
+        read_shard(tmp_path / "x.bin", 500)
+
+
+DOCUMENTS = ["One line.\nAnd another,\n\nafter a blank one.", "Ein Satz mit Ümläuten.", "short", "a  b\nc"]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """A folder of shards as FineWeb's: each document behind a mark, cut without regard to documents."""
+    folder = tmp_path_factory.mktemp("published")
+    tokenizer = byte_bpe.train([line for text in DOCUMENTS for line in text.split("\n")], 280)
+    tokenizer.save(folder / "tokenizer.json")
+    ids = [i for text in DOCUMENTS * 30 for i in (tokenizer.boundary, *tokenizer.encode(text))]
+    third = len(ids) // 3
+    with_header(folder / "x_train_000001.bin", ids[:third])
+    with_header(folder / "x_train_000002.bin", ids[third:])
+    with_header(folder / "x_val_000000.bin", ids)
+    settings = {
+        "source": str(folder),
+        "train": "x_train_*.bin",
+        "held_out": "x_val_*.bin",
+        "tokenizer": str(folder / "tokenizer.json"),
+        "train_tokens": len(ids) - 5,
+        "held_out_tokens": len(ids) // 2,
+    }
+    return ids, tokenizer, settings
+
+
+def test_what_came_in_tokens_stays_what_it_is(published, tmp_path):
+    ids, tokenizer, settings = published
+    counts = write_tokenized(tmp_path, **settings)
+    half = len(ids) // 2
+    for split, expected in (("train", ids[:-5]), ("validation", ids[:half]), ("test", ids[half : 2 * half])):
+        tokens, units = read_tokens(tmp_path / f"{split}.bin", 280), np.load(tmp_path / f"{split}.units.npy")
+        assert tokens.tolist() == expected
+        assert counts[f"{split}/tokens"] == units[:, 0].sum() == len(expected)
+        assert counts[f"{split}/words"] == units[:, 1].sum()
+        ends = np.cumsum(units[:, 0])
+        assert (tokens[ends[:-1] - 1] == tokenizer.boundary).all() and len(units) == counts[f"{split}/documents"]
+        text = tokenizer.decode(tokens).replace("<|endoftext|>", "")
+        assert units[:, 2].sum() == len(text.encode()) + expected.count(tokenizer.boundary)
+    assert (tmp_path / "tokenizer.json").read_bytes() == Path(settings["tokenizer"]).read_bytes()
+
+
+def test_its_text_is_a_corpus_of_documents(published, tmp_path):
+    write_tokenized(tmp_path, **published[2])
+    text = (tmp_path / "validation.txt").read_text(encoding="utf-8")
+    first = ["One line.\nAnd another,\nafter a blank one.", "Ein Satz mit Ümläuten.", "short", "a  b\nc"]
+    assert text.split("\n\n")[:8] == first * 2
+    # what a line counts: its words and its end, and the mark behind a document
+    assert np.load(tmp_path / "validation.units.npy")[1:5, 1].tolist() == [8 + 3 + 1, 4 + 1, 1 + 1, 3 + 1 + 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train": "nothing_*.bin"}, "holds no nothing_"),
+        ({"tokenizer": "nowhere/tokenizer.json"}, "nowhere/tokenizer.json does not exist"),
+        ({"train_tokens": 10**6}, "train takes 1000000; add shards"),
+        ({"held_out_tokens": 10**6}, "validation takes 1000000; add shards"),
+    ],
+    ids=str,
+)
+def test_shards_that_are_missing(published, tmp_path, change, message):
+    with pytest.raises(UsageError, match=message):
+        write_tokenized(tmp_path, **published[2] | change)

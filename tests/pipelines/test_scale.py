@@ -1,0 +1,169 @@
+"""Mixtures through the pretrain stage, and the studies that want a GPU: what they cost and what data they miss."""
+
+import json
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from pipelines.build import build_model, build_objective
+from pipelines.entry import CONF
+from pipelines.pretrain import pretrain
+from pipelines.study import choose
+from retable.errors import UsageError
+from retable.tokenizers import unigram
+from retable.training.weights import matrix_parameters
+
+LINES = [f"the {noun} {verb}s in the {place} ." for noun in ("cat", "dog", "bird", "horse") for verb in ("sleep", "run")
+         for place in ("garden", "house", "valley")] * 4  # fmt: skip
+SMALL = ["corpus=grammar_tiny", "tokenizer=unigram", "model.d_model=8", "model.n_layers=1", "model.n_heads=1",
+         "batches.batch_size=4", "batches.length=24", "epochs=0.1"]  # fmt: skip
+
+
+def recipe(*overrides: str) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("pretrain", overrides=list(overrides))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """A project whose corpus grammar_tiny, with a task, and corpus other have one tokenizer."""
+    folder = tmp_path_factory.mktemp("project")
+    tokenizer = unigram.train([*LINES, "abcdefghijklmnopqrstuvwxyz"], 160)
+    task = folder / "outputs/prepare/grammar_tiny/sentiment"
+    task.mkdir(parents=True)
+    for cell in ("grammar_tiny/unigram", "other/pretrained"):
+        tokens = folder / "outputs/tokenize" / cell
+        tokens.mkdir(parents=True)
+        tokenizer.save(tokens / "tokenizer.json")
+        (tokens / "run.json").write_text('{"mlflow_run_id": "0"}')
+        for split in ("train", "validation"):
+            ids = [i for line in LINES for i in tokenizer.encode(line + "</s>")]
+            np.array(ids, dtype="<u2").tofile(tokens / f"{split}.bin")
+            rows = [("sentence", "label"), *((line, "positive" if "cat" in line else "negative") for line in LINES)]
+            (task / f"{split}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture
+def folder(project, monkeypatch) -> Path:
+    monkeypatch.chdir(project)
+    return project
+
+
+def run(monkeypatch, *overrides: str) -> dict[str, float]:
+    """What the pretrain stage leaves, run in this process."""
+    monkeypatch.setattr(sys, "argv", ["pretrain", *SMALL, *overrides])
+    pretrain()
+    return json.loads(Path("outputs/pretrain/grammar_tiny/x-1/metrics.json").read_text())
+
+
+def test_tasks_beside_spans(folder, monkeypatch):
+    tasks = "batches.tasks=[outputs/prepare/grammar_tiny/sentiment]"
+    settings = ["system=x", "model=t5_multitask", "objective=text_to_text", "model.d_ff=8", tasks]
+    metrics = run(monkeypatch, *settings)
+    assert metrics["steps"] > 1 and {"validation/loss", "validation/accuracy"} < set(metrics)
+
+
+def test_corpora_by_weight(folder, monkeypatch):
+    mixture = ["batches._target_=retable.data.mixture.MixedCorpora",
+               "+batches.kind={_target_: retable.data.streams.ShuffledWindows, _partial_: true}",
+               "+batches.corpora={grammar_tiny/unigram: 0.7, other/pretrained: 0.3}"]  # fmt: skip
+    settings = ["system=x", "model=gpt", "model.max_length=24", "validation_scorer.length=24", "scorer.length=24",
+                "validation_scorer.stride=24", "scorer.stride=24", *mixture]  # fmt: skip
+    assert run(monkeypatch, *settings)["validation/loss"] > 0
+    (folder / "outputs/tokenize/other/pretrained/tokenizer.json").write_text("another")
+    with pytest.raises(SystemExit) as stop:
+        run(monkeypatch, *settings)
+    assert stop.value.code == 2
+
+
+def header(path: Path) -> str:
+    """What the file says before its first setting, in one line."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    first = next(place for place, line in enumerate(lines) if not line.startswith("#"))
+    return " ".join(line.lstrip("# ") for line in lines[:first])
+
+
+SIZES = {"gpt2_124m_500": (50_257, 500 * 2**19), "gpt2_124m": (50_257, 19_559 * 2**19),
+         "gpt2_babylm": (16_384, 160e6 * 10), "electra_small_owt": (30_522, 128 * 128 * 1e6),
+         "bert_small_owt": (30_522, 128 * 128 * 1.45e6)}  # fmt: skip
+STUDIES = {"babylm": ["gpt2_babylm"], "fineweb_gpt2": ["gpt2_124m_500", "gpt2_124m"],
+           "electra_small": ["electra_small_owt", "bert_small_owt"]}  # fmt: skip
+PEAK, SHARE = 989e12, 0.4  # of an H100
+
+
+@cache
+def objective_of(name: str):
+    kind = {"electra_small_owt": "replaced_token_detection", "bert_small_owt": "masked_lm"}.get(name, "causal_lm")
+    cfg = recipe(f"model={name}", f"objective={kind}", "trainer=gpu")
+    words = SimpleNamespace(vocab_size=SIZES[name][0], words=(), boundary=0, special_ids={})
+    with torch.device("meta"):
+        return build_objective(cfg, words, build_model(cfg, words))
+
+
+@pytest.mark.parametrize(("study", "name"), [(study, name) for study, names in STUDIES.items() for name in names])
+def test_headers_say_what_the_training_costs(study, name):
+    flops = 6 * matrix_parameters(objective_of(name)) * SIZES[name][1]
+    said = re.findall(r"([\d.]+e\d+)", header(CONF / f"study/{study}.yaml"))
+    assert f"{flops:.1e}".replace("e+", "e") in said
+    minutes = flops / PEAK / SHARE / 60
+    times = re.findall(r"([\d.]+) (minutes|hours|and [\d.]+ hours)", header(CONF / f"study/{study}.yaml"))
+    amounts = [float(n) * (1 if unit == "minutes" else 60) for n, unit in times]
+    amounts += [float(unit.split()[1]) * 60 for _, unit in times if unit.startswith("and")]
+    assert any(abs(amount - minutes) < 0.05 * minutes for amount in amounts), (minutes, amounts)
+
+
+def test_sizes_are_the_published_ones():
+    sizes = {name: sum(p.numel() for p in objective_of(name).parameters()) for name in SIZES}
+    assert sizes["gpt2_124m"] == sizes["gpt2_124m_500"] == 124_439_808
+    # BabyLM's has room for 1024 positions, of which it uses 512
+    assert sizes["gpt2_babylm"] + 512 * 768 == pytest.approx(98.4e6, abs=0.05e6)
+    assert sizes["electra_small_owt"] == pytest.approx(14e6, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "name", "steps"), [("fineweb", "gpt2_124m_500", 500), ("fineweb_10b", "gpt2_124m", 19_559)]
+)
+def test_an_epoch_of_fineweb_is_as_many_steps(corpus, name, steps):
+    cfg = recipe(f"corpus={corpus}", f"model={name}")
+    tokens = np.broadcast_to(np.uint16(0), cfg.corpus.write.train_tokens)  # which takes no memory
+    batches = instantiate(cfg.batches, tokens=tokens, seed=1)
+    assert batches.steps_per_epoch * cfg.epochs == steps and batches.tokens_per_step == 2**19
+    assert cfg.trainer.accumulate_grad_batches == 16
+
+
+def test_the_first_steps_are_those_of_the_whole_run():
+    first, whole = (recipe(f"model={name}", "trainer=gpu") for name in ("gpt2_124m_500", "gpt2_124m"))
+    schedules = [(instantiate(cfg.schedule), steps) for cfg, steps in ((first, 500), (whole, 19_559))]
+    rates = [[schedule(step, 1.0, steps, []) for step in range(500)] for schedule, steps in schedules]
+    np.testing.assert_allclose(*rates)
+    assert rates[0][0] == 1 / 700
+    same = ("model", "objective", "batches", "trainer", "optimizer", "clip_norm", "scorer")
+    assert all(first[part] == whole[part] for part in same)
+
+
+@pytest.mark.parametrize(
+    ("derived", "base"), [("electra_small_owt", "electra_small"), ("bert_small_owt", "bert_small")]
+)
+def test_small_models_differ_from_those_of_the_paper_in_epochs_alone(derived, base):
+    own, other = (OmegaConf.to_container(OmegaConf.load(CONF / f"model/{name}.yaml")) for name in (derived, base))
+    changed = {key for key in own if own[key] != other.get(key)}
+    assert changed == {"epochs", "validations"} | ({"objective"} if base == "bert_small" else set())
+
+
+@pytest.mark.parametrize(("study", "missing"), [("babylm", "data/babylm"), ("fineweb_gpt2", "data/fineweb10B-gpt2"),
+                                                ("electra_small", "data/openwebtext")])  # fmt: skip
+def test_a_study_says_what_data_it_misses(tmp_path, monkeypatch, study, missing):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=f"{missing} does not exist, and study {study} reads corpus"):
+        choose(study)
+    assert not list(tmp_path.iterdir())
