@@ -1,0 +1,76 @@
+"""Questions on paragraphs whose answers are spans of them, in the JSON of SQuAD v1.1 (Rajpurkar et al. 2016)."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from retable.corpora.text import read_lines
+from retable.errors import UsageError
+
+
+class Answer(NamedTuple):
+    text: str
+    start: int  # its first character in the context
+
+
+class Question(NamedTuple):
+    id: str
+    title: str  # of the article
+    context: str
+    question: str
+    answers: list[Answer]
+
+
+def read_squad(path: Path) -> list[Question]:
+    """All questions, in their order.
+
+    Where an answer does not stand at its `answer_start`, its nearest occurrence is taken: some published copies are off
+    by a character or two. UsageError for a missing file or one of another shape, which names the line or the place, for
+    a question without an answer (SQuAD v2.0 has such), and for an answer that its paragraph does not hold.
+    """
+    try:
+        content = json.loads("\n".join(read_lines(path)).removeprefix("\ufeff"))
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{path}, line {error.lineno}: no JSON, {error.msg} at column {error.colno}") from None
+    questions = []
+    for a, article in enumerate(_get(path, "", content, "data", list)):
+        place = f"data[{a}]"
+        title = article.get("title", "") if isinstance(article, dict) else ""
+        for p, paragraph in enumerate(_get(path, place, article, "paragraphs", list)):
+            place = f"data[{a}].paragraphs[{p}]"
+            context = _get(path, place, paragraph, "context", str)
+            for q, entry in enumerate(_get(path, place, paragraph, "qas", list)):
+                questions.append(_question(path, f"{place}.qas[{q}]", entry, title, context))
+    if not questions:
+        raise UsageError(f"{path} holds no questions")
+    return questions
+
+
+def _question(path: Path, place: str, entry: Any, title: str, context: str) -> Question:
+    answers = []
+    for i, answer in enumerate(_get(path, place, entry, "answers", list)):
+        text, start = (
+            _get(path, f"{place}.answers[{i}]", answer, name, kind)
+            for name, kind in (("text", str), ("answer_start", int))
+        )
+        if not text or text not in context:
+            raise UsageError(f"{path}: {place}.answers[{i}], {text!r}, does not stand in the paragraph")
+        answers.append(Answer(text, _nearest(context, text, start)))
+    if not answers:
+        raise UsageError(f"{path}: {place} has no answer; this is the reader of v1.1, whose questions all have one")
+    identity, question = (_get(path, place, entry, name, str) for name in ("id", "question"))
+    return Question(identity, title, context, question, answers)
+
+
+def _nearest(context: str, text: str, start: int) -> int:
+    """Where `text` occurs in `context` with the smallest distance to `start`."""
+    after = context.find(text, max(start, 0))
+    before = context.rfind(text, 0, max(start, 0) + len(text))
+    return min((found for found in (before, after) if found >= 0), key=lambda found: abs(found - start))
+
+
+def _get(path: Path, place: str, value: Any, name: str, kind: type) -> Any:
+    if not isinstance(value, dict) or not isinstance(value.get(name), kind):
+        shape = {list: "a list", str: "a text", int: "a number"}[kind]
+        raise UsageError(f"{path}: {place or 'the file'} needs {name!r}, {shape}, as SQuAD v1.1 has it")
+    return value[name]

@@ -1,0 +1,57 @@
+"""F5: the body of a sequence tagger, BiLSTM-CNNs (Ma and Hovy 2016, arXiv 1603.01354, section 2; as in Lample et al.
+2016, with a convolution in place of their characters' LSTM).
+
+A word's vector and its characters go through a bidirectional LSTM; the softmax or CRF on top is the objective's.
+Sub-words have no characters to convolve: for them, and for words alone, models/bilstm.py is the body.
+
+Departures: the convolution's maxima pass a tanh, and there is no dropout on characters; see nn/character_cnn.py.
+
+B batch, T time, D d_model, E d_embedding, F features of the convolutions.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.nn.word_input import WordInput
+
+
+class BiLSTMTagger(nn.Module):
+    """Word ids to a hidden state for each word, which has read the whole sentence.
+
+    vocab_size, words, unknown, filters: see WordInput; the paper has filters=[[3, 30]], d_character=30.
+    dropout: on the LSTM's input, between its layers, and on its output.
+    """
+
+    direction = "both"
+
+    def __init__(
+        self,
+        vocab_size: int,
+        words: Sequence[str],
+        d_embedding: int,
+        d_character: int,
+        filters: Sequence[tuple[int, int]],
+        d_model: int,
+        n_layers: int,
+        dropout: float,
+        unknown: int = 0,
+    ):
+        super().__init__()
+        self.d_model = d_model
+        self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
+        self.layers = BidirectionalLSTM(self.input.d_output, d_model, n_layers, dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def initialise(self, module: nn.Module) -> None:
+        """PyTorch's own initialisation stands."""
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.input.embedding
+
+    def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
+        """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states, zero on padding."""
+        words = self.dropout(self.input(input_ids))  # (B, T, E + F)
+        return self.dropout(self.layers(words, lengths))

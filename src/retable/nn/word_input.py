@@ -1,0 +1,47 @@
+"""The input layer of taggers and readers: a word's vector beside what a convolution makes of its characters (Santos and
+Zadrozny 2014; Ma and Hovy 2016, arXiv 1603.01354, section 2.1).
+
+V words with vectors, W words with spellings, E d_embedding, F features of the convolutions, L symbols of a word.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.nn.character_cnn import CharacterCNN, spell
+
+
+class WordInput(nn.Module):
+    """Word ids to E + F dimensions. `words` (W) are the words' spellings, in the order of their ids.
+
+    The first `vocab_size` of them have vectors; the others, so rare or new that none could be learnt, have that of
+    `unknown`, and only their characters tell them apart.
+    """
+
+    _spelling: Tensor
+
+    def __init__(
+        self,
+        vocab_size: int,
+        words: Sequence[str],
+        unknown: int,
+        d_embedding: int,
+        d_character: int,
+        filters: Sequence[tuple[int, int]],
+    ):
+        super().__init__()
+        self.vocab_size, self.unknown = vocab_size, unknown
+        self.embedding = nn.Embedding(vocab_size, d_embedding)
+        nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
+        self.cnn = CharacterCNN(d_character, filters, n_highway=0)
+        spelling = spell(words, padding=max(width for width, _ in filters))
+        self.register_buffer("_spelling", spelling, persistent=False)  # (W, L)
+        self.d_output = d_embedding + self.cnn.d_output
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        """(…) ids to (…, E + F). Each distinct word is convolved once."""
+        words, places = input_ids.unique(return_inverse=True)
+        known = input_ids.where(input_ids < self.vocab_size, self.unknown)
+        return torch.cat([self.embedding(known), F.embedding(places, self.cnn(self._spelling[words]))], dim=-1)

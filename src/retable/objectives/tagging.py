@@ -1,0 +1,84 @@
+"""The tagging objective: a tag for each word, by a softmax of its own or by a CRF over the sentence (Lample et al.
+2016, section 2.2).
+
+Of a word of several tokens the first one's state is read (Devlin et al. 2019, section 5.3).
+
+B batch, T time, W words, N words of the batch, D d_model, K tags.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.data.tagged import TaggedBatch
+from retable.errors import UsageError
+from retable.nn.crf import CRF, Scheme, allowed_transitions
+from retable.objectives.masked_lm import leave_pooler
+
+
+class Tagging(nn.Module):
+    """A backbone with a state for each token, a linear layer over `tags`, and with `crf` a CRF on top.
+
+    scheme: the CRF gives no probability to what is malformed in IOB1, IOB2 or IOBES. The training data has to be
+        written in it; metrics/spans.py converts.
+    """
+
+    def __init__(
+        self, model: Any, tags: Sequence[str], dropout: float, crf: bool = False, scheme: Scheme | None = None
+    ):
+        super().__init__()
+        _require_token_states(model)
+        leave_pooler(model)
+        if scheme is not None and not crf:
+            raise UsageError(f"scheme={scheme} is kept by a CRF, and tags are predicted apart; write crf=true")
+        self.model = model
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(model.d_model, len(tags))
+        self.head.apply(model.initialise)
+        self.crf = CRF(len(tags), None if scheme is None else allowed_transitions(tags, scheme)) if crf else None
+
+    def loss(self, batch: TaggedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
+        """The mean nats of a word, with a CRF those of the whole sentences over their words."""
+        inside, logits = self._logits(batch)
+        if self.crf is None:
+            loss = F.cross_entropy(logits, batch.tags[inside])
+        else:
+            nats = -self.crf.log_likelihood(_spread(logits, inside), batch.tags, batch.n_words)
+            loss = nats.sum() / len(logits)
+        loss = loss * batch.weight
+        return loss, {"loss": loss.detach()}, None
+
+    def predict(self, batch: TaggedBatch) -> Tensor:
+        """The best tags (B, W), 0 behind a row's last word: each word's, or with a CRF the sentence's."""
+        inside, logits = self._logits(batch)
+        if self.crf is None:
+            return _spread(logits.argmax(dim=1), inside)
+        return self.crf.best(_spread(logits, inside), batch.n_words)
+
+    def _logits(self, batch: TaggedBatch) -> tuple[Tensor, Tensor]:
+        """Where there is a word, (B, W), and the words' fp32 logits (N, K), row by row."""
+        hidden = self.model(batch.input_ids, *([batch.lengths] if self.model.direction == "both" else []))
+        if self.model.direction == "left-to-right":
+            hidden = hidden[0]
+        inside = torch.arange(batch.words.shape[1], device=hidden.device) < batch.n_words[:, None]
+        states = hidden.take_along_dim(batch.words[:, :, None], dim=1)[inside]  # (N, D)
+        return inside, self.head(self.dropout(states)).float()
+
+
+def _spread(values: Tensor, inside: Tensor) -> Tensor:
+    """Words' values (N, …) to (B, W, …), 0 where `inside` (B, W) says that there is no word."""
+    spread = values.new_zeros(*inside.shape, *values.shape[1:])
+    spread[inside] = values
+    return spread
+
+
+def _require_token_states(model: Any) -> None:
+    """Raise UsageError for a model without a state for each token."""
+    name = type(model).__name__
+    if hasattr(model, "backward_stack"):
+        raise UsageError(f"{name} gives features to a task's model; take model=bilstm_elmo with init= its cell")
+    if model.direction not in ("both", "left-to-right"):
+        raise UsageError(f"{name} has no state for each token to be tagged by; take model=bilstm or model=bert")

@@ -1,0 +1,103 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retable.corpora.columns import TaggedSentence, read_tagged
+from retable.errors import UsageError
+from retable.metrics.spans import convert
+
+CONLL_2003 = """-DOCSTART- -X- -X- O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+lamb NN I-NP O
+. . O O
+
+Peter NNP I-NP I-PER
+Blackburn NNP I-NP I-PER
+
+-DOCSTART- -X- -X- O
+
+# NN I-NP O
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str | bytes) -> Path:
+        path = tmp_path / "train.txt"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def test_named_entities_of_conll_2003(write):
+    assert read_tagged(write(CONLL_2003), tag=3) == [
+        TaggedSentence(["EU", "rejects", "lamb", "."], ["I-ORG", "O", "O", "O"]),
+        TaggedSentence(["Peter", "Blackburn"], ["I-PER", "I-PER"]),
+        TaggedSentence(["#"], ["O"]),
+    ]
+    assert read_tagged(write(CONLL_2003), tag=1)[1].tags == ["NNP", "NNP"]
+
+
+def test_tabs_windows_line_ends_a_byte_order_mark_and_no_last_blank_line(write):
+    content = "\ufeff1\tder\u00a0Hund\tB-X\r\n2\tbellt\tO\r\n \r\n\r\n1 so  O"
+    assert read_tagged(write(content), word=1) == [
+        TaggedSentence(["der\u00a0Hund", "bellt"], ["B-X", "O"]),
+        TaggedSentence(["so"], ["O"]),
+    ]
+
+
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Zs", "Zl", "Zp", "Cc"]), min_size=1, max_size=5)
+sentences = st.lists(
+    st.lists(st.tuples(words.filter(lambda word: word != "-DOCSTART-"), words), min_size=1, max_size=4),
+    min_size=1, max_size=4,
+)  # fmt: skip
+
+
+@given(sentences=sentences, separator=st.sampled_from([" ", "\t", " \t "]), blank=st.sampled_from(["\n", " \n\n"]))
+def test_what_is_written_is_read(sentences, separator, blank, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "columns.txt"
+    lines = ("".join(f"{word}{separator}{tag}\n" for word, tag in rows) + blank for rows in sentences)
+    path.write_bytes("".join(lines).encode())
+    expected = [TaggedSentence(*map(list, zip(*rows, strict=True))) for rows in sentences]
+    first = expected[0].words[0]
+    expected[0].words[0] = first.removeprefix("\ufeff")
+    if expected[0].words[0]:
+        assert read_tagged(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "message"),
+    [
+        ("a B\nb\n", {}, r"line 2: 1 columns where the first line has 2"),
+        ("a B\n\nb c O\n", {}, r"line 3: 3 columns where the first line has 2"),
+        ("a B\n", {"tag": 2}, r"line 1: tag=2 is none of the 2 columns; write 0 to 1, or −1 for the last"),
+        ("a B\n", {"word": -3}, r"line 1: word=-3 is none of the 2 columns"),
+        ("\n\n", {}, r"holds no sentences; it needs a word a line"),
+        ("-DOCSTART- O\n", {}, r"holds no sentences"),
+        (b"a B\n\xff B\n", {}, r"line 2: byte 1 of the line is not UTF-8"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(content, columns, message, write):
+    with pytest.raises(UsageError, match=rf"train\.txt.*{message}") as caught:
+        read_tagged(write(content), **columns)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"gone.txt does not exist; set RETABLE_DATA"):
+        read_tagged(tmp_path / "gone.txt")
+
+
+@pytest.mark.real
+def test_conll_2000(data_dir):
+    counts = {"train": (8936, 211727), "test": (2012, 47377)}
+    for split, (n_sentences, n_words) in counts.items():
+        read = read_tagged(data_dir / "conll2000" / f"{split}.txt")
+        assert (len(read), sum(len(sentence.words) for sentence in read)) == (n_sentences, n_words)
+        assert all(convert(sentence.tags, "IOB2") == sentence.tags for sentence in read)
+    assert sum(tag.startswith("B-") for sentence in read for tag in sentence.tags) == 23852  # phrases, as published

@@ -1,0 +1,96 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retable.corpora.coreference import Document, read_documents
+from retable.errors import UsageError
+
+# A made-up document in the columns of CoNLL-2012 that matter, with mentions inside of mentions, and a second part.
+EXAMPLE = """#begin document (bc/made/00/up_0000); part 000
+up 0 0 The (7
+up 0 1 mother -
+up 0 2 of -
+up 0 3 Kim (2)|7)
+up 0 4 left -
+
+up 0 0 She (7)
+up 0 1 saw -
+up 0 2 him (2)
+
+#end document
+#begin document (bc/made/00/up_0000); part 001
+up 1 0 It (0|(0
+up 1 1 rains 0)
+up 1 2 . 0)
+
+#end document
+"""
+
+
+def write(tmp_path, content: str):
+    (tmp_path / "dev.conll").write_text(content, encoding="utf-8")
+    return tmp_path / "dev.conll"
+
+
+def test_clusters_of_mentions(tmp_path):
+    sentences = [["The", "mother", "of", "Kim", "left"], ["She", "saw", "him"]]
+    assert read_documents(write(tmp_path, EXAMPLE)) == [
+        Document("bc/made/00/up_0000", 0, sentences, [[(0, 4), (5, 6)], [(3, 4), (7, 8)]]),
+        Document("bc/made/00/up_0000", 1, [["It", "rains", "."]], [[(0, 2), (0, 3)]]),
+    ]
+
+
+spans = st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(1, 3))  # cluster, first word, words
+
+
+def crosses(mention, others) -> bool:
+    """Whether it begins inside of another of its cluster and ends behind it, which brackets can't tell."""
+    return any(c == mention[0] and (a < mention[1] < b < mention[2] or mention[1] < a < mention[2] < b)
+               for c, a, b in others)  # fmt: skip
+
+
+@given(given_spans=st.lists(spans, max_size=6, unique=True))
+def test_mentions_that_are_written_are_read(given_spans, tmp_path_factory):
+    mentions: list[tuple[int, int, int]] = []
+    for cluster, start, size in given_spans:
+        mention = (cluster, start, min(start + size, 6))
+        if mention not in mentions and not crosses(mention, mentions):
+            mentions.append(mention)
+    lines = []
+    for place in range(6):
+        closing = [f"{c})" for c, a, b in mentions if b == place + 1 != a + 1]
+        single = [f"({c})" for c, a, b in mentions if a == place and b == a + 1]
+        opening = [f"({c}" for c, a, b in mentions if a == place and b > a + 1]
+        lines.append(f"w{place} {'|'.join(closing + single + opening) or '-'}\n")
+    path = tmp_path_factory.getbasetemp() / "clusters.txt"
+    path.write_text("#begin document (d); part 003\n" + "".join(lines) + "\n#end document\n")
+    (document,) = read_documents(path, word=0)
+    expected = {c: sorted((a, b) for d, a, b in mentions if d == c) for c, _, _ in mentions}
+    assert document == Document("d", 3, [[f"w{i}" for i in range(6)]], sorted(expected.values()))
+
+
+BEGIN, END = "#begin document (d); part 000\n", "#end document\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (f"{BEGIN}a (1\n\n{END}", r"line 3: the sentence ends in a mention of 1"),
+        (f"{BEGIN}a (1\n{END}", r"line 3: the sentence ends in a mention of 1"),
+        (f"{BEGIN}a 1)\n{END}", r"line 2: '1\)' closes a mention of 1 that is not open"),
+        (f"{BEGIN}a (1|2)\n{END}", r"line 2: '\(1\|2\)' closes a mention of 2 that is not open"),
+        (f"{BEGIN}a 1\n{END}", r"line 2: '1' is no mention: \(12, 12\), \(12\)"),
+        (f"{BEGIN}a (x)\n{END}", r"line 2: '\(x\)' is no mention"),
+        (f"{BEGIN}a -\n\nb - -\nc\n{END}", r"line 5: word=1 is none of the 1 columns"),
+        (f"{BEGIN}a -\n{BEGIN}", r"line 3: a document begins where #end document is due"),
+        (f"{BEGIN}a -\n", r"line 2: the file ends where #end document is due"),
+        (f"a -\n{BEGIN}", r"line 1: #begin document \(name\); part 000 is due"),
+        (f"{BEGIN}{END}{END}", r"line 3: #begin document \(name\); part 000 is due"),
+        (f"#begin document d\n{END}", r"line 1: write #begin document \(name\); part 000"),
+        ("\n", r"holds no documents"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(content, message, tmp_path):
+    word = 1 if "word=1" in message else 0
+    with pytest.raises(UsageError, match=rf"dev\.conll.*{message}"):
+        read_documents(write(tmp_path, content), word=word)

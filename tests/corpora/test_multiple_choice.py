@@ -1,0 +1,98 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retable.corpora.multiple_choice import Choice, read_choices
+from retable.errors import UsageError
+
+
+def write(folder: Path, name: str, *lines: object) -> Path:
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+    (folder / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    return folder / name
+
+
+def test_swag(tmp_path):
+    """Its .csv, with quotes inside of quotes."""
+    path = write(
+        tmp_path,
+        "val.csv",
+        ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label",
+        '0,v1,0,"A man, ""Bo"", sits. He","A man, ""Bo"", sits.",He,gold,stands.,"sings, loudly.",is a cat.,melts.,1',
+    )
+    endings = ["ending0", "ending1", "ending2", "ending3"]
+    assert read_choices(path, "startphrase", endings, "label") == [
+        Choice('A man, "Bo", sits. He', ["stands.", "sings, loudly.", "is a cat.", "melts."], 1)
+    ]
+
+
+def test_hellaswag(tmp_path):
+    example = {"ind": 24, "activity_label": "Roofing", "ctx_a": "A man is on a roof.", "ctx_b": "he",
+               "ctx": "A man is on a roof. he", "split": "val", "label": 3, "endings": list("abcd")}  # fmt: skip
+    path = write(tmp_path, "val.jsonl", example, example | {"label": "0"})
+    assert read_choices(path, "ctx", "endings", "label") == [
+        Choice("A man is on a roof. he", ["a", "b", "c", "d"], 3),
+        Choice("A man is on a roof. he", ["a", "b", "c", "d"], 0),
+    ]
+
+
+def test_a_test_set_keeps_its_labels_back(tmp_path):
+    path = write(tmp_path, "test.jsonl", {"ctx": "x", "endings": ["a", "b"]})
+    assert read_choices(path, "ctx", "endings") == [Choice("x", ["a", "b"], None)]
+
+
+def test_piqa(tmp_path):
+    path = write(tmp_path, "valid.jsonl", {"goal": "To dry", "sol1": "wipe.", "sol2": "wet."},
+                 {"goal": "To é", "sol1": "c", "sol2": "d"})  # fmt: skip
+    labels = write(tmp_path, "valid-labels.lst", "0", "1")
+    assert read_choices(path, "goal", ["sol1", "sol2"], labels=labels) == [
+        Choice("To dry", ["wipe.", "wet."], 0),
+        Choice("To é", ["c", "d"], 1),
+    ]
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+examples = st.tuples(texts, st.lists(texts, min_size=2, max_size=4), st.integers(0, 1))
+
+
+@given(rows=st.lists(examples, min_size=1, max_size=4))
+def test_what_is_written_is_read(rows, tmp_path_factory):
+    choices = [Choice(*row) for row in rows]
+    path = write(tmp_path_factory.getbasetemp(), "choices.jsonl", *(choice._asdict() for choice in choices))
+    assert read_choices(path, "context", "endings", "label") == choices
+
+
+GOOD = {"ctx": "x", "endings": ["a", "b"], "label": 0}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([GOOD, "{"], r"line 2: no JSON, .* at column 2"),
+        ([GOOD, "[1]"], r"line 2: no JSON object"),
+        ([GOOD, {"ctx": "x"}], r"line 2: no field 'endings'; it has 'ctx'"),
+        ([{"ctx": "x", "endings": ["a", "b"]}], r"line 1: no field 'label'; it has 'ctx', 'endings'"),
+        ([GOOD | {"ctx": 3}], r"line 1: field 'ctx' is no text"),
+        ([GOOD | {"endings": ["a"]}], r"line 1: 'endings' holds no two or more texts to choose from"),
+        ([GOOD | {"endings": "ab"}], r"line 1: 'endings' holds no two"),
+        (["", GOOD | {"label": 2}], r"line 2: label 2 is none of 0 to 1"),
+        ([GOOD | {"label": ""}], r"line 1: label '' is none of 0 to 1"),
+        ([], r"holds no examples"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(lines, message, tmp_path):
+    with pytest.raises(UsageError, match=rf"val\.jsonl.*{message}") as caught:
+        read_choices(write(tmp_path, "val.jsonl", *lines), "ctx", "endings", "label")
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_that_do_not_fit_are_named(tmp_path):
+    path = write(tmp_path, "valid.jsonl", GOOD, GOOD)
+    short, wrong = write(tmp_path, "short.lst", "0"), write(tmp_path, "wrong.lst", "0", "-1")
+    with pytest.raises(UsageError, match=r"short.lst has 1 labels, and .*valid.jsonl 2 examples"):
+        read_choices(path, "ctx", "endings", labels=short)
+    with pytest.raises(UsageError, match=r"wrong.lst, line 2: label '-1' is none of 0 to 1"):
+        read_choices(path, "ctx", "endings", labels=wrong)

@@ -1,0 +1,62 @@
+import json
+
+import pytest
+
+from retable.corpora.squad import read_squad
+from retable.errors import UsageError
+from retable.metrics.answers import answer_metrics, answer_scores, exact_match, normalise, word_f1
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("The  Denver Broncos.", ["denver", "broncos"]),
+        ("A an the", []),
+        ("an-other theatre, a", ["another", "theatre"]),  # articles go behind punctuation, and as whole words
+        ("U.S.A. “a”", ["usa", "“", "”"]),  # quotation marks beyond ASCII are no punctuation
+        ("\u00a0£1.5\tmillion\n", ["£15", "million"]),
+        ("the-a", ["thea"]),
+    ],
+)
+def test_normalisation(answer, words):
+    assert normalise(answer) == words
+
+
+def test_exact_match_takes_any_answer():
+    assert exact_match("the Broncos!", ["Denver", "broncos"])
+    assert not exact_match("Broncos Denver", ["Denver Broncos"])
+
+
+def test_f1_takes_the_best_answer():
+    assert word_f1("the cat sat", ["cat", "sat down cat sat"]) == pytest.approx(2 * 2 / (2 + 1 + 0) / 2)
+    assert word_f1("x", ["the", "y"]) == 0
+
+
+def test_f1_counts_words_as_often_as_both_have_them():
+    assert word_f1("b b c", ["b c c"]) == pytest.approx(2 * 2 / 6)
+
+
+def test_two_empty_answers_match_and_share_no_word():
+    assert exact_match("the", ["a"]) and word_f1("the", ["a"]) == 0
+
+
+def test_scores_by_question():
+    answers = {"q1": ["blue sky"], "q2": ["red"], "q3": ["one two"]}
+    predictions = {"q3": "", "q1": "Blue", "q2": "the red", "q4": "of another split"}
+    assert answer_scores(predictions, answers).tolist() == [[0, pytest.approx(2 / 3)], [1, 1], [0, 0]]
+    assert answer_metrics(predictions, answers) == pytest.approx({"exact_match": 1 / 3, "f1": 5 / 9})
+
+
+def test_a_missing_prediction_is_named():
+    with pytest.raises(UsageError, match=r"2 of 3 questions have no prediction, the first of them 'q2'; predict \"\""):
+        answer_metrics({"q1": "x"}, {"q1": ["x"], "q2": ["y"], "q3": ["z"]})
+
+
+@pytest.mark.real
+def test_the_published_predictions_of_berts_ensemble_score_as_published(data_dir):
+    """Devlin et al. 2019, table 2, on the development set."""
+    answers = {q.id: [a.text for a in q.answers] for q in read_squad(data_dir / "squad" / "dev-v1.1.rebuilt.json")}
+    assert len(answers) == 10570
+    path = data_dir / "squad" / "reference_predictions_v1.1" / "BERT_(ensemble)_(Google_AI_Language).json"
+    metrics = answer_metrics(json.loads(path.read_bytes()), answers)
+    assert {name: round(100 * value, 1) for name, value in metrics.items()} == {"exact_match": 86.2, "f1": 92.2}

@@ -1,0 +1,60 @@
+import torch
+
+from retable.models.bilstm import BiLSTM
+from retable.models.tagger import BiLSTMTagger
+
+WORDS = ["<unk>", "a", "dog", "barks", "zebra", "dogs"]
+LENGTHS = torch.tensor([3, 5, 1])
+
+
+def tagger(dropout: float = 0.0) -> BiLSTMTagger:
+    torch.manual_seed(0)
+    return BiLSTMTagger(4, WORDS, 5, 3, [(1, 2), (3, 4)], d_model=8, n_layers=2, dropout=dropout)
+
+
+def ids() -> torch.Tensor:
+    return torch.randint(len(WORDS), (3, 5), generator=torch.Generator().manual_seed(1))
+
+
+def test_without_characters_it_is_the_sentence_encoder():
+    """Where all convolutions are 0, and so are the LSTM's weights for them."""
+    given, encoder = tagger(), BiLSTM(4, 5, 8, n_layers=2, dropout=0.0)
+    weights = given.layers.state_dict()
+    weights["weight_ih_l0"], weights["weight_ih_l0_reverse"] = (
+        weights[name][:, :5] for name in ("weight_ih_l0", "weight_ih_l0_reverse")
+    )
+    encoder.layers.load_state_dict(weights)
+    encoder.embedding.weight = given.embedding.weight
+    for convolution in given.input.cnn.filters:
+        for parameter in convolution.parameters():
+            torch.nn.init.zeros_(parameter)
+    known = ids().where(ids() < 4, 0)
+    torch.testing.assert_close(given(ids(), LENGTHS), encoder(known, LENGTHS))
+
+
+def test_padding_changes_nothing():
+    given = tagger(dropout=0.5).eval()
+    padded = given(ids(), LENGTHS)  # what stands behind a row's length is random here
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = given(ids()[row : row + 1, :length], LENGTHS[row : row + 1])
+        torch.testing.assert_close(padded[row, :length], alone[0])
+        assert not padded[row, length:].any()
+
+
+def test_each_position_sees_both_sides_and_the_spelling():
+    given, length = tagger(), torch.tensor([3])
+    zebra, dogs = given(torch.tensor([[1, 4, 3]]), length), given(torch.tensor([[1, 5, 3]]), length)
+    assert (zebra != dogs).any(dim=2).all()
+
+
+def test_dropout_acts_while_it_trains():
+    given = tagger(dropout=0.5)
+    assert not torch.equal(given(ids(), LENGTHS), given(ids(), LENGTHS))
+
+
+def test_save_and_load_give_the_same(tmp_path):
+    given, other = tagger(), tagger()
+    torch.nn.init.ones_(other.embedding.weight)
+    torch.save(given.state_dict(), tmp_path / "weights")
+    other.load_state_dict(torch.load(tmp_path / "weights"))
+    assert torch.equal(given(ids(), LENGTHS), other(ids(), LENGTHS))

@@ -1,0 +1,164 @@
+from itertools import pairwise, product
+
+import pytest
+import torch
+from torch import Tensor
+
+from retable.errors import UsageError
+from retable.metrics.spans import convert
+from retable.nn.crf import CRF, allowed_transitions
+
+B, T, K = 4, 4, 3
+LENGTHS = torch.tensor([4, 1, 3, 2])  # in no order
+TAGS = {
+    "IOB1": ["O", "B-x", "I-x", "B-y", "I-y"],
+    "IOB2": ["O", "B-x", "I-x", "B-y", "I-y"],
+    "IOBES": ["O", "B-x", "I-x", "E-x", "S-x", "I-y", "E-y"],
+}
+
+
+@pytest.fixture(params=["all", "some"])
+def crf(request) -> CRF:
+    """With all transitions, and with some forbidden."""
+    torch.manual_seed(0)
+    allowed = None
+    if request.param == "some":
+        allowed = torch.ones(K + 1, K + 1, dtype=torch.bool)
+        allowed[0, 2] = allowed[1, 1] = allowed[-1, 1] = allowed[0, -1] = False
+    crf = CRF(K, allowed)
+    for parameter in crf.parameters():
+        torch.nn.init.normal_(parameter)
+    crf.allowed = torch.ones(K + 1, K + 1, dtype=torch.bool) if allowed is None else allowed
+    return crf
+
+
+def emissions() -> Tensor:
+    return torch.randn(B, T, K, generator=torch.Generator().manual_seed(1))  # behind a row's length too
+
+
+def enumerated(crf: CRF, row: Tensor) -> dict[tuple[int, ...], Tensor]:
+    """The score of every allowed sequence of one row's emissions (t, K)."""
+    scores = {}
+    for tags in product(range(K), repeat=len(row)):
+        if all(crf.allowed[pair] for pair in zip((K, *tags), (*tags, K), strict=True)):
+            moves = sum(crf.transition[pair] for pair in pairwise(tags))
+            emitted = sum(row[t, tag] for t, tag in enumerate(tags))
+            scores[tags] = crf.start[tags[0]] + emitted + moves + crf.end[tags[-1]]
+    return scores
+
+
+def test_log_partition_and_viterbi_equal_enumeration(crf):
+    given = emissions()
+    partition, best = crf.log_partition(given, LENGTHS), crf.best(given, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        scores = enumerated(crf, given[row, :length])
+        torch.testing.assert_close(partition[row], torch.stack(list(scores.values())).logsumexp(0))
+        assert tuple(best[row, :length].tolist()) == max(scores, key=scores.__getitem__)
+        assert not best[row, length:].any()
+
+
+def test_log_likelihood_equals_enumeration_and_sums_to_one(crf):
+    """With whatever tags behind a row's length."""
+    for row, length in enumerate(LENGTHS.tolist()):
+        scores = enumerated(crf, emissions()[row, :length])
+        expected = torch.stack(list(scores.values())).log_softmax(0)
+        tags = torch.full((len(scores), T), 2)
+        tags[:, :length] = torch.tensor(list(scores))
+        given = emissions()[row].expand(len(scores), T, K)
+        log_likelihood = crf.log_likelihood(given, tags, torch.full((len(scores),), length))
+        torch.testing.assert_close(log_likelihood, expected)
+        assert log_likelihood.exp().sum().item() == pytest.approx(1, abs=1e-5)
+
+
+def test_what_is_forbidden_has_no_probability_and_is_never_best():
+    crf = CRF(2, torch.tensor([[True, False, True], [True, True, True], [True, True, True]]))
+    given = torch.tensor([[[9.0, 0.0], [0.0, 9.0]]])
+    lengths = torch.tensor([2])
+    assert crf.log_likelihood(given, torch.tensor([[0, 1]]), lengths).exp() == 0
+    assert crf.best(given, lengths).tolist() in ([[0, 0]], [[1, 1]])
+    others = torch.tensor([[0, 0], [1, 0], [1, 1]])
+    assert crf.log_likelihood(given.expand(3, 2, 2), others, lengths.expand(3)).exp().sum().item() == pytest.approx(1)
+
+
+def test_gradients_are_observed_less_expected_counts(crf):
+    given = emissions().requires_grad_()
+    tags = torch.tensor([[1, 0, 1, 2], [2, 9, 9, 9], [0, 0, 1, 9], [2, 2, 9, 9]]).clamp(max=2)
+    if not crf.allowed.all():
+        tags[0, 0] = 2
+    crf.log_likelihood(given, tags, LENGTHS).sum().backward()
+    expected = {name: torch.zeros_like(p) for name, p in crf.named_parameters()}
+    of_emissions = torch.zeros_like(given)
+
+    def count(row: int, sequence: tuple[int, ...], weight: float) -> None:
+        expected["start"][sequence[0]] += weight
+        expected["end"][sequence[-1]] += weight
+        for t, tag in enumerate(sequence):
+            of_emissions[row, t, tag] += weight
+        for pair in pairwise(sequence):
+            expected["transition"][pair] += weight
+
+    for row, length in enumerate(LENGTHS.tolist()):
+        count(row, tuple(tags[row, :length].tolist()), 1.0)
+        with torch.no_grad():
+            scores = enumerated(crf, given[row, :length])
+            probabilities = torch.stack(list(scores.values())).softmax(0).tolist()
+        for sequence, probability in zip(scores, probabilities, strict=True):
+            count(row, sequence, -probability)
+    for name, parameter in crf.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(given.grad, of_emissions, atol=1e-5, rtol=1e-4)
+
+
+def test_it_starts_as_an_independent_softmax():
+    given, tags = emissions(), torch.randint(K, (B, T), generator=torch.Generator().manual_seed(2))
+    of_words = given.log_softmax(2).gather(2, tags[:, :, None])[:, :, 0] * (torch.arange(T) < LENGTHS[:, None])
+    torch.testing.assert_close(CRF(K).log_likelihood(given, tags, LENGTHS), of_words.sum(1))
+
+
+def test_a_tag_out_of_reach_leaves_no_nan():
+    """I-y can't be reached without a B-y, as where the training data has none."""
+    tags = ["O", "B-x", "I-x", "I-y"]
+    crf = CRF(4, allowed_transitions(tags, "IOB2"))
+    given = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    crf.log_likelihood(given, torch.tensor([[0, 1, 2, 0, 1]]), torch.tensor([5])).sum().backward()
+    assert all(grad.isfinite().all() for grad in (given.grad, *(p.grad for p in crf.parameters())))
+    assert not given.grad[:, :, 3].any()
+
+
+def test_a_gpus_bf16_emissions_are_summed_in_fp32():
+    given = emissions().bfloat16()
+    assert CRF(K).log_partition(given, LENGTHS).dtype == torch.float32
+    assert torch.equal(CRF(K).log_partition(given, LENGTHS), CRF(K).log_partition(given.float(), LENGTHS))
+
+
+@pytest.mark.parametrize("scheme", TAGS)
+def test_a_scheme_allows_what_its_conversion_leaves_alone(scheme):
+    """Of all sequences of up to three tags, those that are well formed in the scheme."""
+    tags = TAGS[scheme]
+    allowed = allowed_transitions(tags, scheme)
+    K = len(tags)
+    for length in (1, 2, 3):
+        for sequence in product(range(K), repeat=length):
+            passes = all(allowed[pair] for pair in zip((K, *sequence), (*sequence, K), strict=True))
+            names = [tags[tag] for tag in sequence]
+            assert passes == (convert(names, scheme) == names), names
+
+
+def test_allowed_transitions_by_hand():
+    allowed = allowed_transitions(["O", "B-x", "I-x", "I-y"], "IOB2").int().tolist()
+    assert allowed == [
+        # O  B-x  I-x  I-y  end
+        [1, 1, 0, 0, 1],  # O
+        [1, 1, 1, 0, 1],  # B-x
+        [1, 1, 1, 0, 1],  # I-x
+        [1, 1, 0, 1, 1],  # I-y
+        [1, 1, 0, 0, 1],  # the beginning
+    ]
+
+
+def test_mistakes_are_named():
+    with pytest.raises(UsageError, match=r"no scheme=BIO; write one of IOB1, IOB2, IOBES"):
+        allowed_transitions(["O"], "BIO")
+    for tag in ("E-x", "NN", "Ox", ""):
+        with pytest.raises(UsageError, match=rf"'{tag}' is no tag of scheme=IOB2"):
+            allowed_transitions(["O", "B-x", tag], "IOB2")

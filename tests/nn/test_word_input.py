@@ -1,0 +1,36 @@
+import torch
+
+from retable.nn.character_cnn import spell
+from retable.nn.word_input import WordInput
+
+WORDS = ["<unk>", "a", "dog", "barks", "zebra", "dogs"]  # the last two have no vectors
+
+
+def layer(words: list[str] = WORDS) -> WordInput:
+    torch.manual_seed(0)
+    return WordInput(4, words, unknown=0, d_embedding=5, d_character=3, filters=[(1, 2), (3, 4)])
+
+
+def test_a_words_vector_stands_before_its_characters():
+    given = layer()
+    output = given(torch.tensor([[2, 3], [2, 1]]))
+    assert output.shape == (2, 2, 11) and given.d_output == 11
+    assert torch.equal(output[0, 0], output[1, 0])
+    assert torch.equal(output[0, 1, :5], given.embedding.weight[3])
+    torch.testing.assert_close(output[0, 1, 5:], given.cnn(spell(["barks"], padding=3))[0])
+
+
+def test_words_beyond_the_vocabulary_differ_by_their_characters_alone():
+    given = layer()
+    unknown, zebra, dogs = given(torch.tensor([0, 4, 5]))
+    assert torch.equal(zebra[:5], unknown[:5]) and torch.equal(dogs[:5], unknown[:5])
+    assert not torch.equal(zebra[5:], dogs[5:])
+
+
+def test_the_longest_word_beside_it_changes_no_words_characters():
+    torch.testing.assert_close(layer([*WORDS[:4], "dog" * 9])(torch.tensor([2])), layer()(torch.tensor([2])))
+
+
+def test_weights_do_not_depend_on_the_spelled_words():
+    assert layer().state_dict().keys() == layer(WORDS[:4]).state_dict().keys()
+    layer(WORDS[:4]).load_state_dict(layer().state_dict())

@@ -1,0 +1,108 @@
+import pytest
+import torch
+
+from retable.data.questions import QuestionBatch, QuestionExample, pad_questions
+from retable.errors import UsageError
+from retable.models.bidaf import BiDAF
+from retable.models.bilstm import BiLSTM
+from retable.objectives.answer_span import AnswerSpan, best_spans
+
+WORDS = [f"w{i}" for i in range(9)]
+EXAMPLES = [
+    QuestionExample([1, 2, 3, 4, 5, 6], [7], 2, 4),
+    QuestionExample([3, 8], [1, 2, 3, 4], 1, 1),
+    QuestionExample([5, 4, 3, 2, 1], [6, 6, 8], 0, 4),
+]
+
+
+def reading(dropout: float = 0.0) -> AnswerSpan:
+    torch.manual_seed(0)
+    return AnswerSpan(BiDAF(9, WORDS, 5, 3, [(2, 4)], n_highway=1, d_hidden=6, dropout=dropout), dropout)
+
+
+def batch() -> QuestionBatch:
+    """With noise behind the rows' lengths."""
+    padded = pad_questions(EXAMPLES, range(3))
+    context, question = (
+        ids.where(torch.arange(ids.shape[1]) < lengths[:, None], 7)
+        for ids, lengths in (
+            (padded.context_ids, padded.context_lengths),
+            (padded.question_ids, padded.question_lengths),
+        )
+    )
+    return padded._replace(context_ids=context, question_ids=question)
+
+
+def test_the_loss_is_that_of_both_ends():
+    objective = reading()
+    start, end = (logits.softmax(1) for logits in objective(batch()))
+    rows = range(3)
+    expected = -(start[rows, batch().first].log() + end[rows, batch().last].log()).mean()
+    loss, metrics, state = objective.loss(batch(), None, 0)
+    torch.testing.assert_close(loss, expected)
+    assert metrics == {"loss": loss.detach()} and state is None
+    half, _, _ = objective.loss(batch()._replace(weight=0.5), None, 0)
+    assert half.item() == pytest.approx(loss.item() / 2)
+    assert not start[1, 2:].any() and not end[1, 2:].any()  # padding
+
+
+def test_neither_padding_nor_the_rows_beside_it_change_a_row():
+    objective = reading(dropout=0.5).eval()
+    first, last = objective.predict(batch())
+    losses = []
+    for row in range(3):
+        alone = pad_questions(EXAMPLES, [row])
+        assert [place.item() for place in objective.predict(alone)] == [first[row].item(), last[row].item()]
+        losses.append(objective.loss(alone, None, 0)[0])
+    torch.testing.assert_close(objective.loss(batch(), None, 0)[0], torch.stack(losses).mean())
+
+
+def test_the_loss_reaches_every_parameter():
+    objective = reading()
+    objective.loss(batch(), None, 0)[0].backward()
+    reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in objective.named_parameters()}
+    assert all(reached.values()), reached
+
+
+def test_best_spans_equal_a_search_over_all():
+    generator = torch.Generator().manual_seed(0)
+    start, end = (torch.randn(50, 7, generator=generator) for _ in range(2))
+    lengths = torch.randint(1, 8, (50,), generator=generator)
+    padding = torch.arange(7) >= lengths[:, None]
+    start, end = start.masked_fill(padding, -torch.inf), end.masked_fill(padding, -torch.inf)
+    first, last = best_spans(start, end)
+    for row, length in enumerate(lengths.tolist()):
+        spans = [(i, j) for i in range(length) for j in range(i, length)]
+        assert (first[row].item(), last[row].item()) == max(spans, key=lambda s: start[row, s[0]] + end[row, s[1]])
+
+
+def test_an_answer_never_ends_before_it_starts():
+    start, end = torch.tensor([[0.0, 0.0, 5.0]]), torch.tensor([[5.0, 0.0, 1.0]])
+    assert [place.item() for place in best_spans(start, end)] == [2, 2]
+
+
+def test_it_learns_to_find_the_word_asked_for():
+    """The answer is the run of the question's word in the context."""
+    generator = torch.Generator().manual_seed(3)
+    examples = []
+    for length in (4, 6, 7, 9) * 4:
+        word, *others = torch.randperm(9, generator=generator).tolist()
+        first = int(torch.randint(length - 1, (1,), generator=generator))
+        context = [others[int(k)] for k in torch.randint(8, (length,), generator=generator)]
+        context[first : first + 2] = [word, word]
+        examples.append(QuestionExample(context, [word], first, first + 1))
+    torch.manual_seed(0)
+    objective = AnswerSpan(BiDAF(9, WORDS, 8, 3, [(2, 4)], n_highway=1, d_hidden=16, dropout=0.0), 0.0)
+    optimizer = torch.optim.Adam(objective.parameters(), lr=0.03)
+    given = pad_questions(examples, range(len(examples)))
+    for _ in range(25):
+        optimizer.zero_grad()
+        objective.loss(given, None, 0)[0].backward()
+        optimizer.step()
+    first, last = objective.predict(given)
+    assert torch.equal(first, given.first) and torch.equal(last, given.last)
+
+
+def test_models_that_read_no_question_are_refused():
+    with pytest.raises(UsageError, match=r"BiLSTM reads no question beside its context; take model=bidaf"):
+        AnswerSpan(BiLSTM(9, 6, 8, 1, 0.0), 0.0)
