@@ -83,7 +83,7 @@ def test_recipe_builds(name):
     if name in published:
         assert sum(p.numel() for p in objective.parameters()) == pytest.approx(published[name], rel=0.05)
     if name.startswith("electra"):
-        share = 2 if name == "electra" else 4
+        share = 1 if name == "electra" else 4
         assert objective.generator.d_model == objective.model.d_model // share
 
 
