@@ -8,6 +8,7 @@ import pandas as pd
 from retable.reporting.results import CELL, COLUMNS, ORACLE, Result
 from retable.reporting.translation import is_translation
 from retable.reporting.units import LIKELIHOODS
+from retable.reporting.without_training import is_without_training
 
 NOT_RUN = "not run"  # the verdict of a published row that the study has no run of
 
@@ -20,15 +21,16 @@ def complete(
 ) -> pd.DataFrame:
     """The aggregates with the rows that others published and the study didn't run, of language models and translators.
 
-    Such rows are of the corpora on which the study measured a language model, and of all translations where it measured
-    one; they have no mean and no run, and as flops what the published training cost. Those of a row that was run are
-    its own, from the metrics of `trained`. `notes` are texts by corpus and system, which stand before what a row has to
-    say of itself.
+    Such rows are of the corpora on which the study measured a language model, of all translations where it measured
+    one, and of each task without training that it measured; they have no mean and no run, and as flops what the
+    published training cost. Those of a row that was run are its own, from the metrics of `trained`. `notes` are texts
+    by corpus and system, which stand before what a row has to say of itself.
     """
     models = frame[frame["metric"].isin(LIKELIHOODS) & (frame["system"] != ORACLE)]
     shown = references["metric"].isin(LIKELIHOODS) & references["corpus"].isin(models["corpus"])
     if is_translation(frame["task"]).any():
         shown |= is_translation(references["task"])
+    shown |= is_without_training(references["task"]) & references["task"].isin(frame["task"])
     others = references[shown]
     others = others.rename(columns={"value": "published"}).assign(verdict=NOT_RUN, n=0, runs="", protocol="")
     others["note"] = others["note"].mask(

@@ -26,6 +26,7 @@ from retable.reporting.samples import samples_tables
 from retable.reporting.tables import neighbours_tables, write_table, write_tables
 from retable.reporting.translation import translation_tables
 from retable.reporting.units import LIKELIHOODS
+from retable.reporting.without_training import without_training_tables
 
 MEASURED = ("prepare", "evaluate", "finetune", "translate")  # the stages whose metrics the tables hold
 VERDICTS = ("pass", "fail", "n/a")
@@ -59,6 +60,7 @@ def write_report(
     tables = write_tables(frame, out)
     for found in (
         translation_tables(frame, measured),
+        without_training_tables(frame),
         compared,
         neighbours_tables(everything),
         unseen_neighbours_tables(everything),

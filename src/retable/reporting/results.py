@@ -111,7 +111,8 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
 
     Metrics `<split>/<likelihood>` are of language models, whose task is empty; `<task>/<split>/<metric>` and
     `analogies/<section>/<metric>` of tasks, where the section of the analogies stands as their split, and so do the set
-    of `similarity/<set>/<metric>` and the layer of `senses/<layer>/<metric>`; `held_out/<metric>`, `senses/<metric>`
+    of `similarity/<set>/<metric>`, the layer of `senses/<layer>/<metric>`, and the paradigm or phenomenon of
+    `blimp/<group>/<metric>`; `held_out/<metric>`, `senses/<metric>`
     and `unseen_words/<metric>` have none. `<split>/<direction>/<likelihood>` is of a task that is called like the
     direction. `<bound>/<metric>` is the oracle's, whatever cell it was measured beside. `vocab_size` and
     `<split>/<rate>` are of tokenizers. Others (counts, seconds) are no quantity of a table. UsageError where two
@@ -144,7 +145,7 @@ def _cell(key: str) -> tuple[str, str, str] | None:
             return "", split, metric
         case [split, direction, metric] if split in SPLITS and direction in DIRECTIONS and metric in LIKELIHOODS:
             return direction, split, metric
-        case [task, split, metric] if split in SPLITS or task in ("analogies", "similarity", "senses"):
+        case [task, split, metric] if split in SPLITS or task in ("analogies", "similarity", "senses", "blimp"):
             return task, split, metric
         case [task, metric] if task in (*BOUNDS, "held_out", "senses", "unseen_words"):
             return task, "", metric
@@ -228,7 +229,7 @@ def _units(group: pd.DataFrame) -> UnitSums | None:
     if task and metric not in ("accuracy", "matthews"):
         return None
     tables = [result.predictions if task else result.scores for result in results]
-    parts = [table[table["split"] == split] for table in tables if table is not None]
+    parts = [_rows(table, split) for table in tables if table is not None]
     if len(parts) < len(results):
         return None
     try:
@@ -243,6 +244,14 @@ def _units(group: pd.DataFrame) -> UnitSums | None:
                 f"but its units give {recomputed:.6g}; run the stage again"
             )
     return units
+
+
+def _rows(table: pd.DataFrame, split: str) -> pd.DataFrame:
+    """The units of a split; BLiMP's are also those of a paradigm, or all of them."""
+    rows = table["split"] == split
+    if "paradigm" in table:
+        rows |= (table["paradigm"] == split) | (split == "overall")
+    return table[rows]
 
 
 def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:

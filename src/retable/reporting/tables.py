@@ -285,8 +285,8 @@ def _table_of(task: str) -> str:
         return "held_out"
     if task in DIRECTIONS:
         return "directions"
-    if task.startswith("translation"):
-        return "translation"  # which `translation_tables` makes
+    if task.startswith(("translation", "blimp", "prompted_")):
+        return "other"  # which `translation_tables` and `without_training_tables` make
     named = {"": "perplexity", "tokenizer": "tokenizers"}.get(task, task)
     return named if named in TABLES else "tasks"
 

@@ -1,0 +1,136 @@
+"""Questions put to a language model in words, with no example of their kind, or one, or a few (Brown et al. 2020).
+
+A prompt is the examples, each with its answer, and then the question, all by one template. The answer is the choice
+that is the likeliest continuation, or the one that greedy generation writes.
+"""
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from retable.errors import UsageError
+from retable.evaluation.scoring import Scorer
+from retable.tokenizers.tokenizer import Tokenizer
+
+
+class Questions(Protocol):
+    """Where questions come from: each has `fields`, `choices` and the place of the right one, `answer`."""
+
+    inputs: list[Path]
+
+    def read(self) -> Sequence[Any]: ...
+
+
+class Prompted:
+    """The benchmark; `inputs` are the files that the scores depend on.
+
+    name: of the task.
+    template: the question in words; {field} stands for a field of it. After it comes a space, then the choice.
+    shots: how many examples come first, drawn from `examples` anew for each question, by (seed, its number).
+    description, separator: what stands before all, and between it, the examples and the question.
+    by: "likelihood", or "generation": the choice whose tokens the greedy continuation begins with, the longest such, or
+        none.
+    convention, sentinels: as in `Scorer`; the convention is that of the whole prompt.
+    """
+
+    asks_for = "protocol"  # which all systems have: `Scorer` refuses those that are no language models
+
+    def __init__(
+        self,
+        name: str,
+        tokens: str,
+        questions: Questions,
+        template: str,
+        split: str = "validation",
+        shots: int = 0,
+        examples: Questions | None = None,
+        seed: int = 1,
+        description: str = "",
+        separator: str = "\n\n",
+        by: Literal["likelihood", "generation"] = "likelihood",
+        convention: Callable[[str], str] | None = None,
+        sentinels: bool = False,
+    ):
+        if by not in ("likelihood", "generation"):
+            raise UsageError(f"by={by} is no way to answer; write by=likelihood or by=generation")
+        if shots and examples is None:
+            raise UsageError(f"shots={shots} needs benchmark.examples to draw from; name them, or write shots=0")
+        self.questions, self.examples, self.template, self.split = questions, examples, template, split
+        self.shots, self.seed, self.description, self.separator = shots, seed, description, separator
+        self.by, self.convention, self.sentinels = by, convention, sentinels
+        self.task = f"prompted_{name}_{shots}" + "_generated" * (by == "generation")
+        self.inputs = [Path(tokens, "tokenizer.json"), *questions.inputs]
+        self.inputs += examples.inputs if examples is not None and shots else []
+
+    def __call__(self, system: Any, folder: Path) -> dict[str, float]:
+        """Write `predictions.csv`: split, index, label and prediction, the places of the right and the chosen answer.
+
+        Returns `prompted_<name>_<shots>/<split>/<metric>`, with `_generated` behind the shots where answers are: the
+        number of `questions`; `accuracy`; by likelihood also `accuracy_tokens` and `accuracy_bytes`, where a choice's
+        log-probability is divided by its tokens, or by the bytes of its text.
+        """
+        questions = self.questions.read()
+        scorer = Scorer(system, Tokenizer.load(self.inputs[0]), self.convention, self.sentinels)
+        prompts = self.prompts(questions)
+        places = np.repeat(np.arange(len(questions)), [len(question.choices) for question in questions])
+        choices = [choice for question in questions for choice in question.choices]
+        contexts, answers = scorer.encode([prompts[i] for i in places], [f" {choice}" for choice in choices])
+        right = np.array([question.answer for question in questions])
+        metrics = {}
+        if self.by == "generation":
+            chosen = _begun_with(scorer, contexts, answers, places)
+        else:
+            log_probs = scorer.log_prob(contexts, answers)
+            chosen = _best(log_probs, places)
+            for unit, size in (("tokens", map(len, answers)), ("bytes", (len(choice.encode()) for choice in choices))):
+                normalised = log_probs / np.maximum([*size], 1)
+                metrics[f"accuracy_{unit}"] = float((_best(normalised, places) == right).mean())
+        metrics |= {"accuracy": float((chosen == right).mean()), "questions": len(questions)}
+        with (folder / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("split", "index", "label", "prediction"))
+            for i, (label, choice) in enumerate(zip(right, chosen, strict=True)):
+                writer.writerow((self.split, i, label, choice if choice >= 0 else ""))
+        return {f"{self.task}/{self.split}/{metric}": value for metric, value in metrics.items()}
+
+    def prompts(self, questions: Sequence[Any]) -> list[str]:
+        """What each question is asked with."""
+        pool = self.examples.read() if self.examples is not None and self.shots else []
+        if len(pool) < self.shots:
+            raise UsageError(f"{self.examples.inputs[0]} has {len(pool)} examples; write shots={len(pool)} or fewer")  # type: ignore[union-attr]
+        prompts = []
+        for number, question in enumerate(questions):
+            drawn = np.random.default_rng((self.seed, number)).choice(len(pool), self.shots, replace=False)
+            shown = [f"{self._asked(pool[i])} {pool[i].choices[pool[i].answer]}" for i in drawn]
+            parts = [self.description] if self.description else []
+            prompts.append(self.separator.join([*parts, *shown, self._asked(question)]))
+        return prompts
+
+    def _asked(self, question: Any) -> str:
+        try:
+            return self.template.format(**question.fields)
+        except (KeyError, IndexError) as error:
+            fields = ", ".join(f"{{{name}}}" for name in question.fields)
+            raise UsageError(f"the template asks for {error}; a question has {fields}") from None
+
+
+def _best(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """For each question the place of its best choice, the first of equals; scores and questions of all choices."""
+    starts = np.flatnonzero(np.diff(places, prepend=-1))
+    return np.array([int(part.argmax()) for part in np.split(scores, starts[1:])])
+
+
+def _begun_with(scorer: Scorer, contexts: list[list[int]], answers: list[list[int]], places: np.ndarray) -> np.ndarray:
+    """For each question the place of the longest choice that its greedy continuation begins with, or −1."""
+    starts = np.flatnonzero(np.diff(places, prepend=-1))
+    written = scorer.continue_greedily([contexts[start] for start in starts], max(map(len, answers)))
+    chosen = np.full(len(starts), -1)
+    for question, (start, text) in enumerate(zip(starts, written, strict=True)):
+        longest = 0
+        for choice, answer in enumerate(answers[start : start + np.count_nonzero(places == question)]):
+            if len(answer) > longest and text[: len(answer)] == answer:
+                chosen[question], longest = choice, len(answer)
+    return chosen

@@ -1,0 +1,237 @@
+"""One scorer for all language models: the log-probability of texts, or of what continues a context, many at a time.
+
+Counted models, trained ones, mixtures of them, and encoder-decoders and prefix LMs, which read the context and write
+the continuation.
+
+n texts, N tokens that are scored, B batch, T time.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from retable.data.pairs import cut, pad
+from retable.errors import UsageError
+from retable.evaluation.held_out import on_device
+from retable.evaluation.mixture import log_average
+from retable.generation.conditioned import Conditioned
+from retable.generation.next_token import NextToken, next_token
+from retable.generation.sampling import Greedy
+from retable.nn.cross_entropy import linear_log_prob
+from retable.objectives.causal_lm import CausalLM
+from retable.objectives.text_to_text import TextToText
+from retable.tokenizers.report import unknown_id
+from retable.tokenizers.tokenizer import Tokenizer
+
+Sequences = Sequence[Sequence[int]]
+
+TOKENS = 4096  # in a batch, with its padding
+
+
+class Scorer:
+    """A system of language, with the tokenizer that it was trained with.
+
+    Every text stands alone, after the boundary token that begins a stream: its log-probability is what the system's own
+    `log_prob` gives it alone. Only where a text is longer than a model's window does the window that the system is
+    evaluated with come in.
+
+    An encoder-decoder, or a prefix LM, has the context and the mark that ends inputs for its inputs, a text no context.
+    With `sentinels` the inputs end with <extra_id_0>, and the outputs begin with it, as in training on spans.
+
+    `convention` puts a text as the training corpus has it.
+    """
+
+    def __init__(
+        self,
+        system: Any,
+        tokenizer: Tokenizer,
+        convention: Callable[[str], str] | None = None,
+        sentinels: bool = False,
+    ):
+        self._system, self._tokenizer, self._convention = system, tokenizer, convention or str
+        marks = tokenizer.special_ids
+        if sentinels and "<extra_id_0>" not in marks:
+            raise UsageError("the tokenizer has no <extra_id_0>; write benchmark.sentinels=false")
+        self._sentinel = [marks["<extra_id_0>"]] if sentinels else []
+        self.unknown = unknown_id(tokenizer)
+
+    def encode_lines(self, lines: Sequence[str], end: bool) -> list[list[int]]:
+        """The ids of each line, with `end` those of its end too."""
+        lines = [self._convention(line) for line in lines]
+        if end:
+            return [ids for ids, _, _ in self._tokenizer.encode_units([[line] for line in lines], documents=False)]
+        return self._tokenizer.encode_batch(lines)
+
+    def encode(self, contexts: Sequence[str], continuations: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """The ids of each context and of what comes after it. A token that has part in both is of the continuation."""
+        texts = [self._convention(a + b) for a, b in zip(contexts, continuations, strict=True)]
+        wholes = self._tokenizer.encode_batch(texts)
+        befores = self._tokenizer.encode_batch([self._convention(context) for context in contexts])
+        shared = [_n_shared(*pair) for pair in zip(wholes, befores, strict=True)]
+        split = [(whole[:n], whole[n:]) for whole, n in zip(wholes, shared, strict=True)]
+        return [before for before, _ in split], [after for _, after in split]
+
+    def log_prob(self, contexts: Sequences, continuations: Sequences) -> np.ndarray:
+        """(n,) float64: the log-probability of each continuation after its context."""
+        lengths = [len(continuation) for continuation in continuations]
+        log_probs = self._token_log_probs(self._system, contexts, continuations)
+        return np.bincount(np.repeat(np.arange(len(lengths)), lengths), log_probs, minlength=len(lengths))
+
+    def log_prob_of_texts(self, texts: Sequences) -> np.ndarray:
+        """(n,) float64: the log-probability of each text. Texts that are the same get the same number."""
+        places = {text: place for place, text in enumerate(dict.fromkeys(map(tuple, texts)))}
+        log_probs = self.log_prob([()] * len(places), [*places])
+        return log_probs[[places[tuple(text)] for text in texts]]
+
+    def continue_greedily(self, contexts: Sequences, n_tokens: int) -> list[list[int]]:
+        """The likeliest token after each context, and so on, `n_tokens` of them."""
+        objective = getattr(self._system, "objective", None)
+        model: NextToken
+        if isinstance(objective, TextToText):
+            model, prompts = _Outputs(objective, self._sentinel), self._inputs(contexts)
+        else:
+            model, prompts = next_token(self._system), [[self._tokenizer.boundary, *ids] for ids in contexts]
+        return [best.ids for best, *_ in Greedy(max_new_tokens=n_tokens)(model, prompts, eos=None)]
+
+    def decode(self, batch: Sequences) -> list[str]:
+        return [text.strip() for text in self._tokenizer.decode_batch(batch)]
+
+    def _token_log_probs(self, system: Any, contexts: Sequences, continuations: Sequences) -> np.ndarray:
+        """(N,) float64: the log-probability of each token of the continuations, one after the other."""
+        if hasattr(system, "systems"):
+            parts = [self._token_log_probs(each, contexts, continuations) for each in system.systems]
+            return log_average(np.stack(parts), system.weights)
+        objective = getattr(system, "objective", None)
+        if isinstance(objective, TextToText):
+            return self._of_outputs(objective, contexts, continuations)
+        if not hasattr(system, "log_prob"):
+            raise UsageError(
+                f"{type(system).__name__} gives no probabilities of text; take the cell of a language model"
+            )
+        if objective is not None:
+            return _of_trained(system, contexts, continuations, self._tokenizer.boundary)
+        if system.protocol == "sentence-bounded":
+            return _of_sentences(system, contexts, continuations, self._tokenizer.boundary)
+        texts = zip(contexts, continuations, strict=True)
+        return np.concatenate([_of_text(system, *text) for text in texts] or [np.empty(0)])
+
+    @torch.inference_mode()
+    def _of_outputs(self, objective: TextToText, contexts: Sequences, continuations: Sequences) -> np.ndarray:
+        """Of an encoder-decoder or a prefix LM, given the contexts."""
+        inputs, skip = self._inputs(contexts), len(self._sentinel)
+        outputs = [[*self._sentinel, *continuation] for continuation in continuations]
+        device, starts = next(objective.parameters()).device, _starts(continuations)
+        log_probs = np.empty(sum(map(len, continuations)))
+        for places in _by_length([max(pair) for pair in zip(map(len, inputs), map(len, outputs), strict=True)]):
+            places = places[[len(continuations[place]) > 0 for place in places]]
+            if not len(places):
+                continue
+            batch = pad(inputs, outputs, places)
+            batch.target_ids[:, 0] = objective.start_id
+            hidden, labels = objective.predictions(on_device(device, batch))
+            found = linear_log_prob(hidden, objective.head.weight, None, labels).double().cpu().numpy()
+            scored = np.concatenate([np.arange(len(outputs[place])) >= skip for place in places])
+            log_probs[_spans(starts, continuations, places)] = found[scored]
+        return log_probs
+
+    def _inputs(self, contexts: Sequences) -> list[list[int]]:
+        """What an encoder reads: the context, the sentinel, and the mark that ends inputs in training."""
+        line_end = [self._tokenizer.boundary, *self._tokenizer.encode("\n")][-1]
+        end = self._tokenizer.special_ids.get("</s>", line_end)
+        return [[*context, *self._sentinel, end] for context in contexts]
+
+
+class _Outputs(Conditioned):
+    """As Conditioned, of an encoder-decoder or a prefix LM, with outputs that have `begun` with these tokens."""
+
+    def __init__(self, objective: TextToText, begun: list[int]):
+        super().__init__(objective, objective.start_id)
+        self._begun = [objective.start_id, *begun]
+
+    @torch.inference_mode()
+    def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        model, reads_first = self.objective.model, self.objective.model.direction == "encoder-decoder"
+        if state is None:
+            lengths = torch.full_like(ids[:, 0], ids.shape[1])
+            state = model.encode(ids, lengths) if reads_first else model(ids, (), lengths)[1]
+            ids = torch.tensor([self._begun], device=self.device).expand(len(ids), -1)
+        hidden, after = model.decode(ids, state) if reads_first else model(ids, state)
+        return self.objective.scores(hidden[:, -1]), after
+
+
+@torch.inference_mode()
+def _of_trained(system: Any, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
+    """Of a trained left-to-right model: texts alike in length together, and a softmax only where a token is scored."""
+    objective, starts = system.objective, _starts(continuations)
+    window = getattr(objective.model, "max_length", None)
+    device = next(objective.parameters()).device
+    lengths = np.array([len(a) + len(b) for a, b in zip(contexts, continuations, strict=True)], dtype=np.int64)
+    firsts = np.array([len(context) for context in contexts], dtype=np.int64)
+    log_probs = np.empty(sum(map(len, continuations)))
+    fits = lengths <= (window or np.inf)
+    for place in np.flatnonzero(~fits).tolist():
+        log_probs[_spans(starts, continuations, [place])] = _of_text(system, contexts[place], continuations[place])
+    whole = np.flatnonzero(fits & (lengths > firsts))
+    for chosen in _by_length(lengths[whole]):
+        places = whole[chosen]
+        text = np.full((len(places), lengths[places].max() + 1), boundary)
+        for row, place in zip(text, places, strict=True):
+            row[1 : lengths[place] + 1] = [*contexts[place], *continuations[place]]
+        time = np.arange(text.shape[1] - 1)
+        scored = (time >= firsts[places, None]) & (time < lengths[places, None])
+        ids, mask = (torch.from_numpy(array).to(device) for array in (text, scored))
+        found = _log_prob_where(objective, ids[:, :-1], ids[:, 1:], mask)
+        log_probs[_spans(starts, continuations, places)] = found.double().cpu().numpy()
+    return log_probs
+
+
+def _log_prob_where(objective: Any, input_ids: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    """The log-probabilities of the labels (B, T) where the mask (B, T) is True, row by row."""
+    if type(objective).log_prob is not CausalLM.log_prob:  # ELMo, whose direction is forward, or one with features
+        return objective.log_prob(input_ids, labels)[0][mask]
+    hidden, _ = objective.model(input_ids)
+    return objective.log_prob_of(objective.projection(hidden[mask]), labels[mask])
+
+
+def _of_sentences(system: Any, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
+    """Of a model that sees nothing before the last boundary: all texts are one stream."""
+    texts = [[*a, *b, boundary] for a, b in zip(contexts, continuations, strict=True)]
+    stream = np.fromiter((token for text in texts for token in text), np.int64)
+    firsts = _starts(texts) + [len(context) for context in contexts]
+    return system.log_prob(stream)[_spans(firsts, continuations, range(len(texts)))]
+
+
+def _of_text(system: Any, context: Sequence[int], continuation: Sequence[int]) -> np.ndarray:
+    text = np.array([*context, *continuation], dtype=np.int64)
+    return system.log_prob(text)[len(context) :] if len(continuation) else np.empty(0)
+
+
+def _by_length(lengths: Sequence[int] | np.ndarray) -> list[np.ndarray]:
+    """Places of texts in batches, the shortest first."""
+    if not len(lengths):
+        return []
+    lengths = np.asarray(lengths)
+    order = np.argsort(lengths, kind="stable")
+    return [order[slice(*ends)] for ends in pairwise(cut(lengths[order], max(TOKENS, int(lengths.max()))))]
+
+
+def _starts(sequences: Sequences) -> np.ndarray:
+    """Where each begins in all of them, one after the other."""
+    lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
+    return np.cumsum(lengths) - lengths
+
+
+def _spans(starts: np.ndarray, sequences: Sequences, places: Sequence[int] | np.ndarray | range) -> np.ndarray:
+    """The places, from `starts` on, of the tokens of those sequences."""
+    spans = [np.arange(starts[place], starts[place] + len(sequences[place])) for place in places]
+    return np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
+
+
+def _n_shared(whole: Sequence[int], before: Sequence[int]) -> int:
+    """How many tokens two texts have in common at their beginning."""
+    pairs = zip(whole, before, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(whole), len(before)))

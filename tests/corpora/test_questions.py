@@ -1,0 +1,111 @@
+"""Readers on small files in the public formats."""
+
+import json
+
+import pytest
+
+from retable.corpora.questions import PIQA, HellaSwag, Labelled, Lambada, Question
+from retable.errors import UsageError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, *records):
+        path = tmp_path / name
+        lines = (record if isinstance(record, str) else json.dumps(record) for record in records)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+ROOF = {
+    "ind": 24,
+    "activity_label": "Roof shingle removal",
+    "ctx_a": "A man is sitting on a roof.",
+    "ctx_b": "he",
+    "ctx": "A man is sitting on a roof. he",
+    "split": "val",
+    "split_type": "indomain",
+    "label": 3,
+    "endings": ["is using wrap.", "is ripping tiles off.", "is holding a cube.", "starts pulling up roofing."],
+    "source_id": "activitynet~v_-JhWjGDPHMY",
+}
+SHAVE = ROOF | {
+    "activity_label": "Personal Care",
+    "ctx_a": "[header] How to shave [title] Buy a razor. [step] A sharp one.",
+    "ctx_b": "",
+    "label": "1",  # the hub's are strings
+    "endings": ["[substeps] Rinse.", "Use [step]  foam [title] Wait."],
+}
+
+
+def test_hellaswag(write):
+    """As the Language Model Evaluation Harness makes them: brackets, capitals, spaces."""
+    assert HellaSwag(write("val.jsonl", ROOF, SHAVE)).read() == [
+        Question({"context": "Roof shingle removal: A man is sitting on a roof. He"}, tuple(ROOF["endings"]), 3),
+        Question(
+            {"context": "Personal Care: How to shave. Buy a razor. A sharp one."}, (" Rinse.", "Use  foam. Wait."), 1
+        ),
+    ]
+
+
+def test_hellaswag_without_labels(write):
+    test = {key: value for key, value in ROOF.items() if key != "label"}
+    with pytest.raises(UsageError, match="line 1: no 'label'"):
+        HellaSwag(write("test.jsonl", test)).read()
+    with pytest.raises(UsageError, match="label '' is no place among 4 choices; take a split that has labels"):
+        HellaSwag(write("test.jsonl", ROOF | {"label": ""})).read()
+
+
+def test_piqa(write):
+    goals = [{"goal": "open a jar", "sol1": "twist", "sol2": "wish"}, {"goal": "dry", "sol1": "dive", "sol2": "towel"}]
+    expected = [
+        Question({"goal": "open a jar"}, ("twist", "wish"), 0),
+        Question({"goal": "dry"}, ("dive", "towel"), 1),
+    ]
+    beside = PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", "0", "1"))
+    assert beside.read() == expected and [path.name for path in beside.inputs] == ["valid.jsonl", "valid-labels.lst"]
+    within = [goal | {"label": i} for i, goal in enumerate(goals)]
+    assert PIQA(write("hub.jsonl", *within)).read() == expected
+    with pytest.raises(UsageError, match=r"has 1 labels, and .* 2 examples"):
+        PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", "0")).read()
+    with pytest.raises(UsageError, match="label '2' is none of 0 to 1"):
+        PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", "0", "2")).read()
+
+
+def test_lambada(write):
+    expected = [("she said to", "him"), ("he is a “good”\nold", "man.")]
+    json_lines = write("lambada_test.jsonl", {"text": "she said to him"}, {"text": "he is a “good”\nold man. "})
+    assert Lambada(json_lines).read() == expected
+    assert Lambada(write("plain.txt", "she said to him", "", "one two")).read() == [expected[0], ("one", "two")]
+    with pytest.raises(UsageError, match="passage 1: 'him' has no word before the last"):
+        Lambada(write("plain.txt", "him")).read()
+
+
+WORDS = {"0": "bad", "1": "good"}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("dev.tsv", ["\ufeffsentence\tlabel", 'it "works \t1', "no\t0"]),  # a byte-order mark, a lone quotation mark
+        ("dev.csv", ["sentence,label", '"it ""works",1', "no,0"]),
+        ("dev.jsonl", [{"sentence": 'it "works', "label": 1}, {"sentence": "no", "label": 0}]),
+    ],
+)
+def test_labelled(write, name, lines):
+    questions = Labelled(write(name, *lines), "label", {0: "bad", 1: "good"}).read()
+    assert [question.fields["sentence"] for question in questions] == ['it "works', "no"]
+    assert [question[1:] for question in questions] == [(("bad", "good"), 1), (("bad", "good"), 0)]
+
+
+def test_tables_that_do_not_fit(write):
+    with pytest.raises(UsageError, match="no column 'gold'; its header names 'sentence', 'label'"):
+        Labelled(write("dev.tsv", "sentence\tlabel"), "gold", WORDS).read()
+    with pytest.raises(UsageError, match="row 1: label '2' is none of '0', '1'"):
+        Labelled(write("dev.tsv", "sentence\tlabel", "x\t2"), "label", WORDS).read()
+    with pytest.raises(UsageError, match="line 3: 1 fields where the header has 2"):
+        Labelled(write("dev.tsv", "sentence\tlabel", "x\t1", "y"), "label", WORDS).read()
+    with pytest.raises(UsageError, match="does not exist"):
+        Labelled("nowhere.tsv", "label", WORDS).read()

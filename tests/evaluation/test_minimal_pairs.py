@@ -1,0 +1,98 @@
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from retable.evaluation.minimal_pairs import MinimalPairs
+from retable.models.ngram import KneserNey
+from retable.tokenizers import word
+
+
+class Pair(NamedTuple):
+    paradigm: str
+    phenomenon: str
+    good: str
+    bad: str
+
+
+class Pairs:
+    def __init__(self, *pairs):
+        self.inputs = [Path("pairs")]
+        self.pairs = [Pair(*pair) for pair in pairs]
+
+    def read(self):
+        return self.pairs
+
+
+class Costs:
+    """A model to which the token with id i costs i nats: ids <unk> 0, <eos> 1, then the words as given."""
+
+    protocol = "none"
+
+    def log_prob(self, tokens):
+        return -tokens.astype(float)
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    word.train(["the the the the a a a cat cat dog"], marks=[]).save(tmp_path / "tokenizer.json")  # 2 the, a, cat, dog
+    return tmp_path
+
+
+def test_accuracy_by_paradigm_and_phenomenon(tokens):
+    pairs = Pairs(
+        ("order_1", "order", "the cat", "the dog"),  # 6 against 7 nats, and 1 of the end
+        ("order_1", "order", "a dog", "the cat"),  # wrong
+        ("order_2", "order", "the a", "a the"),  # the same words: a tie of different sentences
+        ("number", "agreement", "the cat", "the dogs"),  # <unk> costs nothing here: wrong
+        ("number", "agreement", "the wugs", "the wug"),  # equal after <unk>
+    )
+    benchmark = MinimalPairs(str(tokens), pairs)
+    assert benchmark.inputs == [tokens / "tokenizer.json", Path("pairs")]
+    metrics = benchmark(Costs(), tokens)
+    assert metrics == pytest.approx(
+        {
+            "blimp/order_1/accuracy": 1 / 2, "blimp/order_2/accuracy": 0, "blimp/number/accuracy": 0,
+            "blimp/order/accuracy": 1 / 3, "blimp/order/equal": 0, "blimp/order/known": 1,
+            "blimp/order/accuracy_known": 1 / 3,
+            "blimp/agreement/accuracy": 0, "blimp/agreement/equal": 1 / 2, "blimp/agreement/known": 0,
+            "blimp/overall/accuracy": 1 / 5, "blimp/overall/equal": 1 / 5, "blimp/overall/known": 3 / 5,
+            "blimp/overall/accuracy_known": 1 / 3,
+        }
+    )  # fmt: skip
+    with (tokens / "predictions.csv").open(encoding="utf-8") as file:
+        rows = [*csv.DictReader(file)]
+    assert [row["prediction"] for row in rows] == ["good", "bad", "neither", "bad", "neither"]
+    assert [(row["good"], row["bad"], row["known"]) for row in rows[:2]] == [
+        ("-7.0000", "-8.0000", "1"), ("-9.0000", "-7.0000", "1")
+    ]  # fmt: skip
+    assert [row["split"] for row in rows] == ["order"] * 3 + ["agreement"] * 2
+    assert [row["index"] for row in rows] == ["0", "1", "2", "3", "4"]
+
+
+def test_the_end_counts_where_it_is_asked_for(tokens):
+    """A shorter sentence may end where a longer can't."""
+    model = KneserNey(6, 2, boundary=1)
+    model.estimate(np.array([2, 4, 1, 2, 4, 1, 2, 5, 4, 1]))  # the cat / the cat / the dog cat
+    pairs = Pairs(("p", "q", "the dog cat", "the dog"), ("p", "q", "the cat", "the dog"))
+    found = {
+        end: MinimalPairs(str(tokens), pairs, end=end)(model, tokens)["blimp/overall/accuracy"] for end in (True, False)
+    }
+    alone = {
+        tuple(text): model.log_prob(np.array(text)).sum()
+        for text in ([2, 5, 4], [2, 5], [2, 4], [2, 5, 4, 1], [2, 5, 1], [2, 4, 1])
+    }
+    assert alone[2, 5, 4, 1] > alone[2, 5, 1] and alone[2, 5, 4] < alone[2, 5] and alone[2, 4] > alone[2, 5]
+    assert found == {True: 1, False: 1 / 2}
+
+
+def test_sentences_are_put_in_the_conventions_of_the_corpus(tokens):
+    pairs = Pairs(("p", "q", "The CAT!", "The dog!"))
+    plain, lower = (
+        MinimalPairs(str(tokens), pairs, convention=convention)(Costs(), tokens)
+        for convention in (None, lambda text: text.lower().strip("!"))
+    )
+    assert (plain["blimp/overall/equal"], plain["blimp/overall/known"]) == (1, 0)  # no word is known as it stands
+    assert (lower["blimp/overall/known"], lower["blimp/overall/accuracy"]) == (1, 1)

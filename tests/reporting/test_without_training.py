@@ -1,0 +1,157 @@
+"""The tables of BLiMP and of questions, from result folders as the evaluate stage leaves them."""
+
+import pandas as pd
+import pytest
+
+from retable.reporting.published import NOT_RUN, complete
+from retable.reporting.report import write_report
+from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.without_training import without_training_tables
+
+PARADIGMS = {"wh_island": "island_effects", "adjunct_island": "island_effects", "ellipsis_n_bar_1": "ellipsis"}
+
+
+@pytest.fixture
+def write_blimp(write_run):
+    """An evaluate cell with ten pairs a paradigm, of which so many are right."""
+
+    def write(corpus, system, seed, right):
+        rows, index = [], 0
+        for paradigm, phenomenon in PARADIGMS.items():
+            for number in range(10):
+                found = "good" if number < right[paradigm] else "bad"
+                rows.append((phenomenon, paradigm, index, "good", found))
+                index += 1
+        table = pd.DataFrame(rows, columns=["split", "paradigm", "index", "label", "prediction"])
+        metrics = {}
+        for name in ("paradigm", "split"):
+            for group, part in table.groupby(name):
+                metrics[f"blimp/{group}/accuracy"] = (part["prediction"] == "good").mean()
+        metrics["blimp/overall/accuracy"] = (table["prediction"] == "good").mean()
+        for group in ("island_effects", "ellipsis", "overall"):
+            metrics |= {f"blimp/{group}/equal": 0.1, f"blimp/{group}/known": 0.25, f"blimp/{group}/accuracy_known": 0.4}
+        folder = write_run("evaluate", f"{corpus}/{system}-{seed}-blimp", system, seed, metrics)
+        table.to_csv(folder / "predictions.csv", index=False)
+        return folder
+
+    return write
+
+
+REFERENCES = read_references()
+
+
+def tables_of(*folders):
+    """The tables by name, with the rows that they are made of."""
+    frame = complete(aggregate(map(read_result, folders), REFERENCES), REFERENCES, [], {})
+    return {table.name: (table, rows) for table, rows in without_training_tables(frame)}
+
+
+def cells(table, corpus):
+    """The fields of each row by its label, by the columns' headings."""
+    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
+    return {
+        row.values[0].text: dict(zip(titles, (value.text for value in row.values), strict=True))
+        for row in table.panels[corpus]
+    }
+
+
+LSTM = {"wh_island": 6, "adjunct_island": 8, "ellipsis_n_bar_1": 10}
+KN5 = {"wh_island": 2, "adjunct_island": 5, "ellipsis_n_bar_1": 3}
+
+
+def test_phenomena_beside_the_published(write_blimp):
+    better = {"wh_island": 8, "adjunct_island": 8, "ellipsis_n_bar_1": 10}
+    tables = tables_of(
+        write_blimp("ptb", "lstm", 1, LSTM), write_blimp("ptb", "lstm", 2, better), write_blimp("ptb", "kn5", 1, KN5)
+    )
+    assert list(tables) == ["blimp", "blimp-paradigms"]
+    table, frame = tables["blimp"]
+    rows = cells(table, "ptb")
+    assert [*rows] == [
+        *("ellipsis", "island effects", "overall", "overall, of pairs of known words"),
+        *("pairs of known words", "pairs that the vocabulary makes equal"),
+    ]
+    islands = rows["island effects"]
+    assert [*islands][1:5] == ["kn5 accuracy", "kn5 95 % interval", "lstm accuracy", "lstm 95 % interval"]
+    assert (islands["kn5 accuracy"], islands["lstm accuracy"]) == ("35.0", "75.0")
+    low, high = map(float, rows["overall"]["kn5 95 % interval"].split("–"))
+    assert rows["overall"]["kn5 accuracy"] == "33.3" and 15 < low < 25 and 43 < high < 53  # ± 17, of thirty pairs
+    assert rows["overall"]["lstm accuracy"] == "83.3"
+    assert rows["pairs of known words"]["kn5 accuracy"] == "25.0"
+    assert [*islands][5:] == [
+        *("published 5-gram, Gigaword", "published Transformer-XL, WikiText-103", "published LSTM, Wikipedia"),
+        *("published GPT-2, WebText", "published human, people"),
+    ]
+    assert [*rows["overall"].values()][5:] == ["61.2", "69.6", "69.8", "83.0", "88.6"]
+    assert [*islands.values()][5:] == ["57.2", "48.3", "46.6", "72.7", "84.9"]
+    (row,) = [row for row in table.panels["ptb"] if row.values[0].text == "overall"]
+    assert row.apart and row.values[3].bold and not row.values[1].bold and row.values[3].spread == "4.7"
+    assert set(frame.loc[frame["verdict"] == NOT_RUN, "system"]) == {
+        "5-gram", "LSTM", "Transformer-XL", "GPT-2", "human"
+    }  # fmt: skip
+
+
+def test_paradigms(write_blimp):
+    table, frame = tables_of(write_blimp("ptb", "lstm", 1, LSTM))["blimp-paradigms"]
+    rows = cells(table, "ptb")
+    assert {name: row["lstm accuracy"] for name, row in rows.items()} == {
+        "adjunct island": "80.0", "ellipsis n bar 1": "100.0", "wh island": "60.0"
+    }  # fmt: skip
+    frame = frame.set_index("split")
+    assert frame["ci_low"]["wh_island"] < 0.6 < frame["ci_high"]["wh_island"] and len(frame) == 3
+
+
+def test_published_phenomena_are_those_of_the_data():
+    blimp = REFERENCES[REFERENCES["task"] == "blimp"]
+    assert blimp.groupby("system").size().to_dict() == dict.fromkeys(
+        ["5-gram", "GPT-2", "LSTM", "Transformer-XL", "human"], 13
+    )
+    paradigms = {"anaphor_agreement": 2, "argument_structure": 9, "binding": 7, "control_raising": 5,
+                 "determiner_noun_agreement": 8, "ellipsis": 2, "filler_gap_dependency": 7, "irregular_forms": 2,
+                 "island_effects": 8, "npi_licensing": 7, "quantifiers": 4, "subject_verb_agreement": 6}  # fmt: skip
+    for _, system in blimp.groupby("system"):
+        values = system.set_index("split")["value"]
+        mean = sum(values[name] * n for name, n in paradigms.items()) / 67
+        assert mean == pytest.approx(values["overall"], abs=6e-4)
+
+
+def test_questions(write_run):
+    def write(system, name, metrics, found):
+        folder = write_run("evaluate", f"web/{system}-1-{name}", system, 1, metrics)
+        split = next(iter(metrics)).split("/")[1]
+        rows = {"split": split, "index": range(len(found)), "label": "1", "prediction": found}
+        pd.DataFrame(rows).to_csv(folder / "predictions.csv", index=False)
+        return folder
+
+    few = {"accuracy": 0.75, "accuracy_tokens": 0.5, "accuracy_bytes": 0.25, "questions": 4}
+    last = {"accuracy": 0.5, "perplexity": 123.456, "questions": 2, "unknown": 0.0}
+    generated = {"accuracy": 0.25, "questions": 4}
+    tables = tables_of(
+        write("gpt", "piqa", {f"prompted_piqa_0/validation/{k}": v for k, v in few.items()}, list("1110")),
+        write(
+            "gpt", "few", {f"prompted_sst2_1_generated/validation/{k}": v for k, v in generated.items()}, list("1000")
+        ),
+        write("lstm", "lambada", {f"prompted_lambada/test/{k}": v for k, v in last.items()}, list("10")),
+    )
+    table, _ = tables["prompted"]
+    assert list(table.panels) == ["web", "WebText"]
+    rows = cells(table, "web")
+    piqa = "piqa, 0 shots (validation)"
+    assert {key: value for key, value in rows["gpt"].items() if key.startswith(piqa)} == {
+        f"{piqa} questions": "4", f"{piqa} accuracy": "75.0", f"{piqa} 95 % interval": "25.0–100.0",
+        f"{piqa} a token": "50.0", f"{piqa} a byte": "25.0",
+    }  # fmt: skip
+    assert rows["gpt"]["sst2, 1 shot, generated (validation) accuracy"] == "25.0"
+    assert rows["lstm"]["lambada (test) perplexity"] == "123.46" and rows["lstm"][f"{piqa} accuracy"] == ""
+    published = cells(table, "WebText")["GPT-2 (124M)"]
+    assert (published[f"{piqa} a byte"], published["lambada (test) perplexity"]) == ("62.5", "40.06")
+    assert published["Runs"] == ""
+
+
+def test_a_report_has_them_and_nothing_published_of_other_tasks(write_run, tmp_path):
+    metrics = {"prompted_lambada/test/accuracy": 0.5}
+    folder = write_run("evaluate", "web/lstm-1-lambada", "lstm", 1, metrics)
+    tables = write_report("small", {"evaluate": [folder]}, tmp_path / "results")
+    text = (tmp_path / "results/report.md").read_text(encoding="utf-8")
+    assert [table.name for table in tables] == ["prompted"]
+    assert "40.06" in text and "BLiMP" not in text and "hellaswag" not in text
