@@ -8,12 +8,13 @@ import torch
 from safetensors.torch import load_file
 
 TRANSFORMER = ["model.d_model=16", "model.n_layers=2", "model.dropout=0", "batches.batch_size=4"]
+ADAMW = ["optimizer._target_=retable.training.optimizers.adamw", "+optimizer.weight_decay=0.01", "optimizer.lr=2e-3"]
 SYSTEMS = {
     "gpt": ["model=gpt", "tokenizer=word", *TRANSFORMER, "batches.length=16", "epochs=0.6"],
     "bert": ["model=bert", "objective=masked_lm", *TRANSFORMER, "batches.length=32", "epochs=1.2"],
     "electra": ["model=electra", "objective=replaced_token_detection", *TRANSFORMER, "batches.length=32",
                 "epochs=1.2"],
-    "t5": ["model=t5", "objective=text_to_text", *TRANSFORMER, "batches.length=24", "epochs=1"],
+    "t5": ["model=t5", "objective=text_to_text", *TRANSFORMER, "batches.length=24", "epochs=1", *ADAMW],
     "elmo": ["model=elmo", "objective=bidirectional_lm", "tokenizer=word", "model.d_model=16", "model.d_cell=16",
              "model.dropout=0", "batches.batch_size=4", "batches.length=16", "epochs=0.6"],
 }  # fmt: skip
@@ -57,3 +58,12 @@ def test_two_processes_have_the_weights_of_one(train, system, trainer):
     assert ours.keys() == theirs.keys()
     for name, weight in theirs.items():
         torch.testing.assert_close(ours[name], weight, rtol=1e-3, atol=1e-4)
+
+
+def test_adafactor_is_refused_where_weights_are_shared(project):
+    """Which is the optimizer of model=t5: torch's can't take them."""
+    project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
+    settings = ["corpus=grammar_tiny", "tokenizer=word_marked", *(part for part in SYSTEMS["t5"] if part not in ADAMW)]
+    done = project.run("pretrain", *settings, "trainer=fsdp", "trainer.accelerator=cpu", "system=refused")
+    assert done.returncode == 2
+    assert "error: torch's Adafactor does not take weights in shares; write trainer=ddp" in done.stderr

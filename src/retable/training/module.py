@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import lightning as L
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import Adafactor, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from retable.errors import UsageError
 from retable.training.averaging import Average
 from retable.training.blocks import FullySharded, shard
 
@@ -143,6 +144,11 @@ class Training(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = self._optimizer(self.objective)
+        if self.sharded and isinstance(optimizer, Adafactor):
+            raise UsageError(
+                "torch's Adafactor does not take weights in shares; write trainer=ddp, or "
+                "optimizer._target_=retable.training.optimizers.adamw +optimizer.weight_decay=0.01 optimizer.lr=2e-3"
+            )
 
         def factor(step: int) -> float:
             return self._schedule(step, self._epoch, self._max_steps, self._losses)
