@@ -16,6 +16,7 @@ def report(cfg: DictConfig) -> None:
     folders = {
         name: [require(Path("outputs", name, cell.out)) for cell in cfg.get(name, {}).values()] for name in STAGES
     }
+    folders["evaluate"] += [require(Path("outputs/evaluate", cell.out)) for cell in cfg.get("score", {}).values()]
     out = Path(cfg.results)
     write_report(cfg.study, folders, out, cfg.get("notes", {}), cfg.get("ablations", {}))
     print(f"The report is {out / 'report.html'}")

@@ -158,7 +158,7 @@ def test_deps_list_the_source_files_that_a_system_is_loaded_with(study):
         for key, cell in cells(study)[verb].items()
     }
     for name, stage in stages(study).items():
-        if name.startswith(("mix@", "evaluate@", "generate@")):
+        if name.startswith(("mix@", "evaluate@", "score@", "generate@")):
             for cell in trained.keys() & set(stage["deps"]):
                 root, overrides = command(trained[cell])
                 used = closure(built(root, tuple(overrides), frozenset(LOADED[root]))) - RECORDING
@@ -168,7 +168,7 @@ def test_deps_list_the_source_files_that_a_system_is_loaded_with(study):
 @pytest.mark.parametrize("study", STUDIES)
 def test_an_evaluation_measures_by_its_benchmark(study):
     """And depends on no other's module but those that all share: that of a new benchmark makes nothing stale."""
-    for key, cell in cells(study)["evaluate"].items():
+    for key, cell in (cells(study)["evaluate"] | cells(study)["score"]).items():
         target = OmegaConf.load(CONF / "benchmark" / f"{cell['benchmark']}.yaml")._target_
         assert target.rpartition(".")[0] == f"retable.evaluation.{cell['measure']}", key
     for name, stage in stages(study).items():
@@ -197,7 +197,7 @@ def test_a_mixture_depends_on_its_cells(study):
 def test_cells_are_named_after_their_outputs(study):
     """A table's cell leads to its stage by name, and a command writes where the graph expects it."""
     for name, stage in stages(study).items():
-        verb, _, key = name.partition("@")
+        verb, _, key = name.replace("score@", "evaluate@").partition("@")
         (out,) = (next(iter(out)) if isinstance(out, dict) else out for out in stage["outs"])
         assert out == (f"results/{key}" if verb == "report" else f"outputs/{verb}/{key.replace('-', '/', 1)}")
 
