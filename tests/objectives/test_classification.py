@@ -192,6 +192,109 @@ def test_an_auxiliary_loss_without_a_softmax_is_refused():
         Classification(Given("left-to-right"), 2, dropout=0.0, auxiliary=0.5)
 
 
+def pair_batch() -> ExampleBatch:
+    generator = torch.Generator().manual_seed(2)
+    other = torch.randint(V, (3, 5), generator=generator)
+    return batch()._replace(other_ids=other, other_lengths=torch.tensor([5, 1, 3]))
+
+
+def swapped(pairs: ExampleBatch) -> ExampleBatch:
+    return ExampleBatch(
+        pairs.other_ids, pairs.other_lengths, pairs.labels, other_ids=pairs.input_ids, other_lengths=pairs.lengths
+    )
+
+
+def first_alone(pairs: ExampleBatch) -> ExampleBatch:
+    return ExampleBatch(*pairs[:3])
+
+
+APART = sorted(set(MODELS) - {*LEFT_TO_RIGHT, "bert", "electra"})
+
+
+@pytest.mark.parametrize("name", APART)
+def test_of_a_pair_read_apart_the_label_is_told_from_u_v_their_difference_and_product(name):
+    torch.manual_seed(0)
+    objective = Classification(MODELS[name](), N_LABELS, dropout=0.0, pairs=True).eval()
+    single = Classification(objective.model, D, dropout=0.0).eval()
+    single.head = nn.Identity()
+    pairs = pair_batch()
+    with torch.no_grad():
+        u, v = single(first_alone(pairs)), single(first_alone(swapped(pairs)))
+        expected = objective.head(torch.cat([u, v, abs(u - v), u * v], dim=1))
+    assert objective.head.weight.shape == (N_LABELS, 4 * D)
+    torch.testing.assert_close(objective(pairs), expected)
+
+
+@pytest.mark.parametrize("name", LEFT_TO_RIGHT)
+def test_of_both_orders_the_summaries_are_added(name):
+    torch.manual_seed(0)
+    objective = Classification(MODELS[name](), N_LABELS, dropout=0.0, auxiliary=0.5, pairs=True).eval()
+    objective.head.bias.data.zero_()
+    pairs = pair_batch()
+    one, other = objective(first_alone(pairs)), objective(first_alone(swapped(pairs)))
+    torch.testing.assert_close(objective(pairs), one + other)
+    torch.testing.assert_close(objective(pairs), objective(swapped(pairs)))
+    alone = (first_alone(pairs), first_alone(swapped(pairs)))
+    auxiliary = [objective.loss(order, None, 0)[1]["auxiliary_loss"] for order in alone]
+    torch.testing.assert_close(objective.loss(pairs, None, 0)[1]["auxiliary_loss"], sum(auxiliary) / 2)
+
+
+@pytest.mark.parametrize("name", [*APART, *LEFT_TO_RIGHT])
+def test_the_loss_of_pairs_reaches_every_parameter_and_padding_changes_nothing(name):
+    torch.manual_seed(0)
+    objective = Classification(MODELS[name](), N_LABELS, dropout=0.0, pairs=True)
+    pairs = pair_batch()
+    objective.loss(pairs, None, step=0)[0].backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in objective.parameters())
+    objective.eval()
+    for row in range(3):
+        alone = ExampleBatch(
+            pairs.input_ids[row : row + 1, : pairs.lengths[row]],
+            pairs.lengths[row : row + 1],
+            pairs.labels[row : row + 1],
+            other_ids=pairs.other_ids[row : row + 1, : pairs.other_lengths[row]],
+            other_lengths=pairs.other_lengths[row : row + 1],
+        )
+        torch.testing.assert_close(objective(alone)[0], objective(pairs)[row])
+
+
+def test_berts_segments_are_those_of_transformers():
+    ours = classification("bert")
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    settings = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "num_labels": N_LABELS}
+    sizes = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": 2}
+    theirs = BertForSequenceClassification(
+        BertConfig(**sizes, intermediate_size=4 * D, max_position_embeddings=7, **settings)
+    )
+    weights = {f"bert.{name}": weight for name, weight in names_in_transformers(ours.model).items()}
+    weights |= {f"classifier.{name}": weight for name, weight in ours.head.named_parameters()}
+    theirs.load_state_dict(weights, strict=False)
+    theirs.bert.embeddings.token_type_embeddings.weight.data.copy_(ours.model.segments.weight)
+    segments = (torch.arange(7) >= torch.tensor([2, 4, 1])[:, None]).long()
+    mask = (torch.arange(7) < LENGTHS[:, None]).long()
+    expected = theirs(batch().input_ids, attention_mask=mask, token_type_ids=segments).logits
+    found = ours(batch()._replace(segments=segments))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    assert not torch.allclose(found, ours(batch()), atol=1e-3)
+
+
+def test_a_hidden_layer_stands_before_the_labels():
+    torch.manual_seed(0)
+    objective = Classification(MODELS["bilstm"](), N_LABELS, dropout=0.0, pairs=True, d_hidden=5)
+    plain = Classification(objective.model, N_LABELS, dropout=0.0, pairs=True)
+    plain.head = nn.Identity()
+    first, _, _, last = objective.head
+    expected = last(torch.tanh(first(plain(pair_batch()))))
+    torch.testing.assert_close(objective(pair_batch()), expected)
+    assert first.weight.shape == (5, 4 * D) and last.weight.shape == (N_LABELS, 5)
+
+
+def test_the_class_predicted_is_the_most_probable():
+    objective = classification("bilstm").eval()
+    assert objective.predict(batch()).tolist() == objective(batch()).argmax(dim=1).tolist()
+
+
 def test_models_that_give_no_states_are_refused_with_the_one_to_take():
     with pytest.raises(UsageError, match=r"T5 writes text.*take model=t5_encoder"):
         Classification(T5(**T5_SIZES), N_LABELS, dropout=0.0)

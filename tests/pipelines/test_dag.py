@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from pipelines.entry import CONF
@@ -29,7 +30,7 @@ BUILT = {
         *("model", "objective", "batches", "optimizer", "schedule", "averaging", "scorer", "validation_scorer"),
     },
     "mix": set(),
-    "finetune": {"model", "optimizer", "schedule"},
+    "finetune": {"model", "task", "optimizer", "schedule"},
     "translate": {"model", "objective", "batches", "optimizer", "schedule", "averaging", "decoding"},
     "evaluate": {"benchmark"},
     "generate": {"decoding"},
@@ -182,6 +183,23 @@ def test_every_stage_reads_what_another_writes(study):
         for dep in stage["deps"]:
             if dep.startswith("outputs/"):
                 assert any(covered(dep, [out]) or covered(out, [dep]) for out in written), (name, dep)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_stage_depends_on_the_files_of_its_tasks(study, monkeypatch):
+    monkeypatch.delenv("RETABLE_DATA", raising=False)
+    for name, stage in stages(study).items():
+        root, overrides = command(stage)
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            cfg = compose(root, overrides=overrides, return_hydra_config=True)
+            tasks = [compose(f"task/{task}").task for task in cfg.corpus.get("tasks", ())] if root == "prepare" else []
+        if tasks:
+            assert "conf/task" in stage["deps"], name
+        if root == "finetune":
+            OmegaConf.set_readonly(cfg.hydra, False)
+            cfg.hydra.job.name, tasks = root, [cfg.task]
+        for path in (path for task in tasks for path in instantiate(task).paths):
+            assert covered(str(path), stage["deps"]), name
 
 
 @pytest.mark.parametrize("study", STUDIES)
