@@ -81,6 +81,7 @@ def build_head(cfg: DictConfig, model: Any, task: Any) -> Classification:
         "auxiliary": cfg.auxiliary,
         "pairs": len(task.sentences) == 2,
         "d_hidden": cfg.d_hidden,
+        "pooling": cfg.pooling,
     }
     if task.labels.names:
         return Classification(model, len(task.labels.names), **settings)

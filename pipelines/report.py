@@ -17,7 +17,7 @@ def report(cfg: DictConfig) -> None:
         name: [require(Path("outputs", name, cell.out)) for cell in cfg.get(name, {}).values()] for name in STAGES
     }
     out = Path(cfg.results)
-    write_report(cfg.study, folders, out, cfg.get("notes", {}), cfg.get("ablations", {}))
+    write_report(cfg.study, folders, out, cfg.get("notes", {}), cfg.get("ablations", {}), cfg.get("baseline"))
     print(f"The report is {out / 'report.html'}")
 
 

@@ -55,7 +55,7 @@ def train(
     validate: Callable[[nn.Module], dict[str, float]],
     best: Best | None = None,
 ) -> None:
-    """Train `objective` as `cfg` says, see `fit` for `best`; leave `model.safetensors`, `curve.csv` and the costs in the
+    """Train `objective` as `cfg` says, and `fit` of `best`; leave `model.safetensors`, `curve.csv` and the costs in the
     record."""
     started = time.monotonic()
     amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
@@ -75,7 +75,7 @@ def train(
         validate=validate,
         log=record.log,
         averaging=instantiate(cfg.averaging) if cfg.get("averaging") else None,
-        max_steps=max(int(amount / cost[unit]), 1) if amount and unit in cost else None,
+        max_steps=max(int(amount / cost[unit]), 1) if amount and unit in cost else cfg.get("max_steps"),
         seconds=amount if unit == "seconds" else None,
         best=best,
     )

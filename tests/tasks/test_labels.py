@@ -26,3 +26,9 @@ def test_scores_are_numbers_of_a_range():
     for text in ("5.1", "-1", "nan", "inf", "good", ""):
         with pytest.raises(ValueError, match=f"score '{text}' is no number from 0 to 5; these are task.scores"):
             scores.read(text)
+
+
+def test_labels_are_written_as_files_have_them():
+    classes = Classes({0: "negative", 1: "negative", 2: None, 3: "positive"})
+    assert [classes.write(place) for place in (0, 1.0)] == ["0", "3"]
+    assert [Scores(0, 5).write(score) for score in (2.5, -0.2, 7)] == ["2.500", "0.000", "5.000"]

@@ -11,7 +11,7 @@ def pearson(x: ArrayLike, y: ArrayLike) -> float:
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
     """Spearman's rank correlation: Pearson's of the ranks, those that are equal sharing the mean of their places."""
-    return pearson(_ranks(x), _ranks(y))
+    return pearson(ranks(x), ranks(y))
 
 
 def moments(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -33,6 +33,7 @@ def pearson_of_sums(sums: ArrayLike) -> NDArray[np.float64]:
     return np.where(varies, (n * xy - x * y) / spread, 0.0)
 
 
-def _ranks(values: ArrayLike) -> NDArray[np.float64]:
+def ranks(values: ArrayLike) -> NDArray[np.float64]:
+    """The places of 1-D values in their order, from 1 on; those that are equal share the mean of theirs."""
     _, places, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[places]

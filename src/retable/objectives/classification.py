@@ -11,16 +11,19 @@ from torch import Tensor, nn
 
 from retable.data.examples import ExampleBatch
 from retable.errors import UsageError
+from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.cross_entropy import linear_log_prob
+
+POOLINGS = ("max", "mean", "token", "last")
 
 
 class Classification(nn.Module):
     """A backbone, its summary of the example, and a linear layer over the labels.
 
     BERT, which can `pool`, is summed up by its state of [CLS] (Devlin et al. 2019, section 3.2). Another encoder that
-    reads both ways is summed up by the maximum over time (Conneau et al. 2017); a left-to-right model by its last
-    position, which alone has read everything (Radford et al. 2018, section 3.2); a model without direction, such as a
-    bag of words, gives one vector a sequence.
+    reads both ways is summed up by `pooling`; a left-to-right model by its last position, which alone has read
+    everything (Radford et al. 2018, section 3.2); a model without direction, such as a bag of words, gives one vector a
+    sequence.
 
     A pair is one sequence to BERT and to a left-to-right model. The latter may read it in both orders: the two
     summaries are added up (Radford et al. 2018, section 3.3). Any other model reads its sequences apart, or if it can,
@@ -32,6 +35,8 @@ class Classification(nn.Module):
         the authors' code; the softmax is the input embedding, as GPT's in pretraining.
     pairs: whether an example is a pair.
     d_hidden: the width of a layer with tanh before the linear one; None for none.
+    pooling: of the states of an encoder that reads both ways, the max or the mean over time (Conneau et al. 2017); the
+        token's that stands before the sentence; or the last of each direction, of an LSTM.
     """
 
     def __init__(
@@ -42,12 +47,18 @@ class Classification(nn.Module):
         auxiliary: float = 0.0,
         pairs: bool = False,
         d_hidden: int | None = None,
+        pooling: str = "max",
     ):
         super().__init__()
         _require_states(model)
+        _require_pooling(model, pooling)
+        if hasattr(model, "read_pair") and not pairs:
+            raise UsageError(
+                f"{type(model).__name__} reads pairs of sentences; take one without attention, model=bilstm"
+            )
         if auxiliary:
             _require_softmax(model, auxiliary)
-        self.model, self.auxiliary = model, auxiliary
+        self.model, self.auxiliary, self.pooling = model, auxiliary, pooling
         self.dropout = nn.Dropout(dropout)
         d_summary = 4 * model.d_model if pairs and reads_apart(model) else model.d_model
         if d_hidden is None:
@@ -108,8 +119,7 @@ class Classification(nn.Module):
         if hasattr(self.model, "pool"):
             return self.model.pool(hidden)
         if self.model.direction == "both":
-            padding = torch.arange(hidden.shape[1], device=hidden.device) >= lengths[:, None]
-            return hidden.masked_fill(padding[:, :, None], float("-inf")).amax(dim=1)
+            return pool(hidden, lengths, self.pooling)
         if self.model.direction == "left-to-right":
             return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
         return hidden
@@ -122,6 +132,21 @@ class Classification(nn.Module):
         log_probs = linear_log_prob(hidden[:, :-1][predicts], self.model.embedding.weight, None, labels)
         shares = 1 / (len(hidden) * n_predicted).repeat_interleave(n_predicted)
         return -(log_probs * shares).sum()
+
+
+def pool(hidden: Tensor, lengths: Tensor, pooling: str) -> Tensor:
+    """(B, T, D) states, padded behind each row's length, to (B, D) by a pooling as `Classification` has it."""
+    padding = torch.arange(hidden.shape[1], device=hidden.device) >= lengths[:, None]
+    match pooling:
+        case "max":
+            return hidden.masked_fill(padding[:, :, None], float("-inf")).amax(dim=1)
+        case "mean":
+            return hidden.masked_fill(padding[:, :, None], 0.0).sum(dim=1) / lengths[:, None]
+        case "token":
+            return hidden[:, 0]
+        case _:
+            last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
+            return torch.cat([last.chunk(2, dim=1)[0], hidden[:, 0].chunk(2, dim=1)[1]], dim=1)
 
 
 def reads_apart(model: Any) -> bool:
@@ -139,6 +164,18 @@ def _require_states(model: Any) -> None:
     if hasattr(model, "backward_stack"):
         raise UsageError(
             f"{type(model).__name__} gives features to a task's model; take model=bilstm_elmo with init= its cell"
+        )
+
+
+def _require_pooling(model: Any, pooling: str) -> None:
+    """Raise UsageError for a pooling that there isn't, or that the model's states can't have."""
+    if pooling not in POOLINGS:
+        raise UsageError(f"pooling={pooling} is none of {', '.join(POOLINGS)}")
+    if pooling != "max" and (model.direction != "both" or hasattr(model, "pool")):
+        raise UsageError(f"{type(model).__name__} has a summary of its own; leave pooling={pooling} out")
+    if pooling == "last" and not isinstance(getattr(model, "layers", None), BidirectionalLSTM):
+        raise UsageError(
+            f"{type(model).__name__} has no last states of two directions; write pooling=max, mean or token"
         )
 
 

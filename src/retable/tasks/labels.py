@@ -29,6 +29,10 @@ class Classes:
             )
         return self._places[text]
 
+    def write(self, place: float) -> str:
+        """What stands in a file for the class at a place, the first where several do."""
+        return next(text for text, its in self._places.items() if its == int(place))
+
 
 class Scores:
     """Numbers from `low` to `high`."""
@@ -47,6 +51,10 @@ class Scores:
         if not self.low <= score <= self.high:
             raise ValueError(f"score {text!r} is no number from {self.low:g} to {self.high:g}; these are task.scores")
         return score
+
+    def write(self, score: float) -> str:
+        """The score as a file has it, brought into the range."""
+        return f"{min(max(score, self.low), self.high):.3f}"
 
 
 def _text(value: object) -> str:
