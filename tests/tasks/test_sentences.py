@@ -55,7 +55,7 @@ def test_a_label_may_have_several_names(build):
 
 
 def test_scores(build):
-    task = build({"train": "1\ta\t4.5\n"}, labels=None, scores=[0, 5])
+    task = build({"train": "1\ta\t4.5\n"}, labels=None, scores=[0, 5], metrics=["pearson"])
     assert task.examples("train") == [Example(("a",), 4.5)]
     with pytest.raises(UsageError, match=r"validation.tsv, line 2: score 'bad' is no number from 0 to 5"):
         task.examples("validation")
