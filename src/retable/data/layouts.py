@@ -5,7 +5,8 @@
     left to right  start a delimiter b extract (Radford et al. 2018, figure 1), and where a pair's order means nothing,
                    start b delimiter a extract as a second sequence
 
-What doesn't fit into a model is shortened from the end, of a pair the longer sentence first, as in BERT's code.
+What doesn't fit into a model is shortened from the end, of a pair the longer sentence first, of two as long the
+second, as in BERT's code.
 """
 
 from collections.abc import Sequence
@@ -63,7 +64,7 @@ def _shortened(sentences: Sentences, room: int | None) -> Sentences:
         raise UsageError("the model's max_length leaves no room for a sentence; train it with a greater one")
     lengths = [len(sentence) for sentence in sentences]
     while sum(lengths) > room:
-        lengths[lengths.index(max(lengths))] -= 1
+        lengths[max(range(len(lengths)), key=lambda i: (lengths[i], i))] -= 1
     return tuple(sentence[:length] for sentence, length in zip(sentences, lengths, strict=True))
 
 

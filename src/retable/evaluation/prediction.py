@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retable.data.examples import ExampleBatch, Inputs, batches_by_length
+from retable.data.examples import Inputs, batches_by_length
 
 
 @torch.inference_mode()
@@ -16,7 +16,7 @@ def predict(objective: Any, inputs: Inputs, batch_size: int = 256) -> np.ndarray
     unknown = [0] * len(inputs.sequences)
     places, predictions = [], []
     for of_batch, batch in batches_by_length(inputs, unknown, batch_size):
-        on_device = ExampleBatch(*(part.to(device) if isinstance(part, Tensor) else part for part in batch))
+        moved: dict[str, Any] = {name: t.to(device) for name, t in batch._asdict().items() if isinstance(t, Tensor)}
         places.append(of_batch)
-        predictions.append(objective.predict(on_device).cpu().numpy())
+        predictions.append(objective.predict(batch._replace(**moved)).cpu().numpy())
     return np.concatenate(predictions)[np.argsort(np.concatenate(places))]

@@ -16,11 +16,11 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
 
 def moments(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     """What each of n pairs adds to a correlation, (n, 6): 1, x, y, x², y², xy, with x and y from their means on."""
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if len(x) != len(y) or not len(x):
-        raise ValueError(f"{len(x)} and {len(y)} numbers; a correlation is of as many, one at least")
-    x, y = x - x.mean(), y - y.mean()
-    return np.stack([np.ones_like(x), x, y, x**2, y**2, x * y], axis=-1)
+    first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if len(first) != len(second) or not len(first):
+        raise ValueError(f"{len(first)} and {len(second)} numbers; a correlation is of as many, one at least")
+    first, second = first - first.mean(), second - second.mean()
+    return np.stack([np.ones_like(first), first, second, first**2, second**2, first * second], axis=-1)
 
 
 def pearson_of_sums(sums: ArrayLike) -> NDArray[np.float64]:

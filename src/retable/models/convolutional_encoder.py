@@ -25,7 +25,7 @@ class ConvolutionalEncoder(nn.Module):
 
     def __init__(self, vocab_size: int, d_embedding: int, widths: Sequence[int], n_features: int, dropout: float = 0.0):
         super().__init__()
-        self.d_model = len(widths) * n_features
+        self.d_model, self.widths = len(widths) * n_features, list(widths)
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.dropout = nn.Dropout(dropout)
@@ -39,11 +39,9 @@ class ConvolutionalEncoder(nn.Module):
         words = self.dropout(self.embedding(input_ids))
         padding = torch.arange(input_ids.shape[1], device=input_ids.device) >= lengths[:, None]
         words = words.masked_fill(padding[:, :, None], 0.0).mT  # (B, E, T)
-        return torch.cat([self._maxima(convolve, words, lengths) for convolve in self.filters], dim=1)
-
-    def _maxima(self, convolve: nn.Module, words: Tensor, lengths: Tensor) -> Tensor:
-        """Over the windows that have a word in them, (B, features)."""
-        margin = convolve.kernel_size[0] - 1
-        features = convolve(F.pad(words, (margin, margin)))  # (B, features, T + margin)
-        beyond = torch.arange(features.shape[2], device=words.device) >= lengths[:, None] + margin
-        return features.masked_fill(beyond[:, None], float("-inf")).amax(dim=2).relu()
+        maxima = []
+        for width, convolve in zip(self.widths, self.filters, strict=True):
+            features = convolve(F.pad(words, (width - 1, width - 1)))  # (B, n_features, T + width − 1)
+            beyond = torch.arange(features.shape[2], device=words.device) >= lengths[:, None] + width - 1
+            maxima.append(features.masked_fill(beyond[:, None], float("-inf")).amax(dim=2))
+        return torch.cat(maxima, dim=1).relu()
