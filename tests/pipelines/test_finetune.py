@@ -197,3 +197,16 @@ def test_elmo_reads_as_it_was_pretrained_beside_the_baseline():
     assert beside.model.elmo == OmegaConf.merge(elmo.model, {"_partial_": True})
     assert beside.finetuning == bilstm.finetuning
     assert all(beside.model[key] == value for key, value in bilstm.model.items() if key != "_target_")
+
+
+def test_glues_recipes_are_one_baseline_with_one_thing_changed():
+    load = {name: OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in
+            ("bilstm_glue", "bilstm_attention", "bilstm_elmo_glue", "elmo_glue", "neural_bag_glue", "cnn")}  # fmt: skip
+    baseline, beside = load["bilstm_glue"], load["bilstm_elmo_glue"]
+    assert beside.model.elmo == OmegaConf.merge(load["elmo_glue"].model, {"_partial_": True})
+    for other in (load["bilstm_attention"], beside):
+        assert other.finetuning == baseline.finetuning
+        assert all(other.model[key] == value for key, value in baseline.model.items() if key != "_target_")
+    assert {cfg.model.get("d_embedding") or cfg.model.d_model for cfg in load.values() if "finetuning" in cfg} == {100}
+    cfg = recipe("finetune", "model=bilstm_glue")
+    assert (cfg.max_steps, cfg.patience, cfg.d_hidden, cfg.pooling) == (1200, 3, 512, "max")
