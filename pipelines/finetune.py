@@ -1,45 +1,46 @@
 """Tokens and a backbone → a classifier: `python -m pipelines.finetune task=sentiment model=bilstm`."""
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.build import build_model
 from pipelines.entry import recorded, stage
 from pipelines.training import initialise_input, train
 from retable.artifacts import require
-from retable.corpora.text import SPLITS
-from retable.data.examples import BucketedExamples
+from retable.data import layouts
+from retable.data.examples import BucketedExamples, Inputs
 from retable.errors import UsageError
 from retable.evaluation.prediction import predict
-from retable.metrics.classification import classification_metrics
-from retable.objectives.classification import Classification
-from retable.tasks.table import read_examples
+from retable.objectives.classification import Classification, reads_apart
+from retable.objectives.regression import Regression
 from retable.tokenizers.tokenizer import Tokenizer
+from retable.training.progress import Best
 from retable.training.weights import load_weights
 
 
 @stage
 def finetune(cfg: DictConfig) -> None:
-    tokens, task = Path("outputs/tokenize", cfg.tokens), Path("outputs/prepare", cfg.text, cfg.task_name)
+    tokens = Path("outputs/tokenize", cfg.tokens)
     tokenizer = Tokenizer.load(require(tokens / "tokenizer.json"))
-    examples = {
-        split: read_examples(require(task / f"{split}.tsv"), cfg.task.sentence, cfg.task.label, cfg.task.labels)
-        for split in SPLITS
-    }
+    task = instantiate(cfg.task)
+    examples = {split: task.examples(split) for split in task.splits}
     labels = {split: [e.label for e in rows] for split, rows in examples.items()}
 
     torch.manual_seed(cfg.seed)
     model = build_model(cfg, tokenizer)
-    first, last = ends_of_sequences(model, tokenizer)
     sequences = {
-        split: [[first, *tokenizer.encode(e.sentence), last] for e in rows] for split, rows in examples.items()
+        split: lay_out(model, tokenizer, [e.sentences for e in rows], task.symmetric)
+        for split, rows in examples.items()
     }
-    inputs = [tokens / "tokenizer.json", *(task / f"{split}.tsv" for split in SPLITS)]
-    upstream = [tokens, task.parent]
+    inputs = [tokens / "tokenizer.json", *task.paths]
+    prepared = (Path(*path.parts[:3]) for path in task.paths if path.parts[:2] == ("outputs", "prepare"))
+    upstream = [tokens, *dict.fromkeys(prepared)]
     if cfg.init != "random":
         upstream.append(Path("outputs", cfg.init))
         inputs.append(require(upstream[-1] / "model.safetensors"))
@@ -50,22 +51,55 @@ def finetune(cfg: DictConfig) -> None:
             "in init=pretrain/grammar/elmo-1, or write model.frozen=false"
         )
     initialise_input(model, cfg, tokenizer, inputs)
-    objective = Classification(model, len(cfg.task.labels), cfg.dropout, cfg.auxiliary)
+    objective = build_head(cfg, model, task)
     batches = BucketedExamples(sequences["train"], labels["train"], cfg.finetuning.batch_size, cfg.seed)
 
     def score(objective: torch.nn.Module, split: str) -> dict[str, float]:
-        return classification_metrics(labels[split], predict(objective, sequences[split]))
+        return task.score(labels[split], predict(objective, sequences[split]))
 
     with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, task=cfg.task_name) as record:
-        train(cfg, record, objective, batches, lambda objective: score(objective, "validation"))
+        best = None if cfg.patience is None else Best(f"validation/{task.metrics[0]}", cfg.patience)
+        train(cfg, record, objective, batches, lambda objective: score(objective, "validation"), best)
         with (record.folder / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("split", "index", "label", "prediction"))
-            for split in SPLITS[1:]:
-                predictions = predict(objective, sequences[split])
+            for split in task.splits[1:]:
+                predictions = predict(objective, sequences[split]).tolist()
                 writer.writerows((split, i, labels[split][i], p) for i, p in enumerate(predictions))
-                scores = classification_metrics(labels[split], predictions)
-                record.metrics |= {f"{cfg.task_name}/{split}/{m}": scores[m] for m in cfg.task.metrics}
+                if labels[split][0] is not None:
+                    scores = task.score(labels[split], predictions)
+                    base, _, kind = split.partition("_")
+                    name = "_".join(filter(None, (cfg.task_name, kind)))
+                    record.metrics |= {f"{name}/{base}/{metric}": value for metric, value in scores.items()}
+        record.extra["shortened"] = {split: of_split.shortened for split, of_split in sequences.items()}
+
+
+def build_head(cfg: DictConfig, model: Any, task: Any) -> Classification:
+    """The objective that learns the task's labels, or its scores, on top of the model."""
+    settings = {
+        "dropout": cfg.dropout,
+        "auxiliary": cfg.auxiliary,
+        "pairs": len(task.sentences) == 2,
+        "d_hidden": cfg.d_hidden,
+        "pooling": cfg.pooling,
+    }
+    if task.labels.names:
+        return Classification(model, len(task.labels.names), **settings)
+    return Regression(model, task.labels.low, task.labels.high, **settings)
+
+
+def lay_out(model: Any, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
+    """The examples as `model` reads them, see `layouts`. A left-to-right model's delimiter is [SEP], where the
+    tokenizer has one, as GPT's is a token that the text lacks; else the end of a line."""
+    ids = [tuple(tokenizer.encode(sentence) for sentence in sentences) for sentences in examples]
+    first, last = ends_of_sequences(model, tokenizer)
+    longest = getattr(model, "max_length", None)
+    if reads_apart(model):
+        return layouts.apart(ids, first, last, longest)
+    if hasattr(model, "pool"):
+        return layouts.in_segments(ids, first, last, longest)
+    delimiter = tokenizer.special_ids.get("[SEP]", last)
+    return layouts.left_to_right(ids, first, delimiter, last, longest, symmetric)
 
 
 def load_pretrained(model: Any, path: Path) -> None:

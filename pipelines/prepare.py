@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from hydra import compose
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
@@ -10,9 +11,12 @@ from pipelines.entry import recorded, stage
 
 @stage
 def prepare(cfg: DictConfig) -> None:
-    sources = [Path(value) for value in cfg.corpus.write.values() if isinstance(value, str) and Path(value).is_file()]
+    tasks = {name: instantiate(compose(f"task/{name}").task) for name in cfg.corpus.get("tasks", ())}
+    sources = [Path(value) for value in cfg.corpus.write.values() if isinstance(value, str)]
+    sources = [path for path in (*sources, *(path for task in tasks.values() for path in task.paths)) if path.is_file()]
     with recorded(cfg, inputs=sources, upstream=[], system="oracle", seed=0) as record:
-        record.metrics = instantiate(cfg.corpus.write, folder=record.folder)
+        given = {"tasks": tasks} if tasks else {}
+        record.metrics = instantiate(cfg.corpus.write, _partial_=True)(folder=record.folder, **given)
         record.extra["protocol"] = f"whole {cfg.corpus.unit}"
 
 

@@ -18,7 +18,7 @@ def report(cfg: DictConfig) -> None:
     }
     folders["evaluate"] += [require(Path("outputs/evaluate", cell.out)) for cell in cfg.get("score", {}).values()]
     out = Path(cfg.results)
-    write_report(cfg.study, folders, out, cfg.get("notes", {}), cfg.get("ablations", {}))
+    write_report(cfg.study, folders, out, cfg.get("notes", {}), cfg.get("ablations", {}), cfg.get("baseline"))
     print(f"The report is {out / 'report.html'}")
 
 

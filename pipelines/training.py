@@ -20,6 +20,7 @@ from retable.training.budget import parse_budget
 from retable.training.curve import write_curve
 from retable.training.fit import fit
 from retable.training.module import Batches
+from retable.training.progress import Best
 from retable.training.weights import matrix_parameters, save_weights
 
 
@@ -52,12 +53,14 @@ def train(
     objective: nn.Module,
     batches: Batches,
     validate: Callable[[nn.Module], dict[str, float]],
+    best: Best | None = None,
 ) -> None:
-    """Train `objective` as `cfg` says; leave `model.safetensors`, `curve.csv` and the costs in the record."""
+    """Train `objective` as `cfg` says, and `fit` of `best`; leave `model.safetensors`, `curve.csv` and the costs in the
+    record."""
     started = time.monotonic()
     amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
     cost = training_cost(objective, batches)
-    points, stepped, seconds = fit(
+    points, stepped, seconds, kept = fit(
         objective,
         batches,
         seed=cfg.seed,
@@ -72,14 +75,16 @@ def train(
         validate=validate,
         log=record.log,
         averaging=instantiate(cfg.averaging) if cfg.get("averaging") else None,
-        max_steps=max(int(amount / cost[unit]), 1) if amount and unit in cost else None,
+        max_steps=max(int(amount / cost[unit]), 1) if amount and unit in cost else cfg.get("max_steps"),
         seconds=amount if unit == "seconds" else None,
+        best=best,
     )
     record.log(points)
     save_weights(objective, record.folder / "model.safetensors")
     write_curve(points, record.folder / "curve.csv")
     steps = points[-1].step
     record.metrics |= {point.metric: point.value for point in points if point.step == steps}
+    record.metrics |= {point.metric: point.value for point in points if point.step == kept}
     record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}
     record.metrics |= {unit: round(steps * each) for unit, each in cost.items()}
     record.extra["training_seconds"] = round(time.monotonic() - started, 2)

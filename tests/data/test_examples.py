@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from retable.data.examples import BucketedExamples, batches_by_length, pad
+from retable.data.examples import BucketedExamples, Inputs, batches_by_length, pad
 from retable.errors import UsageError
 
 N, B = 1237, 8
@@ -12,7 +12,7 @@ LABELS = [i % 5 for i in range(N)]
 
 
 def examples(seed: int = 1) -> BucketedExamples:
-    return BucketedExamples(SEQUENCES, LABELS, B, seed)
+    return BucketedExamples(Inputs(SEQUENCES), LABELS, B, seed)
 
 
 def places(batch) -> list[int]:
@@ -20,12 +20,25 @@ def places(batch) -> list[int]:
 
 
 def test_pad_fills_up_with_zeros_to_the_longest():
-    batch = pad([[5, 6], [7], [8, 9, 1]], [2, 0, 1], np.array([2, 1]))
+    batch = pad(Inputs([[5, 6], [7], [8, 9, 1]]), [2, 0, 1], np.array([2, 1]))
     assert batch.input_ids.tolist() == [[8, 9, 1], [7, 0, 0]]
     assert batch.lengths.tolist() == [3, 1]
     assert batch.labels.tolist() == [1, 0]
     assert {tensor.dtype for tensor in batch[:3]} == {torch.int64}
-    assert batch.weight == 1
+    assert batch.weight == 1 and batch[4:] == (None, None, None)
+
+
+def test_a_second_sequence_is_padded_for_itself():
+    batch = pad(Inputs([[5, 6], [7], [8, 9, 1]], [[2], [3, 4, 5, 6], [7, 8]]), [0.5, 1.0, 2.0], np.array([1, 2]))
+    assert batch.input_ids.tolist() == [[7, 0, 0], [8, 9, 1]] and batch.lengths.tolist() == [1, 3]
+    assert batch.other_ids.tolist() == [[3, 4, 5, 6], [7, 8, 0, 0]] and batch.other_lengths.tolist() == [4, 2]
+    assert batch.labels.tolist() == [1.0, 2.0] and batch.labels.dtype == torch.float32
+    assert batch.segments is None
+
+
+def test_segments_are_0_and_from_a_place_on_1():
+    batch = pad(Inputs([[5, 6, 7, 8], [7, 1, 2]], segments=[2, 1]), [0, 1], np.array([0, 1]))
+    assert batch.segments.tolist() == [[0, 0, 1, 1], [0, 1, 1, 1]] and batch.segments.dtype == torch.int64
 
 
 def test_an_epoch_holds_every_example_once_in_an_order_of_its_own():
@@ -48,6 +61,16 @@ def test_an_epoch_holds_every_example_once_in_an_order_of_its_own():
 def test_neighbours_are_alike_in_length():
     spans = [np.ptp(examples().batch(step).lengths.numpy()) for step in range(155)]
     assert np.mean(spans) < 3  # of 39; about 30 in a batch of 8 drawn at random
+
+
+def test_pairs_go_by_the_length_of_both():
+    others = [[1] * (41 - length) for length in LENGTHS]  # all pairs of 41 tokens
+    assert set(Inputs(SEQUENCES, others).lengths) == {41}
+    batches = BucketedExamples(Inputs(SEQUENCES, others), LABELS, B, 1)
+    spans = [np.ptp(batches.batch(step).lengths.numpy()) for step in range(155)]
+    assert np.mean(spans) > 20
+    order = [i for places, _ in batches_by_length(Inputs(SEQUENCES, others), LABELS, 100) for i in places]
+    assert order == list(range(N))
 
 
 def test_a_batch_is_a_function_of_its_step_alone():
@@ -75,7 +98,7 @@ def test_more_processes_than_examples_are_refused():
 
 def test_batches_by_length_hold_every_example_once_with_its_place():
     seen = []
-    for indices, batch in batches_by_length(SEQUENCES, LABELS, 100):
+    for indices, batch in batches_by_length(Inputs(SEQUENCES), LABELS, 100):
         assert places(batch) == indices.tolist()
         seen += batch.lengths.tolist()
     assert seen == sorted(LENGTHS.tolist())

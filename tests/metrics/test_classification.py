@@ -52,6 +52,21 @@ def test_agrees_with_torchmetrics(pairs):
     assert f1(binary) == pytest.approx(expected.item(), abs=1e-5)
 
 
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("n", [7, 408, 1043])
+def test_equals_scikit_learn(n_classes, n):
+    """GLUE's scorers are these functions of scikit-learn."""
+    sklearn = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(n)
+    labels = random.integers(n_classes, size=n)
+    predictions = np.where(random.random(n) < 0.5, labels, random.integers(n_classes, size=n))
+    confusion = confusion_matrix(labels, predictions, range(n_classes))
+    assert accuracy(confusion) == pytest.approx(sklearn.accuracy_score(labels, predictions), abs=1e-9)
+    assert matthews(confusion) == pytest.approx(sklearn.matthews_corrcoef(labels, predictions), abs=1e-9)
+    if n_classes == 2:
+        assert f1(confusion) == pytest.approx(sklearn.f1_score(labels, predictions), abs=1e-9)
+
+
 def test_one_prediction_for_all_has_no_correlation():
     metrics = classification_metrics(["yes", "no", "yes"], ["yes", "yes", "yes"])
     assert metrics == {"accuracy": pytest.approx(2 / 3), "matthews": 0}

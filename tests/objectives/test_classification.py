@@ -10,14 +10,17 @@ from retable.errors import UsageError
 from retable.models.bag_of_words import DeepAveraging
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
+from retable.models.bilstm_attention import BiLSTMAttention
+from retable.models.convolutional_encoder import ConvolutionalEncoder
 from retable.models.elmo import ELMo
 from retable.models.elmo_features import ELMoBiLSTM
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.models.t5 import T5, OneStackT5
 from retable.models.t5_encoder import T5Encoder
+from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.objectives.causal_lm import CausalLM
-from retable.objectives.classification import Classification
+from retable.objectives.classification import Classification, pool
 from tests.models.bert_cases import names_in_transformers
 
 V, D, N_LABELS = 11, 8, 3
@@ -29,6 +32,7 @@ MODELS = {
     "bilstm": lambda: BiLSTM(V, 6, D, 1, 0.0),
     "lstm": lambda: LSTM(V, D, 1, 0.0, init_range=0.5),
     "deep_averaging": lambda: DeepAveraging(V, D, 2, 0.0),
+    "cnn": lambda: ConvolutionalEncoder(V, 6, (2, 3), D // 2, 0.0),
     "gpt": lambda: GPT(V, D, 2, 2, max_length=7, dropout=0.0),
     "bert": lambda: BERT(V, D, 2, 2, max_length=7, dropout=0.0),
     "electra": lambda: BERT(V, D, 2, 2, max_length=7, dropout=0.0, pooler=False),
@@ -190,6 +194,170 @@ def test_an_auxiliary_loss_of_an_encoder_is_refused(name):
 def test_an_auxiliary_loss_without_a_softmax_is_refused():
     with pytest.raises(UsageError, match=r"no word embedding as wide as its states, 2, .*write auxiliary=0"):
         Classification(Given("left-to-right"), 2, dropout=0.0, auxiliary=0.5)
+
+
+def pair_batch() -> ExampleBatch:
+    generator = torch.Generator().manual_seed(2)
+    other = torch.randint(V, (3, 5), generator=generator)
+    return batch()._replace(other_ids=other, other_lengths=torch.tensor([5, 1, 3]))
+
+
+def swapped(pairs: ExampleBatch) -> ExampleBatch:
+    return ExampleBatch(
+        pairs.other_ids, pairs.other_lengths, pairs.labels, other_ids=pairs.input_ids, other_lengths=pairs.lengths
+    )
+
+
+def first_alone(pairs: ExampleBatch) -> ExampleBatch:
+    return ExampleBatch(*pairs[:3])
+
+
+APART = sorted(set(MODELS) - {*LEFT_TO_RIGHT, "bert", "electra"})
+
+
+@pytest.mark.parametrize("name", APART)
+def test_of_a_pair_read_apart_the_label_is_told_from_u_v_their_difference_and_product(name):
+    torch.manual_seed(0)
+    objective = Classification(MODELS[name](), N_LABELS, dropout=0.0, pairs=True).eval()
+    single = Classification(objective.model, D, dropout=0.0).eval()
+    single.head = nn.Identity()
+    pairs = pair_batch()
+    with torch.no_grad():
+        u, v = single(first_alone(pairs)), single(first_alone(swapped(pairs)))
+        expected = objective.head(torch.cat([u, v, abs(u - v), u * v], dim=1))
+    assert objective.head.weight.shape == (N_LABELS, 4 * D)
+    torch.testing.assert_close(objective(pairs), expected)
+
+
+@pytest.mark.parametrize("name", LEFT_TO_RIGHT)
+def test_of_both_orders_the_summaries_are_added(name):
+    torch.manual_seed(0)
+    objective = Classification(MODELS[name](), N_LABELS, dropout=0.0, auxiliary=0.5, pairs=True).eval()
+    objective.head.bias.data.zero_()
+    pairs = pair_batch()
+    one, other = objective(first_alone(pairs)), objective(first_alone(swapped(pairs)))
+    torch.testing.assert_close(objective(pairs), one + other)
+    torch.testing.assert_close(objective(pairs), objective(swapped(pairs)))
+    alone = (first_alone(pairs), first_alone(swapped(pairs)))
+    auxiliary = [objective.loss(order, None, 0)[1]["auxiliary_loss"] for order in alone]
+    torch.testing.assert_close(objective.loss(pairs, None, 0)[1]["auxiliary_loss"], sum(auxiliary) / 2)
+
+
+@pytest.mark.parametrize("name", [*APART, *LEFT_TO_RIGHT])
+def test_the_loss_of_pairs_reaches_every_parameter_and_padding_changes_nothing(name):
+    torch.manual_seed(0)
+    objective = Classification(MODELS[name](), N_LABELS, dropout=0.0, pairs=True)
+    pairs = pair_batch()
+    objective.loss(pairs, None, step=0)[0].backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in objective.parameters())
+    objective.eval()
+    for row in range(3):
+        alone = ExampleBatch(
+            pairs.input_ids[row : row + 1, : pairs.lengths[row]],
+            pairs.lengths[row : row + 1],
+            pairs.labels[row : row + 1],
+            other_ids=pairs.other_ids[row : row + 1, : pairs.other_lengths[row]],
+            other_lengths=pairs.other_lengths[row : row + 1],
+        )
+        torch.testing.assert_close(objective(alone)[0], objective(pairs)[row])
+
+
+def test_berts_segments_are_those_of_transformers():
+    ours = classification("bert")
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    settings = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "num_labels": N_LABELS}
+    sizes = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": 2}
+    theirs = BertForSequenceClassification(
+        BertConfig(**sizes, intermediate_size=4 * D, max_position_embeddings=7, **settings)
+    )
+    weights = {f"bert.{name}": weight for name, weight in names_in_transformers(ours.model).items()}
+    weights |= {f"classifier.{name}": weight for name, weight in ours.head.named_parameters()}
+    theirs.load_state_dict(weights, strict=False)
+    theirs.bert.embeddings.token_type_embeddings.weight.data.copy_(ours.model.segments.weight)
+    segments = (torch.arange(7) >= torch.tensor([2, 4, 1])[:, None]).long()
+    mask = (torch.arange(7) < LENGTHS[:, None]).long()
+    expected = theirs(batch().input_ids, attention_mask=mask, token_type_ids=segments).logits
+    found = ours(batch()._replace(segments=segments))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    assert not torch.allclose(found, ours(batch()), atol=1e-4)
+
+
+def test_a_hidden_layer_stands_before_the_labels():
+    torch.manual_seed(0)
+    objective = Classification(MODELS["bilstm"](), N_LABELS, dropout=0.0, pairs=True, d_hidden=5)
+    plain = Classification(objective.model, N_LABELS, dropout=0.0, pairs=True)
+    plain.head = nn.Identity()
+    first, _, _, last = objective.head
+    expected = last(torch.tanh(first(plain(pair_batch()))))
+    torch.testing.assert_close(objective(pair_batch()), expected)
+    assert first.weight.shape == (5, 4 * D) and last.weight.shape == (N_LABELS, 5)
+
+
+def test_of_a_pair_read_together_the_summaries_are_those_of_its_own_states():
+    torch.manual_seed(0)
+    model = BiLSTMAttention(V, 6, D, 1)
+    objective, pairs = Classification(model, N_LABELS, dropout=0.0, pairs=True).eval(), pair_batch()
+    one, other = model.read_pair(pairs.input_ids, pairs.lengths, pairs.other_ids, pairs.other_lengths)
+    u = torch.stack([states[:length].amax(dim=0) for states, length in zip(one, pairs.lengths, strict=True)])
+    v = torch.stack([states[:length].amax(dim=0) for states, length in zip(other, pairs.other_lengths, strict=True)])
+    torch.testing.assert_close(objective(pairs), objective.head(torch.cat([u, v, abs(u - v), u * v], dim=1)))
+    objective.train().loss(pairs, None, 0)[0].backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in objective.parameters())
+
+
+def test_attention_between_sentences_is_refused_for_single_ones():
+    with pytest.raises(UsageError, match=r"BiLSTMAttention reads pairs of sentences; take .* model=bilstm"):
+        Classification(BiLSTMAttention(V, 6, D, 1), N_LABELS, dropout=0.0)
+
+
+def test_the_mean_and_the_first_tokens_state_leave_padding_out():
+    hidden = torch.randn(3, 7, D, generator=torch.Generator().manual_seed(1))
+    for row, length in enumerate(LENGTHS):
+        states = hidden[row, :length]
+        torch.testing.assert_close(pool(hidden, LENGTHS, "mean")[row], states.sum(dim=0) / length)
+        torch.testing.assert_close(pool(hidden, LENGTHS, "max")[row], states.max(dim=0).values)
+        assert torch.equal(pool(hidden, LENGTHS, "token")[row], states[0])
+
+
+def test_the_last_states_are_those_that_an_lstm_returns():
+    torch.manual_seed(0)
+    lstm = BidirectionalLSTM(5, D)
+    inputs = torch.randn(3, 7, 5)
+    found = pool(lstm(inputs, LENGTHS), LENGTHS, "last")
+    for row, length in enumerate(LENGTHS):
+        _, (last, _) = nn.LSTM.forward(lstm, inputs[row : row + 1, :length])
+        torch.testing.assert_close(found[row], last[:, 0].flatten())
+
+
+@pytest.mark.parametrize("pooling", ["mean", "token", "last"])
+@pytest.mark.parametrize("name", ["bilstm", "elmo", "t5"])
+def test_each_pooling_reaches_what_it_depends_on(name, pooling):
+    torch.manual_seed(0)
+    if (name, pooling) == ("t5", "last"):
+        with pytest.raises(UsageError, match="T5Encoder has no last states of two directions; write pooling=max"):
+            Classification(MODELS[name](), N_LABELS, dropout=0.0, pooling=pooling)
+        return
+    objective = Classification(MODELS[name](), N_LABELS, dropout=0.0, pooling=pooling)
+    objective.loss(batch(), None, 0)[0].backward()
+    unreached = {n for n, p in objective.named_parameters() if p.grad is None or not p.grad.any()}
+    # a token that stands first has nothing before it that the forward direction could remember
+    assert unreached == ({"model.layers.weight_hh_l0"} if pooling == "token" and name != "t5" else set())
+    logits = objective.head(pool(objective._states(*batch()[:2], None), LENGTHS, pooling))
+    torch.testing.assert_close(objective(batch()), logits)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "deep_averaging", "cnn"])
+def test_a_pooling_is_refused_where_the_summary_is_the_models_own(name):
+    with pytest.raises(UsageError, match="has a summary of its own; leave pooling=mean out"):
+        Classification(MODELS[name](), N_LABELS, dropout=0.0, pooling="mean")
+    with pytest.raises(UsageError, match="pooling=median is none of max, mean, token, last"):
+        Classification(MODELS[name](), N_LABELS, dropout=0.0, pooling="median")
+
+
+def test_the_class_predicted_is_the_most_probable():
+    objective = classification("bilstm").eval()
+    assert objective.predict(batch()).tolist() == objective(batch()).argmax(dim=1).tolist()
 
 
 def test_models_that_give_no_states_are_refused_with_the_one_to_take():

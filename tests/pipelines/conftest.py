@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
+PATHS = ROOT / "src", ROOT, ROOT / "tests/pipelines"  # this tree's code, even where another one is installed
 
 SMALL_CORPUS = [
     "corpus=grammar_tiny",
@@ -25,7 +26,7 @@ class Project:
         return subprocess.run(
             [sys.executable, "-m", f"pipelines.{stage}", *overrides],
             cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'pipelines'}"} | environment,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, PATHS))} | environment,
             capture_output=True,
             text=True,
         )

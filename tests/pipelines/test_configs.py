@@ -27,6 +27,7 @@ STAGES = (
     "bands",
     "arpa",
     "inspect",
+    "submit",
 )
 GROUPS = {
     "corpus": "tokenize",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
 
 from pipelines.entry import CONF
 
@@ -29,7 +30,7 @@ BUILT = {
         *("model", "objective", "batches", "optimizer", "schedule", "averaging", "scorer", "validation_scorer"),
     },
     "mix": set(),
-    "finetune": {"model", "optimizer", "schedule"},
+    "finetune": {"model", "task", "optimizer", "schedule"},
     "translate": {"model", "objective", "batches", "optimizer", "schedule", "averaging", "decoding"},
     "evaluate": {"benchmark"},
     "generate": {"decoding"},
@@ -76,28 +77,38 @@ def command(stage: dict) -> tuple[str, list[str]]:
     return words[2].removeprefix("pipelines."), words[3:]
 
 
+def composed(root: str, overrides: Iterable[str]) -> DictConfig:
+    """A command's config; one for all seeds, which choose nothing."""
+    return _composed(root, tuple(word for word in overrides if not word.startswith(("seed=", "system="))))
+
+
+@cache
+def _composed(root: str, overrides: tuple[str, ...]) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(root, overrides=list(overrides), return_hydra_config=True)
+
+
 def conf_files(root: str, overrides: list[str]) -> set[str]:
     """The conf files that a command is composed of: its root, what all share, and each group's choice."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose(root, overrides=overrides, return_hydra_config=True)
+    cfg = composed(root, overrides)
     choices = {g: c for g, c in cfg.hydra.runtime.choices.items() if not g.startswith("hydra/")}
     return {"conf/app.yaml", f"conf/{root}.yaml"} | {f"conf/{group}/{choice}.yaml" for group, choice in choices.items()}
 
 
 def source_files(root: str, overrides: list[str]) -> set[str]:
     """The project's files that a command imports: its application, what the config instantiates, and their imports."""
-    return closure({f"pipelines.{root}", *built(root, tuple(overrides), frozenset(BUILT[root]))})
+    return closure(frozenset({f"pipelines.{root}", *built(root, overrides, BUILT[root])}))
+
+
+def built(root: str, overrides: Iterable[str], parts: set[str]) -> set[str]:
+    """The modules that hold what these parts of a command's config instantiate."""
+    cfg = composed(root, overrides)
+    chosen = (OmegaConf.to_container(cfg[part]) for part in sorted(parts & set(cfg)) if OmegaConf.is_config(cfg[part]))
+    return {target.rpartition(".")[0] for part in chosen for target in targets(part)}
 
 
 @cache
-def built(root: str, overrides: tuple[str, ...], parts: frozenset[str]) -> frozenset[str]:
-    """The modules that hold what these parts of a command's config instantiate."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = OmegaConf.to_container(compose(root, overrides=list(overrides)))
-    return frozenset(target.rpartition(".")[0] for part in parts & set(cfg) for target in targets(cfg[part]))
-
-
-def closure(modules: Iterable[str]) -> set[str]:
+def closure(modules: frozenset[str]) -> set[str]:
     """The files of modules and of all that they import."""
     todo, done = set(modules), set()
     while todo:
@@ -161,7 +172,7 @@ def test_deps_list_the_source_files_that_a_system_is_loaded_with(study):
         if name.startswith(("mix@", "evaluate@", "score@", "generate@")):
             for cell in trained.keys() & set(stage["deps"]):
                 root, overrides = command(trained[cell])
-                used = closure(built(root, tuple(overrides), frozenset(LOADED[root]))) - RECORDING
+                used = closure(frozenset(built(root, overrides, LOADED[root]))) - RECORDING
                 assert not {file for file in used if not covered(file, stage["deps"])}, (name, cell)
 
 
@@ -182,6 +193,24 @@ def test_every_stage_reads_what_another_writes(study):
         for dep in stage["deps"]:
             if dep.startswith("outputs/"):
                 assert any(covered(dep, [out]) or covered(out, [dep]) for out in written), (name, dep)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_stage_depends_on_the_files_of_its_tasks(study, monkeypatch):
+    monkeypatch.delenv("RETABLE_DATA", raising=False)
+    for name, stage in stages(study).items():
+        root, overrides = command(stage)
+        if root not in ("prepare", "finetune"):
+            continue
+        cfg = composed(root, overrides)
+        if root == "prepare":
+            with initialize_config_dir(str(CONF), version_base="1.3"):
+                tasks = [compose(f"task/{task}").task for task in cfg.corpus.get("tasks", ())]
+            assert not tasks or "conf/task" in stage["deps"], name
+        else:
+            cfg.text, tasks = cfg.hydra.runtime.choices.corpus, [cfg.task]  # which only a running job resolves
+        for path in (path for task in tasks for path in instantiate(task).paths):
+            assert covered(str(path), stage["deps"]), name
 
 
 @pytest.mark.parametrize("study", STUDIES)

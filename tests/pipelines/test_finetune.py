@@ -3,13 +3,15 @@
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines.build import build_model, build_objective
 from pipelines.entry import CONF
-from pipelines.finetune import ends_of_sequences, load_pretrained
+from pipelines.finetune import build_head, ends_of_sequences, lay_out, load_pretrained
 from retable.errors import UsageError
 from retable.objectives.classification import Classification
+from retable.objectives.regression import Regression
 from retable.tokenizers import word, wordpiece
 from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.weights import save_weights
@@ -87,6 +89,71 @@ def test_what_pools_reads_between_its_marks(model):
         ends_of_sequences(finetuned(model, word.train(LINES)), word.train(LINES))
 
 
+PAIR = [("the cat sees", "it sees")]
+
+
+def layout(model: str, tokenizer: Tokenizer, symmetric: bool) -> list[str]:
+    """The sequences of the pair that a model reads, in words, and behind them its segments."""
+    inputs = lay_out(finetuned(model, tokenizer), tokenizer, PAIR, symmetric)
+    parts = [inputs.sequences[0], *([] if inputs.others is None else [inputs.others[0]])]
+    lines = [" ".join(tokenizer.words[i] for i in part) for part in parts]
+    if inputs.segments is not None:
+        lines.append(" ".join("01"[i >= inputs.segments[0]] for i in range(len(inputs.sequences[0]))))
+    return lines
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("model", ["bag_of_words", "deep_averaging", "bilstm", "bilstm_elmo", "t5_toy_encoder"])
+def test_an_encoder_of_sentences_reads_the_two_of_a_pair_apart(model, symmetric):
+    assert layout(model, MARKED, symmetric) == [
+        "<eos> the cat sees <eos>",
+        "<eos> it sees <eos>",
+    ]
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("model", ["bert", "electra"])
+def test_bert_reads_a_pair_in_segments(model, symmetric):
+    assert layout(model, MARKED, symmetric) == [
+        "[CLS] the cat sees [SEP] it sees [SEP]",
+        "0 0 0 0 0 1 1 1",
+    ]
+
+
+def test_gpt_reads_a_pair_from_left_to_right_and_where_its_order_means_nothing_in_both():
+    assert layout("gpt", MARKED, False) == ["<eos> the cat sees [SEP] it sees <eos>"]
+    assert layout("gpt", MARKED, True) == [
+        "<eos> the cat sees [SEP] it sees <eos>",
+        "<eos> it sees [SEP] the cat sees <eos>",
+    ]
+    assert layout("gpt", word.train(LINES), False) == ["<eos> the cat sees <eos> it sees <eos>"]
+
+
+def test_a_sentence_too_long_for_the_model_is_shortened():
+    cfg = recipe("finetune", "model=gpt", "model.max_length=6")
+    inputs = lay_out(build_model(cfg, MARKED), MARKED, PAIR, False)
+    assert " ".join(MARKED.words[i] for i in inputs.sequences[0]) == "<eos> the cat [SEP] it <eos>"
+    assert inputs.shortened == 1
+
+
+def test_the_head_is_that_of_the_tasks_labels():
+    cfg = recipe("finetune", "model=bilstm", "task=stsb")
+    head = build_head(cfg, build_model(cfg, MARKED), instantiate(cfg.task))
+    assert isinstance(head, Regression) and (head.low, head.high) == (0, 5)
+    assert head.head.in_features == 4 * cfg.model.d_model
+    cfg = recipe("finetune", "model=bilstm", "task=mnli", "d_hidden=7")
+    head = build_head(cfg, build_model(cfg, MARKED), instantiate(cfg.task))
+    assert not isinstance(head, Regression) and (head.head[0].out_features, head.head[-1].out_features) == (7, 3)
+
+
+def test_settings_of_the_training_are_a_recipes_or_none():
+    cfg = recipe("finetune", "model=bilstm")
+    assert (cfg.dropout, cfg.d_hidden, cfg.patience, cfg.validations) == (0.1, None, None, 1)
+    assert cfg.optimizer.layer_decay == 1
+    cfg = recipe("finetune", "model=bilstm", "+finetuning.patience=3", "+finetuning.dropout=0.5")
+    assert cfg.patience == 3 and cfg.dropout == cfg.model.dropout == 0.5
+
+
 def test_only_the_recipe_that_asks_for_it_has_an_auxiliary_loss():
     assert recipe("finetune", "model=gpt_toy").auxiliary == 0
     cfg = recipe("finetune", "model=gpt_toy_auxiliary")
@@ -130,3 +197,16 @@ def test_elmo_reads_as_it_was_pretrained_beside_the_baseline():
     assert beside.model.elmo == OmegaConf.merge(elmo.model, {"_partial_": True})
     assert beside.finetuning == bilstm.finetuning
     assert all(beside.model[key] == value for key, value in bilstm.model.items() if key != "_target_")
+
+
+def test_glues_recipes_are_one_baseline_with_one_thing_changed():
+    load = {name: OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in
+            ("bilstm_glue", "bilstm_attention", "bilstm_elmo_glue", "elmo_glue", "neural_bag_glue", "cnn")}  # fmt: skip
+    baseline, beside = load["bilstm_glue"], load["bilstm_elmo_glue"]
+    assert beside.model.elmo == OmegaConf.merge(load["elmo_glue"].model, {"_partial_": True})
+    for other in (load["bilstm_attention"], beside):
+        assert other.finetuning == baseline.finetuning
+        assert all(other.model[key] == value for key, value in baseline.model.items() if key != "_target_")
+    assert {cfg.model.get("d_embedding") or cfg.model.d_model for cfg in load.values() if "finetuning" in cfg} == {100}
+    cfg = recipe("finetune", "model=bilstm_glue")
+    assert (cfg.max_steps, cfg.patience, cfg.d_hidden, cfg.pooling) == (1200, 3, 512, "max")

@@ -1,32 +1,137 @@
+import json
+
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from retable.errors import UsageError
-from retable.tasks.table import Example, read_examples
+from retable.tasks.table import read_table
 
 
-def read(tmp_path, content: str, labels=("bad", "good")) -> list[Example]:
-    (tmp_path / "train.tsv").write_text(content, encoding="utf-8", newline="")
-    return read_examples(tmp_path / "train.tsv", "text", "label", labels)
+def fields(path, **form) -> list[dict]:
+    return [row.fields for row in read_table(path, **form).rows]
 
 
-def test_columns_go_by_name_and_labels_by_place(tmp_path):
-    content = 'id\tlabel\ttext\r\n1\tgood\t"quoted, as it stands\n2\tbad\t\u2028é  \n'
-    assert read(tmp_path, content) == [Example('"quoted, as it stands', 1), Example("\u2028é  ", 0)]
+def places(path, **form) -> list[str]:
+    return [row.place for row in read_table(path, **form).rows]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def writer(name: str, content: str, encoding: str = "utf-8"):
+        (tmp_path / name).write_bytes(content.encode(encoding))
+        return tmp_path / name
+
+    return writer
+
+
+def test_a_quote_is_a_character_of_a_tsv(write):
+    path = write("a.tsv", 'id\ttext\r\n1\t"quoted, as it stands\n\n2\t\u2028é, a "b" ""c  \n')
+    assert fields(path) == [{"id": "1", "text": '"quoted, as it stands'}, {"id": "2", "text": '\u2028é, a "b" ""c  '}]
+    assert places(path) == ["line 2", "line 4"]
+
+
+def test_a_quote_holds_a_field_of_a_csv_together(write):
+    path = write("a.csv", 'id,text\n1,"a, b"\n2,"says ""no""\nand goes"\n\n3,plain\n')
+    assert fields(path) == [
+        {"id": "1", "text": "a, b"},
+        {"id": "2", "text": 'says "no"\nand goes'},
+        {"id": "3", "text": "plain"},
+    ]
+    assert places(path) == ["line 2", "line 3", "line 6"]
+
+
+def test_delimiter_quotes_and_columns_can_be_said(write):
+    path = write("sts.csv", 'news\t5.0\tsays "no\tand, so\n')
+    row = {"genre": "news", "score": "5.0", "a": 'says "no', "b": "and, so"}
+    assert fields(path, columns=["genre", "score", "a", "b"], delimiter="\t", quotes=False) == [row]
+    assert fields(write("b.txt", "x;y\n'1';\"2;3\"\n"), delimiter=";", quotes=True) == [{"x": "'1'", "y": "2;3"}]
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])
+def test_a_byte_order_mark_is_no_text(write, name):
+    content = '{"x": "1"}\n' if name == "a.jsonl" else "x\n1\n"
+    path = write(name, content, "utf-8-sig")
+    assert read_table(path).columns == ["x"] and fields(path) == [{"x": "1"}]
+
+
+def test_json_lines(write):
+    rows = [{"text": "a \u2028 b", "label": 1, "sure": True}, {"text": None, "label": 2.5, "more": ["x"]}]
+    path = write("a.jsonl", "\n".join(map(json.dumps, rows)) + "\n\n")
+    assert read_table(path).columns == ["text", "label", "sure"]
+    assert fields(path) == [
+        {"text": "a \u2028 b", "label": "1", "sure": "true"},
+        {"text": None, "label": "2.5", "more": '["x"]'},
+    ]
+    assert read_table(write("b.jsonl", "")).columns == []
+
+
+def test_parquet(tmp_path):
+    table = pyarrow.table({"text": ["a\tb", None, "c"], "label": [1, 0, None]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    assert read_table(tmp_path / "a.parquet").columns == ["text", "label"]
+    assert fields(tmp_path / "a.parquet") == [
+        {"text": "a\tb", "label": "1"},
+        {"text": None, "label": "0"},
+        {"text": "c", "label": None},
+    ]
+    assert places(tmp_path / "a.parquet") == ["row 1", "row 2", "row 3"]
+
+
+def test_lines_that_follow_a_pattern(write):
+    path = write("a.label", "NUM:date When was caf\xe9\xf0 ?\nHUM:ind Who: me ?\n", "latin-1")
+    form = {"pattern": r"(?P<label>\w+):\w+ (?P<question>.*)", "encoding": "latin-1"}
+    assert read_table(path, **form).columns == ["label", "question"]
+    assert fields(path, **form) == [
+        {"label": "NUM", "question": "When was café\xf0 ?"},
+        {"label": "HUM", "question": "Who: me ?"},
+    ]
+
+
+def test_incomplete_rows_can_be_left_out(write):
+    path = write("qqp.tsv", 'id\tq\tlabel\n1\ta\t0\n2\tWho was he?\n"\tWhat is\t0\t1\n3\tb\t1\n')
+    assert fields(path, skip_incomplete=True) == [
+        {"id": "1", "q": "a", "label": "0"},
+        {"id": "3", "q": "b", "label": "1"},
+    ]
+
+
+def test_gold_comes_from_a_second_file(write):
+    data, gold = write("a.txt", "board\tRoom\ncarry\tYou\n"), write("g.txt", "F\nT\n")
+    assert fields(data, columns=["word", "text"], gold=str(gold)) == [
+        {"word": "board", "text": "Room", "gold": "F"},
+        {"word": "carry", "text": "You", "gold": "T"},
+    ]
+    for content, how in (("F\n", "fewer"), ("F\nT\nT\n", "more")):
+        with pytest.raises(UsageError, match=rf"g.txt has {how} lines than .*a.txt has rows"):
+            fields(data, columns=["word", "text"], gold=str(write("g.txt", content)))
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("name", "content", "form", "message"),
     [
-        ("label\tline\ngood\ta\n", r"no column 'text'; its header names 'label', 'line'.*task.sentence"),
-        ("text\ta\ngood\ta\n", "no column 'label'"),
-        ("", "no column 'text'; its header names nothing"),
-        ("label\ttext\ngood\ta\ngood\n", "line 3: 1 fields where the header has 2"),
-        ("label\ttext\ngood\ta\tb\n", "line 2: 3 fields where the header has 2"),
-        ("label\ttext\ngood\ta\nfair\tb\n", "line 3: label 'fair' is none of 'bad', 'good'"),
-        ("label\ttext\n", "holds a header and no examples"),
+        ("a.tsv", "x\ty\n1\t2\n3\n", {}, "line 3: 1 fields where there are 2 columns"),
+        ("a.tsv", "x\ty\n1\t2\t3\n", {}, "line 2: 3 fields where there are 2 columns"),
+        ("a.csv", 'x,y\n1,"2\n3,4\n', {}, r"line 2: .*write task.form=\{quotes: false\}"),
+        ("a.jsonl", '{"x": 1}\n{"x": \n', {}, "line 2 is no JSON"),
+        ("a.jsonl", "[1]\n", {}, "line 1 is no JSON object"),
+        ("a.txt", "a b\n", {"pattern": "(?P<x>c)"}, r"line 1 does not follow task.form.pattern=\(\?P<x>c\)"),
+        ("a.parquet", "no", {}, "is no parquet file"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(content, message, tmp_path):
+def test_what_is_wrong_with_a_file_is_said(write, name, content, form, message):
+    path = write(name, content)
     with pytest.raises(UsageError, match=message) as caught:
-        read(tmp_path, content)
-    assert "train.tsv" in str(caught.value)
+        fields(path, **form)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.parquet"])
+def test_a_missing_file_is_said(tmp_path, name):
+    with pytest.raises(UsageError, match=rf"{name} does not exist; set RETABLE_DATA"):
+        fields(tmp_path / name)
+
+
+def test_bytes_of_another_encoding_are_refused(write):
+    with pytest.raises(UsageError, match=r"line 2: byte 4 of the line is not UTF-8 \(0xe9\)"):
+        fields(write("a.tsv", "x\ncafé\n", "latin-1"))

@@ -53,3 +53,22 @@ def test_marks_come_behind_the_words_and_change_nothing_else(tmp_path):
 def test_with_berts_marks_a_line_still_ends_in_eos():
     marked = word.train(LINES, marks=["[CLS]", "[SEP]", "</s>"])
     assert marked.words[marked.boundary] == "<eos>" and marked.encode("\n") == [marked.boundary]
+
+
+def test_english_is_in_lower_case_with_its_signs_apart():
+    tokenizer = word.train(["It isn't John's, she said.", "it is n't john 's , she said ."], english=True)
+    whole, parted = (
+        tokenizer.encode(line) for line in ("It isn't John's, she said.\n", "it is n't john 's , she said .")
+    )
+    assert whole == [*parted, 1]
+    assert [tokenizer.words[i] for i in parted] == ["it", "is", "n't", "john", "'s", ",", "she", "said", "."]
+    assert len(tokenizer.words) == 2 + len(parted)
+
+
+def test_english_keeps_unknown_words_and_marks_whole(tmp_path):
+    tokenizer = word.train(["A <unk> in 'quotes' [SEP]", "o'clock"], marks=["[SEP]"], english=True)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    words = Tokenizer.load(tmp_path / "tokenizer.json")
+    expected = ["a", "<unk>", "in", "'", "quotes", "'", "[SEP]", "<eos>", "o", "'", "clock"]
+    assert [words.words[i] for i in words.encode("A <unk> in 'quotes' [SEP]\nO'Clock")] == expected
+    assert words.words[words.boundary] == "<eos>"

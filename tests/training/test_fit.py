@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.data.cooccurrences import Cooccurrences
-from retable.data.examples import BucketedExamples
+from retable.data.examples import BucketedExamples, Inputs
 from retable.data.streams import CarriedStreams, ShuffledWindows
 from retable.data.windows import Windows
 from retable.errors import UsageError
@@ -28,6 +28,7 @@ from retable.objectives.word_by_word import WordByWord
 from retable.training.curve import Point
 from retable.training.fit import fit
 from retable.training.optimizers import adamw, sgd
+from retable.training.progress import Best
 from retable.training.schedules import constant, epoch_decay, linear_decay, warmup_cosine
 from retable.training.weights import save_weights
 
@@ -88,11 +89,11 @@ def classifier(dropout: float = 0.3) -> System:
     labels = [i % 3 for i in range(len(SEQUENCES))]
 
     def validate(objective: Classification) -> dict[str, float]:
-        return {"accuracy": float(np.mean(predict(objective, SEQUENCES) == labels))}
+        return {"accuracy": float(np.mean(predict(objective, Inputs(SEQUENCES)) == labels))}
 
     return System(
         objective,
-        BucketedExamples(SEQUENCES, labels, batch_size=4, seed=1),  # six steps an epoch
+        BucketedExamples(Inputs(SEQUENCES), labels, batch_size=4, seed=1),  # six steps an epoch
         {
             "epochs": 2,
             "optimizer": partial(adamw, lr=0.01, weight_decay=0.01),
@@ -265,6 +266,50 @@ def test_training_is_a_function_of_its_seed(uninterrupted, tmp_path):
     system = make()
     run(system, tmp_path, seed=2)
     assert any(not torch.equal(ours, expected_weights[name]) for name, ours in weights(system).items())
+
+
+SCORES = [0.2, 0.5, 0.4, 0.5, 0.3, 0.9, 0.1]  # of validations; two worse ones in a row stand behind the second
+
+
+def judged(scores: list[float]) -> tuple[System, list[dict[str, Tensor]]]:
+    """A classifier whose validations, one every third step, find `scores`; and its weights at each."""
+    system, seen, reached = classifier(), [], []
+    loss = system.objective.loss
+
+    def remembering(batch: Any, state: Any, step: int) -> Any:
+        reached.append(step + 1)
+        return loss(batch, state, step)
+
+    def validate(objective: nn.Module) -> dict[str, float]:
+        seen.append({name: p.detach().clone() for name, p in objective.named_parameters()})
+        return {"accuracy": scores[reached[-1] // 3 - 1]}
+
+    system.objective.loss = remembering
+    return system._replace(settings=system.settings | {"validate": validate, "epochs": 3}), seen
+
+
+@pytest.mark.parametrize(("patience", "last", "best"), [(2, 12, 6), (3, 15, 6), (9, 18, 18)])
+def test_the_best_validations_weights_are_kept_and_the_training_ends_behind_it(patience, last, best, tmp_path):
+    system, seen = judged(SCORES)
+    points = run(system, tmp_path, best=Best("validation/accuracy", patience))
+    assert max(point.step for point in points) == last and len(seen) == last // 3
+    assert_same(weights(system), seen[best // 3 - 1])
+
+
+@pytest.mark.parametrize("step", [4, 7, 10, 11])
+def test_killed_with_early_stopping_and_resumed_equals_uninterrupted(step, tmp_path):
+    stopping = {"best": Best("validation/accuracy", 2), "checkpoint_every": 4}
+    system, _ = judged(SCORES)
+    expected = run(system, tmp_path / "whole", **stopping)
+    killed, _ = judged(SCORES)
+    with pytest.raises(Killed):
+        run(killed._replace(batches=DyingBatches(killed.batches, step)), tmp_path / "cut", **stopping)
+    resumed, _ = judged(SCORES)
+    assert run(resumed, tmp_path / "cut", **stopping) == expected
+    assert_same(weights(resumed), weights(system))
+    again, seen = judged(SCORES)
+    assert run(again, tmp_path / "cut", **stopping) == expected and not seen  # it is over: nothing is trained any more
+    assert_same(weights(again), weights(system))
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path):
@@ -453,7 +498,7 @@ def test_a_little_data_is_learnt_by_heart(make, tmp_path):
     batches = {
         lstm: lambda: CarriedStreams(cycle, batch_size=2, length=T),
         gpt: lambda: ShuffledWindows(cycle, batch_size=7, length=T, seed=1),
-        classifier: lambda: BucketedExamples([[1, 2], [2, 1], [3], [1, 2, 3]], [0, 1, 1, 2], 4, seed=1),
+        classifier: lambda: BucketedExamples(Inputs([[1, 2], [2, 1], [3], [1, 2, 3]]), [0, 1, 1, 2], 4, seed=1),
     }[make]()
     points = run(
         system._replace(batches=batches),

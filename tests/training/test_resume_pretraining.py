@@ -88,7 +88,7 @@ SYSTEMS = [masked_lm, electra, t5, t5_whole_text, prefix_lm, rnn_translation, tr
 
 
 def run(objective: nn.Module, data: Any, scratch: Any) -> list[Point]:
-    points, _, _ = fit(
+    points, *_ = fit(
         objective, data, seed=1, epochs=0.5, optimizer=partial(adamw, lr=0.01, weight_decay=0.1),
         schedule=linear_decay, clip_norm=1.0, trainer=CPU, scratch=scratch, checkpoint_every=3, validations=4,
         validate=lambda objective: mean_metrics(objective, Few(data)), log=lambda points: None,

@@ -35,18 +35,18 @@ def write_corpus(folder: Path, train: str, validation: str, test: str, documents
     return counts
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file. Raises UsageError where it is missing or where its bytes are not UTF-8."""
+def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
+    """The lines of a file. Raises UsageError where it is missing or where its bytes are not in the encoding."""
     if not path.is_file():
         raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                yield line.decode("utf-8").rstrip("\r\n")
+                yield line.decode(encoding).rstrip("\r\n")
             except UnicodeDecodeError as error:
                 raise UsageError(
-                    f"{path}, line {number}: byte {error.start + 1} of the line is not UTF-8 "
-                    f"(0x{line[error.start]:02x}); convert the file, for example with iconv -t UTF-8"
+                    f"{path}, line {number}: byte {error.start + 1} of the line is not {encoding.upper()} "
+                    f"(0x{line[error.start]:02x}); convert the file, for example with iconv -t {encoding.upper()}"
                 ) from None
 
 

@@ -1,6 +1,6 @@
-"""Batches of labelled sentences, alike in length, padded no further than the longest of the batch.
+"""Batches of labelled examples, alike in length, padded no further than the longest of the batch.
 
-B batch, T time.
+B batch, T time, U time of a second sequence.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,29 @@ from torch import Tensor
 from retable.errors import UsageError
 
 
+class Inputs(NamedTuple):
+    """Examples as a model reads them, see `layouts`."""
+
+    sequences: Sequence[Sequence[int]]
+    others: Sequence[Sequence[int]] | None = None  # a second sequence each, which is read apart
+    segments: Sequence[int] | None = None  # the place in each sequence where its second segment begins
+    shortened: int = 0  # how many did not fit whole into the model
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Of each example, the tokens of all its sequences."""
+        lengths = np.array([len(sequence) for sequence in self.sequences])
+        return lengths if self.others is None else lengths + [len(sequence) for sequence in self.others]
+
+
 class ExampleBatch(NamedTuple):
     input_ids: Tensor  # (B, T) int64, padded with 0 behind each row's length
     lengths: Tensor  # (B,) int64
-    labels: Tensor  # (B,) int64
+    labels: Tensor  # (B,) int64 classes, or float32 scores
     weight: float = 1.0  # of these examples' mean, so that the processes' average is the mean over all examples
+    segments: Tensor | None = None  # (B, T) int64, 1 from where the second segment begins
+    other_ids: Tensor | None = None  # (B, U) int64
+    other_lengths: Tensor | None = None  # (B,) int64
 
 
 class BucketedExamples:
@@ -28,10 +46,10 @@ class BucketedExamples:
 
     pool = 50
 
-    def __init__(self, sequences: Sequence[Sequence[int]], labels: Sequence[int], batch_size: int, seed: int):
-        self._sequences, self._labels, self._batch_size, self._seed = sequences, labels, batch_size, seed
-        self._lengths = np.array([len(sequence) for sequence in sequences])
-        self.steps_per_epoch = -(-len(sequences) // batch_size)
+    def __init__(self, inputs: Inputs, labels: Sequence[float], batch_size: int, seed: int):
+        self._inputs, self._labels, self._batch_size, self._seed = inputs, labels, batch_size, seed
+        self._lengths = inputs.lengths
+        self.steps_per_epoch = -(-len(labels) // batch_size)
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> ExampleBatch:
@@ -45,11 +63,11 @@ class BucketedExamples:
                 f"a batch of {len(places)} examples can't be shared by {world} processes; raise batch_size"
             )
         mine = places[rank::world]
-        return pad(self._sequences, self._labels, mine)._replace(weight=world * len(mine) / len(places))
+        return pad(self._inputs, self._labels, mine)._replace(weight=world * len(mine) / len(places))
 
     def _shuffled(self, epoch: int) -> list[np.ndarray]:
         generator = np.random.default_rng((self._seed, epoch))
-        order = generator.permutation(len(self._sequences))
+        order = generator.permutation(len(self._labels))
         size = self._batch_size * self.pool
         pools = [order[i : i + size] for i in range(0, len(order), size)]
         ordered = np.concatenate([p[np.argsort(self._lengths[p], kind="stable")] for p in pools])
@@ -58,20 +76,32 @@ class BucketedExamples:
 
 
 def batches_by_length(
-    sequences: Sequence[Sequence[int]], labels: Sequence[int], batch_size: int
+    inputs: Inputs, labels: Sequence[float], batch_size: int
 ) -> Iterator[tuple[np.ndarray, ExampleBatch]]:
     """All examples once, the shortest first, each batch with the places of its examples: for evaluation."""
-    order = np.argsort([len(sequence) for sequence in sequences], kind="stable")
+    order = np.argsort(inputs.lengths, kind="stable")
     for i in range(0, len(order), batch_size):
         places = order[i : i + batch_size]
-        yield places, pad(sequences, labels, places)
+        yield places, pad(inputs, labels, places)
 
 
-def pad(sequences: Sequence[Sequence[int]], labels: Sequence[int], places: np.ndarray) -> ExampleBatch:
+def pad(inputs: Inputs, labels: Sequence[float], places: np.ndarray) -> ExampleBatch:
     """The examples at `places` as one batch."""
+    input_ids, lengths = _padded(inputs.sequences, places)
+    batch = ExampleBatch(input_ids, lengths, torch.tensor([labels[place] for place in places]))
+    if inputs.segments is not None:
+        begins = torch.tensor([inputs.segments[place] for place in places])
+        batch = batch._replace(segments=(torch.arange(input_ids.shape[1]) >= begins[:, None]).long())
+    if inputs.others is not None:
+        other_ids, other_lengths = _padded(inputs.others, places)
+        batch = batch._replace(other_ids=other_ids, other_lengths=other_lengths)
+    return batch
+
+
+def _padded(sequences: Sequence[Sequence[int]], places: np.ndarray) -> tuple[Tensor, Tensor]:
+    """The ids (B, T) and the lengths (B,) of the sequences at `places`."""
     lengths = [len(sequences[place]) for place in places]
     input_ids = np.zeros((len(places), max(lengths, default=0)), dtype=np.int64)
     for row, place in zip(input_ids, places, strict=True):
         row[: len(sequences[place])] = sequences[place]
-    chosen = [labels[place] for place in places]
-    return ExampleBatch(torch.from_numpy(input_ids), torch.tensor(lengths), torch.tensor(chosen))
+    return torch.from_numpy(input_ids), torch.tensor(lengths)

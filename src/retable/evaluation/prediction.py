@@ -1,20 +1,22 @@
-"""Labels predicted for whole sequences."""
+"""Labels predicted for whole examples."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor
 
-from retable.data.examples import batches_by_length
+from retable.data.examples import Inputs, batches_by_length
 
 
 @torch.inference_mode()
-def predict(objective: nn.Module, sequences: Sequence[Sequence[int]], batch_size: int = 256) -> np.ndarray:
-    """The most probable label of each sequence, (n,) int64, in their order."""
-    predictions = np.zeros(len(sequences), dtype=np.int64)
+def predict(objective: Any, inputs: Inputs, batch_size: int = 256) -> np.ndarray:
+    """What the objective predicts of each example, (n,), in their order: int64 classes, or float32 scores."""
     device = next(objective.parameters()).device
-    for places, batch in batches_by_length(sequences, [0] * len(sequences), batch_size):
-        on_device = batch._replace(input_ids=batch.input_ids.to(device), lengths=batch.lengths.to(device))
-        predictions[places] = objective(on_device).argmax(dim=1).cpu().numpy()
-    return predictions
+    unknown = [0] * len(inputs.sequences)
+    places, predictions = [], []
+    for of_batch, batch in batches_by_length(inputs, unknown, batch_size):
+        moved: dict[str, Any] = {name: t.to(device) for name, t in batch._asdict().items() if isinstance(t, Tensor)}
+        places.append(of_batch)
+        predictions.append(objective.predict(batch._replace(**moved)).cpu().numpy())
+    return np.concatenate(predictions)[np.argsort(np.concatenate(places))]

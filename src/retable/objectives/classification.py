@@ -1,4 +1,4 @@
-"""The classification objective: one label for a whole sequence.
+"""The classification objective: one label for a whole example, a sequence or a pair of them.
 
 B batch, T time, D d_model, L labels.
 """
@@ -11,73 +11,147 @@ from torch import Tensor, nn
 
 from retable.data.examples import ExampleBatch
 from retable.errors import UsageError
+from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.cross_entropy import linear_log_prob
+
+POOLINGS = ("max", "mean", "token", "last")
 
 
 class Classification(nn.Module):
-    """A backbone, its summary of the sequence, and a linear layer over the labels.
+    """A backbone, its summary of the example, and a linear layer over the labels.
 
     BERT, which can `pool`, is summed up by its state of [CLS] (Devlin et al. 2019, section 3.2). Another encoder that
-    reads both ways is summed up by the maximum over time (Conneau et al. 2017); a left-to-right model by its last
-    position, which alone has read everything (Radford et al. 2018, section 3.2); a model without direction, such as a
-    bag of words, gives one vector a sequence.
+    reads both ways is summed up by `pooling`; a left-to-right model by its last position, which alone has read
+    everything (Radford et al. 2018, section 3.2); a model without direction, such as a bag of words, gives one vector a
+    sequence.
+
+    A pair is one sequence to BERT and to a left-to-right model. The latter may read it in both orders: the two
+    summaries are added up (Radford et al. 2018, section 3.3). Any other model reads its sequences apart, or if it can,
+    by `read_pair`, with an eye on each other: of the summaries u and v, [u, v, |u − v|, u ⊙ v] is what the label is
+    told from (Conneau et al. 2017, section 3.1).
 
     auxiliary: how many times the loss of a left-to-right model as a language model of the examples is added; 0.5 for
         GPT (Radford et al. 2018, section 3.2). It is the mean over examples of the mean over each one's tokens, as in
         the authors' code; the softmax is the input embedding, as GPT's in pretraining.
+    pairs: whether an example is a pair.
+    d_hidden: the width of a layer with tanh before the linear one; None for none.
+    pooling: of the states of an encoder that reads both ways, the max or the mean over time (Conneau et al. 2017); the
+        token's that stands before the sentence; or the last of each direction, of an LSTM.
     """
 
-    def __init__(self, model: Any, n_labels: int, dropout: float, auxiliary: float = 0.0):
+    def __init__(
+        self,
+        model: Any,
+        n_labels: int,
+        dropout: float,
+        auxiliary: float = 0.0,
+        pairs: bool = False,
+        d_hidden: int | None = None,
+        pooling: str = "max",
+    ):
         super().__init__()
         _require_states(model)
+        _require_pooling(model, pooling)
+        if hasattr(model, "read_pair") and not pairs:
+            raise UsageError(
+                f"{type(model).__name__} reads pairs of sentences; take one without attention, model=bilstm"
+            )
         if auxiliary:
             _require_softmax(model, auxiliary)
-        self.model, self.auxiliary = model, auxiliary
+        self.model, self.auxiliary, self.pooling = model, auxiliary, pooling
         self.dropout = nn.Dropout(dropout)
-        self.head = nn.Linear(model.d_model, n_labels)
-        self.head.apply(model.initialise)
+        d_summary = 4 * model.d_model if pairs and reads_apart(model) else model.d_model
+        if d_hidden is None:
+            self.head: nn.Module = nn.Linear(d_summary, n_labels)
+            self.head.apply(model.initialise)
+        else:
+            last = nn.Linear(d_hidden, n_labels)
+            last.apply(model.initialise)
+            self.head = nn.Sequential(nn.Linear(d_summary, d_hidden), nn.Tanh(), nn.Dropout(dropout), last)
 
     def forward(self, batch: ExampleBatch) -> Tensor:
         """The (B, L) logits."""
-        return self._classify(self._read(batch), batch.lengths)
+        return self._label(batch, *self._read(batch))
+
+    def predict(self, batch: ExampleBatch) -> Tensor:
+        """The most probable label of each example, (B,)."""
+        return self(batch).argmax(dim=1)
 
     def loss(self, batch: ExampleBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The mean cross-entropy of a batch in nats, with the auxiliary loss, and its metrics."""
-        hidden = self._read(batch)
-        loss = F.cross_entropy(self._classify(hidden, batch.lengths).float(), batch.labels) * batch.weight
+        """The error of a batch, with the auxiliary loss, and its metrics."""
+        hidden, other = self._read(batch)
+        loss = self.error(self._label(batch, hidden, other), batch.labels) * batch.weight
         metrics = {"loss": loss.detach()}
         if self.auxiliary:
-            nats = self._next_token(hidden, batch) * batch.weight
+            nats = self._next_token(hidden, batch.input_ids, batch.lengths) * batch.weight
+            if other is not None:
+                nats = (nats + self._next_token(other, batch.other_ids, batch.other_lengths) * batch.weight) / 2
             metrics["auxiliary_loss"] = nats.detach()
             loss = loss + self.auxiliary * nats
         return loss, metrics, None
 
-    def _read(self, batch: ExampleBatch) -> Tensor:
-        """The hidden states (B, T, D), of a model without direction (B, D)."""
-        if self.model.direction == "left-to-right":
-            return self.model(batch.input_ids)[0]
-        return self.model(batch.input_ids, batch.lengths)
+    def error(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The mean cross-entropy of the labels (B,) in nats, of the outputs (B, L)."""
+        return F.cross_entropy(outputs.float(), labels)
 
-    def _classify(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        if hasattr(self.model, "pool"):
-            summary = self.model.pool(hidden)
-        elif self.model.direction == "both":
-            padding = torch.arange(hidden.shape[1], device=hidden.device) >= lengths[:, None]
-            summary = hidden.masked_fill(padding[:, :, None], float("-inf")).amax(dim=1)
-        elif self.model.direction == "left-to-right":
-            summary = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
-        else:
-            summary = hidden
+    def _read(self, batch: ExampleBatch) -> tuple[Tensor, Tensor | None]:
+        """The hidden states (B, T, D), of a model without direction (B, D), and those of a second sequence."""
+        if batch.other_ids is not None and hasattr(self.model, "read_pair"):
+            return self.model.read_pair(batch.input_ids, batch.lengths, batch.other_ids, batch.other_lengths)
+        states = self._states(batch.input_ids, batch.lengths, batch.segments)
+        return states, None if batch.other_ids is None else self._states(batch.other_ids, batch.other_lengths, None)
+
+    def _states(self, input_ids: Tensor, lengths: Tensor | None, segments: Tensor | None) -> Tensor:
+        if self.model.direction == "left-to-right":
+            return self.model(input_ids)[0]
+        return self.model(input_ids, lengths) if segments is None else self.model(input_ids, lengths, segments)
+
+    def _label(self, batch: ExampleBatch, hidden: Tensor, other: Tensor | None) -> Tensor:
+        """The outputs (B, L)."""
+        summary = self._summary(hidden, batch.lengths)
+        if other is not None:
+            u, v = summary, self._summary(other, batch.other_lengths)
+            summary = torch.cat([u, v, (u - v).abs(), u * v], dim=1) if reads_apart(self.model) else u + v
         return self.head(self.dropout(summary))
 
-    def _next_token(self, hidden: Tensor, batch: ExampleBatch) -> Tensor:
+    def _summary(self, hidden: Tensor, lengths: Any) -> Tensor:
+        """Hidden states to (B, D)."""
+        if hasattr(self.model, "pool"):
+            return self.model.pool(hidden)
+        if self.model.direction == "both":
+            return pool(hidden, lengths, self.pooling)
+        if self.model.direction == "left-to-right":
+            return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
+        return hidden
+
+    def _next_token(self, hidden: Tensor, input_ids: Any, lengths: Any) -> Tensor:
         """The mean over examples of the mean over a sequence's tokens, but the first, of −log p(token)."""
-        n_predicted = batch.lengths - 1
+        n_predicted = lengths - 1
         predicts = torch.arange(hidden.shape[1] - 1, device=hidden.device) < n_predicted[:, None]  # (B, T − 1)
-        labels = batch.input_ids[:, 1:][predicts]
+        labels = input_ids[:, 1:][predicts]
         log_probs = linear_log_prob(hidden[:, :-1][predicts], self.model.embedding.weight, None, labels)
         shares = 1 / (len(hidden) * n_predicted).repeat_interleave(n_predicted)
         return -(log_probs * shares).sum()
+
+
+def pool(hidden: Tensor, lengths: Tensor, pooling: str) -> Tensor:
+    """(B, T, D) states, padded behind each row's length, to (B, D) by a pooling as `Classification` has it."""
+    padding = torch.arange(hidden.shape[1], device=hidden.device) >= lengths[:, None]
+    match pooling:
+        case "max":
+            return hidden.masked_fill(padding[:, :, None], float("-inf")).amax(dim=1)
+        case "mean":
+            return hidden.masked_fill(padding[:, :, None], 0.0).sum(dim=1) / lengths[:, None]
+        case "token":
+            return hidden[:, 0]
+        case _:
+            last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
+            return torch.cat([last.chunk(2, dim=1)[0], hidden[:, 0].chunk(2, dim=1)[1]], dim=1)
+
+
+def reads_apart(model: Any) -> bool:
+    """Whether the model reads the two sentences of a pair as a sequence each."""
+    return not hasattr(model, "pool") and model.direction != "left-to-right"
 
 
 def _require_states(model: Any) -> None:
@@ -90,6 +164,18 @@ def _require_states(model: Any) -> None:
     if hasattr(model, "backward_stack"):
         raise UsageError(
             f"{type(model).__name__} gives features to a task's model; take model=bilstm_elmo with init= its cell"
+        )
+
+
+def _require_pooling(model: Any, pooling: str) -> None:
+    """Raise UsageError for a pooling that there isn't, or that the model's states can't have."""
+    if pooling not in POOLINGS:
+        raise UsageError(f"pooling={pooling} is none of {', '.join(POOLINGS)}")
+    if pooling != "max" and (model.direction != "both" or hasattr(model, "pool")):
+        raise UsageError(f"{type(model).__name__} has a summary of its own; leave pooling={pooling} out")
+    if pooling == "last" and not isinstance(getattr(model, "layers", None), BidirectionalLSTM):
+        raise UsageError(
+            f"{type(model).__name__} has no last states of two directions; write pooling=max, mean or token"
         )
 
 

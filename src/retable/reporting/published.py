@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
+from retable.reporting.glue import is_glue
 from retable.reporting.results import CELL, COLUMNS, ORACLE, Result
 from retable.reporting.translation import is_translation
 from retable.reporting.units import LIKELIHOODS
@@ -19,18 +20,19 @@ def complete(
     trained: Iterable[Result],
     notes: Mapping[str, Mapping[str, str]],
 ) -> pd.DataFrame:
-    """The aggregates with the rows that others published and the study didn't run, of language models and translators.
+    """The aggregates with the rows that others published and the study didn't run.
 
     Such rows are of the corpora on which the study measured a language model, of all translations where it measured
-    one, and of each task without training that it measured; they have no mean and no run, and as flops what the
-    published training cost. Those of a row that was run are its own, from the metrics of `trained`. `notes` are texts
-    by corpus and system, which stand before what a row has to say of itself.
+    one, and of each task of GLUE, or without training, that it measured; they have no mean and no run, and as flops
+    what the published training cost. Those of a row that was run are its own, from the metrics of `trained`. `notes`
+    are texts by corpus and system, which stand before what a row has to say of itself.
     """
     models = frame[frame["metric"].isin(LIKELIHOODS) & (frame["system"] != ORACLE)]
     shown = references["metric"].isin(LIKELIHOODS) & references["corpus"].isin(models["corpus"])
     if is_translation(frame["task"]).any():
         shown |= is_translation(references["task"])
     shown |= is_without_training(references["task"]) & references["task"].isin(frame["task"])
+    shown |= is_glue(references["task"]) & references["task"].isin(frame["task"])
     others = references[shown]
     others = others.rename(columns={"value": "published"}).assign(verdict=NOT_RUN, n=0, runs="", protocol="")
     others["note"] = others["note"].mask(
@@ -44,7 +46,7 @@ def complete(
     frame = frame.assign(flops=[np.nan if task else own.get((system, corpus)) for system, corpus, task in systems])
     if len(others):
         frame = pd.concat([frame, others.reindex(columns=COLUMNS)]).sort_values(CELL, ignore_index=True)
-    noted = (frame["task"] == "") | is_translation(frame["task"])
+    noted = (frame["task"] == "") | is_translation(frame["task"]) | is_glue(frame["task"])
     told = [
         notes.get(row.corpus, {}).get(row.system, "") if is_noted else ""
         for row, is_noted in zip(frame.itertuples(), noted, strict=True)

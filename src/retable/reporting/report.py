@@ -18,6 +18,7 @@ from retable.reporting.alignments import alignment_figures
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import diagnostic_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
+from retable.reporting.glue import glue_tables
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
 from retable.reporting.pretraining import senses_figures, unseen_neighbours_tables
 from retable.reporting.published import NOT_RUN, complete
@@ -38,13 +39,15 @@ def write_report(
     out: Path,
     notes: Mapping[str, Mapping[str, str]] | None = None,
     ablations: Mapping[str, Mapping[str, Any]] | None = None,
+    baseline: str | None = None,
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
     Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate`, `finetune` and `translate`,
     curves from every stage that left one, provenance from all. `notes` say by corpus and system what its numbers don't:
-    why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them. UsageError names the
-    stage to run where a folder is missing.
+    why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a
+    system, there is a table of what others differ by from it on GLUE's tasks. UsageError names the stage to run where a
+    folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
@@ -56,7 +59,8 @@ def write_report(
     everything = [result for listed in results.values() for result in listed]
     references = read_references()
     frame = complete(aggregate(measured, references), references, results.get("pretrain", []), notes or {})
-    compared = [*ablation_tables(ablations or {}, tidy(measured))]
+    values = tidy(measured)
+    compared = [*glue_tables(frame, values, baseline), *ablation_tables(ablations or {}, values)]
     tables = write_tables(frame, out)
     for found in (
         translation_tables(frame, measured),

@@ -13,7 +13,7 @@ import yaml
 from retable import artifacts
 from retable.errors import UsageError
 from retable.metrics.intervals import mean_std, paired_test, percentile_interval
-from retable.reporting.units import LIKELIHOODS, UnitSums, classification_units, likelihood_units
+from retable.reporting.units import LIKELIHOODS, UnitSums, classification_units, correlation_units, likelihood_units
 
 SPLITS = ("train", "validation", "test")
 ORACLE = "oracle"  # the true distribution: of the text, of the labels (the Bayes-optimal prediction), of hidden words
@@ -169,7 +169,7 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
     for cell, group in tidy(results).groupby(CELL, sort=True):
         group = group.sort_values("seed")
         mean, std = mean_std(group["value"])
-        units.append(_units(group))
+        units.append(units_of(group))
         low, high = percentile_interval(units[-1].replicates) if units[-1] else (np.nan, np.nan)
         rows.append(
             dict(zip(CELL, cell, strict=True))
@@ -222,18 +222,20 @@ def verdict(mean: float, published: float, tolerance: float) -> str:
     return "pass" if round(abs(mean - published), 9) <= tolerance else "fail"
 
 
-def _units(group: pd.DataFrame) -> UnitSums | None:
+def units_of(group: pd.DataFrame) -> UnitSums | None:
     """The runs of one CELL on its units, None if one left none; UsageError if they contradict the metric."""
     _, _, task, split, metric = group[CELL].iloc[0]
     results = list(group["result"])
-    if task and metric not in ("accuracy", "matthews"):
+    of_labels = {"accuracy", "matthews", "f1"}
+    if task and metric not in of_labels | {"pearson", "spearman"}:
         return None
     tables = [result.predictions if task else result.scores for result in results]
     parts = [_rows(table, split) for table in tables if table is not None]
     if len(parts) < len(results):
         return None
     try:
-        units = classification_units(parts, metric) if task else likelihood_units(parts, metric)
+        measure = likelihood_units if not task else classification_units if metric in of_labels else correlation_units
+        units = measure(parts, metric)
     except (ValueError, KeyError) as error:
         names = ", ".join(result.name for result in results)
         raise UsageError(f"the {split} units of {names}: {error}; run them again on the same data") from None

@@ -20,6 +20,7 @@ from retable.reporting.fields import (
     system_label,
     system_panels,
 )
+from retable.reporting.glue import is_glue
 from retable.reporting.markup import Column, Row, Table, Value, html_page, html_table, latex_table, markdown_table
 from retable.reporting.pretraining import directions_table, held_out_table, senses_table, unseen_words_table
 from retable.reporting.results import BOUNDS, DIRECTIONS, ORACLE, Result
@@ -98,9 +99,13 @@ def perplexity_table(frame: pd.DataFrame) -> Table:
 
 
 def tasks_table(frame: pd.DataFrame) -> Table:
-    """A row a system, from the worst to the best mean on test, the Bayes-optimal prediction last."""
-    titles = {"accuracy": "accuracy", "matthews": "Matthews", "f1": "F1"}
-    frame = frame[(frame["split"] == "test") & frame["metric"].isin(titles)]
+    """A row a system, from the worst to the best mean, the Bayes-optimal prediction last: on test, of tasks whose test
+    labels aren't known on validation."""
+    titles = {"accuracy": "accuracy", "matthews": "Matthews", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman"}
+    frame = frame[frame["metric"].isin(titles)]
+    tested = frame["task"].isin(frame.loc[frame["split"] == "test", "task"])
+    frame = frame[frame["split"] == np.where(tested, "test", "validation")]
+    untested = sorted(set(frame["task"][frame["split"] == "validation"]))
     keys = sorted(set(zip(frame["task"], frame["metric"], strict=True)))
     columns = [Column("System", numeric=False), Column("Runs")]
     for task, metric in keys:
@@ -116,6 +121,7 @@ def tasks_table(frame: pd.DataFrame) -> Table:
 
     notes = [
         "Test splits; all metrics times 100. The interval is a bootstrap over the test examples.",
+        *[f"Without labels of a test split, and so on validation: {', '.join(untested)}."] * bool(untested),
         SPREAD,
         BOLD,
     ]
@@ -257,7 +263,7 @@ def write_tables(frame: pd.DataFrame, folder: Path) -> list[Table]:
     A corpus on which a table has an oracle and no system to measure by it is left out.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    names = frame["task"].map(_table_of)
+    names = frame["task"].map(_table_of).mask(is_glue(frame["task"]) & (frame["split"] == "validation"), "glue")
     of_text = (frame["system"] == ORACLE) & (names == "perplexity")
     tables = []
     for name, build in TABLES.items():

@@ -1,6 +1,5 @@
 """What each unit of a split (document, line, example) adds to a metric: the ground of intervals and tests."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from retable.metrics.classification import matthews
+from retable.metrics.classification import f1, matthews
+from retable.metrics.correlation import moments, pearson_of_sums, ranks
 from retable.metrics.intervals import Statistic, bootstrap
 from retable.metrics.likelihood import bits_per_byte, perplexity
 
@@ -50,7 +50,7 @@ def likelihood_units(scores: Sequence[pd.DataFrame], metric: str) -> UnitSums:
 
 
 def classification_units(predictions: Sequence[pd.DataFrame], metric: str) -> UnitSums:
-    """Of S tables with columns index, label, prediction; metric is accuracy or matthews."""
+    """Of S tables with columns index, label, prediction; metric is accuracy, matthews, or f1 of class 1 of 0 and 1."""
     tables = [table.sort_values("index") for table in predictions]
     text = _common([tuple(zip(table["index"], table["label"], strict=True)) for table in tables])
     if metric == "accuracy":
@@ -58,20 +58,27 @@ def classification_units(predictions: Sequence[pd.DataFrame], metric: str) -> Un
         right = np.stack([(table["label"] == table["prediction"]).to_numpy(np.float64) for table in tables])
         return UnitSums(np.stack([right, np.ones_like(right)], axis=-1), lambda sums: sums[..., 0] / sums[..., 1], text)
     classes = np.unique(np.concatenate([table[["label", "prediction"]].to_numpy().ravel() for table in tables]))
+    if metric == "f1":
+        classes = np.union1d(classes, ["0", "1"])
     n = len(classes)
     cells = [
         np.searchsorted(classes, table["label"]) * n + np.searchsorted(classes, table["prediction"]) for table in tables
     ]
     return UnitSums(
         sums=np.eye(n * n)[np.stack(cells)],
-        statistic=_matthews_of_cells,
+        statistic=lambda sums: {"matthews": matthews, "f1": f1}[metric](sums.reshape(*sums.shape[:-1], n, n)),
         text=text,
     )
 
 
-def _matthews_of_cells(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    n = math.isqrt(sums.shape[-1])
-    return matthews(sums.reshape(*sums.shape[:-1], n, n))
+def correlation_units(predictions: Sequence[pd.DataFrame], metric: str) -> UnitSums:
+    """Of S tables with columns index, label, prediction, both numbers; metric is pearson or spearman. The ranks are
+    those among all units, in a resample too."""
+    tables = [table.sort_values("index").astype({"label": float, "prediction": float}) for table in predictions]
+    text = _common([tuple(zip(table["index"], table["label"], strict=True)) for table in tables])
+    scale = ranks if metric == "spearman" else np.asarray
+    sums = np.stack([moments(scale(table["label"]), scale(table["prediction"])) for table in tables])
+    return UnitSums(sums, pearson_of_sums, text)
 
 
 def _common(texts: list[tuple]) -> tuple:

@@ -1,43 +1,168 @@
-"""Labelled sentences from delimited text with a header."""
+"""The rows of a file, by the names of columns: delimited text, JSON lines, parquet, or lines that follow a pattern."""
 
 import csv
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from retable.corpora.text import read_lines
 from retable.errors import UsageError
 
-
-class Example(NamedTuple):
-    sentence: str
-    label: int
+JSON_LINES = (".jsonl", ".json", ".ndjson")
 
 
-def read_examples(path: Path, sentence: str, label: str, labels: Sequence[str]) -> list[Example]:
-    """The rows of a TSV file; columns go by their names in the header, a label becomes its place in `labels`.
+class Row(NamedTuple):
+    place: str  # in its file: "line 3", of the line that it begins in
+    fields: dict[str, str | None]  # by column; None where there is no value
 
-    Raises UsageError for a missing file, a column or a label that is not there, a short row, or a file without rows.
+
+class Table(NamedTuple):
+    columns: list[str]
+    rows: Iterator[Row]
+
+
+def read_table(
+    path: Path,
+    columns: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    quotes: bool | None = None,
+    pattern: str | None = None,
+    encoding: str = "utf-8",
+    skip_incomplete: bool = False,
+    gold: str | None = None,
+) -> Table:
+    r"""A file as a table; what it is, its name's ending says: .jsonl or .json, .parquet, else delimited text.
+
+    columns: the names, where no header gives them.
+    delimiter: between fields; a comma in .csv, a tab in all others.
+    quotes: whether " round a field is no part of it, so that delimiters and line ends may stand inside; so by default
+        in .csv alone. In GLUE's files a quote is a character like any other.
+    pattern: a regular expression whose named groups are the columns of a line: `(?P<label>\w+):\w+ (?P<sentence>.*)`.
+    skip_incomplete: leave out rows of delimited text that have more or fewer fields than there are columns, as the
+        halves of a broken line have in GLUE's QQP.
+    gold: a second file, each of whose lines is a row's value in one more column, `gold`.
+
+    A byte-order mark is no part of the text. Raises UsageError for a file that is missing, that is not what its name
+    says, or of whose rows one is incomplete.
     """
-    lines = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
-    header = next(lines, [])
-    for column in (sentence, label):
-        if column not in header:
+    if pattern is not None:
+        table = _matches(path, pattern, encoding)
+    elif path.suffix in JSON_LINES:
+        table = _objects(path)
+    elif path.suffix == ".parquet":
+        table = _parquet(path)
+    else:
+        is_csv = path.suffix == ".csv"
+        split = _quoted if (is_csv if quotes is None else quotes) else _plain
+        rows = split(path, _lines(path, encoding), delimiter or ("," if is_csv else "\t"))
+        rows = ((number, row) for number, row in rows if row not in ([], [""]))  # a blank line is no row
+        header = list(columns) if columns is not None else next(rows, (0, []))[1]
+        table = Table(header, _delimited(path, header, rows, skip_incomplete))
+    return table if gold is None else Table([*table.columns, "gold"], _with_gold(path, table.rows, Path(gold)))
+
+
+def _lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, from 1 on."""
+    for number, line in enumerate(read_lines(path, encoding), 1):
+        yield number, line.removeprefix("\ufeff") if number == 1 else line
+
+
+def _plain(path: Path, lines: Iterable[tuple[int, str]], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    return ((number, line.split(delimiter)) for number, line in lines)
+
+
+def _quoted(path: Path, lines: Iterable[tuple[int, str]], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader((line + "\n" for _, line in lines), delimiter=delimiter, strict=True)
+    begin = 1
+    try:
+        for row in reader:
+            yield begin, row
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise UsageError(
+            f"{path}, line {begin}: {error}; where a quote is a character like any other, write "
+            "task.form={quotes: false}"
+        ) from None
+
+
+def _delimited(
+    path: Path, header: list[str], rows: Iterable[tuple[int, list[str]]], skip_incomplete: bool
+) -> Iterator[Row]:
+    for number, row in rows:
+        if len(row) == len(header):
+            yield Row(f"line {number}", dict(zip(header, row, strict=True)))
+        elif not skip_incomplete:
+            raise UsageError(f"{path}, line {number}: {len(row)} fields where there are {len(header)} columns")
+
+
+def _matches(path: Path, pattern: str, encoding: str) -> Table:
+    expression = re.compile(pattern)
+
+    def rows() -> Iterator[Row]:
+        for number, line in _lines(path, encoding):
+            if not line:
+                continue
+            match = expression.fullmatch(line)
+            if match is None:
+                raise UsageError(f"{path}, line {number} does not follow task.form.pattern={pattern}")
+            yield Row(f"line {number}", match.groupdict())
+
+    return Table([*expression.groupindex], rows())
+
+
+def _objects(path: Path) -> Table:
+    """JSON lines; the columns are those of the first."""
+
+    def rows() -> Iterator[Row]:
+        for number, line in _lines(path, "utf-8"):
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise UsageError(
+                    f"{path}, line {number} is no JSON: {error.msg}; one object has to stand in a line"
+                ) from None
+            if not isinstance(found, dict):
+                raise UsageError(f'{path}, line {number} is no JSON object; write {{"column": value, …}} in each line')
+            yield Row(f"line {number}", {key: _text(value) for key, value in found.items()})
+
+    all_rows = rows()
+    first = next(all_rows, None)
+    return Table([], iter(())) if first is None else Table([*first.fields], chain([first], all_rows))
+
+
+def _parquet(path: Path) -> Table:
+    import pyarrow.parquet
+
+    if not path.is_file():
+        raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UsageError(f"{path} is no parquet file: {error}") from None
+
+    def rows() -> Iterator[Row]:
+        number = 0
+        for batch in file.iter_batches():
+            for number, fields in enumerate(batch.to_pylist(), number + 1):  # noqa: B020
+                yield Row(f"row {number}", {key: _text(value) for key, value in fields.items()})
+
+    return Table(list(file.schema_arrow.names), rows())
+
+
+def _with_gold(path: Path, rows: Iterable[Row], gold: Path) -> Iterator[Row]:
+    for row, value in zip_longest(rows, read_lines(gold)):
+        if row is None or value is None:
             raise UsageError(
-                f"{path} has no column {column!r}; its header names {', '.join(map(repr, header)) or 'nothing'}: "
-                "set task.sentence and task.label to columns that it has"
+                f"{gold} has {'more' if row is None else 'fewer'} lines than {path} has rows; give each one"
             )
-    places = {name: place for place, name in enumerate(labels)}
-    examples = []
-    for number, row in enumerate(lines, 2):
-        if len(row) != len(header):
-            raise UsageError(f"{path}, line {number}: {len(row)} fields where the header has {len(header)}")
-        fields = dict(zip(header, row, strict=True))
-        if fields[label] not in places:
-            raise UsageError(
-                f"{path}, line {number}: label {fields[label]!r} is none of {', '.join(map(repr, labels))}"
-            )
-        examples.append(Example(fields[sentence], places[fields[label]]))
-    if not examples:
-        raise UsageError(f"{path} holds a header and no examples")
-    return examples
+        yield Row(row.place, {**row.fields, "gold": value})
+
+
+def _text(value: Any) -> str | None:
+    """A JSON value as text would have it: true and 1 as they are written, null as no value."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)

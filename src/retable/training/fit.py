@@ -26,7 +26,8 @@ from retable.errors import UsageError
 from retable.training.blocks import FullySharded
 from retable.training.curve import Point
 from retable.training.module import Batches, Training
-from retable.training.progress import Progress
+from retable.training.progress import Best, Progress
+from retable.training.weights import load_weights
 
 
 class Fitted(NamedTuple):
@@ -35,6 +36,7 @@ class Fitted(NamedTuple):
     points: list[Point]
     steps: int
     seconds: float
+    step: int  # that of the weights that were kept
 
 
 WARMING, MEASURED = 5, 25  # steps that are run before, and in all, to measure how long one takes
@@ -58,6 +60,7 @@ def fit(
     averaging: Callable[[Sequence[float]], bool] | None = None,
     max_steps: int | None = None,
     seconds: float | None = None,
+    best: Best | None = None,
 ) -> Fitted:
     """Train `objective` in place and return its learning curve, with the time it took.
 
@@ -68,7 +71,8 @@ def fit(
 
     `epochs` gives the run its length, unless `max_steps` or the steps that fit into `seconds` are fewer; the schedule
     then is that of all epochs, drawn together. How long a step takes is measured on a copy before the first, and kept
-    with the checkpoint. Raises UsageError where the checkpoint can't be read.
+    with the checkpoint. With `best` the training may end before, and the weights are those of its best validation.
+    Raises UsageError where the checkpoint can't be read.
     """
     _keep_freed_memory()
     wanted = max(round(epochs * batches.steps_per_epoch), 1)
@@ -89,10 +93,13 @@ def fit(
         log_every=max(max_steps // 200, 1),
         validate=validate,
         log=log,
+        best=best,
     )
     bar = [TQDMProgressBar(refresh_rate=20)] if sys.stderr.isatty() else []
     with _quiet_lightning():
         if trainer.get("strategy") == "fsdp":
+            if best is not None:
+                raise UsageError("no process has the weights of the best validation whole; write patience=null")
             trainer = {**trainer, "strategy": FullySharded()}
         runner = L.Trainer(
             **trainer,
@@ -112,7 +119,11 @@ def fit(
         runner.fit(training, ckpt_path=checkpoint if checkpoint.exists() else None)
         training.finish()
     objective.to("cpu").eval()
-    return Fitted(progress.points, progress.steps, progress.seconds)
+    step = progress.points[-1].step
+    if best is not None:
+        load_weights(objective, progress.best_weights)
+        step = progress.best_step() or step
+    return Fitted(progress.points, progress.steps, progress.seconds, step)
 
 
 class _Clock(L.Callback):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning as L
 import torch
@@ -15,6 +15,15 @@ from torch import nn
 
 from retable.errors import UsageError
 from retable.training.curve import Point
+from retable.training.weights import save_weights
+
+
+class Best(NamedTuple):
+    """Early stopping: the weights of the best validation are kept, and the training ends once `patience` validations
+    in a row were no better."""
+
+    metric: str  # of the curve, such as validation/accuracy; the higher the better
+    patience: int
 
 
 class Progress(L.Callback):
@@ -33,8 +42,11 @@ class Progress(L.Callback):
         log_every: int,
         validate: Callable[[nn.Module], dict[str, float]],
         log: Callable[[list[Point]], None],
+        best: Best | None = None,
     ):
         self.points: list[Point] = []
+        self.best_weights = scratch / "best.safetensors"
+        self._best = best
         self._checkpoint = scratch / "last.ckpt"
         self._checkpoint_every, self._validate_every, self._log_every = (
             checkpoint_every,
@@ -65,7 +77,21 @@ class Progress(L.Callback):
         """The validation losses so far."""
         return [point.value for point in self.points if point.metric == "validation/loss"]
 
+    def best_step(self) -> int | None:
+        """The step of the best validation so far, the first of equals; None without early stopping."""
+        validations = self._validations()
+        return max(validations, key=lambda point: point.value).step if validations else None
+
+    def _validations(self) -> list[Point]:
+        return [point for point in self.points if self._best is not None and point.metric == self._best.metric]
+
+    def _is_over(self) -> bool:
+        """Whether the last validations were all no better than one before them."""
+        worse = [point for point in self._validations() if point.step > (self.best_step() or 0)]
+        return self._best is not None and len(worse) >= self._best.patience
+
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        trainer.should_stop = trainer.should_stop or self._is_over()
         self._started = time.monotonic(), trainer.global_step
         if trainer.world_size > 1:
             self._mean = partial(trainer.strategy.reduce, reduce_op="mean")
@@ -83,12 +109,12 @@ class Progress(L.Callback):
             self._require_finite(step)
             self.points += [Point(step, f"train/{k}", v / self._summed) for k, v in sorted(self._sums.items())]
             self._sums, self._summed = {}, 0
-        if last:
-            self.seconds = time.monotonic() - self._started[0] - self._paused
-            self.steps = step - self._started[1]
         paused = time.monotonic()
+        self.seconds, self.steps = paused - self._started[0] - self._paused, step - self._started[1]
         if step % self._validate_every == 0 or last:
             self._validation(trainer, pl_module)
+            if self._is_over():
+                last = trainer.should_stop = True
         if step % self._checkpoint_every == 0 or last:
             self._save(trainer)
         self._paused += time.monotonic() - paused
@@ -115,15 +141,19 @@ class Progress(L.Callback):
             pl_module.objective.train()
         metrics = trainer.strategy.broadcast(metrics)
         self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
+        if trainer.is_global_zero and self.best_step() == trainer.global_step:
+            written = self.best_weights.with_suffix(".partial")
+            save_weights(pl_module.objective, written)
+            os.replace(written, self.best_weights)
         pl_module.validated(self.losses())
         if trainer.is_global_zero:
             self._say(trainer)
 
     def _save(self, trainer: L.Trainer) -> None:
-        partial = self._checkpoint.with_suffix(".partial")
-        trainer.save_checkpoint(partial)
+        written = self._checkpoint.with_suffix(".partial")
+        trainer.save_checkpoint(written)
         if trainer.is_global_zero:
-            os.replace(partial, self._checkpoint)
+            os.replace(written, self._checkpoint)
             self._log(self.points[self._logged :])
             self._logged = len(self.points)
 

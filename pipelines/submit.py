@@ -1,0 +1,55 @@
+"""Test predictions of GLUE's tasks → an archive for its server: `python -m pipelines.submit system=bilstm_skipgram`"""
+
+from pathlib import Path
+
+import pandas as pd
+from hydra import compose
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from pipelines.entry import stage
+from retable.artifacts import require
+from retable.errors import UsageError
+from retable.tasks.submission import write_submission
+
+
+@stage
+def submit(cfg: DictConfig) -> None:
+    unknown = [name for name in cfg.tests if name not in cfg.sets]
+    if unknown or not cfg.tests:
+        raise UsageError(f"tests={list(cfg.tests)} must be some of {', '.join(cfg.sets)}")
+    labels = {name: read_predictions(cfg, *cfg.sets[name]) for name in cfg.tests}
+    write_submission(Path(cfg.out), labels)
+    print(f"{cfg.out} holds {', '.join(f'{name} ({len(rows)})' for name, rows in labels.items())}")
+
+
+def read_predictions(cfg: DictConfig, task_name: str, split: str) -> list[str]:
+    """The labels that the system's cell predicts of a test set, in the order of its file and as that would have them.
+
+    Raises UsageError where the cell or the test set is missing, or where examples have no prediction.
+    """
+    task = instantiate(compose(f"task/{task_name}").task)
+    if split not in task.splits:
+        raise UsageError(
+            f"task {task_name} has no {split} set; name it as files.{split} in conf/task/{task_name}.yaml and "
+            "fine-tune again, or leave it out of tests=[…]"
+        )
+    cell = Path("outputs/finetune", cfg.corpus, f"{task_name}-{cfg.system}-{cfg.seed}")
+    if not cell.exists():
+        raise UsageError(
+            f"{cell} does not exist; run the stage finetune with task={task_name} and system={cfg.system}, or leave it "
+            "out of tests=[…]"
+        )
+    table = pd.read_csv(require(cell / "predictions.csv"), usecols=["split", "index", "prediction"])
+    found = table[table["split"] == split].set_index("index")["prediction"]
+    n = len(task.examples(split))
+    if missing := sorted(set(range(n)) - set(found.index)):
+        raise UsageError(
+            f"{cell}/predictions.csv has none for {len(missing)} of the {n} examples of {split}, the first of them "
+            f"{missing[0]}; fine-tune again on the files as they are now"
+        )
+    return [task.labels.write(prediction) for prediction in found[range(n)]]
+
+
+if __name__ == "__main__":
+    submit()

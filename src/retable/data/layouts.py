@@ -1,0 +1,72 @@
+"""How a sentence or a pair of sentences a, b becomes what a model reads.
+
+    apart          start a end, and start b end: two sequences, for encoders of single sentences
+    in segments    [CLS] a [SEP] b [SEP], b's segment 1 with its [SEP] (Devlin et al. 2019, figure 3)
+    left to right  start a delimiter b extract (Radford et al. 2018, figure 1), and where a pair's order means nothing,
+                   start b delimiter a extract as a second sequence
+
+What doesn't fit into a model is shortened from the end, of a pair the longer sentence first, of two as long the
+second, as in BERT's code.
+"""
+
+from collections.abc import Sequence
+
+from retable.data.examples import Inputs
+from retable.errors import UsageError
+
+Sentences = tuple[list[int], ...]  # the ids of one sentence, or of two
+
+
+def apart(examples: Sequence[Sentences], start: int, end: int, max_length: int | None = None) -> Inputs:
+    """Each sentence as a sequence of its own."""
+    room = None if max_length is None else max_length - 2
+    shorter = [tuple(_shortened((sentence,), room)[0] for sentence in sentences) for sentences in examples]
+    sides = [[[start, *sentence, end] for sentence in side] for side in zip(*shorter, strict=True)]
+    return Inputs(sides[0], sides[1] if len(sides) > 1 else None, shortened=_differ(examples, shorter))
+
+
+def in_segments(examples: Sequence[Sentences], cls: int, sep: int, max_length: int | None = None) -> Inputs:
+    """BERT's layout; a sentence alone has no second segment."""
+    is_pair = len(examples[0]) == 2
+    room = None if max_length is None else max_length - 2 - is_pair
+    shorter = [_shortened(sentences, room) for sentences in examples]
+    sequences = [[cls, *(i for sentence in sentences for i in (*sentence, sep))] for sentences in shorter]
+    segments = [len(sentences[0]) + 2 for sentences in shorter] if is_pair else None
+    return Inputs(sequences, segments=segments, shortened=_differ(examples, shorter))
+
+
+def left_to_right(
+    examples: Sequence[Sentences],
+    start: int,
+    delimiter: int,
+    extract: int,
+    max_length: int | None = None,
+    both_orders: bool = False,
+) -> Inputs:
+    """GPT's layout; `both_orders` of pairs."""
+    is_pair = len(examples[0]) == 2
+    room = None if max_length is None else max_length - 2 - is_pair
+    shorter = [_shortened(sentences, room) for sentences in examples]
+
+    def sequence(first: list[int], *second: list[int]) -> list[int]:
+        return [start, *first, *(i for sentence in second for i in (delimiter, *sentence)), extract]
+
+    others = [sequence(*sentences[::-1]) for sentences in shorter] if is_pair and both_orders else None
+    sequences = [sequence(*sentences) for sentences in shorter]
+    return Inputs(sequences, others, shortened=_differ(examples, shorter))
+
+
+def _shortened(sentences: Sentences, room: int | None) -> Sentences:
+    """The sentences without what makes them more than `room` tokens together."""
+    if room is None or sum(map(len, sentences)) <= room:
+        return sentences
+    if room < len(sentences):
+        raise UsageError("the model's max_length leaves no room for a sentence; train it with a greater one")
+    lengths = [len(sentence) for sentence in sentences]
+    while sum(lengths) > room:
+        lengths[max(range(len(lengths)), key=lambda i: (lengths[i], i))] -= 1
+    return tuple(sentence[:length] for sentence, length in zip(sentences, lengths, strict=True))
+
+
+def _differ(examples: Sequence[Sentences], shorter: Sequence[Sentences]) -> int:
+    return sum(whole != cut for whole, cut in zip(examples, shorter, strict=True))

@@ -1,0 +1,39 @@
+"""Correlations of numbers with numbers."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def pearson(x: ArrayLike, y: ArrayLike) -> float:
+    """Pearson's correlation of 1-D x and y. Zero where one of them is the same throughout, and tells nothing."""
+    return float(pearson_of_sums(moments(x, y).sum(axis=0)))
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> float:
+    """Spearman's rank correlation: Pearson's of the ranks, those that are equal sharing the mean of their places."""
+    return pearson(ranks(x), ranks(y))
+
+
+def moments(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+    """What each of n pairs adds to a correlation, (n, 6): 1, x, y, x², y², xy, with x and y from their means on."""
+    first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if len(first) != len(second) or not len(first):
+        raise ValueError(f"{len(first)} and {len(second)} numbers; a correlation is of as many, one at least")
+    first, second = first - first.mean(), second - second.mean()
+    return np.stack([np.ones_like(first), first, second, first**2, second**2, first * second], axis=-1)
+
+
+def pearson_of_sums(sums: ArrayLike) -> NDArray[np.float64]:
+    """Pearson's correlation from sums of `moments`; (..., 6) to (...)."""
+    n, x, y, xx, yy, xy = np.moveaxis(np.asarray(sums, dtype=np.float64), -1, 0)
+    x_variance, y_variance = n * xx - x**2, n * yy - y**2
+    least = 1e-24 * n * np.maximum(n, 1)  # nothing but rounding
+    varies = (x_variance > least) & (y_variance > least)
+    spread = np.sqrt(np.where(varies, x_variance, 1.0)) * np.sqrt(np.where(varies, y_variance, 1.0))
+    return np.where(varies, (n * xy - x * y) / spread, 0.0)
+
+
+def ranks(values: ArrayLike) -> NDArray[np.float64]:
+    """The places of 1-D values in their order, from 1 on; those that are equal share the mean of theirs."""
+    _, places, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[places]

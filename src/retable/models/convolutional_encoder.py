@@ -1,0 +1,47 @@
+"""The convolutional sentence encoder (Kim 2014, "Convolutional Neural Networks for Sentence Classification", arXiv
+1408.5882, section 2), of one channel: its word vectors are tuned ("non-static"), or with `freeze_embedding=true` not.
+
+A sentence stands between width − 1 zero vectors on either side, as in the author's code, so that the shortest has a
+window and each word is in as many. Departures: dropout is on the word vectors too, not on the features alone, where the
+objective has it; AdamW's weight decay stands for the bound on the norm of the last layer's rows.
+
+B batch, T time, E d_embedding, F features of all widths.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class ConvolutionalEncoder(nn.Module):
+    """Token ids to one vector a sequence: of each feature the maximum over time, relu(w · x_{i:i+h−1} + b).
+
+    widths: of the windows, h; there are `n_features` of each.
+    """
+
+    direction = "none"
+
+    def __init__(self, vocab_size: int, d_embedding: int, widths: Sequence[int], n_features: int, dropout: float = 0.0):
+        super().__init__()
+        self.d_model, self.widths = len(widths) * n_features, list(widths)
+        self.embedding = nn.Embedding(vocab_size, d_embedding)
+        nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
+        self.dropout = nn.Dropout(dropout)
+        self.filters = nn.ModuleList(nn.Conv1d(d_embedding, n_features, width) for width in widths)
+
+    def initialise(self, module: nn.Module) -> None:
+        """PyTorch's own initialisation stands."""
+
+    def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
+        """(B, T) ids, padded behind each row's length, to (B, F)."""
+        words = self.dropout(self.embedding(input_ids))
+        padding = torch.arange(input_ids.shape[1], device=input_ids.device) >= lengths[:, None]
+        words = words.masked_fill(padding[:, :, None], 0.0).mT  # (B, E, T)
+        maxima = []
+        for width, convolve in zip(self.widths, self.filters, strict=True):
+            features = convolve(F.pad(words, (width - 1, width - 1)))  # (B, n_features, T + width − 1)
+            beyond = torch.arange(features.shape[2], device=words.device) >= lengths[:, None] + width - 1
+            maxima.append(features.masked_fill(beyond[:, None], float("-inf")).amax(dim=2))
+        return torch.cat(maxima, dim=1).relu()

@@ -1,0 +1,30 @@
+"""The regression objective: one number for a whole example, as in STS-B.
+
+B batch.
+"""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from retable.data.examples import ExampleBatch
+from retable.objectives.classification import Classification
+
+
+class Regression(Classification):
+    """As classification, but one output, and as loss the mean squared error of scores that run from 0 to 1."""
+
+    def __init__(self, model: Any, low: float, high: float, dropout: float, **more: Any):
+        super().__init__(model, 1, dropout, **more)
+        self.low, self.high = low, high
+
+    def forward(self, batch: ExampleBatch) -> Tensor:
+        """The (B,) scores, from about `low` to about `high`."""
+        return self.low + (self.high - self.low) * super().forward(batch)[:, 0].float()
+
+    def predict(self, batch: ExampleBatch) -> Tensor:
+        return self(batch)
+
+    def error(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return F.mse_loss(outputs[:, 0].float(), (labels.float() - self.low) / (self.high - self.low))

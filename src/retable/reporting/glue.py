@@ -1,0 +1,229 @@
+"""GLUE's tables (Wang et al. 2018): the tasks that were run, on validation, with the averages over them; and what the
+systems differ by from a baseline."""
+
+from collections.abc import Iterator
+from math import isnan
+
+import numpy as np
+import pandas as pd
+
+from retable.errors import UsageError
+from retable.metrics.intervals import mean_std, paired_test, percentile_interval
+from retable.reporting.ablations import difference
+from retable.reporting.fields import BOLD, SIGNIFICANT, SPREAD, filled_table, mean_value, runs_value, system_panels
+from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.results import CELL, units_of
+from retable.reporting.units import UnitSums
+
+# A task's columns, as the paper has them, and under each its metrics. Where there are several a task's score is their
+# mean (section 5.2), MNLI's that of its two sets.
+TASKS: dict[str, tuple[str, dict[tuple[str, str], str]]] = {
+    "cola": ("CoLA", {("cola", "matthews"): "Matthews"}),
+    "sst2": ("SST-2", {("sst2", "accuracy"): "accuracy"}),
+    "mrpc": ("MRPC", {("mrpc", "accuracy"): "accuracy", ("mrpc", "f1"): "F1"}),
+    "qqp": ("QQP", {("qqp", "accuracy"): "accuracy", ("qqp", "f1"): "F1"}),
+    "stsb": ("STS-B", {("stsb", "pearson"): "Pearson", ("stsb", "spearman"): "Spearman"}),
+    "mnli": ("MNLI", {("mnli", "accuracy"): "matched", ("mnli_mismatched", "accuracy"): "mismatched"}),
+    "qnli": ("QNLI", {("qnli", "accuracy"): "accuracy"}),
+    "rte": ("RTE", {("rte", "accuracy"): "accuracy"}),
+    "wnli": ("WNLI", {("wnli", "accuracy"): "accuracy"}),
+}
+TITLES = {measure: (title, metric) for title, metrics in TASKS.values() for measure, metric in metrics.items()}
+AVERAGES = {"average": "with WNLI", "average_without_wnli": "without"}
+SPLIT = "validation"
+
+
+def is_glue(tasks: pd.Series) -> pd.Series:
+    """Which of the tasks are GLUE's."""
+    return tasks.isin({task for task, _ in TITLES})
+
+
+def glue_tables(
+    frame: pd.DataFrame, values: pd.DataFrame, baseline: str | None = None
+) -> Iterator[tuple[Table, pd.DataFrame]]:
+    """The table of GLUE where a task of it was run, and with a `baseline` that of the differences to it, each with its
+    rows. `frame` are the aggregates, `values` the runs, as `results.tidy` has them."""
+    frame = frame[is_glue(frame["task"]) & (frame["split"] == SPLIT)]
+    values = values[is_glue(values["task"]) & (values["split"] == SPLIT)]
+    if values.empty:
+        return
+    averages = pd.concat([_averages(part) for _, part in values.groupby("corpus")])
+    rows = pd.concat([frame, *(_aggregated(part) for _, part in averages.groupby(CELL)), _published(frame, values)])
+    rows = rows.astype({"mean": float, "published": float, "std": float, "p_best": float})
+    yield _scores(rows), rows
+    if baseline is not None:
+        if baseline not in set(values["system"]):
+            raise UsageError(f"baseline={baseline} has no run on a task of GLUE in this study; write one that has")
+        differences = _differences(pd.concat([values, averages]), baseline)
+        yield _differences_table(differences, baseline), differences
+
+
+def _averages(values: pd.DataFrame) -> pd.DataFrame:
+    """A row a run of all tasks that any system was run on: its averages over them, with and without WNLI."""
+    found = _task_scores(values.set_index(["system", "seed", "task", "metric"])["value"])
+    runs = values.groupby(["system", "seed"])["result"].agg(list)
+    rows = []
+    for name, tasks in _averaged(found).items():
+        for (system, seed), score in found[tasks].dropna().mean(axis=1).items():
+            cell = dict(zip(CELL, (system, values["corpus"].iloc[0], "glue", SPLIT, name), strict=True))
+            rows.append(cell | {"value": score, "seed": seed, "protocol": "", "result": runs[system, seed]})
+    return pd.DataFrame(rows, columns=[*CELL, "value", "seed", "protocol", "result"])
+
+
+def _averaged(scores: pd.DataFrame) -> dict[str, list[str]]:
+    """Over which tasks each average is."""
+    without = [task for task in TASKS if task in scores and task != "wnli"]
+    averaged = {"average": [*without, "wnli"], "average_without_wnli": without}
+    return {name: tasks for name, tasks in averaged.items() if tasks and set(tasks) <= set(scores)}
+
+
+def _task_scores(values: pd.Series) -> pd.DataFrame:
+    """Each task's score, of metrics by task and metric, the last two levels of the index: a row what the others are."""
+    table = values.unstack(["task", "metric"])
+    scores = {}
+    for task, (_, metrics) in TASKS.items():
+        if columns := [measure for measure in metrics if measure in table]:
+            scores[task] = table[columns].mean(axis=1, skipna=False)
+    return pd.DataFrame(scores)
+
+
+def _aggregated(values: pd.DataFrame) -> pd.DataFrame:
+    """The runs of one average as a row of the aggregates."""
+    mean, std = mean_std(values["value"])
+    runs = " ".join(dict.fromkeys(result.id for results in values["result"] for result in results))
+    row = dict(zip(CELL, values[CELL].iloc[0], strict=True)) | {"mean": mean, "std": std, "n": len(values)}
+    return pd.DataFrame([row | {"runs": runs, "protocol": "", "verdict": "n/a", "source": "", "note": ""}])
+
+
+def _published(frame: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
+    """The averages of published rows over the tasks that were run, of those that have them all."""
+    rows = []
+    for corpus, part in frame[frame["n"] == 0].groupby("corpus"):
+        run = values[values["corpus"] == corpus].set_index(["system", "seed", "task", "metric"])["value"]
+        published = _task_scores(part.set_index(["system", "task", "metric"])["published"])
+        for name, tasks in _averaged(_task_scores(run)).items():
+            for system, score in published.reindex(columns=tasks).dropna().mean(axis=1).items():
+                cell = dict(zip(CELL, (system, corpus, "glue", SPLIT, name), strict=True))
+                source = part.loc[part["system"] == system, "source"].iloc[0]
+                rows.append(cell | {"published": score, "n": 0, "runs": "", "source": source, "note": ""})
+    return pd.DataFrame(rows, columns=[*CELL, "published", "n", "runs", "source", "note"])
+
+
+def _scores(rows: pd.DataFrame) -> Table:
+    """A row a system, published ones behind those that were run, each from the worst to the best."""
+    columns = [Column("System", numeric=False), Column("Runs")]
+    columns += [Column(title, "Average") for title in AVERAGES.values()]
+    columns += [Column(metric, title) for title, metric in TITLES.values()]
+    columns.append(Column("Note", numeric=False))
+
+    def row(name: str, system: pd.DataFrame) -> list[Value]:
+        cells = {(cell["task"], cell["metric"]): cell for _, cell in system.iterrows()}
+        shown = [_number(cells.get(key)) for key in _keys()]
+        notes = (cell["note"] for cell in cells.values())
+        return [Value(name), runs_value(system[system["task"] != "glue"]), *shown, Value(next(filter(None, notes), ""))]
+
+    def badness(system: pd.DataFrame) -> tuple[bool, float]:
+        own = system[system["task"] != "glue"]
+        return bool(own["n"].any()), -float(own["mean"].fillna(own["published"]).mean())
+
+    panels = {}
+    for corpus, part in rows.groupby("corpus"):
+        systems = sorted(part.groupby("system"), key=lambda item: badness(item[1]), reverse=True)
+        published = [not system["n"].any() for _, system in systems]
+        panels[corpus] = [
+            Row(row(str(name), system), apart=is_published and published.index(True) == place)
+            for place, ((name, system), is_published) in enumerate(zip(systems, published, strict=True))
+        ]
+    notes = [
+        "Validation splits, that the training was stopped by; all metrics times 100. Rows without runs are published.",
+        f"Averages are over the tasks of this table alone, {_listed(rows)}, and of systems that have all of them; with "
+        "two metrics a task counts as their mean. They are not GLUE's own, over nine tasks.",
+        SPREAD,
+        BOLD,
+    ]
+    return filled_table("glue", "GLUE", columns, panels, notes)
+
+
+def _keys() -> list[tuple[str, str]]:
+    """Of the numbers of a row, in their order, the task and the metric."""
+    return [*(("glue", name) for name in AVERAGES), *TITLES]
+
+
+def _listed(rows: pd.DataFrame) -> str:
+    run = set(rows.loc[rows["n"] > 0, "task"])
+    return ", ".join(title for task, (title, _) in TASKS.items() if task in run)
+
+
+def _number(cell: pd.Series | None) -> Value:
+    """The mean, or of a published system the number."""
+    if cell is None or not isnan(cell["mean"]):
+        return mean_value(cell, 1, 100)
+    return Value(f"{cell['published'] * 100:.1f}", hint=cell["source"])
+
+
+def _differences(values: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """A row a system and measure: how much better it is than the baseline on the same corpus, the interval over seeds,
+    that over examples, and whether both leave 0 out. NaN where there is no interval: of averages over examples."""
+    rows = []
+    for (corpus, task, _, metric), part in values.groupby(CELL[1:]):
+        systems = {system: own.sort_values("seed") for system, own in part.groupby("system")}
+        if baseline not in systems:
+            continue
+        base = None if task == "glue" else units_of(systems[baseline])
+        for system, own in systems.items():
+            if system == baseline:
+                continue
+            mean, low, high, _ = difference(part, system, baseline)
+            of_examples = _over_examples(mean, base, None if task == "glue" else units_of(own))
+            facts = {"system": system, "corpus": corpus, "task": task, "split": SPLIT, "metric": metric}
+            facts |= {"baseline": baseline, "n": len(own), "difference": mean, "seeds_low": low, "seeds_high": high}
+            facts |= dict(zip(("examples_low", "examples_high", "p"), of_examples, strict=True))
+            rows.append(facts | {"significant": low * high > 0 and (task == "glue" or of_examples[2] < SIGNIFICANT)})
+    return pd.DataFrame(rows)
+
+
+def _over_examples(mean: float, base: UnitSums | None, own: UnitSums | None) -> tuple[float, float, float]:
+    """The interval of the difference in bootstrapped examples, and its p-value."""
+    if base is None or own is None or base.text != own.text:
+        return np.nan, np.nan, np.nan
+    replicates = own.replicates - base.replicates
+    return (*percentile_interval(replicates), paired_test(mean, replicates))
+
+
+def _differences_table(differences: pd.DataFrame, baseline: str) -> Table:
+    """A row a system, in the order of the mean difference."""
+    keys = [key for key in _keys() if key in set(zip(differences["task"], differences["metric"], strict=True))]
+    columns = [Column("System", numeric=False)]
+    for task, metric in keys:
+        title, metric = ("Average", AVERAGES[metric]) if task == "glue" else TITLES[task, metric]
+        columns += [Column(f"{metric}{of}", title) for of in ("", ", over seeds", ", over examples")]
+
+    def row(name: str, system: pd.DataFrame) -> list[Value]:
+        cells = {(cell["task"], cell["metric"]): cell for _, cell in system.iterrows()}
+        values = [Value(name)]
+        for cell in map(cells.get, keys):
+            values.append(Value("" if cell is None else _points(cell["difference"]), bold=_is_significant(cell)))
+            values += [_span(cell, "seeds"), _span(cell, "examples")]
+        return values
+
+    panels = system_panels(differences, row, badness=lambda system: -system["difference"].mean())
+    notes = [
+        f"Points by which a system is better than {baseline} on validation. The interval over seeds is Student's, at "
+        "95 %, of pairs of equal seeds; that over examples a paired bootstrap of the means over seeds. Bold: neither "
+        "holds 0. Not corrected for the number of comparisons.",
+    ]
+    return filled_table("glue-differences", f"GLUE: differences to {baseline}", columns, panels, notes)
+
+
+def _is_significant(cell: pd.Series | None) -> bool:
+    return cell is not None and bool(cell["significant"])
+
+
+def _points(difference: float) -> str:
+    return f"{difference * 100:+.1f}"
+
+
+def _span(cell: pd.Series | None, kind: str) -> Value:
+    if cell is None or isnan(cell[f"{kind}_low"]):
+        return Value("")
+    return Value(f"{_points(cell[f'{kind}_low'])} to {_points(cell[f'{kind}_high'])}")

@@ -1,0 +1,62 @@
+"""What a task asks for: one of several classes, or a score."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+
+class Classes:
+    """Classes by what stands for them in a file.
+
+    names: a list of them, or a mapping from what stands in the file to a class, which may be that of several; what maps
+    to None is no class, and its examples are left out.
+    """
+
+    def __init__(self, names: Sequence[object] | Mapping[object, object]):
+        mapping = names if isinstance(names, Mapping) else {name: name for name in names}
+        classes = {_text(value): _text(name) for value, name in mapping.items() if name is not None}
+        self.names: list[str] = [*dict.fromkeys(classes.values())]
+        self._left_out = {_text(value) for value, name in mapping.items() if name is None}
+        self._places = {value: self.names.index(name) for value, name in classes.items()}
+
+    def read(self, text: str) -> int | None:
+        """The class's place among `names`, None for what is left out. ValueError for anything else."""
+        if text in self._left_out:
+            return None
+        if text not in self._places:
+            raise ValueError(
+                f"label {text!r} is none of {', '.join(map(repr, self._places))}; add it to task.labels, as null where "
+                "its examples are to be left out"
+            )
+        return self._places[text]
+
+    def write(self, place: float) -> str:
+        """What stands in a file for the class at a place, the first where several do."""
+        return next(text for text, its in self._places.items() if its == int(place))
+
+
+class Scores:
+    """Numbers from `low` to `high`."""
+
+    names: tuple[str, ...] = ()
+
+    def __init__(self, low: float, high: float):
+        self.low, self.high = low, high
+
+    def read(self, text: str) -> float:
+        """The score. ValueError for what is no number, or one out of range."""
+        try:
+            score = float(text)
+        except ValueError:
+            score = math.nan
+        if not self.low <= score <= self.high:
+            raise ValueError(f"score {text!r} is no number from {self.low:g} to {self.high:g}; these are task.scores")
+        return score
+
+    def write(self, score: float) -> str:
+        """The score as a file has it, brought into the range."""
+        return f"{min(max(score, self.low), self.high):.3f}"
+
+
+def _text(value: object) -> str:
+    """As a file would have it, which YAML has read as true or 1."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,168 @@
+"""Tasks that give a label to a sentence, or to a pair of them, from any file whose columns have names."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from retable.artifacts import require
+from retable.corpora.text import SPLITS
+from retable.errors import UsageError
+from retable.metrics.classification import accuracy, confusion_matrix, f1, matthews
+from retable.metrics.correlation import pearson, spearman
+from retable.tasks.labels import Classes, Scores
+from retable.tasks.table import Row, Table, read_table
+
+OF_CLASSES = {"accuracy": accuracy, "matthews": matthews, "f1": f1}  # f1 of the second class, of two
+OF_SCORES = {"pearson": pearson, "spearman": spearman}
+
+
+class Example(NamedTuple):
+    sentences: tuple[str, ...]  # one, or the two of a pair, words parted by single spaces
+    label: float | None  # its class's place, or its score; None where the file doesn't tell
+
+
+class SentenceTask:
+    """A task and the files of its splits.
+
+    files: split → its file: train, validation, and where there are any test and further sets, such as
+        validation_mismatched; or in place of a file a mapping with its `path` and settings of `form` that are its own.
+        None: no such split. A number as validation: so large a share of the training examples, evenly spaced, is held
+        out from them.
+    sentences: the column of the sentences, or the two columns of the pairs.
+    label: the column of the labels, or some names of which a file has one. A test set may be without it.
+    metrics: those that the task is judged by, the first of them first.
+    labels: the classes, see `Classes`; or
+    scores: the lowest and the highest number, where the label is a number.
+    symmetric: whether a pair's order means nothing.
+    form: how the files are read, see `read`.
+    read: what reads them.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[str, str | float | Mapping[str, Any] | None],
+        sentences: Sequence[str],
+        label: str | Sequence[str],
+        metrics: Sequence[str],
+        labels: Sequence[object] | Mapping[object, object] | None = None,
+        scores: Sequence[float] | None = None,
+        symmetric: bool = False,
+        form: Mapping[str, Any] | None = None,
+        read: Callable[..., Table] = read_table,
+    ):
+        if len(sentences) not in (1, 2):
+            raise UsageError(f"task.sentences={list(sentences)} names {len(sentences)} columns; write one, or two")
+        if (labels is None) == (scores is None):
+            raise UsageError("a task has classes or scores; write task.labels=[…] or task.scores=[lowest, highest]")
+        self.sentences, self.metrics = list(sentences), list(metrics)
+        self.label = [label] if isinstance(label, str) else list(label)
+        self.labels = Classes(labels) if labels is not None else Scores(*scores or ())
+        known = [name for name in (OF_CLASSES if labels is not None else OF_SCORES) if self._fits(name)]
+        if not self.metrics or not set(self.metrics) <= set(known):
+            raise UsageError(f"task.metrics={self.metrics}: for these labels write some of {', '.join(known)}")
+        self.symmetric = symmetric
+        self._read = read
+        files = {split: file for split, file in files.items() if file is not None}
+        for split in SPLITS[:2]:
+            if split not in files:
+                raise UsageError(
+                    f"a task needs examples to learn from and to validate on; write task.files.{split}=FILE"
+                )
+        share = files["validation"]
+        self._held_out = float(share) if isinstance(share, int | float) else 0.0
+        if isinstance(share, int | float) and not 0 < share < 1:
+            raise UsageError(
+                f"task.files.validation={share} is no share of the training examples; write one such as 0.1"
+            )
+        self._files = {
+            split: dict(form or {}) | (dict(file) if isinstance(file, Mapping) else {"path": file})
+            for split, file in files.items()
+            if not isinstance(file, int | float)
+        }
+
+    def _fits(self, metric: str) -> bool:
+        return metric != "f1" or len(self.labels.names) == 2
+
+    def score(self, labels: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+        """The task's metrics, of the places of classes or of scores."""
+        if isinstance(self.labels, Scores):
+            return {name: OF_SCORES[name](labels, predictions) for name in self.metrics}
+        confusion = confusion_matrix(labels, predictions, range(len(self.labels.names)))
+        return {name: float(OF_CLASSES[name](confusion)) for name in self.metrics}
+
+    @property
+    def splits(self) -> list[str]:
+        """train, validation, and what else there is."""
+        return [*dict.fromkeys([*SPLITS[:2], *self._files])]
+
+    @property
+    def paths(self) -> list[Path]:
+        """All files."""
+        return [Path(file[name]) for file in self._files.values() for name in ("path", "gold") if name in file]
+
+    def examples(self, split: str) -> list[Example]:
+        """The examples of a split, in the order of its file.
+
+        Raises UsageError where a file is missing or broken, where a column is not there or has no value, for a label
+        that is none of the task's, and for a split without examples.
+        """
+        examples = self._read_examples("train" if self._held_out and split == "validation" else split)
+        if self._held_out and split in SPLITS[:2]:
+            held_out = [int((i + 1) * self._held_out) > int(i * self._held_out) for i in range(len(examples))]
+            wanted = split == "validation"
+            examples = [
+                example for example, is_held_out in zip(examples, held_out, strict=True) if is_held_out == wanted
+            ]
+        if not examples:
+            raise UsageError(f"{self._name(split)} holds no examples; the {split} split needs one at least")
+        return examples
+
+    def _name(self, split: str) -> str:
+        return str(self._files[split]["path"]) if split in self._files else f"task.files.{split}={self._held_out:g}"
+
+    def _read_examples(self, split: str) -> list[Example]:
+        form = dict(self._files[split])
+        path = Path(form.pop("path"))
+        if path.parts[0] == "outputs":
+            require(path)
+        self._require_settings(form)
+        table = self._read(path, **form)
+        label_column = next((name for name in self.label if name in table.columns), self.label[0])
+        unlabelled = split.startswith("test") and label_column not in table.columns
+        for column in self.sentences if unlabelled else [*self.sentences, label_column]:
+            if column not in table.columns:
+                raise UsageError(
+                    f"{path} has no column {column!r}; it has {', '.join(map(repr, table.columns)) or 'none'}: set "
+                    "task.sentences and task.label to columns that it has"
+                )
+        examples = []
+        for row in table.rows:
+            label = None
+            if not unlabelled:
+                try:
+                    label = self.labels.read(_value(path, row, label_column).strip())
+                except ValueError as error:
+                    raise UsageError(f"{path}, {row.place}: {error}") from None
+                if label is None:
+                    continue
+            sentences = (" ".join(_value(path, row, column).split()) for column in self.sentences)
+            examples.append(Example(tuple(sentences), label))
+        return examples
+
+    def _require_settings(self, form: Mapping[str, Any]) -> None:
+        known = [name for name in inspect.signature(self._read).parameters if name != "path"]
+        if unknown := [name for name in form if name not in known]:
+            raise UsageError(f"task.form has no {unknown[0]}; it may have {', '.join(known) or 'nothing'}")
+
+
+def _value(path: Path, row: Row, column: str) -> str:
+    value = row.fields.get(column)
+    if value is None:
+        raise UsageError(f"{path}, {row.place} has no {column!r}; give it one, or take the row out")
+    return value
+
+
+def sentences_of(examples: Sequence[Example]) -> Iterator[str]:
+    """Each sentence of the examples, in their order."""
+    return (sentence for example in examples for sentence in example.sentences)

@@ -1,0 +1,28 @@
+"""The sentences of labelled tasks as a corpus: for a tokenizer of their words, and for word vectors."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from retable.corpora.text import SPLITS
+from retable.tasks.sentences import sentences_of
+
+
+def write_text(folder: Path, tasks: Mapping[str, Any]) -> dict[str, float]:
+    """Write the sentences of the tasks' splits to `<split>.txt`, one a line, task after task.
+
+    Where no task has a test split, test.txt is validation's text again. Returns the counts of lines and words of each
+    split.
+    """
+    counts: dict[str, float] = {}
+    for split in SPLITS:
+        of_split = {name: split for name, task in tasks.items() if split in task.splits}
+        lines = words = 0
+        with (folder / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as file:
+            for name in of_split or tasks:
+                for sentence in sentences_of(tasks[name].examples(of_split.get(name, "validation"))):
+                    if sentence:
+                        file.write(sentence + "\n")
+                        lines, words = lines + 1, words + sentence.count(" ") + 1
+        counts |= {f"{split}/lines": lines, f"{split}/words": words}
+    return counts

@@ -1,0 +1,65 @@
+import pytest
+import torch
+
+from retable.models.convolutional_encoder import ConvolutionalEncoder
+from retable.training.weights import load_weights, save_weights
+
+V, E, N = 11, 6, 5
+WIDTHS = (2, 3, 4)
+LENGTHS = torch.tensor([5, 1, 7, 3])  # in no order
+
+
+def encoder(seed: int = 0) -> ConvolutionalEncoder:
+    torch.manual_seed(seed)
+    return ConvolutionalEncoder(V, E, WIDTHS, N, dropout=0.3)
+
+
+def ids() -> torch.Tensor:
+    return torch.randint(V, (4, 7), generator=torch.Generator().manual_seed(1))
+
+
+def test_equals_a_loop_over_windows_and_features():
+    model = encoder().eval()
+    row = ids()[0].tolist()
+    expected = []
+    for convolve, width in zip(model.filters, WIDTHS, strict=True):
+        zeros = [torch.zeros(E)] * (width - 1)
+        words = [*zeros, *model.embedding.weight[row], *zeros]
+        for weight, bias in zip(convolve.weight, convolve.bias, strict=True):  # (E, width)
+            windows = (words[i : i + width] for i in range(len(words) - width + 1))
+            values = [sum(w @ word for w, word in zip(weight.T, window, strict=True)) + bias for window in windows]
+            expected.append(max(0.0, *(float(value) for value in values)))
+    found = model(torch.tensor([row]), torch.tensor([len(row)]))
+    assert found.shape == (1, model.d_model) == (1, len(WIDTHS) * N)
+    torch.testing.assert_close(found[0], torch.tensor(expected))
+
+
+@pytest.mark.parametrize("bias", [0.0, 9.0])
+def test_padding_changes_nothing(bias):
+    """Not even where a window of nothing, which is the bias, would be the maximum."""
+    model = encoder().eval()
+    for convolve in model.filters:
+        torch.nn.init.constant_(convolve.bias, bias)
+    padded = model(ids(), LENGTHS)  # what stands behind a row's length is random here
+    for row, length in enumerate(LENGTHS):
+        torch.testing.assert_close(padded[row], model(ids()[row : row + 1, :length], LENGTHS[row : row + 1])[0])
+
+
+def test_every_parameter_gets_a_gradient():
+    model = encoder()
+    model(ids(), LENGTHS).square().sum().backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
+
+
+def test_dropout_acts_in_training_alone():
+    model = encoder()
+    assert not torch.equal(model(ids(), LENGTHS), model(ids(), LENGTHS))
+    model.eval()
+    assert torch.equal(model(ids(), LENGTHS), model(ids(), LENGTHS))
+
+
+def test_saved_weights_give_the_same_features(tmp_path):
+    model, other = encoder().eval(), encoder(seed=1).eval()
+    save_weights(model, tmp_path / "model.safetensors")
+    load_weights(other, tmp_path / "model.safetensors")
+    assert torch.equal(model(ids(), LENGTHS), other(ids(), LENGTHS))

@@ -1,0 +1,58 @@
+"""GLUE's archive: what the server takes, from the predictions of fine-tuned cells."""
+
+import zipfile
+
+import pandas as pd
+import pytest
+
+RTE = "index\tsentence1\tsentence2\n" + "".join(f"{i}\tA {i}.\tB.\n" for i in range(3))
+
+
+@pytest.fixture
+def cells(bare_project):
+    """A project with a test set of RTE, and a cell that predicts it, out of order."""
+    data = bare_project.folder / "data/glue/RTE"
+    data.mkdir(parents=True)
+    (data / "test.tsv").write_text(RTE)
+    cell = bare_project.folder / "outputs/finetune/glue/rte-bilstm-2"
+    cell.mkdir(parents=True)
+    rows = [("validation", 0, 1, 0), ("test", 2, "", 0), ("test", 0, "", 1), ("test", 1, "", 0)]
+    pd.DataFrame(rows, columns=["split", "index", "label", "prediction"]).to_csv(cell / "predictions.csv", index=False)
+    return bare_project
+
+
+def submit(cells, *overrides):
+    return cells.run("submit", "system=bilstm", "seed=2", *overrides, RETABLE_DATA="data")
+
+
+def test_a_test_sets_labels_stand_by_their_index_as_the_task_names_them(cells):
+    done = submit(cells, "tests=[RTE]")
+    assert done.returncode == 0, done.stderr
+    assert "outputs/submit/glue/bilstm-2.zip holds RTE (3)" in done.stdout
+    with zipfile.ZipFile(cells.folder / "outputs/submit/glue/bilstm-2.zip") as archive:
+        assert archive.namelist() == ["RTE.tsv"]
+        expected = "index\tprediction\n0\tnot_entailment\n1\tentailment\n2\tentailment\n"
+        assert archive.read("RTE.tsv").decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("tests", "message"),
+    [
+        ("[RTE,SST-2]", "outputs/finetune/glue/sst2-bilstm-2 does not exist; run the stage finetune with task=sst2"),
+        ("[STS-B]", "task stsb has no test set; name it as files.test in conf/task/stsb.yaml"),
+        ("[AX]", "tests=['AX'] must be some of CoLA, SST-2"),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(cells, tests, message):
+    done = submit(cells, f"tests={tests}")
+    (line,) = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and line.startswith("error: ") and message in line
+    assert not (cells.folder / "outputs/submit").exists()
+
+
+def test_examples_without_a_prediction_are_counted(cells):
+    with (cells.folder / "data/glue/RTE/test.tsv").open("a") as file:
+        file.write("3\tA.\tB.\n4\tA.\tB.\n")
+    done = submit(cells, "tests=[RTE]")
+    assert done.returncode == 2
+    assert "has none for 2 of the 5 examples of test, the first of them 3; fine-tune again" in done.stderr

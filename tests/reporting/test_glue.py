@@ -1,0 +1,200 @@
+"""GLUE's tables, from result folders as the finetune stage leaves them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from retable.errors import UsageError
+from retable.metrics.classification import accuracy, confusion_matrix, f1, matthews
+from retable.metrics.correlation import pearson, spearman
+from retable.reporting.glue import glue_tables
+from retable.reporting.published import NOT_RUN, complete
+from retable.reporting.report import write_report
+from retable.reporting.results import aggregate, read_references, read_result, tidy
+from retable.reporting.tables import write_tables
+from retable.reporting.units import classification_units, correlation_units
+
+N = 200
+LABELS = {task: np.random.default_rng(0).integers(2, size=N) for task in ("cola", "mrpc", "wnli", "rte", "sst5")}
+LABELS["stsb"] = np.random.default_rng(1).uniform(0, 5, N).round(1)
+METRICS = {"cola": ["matthews"], "mrpc": ["accuracy", "f1"], "stsb": ["pearson", "spearman"], "rte": ["accuracy"]}
+REFERENCES = read_references()
+
+
+def predicted(task: str, right: float, seed: int) -> np.ndarray:
+    """The labels, but a share of them drawn anew."""
+    generator = np.random.default_rng((seed, round(100 * right)))
+    return np.where(generator.random(N) < right, LABELS[task], generator.permutation(LABELS[task]))
+
+
+def score(task: str, predictions: np.ndarray) -> dict[str, float]:
+    if task == "stsb":
+        return {"pearson": pearson(LABELS[task], predictions), "spearman": spearman(LABELS[task], predictions)}
+    confusion = confusion_matrix(LABELS[task], predictions, range(2))
+    found = {"accuracy": accuracy, "matthews": matthews, "f1": f1}
+    return {name: float(found[name](confusion)) for name in METRICS.get(task, ["accuracy"])}
+
+
+@pytest.fixture
+def write(write_run):
+    """A cell of a task that gets so large a share right by knowing."""
+
+    def write(task: str, system: str, seed: int, right: float, split: str = "validation"):
+        predictions = predicted(task, right, seed)
+        metrics = {f"{task}/{split}/{name}": value for name, value in score(task, predictions).items()}
+        folder = write_run("finetune", f"glue/{task}-{system}-{seed}", system, seed, metrics, task=task)
+        columns = {"split": split, "index": range(N), "label": LABELS[task], "prediction": predictions}
+        pd.DataFrame(columns).to_csv(folder / "predictions.csv", index=False)
+        return folder
+
+    return write
+
+
+def tables_of(folders, baseline=None, notes=None):
+    """The tables by name, with the rows that they are made of."""
+    results = [read_result(folder) for folder in folders]
+    frame = complete(aggregate(results, REFERENCES), REFERENCES, [], notes or {})
+    return {table.name: (table, rows) for table, rows in glue_tables(frame, tidy(results), baseline)}
+
+
+def fields(table):
+    """The values of each row by its system, by the columns' headings."""
+    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
+    return {row.values[0].text: dict(zip(titles, row.values, strict=True)) for row in table.panels["glue"]}
+
+
+@pytest.fixture
+def folders(write):
+    shares = {"bilstm": 0.5, "bilstm_elmo": 0.95}
+    return [
+        write(task, system, seed, right)
+        for task in ("cola", "mrpc", "stsb", "wnli")
+        for system, right in shares.items()
+        for seed in (1, 2, 3)
+    ] + [write("mrpc", "bilstm_attention", seed, 0.7) for seed in (1, 2, 3)]
+
+
+def test_a_row_holds_the_papers_metrics_and_the_means_of_them(folders):
+    table, rows = tables_of(folders)["glue"]
+    shown = fields(table)
+    heads = ["Average with WNLI", "Average without", "CoLA Matthews", "MRPC accuracy", "MRPC F1", "STS-B Pearson"]
+    assert [*shown["bilstm"]] == ["System", "Runs", *heads, "STS-B Spearman", "WNLI accuracy"]
+    for system, right in (("bilstm", 0.5), ("bilstm_elmo", 0.95)):
+        scores = [
+            {task: score(task, predicted(task, right, seed)) for task in ("cola", "mrpc", "stsb", "wnli")}
+            for seed in (1, 2, 3)
+        ]
+        of_tasks = np.array([[np.mean(list(task.values())) for task in of_seed.values()] for of_seed in scores])
+        averages = {"Average with WNLI": of_tasks.mean(axis=1), "Average without": of_tasks[:, :3].mean(axis=1)}
+        f1s = np.array([of_seed["mrpc"]["f1"] for of_seed in scores])
+        for head, expected in (averages | {"MRPC F1": f1s}).items():
+            found = shown[system][head]
+            assert found.text == f"{100 * expected.mean():.1f}" and found.spread == f"{100 * expected.std(ddof=1):.1f}"
+    (average,) = rows[(rows["system"] == "bilstm") & (rows["metric"] == "average")].to_dict("records")
+    assert average["n"] == 3 and len(average["runs"].split()) == 12
+
+
+def test_who_lacks_a_task_has_no_average(folders):
+    shown = fields(tables_of(folders)["glue"][0])["bilstm_attention"]
+    assert [shown[head].text for head in ("Average with WNLI", "Average without", "CoLA Matthews")] == ["", "", ""]
+    assert shown["MRPC accuracy"].text and shown["Runs"].text == "3"
+
+
+def test_published_rows_stand_apart_with_averages_over_the_tasks_that_were_run(folders):
+    table, _ = tables_of(folders)["glue"]
+    names = [row.values[0].text for row in table.panels["glue"]]
+    assert names[:3] == ["bilstm", "bilstm_attention", "bilstm_elmo"]
+    assert [row.apart for row in table.panels["glue"]] == [False] * 3 + [True] + [False] * (len(names) - 4)
+    published = fields(table)["ST BiLSTM"]
+    assert [published[head].text for head in ("CoLA Matthews", "MRPC accuracy", "MRPC F1")] == ["17.6", "77.9", "85.1"]
+    expected = (17.6 + (77.9 + 85.1) / 2 + (71.6 + 72.0) / 2) / 3
+    assert published["Average without"].text == f"{expected:.1f}" and published["Average with WNLI"].text == ""
+    assert published["Runs"].text == "" and "RTE accuracy" not in published
+    assert "CoLA, MRPC, STS-B, WNLI" in table.notes[1]
+
+
+def test_a_note_of_the_study_stands_behind_its_row(folders):
+    told = {"glue": {"bilstm": "a smaller one"}}
+    shown = fields(tables_of(folders, notes=told)["glue"][0])
+    assert shown["bilstm"]["Note"].text == "a smaller one" and shown["ST BiLSTM"]["Note"].text == ""
+
+
+def test_differences_to_the_baseline_have_both_intervals(folders):
+    table, rows = tables_of(folders, "bilstm")["glue-differences"]
+    shown = fields(table)
+    assert list(shown) == ["bilstm_attention", "bilstm_elmo"]
+    own, base = (
+        np.array([score("mrpc", predicted("mrpc", right, seed))["accuracy"] for seed in (1, 2, 3)])
+        for right in (0.95, 0.5)
+    )
+    found = shown["bilstm_elmo"]
+    assert found["MRPC accuracy"].text == f"{100 * (own - base).mean():+.1f}" and found["MRPC accuracy"].bold
+    low, high = stats.ttest_1samp(own - base, 0).confidence_interval(0.95)
+    assert found["MRPC accuracy, over seeds"].text == f"{100 * low:+.1f} to {100 * high:+.1f}"
+    (row,) = rows[
+        (rows["system"] == "bilstm_elmo") & (rows["task"] == "mrpc") & (rows["metric"] == "accuracy")
+    ].to_dict("records")
+    assert row["examples_low"] < row["difference"] < row["examples_high"] and row["p"] < 0.05
+    assert found["Average with WNLI"].bold and found["Average with WNLI, over seeds"].text
+    assert shown["bilstm_attention"]["Average with WNLI"].text == ""
+
+
+def test_equal_systems_differ_by_nothing_that_is_significant(write):
+    cells = [write("rte", system, seed, 0.5) for system in ("a", "b") for seed in (1, 2, 3)]
+    found = fields(tables_of(cells, "a")["glue-differences"][0])["b"]["RTE accuracy"]
+    assert found.text == "+0.0" and not found.bold
+
+
+def test_an_unknown_baseline_is_refused(folders):
+    with pytest.raises(UsageError, match="baseline=lstm has no run on a task of GLUE"):
+        tables_of(folders, "lstm")
+
+
+def test_other_tasks_keep_their_own_table(write, tmp_path):
+    cells = [write("rte", "bilstm", 1, 0.5), write("sst5", "bilstm", 1, 0.5, split="test")]
+    assert tables_of(cells[1:]) == {}
+    frame = complete(aggregate(map(read_result, cells), REFERENCES), REFERENCES, [], {})
+    (table,) = write_tables(frame, tmp_path / "tables")
+    assert table.name == "tasks" and {column.group for column in table.columns} == {"", "sst5"}
+
+
+def test_numbers_on_a_test_split_stand_with_other_tasks(write, tmp_path):
+    frame = aggregate(map(read_result, [write("rte", "bilstm", 1, 0.5, split="test")]), REFERENCES)
+    (table,) = write_tables(frame, tmp_path / "tables")
+    assert table.name == "tasks" and "rte" in {column.group for column in table.columns}
+
+
+def test_a_task_without_test_labels_is_shown_on_validation(write, tmp_path):
+    frame = aggregate(map(read_result, [write("sst5", "bilstm", 1, 0.5)]), REFERENCES)
+    (table,) = write_tables(frame, tmp_path / "tables")
+    expected = score("sst5", predicted("sst5", 0.5, 1))["accuracy"]
+    assert f"{100 * expected:.1f}" in {value.text for value in table.panels["glue"][0].values}
+    assert "Without labels of a test split, and so on validation: sst5." in table.notes
+
+
+def test_the_report_has_the_tables(folders, tmp_path):
+    tables = write_report("glue", {"finetune": folders}, tmp_path / "results", baseline="bilstm")
+    assert {table.name for table in tables} == {"glue", "glue-differences"}
+    written = pd.read_csv(tmp_path / "results/glue.csv")
+    assert set(written.loc[written["n"] == 0, "verdict"].dropna()) == {NOT_RUN}
+    assert len(pd.read_csv(tmp_path / "results/glue-differences.csv")) == 8 + 2  # averages too
+
+
+@pytest.mark.parametrize("metric", ["f1", "pearson", "spearman"])
+def test_units_add_up_to_the_metric(metric):
+    task = "mrpc" if metric == "f1" else "stsb"
+    runs = [predicted(task, 0.6, seed) for seed in (1, 2)]
+    columns = [{"index": range(N), "label": LABELS[task].astype(str), "prediction": run.astype(str)} for run in runs]
+    measure = classification_units if metric == "f1" else correlation_units
+    units = measure([pd.DataFrame(table) for table in columns], metric)
+    confusions = [confusion_matrix(LABELS[task], run, range(2)) for run in runs] if metric == "f1" else []
+    expected = [float(f1(c)) for c in confusions] or [score(task, run)[metric] for run in runs]
+    np.testing.assert_allclose(units.values(), expected, rtol=1e-9)
+    spread = float(units.replicates.std())
+    assert abs(units.replicates.mean() - np.mean(expected)) < spread and 0 < spread < 0.1
+
+
+def test_f1_of_a_system_that_says_one_thing_is_that_of_class_1():
+    table = pd.DataFrame({"index": range(3), "label": ["1", "1", "1"], "prediction": ["1", "1", "1"]})
+    assert classification_units([table], "f1").values().tolist() == [1.0]

@@ -1,0 +1,155 @@
+import pytest
+
+from retable.errors import UsageError
+from retable.tasks.sentences import Example, SentenceTask
+from retable.tasks.text import write_text
+
+HEADER = "id\ttext\tlabel\n"
+
+
+@pytest.fixture
+def build(tmp_path):
+    """A task with labels bad and good, and files of the given contents."""
+
+    def builder(contents: dict[str, str | float | None] | None = None, **more) -> SentenceTask:
+        contents = {"train": "1\ta\tgood\n", "validation": "2\tb\tbad\n"} | (contents or {})
+        files: dict = {}
+        for split, content in contents.items():
+            files[split] = content
+            if isinstance(content, str):
+                files[split] = str(tmp_path / f"{split}.tsv")
+                text = content if content.startswith("id\t") else HEADER + content
+                (tmp_path / f"{split}.tsv").write_text(text, encoding="utf-8", newline="")
+        settings = {"sentences": ["text"], "label": "label", "labels": ["bad", "good"], "metrics": ["accuracy"]}
+        return SentenceTask(files, **(settings | more))
+
+    return builder
+
+
+def test_sentences_have_single_spaces_and_labels_their_places(build):
+    task = build({"train": '1\t "a  \xa0b \tgood\n2\t\u2028é\t bad\n'})
+    assert task.examples("train") == [Example(('"a b',), 1), Example(("é",), 0)]
+    assert task.splits == ["train", "validation"] and [path.name for path in task.paths] == [
+        "train.tsv",
+        "validation.tsv",
+    ]
+
+
+def test_a_pair_has_two_columns(build):
+    task = build(sentences=["text", "id"])
+    assert task.examples("train") == [Example(("a", "1"), 1)]
+
+
+def test_a_test_set_may_have_no_labels(build):
+    task = build({"test": "id\ttext\n7\tc d\n", "test_other": "9\te\tbad\n", "validation_other": "9\tf\tgood\n"})
+    assert task.splits == ["train", "validation", "test", "test_other", "validation_other"]
+    assert task.examples("test") == [Example(("c d",), None)]
+    assert task.examples("test_other") == [Example(("e",), 0)]
+    with pytest.raises(UsageError, match=r"validation.tsv has no column 'label'; it has 'id', 'text'"):
+        build({"validation": "id\ttext\n7\tc d\n"}).examples("validation")
+
+
+def test_a_label_may_have_several_names(build):
+    task = build({"validation": "id\ttext\tscore\n1\tx\tgood\n"}, label=["score", "label"])
+    assert task.examples("train") == [Example(("a",), 1)] and task.examples("validation") == [Example(("x",), 1)]
+
+
+def test_scores(build):
+    task = build({"train": "1\ta\t4.5\n"}, labels=None, scores=[0, 5], metrics=["pearson"])
+    assert task.examples("train") == [Example(("a",), 4.5)]
+    with pytest.raises(UsageError, match=r"validation.tsv, line 2: score 'bad' is no number from 0 to 5"):
+        task.examples("validation")
+
+
+def test_labels_that_map_to_nothing_are_left_out(build):
+    task = build({"train": "1\ta\t-\n2\tb\tgood\n"}, labels={"bad": "bad", "good": "good", "-": None})
+    assert task.examples("train") == [Example(("b",), 1)]
+
+
+def test_a_file_may_have_a_form_of_its_own(build, tmp_path):
+    (tmp_path / "plain.csv").write_text('good,"a, b"\n')
+    file = {"path": str(tmp_path / "plain.csv"), "columns": ["label", "text"], "skip_incomplete": False}
+    assert build({"test": file}).examples("test") == [Example(("a, b",), 1)]
+    assert build({"test": None}).splits == ["train", "validation"]
+
+
+def test_validation_may_be_a_share_of_the_training_examples(build):
+    task = build({"train": "".join(f"{i}\tt{i}\tgood\n" for i in range(25)), "validation": 0.1})
+    held_out = [e.sentences[0] for e in task.examples("validation")]
+    rest = [e.sentences[0] for e in task.examples("train")]
+    assert held_out == ["t9", "t19"] and sorted([*rest, *held_out]) == sorted(f"t{i}" for i in range(25))
+    assert task.splits == ["train", "validation"] and len(task.paths) == 1
+    with pytest.raises(UsageError, match=r"task.files.validation=0.1 holds no examples"):
+        build({"validation": 0.1}).examples("validation")
+
+
+@pytest.mark.parametrize(
+    ("train", "settings", "message"),
+    [
+        ("", {}, r"holds no examples; the train split needs one at least"),
+        ("1\ta\tgood\n2\tb\tfair\n", {}, r"line 3: label 'fair' is none of 'bad', 'good'"),
+        ("1\ta\tgood\n2\tb\n", {}, "line 3: 2 fields where there are 3 columns"),
+        ("1\ta\tgood\n", {"sentences": ["line"]}, "no column 'line'; it has 'id', 'text', 'label': set task.sentences"),
+        ("1\ta\tgood\n", {"label": "gold"}, "no column 'gold'; it has 'id', 'text', 'label'"),
+        ("id\t\n", {"label": "gold"}, "no column 'text'; it has 'id', ''"),
+        ("1\ta\tgood\n", {"form": {"delimeter": ","}}, "task.form has no delimeter; it may have columns, delimiter"),
+    ],
+)
+def test_what_is_wrong_with_the_examples_is_said(build, train, settings, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        build({"train": train}, **settings).examples("train")
+    assert "train.tsv" in str(caught.value) or "task.form" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_without_a_value_is_refused(build, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "good"}\n{"text": null, "label": "bad"}\n{"text": "c"}\n')
+    task = build({"train": {"path": str(tmp_path / "a.jsonl")}})
+    with pytest.raises(UsageError, match=r"a.jsonl, line 2 has no 'text'"):
+        task.examples("train")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sentences": []}, r"task.sentences=\[\] names 0 columns; write one, or two"),
+        ({"sentences": ["a", "b", "c"]}, "names 3 columns"),
+        ({"scores": [0, 5]}, "classes or scores"),
+        ({"labels": None}, "classes or scores"),
+    ],
+)
+def test_a_task_that_cannot_be_is_refused(build, settings, message):
+    with pytest.raises(UsageError, match=message):
+        build(**settings)
+
+
+@pytest.mark.parametrize("missing", ["train", "validation"])
+def test_a_task_needs_two_splits(build, missing):
+    with pytest.raises(UsageError, match=rf"write task.files.{missing}=FILE"):
+        build({missing: None})
+
+
+def test_a_missing_file_is_said(build, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"nowhere.tsv does not exist; set RETABLE_DATA"):
+        build({"test": {"path": "nowhere.tsv"}}).examples("test")
+    with pytest.raises(UsageError, match=r"stage prepare makes it"):
+        build({"test": {"path": "outputs/prepare/grammar/sentiment/test.tsv"}}).examples("test")
+
+
+def test_the_sentences_of_tasks_are_a_corpus(build, tmp_path):
+    one = build({"train": "1\ta b\tgood\n2\t \tbad\n", "validation": "3\tc\tbad\n", "test": "id\ttext\n4\td e f\n"})
+    (tmp_path / "p.tsv").write_text("x\ty\tlabel\nu\tv w\tgood\n")
+    two = SentenceTask(
+        {"train": str(tmp_path / "p.tsv"), "validation": str(tmp_path / "p.tsv")},
+        sentences=["x", "y"], label="label", metrics=["accuracy"], labels=["good"],
+    )  # fmt: skip
+    counts = write_text(tmp_path, {"one": one, "two": two})
+    texts = {split: (tmp_path / f"{split}.txt").read_text() for split in ("train", "validation", "test")}
+    assert texts == {"train": "a b\nu\nv w\n", "validation": "c\nu\nv w\n", "test": "d e f\n"}
+    assert counts == {
+        "train/lines": 3, "train/words": 5, "validation/lines": 3, "validation/words": 4, "test/lines": 1,
+        "test/words": 3,
+    }  # fmt: skip
+    write_text(tmp_path, {"two": two})
+    assert (tmp_path / "test.txt").read_text() == "u\nv w\n"  # validation's again, where no task has a test split
