@@ -30,6 +30,7 @@ BUILT = {
     },
     "mix": set(),
     "finetune": {"model", "optimizer", "schedule"},
+    "tag": {"tagging", "model", "optimizer", "schedule"},
     "translate": {"model", "objective", "batches", "optimizer", "schedule", "averaging", "decoding"},
     "evaluate": {"benchmark"},
     "generate": {"decoding"},

@@ -19,18 +19,21 @@ def complete(
     trained: Iterable[Result],
     notes: Mapping[str, Mapping[str, str]],
 ) -> pd.DataFrame:
-    """The aggregates with the rows that others published and the study didn't run, of language models and translators.
+    """The aggregates with the rows that others published and the study didn't run, of language models, translators and
+    taggers.
 
     Such rows are of the corpora on which the study measured a language model, of all translations where it measured
-    one, and of each task without training that it measured; they have no mean and no run, and as flops what the
-    published training cost. Those of a row that was run are its own, from the metrics of `trained`. `notes` are texts
-    by corpus and system, which stand before what a row has to say of itself.
+    one, and of each task of tagging or without training that it measured; they have no mean and no run, and as flops
+    what the published training cost. Those of a row that was run are its own, from the metrics of `trained`. `notes`
+    are texts by corpus and system, which stand before what a row has to say of itself.
     """
     models = frame[frame["metric"].isin(LIKELIHOODS) & (frame["system"] != ORACLE)]
     shown = references["metric"].isin(LIKELIHOODS) & references["corpus"].isin(models["corpus"])
     if is_translation(frame["task"]).any():
         shown |= is_translation(references["task"])
     shown |= is_without_training(references["task"]) & references["task"].isin(frame["task"])
+    tagged = references["corpus"].isin(frame.loc[frame["task"] == "tagging", "corpus"])
+    shown |= (references["task"] == "tagging") & tagged
     others = references[shown]
     others = others.rename(columns={"value": "published"}).assign(verdict=NOT_RUN, n=0, runs="", protocol="")
     others["note"] = others["note"].mask(

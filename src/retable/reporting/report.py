@@ -28,7 +28,7 @@ from retable.reporting.translation import translation_tables
 from retable.reporting.units import LIKELIHOODS
 from retable.reporting.without_training import without_training_tables
 
-MEASURED = ("prepare", "evaluate", "finetune", "translate")  # the stages whose metrics the tables hold
+MEASURED = ("prepare", "evaluate", "finetune", "tag", "translate")  # the stages whose metrics the tables hold
 VERDICTS = ("pass", "fail", "n/a")
 
 
@@ -41,7 +41,8 @@ def write_report(
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
-    Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate`, `finetune` and `translate`,
+    Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate`, `finetune`, `tag` and
+    `translate`,
     curves from every stage that left one, provenance from all. `notes` say by corpus and system what its numbers don't:
     why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them. UsageError names the
     stage to run where a folder is missing.
