@@ -115,6 +115,20 @@ def test_a_tagger_on_a_pretrained_elmo(tagged):
     assert "tagging/test/accuracy" in metrics and "tagging/test/f1" not in metrics
 
 
+def test_probes_of_what_was_pretrained(tagged):
+    """After the test above, by the same ELMo."""
+    tagged.succeed(
+        "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/elmo-1", "benchmark=probes",
+        "benchmark.text.words={train: 400, test: 300}",
+    )  # fmt: skip
+    metrics = json.loads((tagged.folder / "outputs/evaluate/grammar_tiny/elmo-1-probes/metrics.json").read_text())
+    layers = {f"probes/layer_{k}/{kind}{end}" for k in range(3) for kind in ("number", "part_of_speech")
+              for end in ("", "_control")}  # fmt: skip
+    assert (
+        layers <= set(metrics) and metrics["probes/layer_0/part_of_speech"] > metrics["probes/majority/part_of_speech"]
+    )
+
+
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [

@@ -20,6 +20,7 @@ from retable.reporting.diagnostics import diagnostic_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
 from retable.reporting.pretraining import senses_figures, unseen_neighbours_tables
+from retable.reporting.probes import probes_figures
 from retable.reporting.published import NOT_RUN, complete
 from retable.reporting.results import Result, aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
@@ -75,6 +76,7 @@ def write_report(
         ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
         ("Pairs in the plane of their first two principal components", "plane", planes(everything)),
         ("Senses of words by layer", "senses", senses_figures(frame)),
+        ("What linear probes read off the layers", "probes", probes_figures(frame)),
         ("Alignment of a test sentence", "alignment", alignment_figures(everything)),
         *diagnostic_figures(everything),
     ):

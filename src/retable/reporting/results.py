@@ -119,7 +119,7 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
 
     Metrics `<split>/<likelihood>` are of language models, whose task is empty; `<task>/<split>/<metric>` and
     `analogies/<section>/<metric>` of tasks, where the section of the analogies stands as their split, and so do the set
-    of `similarity/<set>/<metric>`, the layer of `senses/<layer>/<metric>`, and the
+    of `similarity/<set>/<metric>`, the layer of `senses/<layer>/<metric>` and `probes/<layer>/<metric>`, and the
     paradigm or phenomenon of `blimp/<group>/<metric>`; `held_out/<metric>`, `senses/<metric>`
     and `unseen_words/<metric>` have none. `<split>/<direction>/<likelihood>` is of a task that is called like the
     direction. `<bound>/<metric>` is the oracle's, whatever cell it was measured beside. `vocab_size` and
@@ -154,7 +154,7 @@ def _cell(key: str) -> tuple[str, str, str] | None:
         case [split, direction, metric] if split in SPLITS and direction in DIRECTIONS and metric in LIKELIHOODS:
             return direction, split, metric
         case [task, split, metric] if split in SPLITS or task in (
-            "analogies", "similarity", "senses", "blimp",
+            "analogies", "similarity", "senses", "blimp", "probes",
         ):  # fmt: skip
             return task, split, metric
         case [task, metric] if task in (*BOUNDS, "held_out", "senses", "unseen_words"):
