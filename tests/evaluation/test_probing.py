@@ -17,7 +17,7 @@ from retable.evaluation.probing import (
     control_labels,
     fit_probe,
     most_frequent,
-    probe_accuracy,
+    probe_hits,
     readable,
 )
 from retable.models.bert import BERT
@@ -41,6 +41,10 @@ MODELS = {
 
 def states(n: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(n, 6, generator=torch.Generator().manual_seed(seed))
+
+
+def probe_accuracy(train, labels, test, test_labels) -> float:
+    return probe_hits(train, labels, test, test_labels) / len(test_labels)
 
 
 def test_a_probe_reads_what_the_states_hold_linearly():
@@ -179,6 +183,27 @@ def test_metrics_by_layer(tmp_path):
         assert min(metrics[f"probes/layer_{k}/own{end}"] for end in ("", "_control")) > 0.98
     assert metrics["probes/layer_0/before"] < 0.65 and metrics["probes/layer_1/before"] > 0.75
     assert benchmark(system, tmp_path) == metrics
+
+
+def test_a_probe_for_each_word(tmp_path):
+    """Of a word's senses a probe needs no more than which is the more frequent, where the states are the word alone."""
+    TOKENIZER.save(tmp_path / "tokenizer.json")
+    shares = {"dogs": 9, "cat": 2}
+
+    def sentences(split):
+        rows = [(name, "x" if i < share else "y") for name, share in shares.items() for i in range(12)]
+        rows += [("ran", "x")] * (split == "test")
+        return [SimpleNamespace(words=["a", name], labels={"sense": ["", sense]}) for name, sense in rows]
+
+    text = SimpleNamespace(inputs=[], sentences=sentences)
+    system = SimpleNamespace(objective=SimpleNamespace(model=MODELS["gpt"]().eval()))
+    metrics = Probes(str(tmp_path), text, by_word=True)(system, tmp_path)
+    right = pytest.approx((9 + 10) / 25)  # "ran" is told wrong, as training lacks it
+    assert metrics == {
+        "probes/words/sense": 25,
+        "probes/majority/sense": right,
+        **{f"probes/layer_{k}/sense": right for k in range(3)},
+    }
 
 
 def test_a_label_that_no_word_has(tmp_path):

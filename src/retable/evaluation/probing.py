@@ -71,51 +71,77 @@ class Probes:
 
     tokens: the folder with the tokenizer that the system was trained with.
     text: sentences with labels, of a split `train` for the probes, and one `test`.
+    by_word: a probe for each word type, as telling the senses of a word apart asks for; then there is no control task,
+        for which word it is says nothing. Words that train lacks are told wrong.
     seed: of the control tasks.
     """
 
     asks_for = "objective"
 
-    def __init__(self, tokens: str, text: LabelledText, seed: int = 1):
+    def __init__(self, tokens: str, text: LabelledText, by_word: bool = False, seed: int = 1):
         self._tokenizer = Path(tokens, "tokenizer.json")
         self.inputs = [self._tokenizer, *text.inputs]
-        self._text, self._seed = text, seed
+        self._text, self._by_word, self._seed = text, by_word, seed
 
     def __call__(self, system: Any, folder: Path) -> dict[str, float]:
         """Return, for each kind of label, `probes/layer_<k>/<kind>`, the accuracy on test,
         `probes/layer_<k>/<kind>_control`, that on the control task, `probes/majority/<kind>`, that of the label that is
-        most frequent in training, and `probes/words/<kind>`, how many words of test have one. Layer 0 is what goes
-        into the first layer with context."""
+        most frequent in training, by word that of its own, and `probes/words/<kind>`, how many words of test have one.
+        Layer 0 is what goes into the first layer with context."""
         reader = ContextualVectors(readable(system.objective), Tokenizer.load(self._tokenizer))
         sentences = {split: self._text.sentences(split) for split in ("train", "test")}
         states = {split: _word_states(reader, rows) for split, rows in sentences.items()}
-        words = {split: np.array([word for row in rows for word in row.words]) for split, rows in sentences.items()}
         metrics: dict[str, float] = {}
         for kind in sentences["train"][0].labels:
-            labels = {
-                split: np.array([label for row in rows for label in row.labels[kind]])
-                for split, rows in sentences.items()
-            }
-            labelled = {split: np.flatnonzero(each != "") for split, each in labels.items()}
-            if not all(len(places) for places in labelled.values()):
+            train, test = (_labelled(sentences[split], states[split], kind) for split in ("train", "test"))
+            if not (len(train.labels) and len(test.labels)):
                 raise UsageError(f"the text has no words with a {kind} in train or in test; ask for more words")
-            train, test = (labels[split][labelled[split]] for split in ("train", "test"))
-            metrics[f"probes/words/{kind}"] = float(len(test))
-            metrics[f"probes/majority/{kind}"] = float((test == most_frequent(train)).mean())
-            own = {split: words[split][labelled[split]] for split in words}
-            control = {split: control_labels(own[split], train, self._seed) for split in own}
-            for k in range(len(states["train"])):
-                seen, unseen = (torch.from_numpy(states[split][k][labelled[split]]) for split in ("train", "test"))
-                metrics[f"probes/layer_{k}/{kind}"] = probe_accuracy(seen, train, unseen, test)
-                metrics[f"probes/layer_{k}/{kind}_control"] = probe_accuracy(
-                    seen, control["train"], unseen, control["test"]
-                )
+            metrics |= {f"probes/{name}": value for name, value in self._probed(kind, train, test)}
         return metrics
+
+    def _probed(self, kind: str, train: "Words", test: "Words") -> Iterator[tuple[str, float]]:
+        """The metrics of a kind of label."""
+        n = len(test.labels)
+        groups: list[Any] = [(slice(None), slice(None))]
+        tasks = {kind: (train.labels, test.labels)}
+        if self._by_word:
+            groups = _places_by_word(train.words, test.words)
+        else:
+            control = (control_labels(each.words, train.labels, self._seed) for each in (train, test))
+            tasks[f"{kind}_control"] = next(control), next(control)
+        yield f"words/{kind}", float(n)
+        hits = sum(int((test.labels[there] == most_frequent(train.labels[here])).sum()) for here, there in groups)
+        yield f"majority/{kind}", hits / n
+        for k, (seen, unseen) in enumerate(zip(train.states, test.states, strict=True)):
+            for name, (labels, true) in tasks.items():
+                hits = sum(probe_hits(seen[here], labels[here], unseen[there], true[there]) for here, there in groups)
+                yield f"layer_{k}/{name}", hits / n
+
+
+class Words(NamedTuple):
+    """The n words of a split that have a label of one kind."""
+
+    states: Tensor  # (K, n, D)
+    words: np.ndarray  # (n,)
+    labels: np.ndarray  # (n,)
+
+
+def _labelled(sentences: Sequence[Any], states: np.ndarray, kind: str) -> Words:
+    """Of the words of all sentences, whose states are (K, words, D)."""
+    words = np.array([word for sentence in sentences for word in sentence.words])
+    labels = np.array([label for sentence in sentences for label in sentence.labels[kind]])
+    places = np.flatnonzero(labels != "")
+    return Words(torch.from_numpy(states[:, places]), words[places], labels[places])
 
 
 def _word_states(reader: ContextualVectors, sentences: Sequence[Any]) -> np.ndarray:
     """The vectors (K, words, D) of all words, one sentence behind the other."""
     return np.concatenate([*reader.layers([sentence.words for sentence in sentences])], axis=1)
+
+
+def _places_by_word(train: np.ndarray, test: np.ndarray) -> list[Any]:
+    """Where each word that is in both stands in either."""
+    return [(np.flatnonzero(train == word), np.flatnonzero(test == word)) for word in np.intersect1d(train, test)]
 
 
 def most_frequent(labels: np.ndarray) -> str:
@@ -134,16 +160,16 @@ def control_labels(words: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarr
     return names[np.searchsorted(bounds, draws, side="right")][of]
 
 
-def probe_accuracy(train: Tensor, labels: np.ndarray, test: Tensor, test_labels: np.ndarray) -> float:
-    """The accuracy of a linear softmax that was fitted to `train` (n, D), on `test`. A label that train lacks is never
-    told right."""
+def probe_hits(train: Tensor, labels: np.ndarray, test: Tensor, test_labels: np.ndarray) -> int:
+    """How many words of `test` a linear softmax tells right that was fitted to `train` (n, D). A label that train lacks
+    is never told right."""
     names, targets = np.unique(labels, return_inverse=True)
     mean, deviation = train.mean(dim=0), train.std(dim=0, correction=0)
     scale = torch.where(deviation > 0, deviation, 1.0)
     probe = fit_probe((train - mean) / scale, torch.from_numpy(targets), len(names))
     with torch.inference_mode():
         predictions = names[probe((test - mean) / scale).argmax(dim=1).numpy()]
-    return float((predictions == test_labels).mean())
+    return int((predictions == test_labels).sum())
 
 
 def fit_probe(states: Tensor, targets: Tensor, n_labels: int) -> nn.Linear:

@@ -42,7 +42,8 @@ def probes_table(frame: pd.DataFrame) -> Table:
         "Accuracy in percent of a linear softmax on the frozen states of words in new sentences of the language. "
         "Control: the same with a random label for each word type; selectivity is the difference, and shows what is in "
         "the state beyond which word it is (Hewitt and Liang 2019). Layer 0 goes into the first layer with context.",
-        "Number is that of a verb's subject, at verbs whose form goes with either.",
+        "Number is that of a verb's subject, at verbs whose form goes with either. For senses each ambiguous word has "
+        "a probe of its own, and no control task.",
         SPREAD,
     ]
     return filled_table("probes", "Linear probes by layer", columns, panels, notes)
