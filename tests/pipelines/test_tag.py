@@ -5,8 +5,10 @@ import json
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 from torch import nn
 
+from pipelines.entry import CONF
 from pipelines.tag import load_pretrained, vectors_of
 from retable.corpora.columns import TaggedSentence
 from retable.errors import UsageError
@@ -154,3 +156,13 @@ def test_vectors_of_another_language_are_refused():
     assert vectors_of(sentences, ["cats", "dogs"], vectors, str.lower)["Dogs"].tolist() == [0, 1]
     with pytest.raises(UsageError, match="none of the task's words has a vector"):
         vectors_of(sentences, ["cats", "dogs"], vectors, str)
+
+
+def test_recipes_differ_in_one_thing():
+    tagger, crf, elmo = (
+        OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("bilstm_tagger", "bilstm_crf", "elmo_tagger")
+    )
+    assert crf == OmegaConf.merge(tagger, {"finetuning": {"crf": True}})
+    pretrained = OmegaConf.merge(OmegaConf.load(CONF / "model" / "elmo.yaml").model, {"_partial_": True})
+    beside = {"_target_": elmo.model._target_, "elmo": pretrained, "frozen": True}
+    assert elmo == OmegaConf.merge(tagger, {"model": beside})
