@@ -116,16 +116,29 @@ def test_saved_and_loaded_it_is_the_same(model, tmp_path, request):
     assert torch.equal(other(ids, LENGTHS, segments), model(ids, LENGTHS, segments))
 
 
-def test_initialisation():
+@pytest.mark.parametrize("settings", [{}, {"initializer_range": 0.05}])
+def test_initialisation(settings):
     torch.manual_seed(0)
-    for name, parameter in BERT(200, 64, 2, 2, max_length=64, dropout=0.0, norm="pre").named_parameters():
+    std = settings.get("initializer_range", 0.02)
+    for name, parameter in BERT(200, 64, 2, 2, max_length=64, dropout=0.0, norm="pre", **settings).named_parameters():
         if "norm" in name:
             assert (parameter == (1 if name.endswith("weight") else 0)).all(), name
         elif name.endswith("bias"):
             assert not parameter.any(), name
         else:
-            assert parameter.abs().max() <= 0.04 and abs(parameter.mean()) < 0.005, name
-            assert parameter.std().item() == pytest.approx(0.0176, rel=0.1), name  # 0.02, cut off at two deviations
+            assert parameter.abs().max() <= 2 * std and abs(parameter.mean()) < std / 4, name
+            assert parameter.std().item() == pytest.approx(0.88 * std, rel=0.1), name  # cut off at two deviations
+
+
+def test_positions_that_begin_as_sinusoids_tell_distances():
+    """The product of two of them depends on how far apart they are, and they vary as much as other weights."""
+    torch.manual_seed(0)
+    places = BERT(20, 64, 1, 2, max_length=50, dropout=0.0, sinusoids=True).positions.weight.detach()
+    products = places @ places.mT
+    for distance in (0, 1, 7):
+        along = products.diagonal(distance)
+        torch.testing.assert_close(along, along[:1].expand_as(along))
+    assert places.square().mean().sqrt().item() == pytest.approx(0.02)
 
 
 def test_the_published_sizes_have_the_published_numbers_of_parameters():

@@ -3,7 +3,8 @@
 An input is the sum of a token's, its position's and its segment's embedding (figure 2). ELECTRA's two encoders are
 BERTs too (Clark et al. 2020): the small ones' embeddings have another width than the model, and a matrix projects them.
 
-Departures, both optional: the norm before the layers (`norm="pre"`), with one more behind the last; no pooler.
+Departures, all optional: the norm before the layers (`norm="pre"`), with one more behind the last; no pooler; positions
+that begin as sinusoids.
 
 B batch, T time, D d_model, E d_embedding.
 """
@@ -14,12 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from retable.errors import UsageError
+from retable.nn import transformer
 from retable.nn.attention import padding_mask_if_any
 from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
 
 
 class BERT(nn.Module):
-    """Token ids to hidden states that have seen the whole sequence, of at most `max_length` tokens."""
+    """Token ids to hidden states that have seen the whole sequence, of at most `max_length` tokens.
+
+    initializer_range: σ of the first weights. The authors' 0.02 is for widths of 768 and more; what a layer makes of its
+        input is as large at a width D with 0.02 · √(768 / D), which is 0.05 at 128.
+    sinusoids: whether the learnt positions begin as sinusoids of that σ, by which one matrix finds a neighbour from
+        anywhere, and not at random, where each place has to learn its own.
+    """
 
     direction = "both"
 
@@ -34,12 +42,14 @@ class BERT(nn.Module):
         norm: Literal["post", "pre"] = "post",
         d_embedding: int | None = None,
         pooler: bool = True,
+        initializer_range: float = 0.02,
+        sinusoids: bool = False,
     ):
         super().__init__()
         if norm not in ("post", "pre"):
             raise UsageError(f"a BERT has no norm={norm}; write one of post, pre")
         d_embedding = d_embedding or d_model
-        self.d_model, self.max_length = d_model, max_length
+        self.d_model, self.max_length, self.initializer_range = d_model, max_length, initializer_range
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         self.positions = nn.Embedding(max_length, d_embedding)
         self.segments = nn.Embedding(2, d_embedding)
@@ -50,12 +60,15 @@ class BERT(nn.Module):
         self.norm = nn.LayerNorm(d_model, NORM_EPS) if norm == "pre" else nn.Identity()
         self.pooler = nn.Linear(d_model, d_model) if pooler else None
         self.apply(self.initialise)
+        if sinusoids:
+            begin = transformer.sinusoids(max_length, d_embedding) * initializer_range * 2**0.5
+            self.positions.weight.data.copy_(begin)
 
-    @staticmethod
-    def initialise(module: nn.Module) -> None:
-        """Weights of N(0, 0.02²) cut off at two deviations, zero biases; also for an objective's head."""
+    def initialise(self, module: nn.Module) -> None:
+        """Weights of N(0, σ²) cut off at two deviations, zero biases; also for an objective's head."""
         if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
+            std = self.initializer_range
+            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 

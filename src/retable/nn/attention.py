@@ -49,7 +49,13 @@ class Attention(nn.Module):
         """(B, T, D) and what `keys_and_values` made of a memory to (B, T, D)."""
         dropout = self.dropout if self.training else 0.0
         queries = self._heads(self.query(hidden))
-        mixed = F.scaled_dot_product_attention(queries, keys, values, mask, dropout, scale=self.scale)
+        if mask is not None and mask.requires_grad and self.scale == 1 and not mask.is_cuda:
+            # torch has no kernel here for scores with a learnt part, and looks for rows that see nothing: 4 % of a T5's
+            # step, see benchmarks/contextual.md.
+            scores = queries @ keys.mT + mask
+            mixed = F.dropout(scores.softmax(dim=3), dropout) @ values
+        else:
+            mixed = F.scaled_dot_product_attention(queries, keys, values, mask, dropout, scale=self.scale)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _heads(self, projected: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         with torch.autocast(hidden.device.type, enabled=False):
             table = weight.to(hidden.dtype)
             learns = any(ctx.needs_input_grad)
-            d_hidden, d_weight = (torch.empty_like(hidden), torch.zeros_like(weight)) if learns else (hidden, weight)
+            d_hidden, d_weight = (torch.empty_like(hidden), torch.empty_like(weight)) if learns else (hidden, weight)
             d_bias = torch.zeros_like(bias) if learns and bias is not None else None
             loss = hidden.new_zeros((), dtype=torch.float32)
             for rows in row_chunks(hidden, len(weight)):
@@ -47,9 +47,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 slope, scaled = slope.to(hidden.dtype), (hidden[rows] * share).to(hidden.dtype)
                 torch.mm(slope, table, out=d_hidden[rows]).mul_(share)
                 if slope.dtype == d_weight.dtype:
-                    d_weight.addmm_(slope.mT, scaled)
-                else:
+                    d_weight.addmm_(slope.mT, scaled, beta=rows.start > 0)
+                elif rows.start > 0:
                     d_weight += slope.mT @ scaled
+                else:
+                    d_weight.copy_(slope.mT @ scaled)
         if learns:
             ctx.save_for_backward(d_hidden, d_weight, d_bias)
         return loss / len(labels)
@@ -57,8 +59,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
-        d_hidden, d_weight, d_bias = ctx.saved_tensors
-        return d_hidden.mul_(d_loss), d_weight.mul_(d_loss), None if d_bias is None else d_bias.mul_(d_loss), None
+        gradients = ctx.saved_tensors
+        if d_loss.is_cuda or d_loss != 1:  # 1 where this is all of the loss; looking makes a GPU wait
+            gradients = [None if gradient is None else gradient.mul_(d_loss) for gradient in gradients]
+        return *gradients, None
 
 
 def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
