@@ -8,7 +8,10 @@ from pipelines.entry import stage
 from retable.artifacts import require
 from retable.reporting.report import write_report
 
-STAGES = ("prepare", "tokenize", "embed", "pretrain", "mix", "finetune", "translate", "evaluate", "generate", "scaling")
+STAGES = (
+    *("prepare", "tokenize", "embed", "pretrain", "mix", "finetune", "tag", "translate", "evaluate", "generate"),
+    "scaling",
+)
 
 
 @stage

@@ -1,6 +1,11 @@
+from itertools import chain
+
+import numpy as np
+import pytest
 import torch
 
-from retable.data.tagged import TaggedExample, pad_tagged
+from retable.data.tagged import BucketedSentences, TaggedExample, Vocabulary, pad_tagged, tagged_by_length
+from retable.errors import UsageError
 
 EXAMPLES = [
     TaggedExample([9, 4, 5, 6, 9], [1, 2, 3], [0, 2, 1]),
@@ -16,3 +21,55 @@ def test_rows_are_padded_to_the_longest_of_the_batch():
     assert batch.tags.tolist() == [[1, 1], [3, 0]]
     assert (batch.lengths.tolist(), batch.n_words.tolist()) == ([7, 3], [2, 1])
     assert {part.dtype for part in batch[:5]} == {torch.int64} and batch.weight == 1.0
+
+
+def sentences(n: int) -> list[TaggedExample]:
+    lengths = [1 + (7 * i) % 12 for i in range(n)]
+    return [
+        TaggedExample([0, *[i + 1] * length, 0], range(1, length + 1), [0] * length) for i, length in enumerate(lengths)
+    ]
+
+
+def seen(batch) -> list[int]:
+    return (batch.input_ids[:, 1] - 1).tolist()
+
+
+def test_an_epoch_has_every_sentence_once_in_a_new_order():
+    batches = BucketedSentences(sentences(23), batch_size=4, seed=1)
+    epochs = [[seen(batches.batch(6 * epoch + step)) for step in range(6)] for epoch in range(2)]
+    for epoch in epochs:
+        assert sorted(chain.from_iterable(epoch)) == list(range(23)) and {len(rows) for rows in epoch} == {3, 4}
+    assert epochs[0] != epochs[1]
+    again = BucketedSentences(sentences(23), batch_size=4, seed=1)
+    assert [seen(again.batch(6 + step)) for step in range(6)] == epochs[1]
+    lengths = [batches.batch(step).n_words for step in range(6)]
+    assert all(each.max() - each.min() <= 3 for each in lengths)  # neighbours are alike in length
+
+
+def test_the_processes_share_a_batch_and_their_average_is_the_mean_over_words():
+    batches = BucketedSentences(sentences(23), batch_size=4, seed=1)
+    whole, parts = batches.batch(2), [batches.batch(2, rank, 3) for rank in range(3)]
+    assert sorted(seen(whole)) == sorted(chain.from_iterable(map(seen, parts)))
+    words = torch.tensor([float(part.n_words.sum()) for part in parts])
+    weights = torch.tensor([part.weight for part in parts])
+    torch.testing.assert_close(weights / 3, words / words.sum())
+    with pytest.raises(UsageError, match="can't be shared by 5 processes"):
+        batches.batch(2, 0, 5)
+
+
+def test_by_length_every_sentence_comes_once():
+    examples = sentences(9)
+    found = [(places, batch) for places, batch in tagged_by_length(examples, 4)]
+    assert sorted(np.concatenate([places for places, _ in found])) == list(range(9))
+    for places, batch in found:
+        assert seen(batch) == places.tolist()
+    lengths = [length for _, batch in found for length in batch.n_words.tolist()]
+    assert lengths == sorted(lengths)
+
+
+def test_words_seen_once_are_known_by_their_spelling_alone():
+    vocabulary = Vocabulary([["a", "b", "a"], ["c", "<unk>"]], [["d", "e"]], with_vectors={"e"})
+    assert vocabulary.known == ["<unk>", "<eos>", "a", "e"]
+    assert vocabulary.words == ["<unk>", "<eos>", "a", "e", "b", "c", "d"]
+    example = vocabulary.example(["d", "a", "<unk>"], [2, 0, 1])
+    assert example.input_ids == [1, 6, 2, 0, 1] and list(example.words) == [1, 2, 3] and example.tags == [2, 0, 1]

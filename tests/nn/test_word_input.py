@@ -34,3 +34,12 @@ def test_the_longest_word_beside_it_changes_no_words_characters():
 def test_weights_do_not_depend_on_the_spelled_words():
     assert layer().state_dict().keys() == layer(WORDS[:4]).state_dict().keys()
     layer(WORDS[:4]).load_state_dict(layer().state_dict())
+
+
+def test_the_longest_words_of_others_change_nothing():
+    """Word 0 is long: where it is away, its room in the table is not convolved."""
+    words = ["x" * 40, "a", "bc", "def"]
+    given = WordInput(2, words, 1, 3, 4, [(1, 5), (3, 5)])
+    torch.nn.init.normal_(given.cnn.filters[0].bias)
+    ids = torch.tensor([1, 2, 3])
+    torch.testing.assert_close(given(ids), given(torch.tensor([0, 1, 2, 3]))[1:])

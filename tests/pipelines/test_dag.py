@@ -31,6 +31,7 @@ BUILT = {
     },
     "mix": set(),
     "finetune": {"model", "task", "optimizer", "schedule"},
+    "tag": {"tagging", "model", "optimizer", "schedule"},
     "translate": {"model", "objective", "batches", "optimizer", "schedule", "averaging", "decoding"},
     "evaluate": {"benchmark"},
     "generate": {"decoding"},

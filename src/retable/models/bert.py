@@ -23,8 +23,8 @@ from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
 class BERT(nn.Module):
     """Token ids to hidden states that have seen the whole sequence, of at most `max_length` tokens.
 
-    initializer_range: σ of the first weights. The authors' 0.02 is for widths of 768 and more; what a layer makes of its
-        input is as large at a width D with 0.02 · √(768 / D), which is 0.05 at 128.
+    initializer_range: σ of the first weights. The authors' 0.02 is for widths of 768 and more; what a layer makes of
+        its input is as large at a width D with 0.02 · √(768 / D), which is 0.05 at 128.
     sinusoids: whether the learnt positions begin as sinusoids of that σ, by which one matrix finds a neighbour from
         anywhere, and not at random, where each place has to learn its own.
     """

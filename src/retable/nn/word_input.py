@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from retable.nn.character_cnn import CharacterCNN, spell
+from retable.nn.character_cnn import PADDING, CharacterCNN, spell
 
 
 class WordInput(nn.Module):
@@ -36,12 +36,15 @@ class WordInput(nn.Module):
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.cnn = CharacterCNN(d_character, filters, n_highway=0)
-        spelling = spell(words, padding=max(width for width, _ in filters))
-        self.register_buffer("_spelling", spelling, persistent=False)  # (W, L)
+        self._widest = max(width for width, _ in filters)
+        self.register_buffer("_spelling", spell(words, padding=self._widest), persistent=False)  # (W, L)
         self.d_output = d_embedding + self.cnn.d_output
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        """(…) ids to (…, E + F). Each distinct word is convolved once."""
+        """(…) ids to (…, E + F). Each distinct word is convolved once, and no further than the longest of them reaches:
+        one window of nothing but padding gives the same maximum as many."""
         words, places = input_ids.unique(return_inverse=True)
+        spelling = self._spelling[words]
+        spelling = spelling[:, : int((spelling != PADDING).sum(dim=1).max()) + self._widest]
         known = input_ids.where(input_ids < self.vocab_size, self.unknown)
-        return torch.cat([self.embedding(known), F.embedding(places, self.cnn(self._spelling[words]))], dim=-1)
+        return torch.cat([self.embedding(known), F.embedding(places, self.cnn(spelling))], dim=-1)

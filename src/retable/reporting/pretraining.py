@@ -144,7 +144,7 @@ def senses_table(frame: pd.DataFrame) -> Table:
         rows = panels.setdefault(str(corpus), [])
         occurrences = part[part["metric"] == "occurrences"].set_index("system")["mean"]
         for system, own in part.groupby("system"):
-            for i, (layer, cells) in enumerate(_layers(own)):
+            for i, (layer, cells) in enumerate(layers_of(own)):
                 head = [Value(str(system)), Value(str(layer)), runs_value(own)]
                 head.append(Value(span(occurrences[[system]] if system in occurrences else occurrences[:0])))
                 values = [mean_value(cells.get(way), 1, 100) for way in ("nearest", "centroid")]
@@ -174,7 +174,7 @@ def _senses_figure(corpus: str, frame: pd.DataFrame) -> Figure:
         axes = figure.subplots()
         deepest = 0
         for (system, own), (line, colour) in zip(frame.groupby("system"), cycle(product(LINES, COLOURS))):
-            layers = dict(_layers(own))
+            layers = dict(layers_of(own))
             for way, style, marker, label in (
                 ("nearest", line, "o", str(system)),
                 ("centroid", ":", "s", f"{system}, by means"),
@@ -194,7 +194,7 @@ def _senses_figure(corpus: str, frame: pd.DataFrame) -> Figure:
         return figure
 
 
-def _layers(system: pd.DataFrame) -> list[tuple[int, dict[str, pd.Series]]]:
+def layers_of(system: pd.DataFrame) -> list[tuple[int, dict[str, pd.Series]]]:
     """The layers of a system in their order, each with its cells by metric."""
     found: dict[int, dict[str, pd.Series]] = defaultdict(dict)
     for _, cell in system[system["split"].str.startswith("layer_")].iterrows():

@@ -21,6 +21,7 @@ from retable.reporting.figures import inline_svg, learning_curves, perplexities,
 from retable.reporting.glue import glue_tables
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
 from retable.reporting.pretraining import senses_figures, unseen_neighbours_tables
+from retable.reporting.probes import probes_figures
 from retable.reporting.published import NOT_RUN, complete
 from retable.reporting.results import Result, aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
@@ -29,7 +30,7 @@ from retable.reporting.translation import translation_tables
 from retable.reporting.units import LIKELIHOODS
 from retable.reporting.without_training import without_training_tables
 
-MEASURED = ("prepare", "evaluate", "finetune", "translate")  # the stages whose metrics the tables hold
+MEASURED = ("prepare", "evaluate", "finetune", "tag", "translate")  # the stages whose metrics the tables hold
 VERDICTS = ("pass", "fail", "n/a")
 
 
@@ -43,7 +44,8 @@ def write_report(
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
-    Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate`, `finetune` and `translate`,
+    Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate`, `finetune`, `tag` and
+    `translate`,
     curves from every stage that left one, provenance from all. `notes` say by corpus and system what its numbers don't:
     why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a
     system, there is a table of what others differ by from it on GLUE's tasks. UsageError names the stage to run where a
@@ -78,6 +80,7 @@ def write_report(
         ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
         ("Pairs in the plane of their first two principal components", "plane", planes(everything)),
         ("Senses of words by layer", "senses", senses_figures(frame)),
+        ("What linear probes read off the layers", "probes", probes_figures(frame)),
         ("Alignment of a test sentence", "alignment", alignment_figures(everything)),
         *diagnostic_figures(everything),
     ):

@@ -1,7 +1,7 @@
 """From the folders that stages leave to aggregates: one row a system, corpus, task, split and metric."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -13,7 +13,14 @@ import yaml
 from retable import artifacts
 from retable.errors import UsageError
 from retable.metrics.intervals import mean_std, paired_test, percentile_interval
-from retable.reporting.units import LIKELIHOODS, UnitSums, classification_units, correlation_units, likelihood_units
+from retable.reporting.units import (
+    LIKELIHOODS,
+    UnitSums,
+    classification_units,
+    correlation_units,
+    likelihood_units,
+    tagging_units,
+)
 
 SPLITS = ("train", "validation", "test")
 ORACLE = "oracle"  # the true distribution: of the text, of the labels (the Bayes-optimal prediction), of hidden words
@@ -25,7 +32,15 @@ COLUMNS = [
     *CELL, "protocol", "mean", "std", "n", "ci_low", "ci_high", "p_best",
     "published", "tolerance", "verdict", "source", "runs", "flops", "note",
 ]  # fmt: skip
-DIAGNOSTICS = ("phenomena", "positions", "gradients", "gradient_norms", "sampling", "scaling")  # tables in CSV
+DIAGNOSTICS = (
+    "phenomena",
+    "positions",
+    "gradients",
+    "gradient_norms",
+    "sampling",
+    "scaling",
+    "sentences",
+)  # tables in CSV
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
 KNOWN = ("published", "tolerance", "source", "relative_to", "note")
 
@@ -111,8 +126,8 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
 
     Metrics `<split>/<likelihood>` are of language models, whose task is empty; `<task>/<split>/<metric>` and
     `analogies/<section>/<metric>` of tasks, where the section of the analogies stands as their split, and so do the set
-    of `similarity/<set>/<metric>`, the layer of `senses/<layer>/<metric>`, and the paradigm or phenomenon of
-    `blimp/<group>/<metric>`; `held_out/<metric>`, `senses/<metric>`
+    of `similarity/<set>/<metric>`, the layer of `senses/<layer>/<metric>` and `probes/<layer>/<metric>`, and the
+    paradigm or phenomenon of `blimp/<group>/<metric>`; `held_out/<metric>`, `senses/<metric>`
     and `unseen_words/<metric>` have none. `<split>/<direction>/<likelihood>` is of a task that is called like the
     direction. `<bound>/<metric>` is the oracle's, whatever cell it was measured beside. `vocab_size` and
     `<split>/<rate>` are of tokenizers. Others (counts, seconds) are no quantity of a table. UsageError where two
@@ -145,7 +160,9 @@ def _cell(key: str) -> tuple[str, str, str] | None:
             return "", split, metric
         case [split, direction, metric] if split in SPLITS and direction in DIRECTIONS and metric in LIKELIHOODS:
             return direction, split, metric
-        case [task, split, metric] if split in SPLITS or task in ("analogies", "similarity", "senses", "blimp"):
+        case [task, split, metric] if split in SPLITS or task in (
+            "analogies", "similarity", "senses", "blimp", "probes",
+        ):  # fmt: skip
             return task, split, metric
         case [task, metric] if task in (*BOUNDS, "held_out", "senses", "unseen_words"):
             return task, "", metric
@@ -226,26 +243,32 @@ def units_of(group: pd.DataFrame) -> UnitSums | None:
     """The runs of one CELL on its units, None if one left none; UsageError if they contradict the metric."""
     _, _, task, split, metric = group[CELL].iloc[0]
     results = list(group["result"])
-    of_labels = {"accuracy", "matthews", "f1"}
-    if task and metric not in of_labels | {"pearson", "spearman"}:
+    units: Callable[[Sequence[pd.DataFrame], str], UnitSums]
+    if task == "tagging":
+        tables, units = [result.diagnostics.get("sentences") for result in results], tagging_units
+    elif not task:
+        tables, units = [result.scores for result in results], likelihood_units
+    elif metric in ("accuracy", "matthews", "f1"):
+        tables, units = [result.predictions for result in results], classification_units
+    elif metric in ("pearson", "spearman"):
+        tables, units = [result.predictions for result in results], correlation_units
+    else:
         return None
-    tables = [result.predictions if task else result.scores for result in results]
     parts = [_rows(table, split) for table in tables if table is not None]
     if len(parts) < len(results):
         return None
     try:
-        measure = likelihood_units if not task else classification_units if metric in of_labels else correlation_units
-        units = measure(parts, metric)
+        found = units(parts, metric)
     except (ValueError, KeyError) as error:
         names = ", ".join(result.name for result in results)
         raise UsageError(f"the {split} units of {names}: {error}; run them again on the same data") from None
-    for result, value, recomputed in zip(results, group["value"], units.values(), strict=True):
+    for result, value, recomputed in zip(results, group["value"], found.values(), strict=True):
         if not np.isclose(value, recomputed, rtol=1e-4):  # a unit's nats are written with fewer digits
             raise UsageError(
                 f"{result.name}: metrics.json has {metric} {value:.6g} on {split}, "
                 f"but its units give {recomputed:.6g}; run the stage again"
             )
-    return units
+    return found
 
 
 def _rows(table: pd.DataFrame, split: str) -> pd.DataFrame:

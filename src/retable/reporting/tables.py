@@ -23,7 +23,9 @@ from retable.reporting.fields import (
 from retable.reporting.glue import is_glue
 from retable.reporting.markup import Column, Row, Table, Value, html_page, html_table, latex_table, markdown_table
 from retable.reporting.pretraining import directions_table, held_out_table, senses_table, unseen_words_table
+from retable.reporting.probes import probes_table
 from retable.reporting.results import BOUNDS, DIRECTIONS, ORACLE, Result
+from retable.reporting.tagging import tagging_table
 
 TOTALS = ("regular", "semantic", "syntactic", "total")  # of sections of analogies
 
@@ -302,6 +304,8 @@ TABLES = {
     "directions": directions_table,
     "held_out": held_out_table,
     "tasks": tasks_table,
+    "tagging": tagging_table,
+    "probes": probes_table,
     "senses": senses_table,
     "unseen_words": unseen_words_table,
     "analogies": analogies_table,

@@ -12,12 +12,15 @@ from retable.metrics.classification import f1, matthews
 from retable.metrics.correlation import moments, pearson_of_sums, ranks
 from retable.metrics.intervals import Statistic, bootstrap
 from retable.metrics.likelihood import bits_per_byte, perplexity
+from retable.metrics.spans import span_f1, span_precision, span_recall
 
 LIKELIHOODS = {  # metric: what it counts, and its value from nats and that count
     "perplexity_token": ("tokens", perplexity),
     "perplexity_word": ("words", perplexity),
     "bits_per_byte": ("bytes", bits_per_byte),
 }
+
+SPANS: dict[str, Statistic] = {"precision": span_precision, "recall": span_recall, "f1": span_f1}
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def classification_units(predictions: Sequence[pd.DataFrame], metric: str) -> Un
     if metric == "accuracy":
         # right or not: two columns where the confusion matrix would take C²
         right = np.stack([(table["label"] == table["prediction"]).to_numpy(np.float64) for table in tables])
-        return UnitSums(np.stack([right, np.ones_like(right)], axis=-1), lambda sums: sums[..., 0] / sums[..., 1], text)
+        return UnitSums(np.stack([right, np.ones_like(right)], axis=-1), _share, text)
     classes = np.unique(np.concatenate([table[["label", "prediction"]].to_numpy().ravel() for table in tables]))
     if metric == "f1":
         classes = np.union1d(classes, ["0", "1"])
@@ -79,6 +82,19 @@ def correlation_units(predictions: Sequence[pd.DataFrame], metric: str) -> UnitS
     scale = ranks if metric == "spearman" else np.asarray
     sums = np.stack([moments(scale(table["label"]), scale(table["prediction"])) for table in tables])
     return UnitSums(sums, pearson_of_sums, text)
+
+
+def tagging_units(sentences: Sequence[pd.DataFrame], metric: str) -> UnitSums:
+    """Of S tables with columns words and right and, for the metrics of SPANS, spans_right, spans_predicted and
+    spans_labelled; metric is accuracy or one of SPANS."""
+    statistic = SPANS.get(metric, _share)
+    columns = ["spans_right", "spans_predicted", "spans_labelled"] if metric in SPANS else ["right", "words"]
+    text = _common([tuple(table["words"]) for table in sentences])
+    return UnitSums(np.stack([table[columns].to_numpy(np.float64) for table in sentences]), statistic, text)
+
+
+def _share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return sums[..., 0] / sums[..., 1]
 
 
 def _common(texts: list[tuple]) -> tuple:

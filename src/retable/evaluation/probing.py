@@ -1,0 +1,235 @@
+"""What a linear classifier can read off a model's frozen states, layer by layer (Belinkov et al. 2017; Peters et al.
+2018, section 5.3), beside what it could learn by heart.
+
+A probe that is told the states of words in sentences predicts a label of each: its part of speech, the number of the
+subject that a verb agrees with, its sense. The control task (Hewitt and Liang 2019) gives each word type a random label
+instead, which says nothing but which word it is; accuracy on the labels less accuracy on the control task is the
+probe's selectivity.
+
+n words with a label, D dimensions, C labels, K layers.
+"""
+
+import hashlib
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.errors import UsageError
+from retable.evaluation.contextual_vectors import ContextualVectors, read_senses
+from retable.tokenizers.tokenizer import Tokenizer
+
+PENALTY = 1e-3  # times half the squared weights, beside the mean loss of a word
+ITERATIONS = 100  # of L-BFGS, at most
+
+
+class Labelled(Protocol):
+    """A sentence with labels of its words, by what they say; "" where a word has none."""
+
+    words: list[str]
+    labels: dict[str, list[str]]
+
+
+class LabelledText(Protocol):
+    """Where the sentences of train and test come from; `inputs` are the files that they depend on."""
+
+    inputs: list[Path]
+
+    def sentences(self, split: str) -> Sequence[Any]: ...
+
+
+class LabelledWords(NamedTuple):
+    words: list[str]
+    labels: dict[str, list[str]]
+
+
+class SenseLabels:
+    """The sentences of a file of senses, see `contextual_vectors.Senses`, with the label `sense`: one half is train,
+    the other test. In which half a sentence is follows from its words."""
+
+    def __init__(self, senses: str):
+        self.inputs = [Path(senses)]
+
+    def sentences(self, split: str) -> list[LabelledWords]:
+        found: dict[str, LabelledWords] = {}
+        for occurrence in chain.from_iterable(read_senses(self.inputs[0]).values()):
+            text = " ".join(occurrence.sentence)
+            blank = LabelledWords(occurrence.sentence, {"sense": [""] * len(occurrence.sentence)})
+            found.setdefault(text, blank).labels["sense"][occurrence.position] = occurrence.sense
+        half = ("train", "test").index(split)
+        return [sentence for text, sentence in found.items() if zlib.crc32(text.encode()) % 2 == half]
+
+
+class Probes:
+    """The benchmark: probes of every layer for every kind of label.
+
+    tokens: the folder with the tokenizer that the system was trained with.
+    text: sentences with labels, of a split `train` for the probes, and one `test`.
+    by_word: a probe for each word type, as telling the senses of a word apart asks for; then there is no control task,
+        for which word it is says nothing. Words that train lacks are told wrong.
+    seed: of the control tasks.
+    """
+
+    asks_for = "objective"
+
+    def __init__(self, tokens: str, text: LabelledText, by_word: bool = False, seed: int = 1):
+        self._tokenizer = Path(tokens, "tokenizer.json")
+        self.inputs = [self._tokenizer, *text.inputs]
+        self._text, self._by_word, self._seed = text, by_word, seed
+
+    def __call__(self, system: Any, folder: Path) -> dict[str, float]:
+        """Return, for each kind of label, `probes/layer_<k>/<kind>`, the accuracy on test,
+        `probes/layer_<k>/<kind>_control`, that on the control task, `probes/majority/<kind>`, that of the label that is
+        most frequent in training, by word that of its own, and `probes/words/<kind>`, how many words of test have one.
+        Layer 0 is what goes into the first layer with context."""
+        reader = ContextualVectors(readable(system.objective), Tokenizer.load(self._tokenizer))
+        sentences = {split: self._text.sentences(split) for split in ("train", "test")}
+        states = {split: _word_states(reader, rows) for split, rows in sentences.items()}
+        metrics: dict[str, float] = {}
+        for kind in sentences["train"][0].labels:
+            train, test = (_labelled(sentences[split], states[split], kind) for split in ("train", "test"))
+            if not (len(train.labels) and len(test.labels)):
+                raise UsageError(f"the text has no words with a {kind} in train or in test; ask for more words")
+            metrics |= {f"probes/{name}": value for name, value in self._probed(kind, train, test)}
+        return metrics
+
+    def _probed(self, kind: str, train: "Words", test: "Words") -> Iterator[tuple[str, float]]:
+        """The metrics of a kind of label."""
+        n = len(test.labels)
+        groups: list[Any] = [(slice(None), slice(None))]
+        tasks = {kind: (train.labels, test.labels)}
+        if self._by_word:
+            groups = _places_by_word(train.words, test.words)
+        else:
+            control = (control_labels(each.words, train.labels, self._seed) for each in (train, test))
+            tasks[f"{kind}_control"] = next(control), next(control)
+        yield f"words/{kind}", float(n)
+        hits = sum(int((test.labels[there] == most_frequent(train.labels[here])).sum()) for here, there in groups)
+        yield f"majority/{kind}", hits / n
+        for k, (seen, unseen) in enumerate(zip(train.states, test.states, strict=True)):
+            for name, (labels, true) in tasks.items():
+                hits = sum(probe_hits(seen[here], labels[here], unseen[there], true[there]) for here, there in groups)
+                yield f"layer_{k}/{name}", hits / n
+
+
+class Words(NamedTuple):
+    """The n words of a split that have a label of one kind."""
+
+    states: Tensor  # (K, n, D)
+    words: np.ndarray  # (n,)
+    labels: np.ndarray  # (n,)
+
+
+def _labelled(sentences: Sequence[Any], states: np.ndarray, kind: str) -> Words:
+    """Of the words of all sentences, whose states are (K, words, D)."""
+    words = np.array([word for sentence in sentences for word in sentence.words])
+    labels = np.array([label for sentence in sentences for label in sentence.labels[kind]])
+    places = np.flatnonzero(labels != "")
+    return Words(torch.from_numpy(states[:, places]), words[places], labels[places])
+
+
+def _word_states(reader: ContextualVectors, sentences: Sequence[Any]) -> np.ndarray:
+    """The vectors (K, words, D) of all words, one sentence behind the other."""
+    return np.concatenate([*reader.layers([sentence.words for sentence in sentences])], axis=1)
+
+
+def _places_by_word(train: np.ndarray, test: np.ndarray) -> list[Any]:
+    """Where each word that is in both stands in either."""
+    return [(np.flatnonzero(train == word), np.flatnonzero(test == word)) for word in np.intersect1d(train, test)]
+
+
+def most_frequent(labels: np.ndarray) -> str:
+    """The first in the alphabet, of several."""
+    names, counts = np.unique(labels, return_counts=True)
+    return str(names[counts.argmax()])
+
+
+def control_labels(words: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
+    """(words,) a label for each word type, drawn with the frequencies that `labels` have: a function of the word, the
+    seed and these frequencies alone."""
+    names, counts = np.unique(labels, return_counts=True)
+    bounds = np.cumsum(counts)[:-1] / len(labels)
+    types, of = np.unique(words, return_inverse=True)
+    draws = [int.from_bytes(hashlib.sha256(f"{seed} {word}".encode()).digest()[:8]) / 2**64 for word in types]
+    return names[np.searchsorted(bounds, draws, side="right")][of]
+
+
+def probe_hits(train: Tensor, labels: np.ndarray, test: Tensor, test_labels: np.ndarray) -> int:
+    """How many words of `test` a linear softmax tells right that was fitted to `train` (n, D). A label that train lacks
+    is never told right."""
+    names, targets = np.unique(labels, return_inverse=True)
+    mean, deviation = train.mean(dim=0), train.std(dim=0, correction=0)
+    scale = torch.where(deviation > 0, deviation, 1.0)
+    probe = fit_probe((train - mean) / scale, torch.from_numpy(targets), len(names))
+    with torch.inference_mode():
+        predictions = names[probe((test - mean) / scale).argmax(dim=1).numpy()]
+    return int((predictions == test_labels).sum())
+
+
+def fit_probe(states: Tensor, targets: Tensor, n_labels: int) -> nn.Linear:
+    """The linear softmax of the least penalised loss, which is unique: by L-BFGS on all states (n, D) at once, from
+    zero."""
+    probe = nn.Linear(states.shape[1], n_labels)
+    nn.init.zeros_(probe.weight)
+    nn.init.zeros_(probe.bias)
+    optimizer = torch.optim.LBFGS(
+        probe.parameters(), max_iter=ITERATIONS, tolerance_grad=1e-5, line_search_fn="strong_wolfe"
+    )
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = F.cross_entropy(probe(states), targets) + PENALTY / 2 * probe.weight.square().sum()
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)
+    return probe
+
+
+def readable(objective: Any) -> Any:
+    """What has the `layers` of the objective's model: the model itself, or its blocks. UsageError for another one."""
+    model = objective.model
+    if hasattr(type(model), "layers"):
+        return model
+    for stack in (model, getattr(model, "encoder", None), getattr(model, "stack", None)):
+        if hasattr(stack, "blocks"):
+            return BlockStates(model, stack)
+    raise UsageError(
+        f"{type(model).__name__} does not show its layers; take a cell of model=elmo, model=bert, model=gpt or model=t5"
+    )
+
+
+class BlockStates:
+    """The layers of a model whose blocks do not show their states: of GPT, of T5's encoder, or its one stack.
+
+    Layer 0 goes into the first block; the last is the model's own output, behind its last norm.
+    """
+
+    def __init__(self, model: Any, stack: Any):
+        self._model, self._blocks = model, stack.blocks
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        return self._model.parameters()
+
+    def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
+        """(B, T) ids, padded behind each row's length, to the layers (B, T, D)."""
+        states: list[Tensor] = []
+        hooks = [
+            block.register_forward_pre_hook(lambda _, arguments: states.append(arguments[0])) for block in self._blocks
+        ]
+        try:
+            if hasattr(self._model, "memory"):
+                top = self._model.memory(input_ids, lengths)
+            else:  # left to right, nobody sees the padding
+                top = self._model(input_ids)[0]
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return [*states, top]

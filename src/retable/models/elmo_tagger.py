@@ -1,0 +1,76 @@
+"""F5 with D1: the sequence tagger on the layers of a pretrained ELMo (Peters et al. 2018, arXiv 1802.05365, sections
+3.3 and 4, named entities).
+
+The layers of the ELMo, mixed into one vector a word, stand beside the word's own vector and what a convolution makes of
+its characters, as the input of the tagger's LSTM.
+
+Departures: those of models/tagger.py; the loss has no λ‖s‖².
+
+B batch, T time, D d_model, E d_embedding, F features of the convolutions, W d_model of the ELMo.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.nn.scalar_mix import ScalarMix
+from retable.nn.word_input import WordInput
+
+
+class ELMoTagger(nn.Module):
+    """Word ids to a hidden state for each word; sentences stand between the ends that the ELMo was pretrained with.
+
+    elmo: makes the ELMo of `words=…`. While `frozen`, it keeps its weights, and its dropout is off.
+    The others: see BiLSTMTagger.
+    """
+
+    direction = "both"
+
+    def __init__(
+        self,
+        vocab_size: int,
+        words: Sequence[str],
+        elmo: Callable[..., Any],
+        d_embedding: int,
+        d_character: int,
+        filters: Sequence[tuple[int, int]],
+        d_model: int,
+        n_layers: int,
+        dropout: float,
+        unknown: int = 0,
+        frozen: bool = True,
+    ):
+        super().__init__()
+        self.d_model, self.frozen = d_model, frozen
+        self.elmo = elmo(words=words).requires_grad_(not frozen)
+        self.mix = ScalarMix(len(self.elmo.forward_stack.layers) + 1)
+        self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
+        self.layers = BidirectionalLSTM(self.input.d_output + 2 * self.elmo.d_model, d_model, n_layers, dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def initialise(self, module: nn.Module) -> None:
+        """PyTorch's own initialisation stands."""
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.input.embedding
+
+    @property
+    def pretrained(self) -> dict[str, nn.Module]:
+        """What takes the weights of a pretrained model, by what their names begin with."""
+        return {"": self.elmo}
+
+    def train(self, mode: bool = True) -> "ELMoTagger":
+        super().train(mode)
+        if self.frozen:
+            self.elmo.eval()
+        return self
+
+    def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
+        """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states, zero on padding."""
+        features = self.mix(self.elmo.layers(input_ids, lengths), lengths)  # (B, T, 2W)
+        words = torch.cat([self.input(input_ids), features], dim=2)  # (B, T, E + F + 2W)
+        return self.dropout(self.layers(self.dropout(words), lengths))

@@ -1,0 +1,82 @@
+from collections import Counter, defaultdict
+from itertools import islice
+
+import pytest
+
+from retable.corpora.grammar.language import Grammar
+from retable.corpora.grammar.tables import AUXILIARIES
+from retable.corpora.grammar_labels import GrammarLabels, word_tags
+
+SCALE = 0.1
+WORDS = {"train": 6000, "test": 600}
+
+
+@pytest.fixture(scope="module")
+def grammar():
+    return Grammar(SCALE)
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    return GrammarLabels(1, WORDS, SCALE).sentences("train")
+
+
+def test_every_word_of_the_language_has_a_tag(grammar):
+    assert set(word_tags(grammar.lexicon)) == set(grammar.vocabulary)
+
+
+def test_the_text_is_the_languages(grammar, sentences):
+    """Those of the first document, which is the one that the grammar itself tells under the name of the stream."""
+    (document,) = islice(grammar.documents(1, "labels/train"), 1)
+    assert [" ".join(each.words) for each in sentences[: len(document)]] == document
+    assert grammar.log_probability(document) > float("-inf")
+
+
+def test_a_split_has_its_words_and_is_always_the_same(sentences):
+    assert WORDS["train"] <= sum(len(each.words) for each in sentences) < WORDS["train"] + 300
+    assert GrammarLabels(1, WORDS, SCALE).sentences("train") == sentences
+    assert GrammarLabels(1, WORDS, SCALE).sentences("test") != sentences[: len(sentences) // 10]
+    assert all(len(row) == len(each.words) for each in sentences for row in each.labels.values())
+    assert GrammarLabels(1, WORDS, SCALE).inputs == []
+
+
+def test_base_forms_are_infinitives_behind_an_auxiliary(sentences, grammar):
+    """Or in a question, behind its subject. All other tags follow from the word's form."""
+    tags = word_tags(grammar.lexicon)
+    openers = {word for name in ("do", "can", "will", "may") for word in AUXILIARIES[name]}
+    found = Counter()
+    for each in sentences:
+        for i, (word, tag) in enumerate(zip(each.words, each.labels["part_of_speech"], strict=True)):
+            if tag != tags[word]:
+                assert (tag, tags[word]) == ("VB", "VBP")
+            if tags[word] == "VBP" and word in grammar.tables.verb_of:
+                before = [other for other in each.words[:i] if other != "not"]
+                direct = bool(before) and before[-1] in openers
+                found[tag, direct or each.words[-1] == "?"] += 1
+    assert found["VB", True] > 20 and found["VBP", False] > 20
+    assert found["VB", False] == 0
+
+
+def test_the_number_is_the_subjects_where_the_verb_does_not_show_it(sentences, grammar):
+    tags = word_tags(grammar.lexicon)
+    mute = {w for forms in AUXILIARIES.values() for w in set(forms[0::2]) & set(forms[1::2])}
+    by_subject, labelled = defaultdict(Counter), Counter()
+    for each in sentences:
+        for i, (word, number) in enumerate(zip(each.words, each.labels["number"], strict=True)):
+            if number:
+                assert word in mute or tags[word] == "VBD"
+                labelled[number] += 1
+                if i == 1:  # the subject is the sentence's first word
+                    by_subject[each.words[0]][number] += 1
+    assert set(labelled) == {"singular", "plural"} and min(labelled.values()) > 40
+    assert set(by_subject["he"]) == set(by_subject["she"]) == {"singular"} and set(by_subject["they"]) == {"plural"}
+    nouns = {noun.plural for nouns in grammar.lexicon.nouns.values() for noun in nouns}
+    assert all(set(counts) == {"plural"} for word, counts in by_subject.items() if word in nouns)
+
+
+def test_past_verbs_without_a_number_stand_in_questions_or_show_it(sentences, grammar):
+    for each in sentences:
+        for word, number in zip(each.words, each.labels["number"], strict=True):
+            verb = grammar.tables.verb_of.get(word)
+            if verb and word == verb.past:
+                assert number

@@ -1,0 +1,168 @@
+"""The tag stage, on a few sentences of its own, as a user would run it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from omegaconf import OmegaConf
+from torch import nn
+
+from pipelines.entry import CONF
+from pipelines.tag import load_pretrained, vectors_of
+from retable.corpora.columns import TaggedSentence
+from retable.errors import UsageError
+from retable.metrics.spans import span_metrics
+from retable.models.word2vec_format import write_word2vec
+from retable.training.weights import read_weights
+
+NOUNS, VERBS = ("Dogs", "cats", "birds", "mice"), ("run", "see", "eat")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Files in columns, whose chunks are a noun phrase, a verb, and perhaps another noun phrase."""
+    folder = tmp_path_factory.mktemp("data")
+    for split, n in (("train", 60), ("test", 20)):
+        generator = np.random.default_rng(n)
+        lines = []
+        for _ in range(n):
+            lines += ["the DT B-NP", f"{generator.choice(NOUNS)} NN I-NP", f"{generator.choice(VERBS)} VB B-VP"]
+            lines += [f"{generator.choice(NOUNS)} NN B-NP"] * int(generator.integers(2)) + [". . O", ""]
+        (folder / f"{split}.txt").write_text("\n".join(lines))
+    write_word2vec(folder / "vectors.bin", ["dogs", "run", "zebras"], np.eye(3, 6, dtype=np.float32))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def overrides(data):
+    return [
+        "tagging=conll2000_chunking",
+        *(f"tagging.sentences.{split}={data / f'{split}.txt'}" for split in ("train", "test")),
+        "tagging.sentences.held_out=10",
+        *("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12"),
+        *("epochs=12", "finetuning.batch_size=8", "dropout=0.0", "optimizer.lr=0.02"),
+    ]
+
+
+def read(project, name, path="metrics.json"):
+    return json.loads((project.folder / "outputs/tag/conll2000_chunking" / name / path).read_text())
+
+
+@pytest.fixture(scope="module")
+def tagged(project, overrides, data):
+    project.succeed("tag", *overrides)
+    project.succeed("tag", *overrides, "model=bilstm_tagger", f"embedding={data / 'vectors.bin'}", "epochs=0.2")
+    return project
+
+
+def test_it_learns_and_its_cell_is_complete(tagged):
+    metrics = read(tagged, "bilstm_crf-1")
+    assert metrics["tagging/test/f1"] > 0.95 and metrics["tagging/validation/f1"] > 0.95
+    run = read(tagged, "bilstm_crf-1", "run.json")
+    assert (run["stage"], run["task"], run["tags"]) == (
+        "tag",
+        "conll2000_chunking",
+        5,
+    )  # IOBES: B E S of NP, S of VP, O
+    names = {path.name for path in (tagged.folder / "outputs/tag/conll2000_chunking/bilstm_crf-1").iterdir()}
+    files = {"model.safetensors", "curve.csv", "sentences.csv", "test.tags.txt", "validation.tags.txt"}
+    assert names == files | {"config.yaml", "metrics.json", "run.json"}
+
+
+def test_the_columns_give_the_scores(tagged):
+    """Word, tag, prediction, as conlleval reads them, and the counts by sentence."""
+    for name in ("bilstm_crf-1", "bilstm_tagger-1"):
+        folder = tagged.folder / "outputs/tag/conll2000_chunking" / name
+        rows = [line.split(" ") for line in (folder / "test.tags.txt").read_text().split("\n")]
+        metrics = read(tagged, name)
+        found = span_metrics(
+            [[r[1] if len(r) > 1 else "O" for r in rows]], [[r[2] if len(r) > 1 else "O" for r in rows]]
+        )
+        assert {f"tagging/test/{k}": v for k, v in found.items()} == pytest.approx(
+            {f"tagging/test/{k}": metrics[f"tagging/test/{k}"] for k in found}
+        )
+        with (folder / "sentences.csv").open() as file:
+            counts = [row for row in csv.DictReader(file) if row["split"] == "test"]
+        right, words = (sum(int(row[key]) for row in counts) for key in ("right", "words"))
+        assert right / words == pytest.approx(metrics["tagging/test/accuracy"]) and len(counts) == 20
+
+
+def test_vectors_come_by_the_convention_and_bring_their_words(tagged):
+    """ "Dogs" has that of "dogs"; "zebras" is not in the text."""
+    run = read(tagged, "bilstm_tagger-1", "run.json")
+    assert sum("vectors.bin" in name for name in run["digests"]) == 1
+    weights = read_weights(tagged.folder / "outputs/tag/conll2000_chunking/bilstm_tagger-1/model.safetensors")
+    assert len(weights["model.input.embedding.weight"]) == run["words"] == 11  # <unk> and <eos>, and nine words
+
+
+def test_a_tagger_on_a_pretrained_elmo(tagged):
+    small = ["model.d_model=8", "model.d_cell=8", "model.filters=[[1,4]]", "batches.batch_size=4", "batches.length=16"]
+    tagged.succeed("pretrain", "corpus=grammar_tiny", "model=elmo", "objective=bidirectional_lm", "epochs=0.1", *small)
+    elmo = [f"model.elmo.{setting.removeprefix('model.')}" for setting in small[:3]]
+    tagged.succeed(
+        "tag", "tagging=grammar_pos", "model=elmo_tagger", "init=pretrain/grammar_tiny/elmo-1", *elmo,
+        "model.d_model=8", "model.d_embedding=6", "epochs=1", "tagging.sentences.text.scale=0.1",
+        "tagging.sentences.text.words={train: 800, validation: 100, test: 200}",
+    )  # fmt: skip
+    folder = tagged.folder / "outputs"
+    theirs = read_weights(folder / "pretrain/grammar_tiny/elmo-1/model.safetensors")
+    ours = read_weights(folder / "tag/grammar_pos/elmo_tagger-1/model.safetensors")
+    shared = [name for name in theirs if name.startswith("model.")]
+    assert shared and all((theirs[name] == ours[name.replace("model.", "model.elmo.", 1)]).all() for name in shared)
+    run = json.loads((folder / "tag/grammar_pos/elmo_tagger-1/run.json").read_text())
+    upstream = json.loads((folder / "pretrain/grammar_tiny/elmo-1/run.json").read_text())
+    assert run["upstream"] == [upstream["mlflow_run_id"]]
+    metrics = json.loads((folder / "tag/grammar_pos/elmo_tagger-1/metrics.json").read_text())
+    assert "tagging/test/accuracy" in metrics and "tagging/test/f1" not in metrics
+
+
+def test_probes_of_what_was_pretrained(tagged):
+    """After the test above, by the same ELMo."""
+    tagged.succeed(
+        "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/elmo-1", "benchmark=probes",
+        "benchmark.text.words={train: 400, test: 300}",
+    )  # fmt: skip
+    metrics = json.loads((tagged.folder / "outputs/evaluate/grammar_tiny/elmo-1-probes/metrics.json").read_text())
+    layers = {f"probes/layer_{k}/{kind}{end}" for k in range(3) for kind in ("number", "part_of_speech")
+              for end in ("", "_control")}  # fmt: skip
+    assert (
+        layers <= set(metrics) and metrics["probes/layer_0/part_of_speech"] > metrics["probes/majority/part_of_speech"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (["tagging.sentences.test=nowhere.txt"], "nowhere.txt does not exist; set RETABLE_DATA"),
+        (["model=elmo_tagger"], "init=random would leave what ELMoTagger keeps frozen"),
+        (["model=bilstm"], "BiLSTM does not read words by their spelling; write model=bilstm_tagger"),
+    ],
+)
+def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, said):
+    done = project.run("tag", *(part for part in overrides if not part.startswith("model.")), *mistake)
+    (line,) = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and said in line
+
+
+def test_a_tagger_alone_takes_no_weights(tmp_path):
+    with pytest.raises(UsageError, match="Linear has no part that is pretrained; write init=random"):
+        load_pretrained(nn.Linear(1, 1), tmp_path / "model.safetensors")
+
+
+def test_vectors_of_another_language_are_refused():
+    sentences = {"train": [TaggedSentence(["Dogs"], ["NN"])]}
+    vectors = np.eye(2, dtype=np.float32)
+    assert vectors_of(sentences, ["cats", "dogs"], vectors, str.lower)["Dogs"].tolist() == [0, 1]
+    with pytest.raises(UsageError, match="none of the task's words has a vector"):
+        vectors_of(sentences, ["cats", "dogs"], vectors, str)
+
+
+def test_recipes_differ_in_one_thing():
+    tagger, crf, elmo = (
+        OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("bilstm_tagger", "bilstm_crf", "elmo_tagger")
+    )
+    assert crf == OmegaConf.merge(tagger, {"finetuning": {"crf": True}})
+    pretrained = OmegaConf.merge(OmegaConf.load(CONF / "model" / "elmo.yaml").model, {"_partial_": True})
+    beside = {"_target_": elmo.model._target_, "elmo": pretrained, "frozen": True}
+    assert elmo == OmegaConf.merge(tagger, {"model": beside})

@@ -1,0 +1,65 @@
+"""The table and the figure of probes, from result folders as the evaluate stage leaves them."""
+
+import pytest
+
+from retable.reporting.probes import probes_figures, probes_table
+from retable.reporting.report import write_report
+from retable.reporting.results import aggregate, read_references, read_result
+
+KINDS = ("number", "part_of_speech")
+
+
+@pytest.fixture
+def write_probes(write_run):
+    def write(corpus, system, layers, kinds=KINDS):
+        metrics = {}
+        for kind in kinds:
+            metrics |= {f"probes/majority/{kind}": 0.625, f"probes/words/{kind}": 480}
+            for k, accuracy in enumerate(layers):
+                metrics |= {f"probes/layer_{k}/{kind}": accuracy, f"probes/layer_{k}/{kind}_control": accuracy - 0.25}
+        return write_run("evaluate", f"{corpus}/{system}-1-probes", system, 1, metrics)
+
+    return write
+
+
+def frame_of(*folders):
+    frame = aggregate(map(read_result, folders), read_references())
+    return frame[frame["task"] == "probes"]
+
+
+def test_a_row_a_system_and_layer(write_probes):
+    table = probes_table(
+        frame_of(write_probes("grammar", "gpt", [0.5, 0.75]), write_probes("grammar", "elmo", [0.625]))
+    )
+    titles = [(column.group, column.title) for column in table.columns]
+    assert titles[3:6] == [("number", "accuracy"), ("number", "control"), ("number", "selectivity")]
+    rows = [[value.text for value in row.values] for row in table.panels["grammar"]]
+    assert rows == [
+        ["elmo", "0", "1", *["62.5", "37.5", "25.0"] * 2],
+        ["gpt", "0", "1", *["50.0", "25.0", "25.0"] * 2],
+        ["gpt", "1", "1", *["75.0", "50.0", "25.0"] * 2],
+        ["most frequent label", "", "", *["62.5", "", ""] * 2],
+    ]
+
+
+def test_a_corpus_may_lack_a_kind_of_label(write_probes):
+    senses = write_probes("grammar_senses", "elmo", [0.5, 0.75], kinds=("number", "part_of_speech", "sense"))
+    frame = frame_of(senses, write_probes("grammar", "elmo", [0.625]))
+    table = probes_table(frame)
+    assert [value.text for value in table.panels["grammar"][0].values][-3:] == ["", "", ""]
+    figures = probes_figures(frame)
+    assert {corpus: len(figure.axes) for corpus, figure in figures.items()} == {"grammar": 2, "grammar_senses": 3}
+
+
+def test_the_figure_has_the_accuracies_by_layer(write_probes):
+    (figure,) = probes_figures(frame_of(write_probes("grammar", "gpt", [0.5, 0.75]))).values()
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    assert lines["gpt"].get_ydata().tolist() == [50.0, 75.0]
+    assert lines["gpt, control"].get_ydata().tolist() == [25.0, 50.0]
+    assert list(lines["most frequent label"].get_ydata()) == [62.5, 62.5]
+
+
+def test_the_report_has_table_and_figure(write_probes, tmp_path):
+    tables = write_report("small", {"evaluate": [write_probes("grammar", "gpt", [0.5, 0.75])]}, tmp_path / "results")
+    assert [table.name for table in tables] == ["probes"]
+    assert (tmp_path / "results" / "probes-grammar.svg").exists()

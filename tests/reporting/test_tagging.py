@@ -1,0 +1,93 @@
+"""The table of taggers, from result folders as the tag stage leaves them."""
+
+import pandas as pd
+import pytest
+
+from retable.metrics.spans import span_f1
+from retable.reporting.published import complete
+from retable.reporting.report import write_report
+from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.tagging import tagging_table
+
+REFERENCES = read_references()
+LENGTHS = [4, 6, 10, 5, 5]
+
+
+@pytest.fixture
+def write_tagger(write_run):
+    """Of five sentences with two spans each, those that a tagger has wrong, in a word and in a span."""
+
+    def write(task, system, seed, wrong, spans=True):
+        rows, metrics = [], {}
+        for split in ("validation", "test"):
+            for unit, length in enumerate(LENGTHS):
+                lost = unit in wrong
+                rows.append((split, unit, length, length - lost, 2 - lost, 2, 2))
+        names = ["words", "right", "spans_right", "spans_predicted", "spans_labelled"]
+        table = pd.DataFrame(rows, columns=["split", "unit", *names])
+        for split, part in table.groupby("split"):
+            sums = part[names].sum()
+            metrics[f"tagging/{split}/accuracy"] = sums["right"] / sums["words"]
+            if spans:
+                metrics |= {
+                    f"tagging/{split}/{name}": sums["spans_right"] / 10 for name in ("precision", "recall", "f1")
+                }
+        folder = write_run("tag", f"{task}/{system}-{seed}", system, seed, metrics, task=task)
+        (table if spans else table.drop(columns=names[2:])).to_csv(folder / "sentences.csv", index=False)
+        return folder
+
+    return write
+
+
+def table_of(*folders):
+    frame = complete(aggregate(map(read_result, folders), REFERENCES), REFERENCES, [], {})
+    return frame, tagging_table(frame[frame["task"] == "tagging"])
+
+
+def cells(table, corpus):
+    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
+    return {
+        row.values[0].text: dict(zip(titles, (value.text for value in row.values), strict=True))
+        for row in table.panels[corpus]
+    }
+
+
+def test_a_row_a_system_beside_what_was_published(write_tagger):
+    task = "conll2000_chunking"
+    folders = [write_tagger(task, "softmax", seed, {0, seed}) for seed in (1, 2)]
+    frame, table = table_of(*folders, write_tagger(task, "crf", 1, {4}))
+    rows = cells(table, task)
+    assert [*rows] == ["softmax", "crf", "bilstm_crf_senna"]
+    assert rows["softmax"]["Runs"] == "2" and rows["softmax"]["Test F1"] == "80.00"
+    assert rows["crf"]["Test accuracy"] == "96.67" and rows["crf"]["Test F1"] == "90.00"
+    assert (
+        rows["bilstm_crf_senna"]["Test published"] == "94.46" and rows["bilstm_crf_senna"]["Test verdict"] == "not run"
+    )
+    assert rows["bilstm_crf_senna"]["Runs"] == rows["bilstm_crf_senna"]["Test F1"] == ""
+    f1 = frame[(frame["system"] == "softmax") & (frame["metric"] == "f1") & (frame["split"] == "test")].iloc[0]
+    assert f1["ci_low"] < 0.8 < f1["ci_high"] <= 1 and f1["p_best"] < 1
+
+
+def test_the_units_are_sentences(write_tagger):
+    """Of five sentences, resampled, F1 is one of few values; of its words it would be any."""
+    result = read_result(write_tagger("conll2000_chunking", "crf", 1, {4}))
+    frame = aggregate([result], REFERENCES)
+    cell = frame[(frame["metric"] == "f1") & (frame["split"] == "test")].iloc[0]
+    assert {round(float(cell[end]) * 10, 6) for end in ("ci_low", "ci_high")} <= set(map(float, range(11)))
+    assert span_f1([9, 10, 10]) == cell["mean"]
+
+
+def test_parts_of_speech_have_an_accuracy_alone(write_tagger):
+    folders = [write_tagger("ud_ewt_pos", "softmax", seed, {seed}, spans=False) for seed in (1, 2, 3)]
+    _, table = table_of(*folders)
+    assert not any("F1" in column.title or "published" in column.title for column in table.columns)
+    assert cells(table, "ud_ewt_pos")["softmax"]["Test accuracy"] == "96.67"
+
+
+def test_the_report_has_the_table(write_tagger, tmp_path):
+    folders = {
+        "tag": [write_tagger("conll2000_chunking", "crf", 1, {4}), write_tagger("ud_ewt_pos", "crf", 1, {1}, False)]
+    }
+    tables = write_report("small", folders, tmp_path / "results")
+    assert [table.name for table in tables] == ["tagging"]
+    assert "conll2000_chunking" in (tmp_path / "results" / "tagging.md").read_text()
