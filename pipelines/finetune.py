@@ -70,7 +70,7 @@ def finetune(cfg: DictConfig) -> None:
                     scores = task.score(labels[split], predictions)
                     base, _, kind = split.partition("_")
                     name = "_".join(filter(None, (cfg.task_name, kind)))
-                    record.metrics |= {f"{name}/{base}/{metric}": value for metric, value in scores.items()}
+                    record.metrics |= {f"{name}/{base}/{metric}": scores[metric] for metric in task.metrics}
         record.extra["shortened"] = {split: of_split.shortened for split, of_split in sequences.items()}
 
 
