@@ -1,0 +1,177 @@
+"""Speed of fine-tuning and of evaluation beside transformers' run_glue, in one run: `python -m benchmarks.finetuning`.
+
+BERT of 4 layers of 256 on SST-2, sentences as whitespace words. Ours takes batches alike in length, padded no further
+than their longest, and for evaluation large ones, shortest first. transformers' BertForSequenceClassification has its
+rows as run_glue makes them, padded to 128 (`pad_to_max_length`, its default), or with `padded to the batch` to the
+longest of each batch of random rows. Same sizes, batch, dropout and optimizer; both sides run in turns in one process,
+batches and optimizer included. Training speed is of all examples over all seconds, the first steps left out; evaluation
+is of the whole development set, by the median round.
+
+transformers is of the extra `dev`; the data are those of `../shared/data`, or of RETABLE_DATA.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import BertConfig, BertForSequenceClassification
+
+from benchmarks.language_models import WARMING, autocast, times
+from retable.data.examples import BucketedExamples, Inputs
+from retable.data.layouts import in_segments
+from retable.evaluation.prediction import predict
+from retable.models.bert import BERT
+from retable.objectives.classification import Classification
+from retable.tasks.table import read_table
+from retable.training.fit import _keep_freed_memory
+from retable.training.optimizers import adamw
+
+PAD, CLS, SEP = range(3)
+MAX_LENGTH = 128  # run_glue's max_seq_length
+MODEL = {"d_model": 256, "n_layers": 4, "n_heads": 4}
+DROPOUT = 0.1
+
+
+class Examples(NamedTuple):
+    inputs: Inputs
+    labels: list[int]
+
+
+def sst2(folder: Path) -> tuple[dict[str, Examples], int]:
+    """The examples of train and dev as BERT reads them, and the size of their vocabulary."""
+    ids: dict[str, int] = {}
+    splits = {}
+    for split in ("train", "dev"):
+        rows = [row.fields for row in read_table(folder / f"{split}.tsv").rows]
+        sentences = [[ids.setdefault(word, len(ids) + SEP + 1) for word in row["sentence"].split()] for row in rows]
+        labels = [int(row["label"]) for row in rows]
+        splits[split] = Examples(in_segments([(each,) for each in sentences], CLS, SEP, MAX_LENGTH), labels)
+    return splits, len(ids) + SEP + 1
+
+
+class Side(NamedTuple):
+    module: nn.Module
+    loss: Callable[[int], tuple[Tensor, int]]  # of a step, with the number of its examples
+    predict: Callable[[Inputs], np.ndarray]
+
+
+def ours(train: Examples, vocab_size: int, batch_size: int) -> Side:
+    model = BERT(vocab_size, **MODEL, max_length=MAX_LENGTH, dropout=DROPOUT)
+    objective, data = Classification(model, 2, DROPOUT), BucketedExamples(*train, batch_size, seed=1)
+
+    def loss(step: int) -> tuple[Tensor, int]:
+        batch = data.batch(step)
+        return objective.loss(batch, None, step)[0], len(batch.labels)
+
+    return Side(objective, loss, lambda inputs: predict(objective, inputs))
+
+
+def theirs(train: Examples, vocab_size: int, batch_size: int, longest: bool) -> Side:
+    """`longest`: rows are padded to the longest of their batch, and not to MAX_LENGTH."""
+    config = BertConfig(
+        vocab_size=vocab_size, hidden_size=MODEL["d_model"], num_hidden_layers=MODEL["n_layers"],
+        num_attention_heads=MODEL["n_heads"], intermediate_size=4 * MODEL["d_model"],
+        max_position_embeddings=MAX_LENGTH, hidden_dropout_prob=DROPOUT, attention_probs_dropout_prob=DROPOUT,
+        num_labels=2,
+    )  # fmt: skip
+    model = BertForSequenceClassification(config)
+    order = np.random.default_rng(1).permutation(len(train.labels))
+
+    def loss(step: int) -> tuple[Tensor, int]:
+        places = order.take(range(step * batch_size, (step + 1) * batch_size), mode="wrap")
+        batch = padded([train.inputs.sequences[place] for place in places], longest)
+        labels = torch.tensor([train.labels[place] for place in places])
+        return model(**batch, labels=labels).loss, len(places)
+
+    @torch.inference_mode()
+    def predict(inputs: Inputs) -> np.ndarray:
+        batches = (inputs.sequences[i : i + batch_size] for i in range(0, len(inputs.sequences), batch_size))
+        return np.concatenate([model(**padded(batch, longest)).logits.argmax(1).numpy() for batch in batches])
+
+    return Side(model, loss, predict)
+
+
+def padded(sequences: Any, longest: bool) -> dict[str, Tensor]:
+    """Rows as run_glue's collator makes them."""
+    width = max(map(len, sequences)) if longest else MAX_LENGTH
+    ids = torch.tensor([[*sequence, *[PAD] * (width - len(sequence))] for sequence in sequences])
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    return {"input_ids": ids, "attention_mask": (torch.arange(width) < lengths[:, None]).long()}
+
+
+def steps(side: Side, precision: str, trained: list[int]) -> Iterator[None]:
+    """Each step adds its number of examples to `trained`."""
+    optimizer = adamw(side.module, lr=1e-4, weight_decay=0.01)
+    for step in count():
+        side.module.train()
+        with autocast(precision):
+            loss, n = side.loss(step)
+        loss.backward()
+        nn.utils.clip_grad_norm_(side.module.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        trained.append(n)
+        yield
+
+
+def evaluation_seconds(side: Side, precision: str, inputs: Inputs) -> float:
+    side.module.eval()
+    start = time.perf_counter()
+    with autocast(precision):
+        side.predict(inputs)
+    return time.perf_counter() - start
+
+
+def measure(sides: list[Side], dev: Inputs, precision: str, rounds: int, n_steps: int) -> list[tuple[float, float]]:
+    """Of each side the examples a second in training, and in evaluation."""
+    trained: list[list[int]] = [[] for _ in sides]
+    running = [steps(side, precision, counts) for side, counts in zip(sides, trained, strict=True)]
+    for each, counts in zip(running, trained, strict=True):
+        times(each, WARMING)
+        counts.clear()
+    seconds: list[list[float]] = [[] for _ in sides]
+    evaluations: list[list[float]] = [[] for _ in sides]
+    for _ in range(rounds):
+        for place, side in enumerate(sides):
+            seconds[place] += times(running[place], n_steps)
+            evaluations[place].append(evaluation_seconds(side, precision, dev))
+    return [
+        (sum(counts) / sum(spent), len(dev.sequences) / statistics.median(evaluated))
+        for counts, spent, evaluated in zip(trained, seconds, evaluations, strict=True)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--precisions", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=20, help="of each side in a round")
+    parser.add_argument("--batch-size", type=int, default=32)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    _keep_freed_memory()
+    splits, vocab_size = sst2(Path(os.environ.get("RETABLE_DATA", "data"), "glue/SST-2"))
+    print("| precision | system | training, examples/s | ratio | evaluation, examples/s | ratio |")
+    print("|---|---|---:|---:|---:|---:|", flush=True)
+    for precision in arguments.precisions:
+        torch.manual_seed(1)
+        common = (splits["train"], vocab_size, arguments.batch_size)
+        sides = [ours(*common), theirs(*common, longest=False), theirs(*common, longest=True)]
+        found = measure(sides, splits["dev"].inputs, precision, arguments.rounds, arguments.steps)
+        names = ("ours", "transformers, padded to 128", "transformers, padded to the batch")
+        for name, speeds in zip(names, found, strict=True):
+            numbers = (f"{speed:,.0f} | {best / speed:.2f}" for speed, best in zip(speeds, found[0], strict=True))
+            print(f"| {precision} | {name} | {' | '.join(numbers)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
