@@ -22,15 +22,15 @@ def complete(
 ) -> pd.DataFrame:
     """The aggregates with the rows that others published and the study didn't run.
 
-    Such rows are of the corpora on which the study measured a language model, of all translations where it measured
-    one, and of each task of GLUE, of tagging or without training that it measured; they have no mean and no run, and as
-    flops what the published training cost. Those of a row that was run are its own, from the metrics of `trained`.
-    `notes` are texts by corpus and system, which stand before what a row has to say of itself.
+    Such rows are of the corpora on which the study measured a language model, of the data sets, in any form, of which
+    it measured a translator, and of each task of GLUE, of tagging or without training that it measured; they have no
+    mean and no run, and as flops what the published training cost. Those of a row that was run are its own, from the
+    metrics of `trained`. `notes` are texts by corpus and system, which stand before what a row has to say of itself.
     """
     models = frame[frame["metric"].isin(LIKELIHOODS) & (frame["system"] != ORACLE)]
     shown = references["metric"].isin(LIKELIHOODS) & references["corpus"].isin(models["corpus"])
-    if is_translation(frame["task"]).any():
-        shown |= is_translation(references["task"])
+    translated = _data_set(frame.loc[is_translation(frame["task"]), "corpus"])
+    shown |= is_translation(references["task"]) & _data_set(references["corpus"]).isin(translated)
     shown |= is_without_training(references["task"]) & references["task"].isin(frame["task"])
     shown |= is_glue(references["task"]) & references["task"].isin(frame["task"])
     tagged = references["corpus"].isin(frame.loc[frame["task"] == "tagging", "corpus"])
@@ -55,6 +55,11 @@ def complete(
     ]
     joined = ["; ".join(filter(None, pair)) for pair in zip(told, frame["note"], strict=True)]
     return frame.assign(note=joined, flops=frame["flops"].astype(float))
+
+
+def _data_set(corpora: pd.Series) -> pd.Series:
+    """What a corpus is a form of: multi30k of multi30k_lowercase."""
+    return corpora.map(lambda corpus: corpus.partition("_")[0])
 
 
 def _flops(result: Result) -> tuple[str, str, float]:
