@@ -82,6 +82,13 @@ def test_published_translators_stand_there_whether_run_or_not(report):
     assert "arXiv 2105.14462" in (out / "report.html").read_text(encoding="utf-8")
 
 
+def test_translators_of_other_data_are_published_apart(report):
+    tables, out = report(("grammar_pairs", "rnn", 1, 90.0))
+    assert [*tables["translation"].panels] == ["grammar_pairs"]
+    assert [column.title for column in tables["translation"].columns].count("published") == 0
+    assert NOT_RUN not in (out / "report.md").read_text(encoding="utf-8")
+
+
 def test_a_translator_is_judged_by_what_was_published_of_it(report):
     notes = {"multi30k_lowercase": {"transformer_translation_tiny": "two seeds"}}
     cells = [("multi30k_lowercase", "transformer_translation_tiny", seed, 41.5) for seed in (1, 2)]
