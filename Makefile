@@ -19,6 +19,9 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 endif
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# A worker for each processor; a file's tests share what it trains, so they stay with one worker.
+WORKERS := -n logical --maxprocesses 8 --dist loadfile
+
 .PHONY: help env data-link repro test check ui clean
 
 help:
@@ -45,8 +48,8 @@ repro: env data-link
 	@dvc repro --quiet && cat results/$(STUDY)/report.md && echo 'The report: results/$(STUDY)/report.html'
 
 test: env data-link
-	python -m pytest
-	@if [ -d data ]; then python -m pytest -m real; \
+	python -m pytest $(WORKERS)
+	@if [ -d data ]; then python -m pytest $(WORKERS) -m real; \
 	else echo 'Without RETABLE_DATA the tests on real data are left out.'; fi
 
 check: env
