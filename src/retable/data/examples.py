@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.data.buckets import Buckets, by_length
 
 
 class Inputs(NamedTuple):
@@ -39,49 +39,24 @@ class ExampleBatch(NamedTuple):
 
 
 class BucketedExamples:
-    """Every epoch all examples in a new order; neighbours in a pool of 50 batches are sorted by length.
-
-    `batch(step)` is a pure function of (seed, step).
-    """
-
-    pool = 50
+    """Batches of examples alike in length, see `Buckets`; `batch(step)` is a pure function of (seed, step)."""
 
     def __init__(self, inputs: Inputs, labels: Sequence[float], batch_size: int, seed: int):
-        self._inputs, self._labels, self._batch_size, self._seed = inputs, labels, batch_size, seed
-        self._lengths = inputs.lengths
-        self.steps_per_epoch = -(-len(labels) // batch_size)
-        self._order: tuple[int, list[np.ndarray]] = (-1, [])
+        self._inputs, self._labels = inputs, labels
+        self._buckets = Buckets(inputs.lengths, batch_size, seed)
+        self.steps_per_epoch = self._buckets.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> ExampleBatch:
         """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
-        epoch, index = divmod(step, self.steps_per_epoch)
-        if self._order[0] != epoch:
-            self._order = epoch, self._shuffled(epoch)
-        places = self._order[1][index]
-        if world > len(places):
-            raise UsageError(
-                f"a batch of {len(places)} examples can't be shared by {world} processes; raise batch_size"
-            )
-        mine = places[rank::world]
+        mine, places = self._buckets.places(step, rank, world)
         return pad(self._inputs, self._labels, mine)._replace(weight=world * len(mine) / len(places))
-
-    def _shuffled(self, epoch: int) -> list[np.ndarray]:
-        generator = np.random.default_rng((self._seed, epoch))
-        order = generator.permutation(len(self._labels))
-        size = self._batch_size * self.pool
-        pools = [order[i : i + size] for i in range(0, len(order), size)]
-        ordered = np.concatenate([p[np.argsort(self._lengths[p], kind="stable")] for p in pools])
-        batches = np.array_split(ordered, self.steps_per_epoch)  # of one size, but for one example
-        return [batches[i] for i in generator.permutation(len(batches))]
 
 
 def batches_by_length(
     inputs: Inputs, labels: Sequence[float], batch_size: int
 ) -> Iterator[tuple[np.ndarray, ExampleBatch]]:
     """All examples once, the shortest first, each batch with the places of its examples: for evaluation."""
-    order = np.argsort(inputs.lengths, kind="stable")
-    for i in range(0, len(order), batch_size):
-        places = order[i : i + batch_size]
+    for places in by_length(inputs.lengths, batch_size):
         yield places, pad(inputs, labels, places)
 
 

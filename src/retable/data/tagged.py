@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from retable.errors import UsageError
+from retable.data.buckets import Buckets, by_length
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN
 
 
@@ -59,48 +59,28 @@ class Vocabulary:
 
 
 class BucketedSentences:
-    """Every epoch all sentences in a new order; neighbours in a pool of 50 batches are sorted by length.
-
-    `batch(step)` is a pure function of (seed, step).
-    """
-
-    pool = 50
+    """Batches of sentences alike in length, see `Buckets`; `batch(step)` is a pure function of (seed, step)."""
 
     def __init__(self, examples: Sequence[TaggedExample], batch_size: int, seed: int):
-        self._examples, self._batch_size, self._seed = examples, batch_size, seed
-        self._lengths = np.array([len(example.words) for example in examples])
-        self.steps_per_epoch = -(-len(examples) // batch_size)
-        self._order: tuple[int, list[np.ndarray]] = (-1, [])
+        self._examples, self._lengths = examples, n_words(examples)
+        self._buckets = Buckets(self._lengths, batch_size, seed)
+        self.steps_per_epoch = self._buckets.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TaggedBatch:
         """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
-        epoch, index = divmod(step, self.steps_per_epoch)
-        if self._order[0] != epoch:
-            self._order = epoch, self._shuffled(epoch)
-        places = self._order[1][index]
-        if world > len(places):
-            raise UsageError(
-                f"a batch of {len(places)} sentences can't be shared by {world} processes; raise batch_size"
-            )
-        mine = places[rank::world]
+        mine, places = self._buckets.places(step, rank, world)
         share = self._lengths[mine].sum() / self._lengths[places].sum()
         return pad_tagged(self._examples, mine)._replace(weight=float(world * share))
 
-    def _shuffled(self, epoch: int) -> list[np.ndarray]:
-        generator = np.random.default_rng((self._seed, epoch))
-        order = generator.permutation(len(self._examples))
-        size = self._batch_size * self.pool
-        pools = [order[i : i + size] for i in range(0, len(order), size)]
-        ordered = np.concatenate([p[np.argsort(self._lengths[p], kind="stable")] for p in pools])
-        batches = np.array_split(ordered, self.steps_per_epoch)  # of one size, but for one sentence
-        return [batches[i] for i in generator.permutation(len(batches))]
+
+def n_words(examples: Sequence[TaggedExample]) -> np.ndarray:
+    """(n,): of each example."""
+    return np.array([len(example.words) for example in examples])
 
 
 def tagged_by_length(examples: Sequence[TaggedExample], batch_size: int) -> Iterator[tuple[np.ndarray, TaggedBatch]]:
     """All examples once, the shortest first, each batch with the places of its examples: for evaluation."""
-    order = np.argsort([len(example.words) for example in examples], kind="stable")
-    for i in range(0, len(order), batch_size):
-        places = order[i : i + batch_size]
+    for places in by_length(n_words(examples), batch_size):
         yield places, pad_tagged(examples, places)
 
 
@@ -110,5 +90,5 @@ def pad_tagged(examples: Sequence[TaggedExample], places: Iterable[int]) -> Tagg
     input_ids, words, tags = (
         pad_sequence([torch.tensor(row) for row in column], batch_first=True) for column in zip(*chosen, strict=True)
     )
-    lengths, n_words = (torch.tensor([len(row[k]) for row in chosen]) for k in (0, 1))
-    return TaggedBatch(input_ids, lengths, words, n_words, tags)
+    lengths, counts = (torch.tensor([len(row[k]) for row in chosen]) for k in (0, 1))
+    return TaggedBatch(input_ids, lengths, words, counts, tags)
