@@ -20,9 +20,7 @@ def test_without_characters_it_is_the_sentence_encoder():
     """Where all convolutions are 0, and so are the LSTM's weights for them."""
     given, encoder = tagger(), BiLSTM(4, 5, 8, n_layers=2, dropout=0.0)
     weights = given.layers.state_dict()
-    weights["weight_ih_l0"], weights["weight_ih_l0_reverse"] = (
-        weights[name][:, :5] for name in ("weight_ih_l0", "weight_ih_l0_reverse")
-    )
+    weights |= {name: weights[name][:, :5] for name in ("forth.0.weight_ih_l0", "back.0.weight_ih_l0")}
     encoder.layers.load_state_dict(weights)
     encoder.embedding.weight = given.embedding.weight
     for convolution in given.input.cnn.filters:

@@ -1,6 +1,7 @@
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 
@@ -15,8 +16,8 @@ def test_equals_a_plain_loop():
     for row, length in enumerate(LENGTHS.tolist()):
         below = [*inputs[row, :length]]
         for layer in range(2):
-            forward = one_direction(below, weights, f"l{layer}")
-            backward = one_direction(below[::-1], weights, f"l{layer}_reverse")[::-1]
+            forward = one_direction(below, weights, f"forth.{layer}")
+            backward = one_direction(below[::-1], weights, f"back.{layer}")[::-1]
             below = [torch.cat(both) for both in zip(forward, backward, strict=True)]
         torch.testing.assert_close(hidden[row, :length], torch.stack(below))
 
@@ -25,13 +26,36 @@ def one_direction(inputs: list[Tensor], weights: dict[str, Tensor], name: str) -
     """The states of an LSTM, gate by gate (Gers et al. 2000); `weights` as torch names them."""
     h, c, states = torch.zeros(4), torch.zeros(4), []
     for x in inputs:
-        gates = weights[f"weight_ih_{name}"] @ x + weights[f"bias_ih_{name}"]
-        gates = gates + weights[f"weight_hh_{name}"] @ h + weights[f"bias_hh_{name}"]
+        gates = weights[f"{name}.weight_ih_l0"] @ x + weights[f"{name}.bias_ih_l0"]
+        gates = gates + weights[f"{name}.weight_hh_l0"] @ h + weights[f"{name}.bias_hh_l0"]
         i, f, g, o = gates.chunk(4)
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
         h = o.sigmoid() * c.tanh()
         states.append(h)
     return states
+
+
+def test_packed_rows_of_torch_give_the_same():
+    torch.manual_seed(0)
+    layers, inputs = BidirectionalLSTM(6, 8, n_layers=2), torch.randn(4, 7, 6)
+    packed = nn.LSTM(6, 4, 2, batch_first=True, bidirectional=True)
+    names = {f"{way}.{k}.": f"_l{k}{end}" for k in (0, 1) for way, end in (("forth", ""), ("back", "_reverse"))}
+    weights = layers.state_dict()
+    packed.load_state_dict(
+        {
+            kind + end: weights[f"{start}{kind}_l0"]
+            for start, end in names.items()
+            for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        }
+    )
+    rows = packed(pack_padded_sequence(inputs, LENGTHS, batch_first=True, enforce_sorted=False))[0]
+    hidden, expected = layers(inputs, LENGTHS), pad_packed_sequence(rows, batch_first=True)[0]
+    torch.testing.assert_close(hidden, expected)
+    (hidden.square().sum() + expected.square().sum()).backward()
+    for start, end in names.items():
+        torch.testing.assert_close(
+            layers.get_parameter(f"{start}weight_hh_l0").grad, packed.get_parameter(f"weight_hh{end}").grad
+        )
 
 
 def test_padding_changes_nothing():
