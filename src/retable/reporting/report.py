@@ -17,6 +17,7 @@ from retable.reporting.ablations import ablation_tables
 from retable.reporting.alignments import alignment_figures
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import diagnostic_tables
+from retable.reporting.elmo import elmo_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.glue import glue_tables
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
@@ -41,6 +42,7 @@ def write_report(
     notes: Mapping[str, Mapping[str, str]] | None = None,
     ablations: Mapping[str, Mapping[str, Any]] | None = None,
     baseline: str | None = None,
+    elmo: Mapping[str, str] | None = None,
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
@@ -48,8 +50,8 @@ def write_report(
     `translate`,
     curves from every stage that left one, provenance from all. `notes` say by corpus and system what its numbers don't:
     why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a
-    system, there is a table of what others differ by from it on GLUE's tasks. UsageError names the stage to run where a
-    folder is missing.
+    system, there is a table of what others differ by from it on GLUE's tasks; `elmo` says of systems what they are
+    called with ELMo, see `retable.reporting.elmo`. UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
@@ -62,7 +64,8 @@ def write_report(
     references = read_references()
     frame = complete(aggregate(measured, references), references, results.get("pretrain", []), notes or {})
     values = tidy(measured)
-    compared = [*glue_tables(frame, values, baseline), *ablation_tables(ablations or {}, values)]
+    compared = [*glue_tables(frame, values, baseline), *elmo_tables(elmo or {}, values, references)]
+    compared += ablation_tables(ablations or {}, values)
     tables = write_tables(frame, out)
     for found in (
         translation_tables(frame, measured),
