@@ -21,6 +21,7 @@ from retable.reporting.elmo import elmo_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.glue import glue_tables
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
+from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
 from retable.reporting.pretraining import senses_figures, unseen_neighbours_tables
 from retable.reporting.probes import probes_figures
 from retable.reporting.published import NOT_RUN, complete
@@ -63,7 +64,7 @@ def write_report(
     everything = [result for listed in results.values() for result in listed]
     references = read_references()
     frame = complete(aggregate(measured, references), references, results.get("pretrain", []), notes or {})
-    values = tidy(measured)
+    values, mixes = tidy(measured), mixes_frame(measured)
     compared = [*glue_tables(frame, values, baseline), *elmo_tables(elmo or {}, values, references)]
     compared += ablation_tables(ablations or {}, values)
     tables = write_tables(frame, out)
@@ -71,6 +72,7 @@ def write_report(
         translation_tables(frame, measured),
         without_training_tables(frame),
         compared,
+        mixes_tables(mixes),
         neighbours_tables(everything),
         unseen_neighbours_tables(everything),
         diagnostic_tables(everything),
@@ -84,6 +86,7 @@ def write_report(
         ("Pairs in the plane of their first two principal components", "plane", planes(everything)),
         ("Senses of words by layer", "senses", senses_figures(frame)),
         ("What linear probes read off the layers", "probes", probes_figures(frame)),
+        ("Layers of ELMo in the tasks' mixtures", "scalar-mix", mixes_figures(mixes)),
         ("Alignment of a test sentence", "alignment", alignment_figures(everything)),
         *diagnostic_figures(everything),
     ):
