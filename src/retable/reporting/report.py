@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from retable.artifacts import write_json
 from retable.reporting.ablations import ablation_tables
 from retable.reporting.alignments import alignment_figures
+from retable.reporting.attention import attention_figures, heads_tables
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import diagnostic_tables
 from retable.reporting.elmo import elmo_tables
@@ -76,6 +77,7 @@ def write_report(
         neighbours_tables(everything),
         unseen_neighbours_tables(everything),
         diagnostic_tables(everything),
+        heads_tables(everything),
         samples_tables(everything),
     ):
         tables += [write_table(table, rows, out) for table, rows in found]
@@ -87,6 +89,7 @@ def write_report(
         ("Senses of words by layer", "senses", senses_figures(frame)),
         ("What linear probes read off the layers", "probes", probes_figures(frame)),
         ("Layers of ELMo in the tasks' mixtures", "scalar-mix", mixes_figures(mixes)),
+        ("Attention in a sentence", "attention", attention_figures(everything)),
         ("Alignment of a test sentence", "alignment", alignment_figures(everything)),
         *diagnostic_figures(everything),
     ):

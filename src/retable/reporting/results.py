@@ -42,6 +42,7 @@ DIAGNOSTICS = (
     "sampling",
     "scaling",
     "sentences",
+    "heads",
 )  # tables in CSV
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
 MIX = "model.mix."  # what the names of a scalar mix's weights begin with
@@ -64,6 +65,7 @@ class Result:
     samples: pd.DataFrame | None = None  # samples.jsonl
     unseen_words: pd.DataFrame | None = None  # unseen_words.csv
     alignments: pd.DataFrame | None = None  # alignments.csv
+    attention: pd.DataFrame | None = None  # attention.csv
     mix: pd.DataFrame | None = None  # layer, share and gamma of the scalar mix in model.safetensors
     diagnostics: dict[str, pd.DataFrame] = field(default_factory=dict)  # DIAGNOSTICS, those that there are
 
@@ -93,6 +95,7 @@ def read_result(folder: Path) -> Result:
         samples=_read_jsonl(folder / "samples.jsonl"),
         unseen_words=_read_csv(folder / "unseen_words.csv"),
         alignments=_read_csv(folder / "alignments.csv"),
+        attention=_read_csv(folder / "attention.csv"),
         mix=_read_mix(folder / "model.safetensors", config),
         diagnostics={
             name: pd.read_csv(path, dtype={"value": str})
