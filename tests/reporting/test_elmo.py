@@ -135,3 +135,9 @@ def test_the_report_has_the_table(write, tmp_path):
     assert [table.name for table in tables] == ["glue", "elmo"]
     assert len(pd.read_csv(tmp_path / "results/elmo.csv")) == 2
     assert "What ELMo adds" in (tmp_path / "results/report.html").read_text(encoding="utf-8")
+
+
+def test_whoever_was_published_with_elmo_was_without():
+    for _, scores in REFERENCES.groupby(["corpus", "task", "split", "metric"]):
+        systems = set(scores["system"])
+        assert {system.removesuffix(" + ELMo") for system in systems} <= systems
