@@ -21,7 +21,15 @@ def report(cfg: DictConfig) -> None:
     }
     folders["evaluate"] += [require(Path("outputs/evaluate", cell.out)) for cell in cfg.get("score", {}).values()]
     out = Path(cfg.results)
-    write_report(cfg.study, folders, out, cfg.get("notes", {}), cfg.get("ablations", {}), cfg.get("baseline"))
+    write_report(
+        cfg.study,
+        folders,
+        out,
+        cfg.get("notes", {}),
+        cfg.get("ablations", {}),
+        cfg.get("baseline"),
+        cfg.get("elmo", {}),
+    )
     print(f"The report is {out / 'report.html'}")
 
 

@@ -15,11 +15,14 @@ from matplotlib.figure import Figure
 from retable.artifacts import write_json
 from retable.reporting.ablations import ablation_tables
 from retable.reporting.alignments import alignment_figures
+from retable.reporting.attention import attention_figures, heads_tables
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import diagnostic_tables
+from retable.reporting.elmo import elmo_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.glue import glue_tables
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
+from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
 from retable.reporting.pretraining import senses_figures, unseen_neighbours_tables
 from retable.reporting.probes import probes_figures
 from retable.reporting.published import NOT_RUN, complete
@@ -41,6 +44,7 @@ def write_report(
     notes: Mapping[str, Mapping[str, str]] | None = None,
     ablations: Mapping[str, Mapping[str, Any]] | None = None,
     baseline: str | None = None,
+    elmo: Mapping[str, str] | None = None,
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
@@ -48,8 +52,8 @@ def write_report(
     `translate`,
     curves from every stage that left one, provenance from all. `notes` say by corpus and system what its numbers don't:
     why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a
-    system, there is a table of what others differ by from it on GLUE's tasks. UsageError names the stage to run where a
-    folder is missing.
+    system, there is a table of what others differ by from it on GLUE's tasks; `elmo` says of systems what they are
+    called with ELMo, see `retable.reporting.elmo`. UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
@@ -61,16 +65,19 @@ def write_report(
     everything = [result for listed in results.values() for result in listed]
     references = read_references()
     frame = complete(aggregate(measured, references), references, results.get("pretrain", []), notes or {})
-    values = tidy(measured)
-    compared = [*glue_tables(frame, values, baseline), *ablation_tables(ablations or {}, values)]
+    values, mixes = tidy(measured), mixes_frame(measured)
+    compared = [*glue_tables(frame, values, baseline), *elmo_tables(elmo or {}, values, references)]
+    compared += ablation_tables(ablations or {}, values)
     tables = write_tables(frame, out)
     for found in (
         translation_tables(frame, measured),
         without_training_tables(frame),
         compared,
+        mixes_tables(mixes),
         neighbours_tables(everything),
         unseen_neighbours_tables(everything),
         diagnostic_tables(everything),
+        heads_tables(everything),
         samples_tables(everything),
     ):
         tables += [write_table(table, rows, out) for table, rows in found]
@@ -81,6 +88,8 @@ def write_report(
         ("Pairs in the plane of their first two principal components", "plane", planes(everything)),
         ("Senses of words by layer", "senses", senses_figures(frame)),
         ("What linear probes read off the layers", "probes", probes_figures(frame)),
+        ("Layers of ELMo in the tasks' mixtures", "scalar-mix", mixes_figures(mixes)),
+        ("Attention in a sentence", "attention", attention_figures(everything)),
         ("Alignment of a test sentence", "alignment", alignment_figures(everything)),
         *diagnostic_figures(everything),
     ):

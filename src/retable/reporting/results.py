@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import yaml
+from safetensors import SafetensorError, safe_open
+from scipy.special import softmax
 
 from retable import artifacts
 from retable.errors import UsageError
@@ -40,8 +42,10 @@ DIAGNOSTICS = (
     "sampling",
     "scaling",
     "sentences",
+    "heads",
 )  # tables in CSV
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
+MIX = "model.mix."  # what the names of a scalar mix's weights begin with
 KNOWN = ("published", "tolerance", "source", "relative_to", "note")
 
 
@@ -61,6 +65,8 @@ class Result:
     samples: pd.DataFrame | None = None  # samples.jsonl
     unseen_words: pd.DataFrame | None = None  # unseen_words.csv
     alignments: pd.DataFrame | None = None  # alignments.csv
+    attention: pd.DataFrame | None = None  # attention.csv
+    mix: pd.DataFrame | None = None  # layer, share and gamma of the scalar mix in model.safetensors
     diagnostics: dict[str, pd.DataFrame] = field(default_factory=dict)  # DIAGNOSTICS, those that there are
 
     @property
@@ -73,13 +79,14 @@ def read_result(folder: Path) -> Result:
     """Read a result folder; UsageError where it or one of its `run.json` and `metrics.json` is missing."""
     run = artifacts.read_run(folder)
     metrics = json.loads(artifacts.require(folder / "metrics.json").read_text(encoding="utf-8"))
-    config = folder / "config.yaml"
+    path = folder / "config.yaml"
+    config = path.read_text(encoding="utf-8") if path.exists() else ""
     parts = folder.parts
     return Result(
         name="/".join(parts[parts.index(run["stage"]) :] if run["stage"] in parts else parts[-1:]),
         run=run,
         metrics=metrics,
-        config=config.read_text(encoding="utf-8") if config.exists() else "",
+        config=config,
         scores=_read_csv(folder / "scores.csv"),
         predictions=_read_csv(folder / "predictions.csv"),
         curve=_read_csv(folder / "curve.csv"),
@@ -88,6 +95,8 @@ def read_result(folder: Path) -> Result:
         samples=_read_jsonl(folder / "samples.jsonl"),
         unseen_words=_read_csv(folder / "unseen_words.csv"),
         alignments=_read_csv(folder / "alignments.csv"),
+        attention=_read_csv(folder / "attention.csv"),
+        mix=_read_mix(folder / "model.safetensors", config),
         diagnostics={
             name: pd.read_csv(path, dtype={"value": str})
             for name in DIAGNOSTICS
@@ -106,6 +115,21 @@ def _read_jsonl(path: Path) -> pd.DataFrame | None:
     if not path.exists():
         return None
     return pd.DataFrame([json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line])
+
+
+def _read_mix(path: Path, config: str) -> pd.DataFrame | None:
+    """What a model's `nn.scalar_mix` holds, None where it has none; `model.layers` are those that it mixes."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "np") as file:  # reads what is asked for alone
+            if not {MIX + "weights", MIX + "gamma"} <= set(file.keys()):
+                return None
+            weights, gamma = (file.get_tensor(MIX + name).astype(np.float64) for name in ("weights", "gamma"))
+    except SafetensorError as error:
+        raise UsageError(f"{path} is damaged ({error}); remove it and run `dvc repro` to make it again") from None
+    layers = yaml.safe_load(config)["model"].get("layers") or range(len(weights))
+    return pd.DataFrame({"layer": layers, "share": softmax(weights), "gamma": float(gamma)})
 
 
 def read_references() -> pd.DataFrame:

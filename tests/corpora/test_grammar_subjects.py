@@ -1,0 +1,82 @@
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from retable.corpora.grammar.language import Grammar
+from retable.corpora.grammar.lexicon import PRONOUNS
+from retable.corpora.grammar.tables import AUXILIARIES
+from retable.corpora.grammar_subjects import GrammarSubjects
+
+SCALE = 0.1
+
+
+@pytest.fixture(scope="module")
+def grammar():
+    return Grammar(SCALE)
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    return GrammarSubjects(1, 6000, SCALE).sentences()
+
+
+def test_the_text_is_the_languages(grammar, sentences):
+    """That of the first document is what the grammar itself tells under the name of the stream."""
+    (document,) = islice(grammar.documents(1, "subjects"), 1)
+    assert [" ".join(each.words) for each in sentences[: len(document)]] == document
+    assert 6000 <= sum(len(each.words) for each in sentences) < 6300
+    assert GrammarSubjects(1, 6000, SCALE).sentences() == sentences
+    assert GrammarSubjects(1, 10, SCALE).inputs == []
+
+
+def numbers_of(word, verbs):
+    """The numbers that a finite form goes with."""
+    if word in verbs:
+        base, singular, past, *_ = verbs[word].forms
+        return {number for number, form in (("plural", base), ("singular", singular)) if word in (form, past)}
+    pairs = [pair for forms in AUXILIARIES.values() for pair in (forms[:2], forms[2:]) if word in pair]
+    return {number for pair in pairs for number, form in zip(("singular", "plural"), pair, strict=True) if form == word}
+
+
+def test_a_verb_agrees_with_its_subject(grammar, sentences):
+    """Whatever stands between them: the subject says its number by its form, and the verb, where its form shows one."""
+    nouns = [noun for nouns in grammar.lexicon.nouns.values() for noun in nouns]
+    plural = {noun.plural for noun in nouns} | {PRONOUNS["plural"]}
+    singular = {noun.forms[0] for noun in nouns} | {name.word for name in grammar.lexicon.names}
+    singular |= {PRONOUNS[agreement] for agreement in ("masculine", "feminine", "neuter")}
+    singular |= {word for nation in grammar.lexicon.nations for word in (nation.country, nation.capital)}
+    number = dict.fromkeys(singular, "singular") | dict.fromkeys(plural, "plural")
+    shown, distances = Counter(), Counter()
+    for each in sentences:
+        for verb, head in each.subjects.items():
+            assert 0 <= head < verb
+            told, fitting = number[each.words[head]], numbers_of(each.words[verb], grammar.tables.verb_of)
+            assert told in fitting, (" ".join(each.words), each.words[verb])
+            shown[told, len(fitting)] += 1
+            distances[verb - head] += 1
+    assert len(shown) == 4 and min(shown.values()) > 20
+    assert distances[1] > 200 and sum(distances.values()) - distances[1] > 200
+
+
+def test_subjects_in_sentences_of_each_kind(grammar, sentences):
+    """Of the given subjects, which the sentence tells once more, the mention is the one before the verb."""
+    nations = {word for nation in grammar.lexicon.nations for word in (nation.country, nation.capital)}
+    found = Counter()
+    for each in sentences:
+        words = each.words
+        if words[0] in PRONOUNS.values():
+            assert 0 in each.subjects.values()
+            found["pronoun"] += 1
+        if words[:2] == ["as", "for"]:
+            clause = words.index("that")
+            assert each.subjects and words[clause + 1] == words[2]
+            assert 2 not in each.subjects.values() and clause + 1 in each.subjects.values()
+            found["topic"] += 1
+        if words[0] in nations and words[1] == ",":
+            assert 0 in each.subjects.values()
+            found["apposition"] += 1
+        if words[0] == "both":  # two nouns are no subject with one head
+            assert 2 not in each.subjects.values()
+            found["both"] += 1
+    assert set(found) == {"pronoun", "topic", "apposition", "both"}

@@ -1,0 +1,93 @@
+"""The maps and the table of heads, from result folders as the evaluate stage leaves them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from retable.evaluation.attention_maps import MAP_COLUMNS, SHARES
+from retable.reporting.attention import FAINT, attention_figures, heads_tables
+from retable.reporting.report import write_report
+from retable.reporting.results import read_result
+
+WORDS = ["[CLS]", "NA", "$runs$", "[SEP]"]
+MAPS = np.random.default_rng(0).dirichlet(np.ones(4) / 3, (2, 2, 4))
+FLOORS = {"equal": 0.25, "offset": 0.5}
+
+
+@pytest.fixture
+def write(write_run):
+    """A cell of two layers of two heads, whose shares are 0.3 but for one that always finds the subject."""
+
+    def build(corpus, system, seed, n_sentences=2):
+        metrics = {f"attention/{name}": 100.0 for name in ("words", "verbs", "far_verbs")}
+        for share in SHARES:
+            kind = "offset" if share.endswith("first") else "equal"
+            metrics[f"attention/{kind}/{share}"] = FLOORS[kind]
+        folder = write_run("evaluate", f"{corpus}/{system}-{seed}-attention", system, seed, metrics)
+        squares = [
+            (sentence, layer + 1, head + 1, target, WORDS[target], source, WORDS[source], weight)
+            for sentence in range(1, n_sentences + 1)
+            for (layer, head, target, source), weight in np.ndenumerate(MAPS)
+        ]
+        table = pd.DataFrame(squares, columns=MAP_COLUMNS[:-1])
+        is_subject = (table["target_place"] == 2) & (table["source_place"] == 1)
+        table.assign(subject=is_subject.astype(int)).to_csv(folder / "attention.csv", index=False)
+        heads = [
+            (layer, head, share, 1.0 if (layer, head) == (2, 1) and "subject" in share else 0.3, 0.04)
+            for layer in (1, 2)
+            for head in (1, 2)
+            for share in SHARES
+        ]
+        columns = ["layer", "head", "share", "mean", "error"]
+        pd.DataFrame(heads, columns=columns).to_csv(folder / "heads.csv", index=False)
+        return folder
+
+    return build
+
+
+def test_a_panel_a_layer_and_head_with_words_on_both_axes(write):
+    figures = attention_figures([read_result(write("grammar", "bert", 1))])
+    assert [*figures] == ["grammar-bert-1-1", "grammar-bert-1-2"]
+    panels = figures["grammar-bert-1-1"].axes
+    assert [axes.get_xlabel() for axes in panels] == [f"layer {k}, head {h}" for k in (1, 2) for h in (1, 2)]
+    assert [label.get_text() for label in panels[0].get_xticklabels()] == WORDS
+    assert [label.get_text() for label in panels[2].get_yticklabels()] == WORDS
+    for axes, weights in zip(panels, MAPS.reshape(4, 4, 4), strict=True):
+        (squares,) = axes.collections
+        places = np.argwhere(weights >= FAINT)  # (squares, 2): the row looks at the column
+        np.testing.assert_allclose(squares.get_array(), weights[weights >= FAINT])
+        corners = np.stack([path.vertices[0] for path in squares.get_paths()])
+        np.testing.assert_array_equal(corners, places[:, ::-1])
+        assert squares.get_clim() == (0, 1) and axes.get_ylim() == (4, 0)
+        (frame,) = axes.patches
+        assert frame.get_xy() == (1, 2)
+
+
+def test_a_row_a_head_and_what_no_head_is_needed_for(write):
+    results = [read_result(write("grammar", system, seed)) for system, seed in (("gpt", 1), ("bert", 2), ("bert", 1))]
+    ((table, frame),) = heads_tables(results)
+    rows = table.panels["grammar"]
+    assert [[value.text for value in row.values[:4]] for row in rows[:6]] == [
+        *(["bert", "1", str(layer), str(head)] for layer in (1, 2) for head in (1, 2)),
+        ["bert", "1", "equal attention", ""],
+        ["bert", "1", "the usual distance", ""],
+    ]
+    assert [row.values[0].text + row.values[1].text for row in rows[::6]] == ["bert1", "bert2", "gpt1"]
+    assert [row.apart for row in rows] == [False] * 6 + ([True] + [False] * 5) * 2
+    titles = [f"{column.group}: {column.title}" for column in table.columns[4:]]
+    assert titles[:2] == ["To the word: itself", "To the word: before"] and len(titles) == len(SHARES)
+    subject, first = titles.index("Verb to its subject: attention") + 4, titles.index("Verb to its subject: most") + 4
+    found = rows[2].values  # layer 2, head 1
+    assert (found[subject].text, found[subject].spread, found[subject].bold) == ("100.0", "4.0", True)
+    other = rows[0].values  # 0.3 is more than 0.25, but not by two errors
+    assert (other[subject].text, other[subject].bold, other[first].bold) == ("30.0", False, False)
+    assert rows[4].values[subject].text == "25.0" and rows[4].values[first].text == ""
+    assert rows[5].values[subject].text == "" and rows[5].values[first].text == "50.0"
+    assert len(frame) == 3 * 4 * len(SHARES) and set(frame["verbs"]) == {100}
+
+
+def test_the_report_has_table_and_figures(write, tmp_path):
+    tables = write_report("small", {"evaluate": [write("grammar", "bert", 1, n_sentences=1)]}, tmp_path / "results")
+    assert [table.name for table in tables] == ["attention-heads"]
+    assert (tmp_path / "results" / "attention-grammar-bert-1-1.svg").exists()
+    assert heads_tables([]) == [] and attention_figures([]) == {}

@@ -1,0 +1,132 @@
+"""The figure and the table of ELMo's scalar mixes, from the weights that the finetune and tag stages leave."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from retable.errors import UsageError
+from retable.models.elmo import ELMo
+from retable.models.elmo_features import ELMoBiLSTM
+from retable.models.elmo_tagger import ELMoTagger
+from retable.objectives.classification import Classification
+from retable.objectives.tagging import Tagging
+from retable.reporting.figures import write_figure
+from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
+from retable.reporting.report import write_report
+from retable.reporting.results import read_result
+from retable.training.weights import save_weights
+
+WORDS = ["<unk>", "<eos>", "dog", "barks"]
+ELMO = partial(ELMo, d_model=2, d_cell=3, n_layers=2, dropout=0.0, filters=[(1, 2)], d_character=2, n_highway=1)
+
+
+def objective(stage, layers=None):
+    if stage == "tag":
+        return Tagging(ELMoTagger(4, WORDS, ELMO, 2, 2, [(1, 2)], 4, 1, 0.0), ["A", "B"], 0.0, False, None)
+    return Classification(ELMoBiLSTM(WORDS, ELMO, 2, 4, 1, layers=layers), 2, dropout=0.0)
+
+
+@pytest.fixture
+def write(write_run):
+    """A cell whose mixture has these weights, before the softmax, and this scale."""
+
+    def build(stage, corpus, task, system, seed, weights, gamma, layers=None):
+        trained = objective(stage, layers)
+        with torch.no_grad():
+            trained.model.mix.weights.copy_(torch.tensor(weights))
+            trained.model.mix.gamma.fill_(gamma)
+        folder = write_run(stage, f"{corpus}/{task}-{system}-{seed}", system, seed, {}, task=task)
+        (folder / "config.yaml").write_text(f"model: {{layers: {'null' if layers is None else layers}}}\n")
+        save_weights(trained, folder / "model.safetensors")
+        return folder
+
+    return build
+
+
+@pytest.fixture
+def folders(write):
+    return [
+        write("finetune", "glue", "sst5", "bilstm_elmo", 1, [0.0, 0.0, 0.0], 0.5),
+        write("finetune", "glue", "cola", "bilstm_elmo", 1, [0.0, 1.0, 0.0], 1.0),
+        write("finetune", "glue", "cola", "bilstm_elmo", 2, [0.0, 2.0, -1.0], 2.0),
+        write("tag", "grammar_pos", "grammar_pos", "elmo_tagger", 1, [3.0, 0.0, 0.0], 1.0),
+        write("finetune", "glue", "cola", "bilstm_elmo_last", 1, [0.7], 3.0, layers=[2]),
+    ]
+
+
+def shares_of(*weights):
+    return np.exp(weights) / np.exp(weights).sum()
+
+
+def frame_of(folders):
+    return mixes_frame(map(read_result, folders))
+
+
+def test_shares_are_read_from_the_weights_and_averaged_over_seeds(folders):
+    frame = frame_of(folders)
+    cola = frame[frame["task"] == "cola"].sort_values("layer")
+    of_seeds = np.stack([shares_of(0, 1, 0), shares_of(0, 2, -1)])
+    np.testing.assert_allclose(cola["share"], of_seeds.mean(axis=0))
+    np.testing.assert_allclose(cola["share_std"], of_seeds.std(axis=0, ddof=1))
+    assert cola["layer"].tolist() == [0, 1, 2] and set(cola["gamma"]) == {1.5} and set(cola["n"]) == {2}
+    assert "bilstm_elmo_last" not in set(frame["system"])  # a single layer takes all
+    (single,) = (read_result(folders[-1]).mix,)
+    assert single.to_dict("list") == {"layer": [2], "share": [1.0], "gamma": [3.0]}
+
+
+def test_the_mixed_layers_are_those_of_the_configuration(write):
+    frame = frame_of([write("finetune", "grammar", "sentiment", "some", 1, [1.0, 0.0], 1.0, layers=[2, 0])])
+    assert dict(zip(frame["layer"], frame["share"], strict=True)) == pytest.approx(
+        dict(zip([2, 0], shares_of(1, 0), strict=True))
+    )
+
+
+def test_a_row_a_task_in_the_order_of_glue(folders):
+    ((table, _),) = mixes_tables(frame_of(folders))
+    assert [f"{column.group} {column.title}".strip() for column in table.columns] == [
+        "Task", "System", "Runs", "Share of layer 0", "Share of layer 1", "Share of layer 2", "γ",
+    ]  # fmt: skip
+    glue = [[value.text for value in row.values] for row in table.panels["glue"]]
+    assert [row[:3] for row in glue] == [["CoLA", "bilstm_elmo", "2"], ["sst5", "bilstm_elmo", "1"]]
+    assert glue[1][3:] == ["0.333", "0.333", "0.333", "0.500"]
+    assert [*table.panels] == ["glue", "grammar_pos"]
+
+
+def test_the_figure_has_a_square_a_task_and_layer(folders, tmp_path):
+    figures = mixes_figures(frame_of(folders))
+    assert [*figures] == ["glue", "grammar_pos"]
+    (axes,) = figures["glue"].axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["CoLA", "sst5"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["layer 0", "layer 1", "layer 2", "γ"]
+    (mesh,) = axes.collections
+    cola = (shares_of(0, 1, 0) + shares_of(0, 2, -1)) / 2
+    np.testing.assert_allclose(mesh.get_array(), [cola - 1 / 3, [0, 0, 0]], atol=1e-12)
+    low, high = mesh.get_clim()
+    assert low == -high and high == pytest.approx(abs(cola - 1 / 3).max())
+    shown = [text.get_text() for text in axes.texts]
+    assert shown == [*(f"{share:.2f}" for share in cola), "1.50", "0.33", "0.33", "0.33", "0.50"]
+    for name in ("first.svg", "second.svg"):
+        write_figure(mixes_figures(frame_of(folders))["glue"], tmp_path / name)
+    assert (tmp_path / "first.svg").read_bytes() == (tmp_path / "second.svg").read_bytes()
+
+
+def test_cells_without_a_mixture_have_no_row(write, write_run):
+    folder = write("finetune", "glue", "cola", "bilstm", 1, [0.0, 0.0, 0.0], 1.0)
+    save_weights(torch.nn.Linear(2, 2), folder / "model.safetensors")
+    plain = write_run("finetune", "glue/rte-bilstm-1", "bilstm", 1, {}, task="rte")
+    assert frame_of([folder, plain]).empty and mixes_tables(frame_of([folder])) == []
+    assert mixes_figures(frame_of([folder])) == {}
+    (folder / "model.safetensors").write_bytes(b"cut off")
+    with pytest.raises(UsageError, match="is damaged"):
+        read_result(folder)
+
+
+def test_the_report_has_table_and_figure(folders, tmp_path):
+    tables = write_report("small", {"finetune": folders[:3], "tag": folders[3:4]}, tmp_path / "results")
+    assert "scalar-mix" in {table.name for table in tables}
+    assert len(pd.read_csv(tmp_path / "results/scalar-mix.csv")) == 9
+    assert (tmp_path / "results/scalar-mix-grammar_pos.svg").exists()
+    assert "ELMo in the tasks" in (tmp_path / "results/report.html").read_text(encoding="utf-8")
