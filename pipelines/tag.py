@@ -17,6 +17,7 @@ from retable.artifacts import require
 from retable.corpora.columns import TaggedSentence
 from retable.corpora.text import SPLITS
 from retable.data.tagged import BucketedSentences, Vocabulary
+from retable.data.word_vectors import vectors_of
 from retable.errors import UsageError
 from retable.evaluation.tagging import COLUMNS, SPAN_COLUMNS, predict_tags, sentence_counts, tagging_metrics
 from retable.metrics.spans import convert
@@ -40,7 +41,8 @@ def tag(cfg: DictConfig) -> None:
     vectors: dict[str, np.ndarray] = {}
     if cfg.embedding != "random":
         inputs.append(require(Path(cfg.embedding)))
-        vectors = vectors_of(sentences, *read_word2vec(inputs[-1]), instantiate(cfg.tagging.convention) or str)
+        words = (word for split in SPLITS for each in sentences[split] for word in each.words)
+        vectors = vectors_of(words, *read_word2vec(inputs[-1]), instantiate(cfg.tagging.convention) or str)
     texts = {split: [each.words for each in sentences[split]] for split in SPLITS}
     vocabulary = Vocabulary(texts["train"], [*texts["validation"], *texts["test"]], vectors)
     examples = {
@@ -96,22 +98,6 @@ def read_sentences(task: Any) -> dict[str, list[TaggedSentence]]:
             )
     sentences: dict[str, list[TaggedSentence]] = task.splits()
     return sentences
-
-
-def vectors_of(
-    sentences: dict[str, list[TaggedSentence]], words: Sequence[str], vectors: np.ndarray, convention: Any
-) -> dict[str, np.ndarray]:
-    """The vectors of the words of all sentences: that of the word itself, or else of what `convention` makes of it.
-    UsageError where none has one."""
-    rows = {word: row for row, word in enumerate(words)}
-    found = {}
-    for word in dict.fromkeys(word for split in sentences.values() for each in split for word in each.words):
-        row = rows.get(word, rows.get(convention(word)))
-        if row is not None:
-            found[word] = vectors[row]
-    if not found:
-        raise UsageError("none of the task's words has a vector; give embedding= vectors of its language")
-    return found
 
 
 def load_pretrained(model: Any, path: Path) -> None:

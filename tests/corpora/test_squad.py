@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from retable.corpora.squad import Answer, Question, read_squad
+from retable.corpora.squad import Answer, Question, read_squad, read_triples
 from retable.errors import UsageError
 
 CONTEXT = "Ada met Ada’s tutor in May 1833. In May they met again."
@@ -64,3 +64,38 @@ def test_the_development_set(data_dir):
     questions = read_squad(data_dir / "squad" / "dev-v1.1.rebuilt.json")
     assert (len(questions), len({q.title for q in questions}), len({q.id for q in questions})) == (10570, 48, 10570)
     assert all(q.context[a.start :].startswith(a.text) for q in questions for a in q.answers)
+
+
+def test_triples_have_their_answers_where_they_first_stand_as_words(tmp_path):
+    rows = [
+        {"context": "Mayor May left in May.", "question": "When?", "answer": "May"},
+        {"context": "In 2010.", "question": "Ten what?", "answer": "10"},  # nowhere a word: it is widened later
+    ]
+    assert read_triples(write(tmp_path, rows)) == [
+        Question("0", "", rows[0]["context"], "When?", [Answer("May", 6)]),
+        Question("1", "", rows[1]["context"], "Ten what?", [Answer("10", 5)]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (squad(answer("May", 3)), r"holds no list of contexts, questions and answers; read_squad reads SQuAD's own"),
+        ([{"context": "x", "question": "y"}], r"\[0\] needs 'answer', a text, as a triple has it"),
+        ([{"context": "x", "question": "y", "answer": "z"}], r"\[0\], 'z', does not stand in the paragraph"),
+        ([{"context": "x y", "question": "y", "answer": " "}], r"\[0\], ' ', does not stand in the paragraph"),
+        ([], "holds no questions"),
+        ('[\n{"context"]', "line 2: no JSON"),
+    ],
+)
+def test_a_mistake_in_triples_is_named_with_its_place(content, message, tmp_path):
+    with pytest.raises(UsageError, match=rf"dev\.json.*{message}"):
+        read_triples(write(tmp_path, content))
+
+
+def test_an_id_that_stands_twice_is_refused(tmp_path):
+    content = squad(answer("May", 23))
+    (paragraph,) = content["data"][0]["paragraphs"]
+    paragraph["qas"] *= 2
+    with pytest.raises(UsageError, match=r"dev\.json holds 2 questions with the id 'q1'"):
+        read_squad(write(tmp_path, content))

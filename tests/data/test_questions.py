@@ -1,8 +1,50 @@
+import pytest
 import torch
 
-from retable.data.questions import QuestionExample, pad_questions
+from retable.corpora.squad import Answer, Question
+from retable.data.questions import BucketedQuestions, QuestionExample, in_words, pad_questions, questions_by_length
 
 EXAMPLES = [QuestionExample([5, 6, 7, 8], [1, 2], 1, 3), QuestionExample([4], [3, 2, 1], 0, 0)]
+MANY = [QuestionExample(list(range(n)), [n] * (1 + n % 3), n // 3, n // 2) for n in range(1, 24)]
+CONTEXT = "In 1969–70, Ada's  “tour” cost $1.5m; née Ó Brien."
+
+
+def asked(*texts: str) -> Question:
+    return Question("q", "", CONTEXT, "Who's née?", [Answer(text, CONTEXT.index(text)) for text in texts])
+
+
+def test_words_are_runs_of_letters_and_other_signs():
+    (found,) = in_words([asked("Ada")])
+    assert found.context == [
+        *("In", "1969", "–", "70", ",", "Ada", "'", "s", "“", "tour", "”", "cost", "$", "1", ".", "5m", ";"),
+        *("née", "Ó", "Brien", "."),
+    ]
+    assert [CONTEXT[a:b] for a, b in found.places] == found.context
+    assert found.question == ["Who", "'", "s", "née", "?"]
+
+
+@pytest.mark.parametrize(
+    ("text", "read", "whole"),
+    [
+        ("Ada's  “tour”", "Ada's  “tour”", True),  # as the paragraph writes it
+        (" Ó Brien", "Ó Brien", True),
+        ("1969–70", "1969–70", True),
+        ("$1.5", "$1.5m", False),  # widened
+        ("rien.", "Brien.", False),
+        ("96", "1969", False),
+        (CONTEXT, CONTEXT, True),
+    ],
+)
+def test_an_answer_is_a_run_of_whole_words(text, read, whole):
+    (found,) = in_words([asked(text)])
+    assert found.text(found.first, found.last) == read and found.can_be_answered() == whole
+
+
+def test_a_question_can_be_answered_by_any_of_its_answers_anywhere():
+    assert in_words([asked("96", "tour")])[0].can_be_answered()
+    inside = Question("q", "", "Mayor May", "Who?", [Answer("May", 0)])
+    (found,) = in_words([inside])
+    assert found.can_be_answered() and found.text(found.first, found.last) == "Mayor"
 
 
 def test_rows_are_padded_to_the_longest_of_the_batch():
@@ -12,3 +54,33 @@ def test_rows_are_padded_to_the_longest_of_the_batch():
     assert (batch.context_lengths.tolist(), batch.question_lengths.tolist()) == ([1, 4], [3, 2])
     assert (batch.first.tolist(), batch.last.tolist(), batch.weight) == ([0, 1], [0, 3], 1.0)
     assert {part.dtype for part in batch[:6]} == {torch.int64}
+
+
+def test_an_epoch_has_every_question_once_as_it_is():
+    batches = BucketedQuestions(MANY, 4, seed=1)
+    assert batches.steps_per_epoch == 6
+    for epoch in (0, 1):
+        lengths = []
+        for step in range(6 * epoch, 6 * epoch + 6):
+            batch = batches.batch(step)
+            places = (batch.context_lengths - 1).tolist()  # MANY[n - 1] has a context of n
+            lengths += places
+            expected = pad_questions(MANY, places)
+            assert all(torch.equal(ours, theirs) for ours, theirs in zip(batch[:6], expected[:6], strict=True))
+        assert sorted(lengths) == list(range(23))
+    assert torch.equal(batches.batch(3).first, BucketedQuestions(MANY, 4, seed=1).batch(3).first)
+
+
+def test_processes_share_a_batch():
+    batches = BucketedQuestions(MANY, 4, seed=1)
+    whole, parts = batches.batch(2), [batches.batch(2, rank, 3) for rank in range(3)]
+    assert sorted(torch.cat([part.first for part in parts]).tolist()) == sorted(whole.first.tolist())
+    assert sum(part.weight for part in parts) == pytest.approx(3)
+
+
+def test_all_questions_by_length():
+    found = list(questions_by_length(MANY[::-1], 5))
+    assert [len(places) for places, _ in found] == [5, 5, 5, 5, 3]
+    for places, batch in found:
+        assert batch.context_lengths.tolist() == [23 - place for place in places.tolist()]
+    assert sorted(place for places, _ in found for place in places.tolist()) == list(range(23))

@@ -32,6 +32,7 @@ BUILT = {
     "mix": set(),
     "finetune": {"model", "task", "optimizer", "schedule"},
     "tag": {"tagging", "model", "optimizer", "schedule"},
+    "answer": {"answering", "model", "optimizer", "schedule"},
     "translate": {"model", "objective", "batches", "optimizer", "schedule", "averaging", "decoding"},
     "evaluate": {"benchmark"},
     "generate": {"decoding"},

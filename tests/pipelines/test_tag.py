@@ -9,8 +9,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from pipelines.entry import CONF
-from pipelines.tag import load_pretrained, vectors_of
-from retable.corpora.columns import TaggedSentence
+from pipelines.tag import load_pretrained
 from retable.errors import UsageError
 from retable.metrics.spans import span_metrics
 from retable.models.word2vec_format import write_word2vec
@@ -148,14 +147,6 @@ def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, said):
 def test_a_tagger_alone_takes_no_weights(tmp_path):
     with pytest.raises(UsageError, match="Linear has no part that is pretrained; write init=random"):
         load_pretrained(nn.Linear(1, 1), tmp_path / "model.safetensors")
-
-
-def test_vectors_of_another_language_are_refused():
-    sentences = {"train": [TaggedSentence(["Dogs"], ["NN"])]}
-    vectors = np.eye(2, dtype=np.float32)
-    assert vectors_of(sentences, ["cats", "dogs"], vectors, str.lower)["Dogs"].tolist() == [0, 1]
-    with pytest.raises(UsageError, match="none of the task's words has a vector"):
-        vectors_of(sentences, ["cats", "dogs"], vectors, str)
 
 
 def test_recipes_differ_in_one_thing():

@@ -1,14 +1,66 @@
-"""Batches of questions, the paragraphs that hold their answers, and where these stand.
+"""Questions and the paragraphs that hold their answers: in words, as a model reads them, and in batches.
+
+Nothing is cut: a reader reads a paragraph of any length.
 
 B batch, T time of the context, J of the question.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+
+from retable.corpora.squad import Question
+from retable.data.buckets import Buckets, by_length
+
+WORD = re.compile(r"\w+|[^\w\s]")
+Places = list[tuple[int, int]]  # the first character of each word, and the one behind it
+
+
+class QuestionInWords(NamedTuple):
+    source: Question
+    context: list[str]
+    places: Places  # of the context's words
+    question: list[str]
+    first: int  # the first and the last of the context's words that hold a character of the first right answer
+    last: int
+
+    def text(self, first: int, last: int) -> str:
+        """What the context has from one of its words to another, as it is written there."""
+        return self.source.context[self.places[first][0] : self.places[last][1]]
+
+    def can_be_answered(self) -> bool:
+        """Whether a right answer stands somewhere in the context as a run of whole words."""
+        starts, ends = zip(*self.places, strict=True)
+        return any(
+            match.start() in starts and match.end() in ends
+            for answer in self.source.answers
+            for match in re.finditer(re.escape(answer.text.strip()), self.source.context)
+        )
+
+
+def in_words(questions: Iterable[Question]) -> list[QuestionInWords]:
+    """The questions with their words: runs of letters and digits, and all other signs one by one, so that nearly every
+    answer is a run of words. One that begins or ends inside a word is widened to whole ones."""
+    places_of = cache(_places)
+    found = []
+    for source in questions:
+        places, (text, start) = places_of(source.context), source.answers[0]
+        first = bisect_right(places, start + len(text) - len(text.lstrip()), key=lambda place: place[1])
+        last = bisect_left(places, start + len(text.rstrip()), key=lambda place: place[0]) - 1
+        words = [source.context[a:b] for a, b in places]
+        found.append(QuestionInWords(source, words, places, WORD.findall(source.question), first, last))
+    return found
+
+
+def _places(text: str) -> Places:
+    return [match.span() for match in WORD.finditer(text)]
 
 
 class QuestionExample(NamedTuple):
@@ -41,3 +93,29 @@ def pad_questions(examples: Sequence[QuestionExample], places: Iterable[int]) ->
         first,
         last,
     )
+
+
+class BucketedQuestions:
+    """Batches of questions alike in length, see `Buckets`; `batch(step)` is a pure function of (seed, step)."""
+
+    def __init__(self, examples: Sequence[QuestionExample], batch_size: int, seed: int):
+        self._examples, self._buckets = examples, Buckets(lengths(examples), batch_size, seed)
+        self.steps_per_epoch = self._buckets.steps_per_epoch
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> QuestionBatch:
+        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
+        mine, places = self._buckets.places(step, rank, world)
+        return pad_questions(self._examples, mine)._replace(weight=world * len(mine) / len(places))
+
+
+def questions_by_length(
+    examples: Sequence[QuestionExample], batch_size: int
+) -> Iterator[tuple[np.ndarray, QuestionBatch]]:
+    """All examples once, the shortest first, each batch with the places of its examples: for evaluation."""
+    for places in by_length(lengths(examples), batch_size):
+        yield places, pad_questions(examples, places)
+
+
+def lengths(examples: Sequence[QuestionExample]) -> np.ndarray:
+    """(n,): the tokens of each example's context and question."""
+    return np.array([len(example.context_ids) + len(example.question_ids) for example in examples])

@@ -48,8 +48,8 @@ class Vocabulary:
         counts = Counter(word for words in train for word in words)
         seen = list(dict.fromkeys([*counts, *(word for words in others for word in words)]))
         known = [word for word in seen if counts[word] > 1 or word in with_vectors]
-        self.known = [UNKNOWN, END_OF_LINE, *(word for word in known if word not in (UNKNOWN, END_OF_LINE))]
-        self.words = [*self.known, *(word for word in seen if word not in set(self.known))]
+        self.known = list(dict.fromkeys([UNKNOWN, END_OF_LINE, *known]))
+        self.words = list(dict.fromkeys([*self.known, *seen]))
         self._ids = {word: i for i, word in enumerate(self.words)}
 
     def example(self, words: Sequence[str], tags: Sequence[int]) -> TaggedExample:

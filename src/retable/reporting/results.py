@@ -18,6 +18,7 @@ from retable.metrics.intervals import mean_std, paired_test, percentile_interval
 from retable.reporting.units import (
     LIKELIHOODS,
     UnitSums,
+    answer_units,
     classification_units,
     correlation_units,
     likelihood_units,
@@ -43,6 +44,7 @@ DIAGNOSTICS = (
     "scaling",
     "sentences",
     "heads",
+    "questions",
 )  # tables in CSV
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
 MIX = "model.mix."  # what the names of a scalar mix's weights begin with
@@ -270,6 +272,8 @@ def units_of(group: pd.DataFrame) -> UnitSums | None:
     units: Callable[[Sequence[pd.DataFrame], str], UnitSums]
     if task == "tagging":
         tables, units = [result.diagnostics.get("sentences") for result in results], tagging_units
+    elif task == "answers":
+        tables, units = [result.diagnostics.get("questions") for result in results], answer_units
     elif not task:
         tables, units = [result.scores for result in results], likelihood_units
     elif metric in ("accuracy", "matthews", "f1"):

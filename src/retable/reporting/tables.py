@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from retable.reporting.answers import answers_table
 from retable.reporting.fields import (
     BOLD,
     SPREAD,
@@ -305,6 +306,7 @@ TABLES = {
     "held_out": held_out_table,
     "tasks": tasks_table,
     "tagging": tagging_table,
+    "answers": answers_table,
     "probes": probes_table,
     "senses": senses_table,
     "unseen_words": unseen_words_table,

@@ -93,6 +93,13 @@ def tagging_units(sentences: Sequence[pd.DataFrame], metric: str) -> UnitSums:
     return UnitSums(np.stack([table[columns].to_numpy(np.float64) for table in sentences]), statistic, text)
 
 
+def answer_units(questions: Sequence[pd.DataFrame], metric: str) -> UnitSums:
+    """Of S tables with columns id, exact_match and f1; metric is one of the latter two."""
+    text = _common([tuple(table["id"]) for table in questions])
+    scores = np.stack([table[metric].to_numpy(np.float64) for table in questions])
+    return UnitSums(np.stack([scores, np.ones_like(scores)], axis=-1), _share, text)
+
+
 def _share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums[..., 0] / sums[..., 1]
 

@@ -1,0 +1,49 @@
+import json
+
+import pytest
+
+from retable.corpora.squad import read_triples
+from retable.errors import UsageError
+from retable.tasks.questions import QuestionFiles
+
+
+@pytest.fixture
+def paths(tmp_path):
+    """Ten paragraphs with one to four questions to train on, two triples to test on, of another layout."""
+    paragraphs = [
+        {
+            "context": f"Paragraph {p}.",
+            "qas": [
+                {"id": f"{p}-{q}", "question": "Which?", "answers": [{"text": str(p), "answer_start": 10}]}
+                for q in range(1 + p % 4)
+            ],
+        }
+        for p in range(10)
+    ]
+    (tmp_path / "train.json").write_text(json.dumps({"data": [{"title": "x", "paragraphs": paragraphs}]}))
+    triple = {"context": "Another.", "question": "What?", "answer": "Another"}
+    (tmp_path / "test.json").write_text(json.dumps([triple, triple]))
+    return {"train": str(tmp_path / "train.json"), "test": str(tmp_path / "test.json"), "read_test": read_triples}
+
+
+def test_paragraphs_are_held_out_whole(paths):
+    task = QuestionFiles(**paths, held_out=3)
+    splits = task.splits()
+    assert list(splits) == ["train", "validation", "test"] and len(task.inputs) == 2
+    contexts = {split: {question.context for question in rows} for split, rows in splits.items()}
+    assert len(contexts["validation"]) == 3 and len(contexts["train"]) == 7
+    assert not contexts["validation"] & contexts["train"]
+    assert len(splits["train"]) + len(splits["validation"]) == sum(1 + p % 4 for p in range(10))
+    assert [question.id for question in splits["test"]] == ["0", "1"]
+    assert QuestionFiles(**paths, held_out=3).splits() == splits
+
+
+@pytest.mark.parametrize("held_out", [0, 10, -1])
+def test_both_splits_need_paragraphs(paths, held_out):
+    with pytest.raises(UsageError, match=rf"held_out={held_out} is how many of the 10 paragraphs of .*train.json"):
+        QuestionFiles(**paths, held_out=held_out).splits()
+
+
+def test_a_missing_file_is_named(paths):
+    with pytest.raises(UsageError, match=r"nowhere\.json does not exist; set RETABLE_DATA"):
+        QuestionFiles(**paths | {"test": "nowhere.json"}, held_out=3).splits()
