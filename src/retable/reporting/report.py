@@ -19,6 +19,7 @@ from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import diagnostic_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.glue import glue_tables
+from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
 from retable.reporting.pretraining import senses_figures, unseen_neighbours_tables
 from retable.reporting.probes import probes_figures
@@ -41,6 +42,7 @@ def write_report(
     notes: Mapping[str, Mapping[str, str]] | None = None,
     ablations: Mapping[str, Mapping[str, Any]] | None = None,
     baseline: str | None = None,
+    label_efficiency: Mapping[str, Any] | None = None,
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
@@ -48,8 +50,8 @@ def write_report(
     `translate`,
     curves from every stage that left one, provenance from all. `notes` say by corpus and system what its numbers don't:
     why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a
-    system, there is a table of what others differ by from it on GLUE's tasks. UsageError names the stage to run where a
-    folder is missing.
+    system, there is a table of what others differ by from it on GLUE's tasks; with `label_efficiency`, as the module of
+    that name has it, there are its tables and figures. UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
@@ -63,6 +65,11 @@ def write_report(
     frame = complete(aggregate(measured, references), references, results.get("pretrain", []), notes or {})
     values = tidy(measured)
     compared = [*glue_tables(frame, values, baseline), *ablation_tables(ablations or {}, values)]
+    by_labels: dict[str, Figure] = {}
+    if label_efficiency is not None:
+        scores = scores_by_labels(label_efficiency, values)
+        compared += label_efficiency_tables(label_efficiency, scores)
+        by_labels = label_efficiency_figures(label_efficiency, scores)
     tables = write_tables(frame, out)
     for found in (
         translation_tables(frame, measured),
@@ -77,6 +84,7 @@ def write_report(
     figures: dict[str, Figure] = {}
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
+        ("Label efficiency", "label-efficiency", by_labels),
         ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
         ("Pairs in the plane of their first two principal components", "plane", planes(everything)),
         ("Senses of words by layer", "senses", senses_figures(frame)),
