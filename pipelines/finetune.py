@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
@@ -19,6 +20,7 @@ from retable.errors import UsageError
 from retable.evaluation.prediction import predict
 from retable.objectives.classification import Classification, reads_apart
 from retable.objectives.regression import Regression
+from retable.tasks.sentences import Example
 from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.progress import Best
 from retable.training.weights import load_weights
@@ -30,6 +32,8 @@ def finetune(cfg: DictConfig) -> None:
     tokenizer = Tokenizer.load(require(tokens / "tokenizer.json"))
     task = instantiate(cfg.task)
     examples = {split: task.examples(split) for split in task.splits}
+    if cfg.examples is not None:
+        examples["train"] = draw(examples["train"], cfg.examples, cfg.seed)
     labels = {split: [e.label for e in rows] for split, rows in examples.items()}
 
     torch.manual_seed(cfg.seed)
@@ -71,7 +75,21 @@ def finetune(cfg: DictConfig) -> None:
                     base, _, kind = split.partition("_")
                     name = "_".join(filter(None, (cfg.task_name, kind)))
                     record.metrics |= {f"{name}/{base}/{metric}": scores[metric] for metric in task.metrics}
+        if cfg.examples is not None:
+            record.extra["protocol"] = f"{len(labels['train'])} labels"
         record.extra["shortened"] = {split: of_split.shortened for split, of_split in sequences.items()}
+
+
+def draw(examples: Sequence[Example], number: int, seed: int) -> list[Example]:
+    """`number` of the examples, without replacement, in their order; with one seed the fewer are among the more.
+    UsageError where there are not so many."""
+    available = len(examples)
+    if number not in range(1, available + 1):
+        raise UsageError(
+            f"examples={number}, but the training split has {available}; write 1 to {available}, or null for all"
+        )
+    drawn = np.random.default_rng(seed).permutation(available)[: int(number)]  # 1e3 is a float
+    return [examples[place] for place in np.sort(drawn)]
 
 
 def build_head(cfg: DictConfig, model: Any, task: Any) -> Classification:

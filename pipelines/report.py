@@ -21,15 +21,8 @@ def report(cfg: DictConfig) -> None:
     }
     folders["evaluate"] += [require(Path("outputs/evaluate", cell.out)) for cell in cfg.get("score", {}).values()]
     out = Path(cfg.results)
-    write_report(
-        cfg.study,
-        folders,
-        out,
-        cfg.get("notes", {}),
-        cfg.get("ablations", {}),
-        cfg.get("baseline"),
-        cfg.get("elmo", {}),
-    )
+    sections = {name: cfg.get(name) for name in ("notes", "ablations", "baseline", "elmo", "label_efficiency")}
+    write_report(cfg.study, folders, out, **sections)
     print(f"The report is {out / 'report.html'}")
 
 

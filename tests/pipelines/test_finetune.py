@@ -8,10 +8,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from pipelines.build import build_model, build_objective
 from pipelines.entry import CONF
-from pipelines.finetune import build_head, ends_of_sequences, lay_out, load_pretrained
+from pipelines.finetune import build_head, draw, ends_of_sequences, lay_out, load_pretrained
+from retable.data.examples import BucketedExamples, Inputs
 from retable.errors import UsageError
 from retable.objectives.classification import Classification
 from retable.objectives.regression import Regression
+from retable.tasks.sentences import Example
 from retable.tokenizers import word, wordpiece
 from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.weights import save_weights
@@ -152,6 +154,47 @@ def test_settings_of_the_training_are_a_recipes_or_none():
     assert cfg.optimizer.layer_decay == 1
     cfg = recipe("finetune", "model=bilstm", "+finetuning.patience=3", "+finetuning.dropout=0.5")
     assert cfg.patience == 3 and cfg.dropout == cfg.model.dropout == 0.5
+
+
+EXAMPLES = [Example((f"sentence {i}",), i % 2) for i in range(200)]
+
+
+def test_labels_are_drawn_by_the_seed_without_replacement():
+    few, more = draw(EXAMPLES, 50, seed=1), draw(EXAMPLES, 120, seed=1)
+    assert len(few) == len(set(few)) == 50 and few == draw(EXAMPLES, 50, seed=1) != draw(EXAMPLES, 50, seed=2)
+    assert set(few) < set(more) and more == sorted(more, key=EXAMPLES.index)
+    assert draw(EXAMPLES, 200, seed=1) == EXAMPLES  # so that all of them are the same training as null
+    counts = [sum(example in draw(EXAMPLES, 20, seed) for seed in range(400)) for example in EXAMPLES[::20]]
+    assert all(abs(count - 40) < 5 * 6 for count in counts)  # binomial: 40 expected, a deviation of 6
+
+
+@pytest.mark.parametrize("number", [0, -1, 201, 0.5, "all"])
+def test_more_labels_than_there_are_and_none_are_refused(number):
+    with pytest.raises(UsageError, match=f"^examples={number}, but the training split has 200; write 1 to 200, or"):
+        draw(EXAMPLES, number, seed=1)
+
+
+@pytest.mark.parametrize(("labels", "steps"), [(100, 160), (1000, 384), (10000, 1878)])
+def test_a_recipe_of_few_labels_is_berts_with_its_own_training(labels, steps):
+    bert, few = (OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("bert", f"bert_{labels}_labels"))
+    assert few.model == bert.model
+    cfg = recipe("finetune", f"model=bert_{labels}_labels")
+    batches = BucketedExamples(Inputs([[0]] * labels), [0] * labels, cfg.finetuning.batch_size, 1)
+    assert cfg.examples == labels and batches.steps_per_epoch * cfg.epochs == steps
+    assert cfg.patience >= cfg.epochs * cfg.validations  # so that none is cut short, and the best is kept
+    assert recipe("finetune", "model=bert").examples is None
+
+
+def test_the_study_of_labels_names_what_its_systems_learn_from():
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        study = compose("params", overrides=["study=labels"])
+        train = compose("prepare", overrides=["corpus=grammar_toy_3m"]).corpus.write.task_examples.train
+    systems = {"bert": "random", "bert_pretrained": "pretrain/grammar_toy_3m/bert-1"}
+    expected = {(f"{system}_{n}_labels", f"bert_{n}_labels", init) for system, init in systems.items()
+                for n in (100, 1000, train)}  # fmt: skip
+    cells = [(cell.system, cell.model, cell.init) for cell in study.finetune.values()]
+    assert {cell for cell in cells if "labels" in cell[0]} == expected and len(cells) == 54
+    assert [study.label_efficiency[name] for name in ("scratch", "pretrained")] == [*systems]
 
 
 def test_only_the_recipe_that_asks_for_it_has_an_auxiliary_loss():

@@ -35,7 +35,8 @@ def finetune(own, *overrides):
 
 
 def test_it_is_learnt_and_predicted(own):
-    done = finetune(own, "model=bilstm", "model.d_embedding=8", "model.d_model=8", "out=mine/bilstm-1", "patience=1")
+    small = "model=bilstm", "model.d_embedding=8", "model.d_model=8"
+    done = finetune(own, *small, "out=mine/bilstm-1", "patience=1", "examples=12")
     assert done.returncode == 0, done.stderr
     cell = own.folder / "outputs/finetune/mine/bilstm-1"
     predictions = pd.read_csv(cell / "predictions.csv", dtype=str, keep_default_na=False)
@@ -46,6 +47,7 @@ def test_it_is_learnt_and_predicted(own):
     assert not any(name.startswith("mine/test") for name in metrics)
     run = json.loads((cell / "run.json").read_text())
     assert {"mine/train.csv", "mine/new.csv"} <= set(run["digests"]) and run["shortened"]["train"] == 0
+    assert run["protocol"] == "12 labels"
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,9 @@ def _table(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> tupl
         ids = tuple(result.id for result in part["result"])
         values = [Value(system), Value(str(len(part)))]
         values.append(Value(f"{mean:.{digits}f}", "" if isnan(std) else f"{std:.{digits}f}", runs=ids))
-        values += [Value(_interval(low, high, digits)), Value("" if isnan(less.mean) else f"{less.mean:+.{digits}f}")]
-        rows.append(Row([*values, Value(_interval(less.low, less.high, digits, signed=True))]))
+        values.append(Value(interval_text(low, high, digits)))
+        values.append(Value("" if isnan(less.mean) else f"{less.mean:+.{digits}f}"))
+        rows.append(Row([*values, Value(interval_text(less.low, less.high, digits, signed=True))]))
         facts = {"ablation": name, "corpus": part["corpus"].iloc[0], "metric": comparison["metric"], "system": system}
         facts |= {"n": len(part), "mean": mean, "std": std, "ci_low": low, "ci_high": high}
         facts |= {"difference": less.mean, "difference_low": less.low, "difference_high": less.high}
@@ -157,9 +158,9 @@ def judged(comparison: Mapping[str, Any], runs: pd.DataFrame, digits: int) -> tu
 def _evidence(runs: pd.DataFrame, system: str, low: float, high: float, paired: bool, digits: int) -> str:
     seeds = runs.loc[runs["system"] == system, "seed"].nunique()
     how = f", over {seeds} pairs of seeds" if paired else ", by Welch"
-    return f"95 % interval {_interval(low, high, digits)}{how}" if not isnan(low) else "too few runs"
+    return f"95 % interval {interval_text(low, high, digits)}{how}" if not isnan(low) else "too few runs"
 
 
-def _interval(low: float, high: float, digits: int, signed: bool = False) -> str:
+def interval_text(low: float, high: float, digits: int, signed: bool = False) -> str:
     sign = "+" * signed
     return "" if isnan(low) else f"{low:{sign}.{digits}f} to {high:{sign}.{digits}f}"

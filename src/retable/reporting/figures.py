@@ -115,11 +115,11 @@ def _curves(name: str, results: list[Result], bound: float | None) -> Figure | N
         axes.set_ylabel(f"{metric.replace('/', ' ')} (nats)")
         axes.margins(x=0)
         axes.grid(axis="y", lw=0.5, alpha=0.25, color=INK)
-        _label_ends(figure, axes, ends)
+        label_ends(figure, axes, ends)
         return figure
 
 
-def _label_ends(figure: Figure, axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
+def label_ends(figure: Figure, axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
     """Each line's name right of its end, pushed apart upwards where names would overlap."""
     figure.draw_without_rendering()
     line = matplotlib.rcParams["font.size"] * 1.25 * figure.dpi / 72
@@ -169,7 +169,7 @@ def _size_curve(title: str, frame: pd.DataFrame) -> Figure:
         axes.set_ylabel("accuracy by 3CosAdd (%)")
         axes.margins(x=0.02)
         axes.grid(axis="y", lw=0.5, alpha=0.25, color=INK)
-        _label_ends(figure, axes, ends)
+        label_ends(figure, axes, ends)
         return figure
 
 

@@ -21,6 +21,7 @@ from retable.reporting.diagnostics import diagnostic_tables
 from retable.reporting.elmo import elmo_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.glue import glue_tables
+from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
 from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
 from retable.reporting.pretraining import senses_figures, unseen_neighbours_tables
@@ -45,6 +46,7 @@ def write_report(
     ablations: Mapping[str, Mapping[str, Any]] | None = None,
     baseline: str | None = None,
     elmo: Mapping[str, str] | None = None,
+    label_efficiency: Mapping[str, Any] | None = None,
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
@@ -52,8 +54,8 @@ def write_report(
     `translate`, curves from every stage that left one, provenance from all. `notes` say by corpus and system what its
     numbers don't: why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them; with
     `baseline`, a system, there is a table of what others differ by from it on GLUE's tasks; `elmo` says of systems what
-    they are called with ELMo, see `retable.reporting.elmo`. UsageError names the stage to run where a folder is
-    missing.
+    they are called with ELMo, see `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it,
+    there are its tables and figures. UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
@@ -68,6 +70,11 @@ def write_report(
     values, mixes = tidy(measured), mixes_frame(measured)
     compared = [*glue_tables(frame, values, baseline), *elmo_tables(elmo or {}, values, references)]
     compared += ablation_tables(ablations or {}, values)
+    by_labels: dict[str, Figure] = {}
+    if label_efficiency is not None:
+        scores = scores_by_labels(label_efficiency, values)
+        compared += label_efficiency_tables(label_efficiency, scores)
+        by_labels = label_efficiency_figures(label_efficiency, scores)
     tables = write_tables(frame, out)
     for found in (
         translation_tables(frame, measured),
@@ -84,6 +91,7 @@ def write_report(
     figures: dict[str, Figure] = {}
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
+        ("Label efficiency", "label-efficiency", by_labels),
         ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
         ("Pairs in the plane of their first two principal components", "plane", planes(everything)),
         ("Senses of words by layer", "senses", senses_figures(frame)),

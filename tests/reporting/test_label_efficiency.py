@@ -1,0 +1,130 @@
+"""Scores by the number of labels, from result folders as stages leave them."""
+
+import re
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from retable.errors import UsageError
+from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
+from retable.reporting.report import write_report
+from retable.reporting.results import read_result, tidy
+
+SETTINGS = {
+    "claim": "Pretrained is better.",
+    "pretrained": "bert_pretrained",
+    "scratch": "bert",
+    "metrics": {"sentiment": "accuracy"},
+}
+SCRATCH = {100: [0.60, 0.64, 0.68], 10000: [0.80, 0.82, 0.81]}
+PRETRAINED = {100: [0.70, 0.75, 0.78], 10000: [0.81, 0.82, 0.80]}
+
+
+@pytest.fixture
+def write(write_run):
+    """The folders of both systems' runs, of the Bayes-optimal prediction, and of a system without a number."""
+
+    def build(scratch=SCRATCH, pretrained=PRETRAINED, task="sentiment", corpus="grammar"):
+        folders = [write_run("prepare", corpus, "oracle", 0, {f"{task}/test/accuracy": 0.9})]
+        systems = {f"bert_{n}_labels": values for n, values in scratch.items()}
+        systems |= {f"bert_pretrained_{n}_labels": values for n, values in pretrained.items()}
+        for system, values in (systems | {"bilstm": [0.7], "gpt_100_labels": [0.3]}).items():
+            for seed, value in enumerate(values, 1):
+                metrics = {f"{task}/test/accuracy": value, f"{task}/validation/accuracy": 0.1}
+                folders.append(write_run("finetune", f"{corpus}/{task}-{system}-{seed}", system, seed, metrics))
+        return folders
+
+    return build
+
+
+def values(folders):
+    return tidy([read_result(folder) for folder in folders])
+
+
+def test_pairs_of_seeds_are_compared_at_each_number_of_labels(write):
+    rows = scores_by_labels(SETTINGS, values(write())).set_index("labels")
+    assert [*rows.index] == [100, 10000]
+    for labels, row in rows.iterrows():
+        own, its = ([100 * value for value in scores[labels]] for scores in (PRETRAINED, SCRATCH))
+        interval = stats.ttest_rel(own, its).confidence_interval(0.95)
+        assert [row["difference_low"], row["difference_high"]] == pytest.approx([*interval]) and row["paired"]
+        assert row["difference"] == pytest.approx(sum(own) / 3 - sum(its) / 3)
+        interval = stats.ttest_1samp(its, 0).confidence_interval(0.95)
+        assert [row["scratch_ci_low"], row["scratch_ci_high"]] == pytest.approx([*interval])
+        assert row["pretrained_mean"] == pytest.approx(sum(own) / 3) and row["bayes_optimal"] == pytest.approx(90)
+
+
+@pytest.mark.parametrize(
+    ("ten_thousand", "verdict"),
+    [([0.85, 0.87, 0.86], "Holds"), (PRETRAINED[10000], "Undecided at this scale"), ([0.7, 0.72, 0.71], "Does not")],
+)
+def test_the_claim_holds_where_it_does_at_every_number(write, ten_thousand, verdict):
+    folders = write(pretrained=PRETRAINED | {10000: [value + i / 1000 for i, value in enumerate(ten_thousand)]})
+    (finding,) = set(scores_by_labels(SETTINGS, values(folders))["finding"])
+    assert finding.startswith(f"Sentiment: {verdict}")
+    assert "bert_pretrained_100_labels less bert_100_labels is +10.3 (95 % interval " in finding
+    assert finding.count(" less ") == 2
+
+
+def test_one_run_is_no_interval(write):
+    rows = scores_by_labels(SETTINGS, values(write({100: [0.6]}, {100: [0.7]})))
+    ((table, _),) = label_efficiency_tables(SETTINGS, rows)
+    (row,) = table.panels["sentiment, accuracy"]
+    assert [value.text for value in row.values] == ["100", "1", "60.0", "70.0", "+10.0", "90.0"]
+    assert "too few runs" in table.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scratch": "gru"}, "gru_100_labels has no test accuracy of sentiment on grammar"),
+        ({"metrics": {"cola": "accuracy"}}, "no system such as bert_pretrained_100_labels has a test accuracy of cola"),
+        ({"metrics": {"sentiment": "f1"}}, "has a test f1 of sentiment"),
+    ],
+)
+def test_mistakes_are_told(write, settings, message):
+    with pytest.raises(UsageError, match=message):
+        scores_by_labels(SETTINGS | settings, values(write()))
+
+
+def test_settings_are_whole_and_systems_have_the_same_numbers(write):
+    frame = values(write(pretrained={100: PRETRAINED[100]}))
+    with pytest.raises(UsageError, match="bert_pretrained_10000_labels has no test accuracy"):
+        scores_by_labels(SETTINGS, frame)
+    with pytest.raises(UsageError, match="label_efficiency has no claim; it has claim, pretrained"):
+        scores_by_labels({name: value for name, value in SETTINGS.items() if name != "claim"}, frame)
+
+
+def test_the_figure_has_both_lines_and_the_optimum(write):
+    rows = scores_by_labels(SETTINGS, values(write()))
+    ((name, figure),) = label_efficiency_figures(SETTINGS, rows).items()
+    assert name == "grammar-sentiment"
+    (axes,) = figure.axes
+    drawn = {text.get_text() for text in axes.texts}
+    assert drawn == {"bert", "bert_pretrained", "Bayes-optimal"}
+    means = [container.lines[0].get_ydata().tolist() for container in axes.containers]
+    assert means == [rows["scratch_mean"].tolist(), rows["pretrained_mean"].tolist()]
+    (bars,) = axes.containers[1].lines[2]
+    low, high = bars.get_segments()[0][:, 1]
+    assert [low, high] == pytest.approx(rows.loc[0, ["pretrained_ci_low", "pretrained_ci_high"]].tolist())
+    assert axes.lines[-1].get_ydata()[0] == pytest.approx(90)
+
+
+def test_the_report_has_table_and_figures(write, tmp_path):
+    folders = [*write(), *write(task="acceptability", corpus="toy")]
+    settings = SETTINGS | {"metrics": {"sentiment": "accuracy", "acceptability": "accuracy"}}
+    out = tmp_path / "results"
+    stages = {stage: [folder for folder in folders if stage in folder.parts] for stage in ("prepare", "finetune")}
+    tables = write_report("small", stages, out, label_efficiency=settings)
+    assert [table.name for table in tables] == ["tasks", "label-efficiency-grammar", "label-efficiency-toy"]
+    assert {"label-efficiency-grammar-sentiment.svg", "label-efficiency-toy-acceptability.svg"} <= {
+        path.name for path in out.iterdir()
+    }
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for title in ("Label efficiency, grammar-sentiment", "Label efficiency, toy-acceptability"):
+        assert f"<figcaption>{title}</figcaption>" in page
+    text = (out / "label-efficiency-grammar.md").read_text(encoding="utf-8")
+    assert "Task: sentiment, accuracy" in text and re.search(r"\|\s+10,000 \|\s+3 \|\s+81.0 ± 1.0 \|", text)
+    rows = pd.read_csv(out / "label-efficiency-grammar.csv")
+    assert rows["labels"].tolist() == [100, 10000] and "finding" not in rows
