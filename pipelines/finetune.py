@@ -1,4 +1,7 @@
-"""Tokens and a backbone → a classifier: `python -m pipelines.finetune task=sentiment model=bilstm`."""
+"""Tokens and a backbone → a classifier: `python -m pipelines.finetune task=sentiment model=bilstm`.
+
+An encoder-decoder, model=t5_text, gets no head: it reads an example as a prompt and writes the label.
+"""
 
 import csv
 from collections.abc import Sequence
@@ -19,7 +22,9 @@ from retable.data.examples import BucketedExamples, Inputs
 from retable.errors import UsageError
 from retable.evaluation.prediction import predict
 from retable.objectives.classification import Classification, reads_apart
+from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.regression import Regression
+from retable.tasks.answers import Answers, plain
 from retable.tasks.sentences import Example
 from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.progress import Best
@@ -38,25 +43,34 @@ def finetune(cfg: DictConfig) -> None:
 
     torch.manual_seed(cfg.seed)
     model = build_model(cfg, tokenizer)
-    sequences = {
-        split: lay_out(model, tokenizer, [e.sentences for e in rows], task.symmetric)
-        for split, rows in examples.items()
-    }
+    if writes(model):
+        answers = Answers(task.labels, cfg.answers)
+        objective: Any = build_writer(cfg, model, tokenizer, answers)
+        targets = [answers.place(label) for label in labels["train"]]
+        texts = {
+            split: [(layouts.prompt(cfg.task_name, task.named(e)),) for e in rows] for split, rows in examples.items()
+        }
+    else:
+        objective, targets = build_head(cfg, model, task), labels["train"]
+        texts = {split: [e.sentences for e in rows] for split, rows in examples.items()}
+    sequences = {split: lay_out(model, tokenizer, rows, task.symmetric) for split, rows in texts.items()}
     inputs = [tokens / "tokenizer.json", *task.paths]
     prepared = (Path(*path.parts[:3]) for path in task.paths if path.parts[:2] == ("outputs", "prepare"))
     upstream = [tokens, *dict.fromkeys(prepared)]
     if cfg.init != "random":
         upstream.append(Path("outputs", cfg.init))
         inputs.append(require(upstream[-1] / "model.safetensors"))
-        load_pretrained(model, inputs[-1])
+        if writes(model):
+            load_weights(objective, inputs[-1])
+        else:
+            load_pretrained(model, inputs[-1])
     elif getattr(model, "frozen", False):
         raise UsageError(
             f"init=random would leave what {type(model).__name__} keeps frozen as it was drawn; give init= a cell, as "
             "in init=pretrain/grammar/elmo-1, or write model.frozen=false"
         )
     initialise_input(model, cfg, tokenizer, inputs)
-    objective = build_head(cfg, model, task)
-    batches = BucketedExamples(sequences["train"], labels["train"], cfg.finetuning.batch_size, cfg.seed)
+    batches = BucketedExamples(sequences["train"], targets, cfg.finetuning.batch_size, cfg.seed)
 
     def score(objective: torch.nn.Module, split: str) -> dict[str, float]:
         return task.score(labels[split], predict(objective, sequences[split]))
@@ -94,6 +108,8 @@ def draw(examples: Sequence[Example], number: int, seed: int) -> list[Example]:
 
 def build_head(cfg: DictConfig, model: Any, task: Any) -> Classification:
     """The objective that learns the task's labels, or its scores, on top of the model."""
+    if cfg.answers is not None:
+        raise UsageError(f"{type(model).__name__} has a head for its labels; leave answers= out, or take model=t5_text")
     settings = {
         "dropout": cfg.dropout,
         "auxiliary": cfg.auxiliary,
@@ -106,11 +122,39 @@ def build_head(cfg: DictConfig, model: Any, task: Any) -> Classification:
     return Regression(model, task.labels.low, task.labels.high, **settings)
 
 
+def writes(model: Any) -> bool:
+    """Whether the model writes its labels."""
+    return model.direction == "encoder-decoder"
+
+
+def build_writer(cfg: DictConfig, model: Any, tokenizer: Tokenizer, answers: Answers) -> LabelsAsText:
+    """The objective of a model that learns to write its labels. UsageError where the tokenizer can't write one."""
+    for name, none in (("auxiliary", 0.0), ("d_hidden", None), ("pooling", "max")):
+        if cfg[name] != none:
+            raise UsageError(f"{type(model).__name__} writes its labels, and has no head; leave {name}={cfg[name]} out")
+    ids = tokenizer.encode_batch(answers.texts)
+    for text, back in zip(answers.texts, tokenizer.decode_batch(ids), strict=True):
+        if plain(text) != plain(back):
+            raise UsageError(
+                f"the tokenizer {cfg.tokens} can't write the label {text!r}, of which it makes {back!r}; take one that "
+                "spells words, tokenizer=unigram or tokenizer=bpe, or give each class a text that it can write, as in "
+                "answers=[bad,good]"
+            )
+    end = ends_of_sequences(model, tokenizer)[1]
+
+    def read(written: list[int]) -> float:
+        return answers.label(tokenizer.decode(written[: written.index(end)])) if end in written else answers.none
+
+    return LabelsAsText(model, tokenizer.vocab_size, cfg.objective.tie, [[*text, end] for text in ids], read)
+
+
 def lay_out(model: Any, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
     """The examples as `model` reads them, see `layouts`. A left-to-right model's delimiter is [SEP], where the
     tokenizer has one, as GPT's is a token that the text lacks; else the end of a line."""
     ids = [tuple(tokenizer.encode(sentence) for sentence in sentences) for sentences in examples]
     first, last = ends_of_sequences(model, tokenizer)
+    if writes(model):
+        return layouts.as_text(ids, last)
     longest = getattr(model, "max_length", None)
     if reads_apart(model):
         return layouts.apart(ids, first, last, longest)

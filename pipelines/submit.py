@@ -48,6 +48,11 @@ def read_predictions(cfg: DictConfig, task_name: str, split: str) -> list[str]:
             f"{cell}/predictions.csv has none for {len(missing)} of the {n} examples of {split}, the first of them "
             f"{missing[0]}; fine-tune again on the files as they are now"
         )
+    if task.labels.names and (without := sum(found[range(n)] == task.labels.none)):
+        raise UsageError(
+            f"{cell} wrote no label for {without} of the {n} examples of {split}, and the server takes labels alone; "
+            "fine-tune it for longer, or leave the set out of tests=[…]"
+        )
     return [task.labels.write(prediction) for prediction in found[range(n)]]
 
 

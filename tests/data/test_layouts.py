@@ -1,8 +1,11 @@
 """What models read, in words: `<s>` begins, `</s>` ends, `$` stands between, BERT's marks are its own."""
 
+import doctest
+
 import pytest
 
-from retable.data.layouts import apart, in_segments, left_to_right
+from retable.data import layouts
+from retable.data.layouts import apart, as_text, in_segments, left_to_right
 from retable.errors import UsageError
 
 WORDS = ["<pad>", "<s>", "</s>", "$", "[CLS]", "[SEP]", "no", "weapons", "were", "found", "a", "man", "is", "dancing"]
@@ -17,6 +20,13 @@ def ids(examples):
 
 def words(sequences):
     return [" ".join(WORDS[i] for i in sequence) for sequence in sequences]
+
+
+def test_as_text():
+    assert doctest.testmod(layouts).failed == 0
+    inputs = as_text(ids(ONE), END)
+    assert words(inputs.sequences) == ["no weapons were found </s>", "a man </s>"]
+    assert (inputs.others, inputs.segments, inputs.shortened) == (None, None, 0)
 
 
 def test_apart():

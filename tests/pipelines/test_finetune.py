@@ -63,6 +63,18 @@ def test_a_backbone_takes_what_its_pretraining_left(model, pretrained, objective
     assert found == sum(not name.startswith("decoder.") for name in theirs)
 
 
+def test_electra_is_the_discriminator_not_the_generator(tmp_path):
+    cfg = recipe("pretrain", "model=electra", "objective=replaced_token_detection")
+    cfg.objective.generator.d_model = SMALL["d_model"]  # one as large, whose weights would fit
+    trained = build_objective(cfg, MARKED, build_model(cfg, MARKED)).eval()
+    save_weights(trained, tmp_path / "model.safetensors")
+    backbone = finetuned("electra").eval()
+    load_pretrained(backbone, tmp_path / "model.safetensors")
+    read = torch.tensor([MARKED.encode("the cat sees a bird")]), torch.tensor([5])
+    assert torch.equal(backbone(*read), trained.model(*read))
+    assert not torch.allclose(backbone(*read), trained.generator(*read), atol=0.1)
+
+
 def test_weights_of_another_model_are_refused(tmp_path):
     save_weights(torch.nn.ModuleDict({"model": finetuned("gpt")}), tmp_path / "model.safetensors")
     for other in ("bert", "t5_toy_encoder", "bilstm_elmo"):

@@ -56,3 +56,13 @@ def test_examples_without_a_prediction_are_counted(cells):
     done = submit(cells, "tests=[RTE]")
     assert done.returncode == 2
     assert "has none for 2 of the 5 examples of test, the first of them 3; fine-tune again" in done.stderr
+
+
+def test_a_text_that_is_no_label_is_not_handed_in(cells):
+    cell = cells.folder / "outputs/finetune/glue/rte-bilstm-2"
+    table = pd.read_csv(cell / "predictions.csv")
+    table["prediction"] = [2, 0, 2, 1]
+    table.to_csv(cell / "predictions.csv", index=False)
+    done = submit(cells, "tests=[RTE]")
+    (line,) = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and "wrote no label for 1 of the 3 examples of test" in line

@@ -61,6 +61,24 @@ def test_scores(build):
         task.examples("validation")
 
 
+def test_a_prompt_names_the_columns_in_its_own_order(build):
+    pair, example = {"sentences": ["a", "b"]}, Example(("one", "two"), None)
+    assert [*build(**pair).named(example).items()] == [("a", "one"), ("b", "two")]
+    assert [*build(**pair, prompt={"b": "x", "a": "y"}).named(example).items()] == [("x", "two"), ("y", "one")]
+
+
+def test_a_prediction_that_is_no_class_is_wrong(build):
+    task = build(metrics=["f1"])
+    labels, none = [0, 0, 1, 1], task.labels.none
+    assert task.score(labels, [0, none, 1, none]) == {
+        "accuracy": 0.5,
+        "matthews": pytest.approx(4 / 80**0.5),
+        "f1": 2 / 3,
+    }
+    assert task.score(labels, [none] * 4) == {"accuracy": 0, "matthews": 0, "f1": 0}
+    assert build(labels=None, scores=[1, 5], metrics=["pearson"]).labels.none == 0
+
+
 def test_labels_that_map_to_nothing_are_left_out(build):
     task = build({"train": "1\ta\t-\n2\tb\tgood\n"}, labels={"bad": "bad", "good": "good", "-": None})
     assert task.examples("train") == [Example(("b",), 1)]
@@ -116,6 +134,7 @@ def test_a_row_without_a_value_is_refused(build, tmp_path):
         ({"sentences": ["a", "b", "c"]}, "names 3 columns"),
         ({"scores": [0, 5]}, "classes or scores"),
         ({"labels": None}, "classes or scores"),
+        ({"prompt": {"a": "x"}}, r"task.prompt names \['a'\]; write a name for each of \['text'\]"),
     ],
 )
 def test_a_task_that_cannot_be_is_refused(build, settings, message):

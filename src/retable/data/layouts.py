@@ -4,12 +4,13 @@
     in segments    [CLS] a [SEP] b [SEP], b's segment 1 with its [SEP] (Devlin et al. 2019, figure 3)
     left to right  start a delimiter b extract (Radford et al. 2018, figure 1), and where a pair's order means nothing,
                    start b delimiter a extract as a second sequence
+    as text        a end, where a is all of an example as one text, see `prompt`
 
 What doesn't fit into a model is shortened from the end, of a pair the longer sentence first, of two as long the
 second, as in BERT's code.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from retable.data.examples import Inputs
 from retable.errors import UsageError
@@ -54,6 +55,20 @@ def left_to_right(
     others = [sequence(*sentences[::-1]) for sentences in shorter] if is_pair and both_orders else None
     sequences = [sequence(*sentences) for sentences in shorter]
     return Inputs(sequences, others, shortened=_differ(examples, shorter))
+
+
+def prompt(task: str, texts: Mapping[str, str]) -> str:
+    """An example as one text: the task's name, and each text behind its own (Raffel et al. 2020, section 2.4).
+
+    >>> prompt("qnli", {"question": "Where did Jebe die?", "sentence": "Jebe died on the road."})
+    'qnli question: Where did Jebe die? sentence: Jebe died on the road.'
+    """
+    return " ".join([task, *(f"{name}: {text}" for name, text in texts.items())])
+
+
+def as_text(examples: Sequence[Sentences], end: int) -> Inputs:
+    """Each text and an end mark."""
+    return Inputs([[*text, end] for (text,) in examples])
 
 
 def _shortened(sentences: Sentences, room: int | None) -> Sentences:

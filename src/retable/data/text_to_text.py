@@ -1,8 +1,4 @@
-"""Tasks as text to text (Raffel et al. 2020, section 2.4), mixed with an unsupervised objective (section 3.5.2).
-
->>> prompt("sentiment", {"sentence": "the old crow laughs ."})
-'sentiment sentence: the old crow laughs .'
-"""
+"""Tasks as text to text (Raffel et al. 2020, section 2.4), mixed with an unsupervised objective (section 3.5.2)."""
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
@@ -14,16 +10,12 @@ import numpy as np
 from retable.artifacts import require
 from retable.corpora.text import read_lines
 from retable.data.corruption import START
+from retable.data.layouts import prompt
 from retable.data.mixture import Mixture, proportional, source
 from retable.data.pairs import PairBatch, pad
 from retable.data.streams import share_of_rows
 from retable.errors import UsageError
 from retable.tokenizers.tokenizer import Tokenizer
-
-
-def prompt(task: str, texts: Mapping[str, str]) -> str:
-    """What the model reads of an example: the task's name, and each text behind the name of its column."""
-    return " ".join([task, *(f"{column}: {text}" for column, text in texts.items())])
 
 
 class TaskExamples:

@@ -17,6 +17,7 @@ class Classes:
         self.names: list[str] = [*dict.fromkeys(classes.values())]
         self._left_out = {_text(value) for value, name in mapping.items() if name is None}
         self._places = {value: self.names.index(name) for value, name in classes.items()}
+        self.none = len(self.names)  # the place of a prediction that is no class: behind them all
 
     def read(self, text: str) -> int | None:
         """The class's place among `names`, None for what is left out. ValueError for anything else."""
@@ -41,6 +42,7 @@ class Scores:
 
     def __init__(self, low: float, high: float):
         self.low, self.high = low, high
+        self.none = low - 1  # the score of a prediction that is none; of STS-B −1, as in T5's code
 
     def read(self, text: str) -> float:
         """The score. ValueError for what is no number, or one out of range."""

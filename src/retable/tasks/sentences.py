@@ -37,6 +37,8 @@ class SentenceTask:
     symmetric: whether a pair's order means nothing.
     form: how the files are read, see `read`.
     read: what reads them.
+    prompt: to a model that reads an example as one text, what each column is called there, in the order of that text;
+        None: by their own names.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class SentenceTask:
         symmetric: bool = False,
         form: Mapping[str, Any] | None = None,
         read: Callable[..., Table] = read_table,
+        prompt: Mapping[str, str] | None = None,
     ):
         if len(sentences) not in (1, 2):
             raise UsageError(f"task.sentences={list(sentences)} names {len(sentences)} columns; write one, or two")
@@ -62,6 +65,9 @@ class SentenceTask:
         if not self.metrics or not set(self.metrics) <= set(known):
             raise UsageError(f"task.metrics={self.metrics}: for these labels write some of {', '.join(known)}")
         self.symmetric = symmetric
+        self._prompt = dict(prompt or zip(sentences, sentences, strict=True))
+        if set(self._prompt) != set(sentences):
+            raise UsageError(f"task.prompt names {list(self._prompt)}; write a name for each of {self.sentences}")
         self._read = read
         files = {split: file for split, file in files.items() if file is not None}
         for split in SPLITS[:2]:
@@ -85,12 +91,20 @@ class SentenceTask:
         return metric != "f1" or len(self.labels.names) == 2
 
     def score(self, labels: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
-        """The task's metrics, of the places of classes or of scores; of classes always accuracy and matthews."""
+        """The task's metrics, of the places of classes or of scores; of classes always accuracy and matthews.
+
+        A prediction of `labels.none` is wrong.
+        """
         if isinstance(self.labels, Scores):
             return {name: OF_SCORES[name](labels, predictions) for name in self.metrics}
-        confusion = confusion_matrix(labels, predictions, range(len(self.labels.names)))
+        confusion = confusion_matrix(labels, predictions, range(len(self.labels.names) + 1))
         told = {"accuracy", "matthews", *self.metrics}
         return {name: float(metric(confusion)) for name, metric in OF_CLASSES.items() if name in told}
+
+    def named(self, example: Example) -> dict[str, str]:
+        """The sentences by the names that `prompt` gives them, in its order."""
+        texts = dict(zip(self.sentences, example.sentences, strict=True))
+        return {name: texts[column] for column, name in self._prompt.items()}
 
     @property
     def splits(self) -> list[str]:

@@ -1,0 +1,114 @@
+"""Labels as text: their loss and what is written, against the model run on one text and one token at a time."""
+
+import numpy as np
+import pytest
+import torch
+
+from retable.data.corruption import START
+from retable.data.examples import BucketedExamples, ExampleBatch, Inputs, pad
+from retable.evaluation.prediction import predict
+from retable.generation.conditioned import Conditioned
+from retable.generation.sampling import Greedy
+from retable.objectives.labels_as_text import LabelsAsText
+from retable.objectives.text_to_text import TextToText
+from tests.models.t5_cases import KINDS, V, build
+
+END, NONE = 1, 3
+ANSWERS = [[7, END], [8, 9, 7, END], [8, END]]
+SEQUENCES = [
+    [*torch.randint(2, V, (length,), generator=torch.Generator().manual_seed(place)).tolist(), END]
+    for place, length in enumerate((5, 2, 9, 5, 1, 12))
+]
+LABELS = [0, 1, 2, 1, 0, 2]
+
+
+def read(ids: list[int]) -> int:
+    text = ids[: ids.index(END) + 1] if END in ids else ids
+    return ANSWERS.index(text) if text in ANSWERS else NONE
+
+
+def objective(kind: str, answers=ANSWERS, reader=read) -> LabelsAsText:
+    trained = LabelsAsText(build(kind), V, kind == "v1.0", answers, reader)
+    with torch.no_grad():
+        trained.model.decoder.norm.weight.mul_(3)  # distributions with a top
+    return trained.eval()
+
+
+def batch(*places: int) -> ExampleBatch:
+    return pad(Inputs(SEQUENCES), LABELS, np.array(places or range(len(SEQUENCES))))
+
+
+def log_probs(trained: LabelsAsText, source: list[int], before: list[int]) -> torch.Tensor:
+    """(V,): of the token after the outputs `before`, of a text without padding and without a cache."""
+    hidden = trained.model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([[START, *before]]))
+    return trained.scores(hidden[:, -1])[0].log_softmax(dim=0)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def trained(request) -> LabelsAsText:
+    return objective(request.param)
+
+
+@torch.no_grad()
+def test_the_loss_is_the_mean_over_examples_of_the_answers_nats(trained):
+    nats = [
+        -sum(log_probs(trained, source, answer[:i])[token].item() for i, token in enumerate(answer))
+        for source, answer in zip(SEQUENCES, (ANSWERS[label] for label in LABELS), strict=True)
+    ]
+    loss, metrics, state = trained.loss(batch(), None, step=0)
+    assert loss.item() == pytest.approx(sum(nats) / len(nats), abs=1e-4)
+    assert metrics["loss"] == loss and state is None
+
+
+@torch.no_grad()
+def test_what_is_written_is_the_teacher_forced_argmax_whatever_the_padding(trained):
+    written = trained.write(batch())
+    assert written.shape == (len(SEQUENCES), 4)
+    for place, (source, ids) in enumerate(zip(SEQUENCES, written.tolist(), strict=True)):
+        assert ids == [int(log_probs(trained, source, ids[:i]).argmax()) for i in range(len(ids))]
+        assert ids == trained.write(batch(place))[0].tolist()
+    greedy = Greedy(max_new_tokens=4)(Conditioned(trained, START), SEQUENCES, eos=END)
+    for ids, (completion,) in zip(written.tolist(), greedy, strict=True):
+        assert completion.ids == (ids[: ids.index(END) + 1] if END in ids else ids)
+
+
+def test_a_batchs_halves_weigh_as_many_examples(trained):
+    batches = BucketedExamples(Inputs(SEQUENCES), LABELS, batch_size=6, seed=1)
+    with torch.no_grad():
+        whole, *halves = (
+            trained.loss(batches.batch(0, rank, world), None, 0)[0].item() for rank, world in ((0, 1), (0, 2), (1, 2))
+        )
+    assert sum(halves) / 2 == pytest.approx(whole, abs=1e-5)
+
+
+def test_gradient_for_every_parameter(trained):
+    trained.loss(batch(), None, 0)[0].backward()
+    for name, parameter in trained.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+    trained.zero_grad()
+
+
+def test_answers_are_no_weights(trained):
+    assert set(trained.state_dict()) == set(TextToText(trained.model, V, tie=False).state_dict())
+
+
+def test_it_learns_its_labels_and_any_other_text_is_none():
+    torch.manual_seed(1)
+    trained = objective("v1.0")
+    inputs = Inputs(SEQUENCES)
+    assert set(predict(trained, inputs).tolist()) == {NONE}
+    optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-2)
+    for _ in range(40):
+        optimizer.zero_grad()
+        trained.loss(batch(), None, 0)[0].backward()
+        optimizer.step()
+    found = predict(trained, inputs, batch_size=4)
+    assert found.dtype == "int64" and found.tolist() == LABELS
+    # what stands behind the end mark is not read; an answer without an end, or with more before it, is none
+    assert [read([7, END, 8, 9]), read([7, 8, END, 0]), read([8, 9, 7, 7])] == [0, NONE, NONE]
+
+
+def test_numbers_keep_their_digits():
+    numbers = iter([3.2, -1] * 3)
+    found = predict(objective("v1.0", reader=lambda ids: next(numbers)), Inputs(SEQUENCES), batch_size=2)
+    assert found.dtype == "float64" and sorted(found.tolist()) == [-1, -1, -1, 3.2, 3.2, 3.2]

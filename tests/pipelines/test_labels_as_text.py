@@ -1,0 +1,257 @@
+"""T5 fine-tuned to write its labels: prompts and answers as the paper prints them, and a run of the stage."""
+
+import json
+from functools import cache
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from pipelines.build import build_model
+from pipelines.entry import CONF
+from pipelines.finetune import build_head, build_writer, lay_out
+from retable.data.layouts import prompt
+from retable.errors import UsageError
+from retable.objectives.labels_as_text import LabelsAsText
+from retable.objectives.text_to_text import TextToText
+from retable.tasks.answers import Answers
+from retable.tasks.sentences import Example, SentenceTask
+from retable.tokenizers import byte_bpe, unigram, word, wordpiece
+from retable.tokenizers.tokenizer import Tokenizer
+from retable.training.weights import save_weights
+
+# Raffel et al. 2020, appendix D: the sentences in the order of the task's columns, the label as the data set has it.
+# WNLI is not as there, where the noun is written that a pronoun stands for.
+GOLDEN = {
+    "cola": (
+        ("John made Bill master of himself.",),
+        "1",
+        "cola sentence: John made Bill master of himself.",
+        "acceptable",
+    ),
+    "rte": (
+        (
+            "A smaller proportion of Yugoslavia's Italians were settled in Slovenia (at the 1991 national census, some "
+            "3000 inhabitants of Slovenia declared themselves as ethnic Italians).",
+            "Slovenia has 5,460 inhabitants.",
+        ),
+        "not_entailment",
+        "rte sentence1: A smaller proportion of Yugoslavia's Italians were settled in Slovenia (at the 1991 national "
+        "census, some 3000 inhabitants of Slovenia declared themselves as ethnic Italians). sentence2: Slovenia has "
+        "5,460 inhabitants.",
+        "not_entailment",
+    ),
+    "mnli": (
+        (
+            "yeah well losing is i mean i'm i'm originally from Saint Louis and Saint Louis Cardinals when they were "
+            "there were uh a mostly a losing team but",
+            "The St. Louis Cardinals have always won.",
+        ),
+        "contradiction",
+        "mnli hypothesis: The St. Louis Cardinals have always won. premise: yeah well losing is i mean i'm i'm "
+        "originally from Saint Louis and Saint Louis Cardinals when they were there were uh a mostly a losing team but",
+        "contradiction",
+    ),
+    "mrpc": (
+        (
+            "We acted because we saw the existing evidence in a new light , through the prism of our experience on 11 "
+            'September , " Rumsfeld said .',
+            'Rather , the US acted because the administration saw " existing evidence in a new light , through the '
+            'prism of our experience on September 11 " .',
+        ),
+        "1",
+        "mrpc sentence1: We acted because we saw the existing evidence in a new light , through the prism of our "
+        'experience on 11 September , " Rumsfeld said . sentence2: Rather , the US acted because the administration '
+        'saw " existing evidence in a new light , through the prism of our experience on September 11 " .',
+        "equivalent",
+    ),
+    "qnli": (
+        (
+            "Where did Jebe die?",
+            "Genghis Khan recalled Subutai back to Mongolia soon afterwards, and Jebe died on the road back to "
+            "Samarkand.",
+        ),
+        "entailment",
+        "qnli question: Where did Jebe die? sentence: Genghis Khan recalled Subutai back to Mongolia soon afterwards, "
+        "and Jebe died on the road back to Samarkand.",
+        "entailment",
+    ),
+    "qqp": (
+        (
+            "What attributes would have made you highly desirable in ancient Rome?",
+            "How I GET OPPERTINUTY TO JOIN IT COMPANY AS A FRESHER?",
+        ),
+        "0",
+        "qqp question1: What attributes would have made you highly desirable in ancient Rome? question2: How I GET "
+        "OPPERTINUTY TO JOIN IT COMPANY AS A FRESHER?",
+        "not_duplicate",
+    ),
+    "sst2": (
+        (
+            "it confirms fincher 's status as a film maker who artfully bends technical know-how to the service of "
+            "psychological insight .",
+        ),
+        "1",
+        "sst2 sentence: it confirms fincher 's status as a film maker who artfully bends technical know-how to the "
+        "service of psychological insight .",
+        "positive",
+    ),
+    "stsb": (
+        (
+            "Representatives for Puretunes could not immediately be reached for comment Wednesday.",
+            "Puretunes representatives could not be located Thursday to comment on the suit.",
+        ),
+        "3.25",
+        "stsb sentence1: Representatives for Puretunes could not immediately be reached for comment Wednesday. "
+        "sentence2: Puretunes representatives could not be located Thursday to comment on the suit.",
+        "3.2",
+    ),
+    "wnli": (
+        ("The stable was roomy. It was old.", "The stable was old."),
+        "1",
+        "wnli sentence1: The stable was roomy. It was old. sentence2: The stable was old.",
+        "entailment",
+    ),
+    "sentiment": (("spita is ziblop .",), "negative", "sentiment sentence: spita is ziblop .", "negative"),
+    "acceptability": (("spita is .",), "unacceptable", "acceptability sentence: spita is .", "unacceptable"),
+}
+SMALL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24}
+LINES = ["the cat sees a bird", "a bird sees the cat :", "it is good , it is bad"]
+WORDS = word.train(LINES)
+
+
+@cache
+def recipe(model: str) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("finetune", overrides=[f"model={model}"])
+    cfg.model.update({name: size for name, size in SMALL.items() if name in cfg.model})
+    cfg.tokens = "g/word"  # which only a running job resolves
+    return cfg
+
+
+@cache
+def task(name: str) -> SentenceTask:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return instantiate(compose(f"task/{name}", overrides=["+text=g"]).task)
+
+
+def writer(tokenizer: Tokenizer, name: str, answers: list[str] | None, **settings: Any) -> LabelsAsText:
+    cfg = OmegaConf.merge(recipe("t5_text"), settings)
+    return build_writer(cfg, build_model(cfg, tokenizer), tokenizer, Answers(task(name).labels, answers))
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_prompts_and_answers_are_the_papers(name):
+    sentences, label, expected, answer = GOLDEN[name]
+    answers = Answers(task(name).labels)
+    place = task(name).labels.read(label)
+    assert prompt(name, task(name).named(Example(sentences, place))) == expected
+    assert answers.texts[answers.place(place)] == answer
+
+
+def test_every_task_of_glue_has_its_prompt():
+    glue = {path.stem for path in (CONF / "task").glob("*.yaml") if "/glue/" in path.read_text()}
+    assert glue <= set(GOLDEN) and len(glue) == 9
+
+
+def test_it_reads_a_prompt_and_an_end():
+    model = build_model(recipe("t5_text"), WORDS)
+    inputs = lay_out(model, WORDS, [("the cat sees",), ("bird",)], symmetric=True)
+    assert [" ".join(WORDS.words[i] for i in ids) for ids in inputs.sequences] == ["the cat sees <eos>", "bird <eos>"]
+    assert inputs.others is None and inputs.segments is None and inputs.shortened == 0
+    pieces = unigram.train([*LINES, "positive negative"], 170)
+    inputs = lay_out(model, pieces, [("a bird",)], symmetric=False)
+    assert inputs.sequences[0][-1] == pieces.special_ids["</s>"] and pieces.decode(inputs.sequences[0][:-1]) == "a bird"
+
+
+LABELS = [*LINES, "not_entailment 0.1 2.3 4.5 6.7 8.9 0 1 2 3 4 5 6 7 8 9 . _"]
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        unigram.train(LABELS, 170),
+        byte_bpe.train(LABELS, 300),
+        wordpiece.train(LABELS, vocab_size=90, lowercase=True, alphabet=60),
+        word.train([*LABELS, *(f"{i / 5:.1f} " for i in range(26)), "entailment"], english=True),
+        word.train([*LABELS, *(f"{i / 5:.1f} " for i in range(26)), "entailment"]),
+    ],
+    ids=["unigram", "bpe", "wordpiece", "english words", "words"],
+)
+@pytest.mark.parametrize("name", ["rte", "stsb"])
+def test_labels_come_back_from_what_is_written(tokenizer, name):
+    trained = writer(tokenizer, name, None)
+    texts = trained.answers.tolist()
+    expected = [0, 1] if name == "rte" else [i / 5 for i in range(26)]
+    assert [trained.read(text) for text in texts] == expected
+    none = 2 if name == "rte" else -1
+    end = texts[0][trained.sizes[0] - 1]
+    assert trained.read([end]) == none and trained.read([texts[0][0]] * 9) == none
+
+
+@pytest.mark.parametrize(
+    ("name", "answers", "settings", "message"),
+    [
+        (
+            "sentiment",
+            None,
+            {},
+            r"the tokenizer g/word can't write the label 'negative', of which it makes '<unk>'; .*answers=",
+        ),
+        ("sentiment", ["good", "poor"], {}, "can't write the label 'poor'"),
+        ("stsb", None, {}, "can't write the label '0.0'.* tokenizer=unigram"),
+        (
+            "sentiment",
+            ["bad", "good"],
+            {"pooling": "mean"},
+            "T5 writes its labels, and has no .*; leave pooling=mean out",
+        ),
+        ("sentiment", ["bad", "good"], {"d_hidden": 7}, "leave d_hidden=7 out"),
+        ("sentiment", ["bad", "good"], {"auxiliary": 0.5}, "leave auxiliary=0.5 out"),
+    ],
+    ids=str,
+)
+def test_what_can_not_be_is_refused(name, answers, settings, message):
+    with pytest.raises(UsageError, match=message):
+        writer(WORDS, name, answers, **settings)
+
+
+def test_a_head_takes_no_answers():
+    cfg = OmegaConf.merge(recipe("bilstm"), {"answers": ["bad", "good"]})
+    with pytest.raises(
+        UsageError, match=r"BiLSTM has a head for its labels; leave answers= out, or take model=t5_text"
+    ):
+        build_head(cfg, build_model(cfg, WORDS), task("sentiment"))
+
+
+def test_the_recipe_is_that_of_the_pretraining():
+    pretrained, finetuned = (OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("t5", "t5_text"))
+    assert (finetuned.model, finetuned.objective) == (pretrained.model, pretrained.objective)
+
+
+def test_the_stage_takes_the_weights_and_writes_predictions(project):
+    """Without a step of any size the cell's weights are those of the pretrained one, a softmax of its own included."""
+    folder = project.folder / "outputs"
+    tokenizer = Tokenizer.load(folder / "tokenize/grammar_tiny/word/tokenizer.json")
+    frequent = tokenizer.words[2:4]
+    overrides = ["corpus=grammar_tiny", "model=t5_text", "objective.tie=false", f"answers=[{','.join(frequent)}]"]
+    overrides += [f"model.{name}={value}" for name, value in SMALL.items()]
+    torch.manual_seed(7)
+    pretrained = TextToText(build_model(recipe("t5_text"), tokenizer), tokenizer.vocab_size, tie=False)
+    cell = folder / "pretrain/grammar_tiny/t5_untied-1"
+    cell.mkdir(parents=True)
+    save_weights(pretrained, cell / "model.safetensors")
+    (cell / "run.json").write_text(json.dumps({"mlflow_run_id": "0"}))
+    overrides += ["init=pretrain/grammar_tiny/t5_untied-1", "system=t5", "finetuning.lr=0", "+finetuning.max_steps=1"]
+    project.succeed("finetune", *overrides)
+    made = folder / "finetune/grammar_tiny/sentiment-t5-1"
+    assert (made / "model.safetensors").read_bytes() == (cell / "model.safetensors").read_bytes()
+    table = pd.read_csv(made / "predictions.csv")
+    assert table.groupby("split").size().to_dict() == {"test": 40, "validation": 20}
+    assert set(table["prediction"]) == {2}  # a model that has seen nothing writes no label
+    metrics = json.loads((made / "metrics.json").read_text())
+    assert metrics["sentiment/test/accuracy"] == metrics["sentiment/validation/accuracy"] == 0
