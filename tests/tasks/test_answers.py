@@ -54,7 +54,6 @@ def test_any_number_within_the_scores_is_read():
         (Classes(["a", "b"]), ["x", "y", "x"], "must be 2 texts that differ"),
         (Scores(0, 5), ["x", "y"], "are of classes, and the task's labels are scores; write null"),
     ],
-    ids=str,
 )
 def test_texts_that_can_not_be(labels, texts, message):
     with pytest.raises(UsageError, match=message):
