@@ -179,7 +179,7 @@ SIZES: dict[str, tuple[int | None, ...]] = {
     "stsb": (5749, 1500, None),
     "rte": (2490, 277, 3000),
     "wnli": (635, 71, 146),
-    "sst5": (318582, 1101, 2210),  # 8,544 trees
+    "sst5": (8544, 1101, 2210),
     "wic": (5428, 638, 1400),
 }
 METRICS = {"cola": ["matthews"], "mrpc": ["accuracy", "f1"], "qqp": ["accuracy", "f1"], "stsb": ["pearson", "spearman"]}
