@@ -242,11 +242,11 @@ def test_the_stage_takes_the_weights_and_writes_predictions(project):
     overrides += [f"model.{name}={value}" for name, value in SMALL.items()]
     torch.manual_seed(7)
     pretrained = TextToText(build_model(recipe("t5_text"), tokenizer), tokenizer.vocab_size, tie=False)
-    cell = folder / "pretrain/grammar_tiny/t5_untied-1"
+    cell = folder / "pretrain/made/t5-1"
     cell.mkdir(parents=True)
     save_weights(pretrained, cell / "model.safetensors")
     (cell / "run.json").write_text(json.dumps({"mlflow_run_id": "0"}))
-    overrides += ["init=pretrain/grammar_tiny/t5_untied-1", "system=t5", "finetuning.lr=0", "+finetuning.max_steps=1"]
+    overrides += ["init=pretrain/made/t5-1", "system=t5", "finetuning.lr=0", "+finetuning.max_steps=1"]
     project.succeed("finetune", *overrides)
     made = folder / "finetune/grammar_tiny/sentiment-t5-1"
     assert (made / "model.safetensors").read_bytes() == (cell / "model.safetensors").read_bytes()
