@@ -42,6 +42,8 @@ def finetune(cfg: DictConfig) -> None:
     labels = {split: [e.label for e in rows] for split, rows in examples.items()}
 
     torch.manual_seed(cfg.seed)
+    if cfg.frozen:
+        cfg.model.dropout = 0.0  # a frozen model's states are features, the same each time
     model = build_model(cfg, tokenizer)
     if writes(model):
         answers = Answers(task.labels, cfg.answers)
@@ -64,6 +66,13 @@ def finetune(cfg: DictConfig) -> None:
             load_weights(objective, inputs[-1])
         else:
             load_pretrained(model, inputs[-1])
+            if cfg.frozen:
+                freeze(model)
+    elif cfg.frozen:
+        raise UsageError(
+            f"init=random would leave a frozen {type(model).__name__} as it was drawn; give init= a cell, as in "
+            "init=pretrain/grammar/gpt-1, or write frozen=false"
+        )
     elif getattr(model, "frozen", False):
         raise UsageError(
             f"init=random would leave what {type(model).__name__} keeps frozen as it was drawn; give init= a cell, as "
@@ -129,7 +138,7 @@ def writes(model: Any) -> bool:
 
 def build_writer(cfg: DictConfig, model: Any, tokenizer: Tokenizer, answers: Answers) -> LabelsAsText:
     """The objective of a model that learns to write its labels. UsageError where the tokenizer can't write one."""
-    for name, none in (("auxiliary", 0.0), ("d_hidden", None), ("pooling", "max")):
+    for name, none in (("auxiliary", 0.0), ("d_hidden", None), ("pooling", None), ("frozen", False)):
         if cfg[name] != none:
             raise UsageError(f"{type(model).__name__} writes its labels, and has no head; leave {name}={cfg[name]} out")
     ids = tokenizer.encode_batch(answers.texts)
@@ -169,6 +178,16 @@ def load_pretrained(model: Any, path: Path) -> None:
     they are those of another."""
     for name, part in getattr(model, "pretrained", {"": model}).items():
         load_weights(part, path, prefix=f"model.{name}")
+
+
+def freeze(model: Any) -> None:
+    """Keep the model's weights. UsageError for one that is pretrained in parts."""
+    if hasattr(model, "pretrained"):
+        raise UsageError(
+            f"{type(model).__name__} is pretrained in parts, and learns the others; leave frozen=true out: "
+            "model.frozen=true keeps those parts"
+        )
+    model.requires_grad_(False)
 
 
 def ends_of_sequences(model: Any, tokenizer: Tokenizer) -> tuple[int, int]:

@@ -332,23 +332,30 @@ def test_the_last_states_are_those_that_an_lstm_returns():
 
 
 @pytest.mark.parametrize("pooling", ["mean", "token", "last"])
-@pytest.mark.parametrize("name", ["bilstm", "elmo", "t5"])
+@pytest.mark.parametrize("name", ["bilstm", "elmo", "t5", "bert"])
 def test_each_pooling_reaches_what_it_depends_on(name, pooling):
     torch.manual_seed(0)
-    if (name, pooling) == ("t5", "last"):
-        with pytest.raises(UsageError, match="T5Encoder has no last states of two directions; write pooling=max"):
+    if name in ("t5", "bert") and pooling == "last":
+        with pytest.raises(
+            UsageError, match=r"(T5Encoder|BERT) has no last states of two directions; write pooling=max"
+        ):
             Classification(MODELS[name](), N_LABELS, dropout=0.0, pooling=pooling)
         return
     objective = Classification(MODELS[name](), N_LABELS, dropout=0.0, pooling=pooling)
     objective.loss(batch(), None, 0)[0].backward()
-    unreached = {n for n, p in objective.named_parameters() if p.grad is None or not p.grad.any()}
+    trained = {n: p for n, p in objective.named_parameters() if p.requires_grad}
+    assert {n.split(".")[1] for n, _ in objective.named_parameters() if n not in trained} == (
+        {"pooler"} if name == "bert" else set()
+    )
+    unreached = {n for n, p in trained.items() if p.grad is None or not p.grad.any()}
     # a token that stands first has nothing before it that the forward direction could remember
-    assert unreached == ({"model.layers.forth.0.weight_hh_l0"} if pooling == "token" and name != "t5" else set())
+    recurrent = name in ("bilstm", "elmo")
+    assert unreached == ({"model.layers.forth.0.weight_hh_l0"} if pooling == "token" and recurrent else set())
     logits = objective.head(pool(objective._states(*batch()[:2], None), LENGTHS, pooling))
     torch.testing.assert_close(objective(batch()), logits)
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt", "deep_averaging", "cnn"])
+@pytest.mark.parametrize("name", ["gpt", "deep_averaging", "cnn"])
 def test_a_pooling_is_refused_where_the_summary_is_the_models_own(name):
     with pytest.raises(UsageError, match="has a summary of its own; leave pooling=mean out"):
         Classification(MODELS[name](), N_LABELS, dropout=0.0, pooling="mean")

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from pipelines.build import build_model, build_objective
 from pipelines.entry import CONF
-from pipelines.finetune import build_head, draw, ends_of_sequences, lay_out, load_pretrained
+from pipelines.finetune import build_head, draw, ends_of_sequences, freeze, lay_out, load_pretrained
 from retable.data.examples import BucketedExamples, Inputs
 from retable.errors import UsageError
 from retable.objectives.classification import Classification
@@ -80,6 +80,11 @@ def test_weights_of_another_model_are_refused(tmp_path):
     for other in ("bert", "t5_toy_encoder", "bilstm_elmo"):
         with pytest.raises(UsageError, match="holds the weights of another model than"):
             load_pretrained(finetuned(other), tmp_path / "model.safetensors")
+
+
+def test_what_is_pretrained_in_parts_is_not_frozen_as_a_whole():
+    with pytest.raises(UsageError, match=r"leave frozen=true out: model\.frozen=true keeps those parts"):
+        freeze(finetuned("bilstm_elmo"))
 
 
 @pytest.mark.parametrize("model", ["gpt", "bilstm", "bilstm_elmo", "t5_toy_encoder"])
@@ -264,4 +269,4 @@ def test_glues_recipes_are_one_baseline_with_one_thing_changed():
         assert all(other.model[key] == value for key, value in baseline.model.items() if key != "_target_")
     assert {cfg.model.get("d_embedding") or cfg.model.d_model for cfg in load.values() if "finetuning" in cfg} == {100}
     cfg = recipe("finetune", "model=bilstm_glue")
-    assert (cfg.max_steps, cfg.patience, cfg.d_hidden, cfg.pooling) == (1200, 3, 512, "max")
+    assert (cfg.max_steps, cfg.patience, cfg.d_hidden, cfg.pooling) == (1200, 3, 512, None)

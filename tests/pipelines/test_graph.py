@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file
 
@@ -16,6 +17,9 @@ LSTM = [*SMALL, "model=lstm", "model.d_model=16", "batches.batch_size=4", "batch
 GPT = [*SMALL, "model=gpt", "model.d_model=16", "model.n_layers=1", "batches.batch_size=4", "batches.length=32"]
 SKIPGRAM = "outputs/embed/grammar_tiny/skipgram-1/vectors.bin"
 BILSTM = [*SMALL, "model=bilstm", "model.d_embedding=16", "model.d_model=16"]
+FINE_TUNED = [
+    "corpus=grammar_tiny", "task=acceptability", "model=gpt", "model.d_model=16", "model.n_layers=1", "epochs=0.2"
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +37,7 @@ def graph(project):
     )
     project.succeed("evaluate", "corpus=grammar_tiny", f"vectors={SKIPGRAM}", "benchmark=neighbours")
     project.succeed("finetune", *BILSTM, "task=sentiment", f"embedding={SKIPGRAM}", "system=bilstm_skipgram")
-    project.succeed(
-        "finetune", "corpus=grammar_tiny", "task=acceptability", "model=gpt", "model.d_model=16", "model.n_layers=1",
-        "epochs=0.2", "init=pretrain/grammar_tiny/gpt-1", "system=gpt_pretrained",
-    )  # fmt: skip
+    project.succeed("finetune", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "system=gpt_pretrained")
     return project
 
 
@@ -99,6 +100,24 @@ def test_same_seed_same_bytes(graph):
     assert (graph.folder / "outputs/pretrain/grammar_tiny/again-1/model.safetensors").read_bytes() == before
     graph.succeed("pretrain", *LSTM, "system=again", "seed=2")
     assert (graph.folder / "outputs/pretrain/grammar_tiny/again-2/model.safetensors").read_bytes() != before
+
+
+def test_a_frozen_model_keeps_its_weights(graph):
+    refused = graph.run("finetune", *FINE_TUNED, "frozen=true")
+    assert refused.returncode == 2
+    assert "init=random would leave a frozen GPT as it was drawn; give init= a cell" in refused.stderr
+    graph.succeed("finetune", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "frozen=true", "system=gpt_frozen")
+    trained, tuned, frozen = (
+        load_file(graph.folder / "outputs" / cell / "model.safetensors")
+        for cell in (
+            "pretrain/grammar_tiny/gpt-1",
+            "finetune/grammar_tiny/acceptability-gpt_pretrained-1",
+            "finetune/grammar_tiny/acceptability-gpt_frozen-1",
+        )
+    )
+    assert all(torch.equal(weight, frozen[name]) for name, weight in trained.items())
+    assert not any(torch.equal(weight, tuned[name]) for name, weight in trained.items())
+    assert set(frozen) == {*trained, "head.weight", "head.bias"}
 
 
 def test_predictions_cover_the_tasks(graph):

@@ -13,6 +13,7 @@ from retable.data.examples import ExampleBatch
 from retable.errors import UsageError
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.cross_entropy import linear_log_prob
+from retable.objectives.masked_lm import leave_pooler
 
 POOLINGS = ("max", "mean", "token", "last")
 
@@ -20,10 +21,10 @@ POOLINGS = ("max", "mean", "token", "last")
 class Classification(nn.Module):
     """A backbone, its summary of the example, and a linear layer over the labels.
 
-    BERT, which can `pool`, is summed up by its state of [CLS] (Devlin et al. 2019, section 3.2). Another encoder that
-    reads both ways is summed up by `pooling`; a left-to-right model by its last position, which alone has read
-    everything (Radford et al. 2018, section 3.2); a model without direction, such as a bag of words, gives one vector a
-    sequence.
+    An encoder that reads both ways is summed up by `pooling`; without one BERT, which can `pool`, by its state of [CLS]
+    (Devlin et al. 2019, section 3.2), and another by the max. A left-to-right model is summed up by its last position,
+    which alone has read everything (Radford et al. 2018, section 3.2); a model without direction, such as a bag of
+    words, gives one vector a sequence.
 
     A pair is one sequence to BERT and to a left-to-right model. The latter may read it in both orders: the two
     summaries are added up (Radford et al. 2018, section 3.3). Any other model reads its sequences apart, or if it can,
@@ -36,7 +37,7 @@ class Classification(nn.Module):
     pairs: whether an example is a pair.
     d_hidden: the width of a layer with tanh before the linear one; None for none.
     pooling: of the states of an encoder that reads both ways, the max or the mean over time (Conneau et al. 2017); the
-        token's that stands before the sentence; or the last of each direction, of an LSTM.
+        token's that stands before the sentence; or the last of each direction, of an LSTM. None: see above.
     """
 
     def __init__(
@@ -47,10 +48,12 @@ class Classification(nn.Module):
         auxiliary: float = 0.0,
         pairs: bool = False,
         d_hidden: int | None = None,
-        pooling: str = "max",
+        pooling: str | None = None,
     ):
         super().__init__()
         _require_states(model)
+        if pooling is None and model.direction == "both" and not hasattr(model, "pool"):
+            pooling = "max"
         _require_pooling(model, pooling)
         if hasattr(model, "read_pair") and not pairs:
             raise UsageError(
@@ -59,6 +62,8 @@ class Classification(nn.Module):
         if auxiliary:
             _require_softmax(model, auxiliary)
         self.model, self.auxiliary, self.pooling = model, auxiliary, pooling
+        if pooling is not None:
+            leave_pooler(model)
         self.dropout = nn.Dropout(dropout)
         d_summary = 4 * model.d_model if pairs and reads_apart(model) else model.d_model
         if d_hidden is None:
@@ -116,10 +121,10 @@ class Classification(nn.Module):
 
     def _summary(self, hidden: Tensor, lengths: Any) -> Tensor:
         """Hidden states to (B, D)."""
+        if self.pooling is not None:
+            return pool(hidden, lengths, self.pooling)
         if hasattr(self.model, "pool"):
             return self.model.pool(hidden)
-        if self.model.direction == "both":
-            return pool(hidden, lengths, self.pooling)
         if self.model.direction == "left-to-right":
             return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
         return hidden
@@ -167,11 +172,13 @@ def _require_states(model: Any) -> None:
         )
 
 
-def _require_pooling(model: Any, pooling: str) -> None:
+def _require_pooling(model: Any, pooling: str | None) -> None:
     """Raise UsageError for a pooling that there isn't, or that the model's states can't have."""
+    if pooling is None:
+        return
     if pooling not in POOLINGS:
         raise UsageError(f"pooling={pooling} is none of {', '.join(POOLINGS)}")
-    if pooling != "max" and (model.direction != "both" or hasattr(model, "pool")):
+    if model.direction != "both":
         raise UsageError(f"{type(model).__name__} has a summary of its own; leave pooling={pooling} out")
     if pooling == "last" and not isinstance(getattr(model, "layers", None), BidirectionalLSTM):
         raise UsageError(
