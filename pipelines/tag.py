@@ -1,4 +1,7 @@
-"""Tagged sentences → a tagger: `python -m pipelines.tag tagging=conll2000_chunking model=bilstm_crf`."""
+"""Tagged sentences → a tagger: `python -m pipelines.tag tagging=conll2000_chunking model=bilstm_crf`.
+
+Of semantic roles the task names the predicate, and a sentence comes once for each of its own.
+"""
 
 import csv
 from collections.abc import Sequence
@@ -20,7 +23,8 @@ from retable.data.tagged import BucketedSentences, Vocabulary
 from retable.data.word_vectors import vectors_of
 from retable.errors import UsageError
 from retable.evaluation.tagging import COLUMNS, SPAN_COLUMNS, predict_tags, sentence_counts, tagging_metrics
-from retable.metrics.spans import convert
+from retable.metrics.roles import role_counts
+from retable.metrics.spans import convert, span_counts
 from retable.models.word2vec_format import read_word2vec
 from retable.nn.embedding import initialise_embedding
 from retable.objectives.tagging import Tagging
@@ -35,6 +39,7 @@ def tag(cfg: DictConfig) -> None:
         split: [convert(each.tags, scheme) if scheme else each.tags for each in sentences[split]] for split in SPLITS
     }
     tags = sorted({tag for row in gold["train"] for tag in row})
+    roles = require_predicate(cfg, sentences["train"][0])
     ids = {tag: i for i, tag in enumerate(tags)}
 
     inputs, upstream = list(map(require, task.inputs)), []
@@ -43,13 +48,14 @@ def tag(cfg: DictConfig) -> None:
         inputs.append(require(Path(cfg.embedding)))
         words = (word for split in SPLITS for each in sentences[split] for word in each.words)
         vectors = vectors_of(words, *read_word2vec(inputs[-1]), instantiate(cfg.tagging.convention) or str)
-    texts = {split: [each.words for each in sentences[split]] for split in SPLITS}
+    starts = {split: sentence_starts(sentences[split]) for split in SPLITS}
+    texts = {split: [sentences[split][place].words for place in starts[split]] for split in SPLITS}
     vocabulary = Vocabulary(texts["train"], [*texts["validation"], *texts["test"]], vectors)
     examples = {
         # a tag that is not trained on can't be predicted: any number will do for it
         split: [
-            vocabulary.example(words, [ids.get(tag, 0) for tag in row])
-            for words, row in zip(texts[split], gold[split], strict=True)
+            vocabulary.example(each.words, [ids.get(tag, 0) for tag in row], each.predicate)
+            for each, row in zip(sentences[split], gold[split], strict=True)
         ]
         for split in SPLITS
     }
@@ -71,10 +77,11 @@ def tag(cfg: DictConfig) -> None:
         initialise_embedding(model.embedding, vocabulary.known, list(vectors), np.stack(list(vectors.values())))
     objective = Tagging(model, tags, cfg.dropout, cfg.crf, scheme if cfg.crf else None)
     batches = BucketedSentences(examples["train"], cfg.finetuning.batch_size, cfg.seed)
+    spans = (role_counts if roles else span_counts) if scheme else None
 
     def counts(objective: torch.nn.Module, split: str) -> tuple[list[list[str]], np.ndarray]:
         predictions = predict_tags(objective, examples[split], tags)
-        return predictions, sentence_counts(gold[split], predictions, spans=bool(scheme))
+        return predictions, sentence_counts(gold[split], predictions, spans)
 
     with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, task=cfg.task_name) as record:
         record.extra["tags"], record.extra["words"] = len(tags), len(vocabulary.known)
@@ -84,8 +91,9 @@ def tag(cfg: DictConfig) -> None:
             writer.writerow(("split", "unit", *COLUMNS, *(SPAN_COLUMNS if scheme else ())))
             for split in SPLITS[1:]:
                 predictions, found = counts(objective, split)
-                writer.writerows((split, unit, *row) for unit, row in enumerate(found.tolist()))
-                write_columns(record.folder / f"{split}.tags.txt", texts[split], gold[split], predictions)
+                units = np.add.reduceat(found, starts[split])
+                writer.writerows((split, unit, *row) for unit, row in enumerate(units.tolist()))
+                write_columns(record.folder / f"{split}.tags.txt", sentences[split], gold[split], predictions)
                 record.metrics |= {f"tagging/{split}/{name}": v for name, v in tagging_metrics(found).items()}
 
 
@@ -100,6 +108,28 @@ def read_sentences(task: Any) -> dict[str, list[TaggedSentence]]:
     return sentences
 
 
+def require_predicate(cfg: DictConfig, sentence: TaggedSentence) -> bool:
+    """Whether the task's tags are about a predicate, of which `sentence` is one. UsageError where the model marks none,
+    or has nothing to mark."""
+    given, marked = sentence.predicate is not None, cfg.model.get("d_predicate", 0)
+    if given and not marked:
+        raise UsageError(
+            f"tagging={cfg.task_name} has tags about a predicate, and {cfg.model._target_} is not told which word it "
+            "is; write model=role_labeller"
+        )
+    if marked and not given:
+        raise UsageError(
+            f"tagging={cfg.task_name} names no predicates for model.d_predicate={marked} to mark; write "
+            "model=bilstm_crf, or tagging=conll2012_roles"
+        )
+    return given
+
+
+def sentence_starts(sentences: Sequence[TaggedSentence]) -> list[int]:
+    """Where another sentence begins: several predicates of one follow each other, with the same list of words."""
+    return [i for i, each in enumerate(sentences) if i == 0 or each.words is not sentences[i - 1].words]
+
+
 def load_pretrained(model: Any, path: Path) -> None:
     """Give the parts of `model` that it names as `pretrained` the weights of a cell's model. UsageError where it has
     none, or they are those of another."""
@@ -112,12 +142,18 @@ def load_pretrained(model: Any, path: Path) -> None:
 
 
 def write_columns(
-    path: Path, texts: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
+    path: Path,
+    sentences: Sequence[TaggedSentence],
+    gold: Sequence[Sequence[str]],
+    predictions: Sequence[Sequence[str]],
 ) -> None:
-    """Word, tag and prediction a line, a blank line behind each sentence: what the Perl script conlleval reads."""
+    """Word, tag and prediction a line, a blank line behind each sentence: what the Perl script conlleval reads. Where
+    there is a predicate, a column behind the words holds it in its own line, and a hyphen in the others."""
     with path.open("w", encoding="utf-8") as file:
-        for columns in zip(texts, gold, predictions, strict=True):
-            file.writelines(f"{' '.join(row)}\n" for row in zip(*columns, strict=True))
+        for sentence, *columns in zip(sentences, gold, predictions, strict=True):
+            if sentence.predicate is not None:
+                columns.insert(0, [word if i == sentence.predicate else "-" for i, word in enumerate(sentence.words)])
+            file.writelines(f"{' '.join(row)}\n" for row in zip(sentence.words, *columns, strict=True))
             file.write("\n")
 
 

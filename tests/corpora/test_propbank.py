@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retable.corpora.propbank import Proposition, read_propositions
+from retable.corpora.columns import TaggedSentence
+from retable.corpora.propbank import read_propositions
 from retable.errors import UsageError
 from retable.metrics.spans import Chunk, chunks, write_tags
 
@@ -39,14 +40,14 @@ def write(tmp_path, content: str):
 
 def test_columns_of_conll_2012(tmp_path):
     assert read_propositions(write(tmp_path, CONLL_2012), word=3, first=11, behind=1) == [
-        Proposition(WORDS, 1, ["B-ARG0", "B-V", "B-ARG1", "I-ARG1", "I-ARG1", "I-ARG1", "O"]),
-        Proposition(WORDS, 3, ["B-ARG0", "O", "O", "B-V", "I-V", "B-ARG1", "O"]),
+        TaggedSentence(WORDS, ["B-ARG0", "B-V", "B-ARG1", "I-ARG1", "I-ARG1", "I-ARG1", "O"], 1),
+        TaggedSentence(WORDS, ["B-ARG0", "O", "O", "B-V", "I-V", "B-ARG1", "O"], 3),
     ]
 
 
 def test_columns_of_conll_2005(tmp_path):
     assert read_propositions(write(tmp_path, CONLL_2005), word=0, first=2) == [
-        Proposition(["He", "did", "n't", "say", "why"], 3, ["B-A0", "O", "B-AM-NEG", "B-V", "B-A1"])
+        TaggedSentence(["He", "did", "n't", "say", "why"], ["B-A0", "O", "B-AM-NEG", "B-V", "B-A1"], 3)
     ]
 
 

@@ -23,6 +23,16 @@ def test_rows_are_padded_to_the_longest_of_the_batch():
     assert {part.dtype for part in batch[:5]} == {torch.int64} and batch.weight == 1.0
 
 
+def test_a_predicate_stands_where_its_first_token_does():
+    """Behind the token that a sentence begins with, and behind those of the words before."""
+    with_predicates = [example._replace(predicate=place) for example, place in zip(EXAMPLES, (2, 0, 1), strict=True)]
+    batch = pad_tagged(with_predicates, [2, 0, 1])
+    assert batch.predicates.tolist() == [4, 3, 1]
+    assert pad_tagged(EXAMPLES, [0]).predicates is None
+    vocabulary = Vocabulary([["a", "b"]], [])
+    assert vocabulary.example(["a", "b"], [0, 0], predicate=1).predicate == 1
+
+
 def sentences(n: int) -> list[TaggedExample]:
     lengths = [1 + (7 * i) % 12 for i in range(n)]
     return [

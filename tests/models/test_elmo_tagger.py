@@ -11,9 +11,9 @@ LENGTHS = torch.tensor([3, 5, 1])
 ELMO = partial(ELMo, d_model=4, d_cell=6, n_layers=2, dropout=0.5, filters=[(1, 3), (2, 4)], d_character=3, n_highway=1)
 
 
-def tagger(dropout: float = 0.0, frozen: bool = True) -> ELMoTagger:
+def tagger(dropout: float = 0.0, frozen: bool = True, d_predicate: int = 0) -> ELMoTagger:
     torch.manual_seed(0)
-    return ELMoTagger(4, WORDS, ELMO, 5, 3, [(1, 2), (3, 4)], 8, 1, dropout, frozen=frozen)
+    return ELMoTagger(4, WORDS, ELMO, 5, 3, [(1, 2), (3, 4)], 8, 1, dropout, frozen=frozen, d_predicate=d_predicate)
 
 
 def ids() -> torch.Tensor:
@@ -29,6 +29,22 @@ def test_without_the_features_it_is_the_tagger():
     plain.layers.load_state_dict(weights)
     plain.input.load_state_dict(given.input.state_dict())
     torch.testing.assert_close(given(ids(), LENGTHS), plain(ids(), LENGTHS))
+
+
+def test_with_an_indicator_it_is_the_role_labeller():
+    """Again where the mixture is scaled by 0; the predicate's vector stands behind the features."""
+    given, plain = tagger(d_predicate=3), BiLSTMTagger(4, WORDS, 5, 3, [(1, 2), (3, 4)], 8, 1, 0.0, d_predicate=3)
+    torch.nn.init.zeros_(given.mix.gamma)
+    weights, own = given.layers.state_dict(), plain.input.d_output
+    for name in weights:
+        if "weight_ih" in name:
+            weights[name] = torch.cat([weights[name][:, :own], weights[name][:, -3:]], dim=1)
+    plain.layers.load_state_dict(weights)
+    plain.input.load_state_dict(given.input.state_dict())
+    plain.predicate.load_state_dict(given.predicate.state_dict())
+    predicates = torch.tensor([2, 4, 0])
+    torch.testing.assert_close(given(ids(), LENGTHS, predicates), plain(ids(), LENGTHS, predicates))
+    assert not torch.equal(given(ids(), LENGTHS, predicates), given(ids(), LENGTHS, predicates * 0 + 1))
 
 
 def test_padding_changes_nothing():

@@ -7,9 +7,9 @@ WORDS = ["<unk>", "a", "dog", "barks", "zebra", "dogs"]
 LENGTHS = torch.tensor([3, 5, 1])
 
 
-def tagger(dropout: float = 0.0) -> BiLSTMTagger:
+def tagger(dropout: float = 0.0, **settings) -> BiLSTMTagger:
     torch.manual_seed(0)
-    return BiLSTMTagger(4, WORDS, 5, 3, [(1, 2), (3, 4)], d_model=8, n_layers=2, dropout=dropout)
+    return BiLSTMTagger(4, WORDS, 5, 3, [(1, 2), (3, 4)], d_model=8, n_layers=2, dropout=dropout, **settings)
 
 
 def ids() -> torch.Tensor:
@@ -56,3 +56,39 @@ def test_save_and_load_give_the_same(tmp_path):
     torch.save(given.state_dict(), tmp_path / "weights")
     other.load_state_dict(torch.load(tmp_path / "weights"))
     assert torch.equal(given(ids(), LENGTHS), other(ids(), LENGTHS))
+
+
+def test_the_indicator_tells_the_predicate_from_the_rest():
+    """As if the LSTM read a vector more of each word, one of two."""
+    given, plain = tagger(d_predicate=3), tagger()
+    weights = {
+        name: part[:, :11] if "0.weight_ih" in name else part for name, part in given.layers.state_dict().items()
+    }
+    plain.layers.load_state_dict(weights)
+    plain.input.load_state_dict(given.input.state_dict())
+    predicates, marks = torch.tensor([2, 0, 0]), given.predicate.embedding.weight
+    assert not torch.equal(given(ids(), LENGTHS, predicates), given(ids(), LENGTHS, predicates + 1))
+    torch.nn.init.zeros_(marks)
+    torch.testing.assert_close(given(ids(), LENGTHS, predicates), plain(ids(), LENGTHS))
+    with torch.no_grad():
+        marks.copy_(torch.randn(2, 3))
+    rows = marks[torch.tensor([[0, 0, 1, 0, 0], [1, 0, 0, 0, 0], [1, 0, 0, 0, 0]])]
+    read = given.layers(torch.cat([given.input(ids()), rows], dim=2), LENGTHS)
+    torch.testing.assert_close(given(ids(), LENGTHS, predicates), read)
+
+
+def test_padding_changes_nothing_of_a_predicates_states():
+    given = tagger(d_predicate=3).eval()
+    predicates = torch.tensor([1, 4, 0])
+    padded = given(ids(), LENGTHS, predicates)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = given(ids()[row : row + 1, :length], LENGTHS[row : row + 1], predicates[row : row + 1])
+        torch.testing.assert_close(padded[row, :length], alone[0])
+
+
+def test_without_an_indicator_the_weights_are_drawn_as_ever():
+    torch.manual_seed(0)
+    plain = BiLSTMTagger(4, WORDS, 5, 3, [(1, 2), (3, 4)], 8, 2, 0.0)
+    drawn = tagger(d_predicate=0)
+    assert [*drawn.state_dict()] == [*plain.state_dict()] and "predicate.embedding.weight" not in drawn.state_dict()
+    assert all(torch.equal(a, b) for a, b in zip(drawn.parameters(), plain.parameters(), strict=True))

@@ -159,6 +159,35 @@ def test_it_learns_what_a_sentence_says(layer):
     assert torch.equal(objective.predict(given), given.tags)
 
 
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_loss_of_roles_reaches_every_parameter_and_no_other_row(layer):
+    torch.manual_seed(0)
+    objective = Tagging(BiLSTMTagger(V, WORDS, 5, 3, [(2, 4)], D, 1, 0.0, d_predicate=3), TAGS, 0.0, **LAYERS[layer])
+    examples = [example._replace(predicate=place) for example, place in zip(EXAMPLES, (2, 0, 0), strict=True)]
+    given = pad_tagged(examples, range(3))
+    loss = objective.loss(given, None, step=0)[0]
+    loss.backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in objective.parameters())
+    alone = [objective.loss(pad_tagged(examples, [row]), None, 0)[0] * len(examples[row].words) for row in range(3)]
+    torch.testing.assert_close(loss, torch.stack(alone).sum() / 7)
+
+
+def test_the_same_words_have_other_tags_for_another_predicate():
+    """In a sentence of 3s, what stands before the predicate is x, what stands behind it y."""
+    examples = [
+        TaggedExample([3] * 5, range(5), [2] * place + [0] + [4] * (4 - place), predicate=place) for place in range(5)
+    ]
+    torch.manual_seed(0)
+    objective = Tagging(BiLSTMTagger(V, WORDS, 5, 3, [(2, 4)], D, 1, 0.0, d_predicate=4), TAGS, 0.0)
+    optimizer = torch.optim.Adam(objective.parameters(), lr=0.05)
+    given = pad_tagged(examples, range(5))
+    for _ in range(60):
+        optimizer.zero_grad()
+        objective.loss(given, None, 0)[0].backward()
+        optimizer.step()
+    assert torch.equal(objective.predict(given), given.tags)
+
+
 class Given(nn.Module):
     """A backbone of width 1 whose states are the ids."""
 

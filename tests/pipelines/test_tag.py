@@ -9,9 +9,11 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from pipelines.entry import CONF
-from pipelines.tag import load_pretrained
+from pipelines.tag import load_pretrained, require_predicate
+from retable.corpora.columns import TaggedSentence
 from retable.errors import UsageError
-from retable.metrics.spans import span_metrics
+from retable.metrics.roles import role_counts
+from retable.metrics.spans import span_f1, span_metrics
 from retable.models.word2vec_format import write_word2vec
 from retable.training.weights import read_weights
 
@@ -130,6 +132,62 @@ def test_probes_of_what_was_pretrained(tagged):
     )
 
 
+def write_roles(path, n):
+    """In CoNLL-2012's columns: who sees whom and, of every other sentence, that the latter runs."""
+    generator, lines = np.random.default_rng(n), []
+    for k in range(n):
+        one, other = generator.choice(NOUNS, 2)
+        rows = [("the", "(ARG0*", "*"), (one, "*)", "*"), ("see", "(V*)", "*"), ("the", "(ARG1*", "(ARG0*")]
+        rows += [(other, "*)", "*)"), ("run", "*", "(V*)"), (".", "*", "*")]
+        for i, (word, *columns) in enumerate(rows):
+            roles = columns[: 1 + k % 2]
+            lines.append(" ".join(["nw/x", "0", str(i), word, "X", "*", "-", "-", "-", "-", "*", *roles, "-"]))
+        lines.append("")
+    path.write_text("\n".join(lines))
+
+
+def test_semantic_roles_of_given_predicates(project, tmp_path):
+    files = {"train": 60, "validation": 10, "test": 20}
+    for split, n in files.items():
+        write_roles(tmp_path / split, n)
+    project.succeed(
+        "tag", "tagging=conll2012_roles", "model=role_labeller",
+        *(f"tagging.sentences.{split}={tmp_path / split}" for split in files),
+        *("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12"),
+        *("model.d_predicate=4", "epochs=12", "finetuning.batch_size=8", "dropout=0.0", "optimizer.lr=0.02"),
+    )  # fmt: skip
+    folder = project.folder / "outputs/tag/conll2012_roles/role_labeller-1"
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["tagging/test/f1"] > 0.95  # the second "the" has another role for each predicate, or none
+    propositions = [part.split("\n") for part in (folder / "test.tags.txt").read_text().strip().split("\n\n")]
+    assert [line.split(" ")[:2] for line in propositions[1]][2] == ["see", "see"] and len(propositions) == 30
+    gold, found = ([[line.split(" ")[k] for line in part] for part in propositions] for k in (2, 3))
+    counts = role_counts(gold, found)
+    assert span_f1(counts.sum(axis=0)) == pytest.approx(metrics["tagging/test/f1"])
+    with (folder / "sentences.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["split"] == "test"]
+    assert len(rows) == 20  # those of a sentence's predicates are of one unit
+    assert [int(row["words"]) for row in rows] == [7, 14] * 10
+    assert [int(row["spans_labelled"]) for row in rows] == [2, 3] * 10 and counts.sum(axis=0)[2] == 50
+    run = json.loads((folder / "run.json").read_text())
+    assert run["tags"] == 7  # B and I of ARG0 and ARG1, B of V, O; I-V there is none
+    words = len({"<unk>", "<eos>", "the", "see", "run", ".", *NOUNS})
+    assert run["words"] == words
+
+
+@pytest.mark.parametrize(
+    ("model", "predicate", "said"),
+    [
+        ({}, 1, "x has tags about a predicate, and a.Tagger is not told which word it is; write model=role_labeller"),
+        ({"d_predicate": 7}, None, "x names no predicates for model.d_predicate=7 to mark; write model=bilstm_crf"),
+    ],
+)
+def test_a_task_and_a_model_agree_on_predicates(model, predicate, said):
+    cfg = OmegaConf.create({"task_name": "x", "model": {"_target_": "a.Tagger", **model}})
+    with pytest.raises(UsageError, match=said):
+        require_predicate(cfg, TaggedSentence(["a", "b"], ["O", "O"], predicate))
+
+
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [
@@ -150,10 +208,9 @@ def test_a_tagger_alone_takes_no_weights(tmp_path):
 
 
 def test_recipes_differ_in_one_thing():
-    tagger, crf, elmo = (
-        OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("bilstm_tagger", "bilstm_crf", "elmo_tagger")
-    )
+    names = ("bilstm_tagger", "bilstm_crf", "elmo_tagger", "role_labeller", "elmo_role_labeller")
+    tagger, crf, elmo, roles, elmo_roles = (OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in names)
     assert crf == OmegaConf.merge(tagger, {"finetuning": {"crf": True}})
     pretrained = OmegaConf.merge(OmegaConf.load(CONF / "model" / "elmo.yaml").model, {"_partial_": True})
-    beside = {"_target_": elmo.model._target_, "elmo": pretrained, "frozen": True}
-    assert elmo == OmegaConf.merge(tagger, {"model": beside})
+    beside = {"model": {"_target_": elmo.model._target_, "elmo": pretrained, "frozen": True}}
+    assert elmo == OmegaConf.merge(tagger, beside) and elmo_roles == OmegaConf.merge(roles, beside)

@@ -84,6 +84,22 @@ def test_parts_of_speech_have_an_accuracy_alone(write_tagger):
     assert cells(table, "ud_ewt_pos")["softmax"]["Test accuracy"] == "96.67"
 
 
+def test_roles_stand_beside_those_of_ontonotes_where_they_are_measured(write_tagger):
+    _, table = table_of(
+        write_tagger("conll2012_roles", "role_labeller", 1, {4}), write_tagger("grammar_roles", "x", 1, {2})
+    )
+    rows = cells(table, "conll2012_roles")
+    published = {name: row["Test published"] for name, row in rows.items()}
+    assert published == {
+        "he_2017_again": "81.40",
+        "he_2017": "81.70",
+        "he_2017_again + ELMo": "84.60",
+        "role_labeller": "",
+    }
+    assert rows["role_labeller"]["Test F1"] == "90.00" and [*cells(table, "grammar_roles")] == ["x"]
+    assert any("srl-eval.pl, which leaves the predicate out" in note for note in table.notes)
+
+
 def test_the_report_has_the_table(write_tagger, tmp_path):
     folders = {
         "tag": [write_tagger("conll2000_chunking", "crf", 1, {4}), write_tagger("ud_ewt_pos", "crf", 1, {1}, False)]

@@ -16,6 +16,7 @@ DOCUMENT = "-DOCSTART-"  # stands for a word where CoNLL-2003 begins a document
 class TaggedSentence(NamedTuple):
     words: list[str]
     tags: list[str]  # one a word
+    predicate: int | None = None  # the place of the verb whose roles they are; each verb has a sentence of its own
 
 
 class Row(NamedTuple):

@@ -4,23 +4,17 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from retable.corpora.columns import Row, read_sentences, require_columns
+from retable.corpora.columns import Row, TaggedSentence, read_sentences, require_columns
 from retable.errors import UsageError
 
 BRACKETS = re.compile(r"(?:\(([^()*]+))?\*(\))?")
 MARKS = ("#begin", "#end")  # of documents, in CoNLL-2012
 
 
-class Proposition(NamedTuple):
-    words: list[str]
-    predicate: int  # the place of its (first) word
-    tags: list[str]  # of all words, in IOB2; the predicate's own are of type V
-
-
-def read_propositions(path: Path, word: int, first: int, behind: int = 0) -> list[Proposition]:
-    """The predicates of all sentences, one after the other, with their arguments.
+def read_propositions(path: Path, word: int, first: int, behind: int = 0) -> list[TaggedSentence]:
+    """The sentences once for each of their predicates, with its arguments as tags in IOB2. The predicate's own are of
+    type V, and its first word is its place.
 
     word: the column of the words, counted from 0, or back from the last, −1.
     first: the first column of arguments; there is one for each of a sentence's predicates, in their order, and none
@@ -52,7 +46,7 @@ def read_propositions(path: Path, word: int, first: int, behind: int = 0) -> lis
                     f"{path}, line {rows[0].line}: column {column} of the sentence marks {len(predicates)} predicates; "
                     "it has to have one (V*)"
                 )
-            propositions.append(Proposition(words, predicates[0], tags))
+            propositions.append(TaggedSentence(words, tags, predicates[0]))
     if not propositions:
         raise UsageError(
             f"{path} marks no predicates; first={first} and behind={behind} have to name the columns of arguments"

@@ -20,6 +20,7 @@ class TaggedExample(NamedTuple):
     input_ids: Sequence[int]
     words: Sequence[int]  # where each word's first token stands among them
     tags: Sequence[int]  # of each word
+    predicate: int | None = None  # which of the words it is whose roles are tagged
 
 
 class TaggedBatch(NamedTuple):
@@ -29,6 +30,7 @@ class TaggedBatch(NamedTuple):
     n_words: Tensor  # (B,) int64
     tags: Tensor  # (B, W) int64, 0 behind the row's last word
     weight: float = 1.0  # of these words' mean, so that the processes' average is the mean over all words
+    predicates: Tensor | None = None  # (B,) int64, where the predicate's first token stands in its row
 
 
 class Vocabulary:
@@ -52,10 +54,12 @@ class Vocabulary:
         self.words = list(dict.fromkeys([*self.known, *seen]))
         self._ids = {word: i for i, word in enumerate(self.words)}
 
-    def example(self, words: Sequence[str], tags: Sequence[int]) -> TaggedExample:
+    def example(self, words: Sequence[str], tags: Sequence[int], predicate: int | None = None) -> TaggedExample:
         """A sentence between its ends."""
         end = self._ids[END_OF_LINE]
-        return TaggedExample([end, *(self._ids[word] for word in words), end], range(1, len(words) + 1), tags)
+        return TaggedExample(
+            [end, *(self._ids[word] for word in words), end], range(1, len(words) + 1), tags, predicate
+        )
 
 
 class BucketedSentences:
@@ -87,8 +91,12 @@ def tagged_by_length(examples: Sequence[TaggedExample], batch_size: int) -> Iter
 def pad_tagged(examples: Sequence[TaggedExample], places: Iterable[int]) -> TaggedBatch:
     """The examples at `places` as one batch."""
     chosen = [examples[place] for place in places]
+    *columns, predicates = zip(*chosen, strict=True)
     input_ids, words, tags = (
-        pad_sequence([torch.tensor(row) for row in column], batch_first=True) for column in zip(*chosen, strict=True)
+        pad_sequence([torch.tensor(row) for row in column], batch_first=True) for column in columns
     )
     lengths, counts = (torch.tensor([len(row[k]) for row in chosen]) for k in (0, 1))
-    return TaggedBatch(input_ids, lengths, words, counts, tags)
+    batch = TaggedBatch(input_ids, lengths, words, counts, tags)
+    if None in predicates:
+        return batch
+    return batch._replace(predicates=words.gather(1, torch.tensor(predicates)[:, None])[:, 0])

@@ -1,14 +1,15 @@
 """Tags predicted for the words of sentences, and how right they are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from retable.data.tagged import TaggedExample, tagged_by_length
 from retable.evaluation.held_out import on_device
-from retable.metrics.spans import Tags, span_counts, span_f1, span_precision, span_recall
+from retable.metrics.spans import Tags, span_f1, span_precision, span_recall
 
 COLUMNS = ("words", "right")  # of a sentence; with spans also those that are right, predicted, and labelled
 SPAN_COLUMNS = ("spans_right", "spans_predicted", "spans_labelled")
@@ -28,11 +29,16 @@ def predict_tags(
     return predictions
 
 
-def sentence_counts(labels: Sequence[Tags], predictions: Sequence[Tags], spans: bool) -> np.ndarray:
-    """(n, 2) or, with `spans`, (n, 5) int64: the COLUMNS of each sentence, and the SPAN_COLUMNS."""
+def sentence_counts(
+    labels: Sequence[Tags],
+    predictions: Sequence[Tags],
+    spans: Callable[[Sequence[Tags], Sequence[Tags]], NDArray[np.int64]] | None,
+) -> np.ndarray:
+    """(n, 2) or, with a function that counts `spans`, (n, 5) int64: the COLUMNS of each sentence, and the
+    SPAN_COLUMNS."""
     right = [sum(map(str.__eq__, true, guessed)) for true, guessed in zip(labels, predictions, strict=True)]
     counts = np.array([[len(true) for true in labels], right]).T
-    return np.hstack([counts, span_counts(labels, predictions)]) if spans else counts
+    return np.hstack([counts, spans(labels, predictions)]) if spans else counts
 
 
 def tagging_metrics(counts: np.ndarray) -> dict[str, float]:

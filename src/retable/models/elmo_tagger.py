@@ -6,7 +6,8 @@ its characters, as the input of the tagger's LSTM.
 
 Departures: those of models/tagger.py; the loss has no λ‖s‖².
 
-B batch, T time, D d_model, E d_embedding, F features of the convolutions, W d_model of the ELMo.
+B batch, T time, D d_model, E d_embedding, F features of the convolutions, P d_predicate, W d_model of the
+ELMo.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.nn.predicate import PredicateIndicator
 from retable.nn.scalar_mix import ScalarMix
 from retable.nn.word_input import WordInput
 
@@ -42,13 +44,16 @@ class ELMoTagger(nn.Module):
         dropout: float,
         unknown: int = 0,
         frozen: bool = True,
+        d_predicate: int = 0,
     ):
         super().__init__()
         self.d_model, self.frozen = d_model, frozen
         self.elmo = elmo(words=words).requires_grad_(not frozen)
         self.mix = ScalarMix(len(self.elmo.forward_stack.layers) + 1)
         self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
-        self.layers = BidirectionalLSTM(self.input.d_output + 2 * self.elmo.d_model, d_model, n_layers, dropout)
+        self.predicate = PredicateIndicator(d_predicate) if d_predicate else None
+        d_input = self.input.d_output + d_predicate + 2 * self.elmo.d_model
+        self.layers = BidirectionalLSTM(d_input, d_model, n_layers, dropout)
         self.dropout = nn.Dropout(dropout)
 
     def initialise(self, module: nn.Module) -> None:
@@ -69,8 +74,11 @@ class ELMoTagger(nn.Module):
             self.elmo.eval()
         return self
 
-    def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states, zero on padding."""
+    def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
+        """(B, T) ids, padded behind each row's length, and with `d_predicate` the places (B,) of the predicates, to
+        (B, T, D) hidden states, zero on padding."""
         features = self.mix(self.elmo.layers(input_ids, lengths), lengths)  # (B, T, 2W)
         words = torch.cat([self.input(input_ids), features], dim=2)  # (B, T, E + F + 2W)
+        if self.predicate is not None:
+            words = torch.cat([words, self.predicate(predicates, input_ids.shape[1])], dim=2)  # and P
         return self.dropout(self.layers(self.dropout(words), lengths))

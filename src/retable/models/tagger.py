@@ -4,16 +4,21 @@
 A word's vector and its characters go through a bidirectional LSTM; the softmax or CRF on top is the objective's.
 Sub-words have no characters to convolve: for them, and for words alone, models/bilstm.py is the body.
 
+F6: with a vector beside each word that says whether it is the predicate, it labels semantic roles (Zhou and Xu 2015,
+with a CRF; the indicator of He et al. 2017, section 2.2).
+
 Departures: the convolution's maxima pass a tanh, and there is no dropout on characters; see nn/character_cnn.py.
 
-B batch, T time, D d_model, E d_embedding, F features of the convolutions.
+B batch, T time, D d_model, E d_embedding, F features of the convolutions, P d_predicate.
 """
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.nn.predicate import PredicateIndicator
 from retable.nn.word_input import WordInput
 
 
@@ -22,6 +27,7 @@ class BiLSTMTagger(nn.Module):
 
     vocab_size, words, unknown, filters: see WordInput; the paper has filters=[[3, 30]], d_character=30.
     dropout: on the LSTM's input, between its layers, and on its output.
+    d_predicate: of the vectors that mark the predicate; 0 for tags that are about no predicate.
     """
 
     direction = "both"
@@ -37,11 +43,13 @@ class BiLSTMTagger(nn.Module):
         n_layers: int,
         dropout: float,
         unknown: int = 0,
+        d_predicate: int = 0,
     ):
         super().__init__()
         self.d_model = d_model
         self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
-        self.layers = BidirectionalLSTM(self.input.d_output, d_model, n_layers, dropout)
+        self.predicate = PredicateIndicator(d_predicate) if d_predicate else None
+        self.layers = BidirectionalLSTM(self.input.d_output + d_predicate, d_model, n_layers, dropout)
         self.dropout = nn.Dropout(dropout)
 
     def initialise(self, module: nn.Module) -> None:
@@ -51,7 +59,10 @@ class BiLSTMTagger(nn.Module):
     def embedding(self) -> nn.Embedding:
         return self.input.embedding
 
-    def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states, zero on padding."""
-        words = self.dropout(self.input(input_ids))  # (B, T, E + F)
-        return self.dropout(self.layers(words, lengths))
+    def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
+        """(B, T) ids, padded behind each row's length, and with `d_predicate` the places (B,) of the predicates, to
+        (B, T, D) hidden states, zero on padding."""
+        words = self.input(input_ids)  # (B, T, E + F)
+        if self.predicate is not None:
+            words = torch.cat([words, self.predicate(predicates, input_ids.shape[1])], dim=2)  # (B, T, E + F + P)
+        return self.dropout(self.layers(self.dropout(words), lengths))

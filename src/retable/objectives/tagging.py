@@ -60,7 +60,9 @@ class Tagging(nn.Module):
 
     def _logits(self, batch: TaggedBatch) -> tuple[Tensor, Tensor]:
         """Where there is a word, (B, W), and the words' fp32 logits (N, K), row by row."""
-        hidden = self.model(batch.input_ids, *([batch.lengths] if self.model.direction == "both" else []))
+        facts = [batch.lengths] if self.model.direction == "both" else []
+        predicates = {} if batch.predicates is None else {"predicates": batch.predicates}
+        hidden = self.model(batch.input_ids, *facts, **predicates)
         if self.model.direction == "left-to-right":
             hidden = hidden[0]
         inside = torch.arange(batch.words.shape[1], device=hidden.device) < batch.n_words[:, None]

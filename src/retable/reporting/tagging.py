@@ -1,4 +1,4 @@
-"""The table of taggers: parts of speech by word, chunks and names by span."""
+"""The table of taggers: parts of speech by word, chunks, names and semantic roles by span."""
 
 import pandas as pd
 
@@ -46,7 +46,8 @@ def tagging_table(frame: pd.DataFrame) -> Table:
 
     notes = [
         "In percent: of the words whose tag is right and, where tags are of spans, precision, recall and F1 of whole "
-        "spans with their type, as conlleval counts them. The interval is a bootstrap over the sentences.",
+        "spans with their type, as conlleval counts them, or of semantic roles srl-eval.pl, which leaves the predicate "
+        "out. The interval is a bootstrap over the sentences.",
         SPREAD,
         BOLD,
     ]

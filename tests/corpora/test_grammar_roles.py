@@ -1,0 +1,208 @@
+from collections import defaultdict
+from contextlib import suppress
+from itertools import groupby, islice
+
+import pytest
+
+from retable.corpora.grammar.interpreters import Rejected, Scorer
+from retable.corpora.grammar.language import LOG_PRIOR, Grammar
+from retable.corpora.grammar.lexicon import PRONOUNS
+from retable.corpora.grammar.syntax import Referent
+from retable.corpora.grammar.tables import LINE_END
+from retable.corpora.grammar_roles import GrammarRoles, Teller
+from retable.metrics.spans import Chunk, chunks, write_tags
+
+SCALE = 0.1
+WORDS = {"train": 4000, "validation": 10, "test": 600}
+
+
+@pytest.fixture(scope="module")
+def grammar():
+    return Grammar(SCALE)
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return GrammarRoles(1, WORDS, SCALE).splits()
+
+
+@pytest.fixture(scope="module")
+def sentences(splits):
+    """Each sentence with all its propositions."""
+    return [list(group) for _, group in groupby(splits["train"], key=lambda each: id(each.words))]
+
+
+class Reader(Scorer):
+    """Makes the program follow a text, in place of telling one."""
+
+    def __init__(self, grammar, tokens):
+        super().__init__(tokens, grammar.tables.probabilities, LOG_PRIOR)
+        self.tokens = []
+
+    def emit(self, word):
+        super().emit(word)
+        self.tokens.append(word)
+
+    def draw(self, table, recalled=()):
+        self.tokens.append(super().draw(table, recalled))
+        return self.tokens[-1]
+
+
+def readings(grammar, words):
+    """What the language says of a sentence alone; one with a pronoun once for each kind of thing that this may be."""
+    kinds = {(noun.kind, noun.gender) for nouns in grammar.lexicon.nouns.values() for noun in nouns}
+    kinds |= {(kind, "plural") for kind, _ in kinds}
+    subjects = [Referent(kind, agreement, "") for kind, agreement in sorted(kinds) if PRONOUNS[agreement] == words[0]]
+    for subject in subjects or [None]:
+        teller = Teller(grammar.tables, Reader(grammar, [*words, LINE_END]))
+        teller.antecedent = subject
+        with suppress(Rejected):
+            teller.sentence()
+            yield teller.told
+
+
+def test_the_text_is_the_languages(grammar, sentences):
+    (document,) = islice(grammar.documents(1, "roles/train"), 1)
+    assert [" ".join(each[0].words) for each in sentences[: len(document)]] == document
+
+
+def test_a_split_has_its_words_and_is_always_the_same(splits, sentences):
+    assert WORDS["train"] <= sum(len(each[0].words) for each in sentences) < WORDS["train"] + 300
+    again = GrammarRoles(1, WORDS, SCALE)
+    assert again.splits() == splits and again.inputs == []
+    assert splits["test"] != splits["train"][: len(splits["test"])]
+
+
+def test_every_verb_has_its_proposition(grammar, sentences):
+    """All words of verbs are some proposition's predicate but those before them, and each predicate comes once."""
+    for each in sentences:
+        places = [proposition.predicate for proposition in each]
+        assert places == sorted(set(places))
+        verbs = {i for i, word in enumerate(each[0].words) if word in grammar.tables.verb_of}
+        assert verbs <= set(places)
+        for proposition in each:
+            (verb,) = (part for part in chunks(proposition.tags) if part.type == "V")
+            assert verb.start == proposition.predicate and len(proposition.tags) == len(proposition.words)
+
+
+def test_the_words_of_a_sentence_settle_its_roles(grammar, sentences):
+    """Whatever stood before it: all ways to read it alone are what it was told as."""
+    for each in sentences[:250]:
+        found = list(readings(grammar, each[0].words))
+        assert found and all(told == each for told in found), " ".join(each[0].words)
+
+
+@pytest.fixture(scope="module")
+def words(grammar):
+    """Some words by what they are, of verbs that have no particle but `shut`, whose is the word behind it."""
+    lexicon = grammar.lexicon
+    noun = {kind: nouns[0] for kind, nouns in lexicon.nouns.items()}
+    verb = defaultdict(list)
+    for frame, verbs in lexicon.verbs.items():
+        for each in verbs:
+            verb[frame, bool(each.particle)].append(each)
+    plain = {frame: each[0] for (frame, particle), each in verb.items() if not particle}
+    shut = next(each[0] for (frame, particle), each in verb.items() if particle and frame == "handle")
+    adjective = lexicon.adjectives[0]
+    return {
+        "man": noun["person"].singular, "men": noun["person"].plural, "cup": noun["thing"].singular,
+        "town": noun["place"].singular, "idea": noun["idea"].singular, "Kim": lexicon.names[0].word,
+        "sleeps": plain["rest"].singular, "sleep": plain["rest"].base, "fades": plain["fade"].singular,
+        "goes": plain["travel"].singular, "says": plain["say"].singular, "greets": plain["greet"].singular,
+        "greet": plain["greet"].base, "pleases": plain["please"].singular, "studied": plain["study"].participle,
+        "shut": shut.participle, "shuts": shut.singular, "up": shut.particle, "new": adjective.word,
+        "newly": adjective.adverb, "newer": adjective.comparative, "Paris": lexicon.nations[0].capital,
+        "France": lexicon.nations[0].country, "French": lexicon.nations[0].demonym,
+        "bad": next(each.word for each in lexicon.adjectives if each.polarity),
+    }  # fmt: skip
+
+
+# Each predicate of a sentence with brackets round what belongs to it.
+WORKED = [
+    ["[A0 the man near a town] [V greets] [A1 Kim] ."],
+    ["[AM-DIS also] , [A1 the cup] [AM-MNR newly] [V fades] [AM-LOC in Paris] ."],
+    ["[A0 Kim] [AM-MOD can] [AM-NEG not] [V sleep] [AM-TMP on monday] ."],
+    ["[A0 Kim] [V goes] [A4 to the town] ."],
+    ["[A0 Kim] [V greets] [A1 himself] ."],
+    ["[A0 the cup] [V pleases] [A1 Kim] ."],
+    ["[A1 the cup] is [AM-NEG not] [V shut up] [A0 by Kim] [AM-TMP after the idea] ."],
+    ["[A1 the idea] is [V studied] ."],
+    ["[A1 Kim] [V is] [AM-NEG not] [A2 newer than the man] ."],
+    ["[A1 Kim] [V is] [A2 very new] [AM-LOC in France] ."],
+    # two verbs of one subject; a place is of the first, what is in front of both
+    [
+        "[AM-TMP nowadays] , [A0 Kim] [V sleeps] [AM-LOC in Paris] and greets the man .",
+        "[AM-TMP nowadays] , [A0 Kim] sleeps in Paris and [V greets] [A1 the man] .",
+    ],
+    # relative clauses, by subject and by object; the place is the main verb's
+    [
+        "[A0 the man ( Kim ) with Kim] [R-A0 who] [V sleeps] goes to the town in Paris .",
+        "[A0 the man ( Kim ) with Kim who sleeps] [V goes] [A4 to the town] [AM-LOC in Paris] .",
+    ],
+    [
+        "[A1 the cup] [R-A1 which] [A0 the man] [V shuts up] fades .",
+        "[A1 the cup which the man shuts up] [V fades] .",
+    ],
+    [
+        "[A1 the cup] [R-A1 which] is [V shut up] [A0 by Kim] fades .",
+        "[A1 the cup which is shut up by Kim] [V fades] .",
+    ],
+    [
+        "[A0 both the man and Kim] [V greet] [A1 the man who sleeps] .",
+        "both the man and Kim greet [A0 the man] [R-A0 who] [V sleeps] .",
+    ],
+    # clauses in clauses: an end that belongs to the inner one
+    [
+        "[A0 Kim] [V says] [A1 that the man sleeps in Paris and goes to the town] .",
+        "Kim says that [A0 the man] [V sleeps] [AM-LOC in Paris] and goes to the town .",
+        "Kim says that [A0 the man] sleeps in Paris and [V goes] [A4 to the town] .",
+    ],
+    [
+        "when [A0 Kim] [V sleeps] , the cup fades .",
+        "[AM-TMP when Kim sleeps] , [A1 the cup] [V fades] .",
+    ],
+    [
+        "if [A0 Kim] [V sleeps] , then the cup is new .",
+        "[AM-ADV if Kim sleeps] , then [A1 the cup] [V is] [A2 new] .",
+    ],
+    ["[AM-LOC in the town near a town] , [A0 Kim] [V sleeps] ."],
+    [
+        "as for Kim , [A0 the man] [V says] [A1 that Kim sleeps] .",
+        "as for Kim , the man says that [A0 Kim] [V sleeps] .",
+    ],
+    ["does [A0 the man] [V greet] [A1 Kim] [AM-LOC in Paris] ?"],
+    ["[A1 Paris] [V is] [A2 the capital of France] ."],
+    ["[A1 France] [V is] [A2 the land of the French people] ."],
+    ["[A0 Paris] [V has] [A1 the cup] ."],
+    ["[A1 Paris , the French capital ,] [V fades] ."],
+    [
+        "[A0 i] [V think] [A1 that Kim is bad and the cup is not bad] .",
+        "i think that [A1 Kim] [V is] [A2 bad] and the cup is not bad .",
+        "i think that Kim is bad and [A1 the cup] [V is] [AM-NEG not] [A2 bad] .",
+    ],
+    ["[A0 she] [V sleeps] ."],
+    ["[A1 it] [V fades] ."],
+]
+
+
+def parsed(bracketed, words):
+    """The words of the language, and the tags."""
+    tokens, parts = [], []
+    for piece in bracketed.split(" "):
+        if piece.startswith("[") and len(piece) > 1:
+            parts.append((piece[1:], len(tokens)))
+            continue
+        word = piece.removesuffix("]")
+        tokens.append(words.get(word, word))
+        if word != piece:
+            parts[-1] = Chunk(parts[-1][0], parts[-1][1], len(tokens))
+    return tokens, write_tags(parts, len(tokens), "IOB2")
+
+
+@pytest.mark.parametrize("bracketed", WORKED, ids=lambda lines: lines[0].translate(str.maketrans("", "", "[]")))
+def test_worked_examples(bracketed, grammar, words):
+    expected = [parsed(line, words) for line in bracketed]
+    found = list(readings(grammar, expected[0][0]))
+    assert found
+    for told in found:
+        assert [(each.words, each.tags) for each in told] == expected
