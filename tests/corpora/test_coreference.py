@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retable.corpora.coreference import Document, read_documents
+from retable.corpora.coreference import Document, DocumentFiles, read_documents, write_documents
 from retable.errors import UsageError
 
 # A made-up document in the columns of CoNLL-2012 that matter, with mentions inside of mentions, and a second part.
@@ -94,3 +94,34 @@ def test_a_mistake_is_named_with_its_line(content, message, tmp_path):
     word = 1 if "word=1" in message else 0
     with pytest.raises(UsageError, match=rf"dev\.conll.*{message}"):
         read_documents(write(tmp_path, content), word=word)
+
+
+def test_documents_that_are_written_are_read(tmp_path):
+    """With mentions inside of mentions of their own cluster, and side by side."""
+    documents = [
+        Document("a/b_0", 0, [["a", "(1)", "c"], [*"d#f"]], [[(0, 1), (0, 2), (0, 3)], [(3, 6), (4, 5), (4, 6)]]),
+        Document("a/b_0", 12, [["x", "y"]], [[(0, 1), (1, 2)]]),
+        Document("none", 0, [["x"]], []),
+    ]  # fmt: skip
+    write_documents(tmp_path / "written.conll", documents)
+    assert read_documents(tmp_path / "written.conll") == documents
+    lines = (tmp_path / "written.conll").read_text().split("\n")
+    assert lines[0] == "#begin document (a/b_0); part 000" and lines[4] == "" and lines[8:10] == ["", "#end document"]
+    assert lines[1] == "a/b_0\t0\t0\ta\t-\t-\t-\t-\t-\t-\t-\t(0)|(0|(0"
+    assert lines[2].endswith("\t-\t0)") and lines[6].endswith("\t(1)|(1")
+
+
+def test_a_file_a_split(tmp_path):
+    paths = [tmp_path / name for name in ("train", "dev", "test")]
+    for path in paths:
+        write_documents(path, [Document(path.name, 0, [["x"]], [])])
+    files = DocumentFiles(*map(str, paths))
+    assert files.inputs == paths
+    assert {split: [each.name for each in found] for split, found in files.splits().items()} == {
+        "train": ["train"],
+        "validation": ["dev"],
+        "test": ["test"],
+    }
+    write_documents(paths[1], [Document("empty", 3, [], [])])
+    with pytest.raises(UsageError, match="dev: empty, part 003 has no words; take it out"):
+        files.splits()

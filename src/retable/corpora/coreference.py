@@ -2,10 +2,12 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from retable.corpora.columns import Row, read_rows, require_columns
+from retable.corpora.text import SPLITS
 from retable.errors import UsageError
 
 BEGIN = re.compile(r"#begin document \((.*)\);(?: part (\d+))?")
@@ -51,6 +53,52 @@ def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Docume
     if not documents:
         raise UsageError(f"{path} holds no documents; each begins with #begin document (name); part 000")
     return documents
+
+
+class DocumentFiles:
+    """A file a split; `inputs` are the three."""
+
+    def __init__(self, train: str, validation: str, test: str):
+        self.inputs = [Path(train), Path(validation), Path(test)]
+
+    def splits(self) -> dict[str, list[Document]]:
+        """The documents of train, validation and test. UsageError for a file that is missing or can't be read, or has a
+        document without words."""
+        splits = dict(zip(SPLITS, map(read_documents, self.inputs), strict=True))
+        for path, documents in zip(self.inputs, splits.values(), strict=True):
+            for document in documents:
+                if not document.sentences:
+                    raise UsageError(f"{path}: {document.name}, part {document.part:03} has no words; take it out")
+        return splits
+
+
+def write_documents(path: Path, documents: Iterable[Document]) -> None:
+    """The documents in CoNLL-2012's twelve columns, with tabs, as the reference scorer reads them; what is not known of
+    a word is a hyphen. Two mentions of a cluster must not cross."""
+    with path.open("w", encoding="utf-8") as file:
+        for document in documents:
+            file.write(f"#begin document ({document.name}); part {document.part:03}\n")
+            start, marks = 0, _marks(document.clusters)
+            for words in document.sentences:
+                for place, word in enumerate(words):
+                    known = document.name, str(document.part), str(place), word
+                    file.write("\t".join([*known, *["-"] * 7, marks.get(start + place, "-")]) + "\n")
+                start += len(words)
+                file.write("\n")
+            file.write("#end document\n")
+
+
+def _marks(clusters: Iterable[Iterable[Mention]]) -> dict[int, str]:
+    """What stands in the column of clusters, by word: mentions that end there, are there, and begin there."""
+    closing, alone, opening = (defaultdict[int, list[str]](list) for _ in range(3))
+    for number, mentions in enumerate(clusters):
+        for start, end in mentions:
+            if end == start + 1:
+                alone[start].append(f"({number})")
+            else:
+                opening[start].append(f"({number}")
+                closing[end - 1].append(f"{number})")
+    return {place: "|".join(closing[place] + alone[place] + opening[place]) for place in {*closing, *alone, *opening}}
 
 
 class _Reader:

@@ -20,6 +20,7 @@ from retable.reporting.units import (
     UnitSums,
     answer_units,
     classification_units,
+    coreference_units,
     correlation_units,
     likelihood_units,
     tagging_units,
@@ -45,6 +46,7 @@ DIAGNOSTICS = (
     "sentences",
     "heads",
     "questions",
+    "documents",
 )  # tables in CSV
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
 MIX = "model.mix."  # what the names of a scalar mix's weights begin with
@@ -274,6 +276,8 @@ def units_of(group: pd.DataFrame) -> UnitSums | None:
         tables, units = [result.diagnostics.get("sentences") for result in results], tagging_units
     elif task == "answers":
         tables, units = [result.diagnostics.get("questions") for result in results], answer_units
+    elif task == "coreference":
+        tables, units = [result.diagnostics.get("documents") for result in results], coreference_units
     elif not task:
         tables, units = [result.scores for result in results], likelihood_units
     elif metric in ("accuracy", "matthews", "f1"):

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from retable.metrics import coreference
 from retable.metrics.classification import f1, matthews
 from retable.metrics.correlation import moments, pearson_of_sums, ranks
 from retable.metrics.intervals import Statistic, bootstrap
@@ -98,6 +99,20 @@ def answer_units(questions: Sequence[pd.DataFrame], metric: str) -> UnitSums:
     text = _common([tuple(table["id"]) for table in questions])
     scores = np.stack([table[metric].to_numpy(np.float64) for table in questions])
     return UnitSums(np.stack([scores, np.ones_like(scores)], axis=-1), _share, text)
+
+
+def coreference_units(documents: Sequence[pd.DataFrame], metric: str) -> UnitSums:
+    """Of S tables with columns document, part and those of `metrics.coreference`; metric is average_f1, or a metric's
+    name with _recall, _precision or _f1."""
+    name, _, share = metric.rpartition("_")
+    shares = {"recall": coreference.recall, "precision": coreference.precision, "f1": coreference.f1}
+    known = ["document", "part", "b_cubed_recall_denominator", "ceaf_recall_denominator"]  # with the key's sizes
+    text = _common([tuple(table[known].itertuples(index=False, name=None)) for table in documents])
+    return UnitSums(
+        sums=np.stack([table[list(coreference.COLUMNS)].to_numpy(np.float64) for table in documents]),
+        statistic=coreference.conll_average if name == "average" else lambda sums: shares[share](sums, name),
+        text=text,
+    )
 
 
 def _share(sums: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,0 +1,213 @@
+"""F6: the span-ranking model of coreference (Lee et al. 2017, "End-to-end Neural Coreference Resolution", arXiv
+1707.07045, sections 4 and 5).
+
+All spans of a sentence up to a width are scored as mentions, those that score best are kept, and each is scored with
+those before it as its antecedents. The softmax over antecedents is the objective's.
+
+With `elmo`, the layers of a pretrained ELMo, mixed into one vector a word, are part of the input (Peters et al. 2018,
+arXiv 1802.05365, section 4).
+
+Departures: no features of the speaker and the genre; word vectors are tuned, and begin as they are drawn or given;
+what a convolution makes of characters passes a tanh; the LSTM reads the ends of a sentence too, and has PyTorch's own
+initialisation. Documents are read whole in training too.
+
+S sentences, T time, W words of all documents, E width of a word, D of its state; M spans, L the widest, G width of a
+span's representation; N spans that are kept, K antecedents, P pairs, F width of a feature, H hidden units.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.nn.scalar_mix import ScalarMix
+from retable.nn.word_input import WordInput
+
+BINS = (1, 2, 3, 4, 5, 8, 16, 32, 64)  # of widths and distances: where each begins
+
+
+class Ranking(NamedTuple):
+    spans: Tensor  # (N, 2) int64, the first and the last word of each span that is kept, counted over all documents
+    documents: Tensor  # (N,) int64
+    antecedents: Tensor  # (N, K) int64, the spans before it, the nearest first; below 0 or another document's: none
+    scores: Tensor  # (N, 1 + K) fp32: s(i, ε) = 0, and s(i, j) of the antecedents, −∞ where there is none
+
+
+class MentionRanker(nn.Module):
+    """Sentences of documents to the spans that may be mentions, and the scores of their antecedents.
+
+    vocab_size, words, unknown, filters: see WordInput.
+    max_width: of a span, in words, the paper's L.
+    spans_per_word: the paper's λ: of a document's words times λ, so many spans are kept. Where they are so few that
+        clusters are left without two, ε is right for all, and nothing more is learnt.
+    max_antecedents: of a span, the paper's K.
+    dropout, input_dropout: on hidden layers and features, and on words.
+    elmo: makes the ELMo of `words=…`; it keeps its weights, and its dropout is off.
+    """
+
+    direction = "spans"  # no state a token, but spans
+
+    def __init__(
+        self,
+        vocab_size: int,
+        words: Sequence[str],
+        d_embedding: int,
+        d_character: int,
+        filters: Sequence[tuple[int, int]],
+        d_model: int,
+        d_feature: int,
+        d_hidden: int,
+        max_width: int,
+        spans_per_word: float,
+        max_antecedents: int,
+        dropout: float,
+        input_dropout: float,
+        unknown: int = 0,
+        elmo: Callable[..., Any] | None = None,
+    ):
+        super().__init__()
+        self.max_width, self.spans_per_word, self.max_antecedents = max_width, spans_per_word, max_antecedents
+        self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
+        d_input = self.input.d_output
+        self.elmo = elmo(words=words).requires_grad_(False) if elmo else None
+        if self.elmo is not None:
+            self.mix = ScalarMix(len(self.elmo.forward_stack.layers) + 1)
+            d_input += 2 * self.elmo.d_model
+        self.input_dropout = nn.Dropout(input_dropout)
+        self.layers = BidirectionalLSTM(d_input, d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.width = nn.Embedding(len(BINS), d_feature)
+        self.distance = nn.Embedding(len(BINS), d_feature)
+        self.head = feed_forward(d_model, d_hidden, dropout)
+        d_span = 2 * d_model + d_input + d_feature
+        self.mention = feed_forward(d_span, d_hidden, dropout)
+        self.antecedent = PairScore(d_span, d_feature, d_hidden, dropout)
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.input.embedding
+
+    def train(self, mode: bool = True) -> "MentionRanker":
+        super().train(mode)
+        if self.elmo is not None:
+            self.elmo.eval()
+        return self
+
+    def forward(self, input_ids: Tensor, lengths: Tensor, documents: Tensor) -> Ranking:
+        """(S, T) ids of sentences between their ends, padded behind each row's length, and (S,) the document of each,
+        one document's behind the other's."""
+        words, states, sentences = self._read(input_ids, lengths)
+        first, last = spans_up_to(self.max_width, sentences)
+        spans = self._represent(words, states, first, last)  # g: (M, G)
+        mention = self.mention(spans)[:, 0]  # s_m: (M,)
+        owner = documents[sentences]  # (W,)
+        kept = self._prune(mention, first, last, owner)
+        first, last, spans, mention, owner = first[kept], last[kept], spans[kept], mention[kept], owner[first[kept]]
+
+        here = torch.arange(len(first), device=first.device)
+        farthest = int((here - torch.searchsorted(owner, owner)).max())  # from the first span of its document
+        distance = torch.arange(1, min(farthest, self.max_antecedents) + 1, device=first.device)
+        antecedents = here[:, None] - distance  # (N, K)
+        exist = (antecedents >= 0) & (owner[antecedents] == owner[:, None])
+        i, k = exist.nonzero(as_tuple=True)
+        j = antecedents[i, k]
+        features = self.dropout(self.distance(binned(distance))[k])  # φ(i, j): (P, F)
+        pairs = mention[i] + mention[j] + self.antecedent(spans, features, i, j)
+        scores = pairs.new_full(antecedents.shape, -torch.inf, dtype=torch.float32).masked_scatter(exist, pairs.float())
+        return Ranking(torch.stack([first, last], dim=1), owner, antecedents, F.pad(scores, (1, 0)))
+
+    def _read(self, input_ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x (W, E), x* (W, D) and the sentences (W,) of all words, without the sentences' ends."""
+        words = self.input(input_ids)  # (S, T, E)
+        if self.elmo is not None:
+            words = torch.cat([words, self.mix(self.elmo.layers(input_ids, lengths), lengths)], dim=2)
+        words = self.input_dropout(words)
+        states = self.dropout(self.layers(words, lengths))  # (S, T, D)
+        places = torch.arange(input_ids.shape[1], device=input_ids.device)
+        inside = (places > 0) & (places < lengths[:, None] - 1)  # (S, T)
+        return words[inside], states[inside], inside.nonzero()[:, 0]
+
+    def _represent(self, words: Tensor, states: Tensor, first: Tensor, last: Tensor) -> Tensor:
+        """g (M, G) = [x*_first; x*_last; x̂; φ(width)] of spans, x̂ the words weighted by attention (section 4.2)."""
+        width = last - first + 1
+        offset = torch.arange(self.max_width, device=first.device)
+        inside = offset < width[:, None]  # (M, L)
+        places = (first[:, None] + offset).where(inside, 0)
+        attention = self.head(states)[:, 0][places].masked_fill(~inside, -torch.inf).softmax(dim=1)
+        # the sum of weighted words, without the (M, L, E) of them all
+        heads = F.embedding_bag(places, words, per_sample_weights=attention.to(words.dtype), mode="sum")
+        return torch.cat([states[first], states[last], heads, self.dropout(self.width(binned(width)))], dim=1)
+
+    def _prune(self, mention: Tensor, first: Tensor, last: Tensor, owner: Tensor) -> Tensor:
+        """The places of the spans that are kept, in the order of the text: in each document the λT best mentions, but
+        for those that cross a better one (section 5)."""
+        kept: list[int] = []
+        order = mention.argsort(descending=True, stable=True)
+        for document, n_words in enumerate(owner.bincount().tolist()):
+            own = order[owner[first[order]] == document]
+            spans = torch.stack([first[own], last[own]], dim=1).tolist()
+            best = best_without_crossings(spans, max(int(self.spans_per_word * n_words), 1))
+            kept += sorted(own[best].tolist())
+        return torch.tensor(kept, device=mention.device)
+
+
+class PairScore(nn.Module):
+    """s_a(i, j) = w · FFNN([g_i; g_j; g_i ∘ g_j; φ(i, j)]), φ a feature of how many spans j is before i."""
+
+    def __init__(self, d_span: int, d_feature: int, d_hidden: int, dropout: float):
+        super().__init__()
+        self._parts = [d_span, d_span, d_span, d_feature]
+        self.layers = feed_forward(sum(self._parts), d_hidden, dropout)
+
+    def forward(self, spans: Tensor, features: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """Spans (N, G), features (P, F) of pairs, and their places (P,) in `spans`, to (P,)."""
+        # The first layer part by part: of the spans once, and no (P, 3G + F) is made.
+        weight, bias = (self.layers.get_parameter(f"0.{name}") for name in ("weight", "bias"))
+        of_i, of_j, of_both, of_pair = weight.split(self._parts, dim=1)
+        hidden = (spans @ of_i.T + bias)[i] + (spans @ of_j.T)[j]
+        hidden = hidden + (spans[i] * spans[j]) @ of_both.T + features @ of_pair.T
+        return self.layers[1:](hidden)[:, 0]
+
+
+def feed_forward(d_input: int, d_hidden: int, dropout: float) -> nn.Sequential:
+    """w · FFNN(x): two hidden layers, and a score."""
+    layers: list[nn.Module] = []
+    for width in (d_input, d_hidden):
+        layers += [nn.Linear(width, d_hidden), nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers, nn.Linear(d_hidden, 1, bias=False))
+
+
+def spans_up_to(max_width: int, sentences: Tensor) -> tuple[Tensor, Tensor]:
+    """The first and last words (M,) of all spans inside of a sentence, given that (W,) of each word, in the order of
+    the text."""
+    words = torch.arange(len(sentences), device=sentences.device)
+    last = words[:, None] + torch.arange(max_width, device=sentences.device)  # (W, L)
+    inside = (last < len(sentences)) & (sentences[last.clamp(max=len(sentences) - 1)] == sentences[:, None])
+    return words[:, None].expand_as(last)[inside], last[inside]
+
+
+def binned(numbers: Tensor) -> Tensor:
+    """Which of the BINS each number, from 1 on, is in."""
+    return torch.bucketize(numbers, torch.tensor(BINS, device=numbers.device), right=True) - 1
+
+
+def best_without_crossings(spans: Sequence[Sequence[int]], n: int) -> list[int]:
+    """The places of the first `n` of `spans` (first, last), the best before the others, of which none crosses one
+    taken before it: begins before it and ends inside of it, or begins inside of it and ends behind it."""
+    taken: list[int] = []
+    farthest: dict[int, int] = {}  # of those taken, by their first word, the last one's
+    nearest: dict[int, int] = {}  # by their last word, the first one's
+    for place, (first, last) in enumerate(spans):
+        if len(taken) == n:
+            break
+        if any(farthest.get(word, last) > last for word in range(first + 1, last + 1)):
+            continue
+        if any(nearest.get(word, first) < first for word in range(first, last)):
+            continue
+        taken.append(place)
+        farthest[first] = max(farthest.get(first, last), last)
+        nearest[last] = min(nearest.get(last, first), first)
+    return taken

@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+
+from retable.corpora.coreference import Document
+from retable.data.coreference import BucketedDocuments, coreference_example, documents_by_length, pad_documents
+
+IDS = {"<eos>": 1, "a": 2, "b": 3, "c": 4}
+DOCUMENTS = [
+    Document("one", 0, [["a", "b", "c"], ["b"]], [[(0, 2), (3, 4)], [(1, 2), (2, 3)]]),
+    Document("two", 0, [["c"]], []),
+    Document("three", 0, [["a"], ["b", "a"]], [[(0, 1), (2, 3)]]),
+]
+
+
+@pytest.fixture
+def examples():
+    return [coreference_example(each, IDS) for each in DOCUMENTS]
+
+
+def test_documents_stand_one_behind_the_other(examples):
+    batch = pad_documents(examples, [2, 1, 0])
+    assert batch.input_ids.tolist() == [
+        [1, 2, 1, 0, 0],
+        [1, 3, 2, 1, 0],
+        [1, 4, 1, 0, 0],
+        [1, 2, 3, 4, 1],
+        [1, 3, 1, 0, 0],
+    ]
+    assert batch.lengths.tolist() == [3, 4, 3, 5, 3] and batch.documents.tolist() == [0, 0, 1, 2, 2]
+    # the first and the last word: the third document's begin at the first, the first's behind its three and one
+    assert batch.mentions.tolist() == [[0, 0], [2, 2], [4, 5], [7, 7], [5, 5], [6, 6]]
+    assert batch.clusters.tolist() == [1, 1, 2, 2, 3, 3]
+    assert pad_documents(examples, [1]).mentions.shape == (0, 2)
+
+
+def test_an_epoch_has_each_document_once_and_processes_share_batches(examples):
+    many = examples * 3
+    batches = BucketedDocuments(many, 2, seed=1)
+    assert batches.steps_per_epoch == 5
+    epoch = [batches.batch(step) for step in range(5)]
+    assert sum(len(batch.documents.unique()) for batch in epoch) == 9
+    assert sum(len(batch.clusters) for batch in epoch) == 18
+    again = BucketedDocuments(many, 2, seed=1).batch(3)
+    assert all(np.array_equal(one, other) for one, other in zip(again, epoch[3], strict=True))
+    step = next(step for step, batch in enumerate(epoch) if len(batch.documents.unique()) == 2)
+    halves = [batches.batch(step, rank, 2) for rank in (0, 1)]
+    assert [half.weight for half in halves] == [1.0, 1.0] and epoch[step].weight == 1.0
+    assert sum(len(half.lengths) for half in halves) == len(epoch[step].lengths)
+
+
+def test_for_evaluation_the_shortest_come_first(examples):
+    found = [(places.tolist(), len(batch.lengths)) for places, batch in documents_by_length(examples, 2)]
+    assert found == [([1, 2], 3), ([0], 2)]

@@ -1,0 +1,160 @@
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from retable.metrics.coreference import (
+    COLUMNS,
+    METRICS,
+    conll_average,
+    coreference_counts,
+    coreference_metrics,
+    f1,
+    precision,
+    recall,
+)
+
+
+def of(clusters: str) -> list[list[str]]:
+    """Clusters of mentions that are letters: "ab c"."""
+    return [list(cluster) for cluster in clusters.split()]
+
+
+def scores(key: str, response: str, metric: str) -> list[float]:
+    counts = coreference_counts(of(key), of(response))
+    return [float(share(counts, metric)) for share in (recall, precision, f1)]
+
+
+def harmonic(one: float, other: float) -> float:
+    return 2 * one * other / (one + other) if one + other else 0.0
+
+
+# Test cases of the reference scorer (github.com/conll/reference-coreference-scorers, test/CorefMetricTestConfig.pm), of
+# the key {a} {bc} {def}: what they give as recall and precision.
+CASES = {
+    "A1": ("a bc def", {"muc": (1, 1), "b_cubed": (1, 1), "ceaf": (1, 1)}),
+    "A2": ("a de", {"muc": (1 / 3, 1), "b_cubed": (7 / 18, 1), "ceaf": (0.6, 0.9)}),
+    "A3": (
+        "a bcx defy z",
+        {"muc": (1, 3 / 5), "b_cubed": (1, (4 + 7 / 12) / 9), "ceaf": (2.657142857 / 3, 2.657142857 / 4)},
+    ),
+    "A4": ("a bcx dy z", {"muc": (1 / 3, 1 / 3), "b_cubed": (5 / 9, 17 / 42), "ceaf": (2.2 / 3, 2.2 / 4)}),
+    "A5": ("a bcxB dy z", {"muc": (1 / 3, 1 / 4), "b_cubed": (5 / 9, 2.5 / 8), "ceaf": (31 / 45, 31 / 60)}),
+    "A6": ("a bcx dy Bz", {"muc": (1 / 3, 1 / 4), "b_cubed": (5 / 9, 17 / 48), "ceaf": (2.2 / 3, 2.2 / 4)}),
+    # from here on b is said again: in its cluster, in another, and ten times
+    "A7": ("a bcxb dy z", {"muc": (1 / 3, 1 / 3), "b_cubed": (5 / 9, 17 / 42), "ceaf": (2.2 / 3, 2.2 / 4)}),
+    "A8": ("a bcx dy bz", {"muc": (1 / 3, 1 / 3), "b_cubed": (5 / 9, 17 / 42), "ceaf": (2.2 / 3, 2.2 / 4)}),
+    "A9": ("a bcx dy bbbbbbbbbbz", {"muc": (1 / 3, 1 / 3), "b_cubed": (5 / 9, 17 / 42), "ceaf": (2.2 / 3, 2.2 / 4)}),
+    "A10": ("a b c d e f", {"muc": (0, 0), "b_cubed": (3 / 6, 1)}),
+    "A11": ("abcdef", {"muc": (1, 3 / 5), "b_cubed": (1, 14 / 36)}),
+    "A12": ("a x y c d e z", {"muc": (0, 0), "b_cubed": (13 / 36, 4 / 7)}),
+    "A13": ("axycdez", {"muc": (1 / 3, 1 / 6), "b_cubed": (17 / 36, 6 / 49)}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_reference_scorers_cases(case):
+    response, expected = CASES[case]
+    for metric, (recalled, precise) in expected.items():
+        assert scores("a bc def", response, metric) == pytest.approx([recalled, precise, harmonic(recalled, precise)])
+
+
+def test_the_worked_example():
+    """Pradhan et al. 2014, section 4: the key {abc} {defg}, the response {ab} {cd} {fghi}."""
+    key, response = "abc defg", "ab cd fghi"
+    assert scores(key, response, "muc") == pytest.approx([0.4, 0.4, 0.4])
+    b_cubed = ((4 / 3 + 1 / 3 + 1 / 4 + 4 / 4) / 7, (4 / 2 + 1 / 2 + 1 / 2 + 4 / 4) / 8)
+    assert scores(key, response, "b_cubed") == pytest.approx([*b_cubed, harmonic(*b_cubed)])
+    assert [round(x, 2) for x in b_cubed] == [0.42, 0.5]
+    assert [round(x, 2) for x in scores(key, response, "ceaf")] == [0.65, 0.43, 0.52]
+
+
+@pytest.mark.parametrize(
+    ("key", "response", "recalled", "precise"),
+    [
+        ("abcd", "ab cd", 2 / 3, 1),
+        ("ab cd", "abcd", 1, 2 / 3),
+        ("abc", "ac", 1 / 2, 1),
+        ("bcdeghj", "abc def ghi", 3 / 6, 3 / 6),
+        ("abc defg", "ab cd fgh", 2 / 5, 2 / 4),
+    ],
+)
+def test_muc_is_that_of_its_paper(key, response, recalled, precise):
+    """Vilain et al. 1995, the tables' cases."""
+    assert scores(key, response, "muc")[:2] == pytest.approx([recalled, precise])
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        ("12345 6789ABC", (0.947, 0.865, 0.733)),
+        ("1234589ABC 67", (0.947, 0.737, 0.667)),
+        ("123456789ABC", (0.900, 0.545, 0.294)),
+        ("1 2 3 4 5 6 7 8 9 A B C", (0.0, 0.400, 0.178)),
+    ],
+)
+def test_ceaf_is_that_of_its_paper(response, expected):
+    """Luo 2005, table 1 and figure 1: the F1 of MUC, B³ and CEAF with φ4 on the truth {12345} {67} {89ABC}."""
+    found = [scores("12345 67 89ABC", response, metric)[2] for metric in METRICS]
+    assert [round(value, 3) for value in found] == pytest.approx(expected)
+
+
+def by_definition(key: list[set[str]], response: list[set[str]]) -> list[float]:
+    """The counts, from links, mentions and alignments one by one."""
+
+    def links(clusters, others):
+        right = 0
+        for cluster in clusters:
+            parts = {next((j for j, other in enumerate(others) if m in other), m) for m in cluster}
+            right += len(cluster) - len(parts)
+        return right, sum(len(cluster) - 1 for cluster in clusters)
+
+    def mentions(clusters, others):
+        shares = [len(c & next((o for o in others if m in o), set())) / len(c) for c in clusters for m in c]
+        return sum(shares), len(shares)
+
+    few, many = sorted((key, response), key=len)
+    aligned = max(
+        sum(2 * len(one & other) / (len(one) + len(other)) for one, other in zip(few, chosen, strict=True))
+        for chosen in permutations(many, len(few))
+    )
+    return [
+        *(*links(key, response), *links(response, key)),
+        *(*mentions(key, response), *mentions(response, key)),
+        *(aligned, len(key), aligned, len(response)),
+    ]
+
+
+def random_clusters(generator: np.random.Generator) -> list[set[str]]:
+    """Of up to nine mentions up to five clusters, singletons among them."""
+    mentions = [m for m in "abcdefghi" if generator.random() < 0.7]
+    clusters = [set() for _ in range(5)]
+    for mention in mentions:
+        clusters[generator.integers(5)].add(mention)
+    return [cluster for cluster in clusters if cluster]
+
+
+def test_counts_are_those_of_the_definitions():
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        key, response = random_clusters(generator), random_clusters(generator)
+        counts = coreference_counts([sorted(c) for c in key], [sorted(c) for c in response])
+        assert counts.tolist() == pytest.approx(by_definition(key, response))
+
+
+def test_documents_are_added_up_before_they_are_divided():
+    """And not averaged: one of ten links weighs ten times one of a single link."""
+    counts = np.stack([coreference_counts(of("abcdefghijk"), of("abcdefghijk")), coreference_counts(of("ab"), [])])
+    found = coreference_metrics(counts)
+    assert (found["muc_recall"], found["muc_precision"]) == pytest.approx((10 / 11, 1))
+    assert (found["b_cubed_recall"], found["b_cubed_precision"]) == pytest.approx((11 / 13, 1))
+    assert (found["ceaf_recall"], found["ceaf_precision"]) == pytest.approx((1 / 2, 1))
+    assert found["average_f1"] == pytest.approx(np.mean([found[f"{metric}_f1"] for metric in METRICS]))
+    assert float(conll_average(counts.sum(axis=0))) == found["average_f1"]
+    assert conll_average(counts).shape == (2,)
+
+
+@pytest.mark.parametrize(("key", "response"), [("", ""), ("ab c", ""), ("", "ab c"), ("ab", "cd")])
+def test_nothing_right_is_zero(key, response):
+    counts = coreference_counts(of(key), of(response))
+    assert len(counts) == len(COLUMNS) and set(coreference_metrics(counts[None]).values()) == {0.0}

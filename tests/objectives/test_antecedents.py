@@ -1,0 +1,96 @@
+from math import exp, inf, log
+
+import pytest
+import torch
+from torch import nn
+
+from retable.data.coreference import CoreferenceBatch
+from retable.errors import UsageError
+from retable.models.mention_ranker import Ranking
+from retable.objectives.antecedents import Antecedents, clusters_of, marginal_likelihood
+
+
+class Given(nn.Module):
+    """A model of given spans and scores."""
+
+    direction = "spans"
+
+    def __init__(self, ranking: Ranking):
+        super().__init__()
+        self.ranking = ranking
+
+    def forward(self, *_):
+        return self.ranking
+
+
+def ranking(sizes: list[int], max_antecedents: int) -> Ranking:
+    """Documents of so many spans, each of one word, with random scores."""
+    torch.manual_seed(0)
+    documents = torch.tensor([document for document, n in enumerate(sizes) for _ in range(n)])
+    n = len(documents)
+    antecedents = torch.arange(n)[:, None] - torch.arange(1, max_antecedents + 1)
+    exist = (antecedents >= 0) & (documents[antecedents] == documents[:, None])
+    scores = torch.randn(n, max_antecedents).masked_fill(~exist, -inf)
+    scores = torch.cat([torch.zeros(n, 1), scores], dim=1).requires_grad_()
+    return Ranking(torch.arange(n)[:, None].expand(n, 2), documents, antecedents, scores)
+
+
+def batch_of(sizes: list[int], mentions: list[tuple[int, int]], clusters: list[int], weight: float = 1.0):
+    """One sentence a document."""
+    return CoreferenceBatch(
+        torch.zeros(len(sizes), 1, dtype=torch.int64),
+        torch.tensor(sizes),
+        torch.arange(len(sizes)),
+        torch.tensor(mentions, dtype=torch.int64).reshape(-1, 2),
+        torch.tensor(clusters, dtype=torch.int64),
+        weight,
+    )
+
+
+def test_the_loss_equals_its_enumeration():
+    """Span by span, antecedent by antecedent; clusters {0, 2, 3}, {1, 5} and, beyond what is ranked, {4, 8}."""
+    found = ranking([9, 2], max_antecedents=3)
+    clusters = {0: 1, 2: 1, 3: 1, 1: 2, 5: 2, 4: 3, 8: 3, 9: 4, 10: 4}
+    total = 0.0
+    for i in range(11):
+        start = 0 if i < 9 else 9
+        scores = {None: 0.0} | {j: found.scores[i, i - j].item() for j in range(max(i - 3, start), i)}
+        partition = sum(exp(s) for s in scores.values())
+        gold = [j for j in scores if j is not None and i in clusters and clusters.get(j) == clusters[i]] or [None]
+        total -= log(sum(exp(scores[j]) for j in gold) / partition)
+    batch = batch_of([9, 2], [(i, i) for i in clusters], list(clusters.values()), weight=3.0)
+    loss, metrics, state = Antecedents(Given(found)).loss(batch, None, 0)
+    assert loss.item() == pytest.approx(3 * total / 2, rel=1e-5) and state is None
+    assert metrics["loss"] == loss
+    loss.backward()
+    assert found.scores.grad.isfinite().all()
+
+
+def test_a_span_has_the_cluster_of_the_same_words_alone():
+    batch = batch_of([6], [(0, 1), (4, 4), (2, 3)], [1, 2, 1])
+    spans = torch.tensor([[0, 0], [0, 1], [1, 1], [2, 3], [4, 4], [4, 5]])
+    assert clusters_of(spans, batch).tolist() == [0, 1, 0, 1, 2, 0]
+    assert clusters_of(spans, batch_of([6], [], [])).tolist() == [0] * 6
+
+
+def test_without_mentions_epsilon_is_right():
+    found = ranking([3], max_antecedents=2)
+    likelihood = marginal_likelihood(found.scores, found.antecedents, torch.zeros(3, dtype=torch.int64))
+    torch.testing.assert_close(likelihood, found.scores.log_softmax(dim=1)[:, 0])
+
+
+def test_the_best_antecedent_is_predicted():
+    """ε has 0, and stands for none where all others are below."""
+    scores = torch.tensor([[0.0, -inf, -inf], [0.0, -1.0, -inf], [0.0, -1.0, 2.0], [0.0, 3.0, 1.0]])
+    given = ranking([4], max_antecedents=2)._replace(scores=scores)
+    spans, documents, best = Antecedents(Given(given)).predict(batch_of([4], [], []))
+    assert best.tolist() == [-1, -1, 0, 2]
+    assert torch.equal(spans, given.spans) and documents.tolist() == [0] * 4
+
+
+def test_a_model_without_spans_is_refused():
+    class Reader(nn.Module):
+        direction = "pair"
+
+    with pytest.raises(UsageError, match="Reader does not rank the antecedents of spans; take model=mention_ranker"):
+        Antecedents(Reader())

@@ -1,0 +1,85 @@
+"""The table of coreference, from result folders as the resolve stage leaves them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
+from retable.reporting.coreference import coreference_table
+from retable.reporting.published import complete
+from retable.reporting.report import write_report
+from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.tables import write_tables
+
+REFERENCES = read_references()
+KEY = ["abc", "de"]
+RIGHT, HALF = ["abc", "de"], ["ab", "d"]
+
+
+@pytest.fixture
+def write_resolver(write_run):
+    """Of ten documents a split, so many without a mistake."""
+
+    def write(system: str, seed: int, right: int, corpus: str = "conll2012"):
+        counts = np.stack([coreference_counts(KEY, RIGHT if i < right else HALF) for i in range(10)])
+        rows = [
+            (split, unit, f"{split}/{unit}", 0, *row)
+            for split in ("validation", "test")
+            for unit, row in enumerate(counts.tolist())
+        ]
+        metrics = {
+            f"coreference/{split}/{name}": value
+            for split in ("validation", "test")
+            for name, value in coreference_metrics(counts).items()
+        }
+        folder = write_run("resolve", f"{corpus}/{system}-{seed}", system, seed, metrics, task=corpus)
+        columns = ["split", "unit", "document", "part", *COLUMNS]
+        pd.DataFrame(rows, columns=columns).to_csv(folder / "documents.csv", index=False)
+        return folder
+
+    return write
+
+
+def frame_of(*folders):
+    return complete(aggregate(map(read_result, folders), REFERENCES), REFERENCES, [], {})
+
+
+def test_a_row_a_system_beside_what_was_published(write_resolver):
+    frame = frame_of(
+        *(write_resolver("mention_ranker", seed, seed) for seed in (1, 2, 3)), write_resolver("rule", 1, 10)
+    )
+    table = coreference_table(frame)
+    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
+    rows = {
+        row.values[0].text: dict(zip(titles, (value.text for value in row.values), strict=True))
+        for row in table.panels["conll2012"]
+    }
+    assert [*rows] == ["mention_ranker_original", "mention_ranker", "mention_ranker_original_elmo", "rule"]
+    assert rows["rule"]["Test average F1"] == rows["rule"]["Test MUC F1"] == "100.00"
+    # two of three links, right in all documents but two; and the same for the other counts
+    muc = np.mean([2 * (10 + 2 * n) / (30 + 10 + 2 * n) for n in (1, 2, 3)])
+    assert rows["mention_ranker"]["Test MUC F1"] == f"{100 * muc:.2f}" and rows["mention_ranker"]["Runs"] == "3"
+    assert rows["mention_ranker_original"]["Test published"] == "67.20"
+    assert rows["mention_ranker_original_elmo"]["Test published"] == "70.40"
+    assert rows["mention_ranker_original"]["Test verdict"] == "not run"
+
+
+def test_the_interval_is_over_documents_and_the_spread_over_seeds(write_resolver):
+    frame = frame_of(*(write_resolver("mention_ranker", seed, 3 * seed) for seed in (1, 2, 3)))
+    own = frame[(frame["system"] == "mention_ranker") & (frame["split"] == "test")].set_index("metric")
+    assert len(own) == 10
+    for metric in ("average_f1", "b_cubed_f1", "ceaf_recall"):
+        cell = own.loc[metric]
+        assert cell["n"] == 3 and cell["std"] > 0
+        assert 0 < cell["ci_low"] < cell["mean"] < cell["ci_high"] < 1
+
+
+def test_the_report_has_the_table(write_resolver, tmp_path):
+    tables = write_report("small", {"resolve": [write_resolver("mention_ranker", 1, 4)]}, tmp_path / "results")
+    assert [table.name for table in tables] == ["coreference"]
+    assert "mention_ranker_original_elmo" in (tmp_path / "results" / "coreference.md").read_text()
+
+
+def test_other_documents_have_no_published_rows(write_resolver, tmp_path):
+    (table,) = write_tables(frame_of(write_resolver("mention_ranker", 1, 4, corpus="grammar_documents")), tmp_path)
+    assert [row.values[0].text for row in table.panels["grammar_documents"]] == ["mention_ranker"]
