@@ -9,8 +9,8 @@ from retable.artifacts import require
 from retable.reporting.report import write_report
 
 STAGES = (
-    *("prepare", "tokenize", "embed", "pretrain", "mix", "finetune", "tag", "answer", "translate", "evaluate"),
-    *("generate", "scaling"),
+    *("prepare", "tokenize", "embed", "pretrain", "mix", "finetune", "tag", "answer", "choose", "translate"),
+    *("evaluate", "generate", "scaling"),
 )
 
 
