@@ -33,6 +33,7 @@ BUILT = {
     "finetune": {"model", "task", "optimizer", "schedule"},
     "tag": {"tagging", "model", "optimizer", "schedule"},
     "answer": {"answering", "model", "optimizer", "schedule"},
+    "choose": {"choosing", "model", "optimizer", "schedule"},
     "resolve": {"coreference", "model", "optimizer", "schedule"},
     "translate": {"model", "objective", "batches", "optimizer", "schedule", "averaging", "decoding"},
     "evaluate": {"benchmark"},

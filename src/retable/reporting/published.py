@@ -23,10 +23,10 @@ def complete(
     """The aggregates with the rows that others published and the study didn't run.
 
     Such rows are of the corpora on which the study measured a language model, of the data sets, in any form, of which
-    it measured a translator, and of each task of GLUE, of tagging, of answers, of coreference or without training that
-    it measured; they have no mean and no run, and as flops what the published training cost. Those of a row that was
-    run are its own, from the metrics of `trained`. `notes` are texts by corpus and system, which stand before what a
-    row has to say of itself.
+    it measured a translator, and of each task of GLUE, of tagging, of answers, of choices, of coreference or without
+    training that it measured; they have no mean and no run, and as flops what the published training cost. Those of a
+    row that was run are its own, from the metrics of `trained`. `notes` are texts by corpus and system, which stand
+    before what a row has to say of itself.
     """
     models = frame[frame["metric"].isin(LIKELIHOODS) & (frame["system"] != ORACLE)]
     shown = references["metric"].isin(LIKELIHOODS) & references["corpus"].isin(models["corpus"])
@@ -34,7 +34,7 @@ def complete(
     shown |= is_translation(references["task"]) & _data_set(references["corpus"]).isin(translated)
     shown |= is_without_training(references["task"]) & references["task"].isin(frame["task"])
     shown |= is_glue(references["task"]) & references["task"].isin(frame["task"])
-    for task in ("tagging", "answers", "coreference"):
+    for task in ("tagging", "answers", "choices", "coreference"):
         shown |= (references["task"] == task) & references["corpus"].isin(frame.loc[frame["task"] == task, "corpus"])
     others = references[shown]
     others = others.rename(columns={"value": "published"}).assign(verdict=NOT_RUN, n=0, runs="", protocol="")

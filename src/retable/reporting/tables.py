@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from retable.reporting.answers import answers_table
+from retable.reporting.choices import choices_table
 from retable.reporting.coreference import coreference_table
 from retable.reporting.fields import (
     BOLD,
@@ -308,6 +309,7 @@ TABLES = {
     "tasks": tasks_table,
     "tagging": tagging_table,
     "answers": answers_table,
+    "choices": choices_table,
     "coreference": coreference_table,
     "probes": probes_table,
     "senses": senses_table,

@@ -1,0 +1,57 @@
+"""The multiple-choice objective: which of several endings a beginning goes on with.
+
+Every ending is read with its beginning, as the model reads a pair of sentences; a linear layer gives one score, and the
+softmax is over the endings of an example (Radford et al. 2018, section 3.3; Devlin et al. 2019, section 4.4).
+
+B batch, R rows, the endings of all of a batch's examples, C endings of an example.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.data.choices import ChoiceBatch
+from retable.errors import UsageError
+from retable.objectives.classification import Classification
+
+
+class MultipleChoice(Classification):
+    """As classification of pairs, with one output a row. The score has no bias, which would be the same for all."""
+
+    def __init__(self, model: Any, dropout: float, **more: Any):
+        if model.direction == "encoder-decoder":
+            raise UsageError(
+                f"{type(model).__name__} writes text, and has no state to score an ending by; take an encoder such as "
+                "model=bert, or model=gpt"
+            )
+        super().__init__(model, 1, dropout, pairs=True, **more)
+        last: Any = self.head[-1] if isinstance(self.head, nn.Sequential) else self.head
+        last.bias = None
+
+    def forward(self, batch: ChoiceBatch) -> Tensor:  # type: ignore[override]  # of several rows an example
+        """The fp32 scores (B, C), −∞ where an example has fewer endings."""
+        return by_example(super().forward(batch.rows)[:, 0], batch.n_endings)
+
+    def loss(  # type: ignore[override]  # of several rows an example
+        self, batch: ChoiceBatch, state: Any, step: int
+    ) -> tuple[Tensor, dict[str, Tensor], None]:
+        """The mean over examples of −log p(right ending), with the auxiliary loss over all rows, and the metrics."""
+        rows = batch.rows
+        hidden, other = self._read(rows)
+        scores = by_example(self._label(rows, hidden, other)[:, 0], batch.n_endings)
+        loss = F.cross_entropy(scores, batch.labels) * batch.weight
+        metrics = {"loss": loss.detach()}
+        if self.auxiliary:
+            nats = self._next_token(hidden, rows.input_ids, rows.lengths) * rows.weight
+            metrics["auxiliary_loss"] = nats.detach()
+            loss = loss + self.auxiliary * nats
+        return loss, metrics, None
+
+
+def by_example(scores: Tensor, n_endings: Tensor) -> Tensor:
+    """The scores (R,) of rows, example after example, to fp32 (B, C), −∞ where an example has fewer endings."""
+    endings = torch.arange(int(n_endings.max()), device=scores.device)
+    there = endings < n_endings[:, None]
+    return torch.full(there.shape, -torch.inf, device=scores.device).masked_scatter(there, scores.float())

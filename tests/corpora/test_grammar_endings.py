@@ -1,0 +1,144 @@
+"""Which sentence comes next: that wrong endings are told as the judge takes them to be, and that its answers are the
+best."""
+
+import csv
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from retable.corpora import grammar_endings
+from retable.corpora.grammar import Grammar
+from retable.corpora.grammar.lexicon import PRONOUNS
+from retable.corpora.grammar.tables import LINE_END, N_LATENTS
+from retable.corpora.grammar_endings import Example, GrammarEndings, starts_behind, write_endings
+from retable.corpora.multiple_choice import read_choices
+from retable.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def grammar() -> Grammar:
+    return Grammar(scale=0.1)
+
+
+@pytest.fixture(scope="module")
+def language(grammar: Grammar) -> GrammarEndings:
+    return GrammarEndings(grammar)
+
+
+@pytest.fixture(scope="module")
+def examples(language: GrammarEndings) -> list[Example]:
+    return list(islice(language.examples(seed=3, split="test"), 200))
+
+
+def tokens(sentences: list[str]) -> list[str]:
+    return [token for sentence in sentences for token in (*sentence.split(" "), LINE_END)]
+
+
+def test_an_example_is_the_beginning_of_a_document_and_four_sentences(grammar, language, examples):
+    assert {len(each.beginning) for each in examples} == {1, 2, 3}
+    assert {len(each.endings) for each in examples} == {4} and {each.label for each in examples} == {0, 1, 2, 3}
+    for each in examples[:40]:
+        document = tokens([*each.beginning, each.endings[each.label]])
+        assert np.isfinite(grammar.score_tokens(document)).all()
+    assert list(islice(language.examples(seed=3, split="test"), 20)) == examples[:20]
+    other = [next(language.examples(*stream)).beginning for stream in ((3, "train"), (4, "test"))]
+    assert examples[0].beginning not in other
+
+
+def test_the_judge_is_as_good_as_it_says(language, examples):
+    """Its accuracy is what its own probabilities lead to expect, and so is its log-loss: they are right."""
+    log_posteriors = np.stack([language.log_posterior(each.beginning, each.endings) for each in examples])
+    np.testing.assert_allclose(np.exp(log_posteriors).sum(axis=1), 1)
+    labels = np.array([each.label for each in examples])
+    best, posterior = log_posteriors.argmax(axis=1), np.exp(log_posteriors)
+    expected = posterior.max(axis=1)
+    error = np.sqrt((expected * (1 - expected)).sum()) / len(labels)
+    assert 0.87 < (best == labels).mean() < 0.99
+    assert abs((best == labels).mean() - expected.mean()) < 3 * error
+    logs = np.log(posterior, out=np.zeros_like(posterior), where=posterior > 0)
+    surprise, entropy = -log_posteriors[range(len(labels)), labels], -(posterior * logs).sum(axis=1)
+    assert abs(surprise.mean() - entropy.mean()) < 3 * (surprise - entropy).std() / np.sqrt(len(labels))
+    assert language.judge(examples[0].beginning, examples[0].endings) == best[0]
+
+
+def test_wrong_endings_are_as_likely_as_the_judge_takes_them_to_be(grammar, monkeypatch):
+    """The commonest ones that are drawn, against their probabilities."""
+    monkeypatch.setattr(grammar_endings, "START_DOCUMENTS", 50)
+    language = GrammarEndings(grammar)
+    uniform, n = grammar_endings.uniforms(1, "wrong", 0), 8000
+    counts = Counter(language._wrong(uniform, 2) for _ in range(n))
+    for sentence, times in counts.most_common(3):
+        expected = n * np.exp(language._log_wrong(sentence, 2))
+        assert abs(times - expected) < 4 * np.sqrt(expected), sentence
+
+
+def test_the_posterior_by_enumeration(grammar, monkeypatch):
+    """Over latent classes and starts, one by one, of all four endings under each answer."""
+    monkeypatch.setattr(grammar_endings, "START_DOCUMENTS", 2)
+    language = GrammarEndings(grammar)
+    given = next(
+        each for each in language.examples(1, "test") if any(e.split()[0] in PRONOUNS.values() for e in each.endings)
+    )
+    n_before = len(given.beginning)
+    starts = starts_behind(grammar)[n_before]
+
+    def told(sentences, start):
+        def part(discourse):
+            discourse.antecedent, discourse.tense = start
+            for _ in sentences:
+                discourse.sentence()
+
+        return np.exp(grammar.log_joint(tokens(sentences), part)) * N_LATENTS  # by latent class, given it
+
+    wrong = [sum(told([ending], start).mean() for start in starts) / len(starts) for ending in given.endings]
+    joint = []
+    for place, ending in enumerate(given.endings):
+        right = told([*given.beginning, ending], (None, "open")).mean()
+        joint.append(right * np.prod(np.delete(wrong, place)))
+    found = language.log_posterior(given.beginning, given.endings)
+    np.testing.assert_allclose(np.exp(found), np.array(joint) / sum(joint), rtol=1e-9)
+
+
+def test_what_only_the_beginning_tells(grammar, language):
+    """Of pronouns the one that stands for the last subject; of names the one that was mentioned."""
+    man, woman = grammar.lexicon.nouns["person"][:2]
+    rest = grammar.lexicon.verbs["rest"][0]
+    end = f"{rest.past} {rest.particle or ''}".strip() + " ."
+    genders = {noun.gender: f"the {noun.singular} {end}" for noun in (man, woman)}
+    endings = [f"{pronoun} {end}" for pronoun in ("he", "she", "they", "it")]
+    for gender, pronoun in (("masculine", 0), ("feminine", 1)):
+        posterior = np.exp(language.log_posterior([genders[gender]], endings))
+        assert posterior[pronoun] == pytest.approx(1)
+    names = [name.word for name in grammar.lexicon.names[:4]]
+    for named, name in enumerate(names):
+        assert language.judge([f"{name} {end}"], [f"{each} {end}" for each in names]) == named
+
+
+def test_what_cannot_be_wrong_is_right(grammar, monkeypatch):
+    """Where no wrong ending opens with a pronoun, one that does is right."""
+    monkeypatch.setattr(grammar_endings, "starts_behind", lambda grammar: {1: [(None, "past")]})
+    noun, rest = grammar.lexicon.nouns["person"][0], grammar.lexicon.verbs["rest"][0]
+    end = f"{rest.past} {rest.particle or ''}".strip() + " ."
+    sentences = [f"the {noun.singular} {end}", f"he {end}"]
+    assert GrammarEndings(grammar).log_posterior(sentences[:1], sentences).tolist() == [-np.inf, 0.0]
+
+
+def test_the_files_hold_the_examples_and_the_best_answers(tmp_path, language, examples):
+    metrics = write_endings(tmp_path, seed=3, examples={"train": 5, "validation": 4, "test": 60}, scale=0.1)
+    read = read_choices(tmp_path / "test.jsonl", "ctx", "endings", "label")
+    assert [(each.endings, each.label) for each in read] == [(each.endings, each.label) for each in examples[:60]]
+    assert [each.context for each in read] == [" ".join(each.beginning) for each in examples[:60]]
+    assert [len((tmp_path / f"{s}.jsonl").read_text().splitlines()) for s in ("train", "validation")] == [5, 4]
+    rows = list(csv.DictReader((tmp_path / "predictions.csv").open(encoding="utf-8")))
+    assert [int(row["index"]) for row in rows] == list(range(60)) and {row["split"] for row in rows} == {"test"}
+    right = np.mean([row["label"] == row["prediction"] for row in rows])
+    assert metrics == {"choices/test/accuracy": right}
+    answers = [language.judge(each.beginning, each.endings) for each in examples[:60]]
+    assert [int(row["prediction"]) for row in rows] == answers
+
+
+def test_sizes_are_of_the_three_splits(tmp_path):
+    with pytest.raises(UsageError, match=r"give a size of 1 at least to each of train, validation, test"):
+        write_endings(tmp_path, seed=1, examples={"train": 5, "test": 0}, scale=0.1)
