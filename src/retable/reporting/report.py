@@ -53,10 +53,11 @@ def write_report(
 
     Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate`, `finetune`, `tag`, `answer`,
     `choose`, `resolve` and `translate`, curves from every stage that left one, provenance from all. `notes` say by
-    corpus and system what its numbers don't: why one is outside its tolerance. `ablations` are as `retable.reporting.ablations`
-    has them; with `baseline`, a system, there is a table of what others differ by from it on GLUE's tasks; `elmo` says
-    of systems what they are called with ELMo, see `retable.reporting.elmo`; with `label_efficiency`, as the module of
-    that name has it, there are its tables and figures. UsageError names the stage to run where a folder is missing.
+    corpus and system what its numbers don't: why one is outside its tolerance. `ablations` are as
+    `retable.reporting.ablations` has them; with `baseline`, a system, there is a table of what others differ by from it
+    on GLUE's tasks; `elmo` says of systems what they are called with ELMo, see `retable.reporting.elmo`; with
+    `label_efficiency`, as the module of that name has it, there are its tables and figures. UsageError names the stage
+    to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
