@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import nn
 
@@ -170,9 +171,21 @@ def test_semantic_roles_of_given_predicates(project, tmp_path):
     assert [int(row["words"]) for row in rows] == [7, 14] * 10
     assert [int(row["spans_labelled"]) for row in rows] == [2, 3] * 10 and counts.sum(axis=0)[2] == 50
     run = json.loads((folder / "run.json").read_text())
-    assert run["tags"] == 7  # B and I of ARG0 and ARG1, B of V, O; I-V there is none
+    assert run["tags"] == 6  # B and I of ARG0 and ARG1, B of V, O
     words = len({"<unk>", "<eos>", "the", "see", "run", ".", *NOUNS})
     assert run["words"] == words
+
+
+def test_semantic_roles_of_conll_2005(tmp_path):
+    """The columns that its configuration names, of words and props side by side."""
+    settings = OmegaConf.load(CONF / "tagging/conll2005_roles.yaml").sentences
+    for split in ("train", "validation", "test"):
+        settings[split] = str(tmp_path / split)
+        (tmp_path / split).write_text("He - (A0* (A0*\nand - * *\nI - *) *)\ncame come (V*) *\nsaw see * (V*)\n")
+    words, both = ["He", "and", "I", "came", "saw"], ["B-A0", "I-A0", "I-A0"]
+    assert instantiate(settings).splits()["test"] == [
+        TaggedSentence(words, [*both, "B-V", "O"], 3), TaggedSentence(words, [*both, "O", "B-V"], 4)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,8 @@ def pad_tagged(examples: Sequence[TaggedExample], places: Iterable[int]) -> Tagg
     input_ids, words, tags = (
         pad_sequence([torch.tensor(row) for row in column], batch_first=True) for column in columns
     )
-    lengths, counts = (torch.tensor([len(row[k]) for row in chosen]) for k in (0, 1))
+    lengths = torch.tensor([len(each.input_ids) for each in chosen])
+    counts = torch.tensor([len(each.words) for each in chosen])
     batch = TaggedBatch(input_ids, lengths, words, counts, tags)
     if None in predicates:
         return batch
