@@ -1,12 +1,15 @@
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 PATHS = ROOT / "src", ROOT, ROOT / "tests/pipelines"  # this tree's code, even where another one is installed
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(map(str, PATHS))}
 
 SMALL_CORPUS = [
     "corpus=grammar_tiny",
@@ -16,20 +19,25 @@ SMALL_CORPUS = [
 
 
 class Project:
-    """An empty folder that stages run in, as the project's own folder would be."""
+    """An empty folder that stages run in, as the project's own folder would be; `forks` starts their processes."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, forks: subprocess.Popen):
+        self.folder, self._forks = folder, forks
 
     def run(self, stage: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess:
         """Run a stage as a user would: its own process, what it prints captured."""
-        return subprocess.run(
-            [sys.executable, "-m", f"pipelines.{stage}", *overrides],
-            cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, PATHS))} | environment,
-            capture_output=True,
-            text=True,
-        )
+        with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
+            job = {
+                "module": f"pipelines.{stage}",
+                "arguments": overrides,
+                "folder": str(self.folder),
+                "environment": os.environ | ENVIRONMENT | environment,
+                "out": out.name,
+                "err": err.name,
+            }
+            print(json.dumps(job), file=self._forks.stdin, flush=True)
+            code = int(self._forks.stdout.readline())
+            return subprocess.CompletedProcess([stage, *overrides], code, out.read(), err.read())
 
     def succeed(self, stage: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess:
         done = self.run(stage, *overrides, **environment)
@@ -38,16 +46,26 @@ class Project:
 
 
 @pytest.fixture(scope="session")
-def project(tmp_path_factory) -> Project:
+def forks():
+    """The process that forking.py describes."""
+    command = [sys.executable, str(Path(__file__).parent / "forking.py")]
+    with subprocess.Popen(
+        command, env=os.environ | ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory, forks) -> Project:
     """A project whose grammar_tiny corpus is a few thousand words, prepared and tokenized."""
-    made = Project(tmp_path_factory.mktemp("project"))
+    made = Project(tmp_path_factory.mktemp("project"), forks)
     made.succeed("prepare", *SMALL_CORPUS)
     made.succeed("tokenize", "corpus=grammar_tiny")
     return made
 
 
 @pytest.fixture
-def bare_project(tmp_path) -> Project:
+def bare_project(tmp_path, forks) -> Project:
     """A project that holds nothing but the source of the embedded corpus."""
     (tmp_path / "src").symlink_to(ROOT / "src")
-    return Project(tmp_path)
+    return Project(tmp_path, forks)
