@@ -24,9 +24,9 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from retable.corpora.grammar.language import Grammar
 from retable.corpora.text import read_lines, read_units
 from retable.data.encode import THREADS, write_tokens
+from retable.grammar.language import Grammar
 from retable.tokenizers import byte_bpe, character, unigram, word, wordpiece
 from retable.tokenizers.tokenizer import Tokenizer
 

@@ -9,6 +9,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "retable"
 # What each package may import, besides itself and the modules at the top (errors, artifacts, tracking).
 ALLOWED = {
     "corpora": {"metrics"},
+    "grammar": {"corpora", "metrics"},
     "tokenizers": {"corpora"},
     "data": {"tokenizers", "corpora"},
     "nn": set(),

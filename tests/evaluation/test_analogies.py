@@ -3,12 +3,12 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from retable.corpora.grammar.analogies import analogies as grammar_analogies
-from retable.corpora.grammar.lexicon import Lexicon
 from retable.errors import UsageError
 from retable.evaluation import analogies
 from retable.evaluation.analogies import Analogies, analogy_accuracy, is_regular, read_analogies
 from retable.evaluation.word_vectors import WordVectors
+from retable.grammar.analogies import analogies as grammar_analogies
+from retable.grammar.lexicon import Lexicon
 
 WORDS = [f"w{i}" for i in range(60)]
 VECTORS = np.random.default_rng(0).standard_normal((60, 5))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from retable.corpora.grammar.lexicon import Lexicon
 from retable.errors import UsageError
 from retable.evaluation.contextual_vectors import (
     ContextualVectors,
@@ -19,6 +18,7 @@ from retable.evaluation.contextual_vectors import (
     principal_plane,
     unseen_forms,
 )
+from retable.grammar.lexicon import Lexicon
 from retable.models.elmo import ELMo
 from retable.tokenizers import byte_bpe, word, wordpiece
 

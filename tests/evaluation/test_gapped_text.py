@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from retable.corpora.grammar import Grammar
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.interpreters import Branch, Rejected, Scorer, Table
-from retable.corpora.grammar.language import tokens_of
-from retable.corpora.grammar.masked import MaskedWords
 from retable.evaluation.gapped_text import GappedText, draw_size, share_of_size
+from retable.grammar import Grammar
+from retable.grammar.discourse import Discourse
+from retable.grammar.interpreters import Branch, Rejected, Scorer, Table
+from retable.grammar.language import tokens_of
+from retable.grammar.masked import MaskedWords
 
 NOUNS, VERBS = ["cat", "dog", "owl"], ["sees", "eats"]
 WORDS = ["big", *NOUNS, *VERBS, "if", "then", "\n"]

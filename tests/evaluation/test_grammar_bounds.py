@@ -4,9 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.corpora.grammar import Grammar
-from retable.corpora.grammar.masked import MaskedWords
-from retable.corpora.grammar.sentence_pairs import SentencePairs
 from retable.data.encode import write_tokens
 from retable.errors import UsageError
 from retable.evaluation.grammar_bounds import (
@@ -16,6 +13,9 @@ from retable.evaluation.grammar_bounds import (
     entropy,
     sentences_of,
 )
+from retable.grammar import Grammar
+from retable.grammar.masked import MaskedWords
+from retable.grammar.sentence_pairs import SentencePairs
 from retable.tokenizers import word
 
 MARKS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]

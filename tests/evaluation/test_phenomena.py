@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.corpora.grammar import Grammar
-from retable.corpora.grammar.interpreters import PHENOMENA
-from retable.corpora.grammar.language import tokens_of
 from retable.data.encode import write_tokens
 from retable.errors import UsageError
 from retable.evaluation.perplexity import Perplexity
 from retable.evaluation.phenomena import Phenomena
+from retable.grammar import Grammar
+from retable.grammar.interpreters import PHENOMENA
+from retable.grammar.language import tokens_of
 from retable.tokenizers import character, word
 
 N_DOCUMENTS = 30

@@ -6,14 +6,14 @@ import pandas as pd
 import pytest
 import torch
 
-from retable.corpora.grammar import Grammar
-from retable.corpora.grammar.masked import MaskedWords
 from retable.data.encode import write_tokens
 from retable.data.masking import MaskedDocuments
 from retable.errors import UsageError
 from retable.evaluation.held_out import PretrainedObjective, mean_metrics
 from retable.evaluation.perplexity import read_split
 from retable.evaluation.replaced_bound import ReplacedBound, accuracies, proposals
+from retable.grammar import Grammar
+from retable.grammar.masked import MaskedWords
 from retable.models.bert import BERT
 from retable.objectives.masked_lm import MaskedLM
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from retable.corpora.grammar import Grammar
-from retable.corpora.grammar.language import tokens_of
 from retable.data.encode import write_tokens
 from retable.errors import UsageError
 from retable.evaluation.sampling import Samples, document, scores, whole_sentences
+from retable.grammar import Grammar
+from retable.grammar.language import tokens_of
 from retable.models.ngram import BackoffModel, KneserNey
 from retable.objectives.causal_lm import CausalLM
 from retable.tokenizers import word

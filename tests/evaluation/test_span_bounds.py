@@ -5,14 +5,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.corpora.grammar import Grammar
-from retable.corpora.grammar.discourse import Discourse
 from retable.data.corruption import Corrupted, Prefix, RandomSpans
 from retable.data.encode import write_tokens
 from retable.errors import UsageError
 from retable.evaluation.gapped_text import GappedText
 from retable.evaluation.perplexity import read_split
 from retable.evaluation.span_bounds import SpansBound, adjusted_mean
+from retable.grammar import Grammar
+from retable.grammar.discourse import Discourse
 from retable.tokenizers import word
 
 MARKS = [f"<extra_id_{i}>" for i in range(6)]

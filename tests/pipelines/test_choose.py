@@ -10,8 +10,8 @@ from hydra import compose, initialize_config_dir
 from pipelines.build import build_model
 from pipelines.choose import read
 from pipelines.entry import CONF
-from retable.corpora.grammar_endings import write_endings
 from retable.corpora.multiple_choice import Choice
+from retable.grammar.endings import write_endings
 from retable.tokenizers import word
 
 SMALL = ["corpus=grammar_tiny", "tokenizer=word", "epochs=5", "finetuning.batch_size=8", "dropout=0.0"]

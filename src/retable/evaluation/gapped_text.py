@@ -54,8 +54,8 @@ class GappedText:
     """Reads the beginnings of streams of documents, with gaps.
 
     Args:
-        grammar: `retable.corpora.grammar.language.Grammar`.
-        program: `retable.corpora.grammar.discourse.Discourse`, which tells a document to an interpreter.
+        grammar: `retable.grammar.language.Grammar`.
+        program: `retable.grammar.discourse.Discourse`, which tells a document to an interpreter.
         particles: draws at a gap that fit what is seen behind it, two or more: with so many, the last of which doesn't
             count, no more are made. One less go past it.
         tries: draws at a gap after which no more are made either, however few fit; then all of these go past.

@@ -50,7 +50,7 @@ class MaskedBound:
 
     Args:
         tokens: a folder of tokens that are the grammar's words.
-        language: `retable.corpora.grammar.masked.MaskedWords`.
+        language: `retable.grammar.masked.MaskedWords`.
         words: how many words of the split are hidden, each alone.
         documents, sweeps: how many documents are corrupted whole, and the sweeps of Gibbs sampling over each.
     """
@@ -135,7 +135,7 @@ class SentencePairsBound:
 
     Args:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.
-        language: `retable.corpora.grammar.sentence_pairs.SentencePairs`.
+        language: `retable.grammar.sentence_pairs.SentencePairs`.
         length: of a row, as in the model's batches.
         pairs: how many are judged, of each kind.
     """

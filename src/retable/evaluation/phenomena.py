@@ -1,7 +1,7 @@
 """What a language model lacks of the embedded language, by what decides each word: its excess over the true entropy.
 
 The grammar reads the text again and says of each token what decided it (`PHENOMENA` in
-`retable.corpora.grammar.interpreters`): the words beside it, an agreement, what is still open, or an earlier mention.
+`retable.grammar.interpreters`): the words beside it, an agreement, what is still open, or an earlier mention.
 The excess of a token is its nats under the model less its nats under the grammar. Over a long text its mean can't be
 below 0, the relative entropy. That of one class can: what class a token has shows only with the token, and a model that
 expects, say, too many repetitions does better on those that come, and pays on the words that come instead of them.

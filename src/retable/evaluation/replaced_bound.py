@@ -39,7 +39,7 @@ class ReplacedBound:
 
     Args:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.
-        language: `retable.corpora.grammar.masked.MaskedWords`.
+        language: `retable.grammar.masked.MaskedWords`.
         length, rate: of a row, and of the tokens that are masked, as in the model's batches.
         words: how many masked words of the split are judged.
     """

@@ -8,13 +8,12 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from retable.corpora import grammar_endings
-from retable.corpora.grammar import Grammar
-from retable.corpora.grammar.lexicon import PRONOUNS
-from retable.corpora.grammar.tables import LINE_END, N_LATENTS
-from retable.corpora.grammar_endings import Example, GrammarEndings, starts_behind, write_endings
 from retable.corpora.multiple_choice import read_choices
 from retable.errors import UsageError
+from retable.grammar import Grammar, endings
+from retable.grammar.endings import Example, GrammarEndings, starts_behind, write_endings
+from retable.grammar.lexicon import PRONOUNS
+from retable.grammar.tables import LINE_END, N_LATENTS
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +64,9 @@ def test_the_judge_is_as_good_as_it_says(language, examples):
 
 def test_wrong_endings_are_as_likely_as_the_judge_takes_them_to_be(grammar, monkeypatch):
     """The commonest ones that are drawn, against their probabilities."""
-    monkeypatch.setattr(grammar_endings, "START_DOCUMENTS", 50)
+    monkeypatch.setattr(endings, "START_DOCUMENTS", 50)
     language = GrammarEndings(grammar)
-    uniform, n = grammar_endings.uniforms(1, "wrong", 0), 8000
+    uniform, n = endings.uniforms(1, "wrong", 0), 8000
     counts = Counter(language._wrong(uniform, 2) for _ in range(n))
     for sentence, times in counts.most_common(3):
         expected = n * np.exp(language._log_wrong(sentence, 2))
@@ -76,7 +75,7 @@ def test_wrong_endings_are_as_likely_as_the_judge_takes_them_to_be(grammar, monk
 
 def test_the_posterior_by_enumeration(grammar, monkeypatch):
     """Over latent classes and starts, one by one, of all four endings under each answer."""
-    monkeypatch.setattr(grammar_endings, "START_DOCUMENTS", 2)
+    monkeypatch.setattr(endings, "START_DOCUMENTS", 2)
     language = GrammarEndings(grammar)
     given = next(
         each for each in language.examples(1, "test") if any(e.split()[0] in PRONOUNS.values() for e in each.endings)
@@ -118,7 +117,7 @@ def test_what_only_the_beginning_tells(grammar, language):
 
 def test_what_cannot_be_wrong_is_right(grammar, monkeypatch):
     """Where no wrong ending opens with a pronoun, one that does is right."""
-    monkeypatch.setattr(grammar_endings, "starts_behind", lambda grammar: {1: [(None, "past")]})
+    monkeypatch.setattr(endings, "starts_behind", lambda grammar: {1: [(None, "past")]})
     noun, rest = grammar.lexicon.nouns["person"][0], grammar.lexicon.verbs["rest"][0]
     end = f"{rest.past} {rest.particle or ''}".strip() + " ."
     sentences = [f"the {noun.singular} {end}", f"he {end}"]

@@ -1,9 +1,9 @@
 """The embedded language, as a program that tells a text word by word: sentences and documents."""
 
-from retable.corpora.grammar.interpreters import Sampler, Scorer
-from retable.corpora.grammar.lexicon import PRONOUNS
-from retable.corpora.grammar.syntax import Referent, Syntax
-from retable.corpora.grammar.tables import LINE_END, Tables
+from retable.grammar.interpreters import Sampler, Scorer
+from retable.grammar.lexicon import PRONOUNS
+from retable.grammar.syntax import Referent, Syntax
+from retable.grammar.tables import LINE_END, Tables
 
 QUESTION_NUMBERS = {"does": "singular", "do": "plural", "did": "any"}
 

@@ -5,10 +5,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from retable.corpora.grammar.analogies import analogies
-from retable.corpora.grammar.language import Grammar
-from retable.corpora.grammar.tasks import acceptability, judge_acceptability, judge_sentiment, sentiment
 from retable.errors import UsageError
+from retable.grammar.analogies import analogies
+from retable.grammar.language import Grammar
+from retable.grammar.tasks import acceptability, judge_acceptability, judge_sentiment, sentiment
 from retable.metrics.classification import classification_metrics
 from retable.metrics.likelihood import likelihood_metrics
 

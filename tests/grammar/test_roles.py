@@ -4,12 +4,12 @@ from itertools import groupby, islice
 
 import pytest
 
-from retable.corpora.grammar.interpreters import Rejected, Scorer
-from retable.corpora.grammar.language import LOG_PRIOR, Grammar
-from retable.corpora.grammar.lexicon import PRONOUNS
-from retable.corpora.grammar.syntax import Referent
-from retable.corpora.grammar.tables import LINE_END
-from retable.corpora.grammar_roles import GrammarRoles, Teller
+from retable.grammar.interpreters import Rejected, Scorer
+from retable.grammar.language import LOG_PRIOR, Grammar
+from retable.grammar.lexicon import PRONOUNS
+from retable.grammar.roles import GrammarRoles, Teller
+from retable.grammar.syntax import Referent
+from retable.grammar.tables import LINE_END
 from retable.metrics.spans import Chunk, chunks, write_tags
 
 SCALE = 0.1

@@ -20,13 +20,13 @@ from itertools import count
 from pathlib import Path
 
 from retable.corpora.columns import TaggedSentence
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.interpreters import Sampler, Table
-from retable.corpora.grammar.language import Grammar, uniforms
-from retable.corpora.grammar.lexicon import FRAMES, Verb
-from retable.corpora.grammar.syntax import Referent
-from retable.corpora.grammar.tables import AUXILIARIES, N_LATENTS, Tables
 from retable.corpora.text import SPLITS
+from retable.grammar.discourse import Discourse
+from retable.grammar.interpreters import Sampler, Table
+from retable.grammar.language import Grammar, uniforms
+from retable.grammar.lexicon import FRAMES, Verb
+from retable.grammar.syntax import Referent
+from retable.grammar.tables import AUXILIARIES, N_LATENTS, Tables
 from retable.metrics.spans import Chunk, write_tags
 
 MODALS = frozenset(word for name in ("can", "will", "may") for word in AUXILIARIES[name])

@@ -11,10 +11,10 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.interpreters import Sampler, Table
-from retable.corpora.grammar.language import Grammar, Uniform, uniforms
-from retable.corpora.grammar.lexicon import (
+from retable.grammar.discourse import Discourse
+from retable.grammar.interpreters import Sampler, Table
+from retable.grammar.language import Grammar, Uniform, uniforms
+from retable.grammar.lexicon import (
     BRACKETS,
     DETERMINERS,
     PARTICLES,
@@ -26,8 +26,8 @@ from retable.corpora.grammar.lexicon import (
     Lexicon,
     Verb,
 )
-from retable.corpora.grammar.syntax import Referent
-from retable.corpora.grammar.tables import AUXILIARIES, LINE_END, N_LATENTS, Tables
+from retable.grammar.syntax import Referent
+from retable.grammar.tables import AUXILIARIES, LINE_END, N_LATENTS, Tables
 
 # The Penn Treebank's tags (Marcus, Santorini and Marcinkiewicz 1993) of the words that have no lexeme; those of
 # determiners, pronouns, prepositions and the like are added from the lexicon's lists.

@@ -15,14 +15,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from retable.corpora.grammar.corpus import SPLITS, write_lines
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.interpreters import Rejected, Scorer, Table
-from retable.corpora.grammar.language import LOG_PRIOR, Grammar, uniforms
-from retable.corpora.grammar.lexicon import DETERMINERS, POSSESSIVES, PREPOSITIONS, Coiner, function_words
-from retable.corpora.grammar.syntax import Referent
-from retable.corpora.grammar.tables import LINE_END, N_LATENTS, Tables
 from retable.errors import UsageError
+from retable.grammar.corpus import SPLITS, write_lines
+from retable.grammar.discourse import Discourse
+from retable.grammar.interpreters import Rejected, Scorer, Table
+from retable.grammar.language import LOG_PRIOR, Grammar, uniforms
+from retable.grammar.lexicon import DETERMINERS, POSSESSIVES, PREPOSITIONS, Coiner, function_words
+from retable.grammar.syntax import Referent
+from retable.grammar.tables import LINE_END, N_LATENTS, Tables
 
 ADPOSITIONS = frozenset({*PREPOSITIONS, "in", "to", "by", "than", "during", "after", "before"})
 ANIMATE = ("person", "animal")

@@ -6,12 +6,12 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from retable.corpora.grammar import Grammar
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.interpreters import Branch
-from retable.corpora.grammar.language import tokens_of, uniforms
-from retable.corpora.grammar.lexicon import Lexicon, function_words
-from retable.corpora.grammar.tables import LINE_END, N_LATENTS
+from retable.grammar import Grammar
+from retable.grammar.discourse import Discourse
+from retable.grammar.interpreters import Branch
+from retable.grammar.language import tokens_of, uniforms
+from retable.grammar.lexicon import Lexicon, function_words
+from retable.grammar.tables import LINE_END, N_LATENTS
 
 
 @pytest.fixture(scope="module")

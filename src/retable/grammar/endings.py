@@ -23,15 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.interpreters import Sampler
-from retable.corpora.grammar.language import Grammar, Uniform, uniforms
-from retable.corpora.grammar.lexicon import PRONOUNS
-from retable.corpora.grammar.sentence_pairs import Start, log_shares
-from retable.corpora.grammar.syntax import Referent
-from retable.corpora.grammar.tables import LINE_END, N_LATENTS
 from retable.corpora.text import SPLITS
 from retable.errors import UsageError
+from retable.grammar.discourse import Discourse
+from retable.grammar.interpreters import Sampler
+from retable.grammar.language import Grammar, Uniform, uniforms
+from retable.grammar.lexicon import PRONOUNS
+from retable.grammar.sentence_pairs import Start, log_shares
+from retable.grammar.syntax import Referent
+from retable.grammar.tables import LINE_END, N_LATENTS
 
 ENDINGS = 4
 LONGEST = 3  # sentences of a beginning

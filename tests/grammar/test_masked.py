@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
-from retable.corpora.grammar import Grammar
-from retable.corpora.grammar.language import tokens_of, uniforms
-from retable.corpora.grammar.masked import MaskedWords, interchangeable
-from retable.corpora.grammar.tables import LINE_END
 from retable.errors import UsageError
+from retable.grammar import Grammar
+from retable.grammar.language import tokens_of, uniforms
+from retable.grammar.masked import MaskedWords, interchangeable
+from retable.grammar.tables import LINE_END
 
 
 @pytest.fixture(scope="module")

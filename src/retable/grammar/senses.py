@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from retable.corpora.grammar.analogies import in_turn
-from retable.corpora.grammar.corpus import SPLITS, until, write_lines
-from retable.corpora.grammar.language import Grammar
-from retable.corpora.grammar.lexicon import Coiner, Lexicon, Noun
 from retable.errors import UsageError
+from retable.grammar.analogies import in_turn
+from retable.grammar.corpus import SPLITS, until, write_lines
+from retable.grammar.language import Grammar
+from retable.grammar.lexicon import Coiner, Lexicon, Noun
 
 
 class Sense(NamedTuple):

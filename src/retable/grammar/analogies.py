@@ -2,7 +2,7 @@
 
 from itertools import chain, permutations, zip_longest
 
-from retable.corpora.grammar.lexicon import Lexicon
+from retable.grammar.lexicon import Lexicon
 
 MAX_PAIRS = 20  # a section asks for every ordered pair of its pairs: 380 questions
 

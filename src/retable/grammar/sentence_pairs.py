@@ -13,12 +13,12 @@ from itertools import count
 import numpy as np
 from scipy.special import logsumexp
 
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.interpreters import Sampler
-from retable.corpora.grammar.language import Grammar, uniforms
-from retable.corpora.grammar.lexicon import PRONOUNS
-from retable.corpora.grammar.syntax import Referent
-from retable.corpora.grammar.tables import LINE_END, N_LATENTS
+from retable.grammar.discourse import Discourse
+from retable.grammar.interpreters import Sampler
+from retable.grammar.language import Grammar, uniforms
+from retable.grammar.lexicon import PRONOUNS
+from retable.grammar.syntax import Referent
+from retable.grammar.tables import LINE_END, N_LATENTS
 
 START_DOCUMENTS = 300  # whose sentences tell how often a sentence finds which antecedent and tense
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.language import Grammar, Uniform, uniforms
-from retable.corpora.grammar.lexicon import BRACKETS, DETERMINERS, POSSESSIVES, REFLEXIVES, Lexicon
-from retable.corpora.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TOPICS
+from retable.grammar.discourse import Discourse
+from retable.grammar.language import Grammar, Uniform, uniforms
+from retable.grammar.lexicon import BRACKETS, DETERMINERS, POSSESSIVES, REFLEXIVES, Lexicon
+from retable.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TOPICS
 
 ACCEPTABILITY = ("unacceptable", "acceptable")
 MIN_OPINIONS = 3  # of a sentence in the sentiment task; the mood has no say in the structure, so the cut is fair

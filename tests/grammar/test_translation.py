@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from retable.corpora.grammar import Grammar
-from retable.corpora.grammar.lexicon import DETERMINERS, POSSESSIVES
-from retable.corpora.grammar.translation import (
+from retable.errors import UsageError
+from retable.grammar import Grammar
+from retable.grammar.lexicon import DETERMINERS, POSSESSIVES
+from retable.grammar.translation import (
     AGREEMENT,
     INFINITIVE,
     PRESENT_PLURAL,
@@ -17,7 +18,6 @@ from retable.corpora.grammar.translation import (
     sentence_pairs,
     write_pairs,
 )
-from retable.errors import UsageError
 
 SHARED = set(".,?()[]{}")
 

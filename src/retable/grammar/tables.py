@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from retable.corpora.grammar.interpreters import Branch, Table
-from retable.corpora.grammar.lexicon import (
+from retable.grammar.interpreters import Branch, Table
+from retable.grammar.lexicon import (
     BRACKETS,
     DETERMINERS,
     FRAMES,

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retable.corpora.grammar import Grammar, write_corpus
-from retable.corpora.grammar.analogies import analogies
-from retable.corpora.grammar.corpus import SPLITS
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.language import uniforms
-from retable.corpora.grammar.tables import CONSISTENT_SHARE, LINE_END
-from retable.corpora.grammar.tasks import (
+from retable.errors import UsageError
+from retable.grammar import Grammar, write_corpus
+from retable.grammar.analogies import analogies
+from retable.grammar.corpus import SPLITS
+from retable.grammar.discourse import Discourse
+from retable.grammar.language import uniforms
+from retable.grammar.tables import CONSISTENT_SHARE, LINE_END
+from retable.grammar.tasks import (
     acceptability,
     judge_acceptability,
     judge_sentiment,
@@ -23,7 +24,6 @@ from retable.corpora.grammar.tasks import (
     sentiment_posterior,
     violations,
 )
-from retable.errors import UsageError
 
 
 @pytest.fixture(scope="module")

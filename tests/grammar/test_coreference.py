@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from retable.corpora.coreference import Document
-from retable.corpora.grammar.language import Grammar
-from retable.corpora.grammar.lexicon import DETERMINERS, POSSESSIVES, PRONOUNS, REFLEXIVES
-from retable.corpora.grammar_coreference import GrammarDocuments
+from retable.grammar.coreference import GrammarDocuments
+from retable.grammar.language import Grammar
+from retable.grammar.lexicon import DETERMINERS, POSSESSIVES, PRONOUNS, REFLEXIVES
 from retable.metrics.coreference import coreference_counts, coreference_metrics
 
 SCALE = 0.1

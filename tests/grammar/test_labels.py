@@ -3,9 +3,9 @@ from itertools import islice
 
 import pytest
 
-from retable.corpora.grammar.language import Grammar
-from retable.corpora.grammar.tables import AUXILIARIES
-from retable.corpora.grammar_labels import GrammarLabels, word_tags
+from retable.grammar.labels import GrammarLabels, word_tags
+from retable.grammar.language import Grammar
+from retable.grammar.tables import AUXILIARIES
 
 SCALE = 0.1
 WORDS = {"train": 6000, "test": 600}

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retable.corpora.grammar import Grammar
-from retable.corpora.grammar.lexicon import Lexicon
-from retable.corpora.grammar.senses import shared_spellings, unlike_pairs, write_senses
 from retable.errors import UsageError
+from retable.grammar import Grammar
+from retable.grammar.lexicon import Lexicon
+from retable.grammar.senses import shared_spellings, unlike_pairs, write_senses
 
 
 @pytest.fixture(scope="module")

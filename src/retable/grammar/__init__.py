@@ -3,7 +3,7 @@
 `Grammar` samples and scores documents, `write_corpus` writes all files of the corpus and its tasks.
 """
 
-from retable.corpora.grammar.corpus import write_corpus
-from retable.corpora.grammar.language import Grammar
+from retable.grammar.corpus import write_corpus
+from retable.grammar.language import Grammar
 
 __all__ = ["Grammar", "write_corpus"]

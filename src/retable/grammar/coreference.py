@@ -21,13 +21,13 @@ from itertools import count
 from pathlib import Path
 
 from retable.corpora.coreference import Document, Mention
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.interpreters import Sampler
-from retable.corpora.grammar.language import Grammar, uniforms
-from retable.corpora.grammar.lexicon import POSSESSIVES, REFLEXIVES, Verb
-from retable.corpora.grammar.syntax import Referent
-from retable.corpora.grammar.tables import LINE_END, N_LATENTS, Tables
 from retable.corpora.text import SPLITS
+from retable.grammar.discourse import Discourse
+from retable.grammar.interpreters import Sampler
+from retable.grammar.language import Grammar, uniforms
+from retable.grammar.lexicon import POSSESSIVES, REFLEXIVES, Verb
+from retable.grammar.syntax import Referent
+from retable.grammar.tables import LINE_END, N_LATENTS, Tables
 
 
 class GrammarDocuments:

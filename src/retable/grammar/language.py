@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.interpreters import Rejected, Sampler, Scorer
-from retable.corpora.grammar.lexicon import PRONOUNS, Lexicon
-from retable.corpora.grammar.syntax import Referent
-from retable.corpora.grammar.tables import LINE_END, N_LATENTS, Tables
+from retable.grammar.discourse import Discourse
+from retable.grammar.interpreters import Rejected, Sampler, Scorer
+from retable.grammar.lexicon import PRONOUNS, Lexicon
+from retable.grammar.syntax import Referent
+from retable.grammar.tables import LINE_END, N_LATENTS, Tables
 
 Uniform = Callable[[], float]
 Part = Callable[[Discourse], object]

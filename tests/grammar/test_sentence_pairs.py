@@ -6,11 +6,11 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from retable.corpora.grammar import Grammar, sentence_pairs
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.language import uniforms
-from retable.corpora.grammar.sentence_pairs import SentencePairs, count_starts
-from retable.corpora.grammar.tables import LINE_END
+from retable.grammar import Grammar, sentence_pairs
+from retable.grammar.discourse import Discourse
+from retable.grammar.language import uniforms
+from retable.grammar.sentence_pairs import SentencePairs, count_starts
+from retable.grammar.tables import LINE_END
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ the word.
 
 from typing import NamedTuple
 
-from retable.corpora.grammar.interpreters import Sampler, Scorer, Table
-from retable.corpora.grammar.lexicon import BRACKETS, DETERMINERS, FRAMES, POSSESSIVES, PREPOSITIONS, REFLEXIVES, Verb
-from retable.corpora.grammar.tables import AUXILIARIES, Tables
+from retable.grammar.interpreters import Sampler, Scorer, Table
+from retable.grammar.lexicon import BRACKETS, DETERMINERS, FRAMES, POSSESSIVES, PREPOSITIONS, REFLEXIVES, Verb
+from retable.grammar.tables import AUXILIARIES, Tables
 
 MEMORY = 24  # noun forms that a text recalls
 MAX_DEPTH = 2  # of relative clauses, and of brackets in brackets

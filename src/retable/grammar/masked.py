@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.interpreters import Branch, Rejected, Sampler, Scorer, Table
-from retable.corpora.grammar.language import LOG_PRIOR, Grammar, Uniform
-from retable.corpora.grammar.lexicon import Adjective, Lexicon, Noun, Verb, function_words
-from retable.corpora.grammar.tables import LINE_END
 from retable.errors import UsageError
+from retable.grammar.discourse import Discourse
+from retable.grammar.interpreters import Branch, Rejected, Sampler, Scorer, Table
+from retable.grammar.language import LOG_PRIOR, Grammar, Uniform
+from retable.grammar.lexicon import Adjective, Lexicon, Noun, Verb, function_words
+from retable.grammar.tables import LINE_END
 
 GROUPS = (2, 3)  # sizes of the groups of neighbouring hidden places that are refilled together
 TRIES = 100  # at refilling a group, in each sweep

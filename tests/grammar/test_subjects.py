@@ -3,10 +3,10 @@ from itertools import islice
 
 import pytest
 
-from retable.corpora.grammar.language import Grammar
-from retable.corpora.grammar.lexicon import PRONOUNS
-from retable.corpora.grammar.tables import AUXILIARIES
-from retable.corpora.grammar_subjects import GrammarSubjects
+from retable.grammar.language import Grammar
+from retable.grammar.lexicon import PRONOUNS
+from retable.grammar.subjects import GrammarSubjects
+from retable.grammar.tables import AUXILIARIES
 
 SCALE = 0.1
 

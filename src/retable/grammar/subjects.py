@@ -7,12 +7,12 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from retable.corpora.grammar.discourse import Discourse
-from retable.corpora.grammar.interpreters import Sampler, Table
-from retable.corpora.grammar.language import Grammar, uniforms
-from retable.corpora.grammar.lexicon import PRONOUNS, Verb
-from retable.corpora.grammar.syntax import Referent
-from retable.corpora.grammar.tables import LINE_END, N_LATENTS, Tables
+from retable.grammar.discourse import Discourse
+from retable.grammar.interpreters import Sampler, Table
+from retable.grammar.language import Grammar, uniforms
+from retable.grammar.lexicon import PRONOUNS, Verb
+from retable.grammar.syntax import Referent
+from retable.grammar.tables import LINE_END, N_LATENTS, Tables
 
 
 class AgreeingSentence(NamedTuple):
