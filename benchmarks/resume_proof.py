@@ -44,7 +44,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        for stage in ("prepare", "tokenize"):
+        for stage in ("prepare", "encode"):
             assert start(folder, stage, "corpus=grammar_tiny").wait() == 0
         settings = [*SETTINGS, *arguments.overrides]
         before = time.monotonic()

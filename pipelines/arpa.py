@@ -20,7 +20,7 @@ def arpa(cfg: DictConfig) -> None:
     if not isinstance(model, BackoffModel):
         raise UsageError(f"{cell} is no n-gram model; only those have ARPA files: write cell=ptb/kn5-1, for example")
     tokens = OmegaConf.load(cell / "config.yaml").tokens
-    write_arpa(model, Tokenizer.load(require(Path("outputs/tokenize", tokens, "tokenizer.json"))).words, Path(cfg.file))
+    write_arpa(model, Tokenizer.load(require(Path("outputs/encode", tokens, "tokenizer.json"))).words, Path(cfg.file))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def build_objective(cfg: DictConfig, tokenizer: Tokenizer, model: Any) -> Any:
 
 
 def build_batches(cfg: DictConfig, tokenizer: Tokenizer, folder: Path, split: str, seed: int) -> Any:
-    """The batches that `cfg` describes, of a split that the tokenize stage left in `folder`."""
+    """The batches that `cfg` describes, of a split that the encode stage left in `folder`."""
     facts: dict[str, Any] = {
         "tokens": read_tokens(require(folder / f"{split}.bin"), tokenizer.vocab_size),
         "seed": seed,

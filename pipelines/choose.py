@@ -27,7 +27,7 @@ from retable.training.progress import Best
 
 @stage
 def choose(cfg: DictConfig) -> None:
-    tokens = Path("outputs/tokenize", cfg.tokens)
+    tokens = Path("outputs/encode", cfg.tokens)
     tokenizer = Tokenizer.load(require(tokens / "tokenizer.json"))
     source = instantiate(cfg.choosing.choices)
     for path in source.inputs:

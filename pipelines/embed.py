@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.entry import recorded, stage
-from pipelines.training import train
 from retable.artifacts import require
 from retable.errors import UsageError
 from retable.models.word2vec_format import write_word2vec
@@ -17,7 +15,11 @@ from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 @stage
 def embed(cfg: DictConfig) -> None:
-    folder = Path("outputs/tokenize", cfg.tokens)
+    import torch
+
+    from pipelines.training import train
+
+    folder = Path("outputs/encode", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
     tokenizer = Tokenizer.load(inputs[0])
     tokens = read_tokens(inputs[1], tokenizer.vocab_size)

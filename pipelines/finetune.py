@@ -33,7 +33,7 @@ from retable.training.weights import load_weights
 
 @stage
 def finetune(cfg: DictConfig) -> None:
-    tokens = Path("outputs/tokenize", cfg.tokens)
+    tokens = Path("outputs/encode", cfg.tokens)
     tokenizer = Tokenizer.load(require(tokens / "tokenizer.json"))
     task = instantiate(cfg.task)
     examples = {split: task.examples(split) for split in task.splits}

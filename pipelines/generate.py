@@ -4,6 +4,7 @@ import json
 import math
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig
@@ -13,14 +14,17 @@ from pipelines.prompts import encode, open_cell, report_unknown
 from retable.artifacts import read_run, require
 from retable.corpora.text import read_lines
 from retable.errors import UsageError
-from retable.generation.next_token import next_token
-from retable.generation.strategy import Completion
 from retable.metrics.diversity import distinct, repetition
 from retable.tokenizers.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from retable.generation.strategy import Completion
 
 
 @stage
 def generate(cfg: DictConfig) -> None:
+    from retable.generation.next_token import next_token
+
     cell, system, path = open_cell(cfg)
     tokenizer, model, run = Tokenizer.load(path), next_token(system), read_run(cell)
     inputs = [cell / "model.safetensors", path]
@@ -60,14 +64,14 @@ def first_words(path: Path, n_words: int, n_prompts: int) -> list[str]:
     return prompts
 
 
-def continuation(tokenizer: Tokenizer, prompt: list[int], completion: Completion, eos: int | None) -> str:
+def continuation(tokenizer: Tokenizer, prompt: list[int], completion: "Completion", eos: int | None) -> str:
     """The text after the prompt, without the end mark."""
     ids = completion.ids[:-1] if completion.ids[-1] == eos else completion.ids
     before, whole = tokenizer.decode_batch([prompt, prompt + ids])
     return whole.removeprefix(before).strip()
 
 
-def measure(completions: list[Completion], texts: list[str]) -> dict[str, float]:
+def measure(completions: "list[Completion]", texts: list[str]) -> dict[str, float]:
     """Lengths in tokens, the likelihood of a token, and how varied the words are."""
     tokens = sum(len(completion.ids) for completion in completions)
     words = [text.split() for text in texts]

@@ -24,7 +24,7 @@ def load_system(cell: Path) -> Any:
     weights = require(cell / "model.safetensors")
     if "cells" in cfg:
         return _load_mixture(weights, [Path("outputs", each) for each in cfg.cells])
-    tokenizer = Tokenizer.load(require(Path("outputs/tokenize", cfg.tokens, "tokenizer.json")))
+    tokenizer = Tokenizer.load(require(Path("outputs/encode", cfg.tokens, "tokenizer.json")))
     if cfg.objective is None:
         model = build_model(cfg, tokenizer)
         model.load(weights)
@@ -47,7 +47,7 @@ def load_system(cell: Path) -> Any:
         return BothDirections(objective, tokenizer)
     from retable.evaluation.held_out import SEED, PretrainedObjective
 
-    folder = Path("outputs/tokenize", cfg.tokens)
+    folder = Path("outputs/encode", cfg.tokens)
     return PretrainedObjective(objective, lambda split: build_batches(cfg, tokenizer, folder, split, SEED))
 
 

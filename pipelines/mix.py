@@ -36,7 +36,7 @@ def mix(cfg: DictConfig) -> None:
     for cell, system in systems.items():
         if not hasattr(system, "log_prob"):
             raise UsageError(f"{cell} holds no language model, which a mixture is made of; leave it out of cells")
-    folder = Path("outputs/tokenize", cfg.tokens)
+    folder = Path("outputs/encode", cfg.tokens)
     inputs = [cell / "model.safetensors" for cell in cells]
     inputs += [require(folder / name) for name in ("tokenizer.json", "validation.bin")]
     tokens = read_tokens(inputs[-1], Tokenizer.load(inputs[-2]).vocab_size)

@@ -14,7 +14,7 @@ from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 @stage
 def pretrain(cfg: DictConfig) -> None:
-    folder = Path("outputs/tokenize", cfg.tokens)
+    folder = Path("outputs/encode", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin", "validation.bin")]
     tokenizer = Tokenizer.load(inputs[0])
     tokens, validation = (read_tokens(path, tokenizer.vocab_size) for path in inputs[1:])

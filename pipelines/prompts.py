@@ -20,7 +20,7 @@ def open_cell(cfg: DictConfig) -> tuple[Path, Any, Path]:
     made = OmegaConf.load(require(cell / "config.yaml"))
     if not {"objective", "cells"} & set(made):
         raise UsageError(f"{cell} holds no language model; take a cell of stage=pretrain or stage=mix")
-    return cell, load_system(cell), require(Path("outputs/tokenize", made.tokens, "tokenizer.json"))
+    return cell, load_system(cell), require(Path("outputs/encode", made.tokens, "tokenizer.json"))
 
 
 def encode(tokenizer: Tokenizer, prompts: Sequence[str]) -> list[list[int]]:

@@ -9,7 +9,7 @@ from retable.artifacts import require
 from retable.reporting.report import write_report
 
 STAGES = (
-    *("prepare", "tokenize", "embed", "pretrain", "mix", "finetune", "tag", "answer", "choose", "resolve", "translate"),
+    *("prepare", "encode", "embed", "pretrain", "mix", "finetune", "tag", "answer", "choose", "resolve", "translate"),
     *("evaluate", "generate", "scaling"),
 )
 

@@ -22,7 +22,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 @stage
 def translate(cfg: DictConfig) -> None:
-    tokens, text = Path("outputs/tokenize", cfg.tokens), Path("outputs/prepare", cfg.text)
+    tokens, text = Path("outputs/encode", cfg.tokens), Path("outputs/prepare", cfg.text)
     tokenizer = Tokenizer.load(require(tokens / "tokenizer.json"))
     splits = pair_splits(require(text))
     lines = {split: read_pairs(text, split) for split in splits}

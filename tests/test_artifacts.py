@@ -76,7 +76,7 @@ def test_metrics_are_flat_sorted_and_finite(tmp_path):
     [
         ("outputs/prepare/grammar/train.txt", "dvc repro prepare@grammar"),
         ("outputs/prepare/grammar/sentiment/train.tsv", "dvc repro prepare@grammar"),
-        ("outputs/tokenize/grammar/word/train.bin", "dvc repro tokenize@grammar-word"),
+        ("outputs/encode/grammar/word/train.bin", "dvc repro encode@grammar-word"),
         ("outputs/pretrain/ptb/lstm_small-1/model.safetensors", "dvc repro pretrain@ptb-lstm_small-1"),
     ],
 )

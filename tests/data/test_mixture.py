@@ -99,8 +99,8 @@ VOCABULARY = 100  # the tokens of corpus a are below 50, those of b from there o
 
 @pytest.fixture(scope="module")
 def tokenized(tmp_path_factory):
-    """The folder of the tokenize stage, with the corpora a, b in shards, and c of another tokenizer."""
-    folder = tmp_path_factory.mktemp("tokenize")
+    """The folder of the encode stage, with the corpora a, b in shards, and c of another tokenizer."""
+    folder = tmp_path_factory.mktemp("encode")
     for corpus, low, size in (("a", 0, 4000), ("b", 50, 1000), ("c", 0, 500)):
         (folder / corpus / "word").mkdir(parents=True)
         (folder / corpus / "word" / "tokenizer.json").write_text("c" if corpus == "c" else "ab")

@@ -19,7 +19,7 @@ SAME = [(line, other, "yes" if line == other else "no") for line in LINES[:8] fo
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Folders as the prepare and the tokenize stage leave them."""
+    """Folders as the prepare and the encode stage leave them."""
     folder = tmp_path_factory.mktemp("corpus")
     tokenizer = unigram.train([*LINES, "abcdefghijklmnopqrstuvwxyz good bad yes no"], 160)
     tokenizer.save(folder / "tokenizer.json")

@@ -25,10 +25,10 @@ class Project:
         self.folder, self._forks = folder, forks
 
     def run(self, stage: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess:
-        """Run a stage as a user would: its own process, what it prints captured."""
+        """Run a stage, or a script by its path, as a user would: its own process, what it prints captured."""
         with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
             job = {
-                "module": f"pipelines.{stage}",
+                "module": stage if stage.endswith(".py") else f"pipelines.{stage}",
                 "arguments": overrides,
                 "folder": str(self.folder),
                 "environment": os.environ | ENVIRONMENT | environment,
@@ -60,7 +60,7 @@ def project(tmp_path_factory, forks) -> Project:
     """A project whose grammar_tiny corpus is a few thousand words, prepared and tokenized."""
     made = Project(tmp_path_factory.mktemp("project"), forks)
     made.succeed("prepare", *SMALL_CORPUS)
-    made.succeed("tokenize", "corpus=grammar_tiny")
+    made.succeed("encode", "corpus=grammar_tiny")
     return made
 
 

@@ -11,7 +11,7 @@ from pipelines.entry import CONF
 
 STAGES = (
     "prepare",
-    "tokenize",
+    "encode",
     "embed",
     "pretrain",
     "mix",
@@ -30,12 +30,12 @@ STAGES = (
     "params",
     "bands",
     "arpa",
-    "inspect",
+    "describe",
     "submit",
 )
 GROUPS = {
-    "corpus": "tokenize",
-    "tokenizer": "tokenize",
+    "corpus": "encode",
+    "tokenizer": "encode",
     "model": "pretrain",
     "objective": "pretrain",
     "task": "finetune",

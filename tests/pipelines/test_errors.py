@@ -133,7 +133,7 @@ def test_multirun_over_several_processes(project):
 def test_full_disk(project, bare_project, tmp_path):
     (tmp_path / "outputs").mkdir()
     (tmp_path / "work").mkdir()
-    shutil.copytree(project.folder / "outputs" / "tokenize", tmp_path / "outputs" / "tokenize")
+    shutil.copytree(project.folder / "outputs" / "encode", tmp_path / "outputs" / "encode")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path / "work")], check=True)
     try:
         line = refuse(bare_project, "pretrain", "corpus=grammar_tiny", "model=kn5")

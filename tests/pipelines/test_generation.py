@@ -36,8 +36,8 @@ def project(tmp_path_factory):
     (folder / "outputs/prepare/c").mkdir(parents=True)
     (folder / "outputs/prepare/c/test.txt").write_text("a dog\n\nthe old man sees a dog\na cat sees the dog\n")
     for name, tokenizer in tokenizers.items():
-        (folder / "outputs/tokenize/c" / name).mkdir(parents=True)
-        tokenizer.save(folder / "outputs/tokenize/c" / name / "tokenizer.json")
+        (folder / "outputs/encode/c" / name).mkdir(parents=True)
+        tokenizer.save(folder / "outputs/encode/c" / name / "tokenizer.json")
 
     def cell(stage: str, name: str, tokens: str, **config):
         made = folder / "outputs" / stage / "c" / name

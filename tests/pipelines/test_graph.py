@@ -54,7 +54,7 @@ def test_cells_are_complete(graph):
 def test_run_leads_to_its_origins(graph):
     run = read(graph, "evaluate/grammar_tiny/lstm-1-perplexity/run.json")
     upstream = read(graph, "pretrain/grammar_tiny/lstm-1/run.json")
-    tokens = read(graph, "tokenize/grammar_tiny/word/run.json")
+    tokens = read(graph, "encode/grammar_tiny/word/run.json")
     assert run["upstream"] == [upstream["mlflow_run_id"], tokens["mlflow_run_id"]]
     assert run["system"] == upstream["system"] == "lstm"
     client = MlflowClient(f"sqlite:///{graph.folder / 'mlflow.db'}")
@@ -148,7 +148,7 @@ def test_word_vectors_start_an_input_layer(graph):
     graph.succeed("pretrain", *LSTM, f"embedding={SKIPGRAM}", "freeze_embedding=true", "system=lstm_skipgram")
     cell = graph.folder / "outputs/pretrain/grammar_tiny/lstm_skipgram-1"
     words, vectors = read_word2vec(graph.folder / SKIPGRAM)
-    vocabulary = Tokenizer.load(graph.folder / "outputs/tokenize/grammar_tiny/word/tokenizer.json").words
+    vocabulary = Tokenizer.load(graph.folder / "outputs/encode/grammar_tiny/word/tokenizer.json").words
     rows = load_file(cell / "model.safetensors")["model.embedding.weight"].numpy()
     rows = rows[[vocabulary.index(word) for word in words]]
     scale = rows.std() / vectors.std()

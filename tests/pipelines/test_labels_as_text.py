@@ -236,7 +236,7 @@ def test_the_recipe_is_that_of_the_pretraining():
 def test_the_stage_takes_the_weights_and_writes_predictions(project):
     """Without a step of any size the cell's weights are those of the pretrained one, a softmax of its own included."""
     folder = project.folder / "outputs"
-    tokenizer = Tokenizer.load(folder / "tokenize/grammar_tiny/word/tokenizer.json")
+    tokenizer = Tokenizer.load(folder / "encode/grammar_tiny/word/tokenizer.json")
     frequent = tokenizer.words[2:4]
     overrides = ["corpus=grammar_tiny", "model=t5_text", "objective.tie=false", f"answers=[{','.join(frequent)}]"]
     overrides += [f"model.{name}={value}" for name, value in SMALL.items()]

@@ -22,7 +22,7 @@ SETTINGS = {FastText: {"d_model": 4, "min_n": 3, "max_n": 6, "buckets": 50}, Ski
 def write_cell(tmp_path, monkeypatch):
     """An embed cell of a model, `owners` deep in what trained it; the model comes with it."""
     monkeypatch.chdir(tmp_path)
-    tokens, cell = tmp_path / "outputs/tokenize/c/word", tmp_path / "outputs/embed/c/system-1"
+    tokens, cell = tmp_path / "outputs/encode/c/word", tmp_path / "outputs/embed/c/system-1"
     tokens.mkdir(parents=True)
     cell.mkdir(parents=True)
     tokenizer = word.train(["the cat the dog"], vocabulary=["unshown"])

@@ -40,7 +40,7 @@ def test_weights_are_the_best_for_the_validation_text(inside):
     assert [metrics[name] for name in names] == weights.tolist() and weights.sum() == pytest.approx(1)
     mixture = load_system(inside)
     assert [type(system) for system in mixture.systems] == [GoodTuring, UnigramCache]
-    tokens = read_tokens(Path("outputs/tokenize/grammar_tiny/word/validation.bin"), mixture.systems[0].vocab_size)
+    tokens = read_tokens(Path("outputs/encode/grammar_tiny/word/validation.bin"), mixture.systems[0].vocab_size)
     own, cached = (np.exp(system.log_prob(tokens)) for system in mixture.systems)
     losses = {
         step: -np.log((weights[0] - step) * own + (weights[1] + step) * cached).mean() for step in (-0.01, 0, 0.01)

@@ -26,7 +26,7 @@ def own(project):
     frame.to_csv(folder / "train.csv", index=False)
     frame.drop(columns="verdict")[:5].to_csv(folder / "new.csv", index=False)
     project.succeed("prepare", "--config-dir=mine", "corpus=glue", "corpus.tasks=[mine]", "out=mine")
-    project.succeed("tokenize", "corpus=glue", "text=mine", "out=mine/word")
+    project.succeed("encode", "corpus=glue", "text=mine", "out=mine/word")
     return project
 
 

@@ -23,7 +23,7 @@ SYSTEMS = {
 @pytest.fixture(scope="module")
 def train(project):
     """Trains a system with a trainer, once, and gives its folder."""
-    project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
+    project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
     folders: dict[tuple[str, str], Path] = {}
 
     def once(system: str, trainer: str) -> Path:
@@ -62,7 +62,7 @@ def test_two_processes_have_the_weights_of_one(train, system, trainer):
 
 def test_adafactor_is_refused_where_weights_are_shared(project):
     """Which is the optimizer of model=t5: torch's can't take them."""
-    project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
+    project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
     settings = ["corpus=grammar_tiny", "tokenizer=word_marked", *(part for part in SYSTEMS["t5"] if part not in ADAMW)]
     done = project.run("pretrain", *settings, "trainer=fsdp", "trainer.accelerator=cpu", "system=refused")
     assert done.returncode == 2

@@ -41,7 +41,7 @@ def project(tmp_path_factory) -> Path:
     task = folder / "outputs/prepare/grammar_tiny/sentiment"
     task.mkdir(parents=True)
     for cell in ("grammar_tiny/unigram", "other/pretrained"):
-        tokens = folder / "outputs/tokenize" / cell
+        tokens = folder / "outputs/encode" / cell
         tokens.mkdir(parents=True)
         tokenizer.save(tokens / "tokenizer.json")
         (tokens / "run.json").write_text('{"mlflow_run_id": "0"}')
@@ -80,7 +80,7 @@ def test_corpora_by_weight(folder, monkeypatch):
     settings = ["system=x", "model=gpt", "model.max_length=24", "validation_scorer.length=24", "scorer.length=24",
                 "validation_scorer.stride=24", "scorer.stride=24", *mixture]  # fmt: skip
     assert run(monkeypatch, *settings)["validation/loss"] > 0
-    (folder / "outputs/tokenize/other/pretrained/tokenizer.json").write_text("another")
+    (folder / "outputs/encode/other/pretrained/tokenizer.json").write_text("another")
     with pytest.raises(SystemExit) as stop:
         run(monkeypatch, *settings)
     assert stop.value.code == 2

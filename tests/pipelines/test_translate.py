@@ -26,7 +26,7 @@ def translated(project):
         for side in ("en", "de"):
             (raw / f"{name}.{side}").write_text(lines)
     project.succeed("prepare", "corpus=multi30k", "corpus.folder=pairs")
-    project.succeed("tokenize", *CORPUS)
+    project.succeed("encode", *CORPUS)
     project.succeed("translate", *SMALL)
     return project
 

@@ -97,9 +97,9 @@ def test_a_missing_cell_writes_nothing(folders, tmp_path):
 
 def test_word_vectors_bring_their_figures_and_tables(write_run, write_vectors, write_neighbours, write_plane, tmp_path):
     folders = {
-        "tokenize": [
-            write_run("tokenize", "grammar/word", "word", 0, {"train/words": 1e6, "vocab_size": 9}),
-            write_run("tokenize", "grammar_3m/word", "word", 0, {"train/words": 3e6, "test/fertility": 1.0}),
+        "encode": [
+            write_run("encode", "grammar/word", "word", 0, {"train/words": 1e6, "vocab_size": 9}),
+            write_run("encode", "grammar_3m/word", "word", 0, {"train/words": 3e6, "test/fertility": 1.0}),
         ],
         "evaluate": [
             write_vectors("grammar", "skipgram", 1, 60),

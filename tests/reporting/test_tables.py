@@ -148,9 +148,7 @@ def test_tokenizers_go_from_the_largest_vocabulary(write_run, tmp_path):
     def write(name, size, fertility, compression, unknown):
         kept = {"fertility": fertility, "compression": compression, "unknown": unknown}
         metrics = {f"{split}/{metric}": value for split in ("train", "test") for metric, value in kept.items()}
-        return read_result(
-            write_run("tokenize", f"ptb/{name}", name, 0, {"vocab_size": size, "test/words": 7} | metrics)
-        )
+        return read_result(write_run("encode", f"ptb/{name}", name, 0, {"vocab_size": size, "test/words": 7} | metrics))
 
     results = [write("bpe", 2048, 1.2345, 4.2, 0.0), write("word", 10000, 1, 5.1, 0.0571)]
     (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")

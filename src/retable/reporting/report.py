@@ -51,7 +51,7 @@ def write_report(
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
-    Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate`, `finetune`, `tag`, `answer`,
+    Numbers come from `prepare` (oracles), `encode` (where it measured), `evaluate`, `finetune`, `tag`, `answer`,
     `choose`, `resolve` and `translate`, curves from every stage that left one, provenance from all. `notes` say by
     corpus and system what its numbers don't: why one is outside its tolerance. `ablations` are as
     `retable.reporting.ablations` has them; with `baseline`, a system, there is a table of what others differ by from it
@@ -61,7 +61,7 @@ def write_report(
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
-    tokenized = results.get("tokenize", [])
+    tokenized = results.get("encode", [])
     measured += [result for result in tokenized if "test/fertility" in result.metrics]
     words = {
         result.run["corpus"]: result.metrics["train/words"] for result in tokenized if "train/words" in result.metrics

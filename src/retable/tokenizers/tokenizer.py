@@ -152,5 +152,5 @@ def read_tokens(path: Path, vocab_size: int) -> np.ndarray:
     """The token ids of a `.bin` file, memory-mapped."""
     tokens = np.memmap(path, dtype="<u2" if vocab_size <= 1 << 16 else "<u4", mode="r")
     if len(tokens) and int(tokens[: 1 << 20].max()) >= vocab_size:
-        raise UsageError(f"{path} holds ids beyond the vocabulary of {vocab_size}; tokenize the corpus again")
+        raise UsageError(f"{path} holds ids beyond the vocabulary of {vocab_size}; run the encode stage again")
     return tokens

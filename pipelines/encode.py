@@ -1,4 +1,4 @@
-"""Text → tokens: `python -m pipelines.tokenize corpus=grammar tokenizer=word`."""
+"""Text → tokens: `python -m pipelines.encode corpus=grammar tokenizer=word`."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
 @stage
-def tokenize(cfg: DictConfig) -> None:
+def encode(cfg: DictConfig) -> None:
     text = Path("outputs/prepare", cfg.text)
     if cfg.tokenizer.train is None:
         return take_over(cfg, text)
@@ -79,4 +79,4 @@ class Lines:
 
 
 if __name__ == "__main__":
-    tokenize()
+    encode()

@@ -1,4 +1,4 @@
-"""A tokenizer, to read: `python -m pipelines.inspect corpus=grammar tokenizer=bpe words=[unhappiness] other=ptb`."""
+"""A tokenizer, to read: `python -m pipelines.describe corpus=grammar tokenizer=bpe words=[unhappiness] other=ptb`."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ COLUMNS = {"words": ",.0f", "types": ",.0f", "fertility": ".3f", "compression": 
 
 
 @stage
-def inspect(cfg: DictConfig) -> None:
-    path, corpora = require(Path("outputs/tokenize", cfg.tokens, "tokenizer.json")), texts(cfg)
+def describe(cfg: DictConfig) -> None:
+    path, corpora = require(Path("outputs/encode", cfg.tokens, "tokenizer.json")), texts(cfg)
     tokenizer = Tokenizer.load(path)
     marks = [f"{mark} {i}" for mark, i in tokenizer.special_ids.items()]
     shown = marks if len(marks) <= 10 else [*marks[:5], "…", *marks[-2:]]
@@ -62,4 +62,4 @@ def sample(path: Path, unit: str, size: int) -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    inspect()
+    describe()

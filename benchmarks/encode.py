@@ -1,4 +1,4 @@
-"""Tokenizing against the bare tokenizers library: python -m benchmarks.tokenize MEGABYTES [--tokenizer byte_bpe]
+"""Tokenizing against the bare tokenizers library: python -m benchmarks.encode MEGABYTES [--tokenizer byte_bpe]
 
 Writes text of the grammar, then encodes it in turns by the bare library (encode_batch_fast over the lines, and the ids
 of each; reading is not timed) and by write_tokens (file to files, all of it timed, a pool's start too), on 1 and on 2
@@ -91,7 +91,7 @@ def ours(folder: Path, cores: int) -> tuple[float, float]:
 def run(kind: str, cores: int, folder: Path) -> tuple[float, float, float]:
     """Wall and processor seconds, and the peak in MB, of one run in a process of its own."""
     environment = os.environ | {THREADS: str(cores > 1).lower(), "RAYON_NUM_THREADS": str(cores)}
-    command = [sys.executable, "-m", "benchmarks.tokenize", "0", "--run", kind, str(cores), str(folder)]
+    command = [sys.executable, "-m", "benchmarks.encode", "0", "--run", kind, str(cores), str(folder)]
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     peak, parent = 0, psutil.Process(child.pid)
     while child.poll() is None:
