@@ -6,13 +6,14 @@ from omegaconf import DictConfig
 
 from pipelines.entry import stage
 from pipelines.prompts import encode, open_cell, report_unknown
-from retable.generation.next_token import next_token
-from retable.generation.sampling import TokenByToken
 from retable.tokenizers.tokenizer import Tokenizer
 
 
 @stage
 def complete(cfg: DictConfig) -> None:
+    from retable.generation.next_token import next_token
+    from retable.generation.sampling import TokenByToken
+
     _, system, path = open_cell(cfg)
     tokenizer, model = Tokenizer.load(path), next_token(system)
     strategy, prompt, eos = instantiate(cfg.decoding), str(cfg.prompt), tokenizer.boundary

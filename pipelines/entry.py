@@ -15,6 +15,7 @@ from typing import Any
 
 import hydra
 import psutil
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
 from hydra.types import RunMode
@@ -31,7 +32,8 @@ CONF = Path(__file__).parent.parent / "conf"
 def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
     """Make `function` the Hydra application of the root config named after it.
 
-    A mistake of use ends with one line on standard error and exit code 2, without a traceback.
+    A mistake of use ends with one line on standard error and exit code 2, without a traceback. A stage imports torch,
+    and what imports it, in its body: `--help` and the shell's completion then answer at once.
     """
 
     @functools.wraps(function)
@@ -50,11 +52,20 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
 
     def main() -> None:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra raise what it would otherwise print in its own way
+        OmegaConf.register_new_resolver("about", lambda: function.__globals__["__doc__"].strip(), replace=True)
+        OmegaConf.register_new_resolver("groups", _groups, replace=True)
         application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(job)
         with _one_line_errors():
             application()
 
     return main
+
+
+def _groups() -> str:
+    """The groups that the root config composes, with their choices: for `--help`, where Hydra lists all of conf."""
+    choices = GlobalHydra.instance().config_loader().get_group_options
+    names = sorted(name for name in HydraConfig.get().runtime.choices if not name.startswith("hydra/"))
+    return "\n".join(f"{name}: {', '.join(choices(name))}" for name in names) or "none"
 
 
 @contextlib.contextmanager

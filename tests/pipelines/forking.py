@@ -1,5 +1,5 @@
-"""Runs modules as `python -m` would, each in a fork of a process that has the libraries imported: their import, seconds
-of each stage's start, is done once.
+"""Runs modules as `python -m` would, and files as `python` would, each in a fork of a process that has the libraries
+imported: their import, seconds of each stage's start, is done once.
 
 A job is a line of JSON on stdin; the exit code comes back as a line, below 0 for a signal, as `subprocess` has it.
 """
@@ -24,7 +24,8 @@ LIBRARIES = [
 
 
 def become(module: str, arguments: list[str], folder: str, environment: dict[str, str], out: str, err: str) -> None:
-    """Run `module` with `arguments` in `folder`; what it prints goes into the files `out` and `err`."""
+    """Run `module`, a name or a file's path, with `arguments` in `folder`; what it prints goes into the files `out` and
+    `err`."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -32,9 +33,13 @@ def become(module: str, arguments: list[str], folder: str, environment: dict[str
         opened = os.open(path, flags)
         os.dup2(opened, stream)
         os.close(opened)
-    sys.path[0] = folder
     sys.argv = [module, *arguments]  # the first is replaced by the module's file
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    if module.endswith(".py"):
+        sys.path[0] = os.path.dirname(module)
+        runpy.run_path(module, run_name="__main__")
+    else:
+        sys.path[0] = folder
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def serve() -> None:

@@ -1,0 +1,53 @@
+"""Every entry point as a script, as a user or a debugger starts it: `--help`, and what the shell completes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pipelines.entry import CONF
+
+SCRIPTS = CONF.parent / "pipelines"
+STAGES = sorted(path.stem for path in SCRIPTS.glob("*.py") if "\n@stage\n" in path.read_text(encoding="utf-8"))
+TRAIN_ON_TASKS = {"answer", "choose", "finetune", "resolve", "tag", "translate"}  # these import torch first
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_help(stage, bare_project):
+    shown = bare_project.succeed(f"{SCRIPTS}/{stage}.py", "--help").stdout
+    assert f"`python -m pipelines.{stage}" in shown
+    groups = shown.partition("Groups")[2].partition("Settings")[0]
+    root = (CONF / f"{stage}.yaml").read_text(encoding="utf-8")
+    for group in (path.name for path in CONF.iterdir() if path.is_dir()):
+        assert (f"\n{group}: " in groups) == (f"\n  - {group}: " in root)
+
+
+@pytest.mark.parametrize(
+    ("typed", "choices"),
+    [
+        ("mod", ["model=", "model."]),
+        ("model=lstm_m", ["model=lstm_medium"]),
+        ("tokenizer=wordpiece_uncased", ["tokenizer=wordpiece_uncased", "tokenizer=wordpiece_uncased_30k"]),
+        ("model=gpt model.n_h", ["model.n_heads="]),
+    ],
+)
+def test_completion(typed, choices, bare_project):
+    line = f"python pipelines/pretrain.py {typed}"
+    query = {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+    shown = bare_project.succeed(f"{SCRIPTS}/pretrain.py", "-sc", "query=bash", **query).stdout
+    assert sorted(shown.split()) == sorted(choices)
+
+
+def test_help_waits_for_no_torch(tmp_path):
+    stages = [stage for stage in STAGES if stage not in TRAIN_ON_TASKS]
+    imports = "; ".join(f"import {stage}" for stage in stages)  # with their own folder first, as a script has it
+    code = f"import sys; sys.path.insert(0, {str(SCRIPTS)!r}); {imports}; sys.exit('torch' in sys.modules)"
+    paths = os.pathsep.join(map(str, (CONF.parent / "src", CONF.parent)))
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": paths}, check=True)
+
+
+def test_no_entry_point_hides_a_module_of_the_standard_library():
+    """A script's folder comes first where Python looks for modules."""
+    for folder in ("pipelines", "benchmarks"):
+        assert not {path.stem for path in (CONF.parent / folder).glob("*.py")} & sys.stdlib_module_names
