@@ -4,6 +4,7 @@ imported: their import, seconds of each stage's start, is done once.
 A job is a line of JSON on stdin; the exit code comes back as a line, below 0 for a signal, as `subprocess` has it.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -45,6 +46,7 @@ def become(module: str, arguments: list[str], folder: str, environment: dict[str
 def serve() -> None:
     for name in LIBRARIES:
         importlib.import_module(name)
+    gc.freeze()  # or every fork goes through all of it, and copies it, when it ends: two seconds
     for line in sys.stdin:
         if pid := os.fork():
             print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
