@@ -21,7 +21,7 @@ from mlflow.tracking import MlflowClient
 from retable.artifacts import digest
 
 ROOT = Path(__file__).parent.parent
-SETTINGS = ["corpus=grammar_tiny", "model=lstm", "model.dropout=0.2", "epochs=20", "checkpoint_every=10"]
+SETTINGS = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "model.dropout=0.2", "epochs=20", "checkpoint_every=10"]
 
 
 def start(folder: Path, stage: str, *overrides: str) -> subprocess.Popen:

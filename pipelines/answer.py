@@ -1,4 +1,4 @@
-"""Questions on paragraphs → a reader that answers them: `python -m pipelines.answer answering=squad model=bidaf`."""
+"""Questions on paragraphs → a reader that answers them: `python -m pipelines.answer recipe=readers/bidaf`."""
 
 import csv
 from collections.abc import Iterable
@@ -85,7 +85,7 @@ def answer(cfg: DictConfig) -> None:
 def build_reader(cfg: DictConfig, vocabulary: Vocabulary) -> AnswerSpan:
     """The objective on the model that `cfg` describes. UsageError for a model that is no reader."""
     if not asks(cfg.model, "unknown"):
-        raise UsageError(f"model={cfg.model._target_} does not read words by their spelling; write model=bidaf")
+        raise UsageError(f"{cfg.model._target_} does not read words by their spelling; write recipe=readers/bidaf")
     model = instantiate(cfg.model, _partial_=True)(vocab_size=len(vocabulary.known), words=vocabulary.words, unknown=0)
     return AnswerSpan(model, cfg.dropout)
 

@@ -1,4 +1,4 @@
-"""Tokens and a backbone → what chooses among endings: `python -m pipelines.choose choosing=swag model=bert`."""
+"""Tokens and a backbone → what chooses among endings: `python -m pipelines.choose choosing=swag recipe=bert/bert`."""
 
 import csv
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Tokens → word vectors: `python -m pipelines.embed corpus=grammar model=skipgram seed=1`."""
+"""Tokens → word vectors: `python -m pipelines.embed corpus=grammar recipe=vectors/skipgram seed=1`."""
 
 from pathlib import Path
 

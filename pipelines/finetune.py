@@ -1,6 +1,6 @@
-"""Tokens and a backbone → a classifier: `python -m pipelines.finetune task=sentiment model=bilstm`.
+"""Tokens and a backbone → a classifier: `python -m pipelines.finetune task=sentiment recipe=encoders/bilstm`.
 
-An encoder-decoder, model=t5_text, gets no head: it reads an example as a prompt and writes the label.
+An encoder-decoder, recipe=t5/t5_text, gets no head: it reads an example as a prompt and writes the label.
 """
 
 import csv
@@ -118,7 +118,9 @@ def draw(examples: Sequence[Example], number: int, seed: int) -> list[Example]:
 def build_head(cfg: DictConfig, model: Any, task: Any) -> Classification:
     """The objective that learns the task's labels, or its scores, on top of the model."""
     if cfg.answers is not None:
-        raise UsageError(f"{type(model).__name__} has a head for its labels; leave answers= out, or take model=t5_text")
+        raise UsageError(
+            f"{type(model).__name__} has a head for its labels; leave answers= out, or take recipe=t5/t5_text"
+        )
     settings = {
         "dropout": cfg.dropout,
         "auxiliary": cfg.auxiliary,

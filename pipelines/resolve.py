@@ -1,4 +1,4 @@
-"""Documents with clusters of mentions → a model that finds them: `python -m pipelines.resolve model=mention_ranker`."""
+"""Documents with clusters of mentions → a model that finds them: `python -m pipelines.resolve seed=1`."""
 
 import csv
 from pathlib import Path
@@ -87,7 +87,9 @@ def resolve(cfg: DictConfig) -> None:
 def build_resolver(cfg: DictConfig, vocabulary: Vocabulary) -> Antecedents:
     """The objective on the model that `cfg` describes. UsageError for a model that ranks no antecedents."""
     if not asks(cfg.model, "unknown"):
-        raise UsageError(f"{cfg.model._target_} does not read words by their spelling; write model=mention_ranker")
+        raise UsageError(
+            f"{cfg.model._target_} does not read words by their spelling; write recipe=coreference/mention_ranker"
+        )
     model = instantiate(cfg.model, _partial_=True)(vocab_size=len(vocabulary.known), words=vocabulary.words, unknown=0)
     return Antecedents(model)
 
@@ -95,7 +97,9 @@ def build_resolver(cfg: DictConfig, vocabulary: Vocabulary) -> Antecedents:
 def load_elmo(objective: Antecedents, path: Path) -> None:
     """Give the model's ELMo the weights of a cell's. UsageError where it has none, or they are those of another."""
     if objective.model.elmo is None:
-        raise UsageError("the model has no part that is pretrained; write init=random, or model=mention_ranker_elmo")
+        raise UsageError(
+            "the model has no part that is pretrained; write init=random, or recipe=coreference/mention_ranker_elmo"
+        )
     load_weights(objective.model.elmo, path, prefix="model.")
 
 

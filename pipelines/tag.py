@@ -1,4 +1,4 @@
-"""Tagged sentences → a tagger: `python -m pipelines.tag tagging=conll2000_chunking model=bilstm_crf`.
+"""Tagged sentences → a tagger: `python -m pipelines.tag tagging=conll2000_chunking recipe=taggers/bilstm_crf`.
 
 Of semantic roles the task names the predicate, and a sentence comes once for each of its own.
 """
@@ -62,7 +62,9 @@ def tag(cfg: DictConfig) -> None:
 
     torch.manual_seed(cfg.seed)
     if not asks(cfg.model, "unknown"):
-        raise UsageError(f"model={cfg.model._target_} does not read words by their spelling; write model=bilstm_tagger")
+        raise UsageError(
+            f"{cfg.model._target_} does not read words by their spelling; write recipe=taggers/bilstm_tagger"
+        )
     model = instantiate(cfg.model, _partial_=True)(vocab_size=len(vocabulary.known), words=vocabulary.words, unknown=0)
     if cfg.init != "random":
         upstream.append(Path("outputs", cfg.init))
@@ -115,12 +117,12 @@ def require_predicate(cfg: DictConfig, sentence: TaggedSentence) -> bool:
     if given and not marked:
         raise UsageError(
             f"tagging={cfg.task_name} has tags about a predicate, and {cfg.model._target_} is not told which word it "
-            "is; write model=role_labeller"
+            "is; write recipe=taggers/role_labeller"
         )
     if marked and not given:
         raise UsageError(
             f"tagging={cfg.task_name} names no predicates for model.d_predicate={marked} to mark; write "
-            "model=bilstm_crf, or tagging=conll2012_roles"
+            "recipe=taggers/bilstm_crf, or tagging=conll2012_roles"
         )
     return given
 
@@ -135,7 +137,7 @@ def load_pretrained(model: Any, path: Path) -> None:
     none, or they are those of another."""
     if not hasattr(model, "pretrained"):
         raise UsageError(
-            f"{type(model).__name__} has no part that is pretrained; write init=random, or model=elmo_tagger"
+            f"{type(model).__name__} has no part that is pretrained; write init=random, or recipe=taggers/elmo_tagger"
         )
     for name, part in model.pretrained.items():
         load_weights(part, path, prefix=f"model.{name}")

@@ -1,4 +1,4 @@
-"""Tokens, pairs of sentences → a translator: `python -m pipelines.translate corpus=multi30k model=rnn_translation`."""
+"""Tokens, pairs of sentences → a translator: `python -m pipelines.translate recipe=translation/rnn_translation`."""
 
 from pathlib import Path
 from typing import Any

@@ -141,7 +141,7 @@ def test_what_can_not_be_measured_is_refused(folder):
     model = Linear(0.8)
     model.embedding = nn.EmbeddingBag(V, D)
     masked = MaskedLM(BERT(V, D, 1, 2, 9, 0.0), V, next_sentence=False)
-    with pytest.raises(UsageError, match=r"MaskedLM is no left-to-right language model.*model=lstm"):
+    with pytest.raises(UsageError, match=r"MaskedLM is no left-to-right language model.*recipe=recurrent/lstm"):
         Gradients(str(folder), batches)(SimpleNamespace(objective=masked), folder)
     with pytest.raises(UsageError, match="Linear has no layer of word vectors"):
         by_distance(objective_of(model), windows_of(2, 8), 3)

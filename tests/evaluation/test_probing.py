@@ -143,7 +143,7 @@ def test_the_hooks_leave_the_model_as_it_was():
 def test_a_model_that_shows_no_layers_is_refused():
     model = Recurrent.__new__(Recurrent)
     torch.nn.Module.__init__(model)
-    with pytest.raises(UsageError, match="Recurrent does not show its layers; take a cell of model=elmo"):
+    with pytest.raises(UsageError, match="Recurrent does not show its layers; take a cell of recipe=elmo/elmo"):
         readable(SimpleNamespace(model=model))
 
 

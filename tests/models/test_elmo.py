@@ -142,7 +142,7 @@ def test_unseen_words_have_vectors_of_their_spelling_alone():
 
 
 def test_a_table_of_words_cannot_spell():
-    with pytest.raises(UsageError, match=r"looks words up in a table.*take model=elmo"):
+    with pytest.raises(UsageError, match=r"looks words up in a table.*take recipe=elmo/elmo"):
         elmo("words").layers_of_words([["cat"]])
 
 

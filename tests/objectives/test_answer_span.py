@@ -104,5 +104,5 @@ def test_it_learns_to_find_the_word_asked_for():
 
 
 def test_models_that_read_no_question_are_refused():
-    with pytest.raises(UsageError, match=r"BiLSTM reads no question beside its context; take model=bidaf"):
+    with pytest.raises(UsageError, match=r"BiLSTM reads no question beside its context; take recipe=readers/bidaf"):
         AnswerSpan(BiLSTM(9, 6, 8, 1, 0.0), 0.0)

@@ -163,7 +163,7 @@ def test_saved_and_loaded_it_predicts_the_same(filters, tmp_path):
 def test_models_without_two_directions_are_refused():
     with pytest.raises(UsageError, match=r"GPT has no direction that reads backwards.*objective=causal_lm"):
         BidirectionalLM(GPT(V, 8, 1, 2, T, 0.0), V)
-    with pytest.raises(UsageError, match=r"every position of BiLSTM has seen both sides.*model=elmo"):
+    with pytest.raises(UsageError, match=r"every position of BiLSTM has seen both sides.*recipe=elmo/elmo"):
         BidirectionalLM(BiLSTM(V, D, 8, 1, 0.0), V)
 
 

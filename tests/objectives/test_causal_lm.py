@@ -31,7 +31,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def test_an_encoder_is_refused():
-    with pytest.raises(UsageError, match=r"BiLSTM reads the sentence from both sides.*model=lstm or model=gpt"):
+    with pytest.raises(UsageError, match=r"BiLSTM reads the sentence from both sides.*recipe=recurrent/lstm or trans"):
         CausalLM(BiLSTM(V, D, D, 1, 0.0), V, tie=False, bias=True, reduction="mean")
 
 

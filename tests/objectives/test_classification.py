@@ -187,7 +187,9 @@ def test_the_auxiliary_loss_by_hand():
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - set(LEFT_TO_RIGHT)))
 def test_an_auxiliary_loss_of_an_encoder_is_refused(name):
-    with pytest.raises(UsageError, match=r"has seen the tokens that auxiliary=0\.5 asks it to predict; .*model=gpt"):
+    with pytest.raises(
+        UsageError, match=r"has seen the tokens that auxiliary=0\.5 asks it to predict; .*transformer/gpt"
+    ):
         classification(name, auxiliary=0.5)
 
 
@@ -307,7 +309,7 @@ def test_of_a_pair_read_together_the_summaries_are_those_of_its_own_states():
 
 
 def test_attention_between_sentences_is_refused_for_single_ones():
-    with pytest.raises(UsageError, match=r"BiLSTMAttention reads pairs of sentences; take .* model=bilstm"):
+    with pytest.raises(UsageError, match=r"BiLSTMAttention reads pairs of sentences; take .* recipe=encoders/bilstm"):
         Classification(BiLSTMAttention(V, 6, D, 1), N_LABELS, dropout=0.0)
 
 
@@ -369,7 +371,7 @@ def test_the_class_predicted_is_the_most_probable():
 
 
 def test_models_that_give_no_states_are_refused_with_the_one_to_take():
-    with pytest.raises(UsageError, match=r"T5 writes text.*take model=t5_encoder"):
+    with pytest.raises(UsageError, match=r"T5 writes text.*take recipe=t5/t5_toy_encoder"):
         Classification(T5(**T5_SIZES), N_LABELS, dropout=0.0)
-    with pytest.raises(UsageError, match=r"ELMo gives features.*take model=bilstm_elmo"):
+    with pytest.raises(UsageError, match=r"ELMo gives features.*take recipe=encoders/bilstm_elmo"):
         Classification(ELMO(words=WORDS), N_LABELS, dropout=0.0)

@@ -117,9 +117,9 @@ class EncoderDecoder(nn.Module):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (GPT(V, D, 1, 2, T, 0.0), r"GPT sees nothing of what comes after a masked word; take .*model=bert"),
+        (GPT(V, D, 1, 2, T, 0.0), r"GPT sees nothing of what comes after a masked word; take .*recipe=bert/bert"),
         (EncoderDecoder(), r"EncoderDecoder has a decoder, which would be left untrained; .*text_to_text"),
-        (BagOfWords(V, 0.0), r"BagOfWords has no state for every position; take an encoder such as model=bert"),
+        (BagOfWords(V, 0.0), r"BagOfWords has no state for every position; take an encoder such as recipe=bert/bert"),
     ],
 )
 def test_other_architectures_are_refused(model, message):

@@ -211,11 +211,13 @@ def test_the_loss_by_hand():
 
 
 def test_models_without_a_state_for_each_token_are_refused():
-    with pytest.raises(UsageError, match=r"BagOfWords has no state for each token.*take model=bilstm or model=bert"):
+    with pytest.raises(
+        UsageError, match=r"BagOfWords has no state for each token.*take recipe=encoders/bilstm or bert/bert"
+    ):
         Tagging(BagOfWords(V, 0.0), TAGS, 0.0)
     with pytest.raises(UsageError, match=r"T5 has no state"):
         Tagging(T5(V, d_model=D, n_layers=1, n_heads=2, d_ff=12, dropout=0.0), TAGS, 0.0)
-    with pytest.raises(UsageError, match=r"ELMo gives features.*take model=bilstm_elmo"):
+    with pytest.raises(UsageError, match=r"ELMo gives features.*take recipe=encoders/bilstm_elmo"):
         Tagging(ELMO(words=WORDS), TAGS, 0.0)
 
 

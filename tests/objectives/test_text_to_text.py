@@ -166,10 +166,10 @@ def test_the_first_loss_is_that_of_a_guess(kind):
     [
         (
             lambda: GPT(V, D, L, H, 8, 0.0),
-            r"GPT is one stack.*model=t5, or write objective=prefix_lm or obj.*causal_lm",
+            r"GPT is one stack.*recipe=t5/t5, or write objective=prefix_lm or obj.*causal_lm",
         ),
-        (lambda: BiLSTM(V, D, D, 1, 0.0), r"BiLSTM is one stack.*model=t5, or write objective=masked_lm"),
-        (lambda: OneStackT5(V, D, L, H, D_FF, 0.0), r"OneStackT5 is one stack.*model=t5, or write objective=prefix_lm"),
+        (lambda: BiLSTM(V, D, D, 1, 0.0), r"BiLSTM is one stack.*recipe=t5/t5, or write objective=masked_lm"),
+        (lambda: OneStackT5(V, D, L, H, D_FF, 0.0), r"OneStackT5 is one stack.*recipe=t5/t5, or .*=prefix_lm"),
     ],
     ids=["gpt", "bilstm", "one stack"],
 )
@@ -181,8 +181,8 @@ def test_one_stack_is_refused(architecture, message):
 @pytest.mark.parametrize(
     ("architecture", "message"),
     [
-        (lambda: build("v1.0"), r"T5 does not read on.*model=prefix_lm, or write objective=text_to_text"),
-        (lambda: BiLSTM(V, D, D, 1, 0.0), r"BiLSTM does not read on.*model=prefix_lm, or write objective=masked_lm"),
+        (lambda: build("v1.0"), r"T5 does not read on.*recipe=t5/prefix_lm, or write objective=text_to_text"),
+        (lambda: BiLSTM(V, D, D, 1, 0.0), r"BiLSTM does not read on.*recipe=t5/prefix_lm, or .*=masked_lm"),
         (lambda: GPT(V, D, L, H, 8, 0.0), r"GPT has no attention that sees all of a prefix.*objective=causal_lm"),
         (lambda: LSTM(V, D, 1, 0.0, 0.1), r"LSTM has no attention that sees all of a prefix.*objective=causal_lm"),
     ],

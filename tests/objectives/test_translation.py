@@ -76,7 +76,7 @@ def test_weighted_losses_of_processes_average_to_the_loss_of_all(kind):
 
 
 def test_a_single_stack_is_refused():
-    with pytest.raises(UsageError, match=r"GPT is one stack.*model=transformer_translation"):
+    with pytest.raises(UsageError, match=r"GPT is one stack.*recipe=translation/transformer_translation"):
         Translation(GPT(V, D, 1, 2, 8, 0.0), V, 0.1, tie=True, bias=False)
 
 

@@ -66,5 +66,5 @@ def test_starts_as_gloves_code_does():
 
 
 def test_refuses_another_model():
-    with pytest.raises(UsageError, match="is GloVe's, not SkipGram's; write model=glove"):
+    with pytest.raises(UsageError, match="is GloVe's, not SkipGram's; write recipe=vectors/glove"):
         WeightedLeastSquares(SkipGram(VOCABULARY, 3), np.ones(6))

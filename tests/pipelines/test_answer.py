@@ -5,16 +5,15 @@ import json
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from pipelines.answer import build_reader
-from pipelines.entry import CONF
 from retable.corpora.squad import read_squad
 from retable.data.tagged import Vocabulary
 from retable.errors import UsageError
 from retable.metrics.answers import answer_metrics
 from retable.models.word2vec_format import write_word2vec
 from retable.training.weights import read_weights
+from tests.pipelines.recipes import composed
 
 NAMES = ["Ada", "Grace", "Alan", "Emmy", "Kurt", "Alonzo"]
 PLACES = ["Rome", "Oslo", "New York", "São Paulo", "Lima"]
@@ -149,12 +148,10 @@ def test_a_mistake_of_use_ends_with_one_line(project, overrides):
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("bilstm", "BiLSTM does not read words by their spelling; write model=bidaf"),
-        ("bilstm_tagger", "BiLSTMTagger reads no question beside its context; take model=bidaf"),
+        ("bilstm", "BiLSTM does not read words by their spelling; write recipe=readers/bidaf"),
+        ("bilstm_tagger", "BiLSTMTagger reads no question beside its context; take recipe=readers/bidaf"),
     ],
 )
 def test_models_that_are_no_readers_are_refused(model, said):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("answer", overrides=[f"model={model}"])
     with pytest.raises(UsageError, match=said):
-        build_reader(cfg, Vocabulary([["a", "a", "b"]], []))
+        build_reader(composed("answer", model), Vocabulary([["a", "a", "b"]], []))

@@ -5,14 +5,13 @@ import json
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from pipelines.build import build_model
 from pipelines.choose import read
-from pipelines.entry import CONF
 from retable.corpora.multiple_choice import Choice
 from retable.grammar.endings import write_endings
 from retable.tokenizers import word
+from tests.pipelines.recipes import composed
 
 SMALL = ["corpus=grammar_tiny", "tokenizer=word", "epochs=5", "finetuning.batch_size=8", "dropout=0.0"]
 TOKENIZER = word.train(["the cat sees a bird", "it sleeps", "they do"], marks=["[PAD]", "[CLS]", "[SEP]", "[MASK]"])
@@ -24,7 +23,7 @@ def folder(project):
     files = project.folder / "outputs/prepare/grammar_endings"
     files.mkdir(parents=True)
     write_endings(files, seed=1, examples={"train": 96, "validation": 24, "test": 40}, scale=0.3)
-    settings = ["model=bilstm", "model.d_embedding=16", "model.d_model=16", "optimizer.lr=0.01", "patience=3"]
+    settings = ["recipe=encoders/bilstm", "model.d_embedding=16", "model.d_model=16", "optimizer.lr=0.01", "patience=3"]
     project.succeed("choose", *SMALL, *settings)
     return project.folder / "outputs/choose/grammar_endings/bilstm-1"
 
@@ -75,9 +74,7 @@ def test_predictions_give_the_scores_and_the_best_validation_is_kept(folder):
     ],
 )
 def test_an_ending_is_read_with_its_beginning(model, read_as):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("choose", overrides=[f"model={model}"])
-    choices = read(build_model(cfg, TOKENIZER), TOKENIZER, CHOICES)
+    choices = read(build_model(composed("choose", model), TOKENIZER), TOKENIZER, CHOICES)
     inputs, row = choices.inputs, 2
     lines = [" ".join(TOKENIZER.words[i] for i in inputs.sequences[row])]
     if inputs.others is not None:

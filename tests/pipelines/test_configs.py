@@ -8,6 +8,7 @@ from hydra.utils import get_class, get_method
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines.entry import CONF
+from tests.pipelines.recipes import composed
 
 STAGES = (
     "prepare",
@@ -38,6 +39,8 @@ GROUPS = {
     "tokenizer": "encode",
     "model": "pretrain",
     "objective": "pretrain",
+    "optimizer": "pretrain",
+    "schedule": "pretrain",
     "task": "finetune",
     "tagging": "tag",
     "answering": "answer",
@@ -51,6 +54,7 @@ GROUPS = {
 CHOICES = [
     (stage, group, path.stem) for group, stage in GROUPS.items() for path in sorted((CONF / group).glob("*.yaml"))
 ]
+OF_RECIPES = {"scorer": "lstm", "corruption": "t5"}  # groups that not every recipe has, and one that has it
 
 
 def targets(node):
@@ -68,7 +72,7 @@ def compose_config(stage: str, overrides: list[str]) -> DictConfig:
 
 def check(cfg: DictConfig) -> None:
     plain = OmegaConf.to_container(cfg)
-    plain.pop("hydra")
+    plain.pop("hydra", None)
     for target in targets(plain):
         found = get_class(target) if target.rpartition(".")[2][0].isupper() else get_method(target)
         assert callable(found)
@@ -84,14 +88,21 @@ def test_choice_composes(stage, group, choice):
     check(compose_config(stage, [f"{group}={choice}"]))
 
 
+@pytest.mark.parametrize("group", OF_RECIPES)
+def test_choice_of_a_recipe_composes(group):
+    for path in (CONF / group).glob("*.yaml"):
+        check(composed("pretrain", OF_RECIPES[group], f"{group}={path.stem}"))
+
+
 def test_every_group_is_covered():
-    assert {path.name for path in CONF.iterdir() if path.is_dir()} == set(GROUPS)
+    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, "recipe"}
 
 
-def test_group_files_are_flat():
-    """DVC does not follow defaults lists, so a group's file may not have one."""
-    for path in CONF.glob("*/*.yaml"):
-        assert "defaults" not in (OmegaConf.load(path) or {}), path
+def test_a_choice_on_the_command_line_takes_the_place_of_the_recipes():
+    cfg = composed("pretrain", "lstm", "model=gru", "optimizer=sgd", "objective=sampled_softmax", "optimizer.lr=1")
+    targets = [cfg[part]._target_.rpartition(".")[2] for part in ("model", "optimizer", "objective")]
+    assert targets == ["GRU", "sgd", "SampledSoftmax"] and cfg.optimizer.lr == 1
+    assert cfg.model.d_model == composed("pretrain", "lstm").model.d_model
 
 
 def test_data_folder_comes_from_the_environment(monkeypatch):

@@ -5,23 +5,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.build import build_model
-from pipelines.entry import CONF
 from retable.objectives.bidirectional_lm import BidirectionalLM
+from tests.pipelines.recipes import composed
 
 V = 50
 WORDS = [f"w{i}" for i in range(V)]
-ELMO = "model:\n  _target_: retable.models.elmo.ELMo\n"
-NAMES = sorted(path.stem for path in (CONF / "model").glob("*.yaml") if ELMO in path.read_text(encoding="utf-8"))
-
-
-def recipe(name: str, *overrides: str) -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("pretrain", overrides=[f"model={name}", "objective=bidirectional_lm", *overrides])
 
 
 def build(cfg: DictConfig) -> BidirectionalLM:
@@ -29,13 +21,9 @@ def build(cfg: DictConfig) -> BidirectionalLM:
     return instantiate(cfg.objective, model=model, vocab_size=V)
 
 
-def test_all_recipes_are_found():
-    assert NAMES == ["elmo", "elmo_glue", "elmo_medium", "elmo_original", "elmo_small", "elmo_word"]
-
-
 @pytest.mark.parametrize("name", ["elmo", "elmo_word"])
 def test_the_first_loss_is_about_that_of_guessing(name):
-    cfg = recipe(name, "batches.batch_size=4", "batches.length=16")
+    cfg = composed("pretrain", name, "batches.batch_size=4", "batches.length=16")
     torch.manual_seed(0)
     objective = build(cfg)
     batches = instantiate(cfg.batches, tokens=np.random.default_rng(0).integers(0, V, 4 * 20), seed=1)
@@ -50,7 +38,7 @@ def test_the_first_loss_is_about_that_of_guessing(name):
 def test_parameters_are_as_many_as_published(name, millions):
     """Theirs have one bias vector a gate, and one symbol less."""
     with torch.device("meta"):
-        model = build(recipe(name)).model
+        model = build(composed("pretrain", name)).model
     second_biases = sum(p.numel() for name, p in model.named_parameters() if "bias_hh" in name)
     counted = sum(p.numel() for p in model.parameters()) - second_biases - 16
     assert round(counted / 1e6, 1) == millions

@@ -59,17 +59,28 @@ def test_unknown_model(project):
     assert "model/bert_typo" in line and "lstm" in line and "gpt" in line
 
 
+def test_unknown_recipe(project):
+    for name in ("bert/bert_base_typo", "bert_base"):
+        line = refuse(project, "pretrain", f"recipe={name}")
+        assert f"there is no conf/recipe/{name}.yaml" in line and "bert/bert_base" in line
+
+
+def test_setting_of_the_recipe_that_another_choice_does_not_take(project):
+    line = refuse(project, "pretrain", "corpus=grammar_tiny", "recipe=transformer/gpt", "optimizer=sgd")
+    assert "sgd takes no optimizer.beta2" in line and "~optimizer.beta2" in line
+
+
 def test_causal_objective_on_an_encoder(project):
-    line = refuse(project, "pretrain", "corpus=grammar_tiny", "model=bilstm")
-    assert "BiLSTM" in line and "causal_lm" in line and "model=lstm" in line
+    line = refuse(project, "pretrain", "corpus=grammar_tiny", "recipe=encoders/bilstm")
+    assert "BiLSTM" in line and "causal_lm" in line and "recipe=recurrent/lstm" in line
 
 
 def test_recipe_for_another_objective(project):
-    pair = ["corpus=grammar_tiny", "model=gpt", "objective=prefix_lm"]
+    pair = ["corpus=grammar_tiny", "recipe=transformer/gpt", "objective=prefix_lm"]
     line = refuse(project, "pretrain", *pair)
     assert "PrefixLM takes no objective.bias" in line and "~objective.bias" in line
     line = refuse(project, "pretrain", *pair, "~objective.bias")
-    assert "GPT" in line and "prefix" in line and "model=prefix_lm" in line and "objective=causal_lm" in line
+    assert "GPT" in line and "prefix" in line and "recipe=t5/prefix_lm" in line and "objective=causal_lm" in line
 
 
 def test_missing_stage_output(project):
@@ -78,8 +89,8 @@ def test_missing_stage_output(project):
 
 
 def test_truncated_checkpoint(project):
-    settings = ["corpus=grammar_tiny", "model=lstm", "model.d_model=8", "batches.batch_size=4", "batches.length=16",
-                "epochs=0.6", "checkpoint_every=3", "system=cut",
+    settings = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "model.d_model=8", "batches.batch_size=4",
+                "batches.length=16", "epochs=0.6", "checkpoint_every=3", "system=cut",
                 "schedule._target_=dying.mortal_cosine"]  # fmt: skip
     project.run("pretrain", *settings, DIE_AT="10")
     (checkpoint,) = (project.folder / "work").rglob("last.ckpt")
@@ -91,7 +102,7 @@ def test_truncated_checkpoint(project):
 
 def test_truncated_weights(project):
     cell = project.folder / "outputs/pretrain/grammar_tiny/cut_weights-1"
-    project.succeed("pretrain", "corpus=grammar_tiny", "model=unigram", "system=cut_weights")
+    project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram", "system=cut_weights")
     weights = cell / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8])
     line = refuse(project, "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/cut_weights-1")
@@ -106,8 +117,8 @@ def test_wrong_column_name(project):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["objective=weighted_least_squares"], "write model=glove"),
-        (["model=glove"], "write model=skipgram, cbow or fasttext"),
+        (["objective=weighted_least_squares"], "write recipe=vectors/glove"),
+        (["recipe=vectors/glove", "objective=negative_sampling"], "write recipe=vectors/skipgram, vectors/cbow or"),
         (["objective=full_softmax", "word_by_word=true"], "write word_by_word=false"),
         (["clip_norm=5"], "write clip_norm=null"),
         (["threads=0"], "threads=0"),
@@ -119,12 +130,12 @@ def test_word_vectors_that_cannot_be(project, overrides, message):
 
 
 def test_an_input_layer_from_no_vectors(project):
-    line = refuse(project, "pretrain", "corpus=grammar_tiny", "model=lstm", "embedding=outputs/embed/x/y-1/vectors.bin")
+    line = refuse(project, "pretrain", "corpus=grammar_tiny", "embedding=outputs/embed/x/y-1/vectors.bin")
     assert "outputs/embed/x/y-1/vectors.bin is missing" in line and "embed@x-y-1" in line
 
 
 def test_multirun_over_several_processes(project):
-    done = project.run("pretrain", "-m", "corpus=grammar_tiny", "trainer=ddp", "model=lstm,gpt")
+    done = project.run("pretrain", "-m", "corpus=grammar_tiny", "trainer=ddp", "recipe=recurrent/lstm,transformer/gpt")
     assert done.returncode == 2
     assert "trainer.devices=1" in done.stderr.splitlines()[-1]
 
@@ -136,7 +147,7 @@ def test_full_disk(project, bare_project, tmp_path):
     shutil.copytree(project.folder / "outputs" / "encode", tmp_path / "outputs" / "encode")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path / "work")], check=True)
     try:
-        line = refuse(bare_project, "pretrain", "corpus=grammar_tiny", "model=kn5")
+        line = refuse(bare_project, "pretrain", "corpus=grammar_tiny", "recipe=counted/kn5")
     finally:
         subprocess.run(["umount", str(tmp_path / "work")], check=True)
     assert "disk is full" in line

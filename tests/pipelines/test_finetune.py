@@ -17,23 +17,23 @@ from retable.tasks.sentences import Example
 from retable.tokenizers import word, wordpiece
 from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.weights import save_weights
+from tests.pipelines.recipes import composed
 
 LINES = ["the cat sees a bird", "a bird sees the cat", "it sees it"]
 MARKED = word.train(LINES, marks=["[PAD]", "[CLS]", "[SEP]", "[MASK]", "<extra_id_0>"])
 SMALL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24}
-# Of each kind a fine-tuned recipe, the recipe of its pretraining, and the objective of that.
+# Of each kind a fine-tuned recipe, and the recipe of its pretraining.
 CELLS = [
-    ("bert", "bert", "masked_lm"),
-    ("electra", "electra", "replaced_token_detection"),
-    ("gpt", "gpt", "causal_lm"),
-    ("bilstm_elmo", "elmo", "bidirectional_lm"),
-    ("t5_toy_encoder", "t5_toy_spans", "text_to_text"),
+    ("bert", "bert"),
+    ("electra", "electra"),
+    ("gpt", "gpt"),
+    ("bilstm_elmo", "elmo"),
+    ("t5_toy_encoder", "t5_toy_spans"),
 ]
 
 
-def recipe(stage: str, *overrides: str) -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose(stage, overrides=list(overrides))
+def recipe(stage: str, name: str, *overrides: str) -> DictConfig:
+    cfg = composed(stage, name, *overrides)
     for key in set(SMALL) & set(cfg.model):
         if "elmo" not in str(cfg.model._target_):
             cfg.model[key] = SMALL[key]
@@ -41,13 +41,13 @@ def recipe(stage: str, *overrides: str) -> DictConfig:
 
 
 def finetuned(model: str, tokenizer: Tokenizer = MARKED):
-    return build_model(recipe("finetune", f"model={model}"), tokenizer)
+    return build_model(recipe("finetune", model), tokenizer)
 
 
-@pytest.mark.parametrize(("model", "pretrained", "objective"), CELLS)
-def test_a_backbone_takes_what_its_pretraining_left(model, pretrained, objective, tmp_path):
-    cfg = recipe("pretrain", f"model={pretrained}", f"objective={objective}")
-    if objective == "replaced_token_detection":
+@pytest.mark.parametrize(("model", "pretrained"), CELLS)
+def test_a_backbone_takes_what_its_pretraining_left(model, pretrained, tmp_path):
+    cfg = recipe("pretrain", pretrained)
+    if "generator" in cfg.objective:
         cfg.objective.generator.d_model = 8
     torch.manual_seed(1)
     trained = build_objective(cfg, MARKED, build_model(cfg, MARKED))
@@ -64,7 +64,7 @@ def test_a_backbone_takes_what_its_pretraining_left(model, pretrained, objective
 
 
 def test_electra_is_the_discriminator_not_the_generator(tmp_path):
-    cfg = recipe("pretrain", "model=electra", "objective=replaced_token_detection")
+    cfg = recipe("pretrain", "electra")
     cfg.objective.generator.d_model = SMALL["d_model"]  # one as large, whose weights would fit
     trained = build_objective(cfg, MARKED, build_model(cfg, MARKED)).eval()
     save_weights(trained, tmp_path / "model.safetensors")
@@ -149,27 +149,27 @@ def test_gpt_reads_a_pair_from_left_to_right_and_where_its_order_means_nothing_i
 
 
 def test_a_sentence_too_long_for_the_model_is_shortened():
-    cfg = recipe("finetune", "model=gpt", "model.max_length=6")
+    cfg = recipe("finetune", "gpt", "model.max_length=6")
     inputs = lay_out(build_model(cfg, MARKED), MARKED, PAIR, False)
     assert " ".join(MARKED.words[i] for i in inputs.sequences[0]) == "<eos> the cat [SEP] it <eos>"
     assert inputs.shortened == 1
 
 
 def test_the_head_is_that_of_the_tasks_labels():
-    cfg = recipe("finetune", "model=bilstm", "task=stsb")
+    cfg = recipe("finetune", "bilstm", "task=stsb")
     head = build_head(cfg, build_model(cfg, MARKED), instantiate(cfg.task))
     assert isinstance(head, Regression) and (head.low, head.high) == (0, 5)
     assert head.head.in_features == 4 * cfg.model.d_model
-    cfg = recipe("finetune", "model=bilstm", "task=mnli", "d_hidden=7")
+    cfg = recipe("finetune", "bilstm", "task=mnli", "d_hidden=7")
     head = build_head(cfg, build_model(cfg, MARKED), instantiate(cfg.task))
     assert not isinstance(head, Regression) and (head.head[0].out_features, head.head[-1].out_features) == (7, 3)
 
 
 def test_settings_of_the_training_are_a_recipes_or_none():
-    cfg = recipe("finetune", "model=bilstm")
+    cfg = recipe("finetune", "bilstm")
     assert (cfg.dropout, cfg.d_hidden, cfg.patience, cfg.validations) == (0.1, None, None, 1)
     assert cfg.optimizer.layer_decay == 1
-    cfg = recipe("finetune", "model=bilstm", "+finetuning.patience=3", "+finetuning.dropout=0.5")
+    cfg = recipe("finetune", "bilstm", "+finetuning.patience=3", "+finetuning.dropout=0.5")
     assert cfg.patience == 3 and cfg.dropout == cfg.model.dropout == 0.5
 
 
@@ -193,13 +193,11 @@ def test_more_labels_than_there_are_and_none_are_refused(number):
 
 @pytest.mark.parametrize(("labels", "steps"), [(100, 160), (1000, 384), (10000, 1878)])
 def test_a_recipe_of_few_labels_is_berts_with_its_own_training(labels, steps):
-    bert, few = (OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("bert", f"bert_{labels}_labels"))
-    assert few.model == bert.model
-    cfg = recipe("finetune", f"model=bert_{labels}_labels")
+    cfg, bert = recipe("finetune", f"bert_{labels}_labels"), recipe("finetune", "bert")
+    assert cfg.model == bert.model and bert.examples is None
     batches = BucketedExamples(Inputs([[0]] * labels), [0] * labels, cfg.finetuning.batch_size, 1)
     assert cfg.examples == labels and batches.steps_per_epoch * cfg.epochs == steps
     assert cfg.patience >= cfg.epochs * cfg.validations  # so that none is cut short, and the best is kept
-    assert recipe("finetune", "model=bert").examples is None
 
 
 def test_the_study_of_labels_names_what_its_systems_learn_from():
@@ -216,58 +214,32 @@ def test_the_study_of_labels_names_what_its_systems_learn_from():
 
 
 def test_only_the_recipe_that_asks_for_it_has_an_auxiliary_loss():
-    assert recipe("finetune", "model=gpt_toy").auxiliary == 0
-    cfg = recipe("finetune", "model=gpt_toy_auxiliary")
+    assert recipe("finetune", "gpt_toy").auxiliary == 0
+    cfg = recipe("finetune", "gpt_toy_auxiliary")
     assert Classification(build_model(cfg, MARKED), 2, 0.0, cfg.auxiliary).auxiliary == 0.5
-    assert recipe("finetune", "model=gpt", "auxiliary=0.1").auxiliary == 0.1
+    assert recipe("finetune", "gpt", "auxiliary=0.1").auxiliary == 0.1
 
 
-def variants():
-    yield "bert_toy", "bert_toy_no_nsp", {"objective": {"next_sentence": False}}
-    for n_layers, d_model in ((1, 64), (2, 64), (4, 64), (1, 128), (4, 128)):
-        size = {"d_model": d_model, "n_layers": n_layers, "n_heads": d_model // 32}
-        yield "bert_toy", f"bert_toy_{n_layers}x{d_model}", {"model": size}
-    yield "gpt_toy", "gpt_toy_post_norm", {"model": {"norm": "post"}}
-    yield "gpt_toy", "gpt_toy_sinusoidal", {"model": {"positions": "sinusoidal"}}
-    yield "gpt_toy", "gpt_toy_auxiliary", {"finetuning": {"auxiliary": 0.5}}
-    for name, layer in (("words", 0), ("first", 1), ("last", 2)):
-        yield "bilstm_elmo", f"bilstm_elmo_{name}", {"model": {"layers": [layer]}}
-
-
-@pytest.mark.parametrize(
-    ("base", "variant", "change"), [*variants()], ids=lambda part: part if isinstance(part, str) else ""
-)
-def test_ablations_differ_in_one_thing(base, variant, change):
-    first, second = (OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in (base, variant))
-    assert second == OmegaConf.merge(first, change)
-
-
-def test_t5s_objectives_differ_in_their_corruption_alone():
-    recipes = [OmegaConf.load(path) for path in sorted((CONF / "model").glob("t5_toy_*.yaml"))]
-    pretrained = [cfg for cfg in recipes if "batches" in cfg]
-    corruptions = {cfg.batches.pop("corruption")._target_ for cfg in pretrained}
-    assert len(pretrained) == len(corruptions) == 7 and all(cfg == pretrained[0] for cfg in pretrained)
-    (encoder,) = (cfg.model for cfg in recipes if "batches" not in cfg)
-    assert encoder == OmegaConf.merge(pretrained[0].model, {"_target_": encoder._target_})
+def test_the_encoder_is_that_of_the_t5s_of_the_ablations():
+    pretrained, encoder = (composed("pretrain", name).model for name in ("t5_toy_spans", "t5_toy_encoder"))
+    assert encoder == OmegaConf.merge(pretrained, {"_target_": encoder._target_})
 
 
 def test_elmo_reads_as_it_was_pretrained_beside_the_baseline():
-    elmo, beside, bilstm = (
-        OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("elmo", "bilstm_elmo", "bilstm")
-    )
-    assert beside.model.elmo == OmegaConf.merge(elmo.model, {"_partial_": True})
+    elmo, beside, bilstm = (composed("pretrain", name) for name in ("elmo", "bilstm_elmo", "bilstm"))
+    assert beside.model.elmo == {**elmo.model, "_partial_": True}
     assert beside.finetuning == bilstm.finetuning
     assert all(beside.model[key] == value for key, value in bilstm.model.items() if key != "_target_")
 
 
 def test_glues_recipes_are_one_baseline_with_one_thing_changed():
-    load = {name: OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in
+    load = {name: composed("pretrain", name) for name in
             ("bilstm_glue", "bilstm_attention", "bilstm_elmo_glue", "elmo_glue", "neural_bag_glue", "cnn")}  # fmt: skip
     baseline, beside = load["bilstm_glue"], load["bilstm_elmo_glue"]
-    assert beside.model.elmo == OmegaConf.merge(load["elmo_glue"].model, {"_partial_": True})
+    assert beside.model.elmo == {**load["elmo_glue"].model, "_partial_": True}
     for other in (load["bilstm_attention"], beside):
         assert other.finetuning == baseline.finetuning
         assert all(other.model[key] == value for key, value in baseline.model.items() if key != "_target_")
     assert {cfg.model.get("d_embedding") or cfg.model.d_model for cfg in load.values() if "finetuning" in cfg} == {100}
-    cfg = recipe("finetune", "model=bilstm_glue")
+    cfg = recipe("finetune", "bilstm_glue")
     assert (cfg.max_steps, cfg.patience, cfg.d_hidden, cfg.pooling) == (1200, 3, 512, None)

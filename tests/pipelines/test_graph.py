@@ -13,12 +13,14 @@ from retable.models.word2vec_format import read_word2vec
 from retable.tokenizers.tokenizer import Tokenizer
 
 SMALL = ["corpus=grammar_tiny", "epochs=0.2"]
-LSTM = [*SMALL, "model=lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16"]
-GPT = [*SMALL, "model=gpt", "model.d_model=16", "model.n_layers=1", "batches.batch_size=4", "batches.length=32"]
+LSTM = [*SMALL, "recipe=recurrent/lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16"]
+GPT = [*SMALL, "recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1", "batches.batch_size=4",
+       "batches.length=32"]  # fmt: skip
 SKIPGRAM = "outputs/embed/grammar_tiny/skipgram-1/vectors.bin"
-BILSTM = [*SMALL, "model=bilstm", "model.d_embedding=16", "model.d_model=16"]
+BILSTM = [*SMALL, "recipe=encoders/bilstm", "model.d_embedding=16", "model.d_model=16"]
 FINE_TUNED = [
-    "corpus=grammar_tiny", "task=acceptability", "model=gpt", "model.d_model=16", "model.n_layers=1", "epochs=0.2"
+    "corpus=grammar_tiny", "task=acceptability", "recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1",
+    "epochs=0.2",
 ]  # fmt: skip
 
 
@@ -26,8 +28,8 @@ FINE_TUNED = [
 def graph(project):
     """The project with every stage run."""
     project.succeed("embed", *SMALL, "model.d_model=16")
-    project.succeed("embed", *SMALL, "model=fasttext", "model.d_model=16", "model.buckets=1000")
-    project.succeed("pretrain", "corpus=grammar_tiny", "model=kn5")
+    project.succeed("embed", *SMALL, "recipe=vectors/fasttext", "model.d_model=16", "model.buckets=1000")
+    project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/kn5")
     project.succeed("pretrain", *LSTM)
     project.succeed("pretrain", *GPT)
     for cell in ("kn5-1", "lstm-1", "gpt-1"):
@@ -130,7 +132,7 @@ def test_predictions_cover_the_tasks(graph):
 def test_multirun_has_one_parent_and_its_own_folder(graph):
     before = {path: path.stat().st_mtime_ns for path in (graph.folder / "outputs").rglob("*")}
     small = ["model.d_model=16", "batches.batch_size=4", "batches.length=16", *SMALL]
-    graph.succeed("pretrain", "-m", "model=lstm,gpt", "seed=1,2", *small)
+    graph.succeed("pretrain", "-m", "recipe=recurrent/lstm,transformer/gpt", "seed=1,2", *small)
     assert {path: path.stat().st_mtime_ns for path in (graph.folder / "outputs").rglob("*")} == before
     assert len(list((graph.folder / "multirun").glob("pretrain/*/*/grammar_tiny/*/model.safetensors"))) == 4
     client = MlflowClient(f"sqlite:///{graph.folder / 'mlflow.db'}")

@@ -23,6 +23,7 @@ from retable.tasks.sentences import Example, SentenceTask
 from retable.tokenizers import byte_bpe, unigram, word, wordpiece
 from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.weights import save_weights
+from tests.pipelines.recipes import composed
 
 # Raffel et al. 2020, appendix D: the sentences in the order of the task's columns, the label as the data set has it.
 # WNLI is not as there, where the noun is written that a pronoun stands for.
@@ -126,8 +127,7 @@ WORDS = word.train(LINES)
 
 @cache
 def recipe(model: str) -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("finetune", overrides=[f"model={model}"])
+    cfg = composed("finetune", model)
     cfg.model.update({name: size for name, size in SMALL.items() if name in cfg.model})
     cfg.tokens = "g/word"  # which only a running job resolves
     return cfg
@@ -223,14 +223,14 @@ def test_what_can_not_be_is_refused(name, answers, settings, message):
 def test_a_head_takes_no_answers():
     cfg = OmegaConf.merge(recipe("bilstm"), {"answers": ["bad", "good"]})
     with pytest.raises(
-        UsageError, match=r"BiLSTM has a head for its labels; leave answers= out, or take model=t5_text"
+        UsageError, match=r"BiLSTM has a head for its labels; leave answers= out, or take recipe=t5/t5_text"
     ):
         build_head(cfg, build_model(cfg, WORDS), task("sentiment"))
 
 
 def test_the_recipe_is_that_of_the_pretraining():
-    pretrained, finetuned = (OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("t5", "t5_text"))
-    assert (finetuned.model, finetuned.objective) == (pretrained.model, pretrained.objective)
+    pretrained, finetuned = composed("pretrain", "t5"), composed("pretrain", "t5_text")
+    assert finetuned.model == pretrained.model and finetuned.objective.tie == pretrained.objective.tie
 
 
 def test_the_stage_takes_the_weights_and_writes_predictions(project):
@@ -238,7 +238,8 @@ def test_the_stage_takes_the_weights_and_writes_predictions(project):
     folder = project.folder / "outputs"
     tokenizer = Tokenizer.load(folder / "encode/grammar_tiny/word/tokenizer.json")
     frequent = tokenizer.words[2:4]
-    overrides = ["corpus=grammar_tiny", "model=t5_text", "objective.tie=false", f"answers=[{','.join(frequent)}]"]
+    overrides = ["corpus=grammar_tiny", "tokenizer=word", "recipe=t5/t5_text", "objective.tie=false"]
+    overrides += [f"answers=[{','.join(frequent)}]"]
     overrides += [f"model.{name}={value}" for name, value in SMALL.items()]
     torch.manual_seed(7)
     pretrained = TextToText(build_model(recipe("t5_text"), tokenizer), tokenizer.vocab_size, tie=False)

@@ -1,4 +1,4 @@
-"""What every left-to-right language model under conf/model/ must do, at a size of a few thousand weights."""
+"""What every left-to-right language model under conf/recipe/ must do, at a size of a few thousand weights."""
 
 import copy
 from types import SimpleNamespace
@@ -6,15 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.utils import get_class, instantiate
-from omegaconf import OmegaConf
+from hydra.utils import instantiate
 
 from pipelines.build import build_model
-from pipelines.entry import CONF
 from retable.data.streams import TokenBatch
 from retable.nn.transformer import Cache
 from retable.training.weights import load_weights, save_weights
+from tests.pipelines.recipes import LANGUAGE_MODELS, composed
 
 T, B = 12, 3
 SMALL = {
@@ -31,9 +29,8 @@ Words = SimpleNamespace(words=["<eos>", "<unk>", *STEMS], vocab_size=42, boundar
 V = Words.vocab_size
 
 
-def config(model: str, objective: str = "causal_lm"):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("pretrain", overrides=[f"model={model}", f"objective={objective}"])
+def config(name: str, *overrides: str):
+    cfg = composed("pretrain", name, *overrides)
     for key in set(SMALL) & set(cfg.model):
         if cfg.model[key] is not None:
             cfg.model[key] = SMALL[key]
@@ -42,30 +39,21 @@ def config(model: str, objective: str = "causal_lm"):
     return cfg
 
 
-def language_models() -> tuple[list[str], list[str]]:
-    """The names of the trained ones and of the counted ones, one of each alike but for its size."""
-    found: dict[str, str] = {}
-    trained, counted = [], []
-    for path in sorted((CONF / "model").glob("*.yaml")):
-        plain = OmegaConf.load(path)
-        if "batches" not in plain and plain.get("objective", "") is not None:
-            continue  # of no stage but the finetune stage
-        if "retable.data.windows" in str(plain) or "cooccurrences" in str(plain):
-            continue  # word vectors
-        if getattr(get_class(plain.model._target_), "direction", "left-to-right") != "left-to-right":
-            continue
-        key = OmegaConf.to_yaml(config(path.stem).model) + str(plain.get("objective"))
-        if found.setdefault(key, path.stem) == path.stem:
-            (counted if plain.get("objective", "") is None else trained).append(path.stem)
-    return trained, counted
+# Of recipes that differ in numbers alone, one.
+TRAINED = [
+    "fixed_window", "convolution", "gcnn_14", "elman", "gru", "lstm", "lstmp", "lstm_512_512", "lstm_1024_512",
+    "lstm_wikitext103", "residual_lstm", "character_lstm", "awd_lstm_small", "gpt", "gpt_post_norm", "gpt_rotary",
+    "gpt_swiglu", "gpt_toy_sinusoidal", "gpt_shakespeare", "transformer_wikitext103", "transformer_xl_small",
+    "transformer_xl",
+]  # fmt: skip
+COUNTED = ["ad3", "cache", "gt3", "jm3", "kn3", "kn5_pruned", "snm", "snm_skip", "wb3"]
+CASES = [(name, None) for name in TRAINED] + [("prefix_lm", "causal_lm")]
+CASES += [("lstm_small", objective) for objective in OBJECTIVES]
 
 
-TRAINED, COUNTED = language_models()
-CASES = [(model, "causal_lm") for model in TRAINED] + [("lstm_small", objective) for objective in OBJECTIVES]
-
-
-def build(model: str, objective: str):
-    cfg = config(model, objective)
+def build(name: str, objective: str | None):
+    """The recipe's objective, or another one, on its model."""
+    cfg = config(name, *([f"objective={objective}"] if objective else []))
     torch.manual_seed(1)
     built = instantiate(cfg.objective, model=build_model(cfg, Words), vocab_size=V)
     if hasattr(built, "count"):
@@ -76,7 +64,7 @@ def build(model: str, objective: str):
     return built
 
 
-@pytest.fixture(params=CASES, ids="-".join)
+@pytest.fixture(params=CASES, ids=lambda case: "-".join(filter(None, case)))
 def untrained(request):
     return build(*request.param)
 
@@ -95,8 +83,15 @@ def log_prob(lm, tokens: torch.Tensor) -> torch.Tensor:
         return lm.log_prob(tokens[:, :-1], tokens[:, 1:])[0]
 
 
-def test_there_are_models():
-    assert {"lstm", "gpt"} <= set(TRAINED) and {"kn3"} <= set(COUNTED)
+def kind(name: str) -> str:
+    """What a recipe has beside numbers: classes, and settings that are words or switches."""
+    cfg = composed("pretrain", name)
+    said = {key: value for key, value in cfg.model.items() if isinstance(value, str | bool)}
+    return str((said, "d_cell" in cfg.model, cfg.objective and cfg.objective._target_))
+
+
+def test_every_kind_of_recipe_is_here():
+    assert {kind(name) for name in LANGUAGE_MODELS} == {kind(name) for name in TRAINED + COUNTED}
 
 
 def test_the_future_changes_nothing(lm):

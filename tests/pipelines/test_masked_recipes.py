@@ -1,35 +1,23 @@
 """The recipes of BERT and ELECTRA build what they name, and run from tokens to what they say of held-out text."""
 
 import json
-from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import DictConfig
 
 from pipelines.build import build_batches, build_model, build_objective
 from pipelines.entry import CONF
 from retable.data.encode import write_tokens
 from retable.evaluation.held_out import mean_metrics
 from retable.tokenizers.tokenizer import Tokenizer
+from tests.pipelines.recipes import composed
 
-OBJECTIVES = {
-    "bert": "masked_lm", "bert_base": "masked_lm", "bert_large": "masked_lm", "bert_small": "masked_lm",
-    "electra": "replaced_token_detection", "electra_small": "replaced_token_detection",
-}  # fmt: skip
 UNITS = [[f"the {noun}{i % 7} sees a {noun}", f"it {verb}s {i % 5} times", "so it goes on"] * 4
          for i, (noun, verb) in enumerate([("cat", "run"), ("dog", "sleep"), ("bird", "fly")] * 40)]  # fmt: skip
 SMALL = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "batches.batch_size=4", "batches.length=32"]
-
-
-@cache
-def recipe(name: str, tokenizer: str = "word_marked", *overrides: str) -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        choices = [f"model={name}", f"objective={OBJECTIVES[name]}", f"tokenizer={tokenizer}"]
-        return compose("pretrain", overrides=[*choices, *overrides])
 
 
 @pytest.fixture(scope="module", params=["word_marked", "wordpiece_uncased"])
@@ -49,7 +37,7 @@ def tokens(request, tmp_path_factory) -> tuple[str, Path, Tokenizer]:
 @pytest.mark.parametrize("name", ["bert", "electra"])
 def test_from_tokens_to_a_loss(name, tokens):
     choice, folder, tokenizer = tokens
-    cfg = recipe(name, choice, *SMALL)
+    cfg = composed("pretrain", name, f"tokenizer={choice}", *SMALL)
     torch.manual_seed(0)
     objective = build_objective(cfg, tokenizer, build_model(cfg, tokenizer))
     batches = build_batches(cfg, tokenizer, folder, "train", seed=1)
@@ -66,11 +54,9 @@ def test_from_tokens_to_a_loss(name, tokens):
     assert "[CLS]" in text and "[SEP]" in text and "<eos>" not in text
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", ["bert", "bert_base", "bert_large", "bert_small", "electra", "electra_small"])
 def test_recipe_builds(name):
-    cfg = recipe(name)
-    if name == "bert_small":  # as its header says
-        cfg = recipe(name, "word_marked", "objective.next_sentence=false")
+    cfg = composed("pretrain", name)
 
     class Words:
         vocab_size, words, boundary, special_ids = 30_522, (), 0, {}
@@ -91,7 +77,7 @@ def test_stages_pretrain_and_measure(project):
     """As a user runs them; the loss of a trained cell is that of its last validation."""
     project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
     common = ["corpus=grammar_tiny", "tokenizer=word_marked"]
-    project.succeed("pretrain", *common, "model=bert", "objective=masked_lm", "epochs=1", *SMALL)
+    project.succeed("pretrain", *common, "recipe=bert/bert", "epochs=1", *SMALL)
     measure = ["cell=grammar_tiny/bert-1", "benchmark=held_out", "benchmark.split=validation"]
     project.succeed("evaluate", *common, *measure)
     outputs = project.folder / "outputs"

@@ -19,8 +19,8 @@ CELLS = ["pretrain/grammar_tiny/bigram-1", "pretrain/grammar_tiny/cache-1"]
 @pytest.fixture(scope="module")
 def mixed(project) -> Path:
     """The project's folder, with a bigram model, a cache and their mixture, evaluated."""
-    project.succeed("pretrain", "corpus=grammar_tiny", "model=gt3", "model.order=2", "system=bigram")
-    project.succeed("pretrain", "corpus=grammar_tiny", "model=cache", "model.size=50")
+    project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/gt3", "model.order=2", "system=bigram")
+    project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/cache", "model.size=50")
     project.succeed("mix", "corpus=grammar_tiny", f"cells=[{','.join(CELLS)}]", "system=both")
     project.succeed("evaluate", "corpus=grammar_tiny", "stage=mix", "cell=grammar_tiny/both-1")
     return project.folder

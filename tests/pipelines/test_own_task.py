@@ -35,7 +35,7 @@ def finetune(own, *overrides):
 
 
 def test_it_is_learnt_and_predicted(own):
-    small = "model=bilstm", "model.d_embedding=8", "model.d_model=8"
+    small = "recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8"
     done = finetune(own, *small, "out=mine/bilstm-1", "patience=1", "examples=12")
     assert done.returncode == 0, done.stderr
     cell = own.folder / "outputs/finetune/mine/bilstm-1"

@@ -8,14 +8,13 @@ import torch
 from safetensors.torch import load_file
 
 TRANSFORMER = ["model.d_model=16", "model.n_layers=2", "model.dropout=0", "batches.batch_size=4"]
-ADAMW = ["optimizer._target_=retable.training.optimizers.adamw", "+optimizer.weight_decay=0.01", "optimizer.lr=2e-3"]
+ADAMW = ["optimizer=adamw", "+optimizer.weight_decay=0.01", "optimizer.lr=2e-3"]
 SYSTEMS = {
-    "gpt": ["model=gpt", "tokenizer=word", *TRANSFORMER, "batches.length=16", "epochs=0.6"],
-    "bert": ["model=bert", "objective=masked_lm", *TRANSFORMER, "batches.length=32", "epochs=1.2"],
-    "electra": ["model=electra", "objective=replaced_token_detection", *TRANSFORMER, "batches.length=32",
-                "epochs=1.2"],
-    "t5": ["model=t5", "objective=text_to_text", *TRANSFORMER, "batches.length=24", "epochs=1", *ADAMW],
-    "elmo": ["model=elmo", "objective=bidirectional_lm", "tokenizer=word", "model.d_model=16", "model.d_cell=16",
+    "gpt": ["recipe=transformer/gpt", "tokenizer=word", *TRANSFORMER, "batches.length=16", "epochs=0.6"],
+    "bert": ["recipe=bert/bert", *TRANSFORMER, "batches.length=32", "epochs=1.2"],
+    "electra": ["recipe=bert/electra", *TRANSFORMER, "batches.length=32", "epochs=1.2"],
+    "t5": ["recipe=t5/t5", *TRANSFORMER, "batches.length=24", "epochs=1", *ADAMW],
+    "elmo": ["recipe=elmo/elmo", "tokenizer=word", "model.d_model=16", "model.d_cell=16",
              "model.dropout=0", "batches.batch_size=4", "batches.length=16", "epochs=0.6"],
 }  # fmt: skip
 
@@ -61,7 +60,7 @@ def test_two_processes_have_the_weights_of_one(train, system, trainer):
 
 
 def test_adafactor_is_refused_where_weights_are_shared(project):
-    """Which is the optimizer of model=t5: torch's can't take them."""
+    """Which is the optimizer of t5: torch's can't take them."""
     project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
     settings = ["corpus=grammar_tiny", "tokenizer=word_marked", *(part for part in SYSTEMS["t5"] if part not in ADAMW)]
     done = project.run("pretrain", *settings, "trainer=fsdp", "trainer.accelerator=cpu", "system=refused")

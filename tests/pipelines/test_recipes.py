@@ -1,59 +1,72 @@
-"""Every recipe of a language model builds the model and the objective that it names, of the published size."""
+"""Every recipe says what it needs, and builds the model and the objective that it names, of the published size."""
 
 import re
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from hydra.utils import get_class, get_method, instantiate
 from torch import nn
 
 from pipelines.build import build_model
 from pipelines.entry import CONF
 from retable.reporting.results import read_references
+from tests.pipelines.recipes import FILES, LANGUAGE_MODELS, PATHS, composed
 
 PTB, LM1B = 10_000, 793_471
 
 
-@cache
-def recipe(name: str) -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("pretrain", overrides=[f"model={name}"])
+def test_names_are_unique_over_the_families():
+    """Systems are called as the file of their recipe, whatever folder it stands in."""
+    assert len(PATHS) == len(FILES)
 
 
-def is_language_model(path) -> bool:
-    conf = OmegaConf.load(path)
-    return "scorer" in conf or ("objective" in conf and conf.objective is None)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_recipe_says_what_it_needs(path):
+    """Its stage, what it is for in a comment, and all that is instantiated for it."""
+    stage = {"embed": "embed", "pretrain": "pretrain", "train": "finetune"}[composed("pretrain", path.stem).stage]
+    cfg = composed(stage, path.stem)
+    assert callable(get_class(cfg.model._target_))
+    if stage != "finetune":
+        assert cfg.objective is None or callable(get_class(cfg.objective._target_))
+        assert cfg.objective is None or {"batches", "optimizer", "schedule", "epochs", "clip_norm"} <= set(cfg)
+    for part in (cfg.get("optimizer"), cfg.get("schedule"), cfg.get("averaging")):
+        assert part is None or callable(get_method(part._target_))
+    header, reasons = path.read_text(encoding="utf-8").splitlines()[:2]
+    assert header == "# @package _global_" and reasons.startswith("# ")
 
 
-NAMES = [path.stem for path in sorted((CONF / "model").glob("*.yaml")) if is_language_model(path)]
+def test_recipes_inherit_from_two_others_at_most():
+    """So that what one is made of is soon read."""
+    for path in FILES:
+        chain = [path]
+        while above := re.search(r"/recipe/([\w/]+)", chain[-1].read_text(encoding="utf-8")):
+            chain.append(CONF / "recipe" / f"{above[1]}.yaml")
+        assert len(chain) <= 3, path
 
 
 def build(name: str, vocab_size: int) -> Any:
     """The objective, or the counted model, of a recipe; its tensors have a shape but no memory."""
-    cfg = recipe(name)
+    cfg = composed("pretrain", name)
     words = ["<unk>", "<eos>", *(f"w{i}" for i in range(vocab_size - 2))]
     with torch.device("meta"):
         model = build_model(cfg, SimpleNamespace(vocab_size=vocab_size, boundary=1, words=words))
         return instantiate(cfg.objective, model=model, vocab_size=vocab_size) if cfg.objective else model
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_recipe_builds(name):
-    objective = recipe(name).objective or {}
+    objective = composed("pretrain", name).objective or {}
     system = build(name, vocab_size=500 + max(objective.get("cutoffs", [0])))
     if isinstance(system, nn.Module):
         assert system.model.direction == "left-to-right"
         assert all(p.is_meta for p in system.parameters())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_recipe_has_all_that_training_asks_for(name):
-    cfg = recipe(name)
+    cfg = composed("pretrain", name)
     if cfg.objective is None:
         return
     tokens = torch.zeros(1_100_000, dtype=torch.uint8).numpy()
@@ -92,24 +105,9 @@ def test_parameters_are_as_many_as_published(name, vocab_size, published, digit)
     assert abs(counted - published) < digit
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("lstm_small_tied", {"objective": {"tie": True}}),
-        ("lstm_small_projected", {"objective": {"projection": 0.15}}),
-        ("lstm_small_tied_projected", {"objective": {"tie": True, "projection": 0.15}}),
-    ],
-)
-def test_variants_differ_from_the_small_lstm_in_one_thing(name, change):
-    """Press and Wolf's rows are judged by their difference to it."""
-    conf = CONF / "model"
-    expected = OmegaConf.merge(OmegaConf.load(conf / "lstm_small.yaml"), change)
-    assert OmegaConf.load(conf / f"{name}.yaml") == expected
-
-
 def test_published_rows_are_called_as_their_recipes():
     """Else a row would stand twice in a table, as run and as published alone."""
     references = read_references()
     for row in references[references["task"] == ""].itertuples():
         base = re.sub("(_kn5)?(_cache)?$", "", row.system) or row.system  # of a mixture
-        assert (base in NAMES) != ("no recipe" in row.note), row.system
+        assert (base in LANGUAGE_MODELS) != ("no recipe" in row.note), row.system

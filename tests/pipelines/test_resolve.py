@@ -5,15 +5,14 @@ import json
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from pipelines.entry import CONF
 from pipelines.resolve import build_resolver, load_elmo
 from retable.corpora.coreference import Document, read_documents, write_documents
 from retable.data.tagged import Vocabulary
 from retable.errors import UsageError
 from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
 from retable.models.word2vec_format import write_word2vec
+from tests.pipelines.recipes import composed
 
 NAMES = {"Ada": "she", "Grace": "she", "Alan": "he", "Kurt": "he"}
 SIZES = {"train": 60, "dev": 10, "test": 12}
@@ -106,27 +105,22 @@ def test_the_best_validation_is_kept(folder):
     assert read(folder, "metrics.json")["coreference/validation/average_f1"] == pytest.approx(max(points))
 
 
-def composed(*overrides: str):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("resolve", overrides=[*overrides])
-
-
 VOCABULARY = Vocabulary([["a", "a", "b"]], [])
 
 
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("bilstm", "BiLSTM does not read words by their spelling; write model=mention_ranker"),
-        ("bilstm_tagger", "BiLSTMTagger does not rank the antecedents of spans; take model=mention_ranker"),
+        ("bilstm", "BiLSTM does not read words by their spelling; write recipe=coreference/mention_ranker"),
+        ("bilstm_tagger", "BiLSTMTagger does not rank the antecedents of spans; take recipe=coref"),
     ],
 )
 def test_models_that_rank_no_antecedents_are_refused(model, said):
     with pytest.raises(UsageError, match=said):
-        build_resolver(composed(f"model={model}"), VOCABULARY)
+        build_resolver(composed("resolve", model), VOCABULARY)
 
 
 def test_weights_go_to_an_elmo_alone(tmp_path):
-    with pytest.raises(UsageError, match="no part that is pretrained; write init=random, or model=mention_ranker_elmo"):
-        load_elmo(build_resolver(composed(), VOCABULARY), tmp_path / "model.safetensors")
-    assert build_resolver(composed("model=mention_ranker_elmo"), VOCABULARY).model.elmo is not None
+    with pytest.raises(UsageError, match="write init=random, or recipe=coreference/mention_ranker_elmo"):
+        load_elmo(build_resolver(composed("resolve", "mention_ranker"), VOCABULARY), tmp_path / "model.safetensors")
+    assert build_resolver(composed("resolve", "mention_ranker_elmo"), VOCABULARY).model.elmo is not None

@@ -10,7 +10,7 @@ from retable.artifacts import digest
 
 SETTINGS = [
     "corpus=grammar_tiny",
-    "model=lstm",
+    "recipe=recurrent/lstm",
     "model.d_model=16",
     "model.dropout=0.2",
     "batches.batch_size=4",
@@ -23,7 +23,7 @@ STEPS = 28  # 3,000 tokens in batches of 4 × 16, 0.6 epochs
 TRAINERS = {
     "cpu": [],
     "ddp": ["trainer=ddp", "trainer.accelerator=cpu"],
-    "fsdp": ["trainer=fsdp", "trainer.accelerator=cpu", "model=gpt", "model.n_layers=2", "recompute=true"],
+    "fsdp": ["trainer=fsdp", "trainer.accelerator=cpu", "recipe=transformer/gpt", "model.n_layers=2", "recompute=true"],
 }
 
 

@@ -10,9 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
 
 from pipelines.build import build_model, build_objective
 from pipelines.entry import CONF
@@ -21,16 +19,12 @@ from pipelines.study import choose
 from retable.errors import UsageError
 from retable.tokenizers import unigram
 from retable.training.weights import matrix_parameters
+from tests.pipelines.recipes import composed
 
 LINES = [f"the {noun} {verb}s in the {place} ." for noun in ("cat", "dog", "bird", "horse") for verb in ("sleep", "run")
          for place in ("garden", "house", "valley")] * 4  # fmt: skip
 SMALL = ["corpus=grammar_tiny", "tokenizer=unigram", "model.d_model=8", "model.n_layers=1", "model.n_heads=1",
          "batches.batch_size=4", "batches.length=24", "epochs=0.1"]  # fmt: skip
-
-
-def recipe(*overrides: str) -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("pretrain", overrides=list(overrides))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +62,7 @@ def run(monkeypatch, *overrides: str) -> dict[str, float]:
 
 def test_tasks_beside_spans(folder, monkeypatch):
     tasks = "batches.tasks=[outputs/prepare/grammar_tiny/sentiment]"
-    settings = ["system=x", "model=t5_multitask", "objective=text_to_text", "model.d_ff=8", tasks]
+    settings = ["system=x", "recipe=t5/t5_multitask", "model.d_ff=8", tasks]
     metrics = run(monkeypatch, *settings)
     assert metrics["steps"] > 1 and {"validation/loss", "validation/accuracy"} < set(metrics)
 
@@ -77,8 +71,7 @@ def test_corpora_by_weight(folder, monkeypatch):
     mixture = ["batches._target_=retable.data.mixture.MixedCorpora",
                "+batches.kind={_target_: retable.data.streams.ShuffledWindows, _partial_: true}",
                "+batches.corpora={grammar_tiny/unigram: 0.7, other/pretrained: 0.3}"]  # fmt: skip
-    settings = ["system=x", "model=gpt", "model.max_length=24", "validation_scorer.length=24", "scorer.length=24",
-                "validation_scorer.stride=24", "scorer.stride=24", *mixture]  # fmt: skip
+    settings = ["system=x", "recipe=transformer/gpt", "model.max_length=24", "scorer.stride=24", *mixture]
     assert run(monkeypatch, *settings)["validation/loss"] > 0
     (folder / "outputs/encode/other/pretrained/tokenizer.json").write_text("another")
     with pytest.raises(SystemExit) as stop:
@@ -103,8 +96,7 @@ PEAK, SHARE = 989e12, 0.4  # of an H100
 
 @cache
 def objective_of(name: str):
-    kind = {"electra_small_owt": "replaced_token_detection", "bert_small_owt": "masked_lm"}.get(name, "causal_lm")
-    cfg = recipe(f"model={name}", f"objective={kind}", "trainer=gpu")
+    cfg = composed("pretrain", name, "trainer=gpu")
     words = SimpleNamespace(vocab_size=SIZES[name][0], words=(), boundary=0, special_ids={})
     with torch.device("meta"):
         return build_objective(cfg, words, build_model(cfg, words))
@@ -134,7 +126,7 @@ def test_sizes_are_the_published_ones():
     ("corpus", "name", "steps"), [("fineweb", "gpt2_124m_500", 500), ("fineweb_10b", "gpt2_124m", 19_559)]
 )
 def test_an_epoch_of_fineweb_is_as_many_steps(corpus, name, steps):
-    cfg = recipe(f"corpus={corpus}", f"model={name}")
+    cfg = composed("pretrain", name, f"corpus={corpus}")
     tokens = np.broadcast_to(np.uint16(0), cfg.corpus.write.train_tokens)  # which takes no memory
     batches = instantiate(cfg.batches, tokens=tokens, seed=1)
     assert batches.steps_per_epoch * cfg.epochs == steps and batches.tokens_per_step == 2**19
@@ -142,22 +134,13 @@ def test_an_epoch_of_fineweb_is_as_many_steps(corpus, name, steps):
 
 
 def test_the_first_steps_are_those_of_the_whole_run():
-    first, whole = (recipe(f"model={name}", "trainer=gpu") for name in ("gpt2_124m_500", "gpt2_124m"))
+    first, whole = (composed("pretrain", name, "trainer=gpu") for name in ("gpt2_124m_500", "gpt2_124m"))
     schedules = [(instantiate(cfg.schedule), steps) for cfg, steps in ((first, 500), (whole, 19_559))]
     rates = [[schedule(step, 1.0, steps, []) for step in range(500)] for schedule, steps in schedules]
     np.testing.assert_allclose(*rates)
     assert rates[0][0] == 1 / 700
     same = ("model", "objective", "batches", "trainer", "optimizer", "clip_norm", "scorer")
     assert all(first[part] == whole[part] for part in same)
-
-
-@pytest.mark.parametrize(
-    ("derived", "base"), [("electra_small_owt", "electra_small"), ("bert_small_owt", "bert_small")]
-)
-def test_small_models_differ_from_those_of_the_paper_in_epochs_alone(derived, base):
-    own, other = (OmegaConf.to_container(OmegaConf.load(CONF / f"model/{name}.yaml")) for name in (derived, base))
-    changed = {key for key in own if own[key] != other.get(key)}
-    assert changed == {"epochs", "validations"} | ({"objective"} if base == "bert_small" else set())
 
 
 @pytest.mark.parametrize(("study", "missing"), [("babylm", "data/babylm"), ("fineweb_gpt2", "data/fineweb10B-gpt2"),

@@ -1,6 +1,7 @@
 """Every entry point as a script, as a user or a debugger starts it: `--help`, and what the shell completes."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -19,17 +20,20 @@ def test_help(stage, bare_project):
     assert f"`python -m pipelines.{stage}" in shown
     groups = shown.partition("Groups")[2].partition("Settings")[0]
     root = (CONF / f"{stage}.yaml").read_text(encoding="utf-8")
+    if recipe := re.search("- recipe: (.*)", root):
+        root += (CONF / f"recipe/{recipe[1]}.yaml").read_text(encoding="utf-8")
+        assert recipe[1] in groups and "/_" not in groups
     for group in (path.name for path in CONF.iterdir() if path.is_dir()):
-        assert (f"\n{group}: " in groups) == (f"\n  - {group}: " in root)
+        assert (f"\n{group}: " in groups) == (re.search(f"\n  - /?{group}: ", root) is not None)
 
 
 @pytest.mark.parametrize(
     ("typed", "choices"),
     [
         ("mod", ["model=", "model."]),
-        ("model=lstm_m", ["model=lstm_medium"]),
+        ("model=ls", ["model=lstm"]),
         ("tokenizer=wordpiece_uncased", ["tokenizer=wordpiece_uncased", "tokenizer=wordpiece_uncased_30k"]),
-        ("model=gpt model.n_h", ["model.n_heads="]),
+        ("recipe=transformer/gpt model.n_h", ["model.n_heads="]),
     ],
 )
 def test_completion(typed, choices, bare_project):

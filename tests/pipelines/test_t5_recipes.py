@@ -6,12 +6,11 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.build import build_model
-from pipelines.entry import CONF
+from tests.pipelines.recipes import composed
 
 UNIGRAM = {"<pad>": 0, "</s>": 1, "<unk>": 2} | {f"<extra_id_{i}>": 32_099 - i for i in range(100)}
 WORDS = {"<unk>": 0, "[MASK]": 5} | {f"<extra_id_{i}>": 6 + i for i in range(20)}
@@ -26,9 +25,7 @@ class Tokenizer:
 
 @cache
 def recipe(name: str) -> DictConfig:
-    objective = "prefix_lm" if name == "prefix_lm" else "text_to_text"
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("pretrain", overrides=[f"model={name}", f"objective={objective}"])
+    return composed("pretrain", name)
 
 
 def batches(name: str, marks: dict[str, int], vocab_size: int):

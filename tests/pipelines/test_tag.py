@@ -17,6 +17,7 @@ from retable.metrics.roles import role_counts
 from retable.metrics.spans import span_f1, span_metrics
 from retable.models.word2vec_format import write_word2vec
 from retable.training.weights import read_weights
+from tests.pipelines.recipes import composed
 
 NOUNS, VERBS = ("Dogs", "cats", "birds", "mice"), ("run", "see", "eat")
 
@@ -54,7 +55,8 @@ def read(project, name, path="metrics.json"):
 @pytest.fixture(scope="module")
 def tagged(project, overrides, data):
     project.succeed("tag", *overrides)
-    project.succeed("tag", *overrides, "model=bilstm_tagger", f"embedding={data / 'vectors.bin'}", "epochs=0.2")
+    embedding = f"embedding={data / 'vectors.bin'}"
+    project.succeed("tag", *overrides, "recipe=taggers/bilstm_tagger", embedding, "epochs=0.2")
     return project
 
 
@@ -100,10 +102,10 @@ def test_vectors_come_by_the_convention_and_bring_their_words(tagged):
 
 def test_a_tagger_on_a_pretrained_elmo(tagged):
     small = ["model.d_model=8", "model.d_cell=8", "model.filters=[[1,4]]", "batches.batch_size=4", "batches.length=16"]
-    tagged.succeed("pretrain", "corpus=grammar_tiny", "model=elmo", "objective=bidirectional_lm", "epochs=0.1", *small)
+    tagged.succeed("pretrain", "corpus=grammar_tiny", "recipe=elmo/elmo", "epochs=0.1", *small)
     elmo = [f"model.elmo.{setting.removeprefix('model.')}" for setting in small[:3]]
     tagged.succeed(
-        "tag", "tagging=grammar_pos", "model=elmo_tagger", "init=pretrain/grammar_tiny/elmo-1", *elmo,
+        "tag", "tagging=grammar_pos", "recipe=taggers/elmo_tagger", "init=pretrain/grammar_tiny/elmo-1", *elmo,
         "model.d_model=8", "model.d_embedding=6", "epochs=1", "tagging.sentences.text.scale=0.1",
         "tagging.sentences.text.words={train: 800, validation: 100, test: 200}",
     )  # fmt: skip
@@ -152,7 +154,7 @@ def test_semantic_roles_of_given_predicates(project, tmp_path):
     for split, n in files.items():
         write_roles(tmp_path / split, n)
     project.succeed(
-        "tag", "tagging=conll2012_roles", "model=role_labeller",
+        "tag", "tagging=conll2012_roles", "recipe=taggers/role_labeller",
         *(f"tagging.sentences.{split}={tmp_path / split}" for split in files),
         *("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12"),
         *("model.d_predicate=4", "epochs=12", "finetuning.batch_size=8", "dropout=0.0", "optimizer.lr=0.02"),
@@ -191,8 +193,8 @@ def test_semantic_roles_of_conll_2005(tmp_path):
 @pytest.mark.parametrize(
     ("model", "predicate", "said"),
     [
-        ({}, 1, "x has tags about a predicate, and a.Tagger is not told which word it is; write model=role_labeller"),
-        ({"d_predicate": 7}, None, "x names no predicates for model.d_predicate=7 to mark; write model=bilstm_crf"),
+        ({}, 1, "x has tags about a predicate, and a.Tagger is not told which word it is; write recipe="),
+        ({"d_predicate": 7}, None, "x names no predicates for model.d_predicate=7 to mark; write recipe="),
     ],
 )
 def test_a_task_and_a_model_agree_on_predicates(model, predicate, said):
@@ -205,8 +207,8 @@ def test_a_task_and_a_model_agree_on_predicates(model, predicate, said):
     ("mistake", "said"),
     [
         (["tagging.sentences.test=nowhere.txt"], "nowhere.txt does not exist; set RETABLE_DATA"),
-        (["model=elmo_tagger"], "init=random would leave what ELMoTagger keeps frozen"),
-        (["model=bilstm"], "BiLSTM does not read words by their spelling; write model=bilstm_tagger"),
+        (["recipe=taggers/elmo_tagger"], "init=random would leave what ELMoTagger keeps frozen"),
+        (["recipe=encoders/bilstm"], "BiLSTM does not read words by their spelling; write recipe="),
     ],
 )
 def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, said):
@@ -220,10 +222,10 @@ def test_a_tagger_alone_takes_no_weights(tmp_path):
         load_pretrained(nn.Linear(1, 1), tmp_path / "model.safetensors")
 
 
-def test_recipes_differ_in_one_thing():
-    names = ("bilstm_tagger", "bilstm_crf", "elmo_tagger", "role_labeller", "elmo_role_labeller")
-    tagger, crf, elmo, roles, elmo_roles = (OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in names)
-    assert crf == OmegaConf.merge(tagger, {"finetuning": {"crf": True}})
-    pretrained = OmegaConf.merge(OmegaConf.load(CONF / "model" / "elmo.yaml").model, {"_partial_": True})
-    beside = {"model": {"_target_": elmo.model._target_, "elmo": pretrained, "frozen": True}}
-    assert elmo == OmegaConf.merge(tagger, beside) and elmo_roles == OmegaConf.merge(roles, beside)
+def test_elmo_stands_beside_a_tagger_and_a_labeller_alike():
+    names = ("bilstm_tagger", "elmo_tagger", "role_labeller", "elmo_role_labeller")
+    tagger, elmo, roles, elmo_roles = (composed("tag", name) for name in names)
+    pretrained = {**composed("pretrain", "elmo").model, "_partial_": True}
+    beside = {"_target_": elmo.model._target_, "elmo": pretrained, "frozen": True}
+    for plain, with_elmo in ((tagger, elmo), (roles, elmo_roles)):
+        assert with_elmo.model == {**plain.model, **beside} and with_elmo.finetuning == plain.finetuning

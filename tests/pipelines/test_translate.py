@@ -11,8 +11,8 @@ SIZES = {"train": 50, "val": 8, "test_2016_flickr": 10, "test_2017_flickr": 6, "
 WORDS = [f"{a}{b}" for a in "bdgk" for b in "aeiou"]
 CORPUS = ["corpus=multi30k", "tokenizer=word"]
 SMALL = [
-    *CORPUS, "model=rnn_translation", "model.d_model=16", "model.d_embedding=16", "batches.max_tokens=64", "epochs=4",
-    "alignments=2", "decoding.num_beams=2", "decoding.max_new_tokens=8",
+    *CORPUS, "recipe=translation/rnn_translation", "model.d_model=16", "model.d_embedding=16",
+    "batches.max_tokens=64", "epochs=4", "alignments=2", "decoding.num_beams=2", "decoding.max_new_tokens=8",
 ]  # fmt: skip
 
 

@@ -143,7 +143,8 @@ def attending(objective: Any) -> Any:
     known = (Attention, CausalSelfAttention)
     if not all(isinstance(getattr(b, "attention", None), known) for b in getattr(model, "blocks", [None])):
         raise UsageError(
-            f"{type(model).__name__} has no blocks whose attention can be read; take a cell of model=bert or model=gpt"
+            f"{type(model).__name__} has no blocks whose attention can be read; take a cell of recipe=bert/bert or "
+            "transformer/gpt"
         )
     return model
 

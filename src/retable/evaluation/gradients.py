@@ -71,7 +71,7 @@ class Gradients:
         if not isinstance(objective, CausalLM):
             raise UsageError(
                 f"{type(objective).__name__} is no left-to-right language model, whose gradients by earlier tokens are "
-                "measured here; take the cell of one, such as model=lstm or model=gpt"
+                "measured here; take the cell of one, such as recipe=recurrent/lstm or transformer/gpt"
             )
         tokens, _ = read_split(self.folder, self.split, vocab_size)
         if len(tokens) <= self.length:

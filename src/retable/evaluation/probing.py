@@ -202,7 +202,8 @@ def readable(objective: Any) -> Any:
         if hasattr(stack, "blocks"):
             return BlockStates(model, stack)
     raise UsageError(
-        f"{type(model).__name__} does not show its layers; take a cell of model=elmo, model=bert, model=gpt or model=t5"
+        f"{type(model).__name__} does not show its layers; take a cell of recipe=elmo/elmo, bert/bert, "
+        "transformer/gpt or t5/t5"
     )
 
 

@@ -102,7 +102,9 @@ class ELMo(nn.Module):
         UsageError where words have a table.
         """
         if not self.reads_spelling:
-            raise UsageError("this ELMo looks words up in a table, and spelling tells it nothing; take model=elmo")
+            raise UsageError(
+                "this ELMo looks words up in a table, and spelling tells it nothing; take recipe=elmo/elmo"
+            )
         rows = {word: row for row, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
         table = self.cnn(spell(rows, padding=self._widest).to(self._spelling.device))
         places = [torch.tensor([rows[word] for word in sentence], device=table.device) for sentence in sentences]

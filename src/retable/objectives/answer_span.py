@@ -20,7 +20,7 @@ class AnswerSpan(nn.Module):
     def __init__(self, model: Any, dropout: float):
         super().__init__()
         if model.direction != "pair":
-            raise UsageError(f"{type(model).__name__} reads no question beside its context; take model=bidaf")
+            raise UsageError(f"{type(model).__name__} reads no question beside its context; take recipe=readers/bidaf")
         self.model = model
         self.dropout = nn.Dropout(dropout)
         self.start = nn.Linear(model.d_model, 1, bias=False)

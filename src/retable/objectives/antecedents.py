@@ -21,7 +21,7 @@ class Antecedents(nn.Module):
         super().__init__()
         if model.direction != "spans":
             raise UsageError(
-                f"{type(model).__name__} does not rank the antecedents of spans; take model=mention_ranker"
+                f"{type(model).__name__} does not rank the antecedents of spans; take recipe=coreference/mention_ranker"
             )
         self.model = model
 

@@ -25,10 +25,10 @@ class BidirectionalLM(nn.Module):
             name = type(model).__name__
             reason = (
                 f"every position of {name} has seen both sides, and so the word that objective=bidirectional_lm asks "
-                "it to predict; take model=elmo, whose directions never meet, or objective=masked_lm"
+                "it to predict; take recipe=elmo/elmo, whose directions never meet, or objective=masked_lm"
                 if model.direction == "both"
                 else f"{name} has no direction that reads backwards, which objective=bidirectional_lm trains beside "
-                "the forward one; take model=elmo, or for a left-to-right model objective=causal_lm"
+                "the forward one; take recipe=elmo/elmo, or for a left-to-right model objective=causal_lm"
             )
             raise UsageError(reason)
         self.model = model

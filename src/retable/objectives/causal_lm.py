@@ -42,7 +42,8 @@ class CausalLM(nn.Module):
         if model.direction != "left-to-right":
             raise UsageError(
                 f"{type(model).__name__} reads the sentence from both sides, so it has seen the word that "
-                "objective=causal_lm asks it to predict; take a left-to-right model such as model=lstm or model=gpt"
+                "objective=causal_lm asks it to predict; take a left-to-right model such as "
+                "recipe=recurrent/lstm or transformer/gpt"
             )
         self.model = model
         self.head = nn.Linear(model.d_model, vocab_size, bias=bias)

@@ -57,7 +57,7 @@ class Classification(nn.Module):
         _require_pooling(model, pooling)
         if hasattr(model, "read_pair") and not pairs:
             raise UsageError(
-                f"{type(model).__name__} reads pairs of sentences; take one without attention, model=bilstm"
+                f"{type(model).__name__} reads pairs of sentences; take one without attention, recipe=encoders/bilstm"
             )
         if auxiliary:
             _require_softmax(model, auxiliary)
@@ -163,12 +163,13 @@ def _require_states(model: Any) -> None:
     """Raise UsageError for a model that does not give the states of a sequence."""
     if model.direction not in ("both", "left-to-right", "none"):
         raise UsageError(
-            f"{type(model).__name__} writes text, and has no state for a label; take model=t5_encoder, or an encoder "
-            "such as model=bert"
+            f"{type(model).__name__} writes text, and has no state for a label; take recipe=t5/t5_toy_encoder, or an "
+            "encoder such as bert/bert"
         )
     if hasattr(model, "backward_stack"):
         raise UsageError(
-            f"{type(model).__name__} gives features to a task's model; take model=bilstm_elmo with init= its cell"
+            f"{type(model).__name__} gives features to a task's model; take recipe=encoders/bilstm_elmo with init= its "
+            "cell"
         )
 
 
@@ -192,7 +193,7 @@ def _require_softmax(model: Any, auxiliary: float) -> None:
     if model.direction != "left-to-right":
         raise UsageError(
             f"{name} has seen the tokens that auxiliary={auxiliary} asks it to predict; write auxiliary=0, or take a "
-            "left-to-right model such as model=gpt"
+            "left-to-right model such as recipe=transformer/gpt"
         )
     if not isinstance(embedding, nn.Embedding) or embedding.embedding_dim != model.d_model:
         raise UsageError(

@@ -31,7 +31,7 @@ class MaskedLM(nn.Module):
         if next_sentence and not hasattr(model, "pool"):
             raise UsageError(
                 f"{type(model).__name__} has no summary of a pair to tell from whether it belongs together; write "
-                "objective.next_sentence=false, or take model=bert"
+                "objective.next_sentence=false, or take recipe=bert/bert"
             )
         self.model = model
         self.head = MaskedLMHead(model, vocab_size, tie)
@@ -121,14 +121,14 @@ def require_encoder(model: Any, objective: str) -> None:
     if model.direction == "both" and not hasattr(model, "backward_stack"):
         return
     reasons = {
-        "both": "reads each side for itself, no state both; take an encoder such as model=bert, or train it with "
+        "both": "reads each side for itself, no state both; take an encoder such as recipe=bert/bert, or train it with "
         "objective=bidirectional_lm",
-        "left-to-right": "sees nothing of what comes after a masked word; take an encoder such as model=bert, or train "
-        "it with objective=causal_lm",
-        "encoder-decoder": "has a decoder, which would be left untrained; take an encoder such as model=bert, or train "
-        "it with objective=text_to_text",
+        "left-to-right": "sees nothing of what comes after a masked word; take an encoder such as recipe=bert/bert, or "
+        "train it with objective=causal_lm",
+        "encoder-decoder": "has a decoder, which would be left untrained; take an encoder such as recipe=bert/bert, or "
+        "train it with objective=text_to_text",
     }
-    reason = reasons.get(model.direction, "has no state for every position; take an encoder such as model=bert")
+    reason = reasons.get(model.direction, "has no state for every position; take an encoder such as recipe=bert/bert")
     raise UsageError(f"objective={objective} asks for words by both their sides, and {type(model).__name__} {reason}")
 
 

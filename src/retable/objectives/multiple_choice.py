@@ -24,7 +24,7 @@ class MultipleChoice(Classification):
         if model.direction == "encoder-decoder":
             raise UsageError(
                 f"{type(model).__name__} writes text, and has no state to score an ending by; take an encoder such as "
-                "model=bert, or model=gpt"
+                "recipe=bert/bert, or transformer/gpt"
             )
         super().__init__(model, 1, dropout, pairs=True, **more)
         last: Any = self.head[-1] if isinstance(self.head, nn.Sequential) else self.head

@@ -29,12 +29,12 @@ class PrefixLM(TextToText):
             other = "text_to_text" if model.direction == "encoder-decoder" else "masked_lm"
             raise UsageError(
                 f"{type(model).__name__} does not read on from a prefix, left to right, as objective=prefix_lm asks; "
-                f"take model=prefix_lm, or write objective={other}"
+                f"take recipe=t5/prefix_lm, or write objective={other}"
             )
         if "prefix" not in inspect.signature(model.forward).parameters:
             raise UsageError(
-                f"{type(model).__name__} has no attention that sees all of a prefix; take model=prefix_lm, or write "
-                "objective=causal_lm"
+                f"{type(model).__name__} has no attention that sees all of a prefix; take recipe=t5/prefix_lm, or "
+                "write objective=causal_lm"
             )
 
     def decoded(self, batch: PairBatch) -> Tensor:

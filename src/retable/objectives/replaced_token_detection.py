@@ -35,7 +35,7 @@ class ReplacedTokenDetection(nn.Module):
             if not hasattr(model, table) or not hasattr(self.generator, table):
                 raise UsageError(
                     "replaced_token_detection shares token and position embeddings, which "
-                    f"{type(model).__name__} lacks; take model=electra"
+                    f"{type(model).__name__} lacks; take recipe=bert/electra"
                 )
             ours, theirs = getattr(model, table), getattr(self.generator, table)
             if ours.weight.shape != theirs.weight.shape:

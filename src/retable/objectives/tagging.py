@@ -81,6 +81,10 @@ def _require_token_states(model: Any) -> None:
     """Raise UsageError for a model without a state for each token."""
     name = type(model).__name__
     if hasattr(model, "backward_stack"):
-        raise UsageError(f"{name} gives features to a task's model; take model=bilstm_elmo with init= its cell")
+        raise UsageError(
+            f"{name} gives features to a task's model; take recipe=encoders/bilstm_elmo with init= its cell"
+        )
     if model.direction not in ("both", "left-to-right"):
-        raise UsageError(f"{name} has no state for each token to be tagged by; take model=bilstm or model=bert")
+        raise UsageError(
+            f"{name} has no state for each token to be tagged by; take recipe=encoders/bilstm or bert/bert"
+        )

@@ -40,7 +40,7 @@ class TextToText(nn.Module):
             other = "masked_lm" if model.direction == "both" else "prefix_lm or objective=causal_lm"
             raise UsageError(
                 f"{type(model).__name__} is one stack, and objective=text_to_text reads with one and writes with "
-                f"another; take model=t5, or write objective={other}"
+                f"another; take recipe=t5/t5, or write objective={other}"
             )
 
     def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:

@@ -27,7 +27,7 @@ class Translation(nn.Module):
         if model.direction != "encoder-decoder":
             raise UsageError(
                 f"{type(model).__name__} is one stack, with no encoder for the source; take an encoder-decoder such as "
-                "model=transformer_translation or model=rnn_translation"
+                "recipe=translation/transformer_translation or translation/rnn_translation"
             )
         if not 0 <= label_smoothing < 1:
             raise UsageError(f"objective.label_smoothing={label_smoothing} is no share; write 0.1, or 0.0 for none")

@@ -24,7 +24,9 @@ class WeightedLeastSquares(nn.Module):
     def __init__(self, model: Any, counts: ArrayLike, x_max: float = 100.0, power: float = 0.75) -> None:
         super().__init__()
         if not hasattr(model, "word_bias"):
-            raise UsageError(f"weighted least squares is GloVe's, not {type(model).__name__}'s; write model=glove")
+            raise UsageError(
+                f"weighted least squares is GloVe's, not {type(model).__name__}'s; write recipe=vectors/glove"
+            )
         self.model, self.x_max, self.power = model, x_max, power
         vocab_size = len(np.asarray(counts))
         self.context, self.context_bias = nn.Embedding(vocab_size, model.d_model), nn.Embedding(vocab_size, 1)

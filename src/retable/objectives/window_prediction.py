@@ -23,8 +23,8 @@ class WindowPrediction(nn.Module):
         super().__init__()
         if not hasattr(model, "predicts"):
             raise UsageError(
-                f"{type(model).__name__} predicts no words of windows; write model=skipgram, cbow or fasttext, "
-                "or for model=glove objective=weighted_least_squares"
+                f"{type(model).__name__} predicts no words of windows; write recipe=vectors/skipgram, vectors/cbow or "
+                "vectors/fasttext, or for recipe=vectors/glove objective=weighted_least_squares"
             )
         self.model = model
         self.output = nn.Embedding(n_outputs, model.d_model)

@@ -39,7 +39,9 @@ def _layers_above(names: Iterable[str]) -> dict[str, int]:
     """
     blocks = {name: int(found[1]) for name in names if (found := re.search(r"\bblocks\.(\d+)\.", name))}
     if not blocks:
-        raise UsageError("layer_decay needs a model with blocks, such as model=bert or model=gpt; write layer_decay=1")
+        raise UsageError(
+            "layer_decay needs a model with blocks, such as recipe=bert/bert or transformer/gpt; write layer_decay=1"
+        )
     above, n_layers = {}, max(blocks.values()) + 1
     reached = 0
     for name in names:

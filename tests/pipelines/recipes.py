@@ -1,0 +1,25 @@
+"""The recipes under conf/recipe/ by their names, which are unique over all families."""
+
+import copy
+from functools import cache
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from pipelines.entry import CONF
+
+FILES = [path for path in sorted((CONF / "recipe").glob("*/*.yaml")) if not path.stem.startswith("_")]
+PATHS = {path.stem: f"{path.parent.name}/{path.stem}" for path in FILES}
+FAMILIES = ("counted", "window", "recurrent", "transformer")
+LANGUAGE_MODELS = [name for name, path in PATHS.items() if path.startswith(FAMILIES)]  # from left to right
+
+
+def composed(stage: str, name: str, *overrides: str) -> DictConfig:
+    """The configuration of a stage with a recipe, of which `overrides` may change what they like."""
+    return copy.deepcopy(_composed(stage, name, *overrides))
+
+
+@cache
+def _composed(stage: str, name: str, *overrides: str) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(stage, overrides=[f"recipe={PATHS[name]}", *overrides])
