@@ -22,10 +22,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A worker for each processor; a file's tests share what it trains, so they stay with one worker.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: help env data-link repro test check ui clean
+.PHONY: help env data-link repro graph test check ui clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -3
+	@echo 'make graph               DVC'"'"'s files, from conf/study (make repro does it, too)'
 	@echo 'make check               style, types'
 	@echo 'make ui                  MLflow, on the runs of this project'
 
@@ -44,8 +45,11 @@ data-link:
 	  ln -sfn "$(RETABLE_DATA)" data; fi
 
 repro: env data-link
-	@python -m pipelines.study $(STUDY)
-	@dvc repro --quiet && cat results/$(STUDY)/report.md && echo 'The report: results/$(STUDY)/report.html'
+	@graph=$$(python -m pipelines.plan check $(STUDY)) && RETABLE_STUDY=$(STUDY) dvc repro --quiet $$graph \
+	&& cat results/$(STUDY)/report.md && echo 'The report: results/$(STUDY)/report.html'
+
+graph: env
+	@python -m pipelines.plan graph
 
 test: env data-link
 	python -m pytest $(WORKERS)

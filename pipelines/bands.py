@@ -6,18 +6,20 @@ from pathlib import Path
 import pandas as pd
 from omegaconf import DictConfig
 
-from pipelines.entry import stage
+from pipelines.entry import CONF, stage
 from retable.artifacts import require
 from retable.errors import UsageError
+from retable.plan.study import Conf, read_study
 
 
 @stage
 def bands(cfg: DictConfig) -> None:
-    if "bands" not in cfg:
-        raise UsageError(f"study {cfg.study} has no recorded bands; give conf/study/{cfg.study}.yaml a list `bands`")
+    recorded = read_study(Conf(CONF), cfg.name).reported.get("bands")
+    if not recorded:
+        raise UsageError(f"study {cfg.name} has no recorded bands; give conf/study/{cfg.name}.yaml a list `bands`")
     drifted = 0
-    for table, rows in cfg.bands.items():
-        path = require(Path("results", cfg.study, f"{table}.csv"))
+    for table, rows in recorded.items():
+        path = require(Path("results", cfg.name, f"{table}.csv"))
         measured = pd.read_csv(path, keep_default_na=False).set_index(["system", "task", "split", "metric"])["mean"]
         for system, task, split, metric, low, high in rows:
             key = (system, task, split, metric)

@@ -24,14 +24,14 @@ def encode(cfg: DictConfig) -> None:
     if cfg.tokenizer.train is None:
         return take_over(cfg, text)
     splits = {split: require(text / f"{split}.txt") for split in SPLITS}
-    closed = text / "vocabulary.txt"
+    closed = [require(text / cfg.corpus.vocabulary)] if cfg.corpus.get("vocabulary") else []
     given = [Path(value) for value in cfg.tokenizer.train.values() if isinstance(value, str) and Path(value).is_file()]
-    inputs = [*splits.values(), *([closed] if closed.exists() else []), *given]
+    inputs = [*splits.values(), *closed, *given]
     workers = os.cpu_count() or 1 if cfg.workers is None else cfg.workers
     if not isinstance(workers, int) or workers < 1:
         raise UsageError(f"workers={workers} can't encode; write 1 or more, or null for one a core")
     with recorded(cfg, inputs, upstream=[text], system=Path(cfg.out).name, seed=0) as record:
-        vocabulary = read_lines(closed) if closed.exists() else ()
+        vocabulary = read_lines(*closed) if closed else ()
         tokenizer = instantiate(cfg.tokenizer.train, Lines(splits["train"]), vocabulary=vocabulary)
         tokenizer.save(record.folder / "tokenizer.json")
         record.metrics["vocab_size"] = tokenizer.vocab_size

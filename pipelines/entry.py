@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,21 @@ import hydra
 import psutil
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException, InstantiationException
+from hydra.core.object_type import ObjectType
+from hydra.errors import HydraException, InstantiationException, MissingConfigException
 from hydra.types import RunMode
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from pipelines.reach import LOADED, code, reached_by
 from retable import artifacts
 from retable.errors import UsageError
 
 CONF = Path(__file__).parent.parent / "conf"
+
+# A system is called as the file of its recipe, without the folder: recurrent/lstm is lstm.
+OmegaConf.register_new_resolver("stem", lambda path: Path(path).stem)
 
 
 def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
@@ -40,7 +46,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
     def job(cfg: DictConfig) -> None:
         multirun = HydraConfig.get().mode == RunMode.MULTIRUN
         # Hydra announces what a job raises in lines of its own; of several jobs, that says which it was.
-        with contextlib.nullcontext() if multirun else _one_line_errors():
+        with contextlib.nullcontext() if multirun else one_line_errors():
             OmegaConf.resolve(cfg)
             if multirun and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
                 raise UsageError("a multirun trains each job on one device; drop -m or write trainer.devices=1")
@@ -55,7 +61,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
         OmegaConf.register_new_resolver("about", lambda: function.__globals__["__doc__"].strip(), replace=True)
         OmegaConf.register_new_resolver("groups", _groups, replace=True)
         application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(job)
-        with _one_line_errors():
+        with one_line_errors():
             application()
 
     return main
@@ -63,13 +69,20 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
 
 def _groups() -> str:
     """The groups that the root config composes, with their choices: for `--help`, where Hydra lists all of conf."""
-    choices = GlobalHydra.instance().config_loader().get_group_options
     names = sorted(name for name in HydraConfig.get().runtime.choices if not name.startswith("hydra/"))
-    return "\n".join(f"{name}: {', '.join(choices(name))}" for name in names) or "none"
+    return "\n".join(f"{name}: {', '.join(_choices(name))}" for name in names) or "none"
+
+
+def _choices(group: str) -> list[str]:
+    """A group's files, and those of its folders that are no mere bases of others."""
+    options = GlobalHydra.instance().config_loader().get_group_options
+    inner = [f"{folder}/{name}" for folder in options(group, ObjectType.GROUP) for name in options(f"{group}/{folder}")]
+    return options(group) + [name for name in inner if "/_" not in name]
 
 
 @contextlib.contextmanager
-def _one_line_errors() -> Iterator[None]:
+def one_line_errors() -> Iterator[None]:
+    """End a mistake of use with one line on standard error and exit code 2."""
     try:
         yield
     except (UsageError, HydraException, OmegaConfBaseException) as error:
@@ -92,7 +105,7 @@ def _refuse_unknown_settings(part: Any, name: str = "") -> None:
         if all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
             for setting in (key for key in part if not key.startswith("_") and key not in parameters):
                 raise UsageError(
-                    f"{target.__name__} takes no {name}{setting}; a recipe that brings it (model=) is for another "
+                    f"{target.__name__} takes no {name}{setting}; a recipe that brings it (recipe=) is for another "
                     f"choice of {name[:-1]}: choose another of the two, or leave the setting out, ~{name}{setting}"
                 )
     for key, inner in part.items():
@@ -129,7 +142,8 @@ def recorded(
     name, out = stage_name(), output_folder(cfg)
     config = OmegaConf.to_container(cfg, resolve=True)
     digests = {str(path): artifacts.digest(artifacts.require(path)) for path in inputs}
-    key = artifacts.digest_of([name, str(out), config, digests, artifacts.code_digest()])
+    reached = code().fingerprint(reached_by(name, config, *loaded_from(upstream)))
+    key = artifacts.digest_of([name, str(out), config, digests, reached])
     scratch = Path("work", name, cfg.out, key[:12])
     scratch.mkdir(parents=True, exist_ok=True)
     if not is_main_process():
@@ -183,6 +197,14 @@ def recorded(
     run.finish()
 
 
+def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
+    """What the systems of these cells are built from again, of those that hold one."""
+    for cell in cells:
+        if (config := cell / "config.yaml").exists():
+            made = OmegaConf.load(config)
+            yield {str(key): OmegaConf.to_container(made[key]) for key in LOADED if OmegaConf.is_config(made.get(key))}
+
+
 def output_folder(cfg: DictConfig) -> Path:
     """Where the cell goes: `outputs/<stage>/<out>`, or the job's own folder in a multirun."""
     hydra_config = HydraConfig.get()
@@ -203,8 +225,8 @@ def is_main_process() -> bool:
 
 
 def current_study() -> str | None:
-    """The study that DVC runs this cell for; None for a run by hand."""
-    return OmegaConf.load("params.yaml").study if "DVC_STAGE" in os.environ else None
+    """The study that `make repro` makes, for which DVC runs this cell; None for a run by hand."""
+    return os.environ.get("RETABLE_STUDY") if "DVC_STAGE" in os.environ else None
 
 
 def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -222,10 +244,21 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _one_line(error: BaseException) -> str:
+    if isinstance(error, MissingConfigException) and (error.missing_cfg_file or "").startswith("recipe/"):
+        return _missing_recipe(str(error.missing_cfg_file))
     lines = [line.strip() for line in str(error).splitlines()]
     noise = ("full_key:", "object_type=", "Config search", "provider=")
     kept = [line for line in lines if line and not line.startswith(noise)]
     return " ".join(kept)
+
+
+def _missing_recipe(file: str) -> str:
+    """Hydra says what a group holds, but not what its folders do."""
+    known = {path.stem: f"{path.parent.name}/{path.stem}" for path in sorted((CONF / "recipe").glob("*/[!_]*.yaml"))}
+    if near := [known[name] for name in get_close_matches(Path(file).stem, known)]:
+        return f"there is no conf/{file}.yaml; write recipe={' or recipe='.join(near)}"
+    families = sorted({path.partition("/")[0] for path in known.values()})
+    return f"there is no conf/{file}.yaml; write recipe=FAMILY/NAME, a file under conf/recipe/: {', '.join(families)}"
 
 
 def _quit(message: str) -> None:

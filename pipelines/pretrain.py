@@ -1,4 +1,4 @@
-"""Tokens → a language model: `python -m pipelines.pretrain corpus=grammar model=lstm seed=1`."""
+"""Tokens → a language model: `python -m pipelines.pretrain corpus=grammar recipe=recurrent/lstm seed=1`."""
 
 from pathlib import Path
 
@@ -14,22 +14,34 @@ from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 @stage
 def pretrain(cfg: DictConfig) -> None:
-    folder = Path("outputs/encode", cfg.tokens)
-    inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin", "validation.bin")]
-    tokenizer = Tokenizer.load(inputs[0])
-    tokens, validation = (read_tokens(path, tokenizer.vocab_size) for path in inputs[1:])
-    if cfg.objective is None:  # counted in closed form
-        model = build_model(cfg, tokenizer)
-        with recorded(cfg, inputs, [folder], system=cfg.system, seed=cfg.seed) as record:
-            model.estimate(tokens)
-            model.save(record.folder / "model.safetensors")
-        return
+    if cfg.objective is None:
+        count(cfg)
+    else:
+        learn(cfg)
 
+
+def count(cfg: DictConfig) -> None:
+    """A model in closed form."""
+    folder = Path("outputs/encode", cfg.tokens)
+    inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
+    tokenizer = Tokenizer.load(inputs[0])
+    model = build_model(cfg, tokenizer)
+    with recorded(cfg, inputs, [folder], system=cfg.system, seed=cfg.seed) as record:
+        model.estimate(read_tokens(inputs[1], tokenizer.vocab_size))
+        model.save(record.folder / "model.safetensors")
+
+
+def learn(cfg: DictConfig) -> None:
+    """A model by gradients."""
     import torch
 
     from pipelines.training import initialise_input, train
     from retable.training.blocks import recompute_blocks
 
+    folder = Path("outputs/encode", cfg.tokens)
+    inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin", "validation.bin")]
+    tokenizer = Tokenizer.load(inputs[0])
+    tokens, validation = (read_tokens(path, tokenizer.vocab_size) for path in inputs[1:])
     torch.manual_seed(cfg.seed)
     model = build_model(cfg, tokenizer)
     initialise_input(model, cfg, tokenizer, inputs)

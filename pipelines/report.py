@@ -4,8 +4,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from pipelines.entry import stage
+from pipelines.entry import CONF, stage
 from retable.artifacts import require
+from retable.plan.study import Conf, read_study
 from retable.reporting.report import write_report
 
 STAGES = (
@@ -16,13 +17,13 @@ STAGES = (
 
 @stage
 def report(cfg: DictConfig) -> None:
-    folders = {
-        name: [require(Path("outputs", name, cell.out)) for cell in cfg.get(name, {}).values()] for name in STAGES
-    }
-    folders["evaluate"] += [require(Path("outputs/evaluate", cell.out)) for cell in cfg.get("score", {}).values()]
+    study = read_study(Conf(CONF), cfg.name)
+    folders: dict[str, list[Path]] = {name: [] for name in STAGES}
+    for cell in study.cells.values():
+        folders[cell.stage].append(require(Path("outputs", cell.place)))
     out = Path(cfg.results)
-    sections = {name: cfg.get(name) for name in ("notes", "ablations", "baseline", "elmo", "label_efficiency")}
-    write_report(cfg.study, folders, out, **sections)
+    sections = {name: study.reported.get(name) for name in ("notes", "ablations", "baseline", "elmo", "label_efficiency")}
+    write_report(study.name, folders, out, **sections)
     print(f"The report is {out / 'report.html'}")
 
 

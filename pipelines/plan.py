@@ -1,0 +1,266 @@
+"""Studies → the graph: `python -m pipelines.plan graph` writes DVC's files, and `plan new mine corpus=… systems=…` a
+study to start from.
+
+The stages that DVC runs are `plan cells <corpus>` and `plan report <study>`: they compose the configuration of each cell
+and add the fingerprint of the code that it reaches. What comes out the same leaves its cell as it is.
+"""
+
+import argparse
+import copy
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf, flag_override
+
+from pipelines.entry import CONF, one_line_errors
+from pipelines.reach import LOADED, code, reached_by
+from retable.artifacts import digest as digest_of_file
+from retable.artifacts import digest_of
+from retable.errors import UsageError
+from retable.plan.graph import corpus_graph, distinct, graph_file, plan_file, report_file, report_graph
+from retable.plan.study import Cell, Conf, Study, expand, read_study
+
+DEFAULT = "lineage"
+
+
+def graph() -> None:
+    """Write every `dvc.yaml`, and remove those whose study or corpus is no more."""
+    files = graph_files(studies())
+    for path in {*Path("graph").rglob("dvc.yaml")} - set(files):
+        shutil.rmtree(path.parent)
+    for path, text in files.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+
+def graph_files(of: Sequence[Study]) -> dict[Path, str]:
+    """The text of each `dvc.yaml` of these studies."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in distinct(of).values():
+        groups.setdefault(cell.group, []).append(cell)
+    with composing():
+        corpora = {
+            graph_file(group): corpus_graph(group, cells, {cell.place: data_of(cell) for cell in cells})
+            for group, cells in groups.items()
+        }
+    return corpora | {report_file(study.name, DEFAULT): report_graph(study, DEFAULT) for study in of}
+
+
+def cells(group: str) -> None:
+    """Write the plan of each cell of a corpus."""
+    every = distinct(studies())
+    mine = [cell for cell in every.values() if cell.group == group]
+    if not mine:
+        raise UsageError(f"no study has a cell of {group}; write one of {', '.join({c.group for c in every.values()})}")
+    folder = Path("outputs/plan", group)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with composing():
+        for cell in mine:
+            Path(plan_file(cell)).write_text(plan_of(cell, every), encoding="utf-8")
+
+
+def report(study: str) -> None:
+    """Write the plan of a study's report."""
+    found = read_study(Conf(CONF), study)
+    said = {"study": study, "cells": sorted(found.cells), "said": dict(found.reported)}
+    said["code"] = code().fingerprint(["pipelines.report.report"])
+    path = Path("outputs/plan/report", f"{study}.yaml")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_yaml(said), encoding="utf-8")
+
+
+def check(study: str) -> None:
+    """Bring the graph up to date, and print the file that makes a study. UsageError where its data are not there."""
+    found = read_study(Conf(CONF), study)
+    made_from = [*sorted(CONF.rglob("*.yaml")), *sorted((CONF.parent / "src/retable/plan").glob("*.py")), Path(__file__)]
+    stamp, digest = Path("outputs/plan/graph.txt"), digest_of([digest_of_file(path) for path in made_from])
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest:
+        graph()
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.write_text(digest, encoding="utf-8")
+    for group in {cell.group for cell in found.cells.values()}:
+        stages = yaml.load(graph_file(group).read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        for cell in (cell for cell in found.cells.values() if cell.group == group):
+            for path in stages["stages"][cell.name]["deps"]:
+                if path.startswith("data/") and not Path(path).exists():
+                    raise UsageError(
+                        f"{path} does not exist, and study {study} reads it for {cell.place}; set RETABLE_DATA to the "
+                        "folder of data sets, or put them in data/"
+                    )
+    print(report_file(study, DEFAULT))
+
+
+def new(name: str, settings: Sequence[str]) -> None:
+    """Write a study to start from. UsageError where it is there, or can't be read."""
+    path = CONF / "study" / f"{name}.yaml"
+    if path.exists():
+        raise UsageError(f"{path.relative_to(CONF.parent)} is there already; edit it, or choose another name")
+    given = {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in settings)}
+    systems = given.pop("systems", "kn5,lstm")
+    of = systems.split(",") if isinstance(systems, str) else systems
+    said = given | {"systems": [{"of": of}], "benchmarks": {"perplexity": "all"}}
+    expand(Conf(CONF), name, said)
+    path.write_text(f"# What study {name} is for.\n" + _yaml(said, default_flow_style=None), encoding="utf-8")
+    print(f"{path.relative_to(CONF.parent)} is written; make repro STUDY={name} makes it")
+
+
+def studies() -> list[Study]:
+    """All of them."""
+    conf = Conf(CONF)
+    return [read_study(conf, name) for name in conf.names("study")]
+
+
+def composing() -> Any:
+    """Where `compose` works, and names the data sets as the graph knows them, whatever folder they are in."""
+    os.environ["RETABLE_DATA"] = "data"
+    return initialize_config_dir(str(CONF), version_base="1.3")
+
+
+def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
+    """How a cell is made: its configuration, those of the systems that it loads, and the digest of their code."""
+    own = configuration(cell)
+    loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
+    tasks = {name: _container(f"task/{name}").get("task") for name in own.get("corpus", {}).get("tasks", ())}
+    digest = code().fingerprint(reached_by(cell.stage, own, loaded, tasks))
+    said = {"code": digest, "configuration": _by_name(own)}
+    said |= {"loads": _by_name(loaded)} if loaded else {}
+    said |= {"tasks": _by_name(tasks)} if tasks else {}
+    return _yaml(said)
+
+
+def configuration(cell: Cell) -> dict[str, Any]:
+    """What the cell's command composes, resolved."""
+    return _composed(cell.stage, tuple(f"{key}={value}" for key, value in cell.settings.items()))
+
+
+def data_of(cell: Cell) -> list[str]:
+    """The paths below `data/`, and those of other cells that a benchmark or a task names, that a cell reads."""
+    named = [("corpus", cell.settings["corpus"])] if cell.stage == "prepare" else []
+    named += [("tokenizer", cell.tokenizer)] if cell.stage == "encode" else []
+    named += [(group, cell.settings[group]) for group in _READING if group in cell.settings]
+    found = [path for group, name in named for path in _paths(group, name, cell.corpus, cell.tokenizer)]
+    folders = {str(parent) for path in found for parent in Path(path).parents}
+    return [path for path in dict.fromkeys(found) if path not in folders]
+
+
+_READING = ("task", "tagging", "answering", "choosing", "coreference", "benchmark")
+
+
+@cache
+def _paths(group: str, name: str, corpus: str, tokenizer: str) -> list[str]:
+    said = _container(f"{group}/{name}", f"+tokens={corpus}/{tokenizer}", f"+text={corpus}")
+    tasks = said.get("corpus", {}).get("tasks", ())
+    found = [path for task in tasks for path in _paths("task", task, corpus, tokenizer)]
+    for text in _strings(said):
+        if text.startswith("data/"):
+            found.append(text)
+        elif text == f"outputs/encode/{corpus}/{tokenizer}":
+            ends = ("bin", "units.npy")
+            found += [f"{text}/{split}.{end}" for split in ("train", "validation", "test") for end in ends]
+        elif text.startswith("outputs/"):
+            found.append(text)
+    return found
+
+
+def _systems(cell: Cell, every: Mapping[str, Cell]) -> Iterator[str]:
+    """The systems that a cell loads, and in a mixture's case those that it mixes."""
+    for place in cell.made_from:
+        yield place
+        yield from _systems(every[place], every)
+
+
+def _loaded(cell: Cell) -> dict[str, Any]:
+    return {key: value for key, value in configuration(cell).items() if key in LOADED}
+
+
+@cache
+def _composed(stage: str, overrides: tuple[str, ...]) -> dict[str, Any]:
+    said = dict(each.split("=", 1) for each in overrides)
+    plain = {key: said.pop(key) for key in _PLAIN if key in said}
+    cfg, whole = _chosen(stage, tuple(f"{key}={value}" for key, value in said.items()), tuple(plain))
+    HydraConfig.instance().set_config(whole)
+    for key, value in plain.items():
+        cfg[key] = yaml.safe_load(value)
+    resolved = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(resolved, dict)
+    return {str(key): value for key, value in resolved.items()}
+
+
+_PLAIN = ("system", "seed", "stage", "cell")  # what chooses nothing, and is set in what many cells have in common
+
+
+@cache
+def _chosen(stage: str, overrides: tuple[str, ...], plain: tuple[str, ...]) -> tuple[DictConfig, DictConfig]:
+    """What is composed, without and with Hydra's own part; the first is for those that set the same `plain` keys."""
+    whole = compose(stage, overrides=list(overrides), return_hydra_config=True)
+    cfg = copy.deepcopy(whole)
+    with flag_override(cfg, ["struct", "readonly"], False):
+        del cfg["hydra"]
+    return cfg, whole
+
+
+@cache
+def _container(name: str, *overrides: str) -> dict[str, Any]:
+    resolved = OmegaConf.to_container(compose(name, overrides=list(overrides)), resolve=True)
+    assert isinstance(resolved, dict)
+    return {str(key): value for key, value in resolved.items()}
+
+
+def _strings(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for each in value.values():
+                yield from _strings(each)
+        case list():
+            for each in value:
+                yield from _strings(each)
+
+
+def _by_name(value: Any) -> Any:
+    """The configuration with each `_target_` by its name alone: the module that it stands in changes no number."""
+    match value:
+        case dict():
+            named = {key: _by_name(each) for key, each in value.items()}
+            return named | ({"_target_": named["_target_"].rpartition(".")[2]} if "_target_" in named else {})
+        case list():
+            return [_by_name(each) for each in value]
+    return value
+
+
+def _yaml(value: Any, **options: Any) -> str:
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return yaml.dump(value, sort_keys=False, width=120, allow_unicode=True, Dumper=dumper, **options)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m pipelines.plan", description=__doc__)
+    verbs = parser.add_subparsers(required=True, metavar="graph | check | new | cells | report")
+    for verb, argument in ((graph, ""), (cells, "corpus"), (report, "study"), (check, "study")):
+        parsed = verbs.add_parser(verb.__name__, help=(verb.__doc__ or "").splitlines()[0])
+        parsed.set_defaults(verb=verb)
+        if argument:
+            parsed.add_argument("argument", metavar=argument)
+    parsed = verbs.add_parser("new", help=(new.__doc__ or "").splitlines()[0])
+    parsed.set_defaults(verb=new)
+    parsed.add_argument("argument", metavar="name")
+    parsed.add_argument("settings", nargs="*", metavar="key=value", help="corpus=mine systems=kn5,lstm seeds=3")
+    given = parser.parse_args()
+    arguments = [value for key, value in vars(given).items() if key != "verb"]
+    verb: Callable[..., None] = given.verb
+    with one_line_errors():
+        verb(*arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Cells whose code has changed and whose bytes have not keep their results: `python -m pipelines.prove REVISION`.
+
+For each pair of an old and a new fingerprint, one cell runs under both revisions, each in a tree of its own: 20 steps on
+one thread with the whole schedule drawn into them, on a small text where the embedded language gives one, so that they
+cross the ends of epochs and validations; what is counted or evaluated runs whole. Equal bytes of all that the cell leaves
+renew the entries of all cells of the pair in DVC's locks, and `results/renewals.csv` says so. Unequal ones stay stale.
+Its limit: 20 equal steps are evidence for the path that they walked.
+"""
+
+import argparse
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from hashlib import md5
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from pipelines.entry import CONF, one_line_errors
+from pipelines.plan import composing, data_of, studies
+from retable.artifacts import digest, digest_of
+from retable.errors import UsageError
+from retable.plan.graph import distinct, graph_file, plan_file
+from retable.plan.study import Cell
+
+ROOT = CONF.parent
+RENEWALS = Path("results/renewals.csv")
+COLUMNS = ("stage", "old_code", "new_code", "cell", "digest", "old_commit", "new_commit", "renewed")
+RECORDS = ("run.json", "config.yaml")  # which say when and how a cell was made
+SMALL = {
+    "words": "{train: 3000, validation: 600, test: 900}",
+    "task_examples": "{train: 60, validation: 20, test: 40}",
+    "pairs": "{train: 300, validation: 30, test: 30}",
+    "examples": "{train: 60, validation: 20, test: 40}",
+}
+SHORT = ("++epochs=1000", "++max_steps=20", "++validations=1")
+
+
+class Pair(NamedTuple):
+    """A change of code that cells of a stage have in common."""
+
+    stage: str
+    old: str
+    new: str
+
+
+def prove(revision: str) -> None:
+    """Renew what can be proved the same as at `revision`, and print what was proved and what is stale."""
+    os.chdir(ROOT)
+    commits = [_git("rev-parse", revision), _git("rev-parse", "HEAD")]
+    trees = {"old": Path("work/prove/old").resolve(), "new": ROOT}
+    shutil.rmtree(trees["old"].parent, ignore_errors=True)
+    _git("worktree", "prune")
+    _git("worktree", "add", "--detach", str(trees["old"]), commits[0])
+    try:
+        if not (trees["old"] / "pipelines/plan.py").exists():
+            raise UsageError(f"{revision} has no plan of its cells to compare with; name a later revision")
+        cells = distinct(studies())
+        for pair, places in _changed(trees, cells).items():
+            found = sorted((cells[place] for place in places), key=_size)[0]
+            digests = {side: _run(tree, trees["old"].parent / f"run-{side}", found, cells) for side, tree in trees.items()}
+            same = digests["old"] is not None and digests["old"] == digests["new"]
+            print(f"{'same  ' if same else 'STALE '} {found.place}, for {len(places)}: {' '.join(sorted(places)[:5])}")
+            if same:
+                _renew([cells[place] for place in places])
+                _record([*pair, found.place, digests["new"], *commits, len(places)])
+    finally:
+        _git("worktree", "remove", "--force", str(trees["old"]))
+        shutil.rmtree(trees["old"].parent, ignore_errors=True)
+
+
+def _changed(trees: Mapping[str, Path], cells: Mapping[str, Cell]) -> dict[Pair, list[str]]:
+    """The cells that were up to date, by the change of code that is all that makes them stale."""
+    found: dict[Pair, list[str]] = {}
+    for group in sorted({cell.group for cell in cells.values() if graph_file(cell.group).with_name("dvc.lock").exists()}):
+        for tree in trees.values():
+            _python(tree, tree, "pipelines.plan", "cells", group)
+        entries = _load(graph_file(group).with_name("dvc.lock"))["stages"]
+        for cell in (cell for cell in cells.values() if cell.group == group and cell.name in entries):
+            old, new = (tree / plan_file(cell) for tree in trees.values())
+            locked = {dep["path"]: dep["md5"] for dep in entries[cell.name]["deps"]}
+            if not old.exists() or locked.get(plan_file(cell)) != _md5(old) or _md5(old) == _md5(new):
+                continue
+            before, after = _load(old), _load(new)
+            codes = before.pop("code"), after.pop("code")
+            if before == after:
+                found.setdefault(Pair(cell.stage, *codes), []).append(cell.place)
+            else:
+                print(f"STALE  {cell.place}: its configuration has changed")
+    return found
+
+
+def _run(tree: Path, folder: Path, cell: Cell, cells: Mapping[str, Cell]) -> str | None:
+    """The digest of what a cell leaves under the code of `tree`, run with all that it is made from; None: it failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if (ROOT / "data").exists() and not (folder / "data").exists():
+        (folder / "data").symlink_to((ROOT / "data").resolve())
+    for each in (*_upstream(cell, cells), cell):
+        if not (folder / "outputs" / each.place).exists():
+            settings = [f"{key}={value}" for key, value in each.settings.items()]
+            done = _python(tree, folder, f"pipelines.{each.stage}", *settings, *_short(each), check=False)
+            if done.returncode:
+                print(f"{each.command} failed at {tree.name}: {done.stderr.strip().splitlines()[-1:]}")
+                return None
+    left = folder / "outputs" / cell.place
+    files = sorted(path for path in left.rglob("*") if path.is_file() and path.name not in RECORDS)
+    return digest_of({str(path.relative_to(left)): digest(path) for path in files})
+
+
+def _upstream(cell: Cell, cells: Mapping[str, Cell]) -> Iterator[Cell]:
+    """The cells that a cell is made from, each behind those that it is made from itself."""
+    with composing():
+        files = [*cell.reads, *(path.removeprefix("outputs/") for path in data_of(cell))]
+    made = [place for file in files for place in cells if file.startswith(f"{place}/")]
+    for place in dict.fromkeys([*cell.made_from, *made]):
+        yield from _upstream(cells[place], cells)
+        yield cells[place]
+
+
+def _short(cell: Cell) -> list[str]:
+    if cell.stage == "prepare":
+        said = _load(CONF / "corpus" / f"{cell.corpus}.yaml").get("write", {})
+        return [f"corpus.write.{key}={value}" for key, value in SMALL.items() if key in said]
+    trains = cell.stage in ("embed", "train") or (cell.stage == "pretrain" and "/counted/" not in f"/{cell.settings['recipe']}")
+    return list(SHORT) if trains else []
+
+
+def _size(cell: Cell) -> tuple[bool, bool, str]:
+    """The smallest first: of the embedded language's smallest text, then of its others."""
+    return cell.group != "grammar_tiny", not cell.corpus.startswith("grammar"), cell.place
+
+
+def _renew(cells: list[Cell]) -> None:
+    """Put the present plans into the locks' entries."""
+    for group in {cell.group for cell in cells}:
+        path = graph_file(group).with_name("dvc.lock")
+        lock = _load(path)
+        for cell in (cell for cell in cells if cell.group == group):
+            entry, plan = lock["stages"][cell.name], Path(plan_file(cell))
+            for dep in entry["deps"]:
+                if dep["path"] == str(plan):
+                    dep |= {"md5": _md5(plan), "size": plan.stat().st_size}
+            entry["cmd"] = cell.command
+        path.write_text(yaml.safe_dump(lock, sort_keys=False), encoding="utf-8")
+
+
+def _record(row: list[Any]) -> None:
+    begun = RENEWALS.exists()
+    with RENEWALS.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([row] if begun else [COLUMNS, row])
+
+
+def _python(tree: Path, folder: Path, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run a module with the code of `tree`, in `folder`."""
+    own = {"PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}", "OMP_NUM_THREADS": "1", "RETABLE_DATA": "data"}
+    own |= {"MLFLOW_TRACKING_URI": f"sqlite:///{folder.resolve() / 'mlflow.db'}"} if folder != tree else {}
+    command = (sys.executable, "-m", *command)
+    return subprocess.run(command, cwd=folder, env=os.environ | own, capture_output=True, text=True, check=check)
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise UsageError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def _md5(path: Path) -> str:
+    return md5(path.read_bytes()).hexdigest()
+
+
+def _load(path: Path) -> Any:
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(path.read_text(encoding="utf-8"), loader)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m pipelines.prove", description=__doc__)
+    parser.add_argument("revision", help="the commit whose results the locks hold, such as HEAD~3")
+    with one_line_errors():
+        prove(parser.parse_args().revision)
+
+
+if __name__ == "__main__":
+    main()

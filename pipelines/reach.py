@@ -1,0 +1,39 @@
+"""The code that a cell's numbers come of, by its stage and its configuration."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from retable.plan.fingerprint import Code
+
+# What a system that another stage loads is built from again; the rest of its configuration went into its weights.
+LOADED = ("tokens", "model", "objective", "batches", "scorer", "cells")
+_ROOT = Path(__file__).parent.parent
+
+
+@cache
+def code() -> Code:
+    """The project's own."""
+    return Code({"pipelines": _ROOT / "pipelines", "retable": _ROOT / "src" / "retable"})
+
+
+def reached_by(stage: str, own: Mapping[str, Any], *others: Any) -> list[str]:
+    """Where the code begins that a stage with the configuration `own` runs: the stage, and each `_target_`.
+
+    `others` are configurations that it builds from beside its own.
+    """
+    verb = stage
+    if stage == "pretrain":
+        verb = "count" if own["objective"] is None else "learn"
+    return [f"pipelines.{stage}.{verb}", *sorted({target for part in (own, *others) for target in _targets(part)})]
+
+
+def _targets(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        if isinstance(value.get("_target_"), str):
+            yield value["_target_"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _targets(each)

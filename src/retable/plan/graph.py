@@ -1,0 +1,101 @@
+"""DVC's files from cells: one for each corpus with all its cells, whichever studies name them, and one for each report.
+
+DVC can't take lists of variable length from templates (its issues 7151 and 8171), so the files are generated whole.
+Each stage depends on one file of the stage `plan`, its resolved configuration with the digest of the code that it
+reaches, and on its data; so it runs again where one of these has changed, and nowhere else.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from retable.errors import UsageError
+from retable.plan.study import Cell, Study
+
+SOURCES = ("conf", "pipelines", "src/retable")  # what a plan is made of
+HEADER = "# Generated from conf/study by `make graph`.\n"
+
+
+def plan_file(cell: Cell) -> str:
+    """The file that says how a cell is made."""
+    return f"outputs/plan/{cell.group}/{cell.name}.yaml"
+
+
+def graph_file(group: str) -> Path:
+    """Where the stages of a corpus stand."""
+    return Path("graph/corpus", group, "dvc.yaml")
+
+
+def report_file(study: str, default: str) -> Path:
+    """Where the stage of a study's report stands: at the top for the study that `dvc repro` alone makes."""
+    return Path("dvc.yaml") if study == default else Path("graph/study", study, "dvc.yaml")
+
+
+def distinct(studies: Iterable[Study]) -> dict[str, Cell]:
+    """The cells of all studies by their places. UsageError where two studies make one place in different ways."""
+    found: dict[str, tuple[Cell, str]] = {}
+    for study in studies:
+        for place, cell in study.cells.items():
+            other, name = found.setdefault(place, (cell, study.name))
+            if other != cell:
+                raise UsageError(
+                    f"studies {name} and {study.name} make {place} in two ways, `{other.command}` and `{cell.command}`; "
+                    "call the system something else in one of them, as: …"
+                )
+    return {place: cell for place, (cell, _) in found.items()}
+
+
+def corpus_graph(group: str, cells: Iterable[Cell], data: Mapping[str, Sequence[str]]) -> str:
+    """The text of a corpus' `dvc.yaml`. `data` are the paths that each place reads beside what other cells leave."""
+    root = "../../.."
+    stages: dict[str, Any] = {
+        "plan": {
+            "wdir": root,
+            "cmd": f"python -m pipelines.plan cells {group}",
+            "deps": list(SOURCES),
+            "outs": [f"outputs/plan/{group}"],
+        }
+    }
+    for cell in sorted(cells, key=lambda cell: cell.name):
+        read = [f"outputs/{file}" for file in cell.reads]
+        stages[cell.name] = {
+            "wdir": root,
+            "cmd": cell.command,
+            "deps": [plan_file(cell), *dict.fromkeys([*read, *data[cell.place]])],
+            "outs": [f"outputs/{cell.place}"],
+        }
+    return _text(stages)
+
+
+def report_graph(study: Study, default: str) -> str:
+    """The text of the `dvc.yaml` with the stage of a study's report."""
+    folders = sorted(f"outputs/{place}" for place in study.cells)
+    data = ["src/retable/reporting/references.yaml", "src/retable/reporting/report.css"]
+    plan = f"outputs/plan/report/{study.name}.yaml"
+    where = {} if study.name == default else {"wdir": "../../.."}
+    stages: dict[str, Any] = {
+        "plan": where
+        | {"cmd": f"python -m pipelines.plan report {study.name}", "deps": list(SOURCES), "outs": [plan]},
+        "report": where
+        | {
+            "cmd": f"python -m pipelines.report study={study.name}",
+            "deps": [plan, *data, *folders],
+            "outs": [{f"results/{study.name}": {"cache": False}}],  # small, and kept in git
+        },
+    }
+    metrics = [f"{'' if study.name == default else '../../../'}results/{study.name}/metrics.json"]
+    return _text(stages, metrics)
+
+
+def _text(stages: Mapping[str, Any], metrics: Sequence[str] = ()) -> str:
+    whole: dict[str, Any] = {"stages": stages} | ({"metrics": list(metrics)} if metrics else {})
+    return HEADER + yaml.dump(whole, sort_keys=False, width=10_000, Dumper=_Dumper)
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Without aliases, where two stages have the same list."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True

@@ -1,0 +1,477 @@
+"""Studies: what to train and to measure, in a few lines, and the cells that they stand for.
+
+A study names systems by their recipes; stages, folders, commands and what a cell is made from follow from the recipes
+and from each other. It is checked when it is read: each mistake is one line that names the thing and what to write.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from retable.errors import UsageError
+
+# What a study says for the report alone.
+REPORTED = ("notes", "ablations", "baseline", "elmo", "label_efficiency", "bands")
+_CELLS = ("corpus", "tokenizer", "tokenizers", "seeds", "trainer", "systems", "mixtures", "benchmarks", "texts")
+_SYSTEM = (
+    *("of", "as", "corpus", "tokenizer", "task", "seeds", "init", "embedding", "objective", "trainer", "decoding"),
+    "set",
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a stage: `python -m pipelines.<stage>` with `settings`, which leaves `outputs/<stage>/<out>`.
+
+    Attributes:
+        made_from: the cells whose systems it loads, as `pretrain/ptb/kn5-1`: their configuration is part of its own.
+        reads: files of other cells that it starts from, below `outputs/`.
+        corpus, tokenizer: of the text that it reads; empty where it reads none.
+    """
+
+    stage: str
+    out: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    made_from: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    corpus: str = ""
+    tokenizer: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.stage}/{self.out}"
+
+    @property
+    def group(self) -> str:
+        """What the cell's part of the graph is called: its corpus, or its task where that brings its own data."""
+        return self.out.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Of its stage in that part."""
+        return "-".join([self.stage, *self.out.split("/")[1:]])
+
+    @property
+    def command(self) -> str:
+        return " ".join([f"python -m pipelines.{self.stage}", *(f"{k}={_quoted(v)}" for k, v in self.settings.items())])
+
+
+def _quoted(value: str) -> str:
+    return f"'{value}'" if set(value) & set("[]{}, ") else value
+
+
+class Conf:
+    """The files of `conf/`, as far as a study needs them: the names of its groups, and what recipes say of themselves."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._recipes = {path.stem: path for path in sorted((folder / "recipe").rglob("[!_]*.yaml"))}
+        self._facts: dict[Path, dict[str, Any]] = {}
+
+    def names(self, group: str) -> list[str]:
+        """The choices of a group; of recipes, without their folders."""
+        if group == "recipe":
+            return sorted(self._recipes)
+        return sorted(path.stem for path in (self.folder / group).glob("[!_]*.yaml"))
+
+    def require(self, group: str, name: str, where: str) -> str:
+        """`name`, if the group has it; else a UsageError that proposes the closest."""
+        if name not in (known := self.names(group)):
+            raise UsageError(f"{where}: there is no {group} {name!r}; {closest(name, known)}")
+        return name
+
+    def choice(self, recipe: str) -> str:
+        """The recipe as `recipe=` wants it, with its folder."""
+        return str(self._recipes[recipe].relative_to(self.folder / "recipe").with_suffix(""))
+
+    def recipe(self, name: str) -> dict[str, Any]:
+        """What a recipe, and those that it inherits from, say: their own keys, and under `choices` those of groups."""
+        return self._read(self._recipes[name])
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        if path not in self._facts:
+            own = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+            facts: dict[str, Any] = {"choices": {}}
+            for entry in own.pop("defaults", ()):
+                if isinstance(entry, str) and entry != "_self_":
+                    base = self.folder if entry.startswith("/") else path.parent
+                    inherited = self._read(base / f"{entry.lstrip('/')}.yaml")
+                    facts |= inherited | {"choices": facts["choices"] | inherited["choices"]}
+                elif isinstance(entry, dict):
+                    ((group, choice),) = entry.items()
+                    facts["choices"][group.removeprefix("override ").lstrip("/")] = choice
+            self._facts[path] = facts | own
+        return self._facts[path]
+
+    def corpus(self, name: str) -> dict[str, Any]:
+        """What a corpus says of itself."""
+        return self._read(self.folder / "corpus" / f"{name}.yaml")
+
+    def corpora_of(self, group: str, name: str) -> list[str]:
+        """The corpora that a choice names itself, in paths such as `outputs/prepare/grammar_endings/train.jsonl`."""
+        path = self.folder / group / f"{name}.yaml"
+        return sorted(set(re.findall(r"outputs/prepare/(\w+)/", path.read_text("utf-8")))) if path.exists() else []
+
+    def task(self, name: str, where: str) -> "_Kind":
+        """The kind of a task. UsageError for one that there isn't."""
+        groups = {task: kind for group, kind in KINDS.items() for task in self.names(group)}
+        if name not in groups:
+            raise UsageError(f"{where}: there is no task {name!r}; {closest(name, groups)}")
+        return groups[name]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    stage: str
+    option: str
+    out: str
+    tokens: bool  # whether it reads a corpus' tokens
+
+
+KINDS = {
+    "task": _Kind("finetune", "task", "{corpus}/{task}-{system}-{seed}", True),
+    "tagging": _Kind("tag", "tagging", "{task}/{system}-{seed}", False),
+    "answering": _Kind("answer", "answering", "{task}/{system}-{seed}", False),
+    "choosing": _Kind("choose", "choosing", "{task}/{system}-{seed}", True),
+    "coreference": _Kind("resolve", "coreference", "{task}/{system}-{seed}", False),
+}
+
+
+@dataclass(frozen=True)
+class Study:
+    """The cells of a study by their places, in its order, and what it says for the report."""
+
+    name: str
+    cells: Mapping[str, Cell]
+    reported: Mapping[str, Any]
+
+
+def read_study(conf: Conf, name: str) -> Study:
+    """The study in `conf/study/<name>.yaml`. UsageError, in one line, for one that can't be."""
+    if name not in (known := conf.names("study")):
+        raise UsageError(f"there is no study {name!r}; {closest(name, known)}")
+    path = conf.folder / "study" / f"{name}.yaml"
+    return expand(conf, name, yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+
+
+def expand(conf: Conf, name: str, said: Mapping[str, Any]) -> Study:
+    """The cells that a study's lines stand for. UsageError, in one line, where they stand for none."""
+    return _Expansion(conf, f"study {name}", said).study(name)
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """What to write in place of a name that is not known."""
+    known = list(known)
+    near = get_close_matches(str(name), known, n=1, cutoff=0.5)
+    return f"write {near[0]}" if near else f"write one of {', '.join(known)}"
+
+
+class _Expansion:
+    def __init__(self, conf: Conf, where: str, said: Mapping[str, Any]):
+        self._conf, self._where, self._said = conf, where, said
+        self._cells: dict[str, Cell] = {}
+        self._pretrained: dict[str, tuple[Cell, frozenset[str]]] = {}  # what benchmarks measure, and what it can answer
+
+    def study(self, name: str) -> Study:
+        self._require_keys(self._said, (*_CELLS, "scaling", *REPORTED), self._where)
+        entries = list(self._entries())
+        for entry in entries:  # what others may start from
+            if not entry.get("task") and self._stage(entry) != "train":
+                self._add_pretrained(entry)
+        for entry in entries:
+            if entry.get("task") or self._stage(entry) == "train":
+                self._add_trained(entry)
+        for corpus, tokenizers in self._tokenizers():
+            for tokenizer in tokenizers:
+                self._tokens(corpus, tokenizer)
+        for system, parts in self._said.get("mixtures", {}).items():
+            self._add_mixture(system, parts)
+        for benchmark, selection in self._said.get("benchmarks", {}).items():
+            self._conf.require("benchmark", benchmark, f"{self._where}, benchmarks")
+            for cell in self._selected(selection, f"{self._where}, benchmarks.{benchmark}", benchmark):
+                self._add_evaluation(cell, benchmark)
+        for decoding, selection in self._said.get("texts", {}).items():
+            self._conf.require("decoding", decoding, f"{self._where}, texts")
+            for cell in self._selected(selection, f"{self._where}, texts.{decoding}", None):
+                settings = {"stage": cell.stage, "cell": cell.out, "decoding": decoding}
+                self._add(
+                    Cell(
+                        "generate",
+                        f"{cell.out}-{decoding}",
+                        settings,
+                        made_from=(cell.place,),
+                        reads=(f"{cell.place}/model.safetensors", f"prepare/{cell.corpus}/test.txt"),
+                        corpus=cell.corpus,
+                        tokenizer=cell.tokenizer,
+                    )
+                )
+        for device in _listed(self._said.get("scaling")):
+            self._add(Cell("scaling", f"layers/{device}", {"device": device}))
+        return Study(name, self._cells, {key: self._said[key] for key in REPORTED if key in self._said})
+
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        """The systems, each with the study's own settings where it says nothing else, one recipe and one start each."""
+        shared = {key: self._said[key] for key in ("corpus", "tokenizer", "seeds", "trainer") if key in self._said}
+        for entry in self._said.get("systems", ()):
+            if not isinstance(entry, Mapping) or "of" not in entry:
+                raise UsageError(f"{self._where}, systems: {entry!r} names no recipe; write {{of: lstm}}")
+            recipes, starts = _listed(entry["of"]), _listed(entry.get("init")) or [None]
+            self._require_keys(entry, _SYSTEM, f"{self._where}, systems of {', '.join(map(str, recipes))}")
+            for recipe, start in product(recipes, starts):
+                self._conf.require("recipe", recipe, f"{self._where}, systems")
+                names = {"of": recipe, "init": str(start).rpartition("/")[2]}
+                init = None if start is None else start.format(**names)
+                system = str(entry.get("as", "{of}")).format(**names)
+                yield shared | dict(entry) | {"of": recipe, "as": system, "init": init}
+
+    def _stage(self, entry: Mapping[str, Any]) -> str:
+        facts = self._conf.recipe(entry["of"])
+        if "stage" not in facts:
+            raise UsageError(f"conf/recipe/{self._conf.choice(entry['of'])}.yaml says no stage; give it one: pretrain")
+        return str(facts["stage"])
+
+    def _add_pretrained(self, entry: Mapping[str, Any]) -> None:
+        facts, stage = self._conf.recipe(entry["of"]), self._stage(entry)
+        for corpus, seed in product(self._corpora(entry), self._seeds(entry)):
+            tokenizer = self._tokenizer(entry)
+            chosen = {"system": entry["as"], "seed": str(seed)}
+            chosen |= self._choices(entry, "objective", "trainer")
+            reads = self._tokens(corpus, tokenizer)[: 2 if stage == "embed" else None]
+            if entry.get("embedding"):
+                vectors = self._start(entry, "embedding", corpus, seed, "vectors.bin")
+                reads, chosen = (*reads, vectors), {"embedding": f"outputs/{vectors}"} | chosen
+            settings = {"corpus": corpus, "tokenizer": tokenizer, "recipe": self._conf.choice(entry["of"])}
+            cell = Cell(
+                stage,
+                f"{corpus}/{entry['as']}-{seed}",
+                settings | chosen | _set(entry),
+                reads=reads,
+                corpus=corpus,
+                tokenizer=tokenizer,
+            )
+            self._add(cell)
+            self._pretrained[cell.place] = cell, _answers(facts, entry)
+
+    def _add_trained(self, entry: Mapping[str, Any]) -> None:
+        where = f"{self._where}, system {entry['as']}"
+        tasks = _listed(entry.get("task"))
+        translates = self._conf.choice(entry["of"]).startswith("translation/")
+        if not tasks and not translates:
+            raise UsageError(f"{where}: {entry['of']} is trained on a task; give it one: task: sentiment")
+        kinds = {task: self._conf.task(task, where) for task in tasks}
+        if translates:
+            kinds = {"": _Kind("translate", "", "{corpus}/{system}-{seed}", True)}
+        for (task, kind), seed in product(kinds.items(), self._seeds(entry)):
+            corpora = self._corpora(entry) if kind.tokens else [""]
+            for corpus in corpora:
+                reads: tuple[str, ...] = ()
+                settings = {kind.option: task} if kind.option else {}
+                tokenizer = ""
+                if kind.tokens:
+                    tokenizer = self._tokenizer(entry)
+                    reads = (self._tokens(corpus, tokenizer)[0], *(self._pairs(corpus) if translates else ()))
+                    settings = {"corpus": corpus, "tokenizer": tokenizer} | settings
+                settings |= {"recipe": self._conf.choice(entry["of"])}
+                if entry.get("init"):
+                    weights = self._start(entry, "init", corpus, seed, "model.safetensors")
+                    reads = (*reads, weights)
+                    settings |= {"init": weights.rpartition("/")[0]}
+                if entry.get("embedding"):
+                    vectors = self._start(entry, "embedding", corpus, seed, "vectors.bin")
+                    reads = (*reads, vectors)
+                    settings |= {"embedding": f"outputs/{vectors}"}
+                settings |= {"system": entry["as"], "seed": str(seed)}
+                settings |= self._choices(entry, "objective", "trainer", "decoding") | _set(entry)
+                for other in self._conf.corpora_of(kind.option, task):
+                    self._prepare(other)
+                out = kind.out.format(corpus=corpus, task=task, system=entry["as"], seed=seed)
+                self._add(Cell(kind.stage, out, settings, reads=reads, corpus=corpus, tokenizer=tokenizer))
+
+    def _add_mixture(self, system: str, parts: Sequence[str]) -> None:
+        where = f"{self._where}, mixtures.{system}"
+        cells = [cell for part in parts for cell in self._selected([part], where, None)]
+        if len({cell.corpus for cell in cells}) != 1 or len(cells) < 2:
+            raise UsageError(f"{where}: {parts} are not two systems or more of one text, of a seed each; name those")
+        first = cells[0]
+        places = [cell.place for cell in cells]
+        settings = {"corpus": first.corpus, "tokenizer": first.tokenizer, "cells": f"[{','.join(places)}]"}
+        weights = tuple(f"{place}/model.safetensors" for place in places)
+        tokens = self._tokens(first.corpus, first.tokenizer)
+        cell = Cell(
+            "mix",
+            f"{first.corpus}/{system}-1",
+            settings | {"system": system, "seed": "1"},
+            made_from=tuple(places),
+            reads=(*weights, tokens[0], *(file for file in tokens if file.endswith("/validation.bin"))),
+            corpus=first.corpus,
+            tokenizer=first.tokenizer,
+        )
+        self._add(cell)
+        self._pretrained[cell.place] = cell, _LANGUAGE_MODEL
+
+    def _add_evaluation(self, cell: Cell, benchmark: str) -> None:
+        settings = {"corpus": cell.corpus, "tokenizer": cell.tokenizer, "stage": cell.stage, "cell": cell.out}
+        reads = (f"{cell.place}/model.safetensors", *([f"{cell.place}/vectors.bin"] if cell.stage == "embed" else []))
+        tokens = self._tokens(cell.corpus, cell.tokenizer)
+        self._add(
+            Cell(
+                "evaluate",
+                f"{cell.out}-{benchmark}",
+                settings | {"benchmark": benchmark},
+                made_from=(cell.place,),
+                reads=(*reads, tokens[0]),
+                corpus=cell.corpus,
+                tokenizer=cell.tokenizer,
+            )
+        )
+
+    def _selected(self, selection: Any, where: str, benchmark: str | None) -> list[Cell]:
+        """The cells that a selection names: systems such as `kn5`, or with corpus or seed, `ptb/kn5`, `kn5-1`, in each
+        of which `*` stands for anything; `all`, that is those that can answer, and `{all but: […]}`."""
+        wanted = _asked_for(benchmark, self._conf) if benchmark else "log_prob"
+        able = {place: cell for place, (cell, answers) in self._pretrained.items() if wanted in answers}
+        if selection == "all":
+            return list(able.values())
+        if isinstance(selection, Mapping):
+            self._require_keys(selection, ("all but",), where)
+            left = {cell.place for name in _listed(selection["all but"]) for cell in self._matching(name, where)}
+            return [cell for place, cell in able.items() if place not in left]
+        found = {cell.place: cell for name in _listed(selection) for cell in self._matching(name, where)}
+        for place in found:
+            if place not in able:
+                raise UsageError(f"{where}: {place} gives no {wanted}, which this asks for; leave it out")
+        return list(found.values())
+
+    def _matching(self, name: str, where: str) -> list[Cell]:
+        corpus, _, rest = str(name).rpartition("/")
+        pattern = f"{corpus or '*'}/{rest if '-' in rest else f'{rest}-*'}"
+        found = [cell for cell, _ in self._pretrained.values() if fnmatchcase(cell.out, pattern)]
+        if not found:
+            known = dict.fromkeys(cell.settings["system"] for cell, _ in self._pretrained.values())
+            raise UsageError(f"{where}: the study has no pretrained system {name!r}; {closest(rest, known)}")
+        return found
+
+    def _start(self, entry: Mapping[str, Any], key: str, corpus: str, seed: int, file: str) -> str:
+        """The file of the system that an entry starts from, of its own corpus if that has one, and of its own seed, or
+        else of the first."""
+        where = f"{self._where}, system {entry['as']}, {key}"
+        found = self._matching(entry[key], where)
+        found = [cell for cell in found if (cell.stage == "embed") == (key == "embedding")] or found
+        near = [cell for cell in found if cell.corpus == corpus] or found
+        if len({cell.corpus for cell in near}) > 1:
+            raise UsageError(f"{where}: {entry[key]} is of several corpora; name one, {near[0].corpus}/{entry[key]}")
+        same = [cell for cell in near if cell.settings["seed"] == str(seed)] or near
+        if (same[0].stage == "embed") != (key == "embedding"):
+            raise UsageError(f"{where}: {same[0].place} is not for {key}=; write init for models, embedding for vectors")
+        return f"{same[0].place}/{file}"
+
+    def _prepare(self, corpus: str) -> None:
+        self._conf.require("corpus", corpus, self._where)
+        self._add(Cell("prepare", corpus, {"corpus": corpus}, corpus=corpus), again=True)
+
+    def _tokens(self, corpus: str, tokenizer: str) -> tuple[str, ...]:
+        """The files of a corpus' tokens, whose cells are added: the tokenizer first."""
+        self._conf.require("tokenizer", tokenizer, self._where)
+        self._prepare(corpus)
+        splits = ("train", "validation", "test")
+        texts = tuple(f"prepare/{corpus}/{split}.txt" for split in splits)
+        if vocabulary := self._conf.corpus(corpus).get("vocabulary"):
+            texts = (*texts, f"prepare/{corpus}/{vocabulary}")
+        out, settings = f"{corpus}/{tokenizer}", {"corpus": corpus, "tokenizer": tokenizer}
+        cell = Cell("encode", out, settings, reads=texts, corpus=corpus, tokenizer=tokenizer)
+        self._add(cell, again=True)
+        files = (f"{split}.{kind}" for split in splits[:2] for kind in ("bin", "units.npy"))
+        return tuple(f"encode/{out}/{file}" for file in ("tokenizer.json", *files))
+
+    def _pairs(self, corpus: str) -> tuple[str, ...]:
+        """The files of a corpus' pairs of sentences."""
+        written = self._conf.corpus(corpus)["write"]
+        splits = [key.removesuffix("_source") for key in written if key.endswith("_source")] or written["pairs"]
+        return tuple(f"prepare/{corpus}/{split}.{side}.txt" for split in splits for side in ("source", "target"))
+
+    def _tokenizers(self) -> Iterator[tuple[str, list[str]]]:
+        said = self._said.get("tokenizers", {})
+        if isinstance(said, Mapping):
+            yield from ((corpus, _listed(names)) for corpus, names in said.items())
+        else:
+            for corpus in self._corpora(self._said):
+                yield corpus, _listed(said)
+
+    def _corpora(self, entry: Mapping[str, Any]) -> list[str]:
+        if not (corpora := _listed(entry.get("corpus"))):
+            raise UsageError(f"{self._where}, system {entry.get('as')}: no corpus; give the study one: corpus: grammar")
+        return corpora
+
+    def _tokenizer(self, entry: Mapping[str, Any]) -> str:
+        return str(entry.get("tokenizer") or self._conf.recipe(entry["of"])["choices"].get("tokenizer", "word"))
+
+    def _seeds(self, entry: Mapping[str, Any]) -> list[int]:
+        seeds = entry.get("seeds", 1)
+        found = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(seeds)
+        if not found or not all(isinstance(seed, int) and seed > 0 for seed in found):
+            raise UsageError(f"{self._where}, system {entry['as']}: seeds: {seeds} is no number; write seeds: 3, or [1, 2]")
+        return found
+
+    def _choices(self, entry: Mapping[str, Any], *groups: str) -> dict[str, str]:
+        where = f"{self._where}, system {entry['as']}"
+        return {group: self._conf.require(group, entry[group], where) for group in groups if entry.get(group)}
+
+    def _add(self, cell: Cell, again: bool = False) -> None:
+        if not again and cell.place in self._cells:
+            raise UsageError(f"{self._where}: {cell.place} stands there twice; call one of the two something else, as: …")
+        self._cells.setdefault(cell.place, cell)
+
+    def _require_keys(self, said: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+        for key in said:
+            if key not in known:
+                raise UsageError(f"{where}: {key!r} is no key; {closest(key, known)}")
+
+
+_LANGUAGE_MODEL = frozenset({"log_prob", "protocol"})
+
+
+def _answers(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> frozenset[str]:
+    """What the system of a recipe can be asked for, by the benchmarks' `asks_for`."""
+    objective = entry.get("objective") or facts["choices"].get("objective", "causal_lm")
+    if facts["stage"] == "embed":
+        return frozenset({"vectors", "protocol"})
+    if objective is None or facts.get("objective", {}) is None:  # counted
+        return _LANGUAGE_MODEL
+    if facts.get("scorer") or facts["choices"].get("scorer"):
+        return _LANGUAGE_MODEL | {"objective"}
+    if objective == "bidirectional_lm":
+        return _LANGUAGE_MODEL | {"log_prob_backward", "layers", "objective"}
+    return frozenset({"held_out", "objective", "protocol"})
+
+
+def _asked_for(benchmark: str, conf: Conf) -> str:
+    """What a benchmark asks a system for: the `asks_for` of its class, read without importing what that imports."""
+    said = yaml.safe_load((conf.folder / "benchmark" / f"{benchmark}.yaml").read_text(encoding="utf-8"))
+    module, _, name = said["_target_"].rpartition(".")
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None, module
+    classes = {each.name: each for each in ast.parse(Path(spec.origin).read_text("utf-8")).body if isinstance(each, ast.ClassDef)}
+    while True:
+        for each in classes[name].body:
+            if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "asks_for":
+                return str(ast.literal_eval(each.value))
+        name = ast.unparse(classes[name].bases[0])
+
+
+def _set(entry: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in (entry.get("set") or {}).items()}
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]

@@ -1,0 +1,70 @@
+"""`dvc repro` on a small study: what runs at first, after an edit that changes no number, and after one that does."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.entry import CONF
+
+ROOT = CONF.parent
+STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}], "benchmarks": {"perplexity": "all"}}
+GRAPH = "graph/corpus/grammar_tiny/dvc.yaml"
+CELLS = [f"{GRAPH}:evaluate-{system}-1-perplexity" for system in ("kn3", "kn5")]
+
+
+class Repro:
+    def __init__(self, folder: Path):
+        self.folder = folder
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.environment = os.environ | {"PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}", "PATH": path}
+
+    def __call__(self, *command: str) -> str:
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def ran(self) -> list[str]:
+        """The stages that a `dvc repro` of the evaluations runs."""
+        return re.findall(r"Running stage '[^:']+:([\w-]+)'", self("dvc", "repro", *CELLS))
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        path = self.folder / file
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def repro(tmp_path_factory):
+    made = Repro(tmp_path_factory.mktemp("repro"))
+    for name in ("conf", "pipelines", "src/retable"):
+        shutil.copytree(ROOT / name, made.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(ROOT / ".dvcignore", made.folder / ".dvcignore")
+    for path in (made.folder / "conf/study").glob("*.yaml"):
+        path.unlink()
+    (made.folder / "conf/study/lineage.yaml").write_text(yaml.safe_dump(STUDY), encoding="utf-8")
+    made.edit("conf/corpus/grammar_tiny.yaml", "train: 50000, validation: 5000, test: 20000",
+              "train: 3000, validation: 600, test: 900")  # fmt: skip
+    made("dvc", "init", "--quiet", "--no-scm")
+    made(sys.executable, "-m", "pipelines.plan", "graph")
+    return made
+
+
+def test_only_what_may_change_a_number_runs_again(repro):
+    first = ["plan", "prepare", "encode-word", "pretrain-kn3-1", "evaluate-kn3-1-perplexity", "pretrain-kn5-1",
+             "evaluate-kn5-1-perplexity"]  # fmt: skip
+    assert sorted(repro.ran()) == sorted(first)
+    assert repro.ran() == []
+
+    repro.edit("src/retable/models/ngram.py", "class KneserNey(", "# edited\nclass KneserNey(")
+    repro.edit("conf/recipe/counted/kn3.yaml", "stage: pretrain", "stage: pretrain  # edited")
+    assert repro.ran() == ["plan"]
+
+    repro.edit("conf/recipe/counted/kn5.yaml", "order: 5", "order: 4")
+    assert repro.ran() == ["plan", "pretrain-kn5-1", "evaluate-kn5-1-perplexity"]

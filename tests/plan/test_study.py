@@ -1,0 +1,142 @@
+"""Compact studies, the cells that they stand for, and what is said of a mistake."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from retable.errors import UsageError
+from retable.plan.graph import distinct
+from retable.plan.study import REPORTED, Conf, expand, read_study
+
+CONF = Conf(Path(__file__).parent.parent.parent / "conf")
+STUDIES = CONF.names("study")
+
+
+def places(**said):
+    return list(expand(CONF, "mine", said).cells)
+
+
+def cell(place, **said):
+    return expand(CONF, "mine", said).cells[place]
+
+
+def test_systems_bring_the_cells_that_they_are_made_from():
+    assert places(corpus="ptb", systems=[{"of": ["kn5", "lstm"], "seeds": 2}], benchmarks={"perplexity": "all"}) == [
+        "prepare/ptb",
+        "encode/ptb/word",
+        *(f"pretrain/ptb/{system}-{seed}" for system in ("kn5", "lstm") for seed in (1, 2)),
+        *(f"evaluate/ptb/{system}-{seed}-perplexity" for system in ("kn5", "lstm") for seed in (1, 2)),
+    ]
+
+
+def test_a_cell_is_a_command():
+    found = cell("pretrain/ptb/small-2", corpus="ptb", systems=[{"of": "lstm_small", "as": "small", "seeds": [2],
+                                                                "set": {"optimizer.lr": 0.5}}])  # fmt: skip
+    recipe = CONF.choice("lstm_small")
+    assert found.command == (
+        f"python -m pipelines.pretrain corpus=ptb tokenizer=word recipe={recipe} system=small seed=2 optimizer.lr=0.5"
+    )
+    assert found.reads[:2] == ("encode/ptb/word/tokenizer.json", "encode/ptb/word/train.bin")
+
+
+def test_a_tokenizer_is_the_entrys_or_the_studys_or_the_recipes():
+    bert = {"of": "bert"}
+    assert cell("pretrain/ptb/bert-1", corpus="ptb", systems=[bert]).tokenizer == "word_marked"
+    assert cell("pretrain/ptb/bert-1", corpus="ptb", tokenizer="bpe", systems=[bert]).tokenizer == "bpe"
+    said = [bert | {"tokenizer": "word_english"}]
+    assert cell("pretrain/ptb/bert-1", corpus="ptb", tokenizer="bpe", systems=said).tokenizer == "word_english"
+
+
+def test_a_system_starts_from_the_same_seed_or_else_the_first():
+    systems = [{"of": "skipgram", "seeds": 2}, {"of": "gpt"},
+               {"of": "bilstm", "embedding": "skipgram", "seeds": 2, "task": "sentiment"},
+               {"of": "gpt", "as": "gpt_pretrained", "init": "gpt", "seeds": 2, "task": "sentiment"}]  # fmt: skip
+    cells = expand(CONF, "mine", {"corpus": "grammar", "systems": systems}).cells
+    trained = {cell.settings["system"] + cell.settings["seed"]: cell.settings for cell in cells.values()
+               if "task" in cell.settings}  # fmt: skip
+    assert trained["bilstm2"]["embedding"] == "outputs/embed/grammar/skipgram-2/vectors.bin"
+    assert trained["gpt_pretrained2"]["init"] == "pretrain/grammar/gpt-1"
+
+
+def test_names_are_made_of_recipes_and_starts():
+    systems = [{"of": ["gpt", "gpt_rotary"]},
+               {"of": "gpt", "init": ["gpt", "gpt_rotary"], "as": "from_{init}", "task": "sentiment"}]  # fmt: skip
+    found = places(corpus="grammar", systems=systems)
+    assert [place.rpartition("/")[2] for place in found[-2:]] == ["sentiment-from_gpt-1", "sentiment-from_gpt_rotary-1"]
+
+
+def test_a_selection_takes_those_that_can_answer():
+    systems = [{"of": ["kn5", "lstm", "bert", "skipgram"]}]
+    found = places(corpus="ptb", tokenizer="word", systems=systems, benchmarks={"perplexity": "all"})
+    assert found[-2:] == ["evaluate/ptb/kn5-1-perplexity", "evaluate/ptb/lstm-1-perplexity"]
+    found = places(corpus="ptb", tokenizer="word", systems=systems, benchmarks={"perplexity": {"all but": ["kn5"]}})
+    assert [place for place in found if place.startswith("evaluate")] == ["evaluate/ptb/lstm-1-perplexity"]
+
+
+def test_a_mixture_is_of_its_systems():
+    found = cell("mix/ptb/both-1", corpus="ptb", systems=[{"of": ["kn5", "cache"]}], mixtures={"both": ["kn5", "cache"]})
+    assert found.made_from == ("pretrain/ptb/kn5-1", "pretrain/ptb/cache-1")
+    assert found.settings["cells"] == "[pretrain/ptb/kn5-1,pretrain/ptb/cache-1]"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"corpuss": "ptb"}, "study mine: 'corpuss' is no key; write corpus"),
+        ({"corpus": "ptb", "systems": [{"of": "lstn"}]}, "study mine, systems: there is no recipe 'lstn'; write lstm"),
+        ({"corpus": "pbt", "systems": [{"of": "lstm"}]}, "study mine: there is no corpus 'pbt'; write ptb"),
+        ({"systems": [{"of": "lstm"}]}, "study mine, system lstm: no corpus; give the study one: corpus: grammar"),
+        ({"corpus": "ptb", "systems": ["lstm"]}, "study mine, systems: 'lstm' names no recipe; write {of: lstm}"),
+        ({"corpus": "ptb", "systems": [{"of": "lstm", "sedes": 2}]},
+         "study mine, systems of lstm: 'sedes' is no key; write seeds"),
+        ({"corpus": "ptb", "systems": [{"of": "lstm", "seeds": 0}]},
+         "study mine, system lstm: seeds: 0 is no number; write seeds: 3, or [1, 2]"),
+        ({"corpus": "ptb", "systems": [{"of": "lstm"}, {"of": "lstm"}]},
+         "study mine: pretrain/ptb/lstm-1 stands there twice; call one of the two something else, as: …"),
+        ({"corpus": "ptb", "systems": [{"of": "bilstm"}]},
+         "study mine, system bilstm: bilstm is trained on a task; give it one: task: sentiment"),
+        ({"corpus": "ptb", "systems": [{"of": "bilstm", "task": "sentiments"}]},
+         "study mine, system bilstm: there is no task 'sentiments'; write sentiment"),
+        ({"corpus": "ptb", "systems": [{"of": "lstm"}], "benchmarks": {"perplexities": "all"}},
+         "study mine, benchmarks: there is no benchmark 'perplexities'; write perplexity"),
+        ({"corpus": "ptb", "systems": [{"of": "lstm"}], "benchmarks": {"perplexity": ["ltsm"]}},
+         "study mine, benchmarks.perplexity: the study has no pretrained system 'ltsm'; write lstm"),
+        ({"corpus": "ptb", "systems": [{"of": "bert"}], "benchmarks": {"perplexity": ["bert"]}},
+         "study mine, benchmarks.perplexity: pretrain/ptb/bert-1 gives no log_prob, which this asks for; leave it out"),
+        ({"corpus": "ptb", "systems": [{"of": "gpt"}, {"of": "lstm", "embedding": "gpt"}]},
+         "study mine, system lstm, embedding: pretrain/ptb/gpt-1 is not for embedding=; write init for models, "
+         "embedding for vectors"),
+        ({"corpus": "ptb", "systems": [{"of": "kn5"}], "mixtures": {"one": ["kn5"]}},
+         "study mine, mixtures.one: ['kn5'] are not two systems or more of one text, of a seed each; name those"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(said, message):
+    with pytest.raises(UsageError) as error:
+        expand(CONF, "mine", said)
+    assert str(error.value) == message
+
+
+def test_an_unknown_study_is_told_the_closest():
+    with pytest.raises(UsageError, match="there is no study 'smok'; write smoke"):
+        read_study(CONF, "smok")
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_studies_are_short(study):
+    text = (CONF.folder / "study" / f"{study}.yaml").read_text(encoding="utf-8")
+    reported = yaml.compose(text).value
+    lines = sum(value.end_mark.line - key.start_mark.line for key, value in reported if key.value not in REPORTED)
+    assert lines <= 30
+
+
+def test_studies_share_cells_that_are_the_same():
+    cells = distinct(read_study(CONF, study) for study in STUDIES)
+    assert len({cell.command for cell in cells.values()}) == len(cells)
+
+
+def test_two_studies_can_not_make_a_cell_in_two_ways():
+    first = expand(CONF, "first", {"corpus": "ptb", "systems": [{"of": "lstm"}]})
+    second = expand(CONF, "second", {"corpus": "ptb", "systems": [{"of": "gru", "as": "lstm"}]})
+    with pytest.raises(UsageError, match="studies first and second make pretrain/ptb/lstm-1 in two ways"):
+        distinct([first, second])
