@@ -31,7 +31,7 @@ def encode(cfg: DictConfig) -> None:
     if not isinstance(workers, int) or workers < 1:
         raise UsageError(f"workers={workers} can't encode; write 1 or more, or null for one a core")
     with recorded(cfg, inputs, upstream=[text], system=Path(cfg.out).name, seed=0) as record:
-        vocabulary = read_lines(*closed) if closed else ()
+        vocabulary = read_lines(closed[0]) if closed else ()
         tokenizer = instantiate(cfg.tokenizer.train, Lines(splits["train"]), vocabulary=vocabulary)
         tokenizer.save(record.folder / "tokenizer.json")
         record.metrics["vocab_size"] = tokenizer.vocab_size

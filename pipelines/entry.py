@@ -140,7 +140,7 @@ def recorded(
     thrown away.
     """
     name, out = stage_name(), output_folder(cfg)
-    config = OmegaConf.to_container(cfg, resolve=True)
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
     digests = {str(path): artifacts.digest(artifacts.require(path)) for path in inputs}
     reached = code().fingerprint(reached_by(name, config, *loaded_from(upstream)))
     key = artifacts.digest_of([name, str(out), config, digests, reached])
@@ -201,7 +201,7 @@ def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
     """What the systems of these cells are built from again, of those that hold one."""
     for cell in cells:
         if (config := cell / "config.yaml").exists():
-            made = OmegaConf.load(config)
+            made: Any = OmegaConf.load(config)
             yield {str(key): OmegaConf.to_container(made[key]) for key in LOADED if OmegaConf.is_config(made.get(key))}
 
 

@@ -1,8 +1,8 @@
 """Studies → the graph: `python -m pipelines.plan graph` writes DVC's files, and `plan new mine corpus=… systems=…` a
 study to start from.
 
-The stages that DVC runs are `plan cells <corpus>` and `plan report <study>`: they compose the configuration of each cell
-and add the fingerprint of the code that it reaches. What comes out the same leaves its cell as it is.
+The stages that DVC runs are `plan cells <corpus>` and `plan report <study>`: they compose the configuration of each
+cell and add the fingerprint of the code that it reaches. What comes out the same leaves its cell as it is.
 """
 
 import argparse
@@ -81,7 +81,11 @@ def report(study: str) -> None:
 def check(study: str) -> None:
     """Bring the graph up to date, and print the file that makes a study. UsageError where its data are not there."""
     found = read_study(Conf(CONF), study)
-    made_from = [*sorted(CONF.rglob("*.yaml")), *sorted((CONF.parent / "src/retable/plan").glob("*.py")), Path(__file__)]
+    made_from = [
+        *sorted(CONF.rglob("*.yaml")),
+        *sorted((CONF.parent / "src/retable/plan").glob("*.py")),
+        Path(__file__),
+    ]
     stamp, digest = Path("outputs/plan/graph.txt"), digest_of([digest_of_file(path) for path in made_from])
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest:
         graph()
@@ -246,9 +250,9 @@ def _yaml(value: Any, **options: Any) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pipelines.plan", description=__doc__)
     verbs = parser.add_subparsers(required=True, metavar="graph | check | new | cells | report")
-    for verb, argument in ((graph, ""), (cells, "corpus"), (report, "study"), (check, "study")):
-        parsed = verbs.add_parser(verb.__name__, help=(verb.__doc__ or "").splitlines()[0])
-        parsed.set_defaults(verb=verb)
+    for each, argument in ((graph, ""), (cells, "corpus"), (report, "study"), (check, "study")):
+        parsed = verbs.add_parser(each.__name__, help=(each.__doc__ or "").splitlines()[0])
+        parsed.set_defaults(verb=each)
         if argument:
             parsed.add_argument("argument", metavar=argument)
     parsed = verbs.add_parser("new", help=(new.__doc__ or "").splitlines()[0])
@@ -258,6 +262,7 @@ def main() -> None:
     given = parser.parse_args()
     arguments = [value for key, value in vars(given).items() if key != "verb"]
     verb: Callable[..., None] = given.verb
+    os.chdir(CONF.parent)
     with one_line_errors():
         verb(*arguments)
 

@@ -1,9 +1,10 @@
 """Cells whose code has changed and whose bytes have not keep their results: `python -m pipelines.prove REVISION`.
 
-For each pair of an old and a new fingerprint, one cell runs under both revisions, each in a tree of its own: 20 steps on
-one thread with the whole schedule drawn into them, on a small text where the embedded language gives one, so that they
-cross the ends of epochs and validations; what is counted or evaluated runs whole. Equal bytes of all that the cell leaves
-renew the entries of all cells of the pair in DVC's locks, and `results/renewals.csv` says so. Unequal ones stay stale.
+For each pair of an old and a new fingerprint, one cell runs under both revisions, each in a tree of its own: 20 steps
+on one thread with the whole schedule drawn into them, on a small text where the embedded language gives one, so that
+they cross the ends of epochs and validations; what is counted or evaluated runs whole. Equal bytes of all that the cell
+leaves renew the entries of all cells of the pair in DVC's locks, and `results/renewals.csv` says so. Unequal ones stay
+stale.
 Its limit: 20 equal steps are evidence for the path that they walked.
 """
 
@@ -62,7 +63,9 @@ def prove(revision: str) -> None:
         cells = distinct(studies())
         for pair, places in _changed(trees, cells).items():
             found = sorted((cells[place] for place in places), key=_size)[0]
-            digests = {side: _run(tree, trees["old"].parent / f"run-{side}", found, cells) for side, tree in trees.items()}
+            digests = {
+                side: _run(tree, trees["old"].parent / f"run-{side}", found, cells) for side, tree in trees.items()
+            }
             same = digests["old"] is not None and digests["old"] == digests["new"]
             print(f"{'same  ' if same else 'STALE '} {found.place}, for {len(places)}: {' '.join(sorted(places)[:5])}")
             if same:
@@ -76,7 +79,9 @@ def prove(revision: str) -> None:
 def _changed(trees: Mapping[str, Path], cells: Mapping[str, Cell]) -> dict[Pair, list[str]]:
     """The cells that were up to date, by the change of code that is all that makes them stale."""
     found: dict[Pair, list[str]] = {}
-    for group in sorted({cell.group for cell in cells.values() if graph_file(cell.group).with_name("dvc.lock").exists()}):
+    for group in sorted(
+        {cell.group for cell in cells.values() if graph_file(cell.group).with_name("dvc.lock").exists()}
+    ):
         for tree in trees.values():
             _python(tree, tree, "pipelines.plan", "cells", group)
         entries = _load(graph_file(group).with_name("dvc.lock"))["stages"]
@@ -125,8 +130,8 @@ def _short(cell: Cell) -> list[str]:
     if cell.stage == "prepare":
         said = _load(CONF / "corpus" / f"{cell.corpus}.yaml").get("write", {})
         return [f"corpus.write.{key}={value}" for key, value in SMALL.items() if key in said]
-    trains = cell.stage in ("embed", "train") or (cell.stage == "pretrain" and "/counted/" not in f"/{cell.settings['recipe']}")
-    return list(SHORT) if trains else []
+    counts = cell.settings.get("recipe", "").startswith("counted/")
+    return list(SHORT) if "recipe" in cell.settings and not counts else []
 
 
 def _size(cell: Cell) -> tuple[bool, bool, str]:

@@ -22,7 +22,9 @@ def report(cfg: DictConfig) -> None:
     for cell in study.cells.values():
         folders[cell.stage].append(require(Path("outputs", cell.place)))
     out = Path(cfg.results)
-    sections = {name: study.reported.get(name) for name in ("notes", "ablations", "baseline", "elmo", "label_efficiency")}
+    sections = {
+        name: study.reported.get(name) for name in ("notes", "ablations", "baseline", "elmo", "label_efficiency")
+    }
     write_report(study.name, folders, out, **sections)
     print(f"The report is {out / 'report.html'}")
 

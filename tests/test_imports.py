@@ -12,6 +12,7 @@ ALLOWED = {
     "grammar": {"corpora", "metrics"},
     "tokenizers": {"corpora"},
     "data": {"tokenizers", "corpora"},
+    "plan": set(),
     "nn": set(),
     "models": {"nn"},
     "objectives": {"data", "nn"},

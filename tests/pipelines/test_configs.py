@@ -8,6 +8,7 @@ from hydra.utils import get_class, get_method
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines.entry import CONF
+from retable.plan.study import Conf, read_study
 from tests.pipelines.recipes import composed
 
 STAGES = (
@@ -28,7 +29,6 @@ STAGES = (
     "rank",
     "scaling",
     "report",
-    "params",
     "bands",
     "arpa",
     "describe",
@@ -49,7 +49,7 @@ GROUPS = {
     "benchmark": "evaluate",
     "decoding": "generate",
     "trainer": "pretrain",
-    "study": "params",
+    "study": "report",
 }
 CHOICES = [
     (stage, group, path.stem) for group, stage in GROUPS.items() for path in sorted((CONF / group).glob("*.yaml"))
@@ -126,7 +126,7 @@ def test_the_bounds_are_of_the_grammar_that_wrote_the_corpus(benchmark, corpus, 
 
 
 def test_the_smoke_study_has_bands_for_its_tables():
-    cfg = compose_config("bands", ["study=smoke"])
-    assert {"perplexity", "tasks"} <= set(cfg.bands)
-    for rows in cfg.bands.values():
+    bands = read_study(Conf(CONF), "smoke").reported["bands"]
+    assert {"perplexity", "tasks"} <= set(bands)
+    for rows in bands.values():
         assert all(low < high for *_, low, high in rows)

@@ -14,8 +14,8 @@ from hydra.utils import instantiate
 
 from pipelines.build import build_model, build_objective
 from pipelines.entry import CONF
+from pipelines.plan import check
 from pipelines.pretrain import pretrain
-from pipelines.study import choose
 from retable.errors import UsageError
 from retable.tokenizers import unigram
 from retable.training.weights import matrix_parameters
@@ -147,6 +147,7 @@ def test_the_first_steps_are_those_of_the_whole_run():
                                                 ("electra_small", "data/openwebtext")])  # fmt: skip
 def test_a_study_says_what_data_it_misses(tmp_path, monkeypatch, study, missing):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=f"{missing} does not exist, and study {study} reads corpus"):
-        choose(study)
-    assert not list(tmp_path.iterdir())
+    for name in ("graph", "dvc.yaml"):
+        (tmp_path / name).symlink_to(CONF.parent / name)
+    with pytest.raises(UsageError, match=f"{missing}.* does not exist, and study {study} reads it for prepare/"):
+        check(study)

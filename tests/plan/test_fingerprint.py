@@ -60,7 +60,7 @@ class Layer:
     def never_called(self):
         return numbers.triple(self.x)
 ''',
-    "numbers.py": '''
+    "numbers.py": """
 BASE = 2
 OTHER = 5
 
@@ -79,11 +79,11 @@ def half(x):
 
 def fifth(x):
     return x / OTHER
-''',
-    "errors.py": '''
+""",
+    "errors.py": """
 class UsageError(Exception):
     pass
-''',
+""",
 }
 
 
@@ -125,7 +125,11 @@ def test_names_are_followed_and_not_files(small):
         ("stage.py", "return x - 1", "return x - 2"),
         ("layers.py", '"""A layer."""', ""),
         ("numbers.py", "OTHER = 5", "OTHER = 6"),
-        ("numbers.py", "def double(x):\n    return BASE * x", "def double(x):\n\n    # twice\n    return (BASE\n  * x)"),
+        (
+            "numbers.py",
+            "def double(x):\n    return BASE * x",
+            "def double(x):\n\n    # twice\n    return (BASE\n  * x)",
+        ),
         ("errors.py", "pass", "code = 2"),
     ],
 )

@@ -75,7 +75,9 @@ def test_a_selection_takes_those_that_can_answer():
 
 
 def test_a_mixture_is_of_its_systems():
-    found = cell("mix/ptb/both-1", corpus="ptb", systems=[{"of": ["kn5", "cache"]}], mixtures={"both": ["kn5", "cache"]})
+    found = cell(
+        "mix/ptb/both-1", corpus="ptb", systems=[{"of": ["kn5", "cache"]}], mixtures={"both": ["kn5", "cache"]}
+    )
     assert found.made_from == ("pretrain/ptb/kn5-1", "pretrain/ptb/cache-1")
     assert found.settings["cells"] == "[pretrain/ptb/kn5-1,pretrain/ptb/cache-1]"
 

@@ -78,7 +78,7 @@ class Code:
         return self._uses[place]
 
     def _look_up(self, module: str, inner: Mapping[str, str], chain: str) -> set[Place]:
-        """What `chain`, such as `F.cross_entropy`, stands for in `module`, where a definition imports `inner` itself."""
+        """What `chain`, such as `F.cross_entropy`, stands for in `module`, in a definition that imports `inner`."""
         first, _, rest = chain.partition(".")
         imports = self._imports(module)
         if first in inner:

@@ -41,8 +41,8 @@ def distinct(studies: Iterable[Study]) -> dict[str, Cell]:
             other, name = found.setdefault(place, (cell, study.name))
             if other != cell:
                 raise UsageError(
-                    f"studies {name} and {study.name} make {place} in two ways, `{other.command}` and `{cell.command}`; "
-                    "call the system something else in one of them, as: …"
+                    f"studies {name} and {study.name} make {place} in two ways, `{other.command}` and "
+                    f"`{cell.command}`; call the system something else in one of them, as: …"
                 )
     return {place: cell for place, (cell, _) in found.items()}
 
@@ -76,8 +76,7 @@ def report_graph(study: Study, default: str) -> str:
     plan = f"outputs/plan/report/{study.name}.yaml"
     where = {} if study.name == default else {"wdir": "../../.."}
     stages: dict[str, Any] = {
-        "plan": where
-        | {"cmd": f"python -m pipelines.plan report {study.name}", "deps": list(SOURCES), "outs": [plan]},
+        "plan": where | {"cmd": f"python -m pipelines.plan report {study.name}", "deps": list(SOURCES), "outs": [plan]},
         "report": where
         | {
             "cmd": f"python -m pipelines.report study={study.name}",

@@ -70,7 +70,7 @@ def _quoted(value: str) -> str:
 
 
 class Conf:
-    """The files of `conf/`, as far as a study needs them: the names of its groups, and what recipes say of themselves."""
+    """The files of `conf/`, as far as studies need them: the names of its groups, what recipes say of themselves."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -371,7 +371,9 @@ class _Expansion:
             raise UsageError(f"{where}: {entry[key]} is of several corpora; name one, {near[0].corpus}/{entry[key]}")
         same = [cell for cell in near if cell.settings["seed"] == str(seed)] or near
         if (same[0].stage == "embed") != (key == "embedding"):
-            raise UsageError(f"{where}: {same[0].place} is not for {key}=; write init for models, embedding for vectors")
+            raise UsageError(
+                f"{where}: {same[0].place} is not for {key}=; write init for models, embedding for vectors"
+            )
         return f"{same[0].place}/{file}"
 
     def _prepare(self, corpus: str) -> None:
@@ -418,7 +420,9 @@ class _Expansion:
         seeds = entry.get("seeds", 1)
         found = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(seeds)
         if not found or not all(isinstance(seed, int) and seed > 0 for seed in found):
-            raise UsageError(f"{self._where}, system {entry['as']}: seeds: {seeds} is no number; write seeds: 3, or [1, 2]")
+            raise UsageError(
+                f"{self._where}, system {entry['as']}: seeds: {seeds} is no number; write seeds: 3, or [1, 2]"
+            )
         return found
 
     def _choices(self, entry: Mapping[str, Any], *groups: str) -> dict[str, str]:
@@ -427,7 +431,9 @@ class _Expansion:
 
     def _add(self, cell: Cell, again: bool = False) -> None:
         if not again and cell.place in self._cells:
-            raise UsageError(f"{self._where}: {cell.place} stands there twice; call one of the two something else, as: …")
+            raise UsageError(
+                f"{self._where}: {cell.place} stands there twice; call one of the two something else, as: …"
+            )
         self._cells.setdefault(cell.place, cell)
 
     def _require_keys(self, said: Mapping[str, Any], known: Sequence[str], where: str) -> None:
@@ -459,7 +465,11 @@ def _asked_for(benchmark: str, conf: Conf) -> str:
     module, _, name = said["_target_"].rpartition(".")
     spec = find_spec(module)
     assert spec is not None and spec.origin is not None, module
-    classes = {each.name: each for each in ast.parse(Path(spec.origin).read_text("utf-8")).body if isinstance(each, ast.ClassDef)}
+    classes = {
+        each.name: each
+        for each in ast.parse(Path(spec.origin).read_text("utf-8")).body
+        if isinstance(each, ast.ClassDef)
+    }
     while True:
         for each in classes[name].body:
             if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "asks_for":
