@@ -61,7 +61,7 @@ def answer(cfg: DictConfig) -> None:
     def validate(objective: torch.nn.Module) -> dict[str, float]:
         return answer_metrics(predict(objective, "validation"), right["validation"])
 
-    with recorded(cfg, inputs, [], cfg.system, cfg.seed, task=cfg.task_name) as record:
+    with recorded(cfg, inputs, [], cfg.system, cfg.seed, corpus=cfg.task_name, task=cfg.task_name) as record:
         record.extra["words"] = len(vocabulary.known)
         record.extra["questions"] = {split: len(rows) for split, rows in questions.items()}
         record.extra["cannot_be_answered"] = {  # with whole words; such a question is asked, and counts, all the same

@@ -54,7 +54,7 @@ def choose(cfg: DictConfig) -> None:
         of_split = choices["validation"]
         return {"accuracy": choice_accuracy(of_split.labels, predict_choices(objective, of_split))}
 
-    with recorded(cfg, inputs, [], cfg.system, cfg.seed, task=cfg.task_name) as record:
+    with recorded(cfg, inputs, [], cfg.system, cfg.seed, corpus=cfg.task_name, task=cfg.task_name) as record:
         best = None if cfg.patience is None else Best("validation/accuracy", cfg.patience)
         train(cfg, record, objective, batches, validate, best)
         with (record.folder / "predictions.csv").open("w", newline="", encoding="utf-8") as file:

@@ -6,7 +6,7 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from pipelines.entry import recorded, stage
+from pipelines.entry import chosen, recorded, stage
 from retable.artifacts import require
 from retable.errors import UsageError
 from retable.models.word2vec_format import write_word2vec
@@ -43,7 +43,7 @@ def embed(cfg: DictConfig) -> None:
         torch.set_num_threads(1)  # beside the loops torch has little to do, and its idle threads spin on their cores
 
         learner = WordByWord(objective, cfg.threads)
-    with recorded(cfg, inputs, [folder], cfg.system, cfg.seed) as record:
+    with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         train(cfg, record, learner, batches, validate=lambda objective: {})
         ids, words = zip(*seen, strict=True)
         write_word2vec(record.folder / "vectors.bin", words, objective.vectors().numpy()[list(ids)])

@@ -30,7 +30,7 @@ def encode(cfg: DictConfig) -> None:
     workers = os.cpu_count() or 1 if cfg.workers is None else cfg.workers
     if not isinstance(workers, int) or workers < 1:
         raise UsageError(f"workers={workers} can't encode; write 1 or more, or null for one a core")
-    with recorded(cfg, inputs, upstream=[text], system=Path(cfg.out).name, seed=0) as record:
+    with recorded(cfg, inputs, upstream=[text], system=Path(cfg.out).name, seed=0, corpus=cfg.text) as record:
         vocabulary = read_lines(closed[0]) if closed else ()
         tokenizer = instantiate(cfg.tokenizer.train, Lines(splits["train"]), vocabulary=vocabulary)
         tokenizer.save(record.folder / "tokenizer.json")
@@ -49,7 +49,7 @@ def take_over(cfg: DictConfig, text: Path) -> None:
     files = [require(require(text) / "train.txt").with_name(name) for name in names]
     if not files[0].exists():
         raise UsageError(f"{text} came as text alone; write tokenizer=bpe, or another that reads it")
-    with recorded(cfg, files, upstream=[text], system=Path(cfg.out).name, seed=0) as record:
+    with recorded(cfg, files, upstream=[text], system=Path(cfg.out).name, seed=0, corpus=cfg.text) as record:
         for file in files:
             shutil.copyfile(file, record.folder / file.name)
         tokenizer = Tokenizer.load(files[0])

@@ -130,21 +130,30 @@ class Record:
 
 @contextlib.contextmanager
 def recorded(
-    cfg: DictConfig, inputs: list[Path], upstream: list[Path], system: str, seed: int, task: str | None = None
+    cfg: DictConfig,
+    inputs: list[Path],
+    upstream: list[Path],
+    system: str,
+    seed: int,
+    *,
+    corpus: str,
+    task: str | None = None,
+    place: str | None = None,
 ) -> Iterator[Record]:
     """Run the body of a stage and leave its cell complete, or not at all.
 
     `inputs` are the files whose digests the record keeps; `upstream` the cells that led to them, to which those that
-    hold an input are added. The body fills `record.folder` and `record.metrics`; `record.extra` adds to `run.json`. In
-    the processes that a distributed strategy starts beside the first, the body runs alike, and what it writes is
-    thrown away.
+    hold an input are added; `place` is where the cell goes if not to `cfg.out`. The body fills `record.folder` and
+    `record.metrics`; `record.extra` adds to `run.json`. In the processes that a distributed strategy starts beside the
+    first, the body runs alike, and what it writes is thrown away.
     """
-    name, out = stage_name(), output_folder(cfg)
+    place = place or cfg.out
+    name, out = stage_name(), output_folder(place)
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     digests = {str(path): artifacts.digest(artifacts.require(path)) for path in inputs}
     reached = code().fingerprint(reached_by(name, config, *loaded_from(upstream)))
     key = artifacts.digest_of([name, str(out), config, digests, reached])
-    scratch = Path("work", name, cfg.out, key[:12])
+    scratch = Path("work", name, place, key[:12])
     scratch.mkdir(parents=True, exist_ok=True)
     if not is_main_process():
         with tempfile.TemporaryDirectory() as nowhere:
@@ -157,7 +166,7 @@ def recorded(
     provenance = {
         "stage": name,
         "system": system,
-        "corpus": out.parts[-2] if name != "prepare" else out.name,
+        "corpus": corpus,
         "seed": seed,
         "task": task,
         "study": current_study(),
@@ -170,7 +179,7 @@ def recorded(
     tags |= {"retable.data_digest": artifacts.digest_of(digests)[:16], "retable.upstream": ",".join(runs)}
     if parent := os.environ.get("RETABLE_PARENT_RUN"):
         tags["mlflow.parentRunId"] = parent
-    run = tracking.start(f"{name} {cfg.out}", key, _flat(config), tags)
+    run = tracking.start(f"{name} {place}", key, _flat(config), tags)
     started, process_start = time.time(), psutil.Process().create_time()
     try:
         with artifacts.publish(out, scratch / "payload") as folder:
@@ -205,17 +214,22 @@ def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
             yield {str(key): OmegaConf.to_container(made[key]) for key in LOADED if OmegaConf.is_config(made.get(key))}
 
 
-def output_folder(cfg: DictConfig) -> Path:
-    """Where the cell goes: `outputs/<stage>/<out>`, or the job's own folder in a multirun."""
+def output_folder(place: str) -> Path:
+    """Where a cell goes: `outputs/<stage>/<place>`, or the job's own folder in a multirun."""
     hydra_config = HydraConfig.get()
     if hydra_config.mode == RunMode.MULTIRUN:
-        return Path(os.path.relpath(hydra_config.runtime.output_dir)) / cfg.out
-    return Path("outputs", stage_name(), cfg.out)
+        return Path(os.path.relpath(hydra_config.runtime.output_dir)) / place
+    return Path("outputs", stage_name(), place)
 
 
 def stage_name() -> str:
     """The root config that runs, which is called like its stage."""
     return str(HydraConfig.get().job.config_name)
+
+
+def chosen(group: str) -> str:
+    """The choice that was made of a group of configurations."""
+    return str(HydraConfig.get().runtime.choices[group])
 
 
 def is_main_process() -> bool:

@@ -20,24 +20,24 @@ def evaluate(cfg: DictConfig) -> None:
         source = Path(cfg.vectors)
         name = source.parent.name if source.stem == "vectors" else source.stem  # embed cells call theirs vectors.bin
         inputs, cells, seed = [require(source)], [], 0
-        cfg.out = cfg.out.replace(cfg.cell, f"vectors/{name}")  # an `out` of the user's own stays
+        corpus, place = "vectors", cfg.out.replace(cfg.cell, f"vectors/{name}")  # an `out` of the user's own stays
         system = load_vectors(source)
     else:
         source = Path("outputs", cfg.stage, cfg.cell)
         inputs, cells, run = [require(source / "model.safetensors")], [source], read_run(source)
         inputs += source.glob("vectors.bin")
-        name, seed = run["system"], run["seed"]
+        name, seed, corpus, place = run["system"], run["seed"], run["corpus"], cfg.out
         tokens = OmegaConf.load(require(source / "config.yaml")).tokens
         if tokens != cfg.tokens:
-            corpus, _, tokenizer = tokens.partition("/")
-            raise UsageError(f"{source} was trained on {tokens}; write corpus={corpus} tokenizer={tokenizer}")
+            text, _, tokenizer = tokens.partition("/")
+            raise UsageError(f"{source} was trained on {tokens}; write corpus={text} tokenizer={tokenizer}")
         system = load_system(source)
     benchmark = instantiate(cfg.benchmark)
     if not hasattr(system, benchmark.asks_for):
         raise UsageError(f"{source} has no {benchmark.asks_for}, which this benchmark asks for; choose another one")
     inputs += map(_require, benchmark.inputs)
     cells += sorted({path.parent for path in benchmark.inputs if (path.parent / "run.json").exists()})
-    with recorded(cfg, inputs, cells, name, seed) as record:
+    with recorded(cfg, inputs, cells, name, seed, corpus=corpus, place=place) as record:
         record.metrics = benchmark(system, record.folder)
         record.extra["protocol"] = system.protocol
 

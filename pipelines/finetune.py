@@ -84,7 +84,7 @@ def finetune(cfg: DictConfig) -> None:
     def score(objective: torch.nn.Module, split: str) -> dict[str, float]:
         return task.score(labels[split], predict(objective, sequences[split]))
 
-    with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, task=cfg.task_name) as record:
+    with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.text, task=cfg.task_name) as record:
         best = None if cfg.patience is None else Best(f"validation/{task.metrics[0]}", cfg.patience)
         train(cfg, record, objective, batches, lambda objective: score(objective, "validation"), best)
         with (record.folder / "predictions.csv").open("w", newline="", encoding="utf-8") as file:

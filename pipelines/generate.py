@@ -36,7 +36,7 @@ def generate(cfg: DictConfig) -> None:
         report_unknown(tokenizer, prompts)
     ids, eos = encode(tokenizer, prompts), tokenizer.boundary if cfg.stop else None
     strategy = instantiate(cfg.decoding)
-    with recorded(cfg, inputs, [cell], run["system"], run["seed"]) as record:
+    with recorded(cfg, inputs, [cell], run["system"], run["seed"], corpus=run["corpus"]) as record:
         found = [
             (prompt, begun, completion)
             for prompt, begun, several in zip(prompts, ids, strategy(model, ids, eos), strict=True)

@@ -9,7 +9,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from safetensors.numpy import save_file
 
-from pipelines.entry import recorded, stage
+from pipelines.entry import chosen, recorded, stage
 from pipelines.load import load_system
 from retable.artifacts import digest, require
 from retable.errors import UsageError
@@ -40,7 +40,7 @@ def mix(cfg: DictConfig) -> None:
     inputs = [cell / "model.safetensors" for cell in cells]
     inputs += [require(folder / name) for name in ("tokenizer.json", "validation.bin")]
     tokens = read_tokens(inputs[-1], Tokenizer.load(inputs[-2]).vocab_size)
-    with recorded(cfg, inputs, [*cells, folder], system=cfg.system, seed=cfg.seed) as record:
+    with recorded(cfg, inputs, [*cells, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         log_probs = np.stack([system.log_prob(tokens) for system in systems.values()])
         weights = fit_weights(log_probs)
         # With the digests, what depends on this file depends on all of the mixture.

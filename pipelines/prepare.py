@@ -6,7 +6,7 @@ from hydra import compose
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from pipelines.entry import recorded, stage
+from pipelines.entry import chosen, recorded, stage
 
 
 @stage
@@ -14,7 +14,7 @@ def prepare(cfg: DictConfig) -> None:
     tasks = {name: instantiate(compose(f"task/{name}").task) for name in cfg.corpus.get("tasks", ())}
     sources = [Path(value) for value in cfg.corpus.write.values() if isinstance(value, str)]
     sources = [path for path in (*sources, *(path for task in tasks.values() for path in task.paths)) if path.is_file()]
-    with recorded(cfg, inputs=sources, upstream=[], system="oracle", seed=0) as record:
+    with recorded(cfg, inputs=sources, upstream=[], system="oracle", seed=0, corpus=chosen("corpus")) as record:
         given = {"tasks": tasks} if tasks else {}
         record.metrics = instantiate(cfg.corpus.write, _partial_=True)(folder=record.folder, **given)
         record.extra["protocol"] = f"whole {cfg.corpus.unit}"

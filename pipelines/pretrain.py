@@ -7,7 +7,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.build import asks, build_batches, build_model, build_objective
-from pipelines.entry import recorded, stage
+from pipelines.entry import chosen, recorded, stage
 from retable.artifacts import require
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
@@ -26,7 +26,7 @@ def count(cfg: DictConfig) -> None:
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
     tokenizer = Tokenizer.load(inputs[0])
     model = build_model(cfg, tokenizer)
-    with recorded(cfg, inputs, [folder], system=cfg.system, seed=cfg.seed) as record:
+    with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         model.estimate(read_tokens(inputs[1], tokenizer.vocab_size))
         model.save(record.folder / "model.safetensors")
 
@@ -69,7 +69,7 @@ def learn(cfg: DictConfig) -> None:
         def validate(objective: torch.nn.Module) -> dict[str, float]:
             return mean_metrics(objective, held_out)
 
-    with recorded(cfg, inputs, [folder], system=cfg.system, seed=cfg.seed) as record:
+    with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         train(cfg, record, objective, batches, validate)
 
 

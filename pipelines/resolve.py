@@ -64,7 +64,7 @@ def resolve(cfg: DictConfig) -> None:
     def validate(objective: torch.nn.Module) -> dict[str, float]:
         return coreference_metrics(counts(predict_clusters(objective, examples["validation"]), "validation"))
 
-    with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, task=cfg.task_name) as record:
+    with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.task_name, task=cfg.task_name) as record:
         record.extra["words"] = len(vocabulary.known)
         record.extra["documents"] = {split: len(rows) for split, rows in documents.items()}
         best = None if cfg.patience is None else Best("validation/average_f1", cfg.patience)

@@ -85,7 +85,7 @@ def tag(cfg: DictConfig) -> None:
         predictions = predict_tags(objective, examples[split], tags)
         return predictions, sentence_counts(gold[split], predictions, spans)
 
-    with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, task=cfg.task_name) as record:
+    with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.task_name, task=cfg.task_name) as record:
         record.extra["tags"], record.extra["words"] = len(tags), len(vocabulary.known)
         train(cfg, record, objective, batches, lambda objective: tagging_metrics(counts(objective, "validation")[1]))
         with (record.folder / "sentences.csv").open("w", newline="", encoding="utf-8") as file:

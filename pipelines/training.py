@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from hydra.utils import instantiate
@@ -17,11 +16,12 @@ from retable.models.word2vec_format import read_word2vec
 from retable.nn.embedding import initialise_embedding
 from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.budget import parse_budget
+from retable.training.cost import flops_utilisation, training_cost
 from retable.training.curve import write_curve
 from retable.training.fit import fit
 from retable.training.module import Batches
 from retable.training.progress import Best
-from retable.training.weights import matrix_parameters, save_weights
+from retable.training.weights import save_weights
 
 
 def initialise_input(model: nn.Module, cfg: DictConfig, tokenizer: Tokenizer, inputs: list[Path]) -> None:
@@ -39,14 +39,6 @@ def initialise_input(model: nn.Module, cfg: DictConfig, tokenizer: Tokenizer, in
         model.get_submodule("embedding").requires_grad_(False)
 
 
-def training_cost(objective: nn.Module, batches: Any) -> dict[str, float]:
-    """Tokens and flops of a step, of batches that count their tokens: two operations a weight forward and four
-    backward (Kaplan et al. 2020, section 2.1)."""
-    if not hasattr(batches, "tokens_per_step"):
-        return {}
-    return {"tokens": batches.tokens_per_step, "flops": 6 * matrix_parameters(objective) * batches.tokens_per_step}
-
-
 def train(
     cfg: DictConfig,
     record: Record,
@@ -60,7 +52,7 @@ def train(
     started = time.monotonic()
     amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
     cost = training_cost(objective, batches)
-    points, stepped, seconds, kept = fit(
+    points, stepped, seconds, kept, gpus = fit(
         objective,
         batches,
         seed=cfg.seed,
@@ -89,16 +81,8 @@ def train(
     record.metrics |= {unit: round(steps * each) for unit, each in cost.items()}
     record.extra["training_seconds"] = round(time.monotonic() - started, 2)
     record.extra |= {f"{unit}_per_second": round(stepped * each / seconds) for unit, each in cost.items() if stepped}
-    if torch.cuda.is_available():
+    if gpus:
         record.extra["peak_gpu_memory_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
-        if stepped and cost and (peak := peak_flops(torch.cuda.get_device_name())):
-            record.extra["flops_utilisation"] = round(stepped * cost["flops"] / seconds / peak, 4)
-
-
-# What a chip multiplies a second in bf16 with dense matrices, by its data sheet.
-_PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12}
-
-
-def peak_flops(device: str) -> float | None:
-    """The chip's, by a part of its name; None for one that is not known here."""
-    return next((peak for name, peak in _PEAK_FLOPS.items() if name in device), None)
+        if stepped and cost:
+            share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), gpus)
+            record.extra |= {} if share is None else {"flops_utilisation": round(share, 4)}

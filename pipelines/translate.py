@@ -40,7 +40,7 @@ def translate(cfg: DictConfig) -> None:
         sources, targets = pairs["validation"]
         return {"loss": translation.nats_per_token(objective, sources, targets, cfg.batches.max_tokens)}
 
-    with recorded(cfg, inputs, [tokens, text], cfg.system, cfg.seed, task="translation") as record:
+    with recorded(cfg, inputs, [tokens, text], cfg.system, cfg.seed, corpus=cfg.text, task="translation") as record:
         train(cfg, record, objective, batches, validate)
         for split in splits[2:]:
             found = translation.translate(objective, pairs[split][0], strategy, tokenizer.boundary)

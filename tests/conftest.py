@@ -2,12 +2,17 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
 
 # Before torch is imported: threads over tensors of a few numbers wait for one another more than they work
 # (the tests of models and training took 96 s with two threads on two busy cores, 17 s with one).
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A test's outcome depends neither on how busy the machine is nor on the day's examples.
+settings.register_profile("retable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("retable")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Imports point one way, and the heavy libraries have one importer each."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,14 @@ def test_imports_point_one_way(path):
 def test_every_package_is_listed():
     packages = {path.name for path in SOURCE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
     assert packages == set(ALLOWED)
+
+
+def test_no_imports_go_in_a_circle():
+    """Those inside of functions too, by which a circle is only hidden."""
+    names = {".".join(("retable", *path.relative_to(SOURCE).with_suffix("").parts)): path for path in MODULES}
+    graph = {}
+    for name, path in names.items():
+        froms = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.ImportFrom)]
+        members = {f"{node.module}.{alias.name}" for node in froms for alias in node.names}
+        graph[name] = names.keys() & {*members, *imported(path)}
+    TopologicalSorter(graph).prepare()  # raises a CycleError that shows the circle

@@ -29,6 +29,16 @@ def test_carried_streams_are_those_of_the_tensorflow_reader():
         assert batch.fresh == (i == 0)
 
 
+@pytest.mark.parametrize("row", [2 * T, 2 * T + 1, 3 * T])
+def test_carried_streams_leave_out_a_window_whose_last_label_lies_beyond_its_row(row):
+    streams = CarriedStreams(TOKENS[: B * row], batch_size=B, length=T)
+    assert streams.steps_per_epoch == {2 * T: 1, 2 * T + 1: 2, 3 * T: 2}[row]
+    for step in range(streams.steps_per_epoch):
+        batch = streams.batch(step)
+        assert batch.input_ids.shape == batch.labels.shape == (B, T)
+        assert torch.equal(batch.labels, batch.input_ids + 1)
+
+
 @pytest.mark.parametrize("world", [1, 3])
 def test_opposite_streams_are_the_carried_ones_of_the_text_and_of_the_text_turned_round(world):
     streams, carried = OppositeStreams(TOKENS, batch_size=B, length=T), make(CarriedStreams)

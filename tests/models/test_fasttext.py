@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retable.models.fasttext import FastText, ngram_hashes
@@ -28,7 +28,6 @@ def test_hashes_of_known_strings():
 def test_hashes_equal_gensims():
     gensim = pytest.importorskip("gensim.models.fasttext")
 
-    @settings(derandomize=True, deadline=None)
     @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), st.integers(1, 4), st.integers(0, 3))
     def check(word, min_n, more):
         hashes = [hashed % 2_000_000 for hashed in ngram_hashes(word, min_n, min_n + more)]

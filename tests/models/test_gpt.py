@@ -217,6 +217,16 @@ def test_only_parameters_need_saving(gpt, variant):
     assert set(gpt.state_dict()) == {name for name, _ in gpt.named_parameters()}
 
 
+@pytest.mark.parametrize("positions", ["learnt", "sinusoidal", "rotary"])
+def test_what_goes_into_the_blocks_is_dropped_out_in_training(positions):
+    torch.manual_seed(0)
+    model, ids = GPT(V, D, 0, H, T, dropout=0.5, norm="post", positions=positions), torch.randint(V, (B, T))
+    hidden, whole = model(ids)[0], model.eval()(ids)[0]
+    dropped = hidden == 0
+    assert 0.2 < dropped.float().mean() < 0.8
+    torch.testing.assert_close(hidden[~dropped], 2 * whole[~dropped])
+
+
 @pytest.mark.parametrize(("norm", "share"), [("pre", 6**-0.5), ("post", 1.0)])
 def test_initialisation(norm, share):
     torch.manual_seed(0)

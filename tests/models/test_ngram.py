@@ -76,7 +76,7 @@ def test_discounts_by_hand():
     assert discounts(np.repeat([1, 2, 3], [4, 1, 1])) == (0.5, 1, 1.5)  # D2 just 0
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(corpora(), st.integers(1, 5))
 def test_probabilities_are_those_of_the_recursion(corpus, order):
     vocab_size, train, test = corpus
@@ -90,7 +90,7 @@ def test_probabilities_are_those_of_the_recursion(corpus, order):
     np.testing.assert_allclose(model.log_prob(stream(train + test)), expected, rtol=0, atol=1e-5)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(corpora(), st.integers(1, 5))
 def test_probabilities_sum_to_one_after_every_context(corpus, order):
     vocab_size, train, test = corpus

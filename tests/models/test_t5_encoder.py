@@ -29,6 +29,14 @@ def test_it_is_the_encoder_of_a_t5_of_the_same_settings(tmp_path):
     assert {name for name, _ in ours.named_parameters()} == names
 
 
+def test_it_begins_as_the_encoder_of_a_t5_of_the_same_seed():
+    ours = encoder(seed=3).state_dict()
+    torch.manual_seed(3)
+    theirs = T5(**SIZES).state_dict()
+    assert ours.keys() <= theirs.keys()
+    assert all(torch.equal(weight, theirs[name]) for name, weight in ours.items())
+
+
 def test_padding_changes_nothing():
     model = encoder()
     padded = model(ids(), LENGTHS)

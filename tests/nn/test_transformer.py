@@ -133,6 +133,21 @@ def test_dropout_acts_in_training_alone():
     assert torch.equal(block(hidden)[0], block(hidden)[0])
 
 
+@pytest.mark.parametrize("layer", ["attention.output", "contract"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_each_layer_is_dropped_out_before_its_residual_link(norm, layer):
+    torch.manual_seed(0)
+    block, hidden = Block(D, H, dropout=0.5, norm=norm), torch.randn(B, T, D)
+    if norm == "post":  # which would hide what is added
+        block.attention_norm = block.feed_forward_norm = torch.nn.Identity()
+    for output in (block.attention.output, block.contract):
+        torch.nn.init.zeros_(output.weight)
+        torch.nn.init.zeros_(output.bias)
+    torch.nn.init.ones_(block.get_submodule(layer).bias)  # so that this layer gives ones and the other one nothing
+    added = (block(hidden)[0] - hidden).round(decimals=4)
+    assert set(added.flatten().tolist()) == {0.0, 2.0}
+
+
 def test_heads_that_do_not_divide_the_width_are_refused():
     with pytest.raises(ValueError, match="d_model=8 must be a multiple of n_heads=3"):
         CausalSelfAttention(D, 3, dropout=0.0)

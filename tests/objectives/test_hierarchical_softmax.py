@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retable.data.windows import WindowSlice
@@ -55,7 +55,6 @@ def optimal_cost(counts):
     return cost
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=40).filter(any))
 def test_the_code_is_an_optimal_prefix_code(counts):
     code = codes(counts)
@@ -74,7 +73,6 @@ def test_the_code_is_an_optimal_prefix_code(counts):
             assert counts[a] <= counts[b] or lengths[a] <= lengths[b]
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=30).filter(lambda counts: sum(map(bool, counts)) > 1))
 def test_codes_and_nodes_tell_of_one_tree(counts):
     nodes, codes, lengths = huffman(np.array(counts))

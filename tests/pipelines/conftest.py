@@ -39,6 +39,13 @@ class Project:
             code = int(self._forks.stdout.readline())
             return subprocess.CompletedProcess([stage, *overrides], code, out.read(), err.read())
 
+    def start(self, stage: str, *overrides: str) -> subprocess.CompletedProcess:
+        """As `run`, but without a fork, by Python itself: seconds more."""
+        return subprocess.run(
+            [sys.executable, "-m", f"pipelines.{stage}", *overrides],
+            cwd=self.folder, env=os.environ | ENVIRONMENT, capture_output=True, text=True,
+        )  # fmt: skip
+
     def succeed(self, stage: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess:
         done = self.run(stage, *overrides, **environment)
         assert done.returncode == 0, done.stderr

@@ -43,7 +43,8 @@ def project(tmp_path_factory):
         made = folder / "outputs" / stage / "c" / name
         made.mkdir(parents=True)
         (made / "config.yaml").write_text(json.dumps({"tokens": f"c/{tokens}"} | config))
-        (made / "run.json").write_text(json.dumps({"system": name[:-2], "seed": 1, "mlflow_run_id": name}))
+        run = {"system": name[:-2], "corpus": "c", "seed": 1, "mlflow_run_id": name}
+        (made / "run.json").write_text(json.dumps(run))
         return made
 
     models = {}

@@ -65,6 +65,13 @@ def test_run_leads_to_its_origins(graph):
     assert tags["mlflow.runName"] == "evaluate grammar_tiny/lstm-1-perplexity"
 
 
+def test_the_corpus_is_that_of_the_text_wherever_the_cell_lies(project):
+    project.succeed("pretrain", "corpus=grammar_tiny", "model=unigram", "out=elsewhere/mine")
+    assert read(project, "pretrain/elsewhere/mine/run.json")["corpus"] == "grammar_tiny"
+    project.succeed("evaluate", "corpus=grammar_tiny", "cell=elsewhere/mine")
+    assert read(project, "evaluate/elsewhere/mine-perplexity/run.json")["corpus"] == "grammar_tiny"
+
+
 def test_scores_cover_the_same_text(graph):
     cells = ["evaluate/grammar_tiny/kn5-1-perplexity", "evaluate/grammar_tiny/gpt-1-perplexity", "prepare/grammar_tiny"]
     counts = [

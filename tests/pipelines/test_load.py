@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import nn
 
 from pipelines.load import load_system, load_vectors
@@ -95,6 +96,8 @@ def test_a_file_from_elsewhere_is_evaluated(project, tmp_path):
     assert json.loads((cell / "metrics.json").read_text())["analogies/capital-world/accuracy"] == 1
     run = json.loads((cell / "run.json").read_text())
     assert (run["system"], run["corpus"], run["upstream"]) == ("mine", "vectors", [])
+    composed = OmegaConf.load(cell / "config.yaml")  # which the stage leaves as it is
+    assert composed.out == f"{composed.cell}-analogies"
 
 
 def test_missing_questions_name_the_folder_of_data(project, tmp_path):

@@ -60,9 +60,10 @@ def test_two_processes_have_the_weights_of_one(train, system, trainer):
 
 
 def test_adafactor_is_refused_where_weights_are_shared(project):
-    """Which is the optimizer of t5: torch's can't take them."""
+    """Which is the optimizer of t5: torch's can't take them. The one test in which Lightning starts the second process
+    as it would for a user."""
     project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
     settings = ["corpus=grammar_tiny", "tokenizer=word_marked", *(part for part in SYSTEMS["t5"] if part not in ADAMW)]
-    done = project.run("pretrain", *settings, "trainer=fsdp", "trainer.accelerator=cpu", "system=refused")
+    done = project.start("pretrain", *settings, "trainer=fsdp", "trainer.accelerator=cpu", "system=refused")
     assert done.returncode == 2
     assert "error: torch's Adafactor does not take weights in shares; write trainer=ddp" in done.stderr

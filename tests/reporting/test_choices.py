@@ -12,7 +12,8 @@ from retable.reporting.tables import write_tables
 
 LABELS = np.arange(40) % 4
 PUBLISHED = {"corpus": "swag", "task": "choices", "metric": "accuracy", "split": "test", "tolerance": 0.02,
-             "source": "the source", "configuration": "", "relative_to": "", "flops": np.nan}  # fmt: skip
+             "source": "the source", "configuration": "", "relative_to": "", "flops": np.nan,
+             "beside": "corpus"}  # fmt: skip
 REFERENCES = pd.DataFrame(
     [
         PUBLISHED | {"system": "bert_large", "value": 0.9, "note": "no recipe"},

@@ -1,6 +1,7 @@
 import json
 import math
 
+import pandas as pd
 import pytest
 
 from retable.reporting.figures import perplexities
@@ -44,6 +45,33 @@ def test_corpora_without_a_language_model_get_no_rows(write_vectors, write_run, 
     oracle = write_run("prepare", "ptb", "oracle", 0, {"test/perplexity_word": 45.0})
     frame = frame_of([write_vectors("text8", "skipgram", 1, 40), oracle])
     assert NOT_RUN not in set(frame["verdict"])
+
+
+@pytest.mark.parametrize(
+    ("beside", "shown"),
+    [
+        ("corpus", {("a", "m")}),
+        ("data_set", {("a", "m"), ("a", "m_lower"), ("a_2017", "m")}),
+        ("task", {("a", "m"), ("a", "m_lower"), ("a", "other")}),
+        ("run", set()),
+    ],
+)
+def test_published_rows_stand_beside_what_their_source_says(beside, shown):
+    row = {"metric": "bleu", "split": "test", "source": "a paper", "relative_to": "", "note": "", "beside": beside}
+    places = [("a", "m"), ("a", "m_lower"), ("a_2017", "m"), ("a", "other"), ("b", "m")]
+    published = [row | {"system": "theirs", "task": task, "corpus": corpus, "value": 9.0} for task, corpus in places]
+    measured = {"system": "ours", "task": "a", "corpus": "m", "split": "test", "metric": "bleu", "note": ""}
+    measured |= {"mean": 8.0, "verdict": "n/a"}
+    oracle = measured | {"system": "oracle", "task": "b"}  # which brings none with it
+    frame = complete(pd.DataFrame([measured, oracle]), pd.DataFrame(published), [], {})
+    unrun = frame[frame["verdict"] == NOT_RUN]
+    assert set(zip(unrun["task"], unrun["corpus"], strict=True)) == shown
+
+
+def test_a_note_stands_wherever_its_system_was_measured(write_run, frame_of):
+    cell = write_run("evaluate", "ptb/kn5-1", "kn5", 1, {"blimp/overall/accuracy": 0.6})
+    (note,) = frame_of([cell], notes={"ptb": {"kn5": "half the text"}}).query("system == 'kn5'")["note"]
+    assert note == "half the text"
 
 
 def test_the_cost_is_that_of_the_own_training(write_run, write_likelihood, perplexity_of, frame_of):

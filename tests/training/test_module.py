@@ -1,6 +1,11 @@
 from itertools import product
+from types import SimpleNamespace
 
-from retable.training.module import step_seed
+import pytest
+import torch
+from torch import Tensor, nn
+
+from retable.training.module import Training, step_seed
 
 
 def test_seeds_of_steps_are_distinct_and_known():
@@ -14,3 +19,27 @@ def test_seeds_of_steps_are_distinct_and_known():
 def test_seeds_do_not_run_parts_together():
     assert step_seed(1, 23) != step_seed(12, 3)
     assert step_seed(1, 0) != step_seed(0, 1)
+
+
+class Drawing(nn.Module):
+    """Has a random number for its loss."""
+
+    def loss(self, batch: None, state: None, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
+        return torch.rand(()), {}, None
+
+
+def draw(step: int, rank: int, parts: int, part: int) -> float:
+    """What process `rank` draws in a part of a step."""
+    training = Training(Drawing(), None, 1, 10, None, None, None, epochs=1)
+    training.trainer = SimpleNamespace(global_rank=rank, global_step=step, accumulate_grad_batches=parts)
+    return float(training.training_step(None, step * parts + part))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_each_process_draws_for_each_part_of_each_step_anew(parts):
+    draws = [draw(step, rank, parts, part) for step in range(3) for rank in range(4) for part in range(parts)]
+    assert len(set(draws)) == len(draws)
+
+
+def test_parts_draw_as_more_processes_would():
+    assert [draw(3, rank, 2, part) for rank in range(2) for part in range(2)] == [draw(3, r, 1, 0) for r in range(4)]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retable.generation.next_token import select_rows
+from retable.generation.states import select_rows
 
 
 class Conditioned:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from retable.errors import UsageError
+from retable.generation.conditioned import Conditioned
+from retable.generation.states import select_rows
 from retable.objectives.causal_lm import CausalLM
 
 
@@ -126,8 +128,6 @@ def next_token(system: Any) -> NextToken:
     Raises UsageError for a system that only scores texts, or is none.
     """
     if hasattr(system, "objective") and system.objective.model.direction == "encoder-decoder":
-        from retable.generation.conditioned import Conditioned  # which is built on this module
-
         return Conditioned(system.objective, system.objective.start_id)
     if hasattr(system, "objective") and hasattr(system.objective, "next_log_prob"):
         return Trained(system.objective)
@@ -136,13 +136,3 @@ def next_token(system: Any) -> NextToken:
     if hasattr(system, "next_log_prob"):
         return Counted(system)
     raise UsageError(f"{type(system).__name__} does not say which word comes next; take the cell of a language model")
-
-
-@torch.inference_mode()
-def select_rows(state: Any, rows: Tensor, last: int | None) -> Any:
-    """`NextToken.select` for nested tuples of tensors, which have their rows in dimension 1, and of caches."""
-    if isinstance(state, tuple):
-        return tuple(select_rows(part, rows, last) for part in state)
-    if isinstance(state, Tensor):
-        return state.index_select(1, rows)
-    return None if state is None else state.select(rows, last)

@@ -30,6 +30,8 @@ class T5Encoder(nn.Module):
         d_head: int | None = None,
     ):
         super().__init__()
+        # With a decoder, though it is dropped: the weights of both are drawn in turns from one generator, which can't
+        # skip numbers, so that without it a seed would give another encoder than the T5's.
         whole = T5(vocab_size, d_model, n_layers, n_heads, d_ff, dropout, activation, d_head)
         self.d_model, self.embedding, self.encoder = d_model, whole.embedding, whole.encoder
 

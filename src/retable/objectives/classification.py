@@ -13,7 +13,7 @@ from retable.data.examples import ExampleBatch
 from retable.errors import UsageError
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.cross_entropy import linear_log_prob
-from retable.objectives.masked_lm import leave_pooler
+from retable.nn.pooler import leave_pooler
 
 POOLINGS = ("max", "mean", "token", "last")
 

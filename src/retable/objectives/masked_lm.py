@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
 from retable.nn.cross_entropy import linear_cross_entropy, logits_of, row_chunks
+from retable.nn.pooler import leave_pooler
 
 
 class MaskedLM(nn.Module):
@@ -130,9 +131,3 @@ def require_encoder(model: Any, objective: str) -> None:
     }
     reason = reasons.get(model.direction, "has no state for every position; take an encoder such as recipe=bert/bert")
     raise UsageError(f"objective={objective} asks for words by both their sides, and {type(model).__name__} {reason}")
-
-
-def leave_pooler(model: Any) -> None:
-    """Freeze a pooler that nothing in the loss depends on: distributed training waits for gradients of all the rest."""
-    if getattr(model, "pooler", None) is not None:
-        model.pooler.requires_grad_(False)

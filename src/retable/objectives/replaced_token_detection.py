@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
 from retable.nn.attention import padding_mask
-from retable.objectives.masked_lm import MaskedLMHead, encode, leave_pooler, require_encoder
+from retable.nn.pooler import leave_pooler
+from retable.objectives.masked_lm import MaskedLMHead, encode, require_encoder
 
 
 class ReplacedTokenDetection(nn.Module):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from retable.data.tagged import TaggedBatch
 from retable.errors import UsageError
 from retable.nn.crf import CRF, Scheme, allowed_transitions
-from retable.objectives.masked_lm import leave_pooler
+from retable.nn.pooler import leave_pooler
 
 
 class Tagging(nn.Module):

@@ -1,15 +1,12 @@
 """What stands in the tables beside the measured: the cost of training, published rows that were not run, notes."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from retable.reporting.glue import is_glue
 from retable.reporting.results import CELL, COLUMNS, ORACLE, Result
-from retable.reporting.translation import is_translation
-from retable.reporting.units import LIKELIHOODS
-from retable.reporting.without_training import is_without_training
 
 NOT_RUN = "not run"  # the verdict of a published row that the study has no run of
 
@@ -22,20 +19,13 @@ def complete(
 ) -> pd.DataFrame:
     """The aggregates with the rows that others published and the study didn't run.
 
-    Such rows are of the corpora on which the study measured a language model, of the data sets, in any form, of which
-    it measured a translator, and of each task of GLUE, of tagging, of answers, of choices, of coreference or without
-    training that it measured; they have no mean and no run, and as flops what the published training cost. Those of a
-    row that was run are its own, from the metrics of `trained`. `notes` are texts by corpus and system, which stand
-    before what a row has to say of itself.
+    Such rows are of what the study measured, as `beside` says in `references.yaml`; they have no mean and no run, and
+    as flops what the published training cost. Those of a row that was run are its own, from the metrics of `trained`.
+    `notes` are texts by corpus and system, which stand before what a row has to say of itself.
     """
-    models = frame[frame["metric"].isin(LIKELIHOODS) & (frame["system"] != ORACLE)]
-    shown = references["metric"].isin(LIKELIHOODS) & references["corpus"].isin(models["corpus"])
-    translated = _data_set(frame.loc[is_translation(frame["task"]), "corpus"])
-    shown |= is_translation(references["task"]) & _data_set(references["corpus"]).isin(translated)
-    shown |= is_without_training(references["task"]) & references["task"].isin(frame["task"])
-    shown |= is_glue(references["task"]) & references["task"].isin(frame["task"])
-    for task in ("tagging", "answers", "choices", "coreference"):
-        shown |= (references["task"] == task) & references["corpus"].isin(frame.loc[frame["task"] == task, "corpus"])
+    measured = frame[frame["system"] != ORACLE]
+    places = {(kind, _place(row, kind)) for kind in references["beside"].unique() for row in measured.itertuples()}
+    shown = [(row.beside, _place(row, row.beside)) in places for row in references.itertuples()]
     others = references[shown]
     others = others.rename(columns={"value": "published"}).assign(verdict=NOT_RUN, n=0, runs="", protocol="")
     others["note"] = others["note"].mask(
@@ -49,18 +39,16 @@ def complete(
     frame = frame.assign(flops=[np.nan if task else own.get((system, corpus)) for system, corpus, task in systems])
     if len(others):
         frame = pd.concat([frame, others.reindex(columns=COLUMNS)]).sort_values(CELL, ignore_index=True)
-    noted = (frame["task"] == "") | is_translation(frame["task"]) | is_glue(frame["task"])
-    told = [
-        notes.get(row.corpus, {}).get(row.system, "") if is_noted else ""
-        for row, is_noted in zip(frame.itertuples(), noted, strict=True)
-    ]
+    told = [notes.get(row.corpus, {}).get(row.system, "") for row in frame.itertuples()]
     joined = ["; ".join(filter(None, pair)) for pair in zip(told, frame["note"], strict=True)]
     return frame.assign(note=joined, flops=frame["flops"].astype(float))
 
 
-def _data_set(corpora: pd.Series) -> pd.Series:
-    """What a corpus is a form of: multi30k of multi30k_lowercase."""
-    return corpora.map(lambda corpus: corpus.partition("_")[0])
+def _place(row: Any, beside: str) -> tuple[str, ...]:
+    """What of a row has to be the same for a published one to stand beside it."""
+    if beside == "data_set":
+        return row.task.partition("_")[0], row.corpus.partition("_")[0]
+    return tuple(getattr(row, name) for name in {"corpus": ["task", "corpus"], "task": ["task"], "run": CELL}[beside])
 
 
 def _flops(result: Result) -> tuple[str, str, float]:

@@ -137,10 +137,10 @@ def _read_mix(path: Path, config: str) -> pd.DataFrame | None:
 
 
 def read_references() -> pd.DataFrame:
-    """The published numbers of `references.yaml`: CELL's columns, value, source and configuration; tolerance and flops,
-    NaN where there is none; relative_to and note, "" where there is none."""
+    """The published numbers of `references.yaml`: CELL's columns, value, source, configuration and beside; tolerance
+    and flops, NaN where there is none; relative_to and note, "" where there is none."""
     text = resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8")
-    absent = {"task": "", "tolerance": np.nan, "flops": np.nan, "relative_to": "", "note": ""}
+    absent = {"task": "", "tolerance": np.nan, "flops": np.nan, "relative_to": "", "note": "", "beside": "corpus"}
     rows = []
     for source in yaml.safe_load(text):
         for system, entry in source.pop("systems").items():

@@ -37,6 +37,7 @@ class Fitted(NamedTuple):
     steps: int
     seconds: float
     step: int  # that of the weights that were kept
+    gpus: int  # that it ran on, of all processes together
 
 
 WARMING, MEASURED = 5, 25  # steps that are run before, and in all, to measure how long one takes
@@ -123,7 +124,8 @@ def fit(
     if best is not None:
         load_weights(objective, progress.best_weights)
         step = progress.best_step() or step
-    return Fitted(progress.points, progress.steps, progress.seconds, step)
+    gpus = runner.world_size if runner.strategy.root_device.type == "cuda" else 0
+    return Fitted(progress.points, progress.steps, progress.seconds, step, gpus)
 
 
 class _Clock(L.Callback):
