@@ -15,7 +15,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 SMALL = ["corpus=grammar_tiny", "epochs=0.2"]
 LSTM = [*SMALL, "recipe=recurrent/lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16"]
 GPT = [*SMALL, "recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1", "batches.batch_size=4",
-       "batches.length=32"]  # fmt: skip
+       "batches.length=32", "scorer.stride=16"]  # fmt: skip
 SKIPGRAM = "outputs/embed/grammar_tiny/skipgram-1/vectors.bin"
 BILSTM = [*SMALL, "recipe=encoders/bilstm", "model.d_embedding=16", "model.d_model=16"]
 FINE_TUNED = [
@@ -66,7 +66,7 @@ def test_run_leads_to_its_origins(graph):
 
 
 def test_the_corpus_is_that_of_the_text_wherever_the_cell_lies(project):
-    project.succeed("pretrain", "corpus=grammar_tiny", "model=unigram", "out=elsewhere/mine")
+    project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram", "out=elsewhere/mine")
     assert read(project, "pretrain/elsewhere/mine/run.json")["corpus"] == "grammar_tiny"
     project.succeed("evaluate", "corpus=grammar_tiny", "cell=elsewhere/mine")
     assert read(project, "evaluate/elsewhere/mine-perplexity/run.json")["corpus"] == "grammar_tiny"
