@@ -154,6 +154,7 @@ def _renew(cells: list[Cell]) -> None:
 
 
 def _record(row: list[Any]) -> None:
+    RENEWALS.parent.mkdir(exist_ok=True)
     begun = RENEWALS.exists()
     with RENEWALS.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -1,5 +1,6 @@
 """`dvc repro` on a small study: what runs at first, after an edit that changes no number, and after one that does."""
 
+import csv
 import os
 import re
 import shutil
@@ -68,3 +69,27 @@ def test_only_what_may_change_a_number_runs_again(repro):
 
     repro.edit("conf/recipe/counted/kn5.yaml", "order: 5", "order: 4")
     assert repro.ran() == ["plan", "pretrain-kn5-1", "evaluate-kn5-1-perplexity"]
+
+
+def test_what_is_proved_the_same_is_renewed(repro):
+    """A line that changes no number: one cell of each kind runs under both commits, and nothing is made again."""
+    (repro.folder / ".gitignore").write_text("outputs/\nwork/\nmlflow.db*\nmlartifacts/\n.dvc/\n", encoding="utf-8")
+    for command in (("init", "--quiet"), ("add", "-A"), ("commit", "--quiet", "-m", "before")):
+        repro("git", "-c", "user.name=a", "-c", "user.email=a@b.c", *command)
+    repro.edit(
+        "src/retable/models/ngram.py",
+        "class KneserNey(Interpolated):",
+        "class KneserNey(Interpolated):\n    edited = 1\n",
+    )
+    repro("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "-am", "after")
+    said = repro(sys.executable, "-m", "pipelines.prove", "HEAD~1")
+    assert said.splitlines() == [
+        "same   pretrain/grammar_tiny/kn3-1, for 2: pretrain/grammar_tiny/kn3-1 pretrain/grammar_tiny/kn5-1",
+        "same   evaluate/grammar_tiny/kn3-1-perplexity, for 2: evaluate/grammar_tiny/kn3-1-perplexity "
+        "evaluate/grammar_tiny/kn5-1-perplexity",
+    ]
+    assert repro.ran() == ["plan"]
+    with (repro.folder / "results/renewals.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["stage"], row["renewed"]) for row in rows] == [("pretrain", "2"), ("evaluate", "2")]
+    assert all(row["old_code"] != row["new_code"] and len(row["digest"]) == 64 for row in rows)
