@@ -25,7 +25,8 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertForSequenceClassification
 
 from benchmarks.language_models import WARMING, autocast, times
-from retable.data.examples import BucketedExamples, Inputs
+from retable.data.bucketed import Bucketed
+from retable.data.examples import Inputs, encoded
 from retable.data.layouts import in_segments
 from retable.evaluation.prediction import predict
 from retable.models.bert import BERT
@@ -60,18 +61,18 @@ def sst2(folder: Path) -> tuple[dict[str, Examples], int]:
 class Side(NamedTuple):
     module: nn.Module
     loss: Callable[[int], tuple[Tensor, int]]  # of a step, with the number of its examples
-    predict: Callable[[Inputs], np.ndarray]
+    predict: Callable[[Inputs], list[int]]
 
 
 def ours(train: Examples, vocab_size: int, batch_size: int) -> Side:
     model = BERT(vocab_size, **MODEL, max_length=MAX_LENGTH, dropout=DROPOUT)
-    objective, data = Classification(model, 2, DROPOUT), BucketedExamples(*train, batch_size, seed=1)
+    objective, data = Classification(model, 2, DROPOUT), Bucketed(encoded(*train), batch_size, seed=1)
 
     def loss(step: int) -> tuple[Tensor, int]:
         batch = data.batch(step)
         return objective.loss(batch, None, step)[0], len(batch.labels)
 
-    return Side(objective, loss, lambda inputs: predict(objective, inputs))
+    return Side(objective, loss, lambda inputs: predict(objective, encoded(inputs, [0] * len(inputs.sequences))))
 
 
 def theirs(train: Examples, vocab_size: int, batch_size: int, longest: bool) -> Side:
@@ -92,9 +93,9 @@ def theirs(train: Examples, vocab_size: int, batch_size: int, longest: bool) -> 
         return model(**batch, labels=labels).loss, len(places)
 
     @torch.inference_mode()
-    def predict(inputs: Inputs) -> np.ndarray:
+    def predict(inputs: Inputs) -> list[int]:
         batches = (inputs.sequences[i : i + batch_size] for i in range(0, len(inputs.sequences), batch_size))
-        return np.concatenate([model(**padded(batch, longest)).logits.argmax(1).numpy() for batch in batches])
+        return [i for batch in batches for i in model(**padded(batch, longest)).logits.argmax(1).tolist()]
 
     return Side(model, loss, predict)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hydra import compose
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig
 
@@ -15,9 +16,10 @@ from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
 
 
-def build_model(cfg: DictConfig, tokenizer: Tokenizer) -> Any:
-    """The model that `cfg` describes."""
-    return _build(cfg.model, tokenizer)
+def build_model(cfg: DictConfig, text: Any, **settings: Any) -> Any:
+    """The model that `cfg` describes, but for `settings`; `text` is a tokenizer, or a vocabulary of words that it is to
+    spell."""
+    return _build(cfg.model, text, **settings)
 
 
 def build_objective(cfg: DictConfig, tokenizer: Tokenizer, model: Any) -> Any:
@@ -44,6 +46,11 @@ def asks(part: DictConfig, name: str) -> bool:
     return name in inspect.signature(get_class(part._target_)).parameters
 
 
-def _build(part: DictConfig, tokenizer: Tokenizer, **given: Any) -> Any:
-    facts = {name: getattr(tokenizer, its) for name, its in FACTS.items() if asks(part, name)}
+def build_task(name: str) -> Any:
+    """The task of this name, as it is configured."""
+    return instantiate(compose(f"task/{name}", overrides=[f"+task_name={name}"]).task)
+
+
+def _build(part: DictConfig, text: Any, **given: Any) -> Any:
+    facts = {name: getattr(text, its) for name, its in FACTS.items() if asks(part, name)}
     return instantiate(part, _partial_=True)(**facts, **given)  # Hydra would read what it is given as configuration

@@ -133,7 +133,7 @@ def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
     """How a cell is made: its configuration, those of the systems that it loads, and the digest of their code."""
     own = configuration(cell)
     loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
-    tasks = {name: _container(f"task/{name}").get("task") for name in own.get("corpus", {}).get("tasks", ())}
+    tasks = {name: _task(name) for name in own.get("corpus", {}).get("tasks", ())}
     digest = code().fingerprint(reached_by(cell.stage, own, loaded, tasks))
     said = {"code": digest, "configuration": _by_name(own)}
     said |= {"loads": _by_name(loaded)} if loaded else {}
@@ -150,20 +150,19 @@ def data_of(cell: Cell) -> list[str]:
     """The paths below `data/`, and those of other cells that a benchmark or a task names, that a cell reads."""
     named = [("corpus", cell.settings["corpus"])] if cell.stage == "prepare" else []
     named += [("tokenizer", cell.tokenizer)] if cell.stage == "encode" else []
-    named += [(group, cell.settings[group]) for group in _READING if group in cell.settings]
+    named += [("benchmark", cell.settings["benchmark"])] if "benchmark" in cell.settings else []
     found = [path for group, name in named for path in _paths(group, name, cell.corpus, cell.tokenizer)]
+    if cell.stage == "train":
+        found += _paths_of_task(cell.settings["task"], cell.corpus, cell.tokenizer)
     folders = {str(parent) for path in found for parent in Path(path).parents}
     return [path for path in dict.fromkeys(found) if path not in folders]
-
-
-_READING = ("task", "tagging", "answering", "choosing", "coreference", "benchmark")
 
 
 @cache
 def _paths(group: str, name: str, corpus: str, tokenizer: str) -> list[str]:
     said = _container(f"{group}/{name}", f"+tokens={corpus}/{tokenizer}", f"+text={corpus}")
     tasks = said.get("corpus", {}).get("tasks", ())
-    found = [path for task in tasks for path in _paths("task", task, corpus, tokenizer)]
+    found = [path for task in tasks for path in _strings(_task(task)) if path.startswith("data/")]
     for text in _strings(said):
         if text.startswith("data/"):
             found.append(text)
@@ -210,6 +209,22 @@ def _chosen(stage: str, overrides: tuple[str, ...], plain: tuple[str, ...]) -> t
     with flag_override(cfg, ["struct", "readonly"], False):
         del cfg["hydra"]
     return cfg, whole
+
+
+@cache
+def _paths_of_task(name: str, corpus: str, tokenizer: str) -> list[str]:
+    settings = {"task": name, "corpus": corpus, "tokenizer": tokenizer}
+    settings = {"++batches.max_tokens": "null"} | {key: value for key, value in settings.items() if value}
+    cfg, whole = _chosen("train", tuple(f"{key}={value}" for key, value in settings.items()), ())
+    HydraConfig.instance().set_config(whole)
+    found = _strings(OmegaConf.to_container(cfg.task, resolve=True))
+    return [text for text in found if text.startswith(("data/", "outputs/")) and Path(text).suffix]
+
+
+@cache
+def _task(name: str) -> Any:
+    """A task of sentences, whose text a corpus takes."""
+    return OmegaConf.to_container(compose(f"task/{name}", overrides=[f"+task_name={name}"]).task, resolve=True)
 
 
 @cache

@@ -2,18 +2,19 @@
 
 from pathlib import Path
 
-from hydra import compose
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from pipelines.build import build_task
 from pipelines.entry import chosen, recorded, stage
 
 
 @stage
 def prepare(cfg: DictConfig) -> None:
-    tasks = {name: instantiate(compose(f"task/{name}").task) for name in cfg.corpus.get("tasks", ())}
+    tasks = {name: build_task(name) for name in cfg.corpus.get("tasks", ())}
     sources = [Path(value) for value in cfg.corpus.write.values() if isinstance(value, str)]
-    sources = [path for path in (*sources, *(path for task in tasks.values() for path in task.paths)) if path.is_file()]
+    sources += [path for task in tasks.values() for path in task.inputs]
+    sources = [path for path in sources if path.is_file()]
     with recorded(cfg, inputs=sources, upstream=[], system="oracle", seed=0, corpus=chosen("corpus")) as record:
         given = {"tasks": tasks} if tasks else {}
         record.metrics = instantiate(cfg.corpus.write, _partial_=True)(folder=record.folder, **given)

@@ -35,7 +35,8 @@ def learn(cfg: DictConfig) -> None:
     """A model by gradients."""
     import torch
 
-    from pipelines.training import initialise_input, train
+    from pipelines.initial import initialise_input
+    from pipelines.training import train
     from retable.training.blocks import recompute_blocks
 
     folder = Path("outputs/encode", cfg.tokens)
@@ -44,7 +45,7 @@ def learn(cfg: DictConfig) -> None:
     tokens, validation = (read_tokens(path, tokenizer.vocab_size) for path in inputs[1:])
     torch.manual_seed(cfg.seed)
     model = build_model(cfg, tokenizer)
-    initialise_input(model, cfg, tokenizer, inputs)
+    inputs += initialise_input(model, cfg, tokenizer)
     objective = build_objective(cfg, tokenizer, model)
     if hasattr(objective, "count"):
         objective.count(np.bincount(tokens, minlength=tokenizer.vocab_size))

@@ -9,10 +9,7 @@ from retable.artifacts import require
 from retable.plan.study import Conf, read_study
 from retable.reporting.report import write_report
 
-STAGES = (
-    *("prepare", "encode", "embed", "pretrain", "mix", "finetune", "tag", "answer", "choose", "resolve", "translate"),
-    *("evaluate", "generate", "scaling"),
-)
+STAGES = ("prepare", "encode", "embed", "pretrain", "mix", "train", "evaluate", "generate", "scaling")
 
 
 @stage

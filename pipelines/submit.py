@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pandas as pd
-from hydra import compose
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from pipelines.build import build_task
 from pipelines.entry import stage
 from retable.artifacts import require
 from retable.errors import UsageError
@@ -28,30 +27,30 @@ def read_predictions(cfg: DictConfig, task_name: str, split: str) -> list[str]:
 
     Raises UsageError where the cell or the test set is missing, or where examples have no prediction.
     """
-    task = instantiate(compose(f"task/{task_name}").task)
+    task = build_task(task_name)
     if split not in task.splits:
         raise UsageError(
             f"task {task_name} has no {split} set; name it as files.{split} in conf/task/{task_name}.yaml and "
-            "fine-tune again, or leave it out of tests=[…]"
+            "train it again, or leave it out of tests=[…]"
         )
-    cell = Path("outputs/finetune", cfg.corpus, f"{task_name}-{cfg.system}-{cfg.seed}")
+    cell = Path("outputs/train", cfg.corpus, f"{task_name}-{cfg.system}-{cfg.seed}")
     if not cell.exists():
         raise UsageError(
-            f"{cell} does not exist; run the stage finetune with task={task_name} and system={cfg.system}, or leave it "
+            f"{cell} does not exist; run the stage train with task={task_name} and system={cfg.system}, or leave it "
             "out of tests=[…]"
         )
-    table = pd.read_csv(require(cell / "predictions.csv"), usecols=["split", "index", "prediction"])
-    found = table[table["split"] == split].set_index("index")["prediction"]
+    table = pd.read_csv(require(cell / "units.csv"), usecols=["split", "unit", "prediction"])
+    found = table[table["split"] == split].set_index("unit")["prediction"]
     n = len(task.examples(split))
     if missing := sorted(set(range(n)) - set(found.index)):
         raise UsageError(
-            f"{cell}/predictions.csv has none for {len(missing)} of the {n} examples of {split}, the first of them "
-            f"{missing[0]}; fine-tune again on the files as they are now"
+            f"{cell}/units.csv has none for {len(missing)} of the {n} examples of {split}, the first of them "
+            f"{missing[0]}; train it again on the files as they are now"
         )
     if task.labels.names and (without := sum(found[range(n)] == task.labels.none)):
         raise UsageError(
             f"{cell} wrote no label for {without} of the {n} examples of {split}, and the server takes labels alone; "
-            "fine-tune it for longer, or leave the set out of tests=[…]"
+            "train it for longer, or leave the set out of tests=[…]"
         )
     return [task.labels.write(prediction) for prediction in found[range(n)]]
 

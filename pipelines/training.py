@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from hydra.utils import instantiate
@@ -10,11 +9,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from pipelines.entry import Record
-from retable.artifacts import require
 from retable.errors import UsageError
-from retable.models.word2vec_format import read_word2vec
-from retable.nn.embedding import initialise_embedding
-from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.budget import parse_budget
 from retable.training.cost import flops_utilisation, training_cost
 from retable.training.curve import write_curve
@@ -22,21 +17,6 @@ from retable.training.fit import fit
 from retable.training.module import Batches
 from retable.training.progress import Best
 from retable.training.weights import save_weights
-
-
-def initialise_input(model: nn.Module, cfg: DictConfig, tokenizer: Tokenizer, inputs: list[Path]) -> None:
-    """Start the input layer from the word2vec file that `cfg.embedding` names, unless it says random, and tune it on
-    or, with `cfg.freeze_embedding`, leave it there. The file joins `inputs`."""
-    if cfg.embedding != "random":
-        path = require(Path(cfg.embedding))
-        if not isinstance(embedding := getattr(model, "embedding", None), nn.Embedding):
-            raise UsageError(f"{type(model).__name__} has no layer of word vectors; write embedding=random")
-        initialise_embedding(embedding, tokenizer.words, *read_word2vec(path))
-        inputs.append(path)
-    if cfg.freeze_embedding:
-        if cfg.embedding == "random":
-            raise UsageError("freeze_embedding=true would leave the input as it was drawn; give embedding= a file")
-        model.get_submodule("embedding").requires_grad_(False)
 
 
 def train(
@@ -52,6 +32,8 @@ def train(
     started = time.monotonic()
     amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
     cost = training_cost(objective, batches)
+    if unit in ("tokens", "flops") and not cost:
+        raise UsageError(f"budget={cfg.budget}: these batches don't count their {unit}; write max_steps=, or a time")
     points, stepped, seconds, kept, gpus = fit(
         objective,
         batches,

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "retable"
-# What each package may import, besides itself and the modules at the top (errors, artifacts, tracking).
+# What each package may import, besides itself and the modules at the top (errors, artifacts, tracking). What a model is
+# to others, models.base, some may know that know no model.
 ALLOWED = {
     "corpora": {"metrics"},
     "grammar": {"corpora", "metrics"},
@@ -16,12 +17,12 @@ ALLOWED = {
     "plan": set(),
     "nn": set(),
     "models": {"nn"},
-    "objectives": {"data", "nn"},
-    "tasks": {"corpora", "metrics"},
+    "objectives": {"data", "nn", "models.base"},
+    "tasks": {"evaluation", "generation", "objectives", "models.base", "data", "tokenizers", "corpora", "metrics"},
     "metrics": set(),
-    "training": {"objectives", "tasks", "models", "data", "metrics"},
-    "evaluation": {"training", "generation", "objectives", "tasks", "data", "metrics", "nn", "tokenizers"},
-    "generation": {"objectives", "nn"},
+    "training": {"objectives", "models", "data", "metrics"},
+    "evaluation": {"training", "generation", "objectives", "models.base", "data", "metrics", "nn", "tokenizers"},
+    "generation": {"objectives", "models.base", "nn"},
     "reporting": {"evaluation", "metrics"},
 }
 ONLY_IMPORTER = {
@@ -50,7 +51,7 @@ def test_imports_point_one_way(path):
         if top in ONLY_IMPORTER:
             assert package == ONLY_IMPORTER[top], name
         if top == "retable" and package in ALLOWED and rest and (SOURCE / rest[0]).is_dir():
-            assert rest[0] == package or rest[0] in ALLOWED[package], name
+            assert rest[0] == package or {rest[0], ".".join(rest[:2])} & ALLOWED[package], name
 
 
 def test_every_package_is_listed():

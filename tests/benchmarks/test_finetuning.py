@@ -41,7 +41,7 @@ def test_with_the_same_weights_both_predict_the_same(splits):
     dev = examples["dev"].inputs
     found = mine.predict(dev)
     assert set(found) == {0, 1}
-    assert (found == other.predict(dev)).all()
+    assert found == other.predict(dev)
 
 
 def test_speeds_are_of_whole_batches(splits, monkeypatch):

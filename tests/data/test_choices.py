@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from retable.data.choices import BucketedChoices, Choices, choices_by_length, pad_choices
+from retable.data.bucketed import Bucketed, in_order_of_length
+from retable.data.choices import Choices, encoded, pad_choices
 from retable.data.examples import Inputs
 
 # Of each example so many endings; a row tells its example, its place among the endings, and its length.
@@ -48,11 +49,11 @@ def test_segments_and_second_sequences_go_with_their_rows():
 
 
 def test_an_epoch_holds_every_example_once():
-    batches = BucketedChoices(CHOICES, 4, seed=1)
+    batches = Bucketed(encoded(CHOICES), 4, seed=1)
     assert batches.steps_per_epoch == 6
     orders = [[i for step in range(6 * e, 6 * e + 6) for i in places(batches.batch(step))] for e in (0, 1)]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(23)) and orders[0] != orders[1]
-    again = BucketedChoices(CHOICES, 4, seed=1)
+    again = Bucketed(encoded(CHOICES), 4, seed=1)
     for step in (7, 2, 11):
         assert torch.equal(again.batch(step).rows.input_ids, batches.batch(step).rows.input_ids)
 
@@ -60,7 +61,7 @@ def test_an_epoch_holds_every_example_once():
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_the_processes_batches_make_up_the_whole(world):
     """And means over examples, and over rows, each times its weight, average to those of the whole."""
-    batches = BucketedChoices(CHOICES, 4, seed=1)
+    batches = Bucketed(encoded(CHOICES), 4, seed=1)
     for step in (0, 3, 8):
         whole, parts = batches.batch(step), [batches.batch(step, rank, world) for rank in range(world)]
         assert sorted(i for part in parts for i in places(part)) == sorted(places(whole))
@@ -71,7 +72,7 @@ def test_the_processes_batches_make_up_the_whole(world):
 
 
 def test_all_examples_by_length():
-    found = list(choices_by_length(CHOICES, 5))
+    found = list(in_order_of_length(encoded(CHOICES), 5))
     assert [len(of_batch) for of_batch, _ in found] == [5, 5, 5, 5, 3]
     assert all(places(batch) == of_batch.tolist() for of_batch, batch in found)
     order = np.concatenate([of_batch for of_batch, _ in found])

@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 
 from retable.corpora.coreference import Document
-from retable.data.coreference import BucketedDocuments, coreference_example, documents_by_length, pad_documents
+from retable.data.bucketed import Bucketed, in_order_of_length
+from retable.data.coreference import coreference_example, encoded, pad_documents
+from retable.data.spelling import Vocabulary
 
-IDS = {"<eos>": 1, "a": 2, "b": 3, "c": 4}
+VOCABULARY = Vocabulary([["a", "b", "c"] * 2], [])  # whose ids are 2, 3 and 4, and 1 of the ends
 DOCUMENTS = [
     Document("one", 0, [["a", "b", "c"], ["b"]], [[(0, 2), (3, 4)], [(1, 2), (2, 3)]]),
     Document("two", 0, [["c"]], []),
@@ -14,7 +16,7 @@ DOCUMENTS = [
 
 @pytest.fixture
 def examples():
-    return [coreference_example(each, IDS) for each in DOCUMENTS]
+    return [coreference_example(each, VOCABULARY) for each in DOCUMENTS]
 
 
 def test_documents_stand_one_behind_the_other(examples):
@@ -35,12 +37,12 @@ def test_documents_stand_one_behind_the_other(examples):
 
 def test_an_epoch_has_each_document_once_and_processes_share_batches(examples):
     many = examples * 3
-    batches = BucketedDocuments(many, 2, seed=1)
+    batches = Bucketed(encoded(many), 2, seed=1)
     assert batches.steps_per_epoch == 5
     epoch = [batches.batch(step) for step in range(5)]
     assert sum(len(batch.documents.unique()) for batch in epoch) == 9
     assert sum(len(batch.clusters) for batch in epoch) == 18
-    again = BucketedDocuments(many, 2, seed=1).batch(3)
+    again = Bucketed(encoded(many), 2, seed=1).batch(3)
     assert all(np.array_equal(one, other) for one, other in zip(again, epoch[3], strict=True))
     step = next(step for step, batch in enumerate(epoch) if len(batch.documents.unique()) == 2)
     halves = [batches.batch(step, rank, 2) for rank in (0, 1)]
@@ -49,5 +51,5 @@ def test_an_epoch_has_each_document_once_and_processes_share_batches(examples):
 
 
 def test_for_evaluation_the_shortest_come_first(examples):
-    found = [(places.tolist(), len(batch.lengths)) for places, batch in documents_by_length(examples, 2)]
+    found = [(places.tolist(), len(batch.lengths)) for places, batch in in_order_of_length(encoded(examples), 2)]
     assert found == [([1, 2], 3), ([0], 2)]

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from retable.data.examples import BucketedExamples, Inputs, batches_by_length, pad
+from retable.data.bucketed import Bucketed, in_order_of_length
+from retable.data.examples import Inputs, encoded, pad
 from retable.errors import UsageError
 
 N, B = 1237, 8
@@ -11,8 +12,8 @@ SEQUENCES = [[i + 1] * length for i, length in enumerate(LENGTHS)]  # a sequence
 LABELS = [i % 5 for i in range(N)]
 
 
-def examples(seed: int = 1) -> BucketedExamples:
-    return BucketedExamples(Inputs(SEQUENCES), LABELS, B, seed)
+def examples(seed: int = 1) -> Bucketed:
+    return Bucketed(encoded(Inputs(SEQUENCES), LABELS), B, seed)
 
 
 def places(batch) -> list[int]:
@@ -66,10 +67,10 @@ def test_neighbours_are_alike_in_length():
 def test_pairs_go_by_the_length_of_both():
     others = [[1] * (41 - length) for length in LENGTHS]  # all pairs of 41 tokens
     assert set(Inputs(SEQUENCES, others).lengths) == {41}
-    batches = BucketedExamples(Inputs(SEQUENCES, others), LABELS, B, 1)
+    batches = Bucketed(encoded(Inputs(SEQUENCES, others), LABELS), B, 1)
     spans = [np.ptp(batches.batch(step).lengths.numpy()) for step in range(155)]
     assert np.mean(spans) > 20
-    order = [i for places, _ in batches_by_length(Inputs(SEQUENCES, others), LABELS, 100) for i in places]
+    order = [i for places, _ in in_order_of_length(encoded(Inputs(SEQUENCES, others), LABELS), 100) for i in places]
     assert order == list(range(N))
 
 
@@ -98,7 +99,7 @@ def test_more_processes_than_examples_are_refused():
 
 def test_batches_by_length_hold_every_example_once_with_its_place():
     seen = []
-    for indices, batch in batches_by_length(Inputs(SEQUENCES), LABELS, 100):
+    for indices, batch in in_order_of_length(encoded(Inputs(SEQUENCES), LABELS), 100):
         assert places(batch) == indices.tolist()
         seen += batch.lengths.tolist()
     assert seen == sorted(LENGTHS.tolist())

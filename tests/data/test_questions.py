@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from retable.corpora.squad import Answer, Question
-from retable.data.questions import BucketedQuestions, QuestionExample, in_words, pad_questions, questions_by_length
+from retable.data.bucketed import Bucketed, in_order_of_length
+from retable.data.questions import QuestionExample, encoded, in_words, pad_questions
 
 EXAMPLES = [QuestionExample([5, 6, 7, 8], [1, 2], 1, 3), QuestionExample([4], [3, 2, 1], 0, 0)]
 MANY = [QuestionExample(list(range(n)), [n] * (1 + n % 3), n // 3, n // 2) for n in range(1, 24)]
@@ -57,7 +58,7 @@ def test_rows_are_padded_to_the_longest_of_the_batch():
 
 
 def test_an_epoch_has_every_question_once_as_it_is():
-    batches = BucketedQuestions(MANY, 4, seed=1)
+    batches = Bucketed(encoded(MANY), 4, seed=1)
     assert batches.steps_per_epoch == 6
     for epoch in (0, 1):
         lengths = []
@@ -68,18 +69,18 @@ def test_an_epoch_has_every_question_once_as_it_is():
             expected = pad_questions(MANY, places)
             assert all(torch.equal(ours, theirs) for ours, theirs in zip(batch[:6], expected[:6], strict=True))
         assert sorted(lengths) == list(range(23))
-    assert torch.equal(batches.batch(3).first, BucketedQuestions(MANY, 4, seed=1).batch(3).first)
+    assert torch.equal(batches.batch(3).first, Bucketed(encoded(MANY), 4, seed=1).batch(3).first)
 
 
 def test_processes_share_a_batch():
-    batches = BucketedQuestions(MANY, 4, seed=1)
+    batches = Bucketed(encoded(MANY), 4, seed=1)
     whole, parts = batches.batch(2), [batches.batch(2, rank, 3) for rank in range(3)]
     assert sorted(torch.cat([part.first for part in parts]).tolist()) == sorted(whole.first.tolist())
     assert sum(part.weight for part in parts) == pytest.approx(3)
 
 
 def test_all_questions_by_length():
-    found = list(questions_by_length(MANY[::-1], 5))
+    found = list(in_order_of_length(encoded(MANY[::-1]), 5))
     assert [len(places) for places, _ in found] == [5, 5, 5, 5, 3]
     for places, batch in found:
         assert batch.context_lengths.tolist() == [23 - place for place in places.tolist()]

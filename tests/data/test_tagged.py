@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from retable.data.tagged import BucketedSentences, TaggedExample, Vocabulary, pad_tagged, tagged_by_length
+from retable.data.bucketed import Bucketed, in_order_of_length
+from retable.data.tagged import TaggedExample, encoded, pad_tagged
 from retable.errors import UsageError
 
 EXAMPLES = [
@@ -29,8 +30,6 @@ def test_a_predicate_stands_where_its_first_token_does():
     batch = pad_tagged(with_predicates, [2, 0, 1])
     assert batch.predicates.tolist() == [4, 3, 1]
     assert pad_tagged(EXAMPLES, [0]).predicates is None
-    vocabulary = Vocabulary([["a", "b"]], [])
-    assert vocabulary.example(["a", "b"], [0, 0], predicate=1).predicate == 1
 
 
 def sentences(n: int) -> list[TaggedExample]:
@@ -45,19 +44,19 @@ def seen(batch) -> list[int]:
 
 
 def test_an_epoch_has_every_sentence_once_in_a_new_order():
-    batches = BucketedSentences(sentences(23), batch_size=4, seed=1)
+    batches = Bucketed(encoded(sentences(23)), batch_size=4, seed=1)
     epochs = [[seen(batches.batch(6 * epoch + step)) for step in range(6)] for epoch in range(2)]
     for epoch in epochs:
         assert sorted(chain.from_iterable(epoch)) == list(range(23)) and {len(rows) for rows in epoch} == {3, 4}
     assert epochs[0] != epochs[1]
-    again = BucketedSentences(sentences(23), batch_size=4, seed=1)
+    again = Bucketed(encoded(sentences(23)), batch_size=4, seed=1)
     assert [seen(again.batch(6 + step)) for step in range(6)] == epochs[1]
     lengths = [batches.batch(step).n_words for step in range(6)]
     assert all(each.max() - each.min() <= 3 for each in lengths)  # neighbours are alike in length
 
 
 def test_the_processes_share_a_batch_and_their_average_is_the_mean_over_words():
-    batches = BucketedSentences(sentences(23), batch_size=4, seed=1)
+    batches = Bucketed(encoded(sentences(23)), batch_size=4, seed=1)
     whole, parts = batches.batch(2), [batches.batch(2, rank, 3) for rank in range(3)]
     assert sorted(seen(whole)) == sorted(chain.from_iterable(map(seen, parts)))
     words = torch.tensor([float(part.n_words.sum()) for part in parts])
@@ -69,17 +68,9 @@ def test_the_processes_share_a_batch_and_their_average_is_the_mean_over_words():
 
 def test_by_length_every_sentence_comes_once():
     examples = sentences(9)
-    found = [(places, batch) for places, batch in tagged_by_length(examples, 4)]
+    found = [(places, batch) for places, batch in in_order_of_length(encoded(examples), 4)]
     assert sorted(np.concatenate([places for places, _ in found])) == list(range(9))
     for places, batch in found:
         assert seen(batch) == places.tolist()
     lengths = [length for _, batch in found for length in batch.n_words.tolist()]
     assert lengths == sorted(lengths)
-
-
-def test_words_seen_once_are_known_by_their_spelling_alone():
-    vocabulary = Vocabulary([["a", "b", "a"], ["c", "<unk>"]], [["d", "e"]], with_vectors={"e"})
-    assert vocabulary.known == ["<unk>", "<eos>", "a", "e"]
-    assert vocabulary.words == ["<unk>", "<eos>", "a", "e", "b", "c", "d"]
-    example = vocabulary.example(["d", "a", "<unk>"], [2, 0, 1])
-    assert example.input_ids == [1, 6, 2, 0, 1] and list(example.words) == [1, 2, 3] and example.tags == [2, 0, 1]

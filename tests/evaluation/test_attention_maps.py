@@ -16,6 +16,7 @@ from retable.evaluation.attention_maps import (
     shares,
     summed,
 )
+from retable.models.base import Encoder
 from retable.models.bert import BERT
 from retable.models.gpt import GPT
 from retable.models.t5 import T5
@@ -101,7 +102,7 @@ def test_the_hooks_leave_the_model_as_it_was():
 
 
 def test_other_models_are_refused():
-    assert attending(SimpleNamespace(model=MODELS["bert"]())).direction == "both"
+    assert isinstance(attending(SimpleNamespace(model=MODELS["bert"]())), Encoder)
     with pytest.raises(UsageError, match=r"T5 has no blocks whose attention can be read; .* recipe=bert/bert"):
         attending(SimpleNamespace(model=T5(V, 8, 2, 2, 16, dropout=0.1)))
 

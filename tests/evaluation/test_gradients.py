@@ -11,6 +11,7 @@ from retable.data.encode import write_tokens
 from retable.data.streams import CarriedStreams
 from retable.errors import UsageError
 from retable.evaluation.gradients import Gradients, by_distance, total_norms
+from retable.models.base import LeftToRight
 from retable.models.bert import BERT
 from retable.models.gpt import GPT
 from retable.models.recurrent import GRU, LSTM
@@ -21,10 +22,8 @@ from retable.tokenizers import word
 V, D = 7, 6
 
 
-class Linear(nn.Module):
+class Linear(LeftToRight):
     """h_t = λ h_{t−1} + x_t, of which the gradient at distance k is λ^k of that at distance 0."""
-
-    direction = "left-to-right"
 
     def __init__(self, decay: float):
         super().__init__()

@@ -156,3 +156,13 @@ def test_too_long_a_sequence_is_refused():
 def test_an_unknown_norm_is_refused():
     with pytest.raises(UsageError, match="no norm=both; write one of post, pre"):
         BERT(V, D, L, H, T, 0.0, norm="both")  # type: ignore[arg-type]
+
+
+def test_the_pooler_is_left_and_nothing_else():
+    sizes = {"vocab_size": 11, "d_model": 8, "n_layers": 1, "n_heads": 2, "max_length": 6, "dropout": 0.0}
+    model = BERT(**sizes)
+    model.leave_pooler()
+    assert {name for name, p in model.named_parameters() if not p.requires_grad} == {"pooler.weight", "pooler.bias"}
+    without = BERT(**sizes, pooler=False)
+    without.leave_pooler()
+    assert all(p.requires_grad for p in without.parameters())

@@ -6,13 +6,14 @@ import numpy as np
 import torch
 from torch import nn
 
+from retable.models.base import LeftToRight
+
 D = 3
 
 
-class Contexts(nn.Module):
+class Contexts(LeftToRight):
     """The hidden state of context i is row i of a table."""
 
-    direction = "left-to-right"
     start = None
     d_model = D
 

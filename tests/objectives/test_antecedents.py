@@ -2,18 +2,18 @@ from math import exp, inf, log
 
 import pytest
 import torch
-from torch import nn
 
-from retable.data.coreference import CoreferenceBatch
+from retable.corpora.coreference import Document
+from retable.data.coreference import CoreferenceBatch, coreference_example, pad_documents
+from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
+from retable.models.base import Reader, SpanRanker
 from retable.models.mention_ranker import Ranking
 from retable.objectives.antecedents import Antecedents, clusters_of, marginal_likelihood
 
 
-class Given(nn.Module):
+class Given(SpanRanker):
     """A model of given spans and scores."""
-
-    direction = "spans"
 
     def __init__(self, ranking: Ranking):
         super().__init__()
@@ -83,16 +83,39 @@ def test_the_best_antecedent_is_predicted():
     """ε has 0, and stands for none where all others are below."""
     scores = torch.tensor([[0.0, -inf, -inf], [0.0, -1.0, -inf], [0.0, -1.0, 2.0], [0.0, 3.0, 1.0]])
     given = ranking([4], max_antecedents=2)._replace(scores=scores)
-    spans, documents, best = Antecedents(Given(given)).predict(batch_of([4], [], []))
+    spans, documents, best = Antecedents(Given(given)).best(batch_of([4], [], []))
     assert best.tolist() == [-1, -1, 0, 2]
     assert torch.equal(spans, given.spans) and documents.tolist() == [0] * 4
 
 
-def test_a_model_without_spans_is_refused():
-    class Reader(nn.Module):
-        direction = "pair"
+class Repeater(Given):
+    """Takes each word for a mention, and the last one before it in its document that is the same for its antecedent."""
 
+    def __init__(self):
+        super().__init__(None)
+
+    def forward(self, input_ids, lengths, documents):
+        rows = zip(input_ids.tolist(), lengths.tolist(), documents.tolist(), strict=True)
+        words = [(word, document) for ids, length, document in rows for word in ids[1 : length - 1]]
+        places = torch.arange(len(words))
+        before = [max((j for j in range(i) if words[j] == word), default=-1) for i, word in enumerate(words)]
+        scores = torch.tensor([[0.0, 1.0 if j >= 0 else -inf] for j in before])
+        owners = torch.tensor([document for _, document in words])
+        return Ranking(torch.stack([places, places], dim=1), owners, torch.tensor(before)[:, None], scores)
+
+
+@pytest.mark.parametrize("places", [[0], [3, 0], [1, 2, 0, 3]])
+def test_each_document_gets_its_own_clusters(places):
+    texts = ["a b a / c b a", "c", "b / b b", "c a"]
+    vocabulary = Vocabulary([["a", "b", "c"]], [])
+    documents = [Document("", 0, [part.split() for part in text.split(" / ")], []) for text in texts]
+    given = pad_documents([coreference_example(each, vocabulary) for each in documents], places)
+    expected = [[[(0, 1), (2, 3), (5, 6)], [(1, 2), (4, 5)]], [], [[(0, 1), (1, 2), (2, 3)]], []]
+    assert Antecedents(Repeater()).predict(given) == [expected[place] for place in places]
+
+
+def test_a_model_without_spans_is_refused():
     with pytest.raises(
-        UsageError, match=r"Reader does not rank the antecedents of spans; .*coreference/mention_ranker"
+        UsageError, match=r"Reader does not rank the antecedents of spans; .*=coreference/mention_ranker"
     ):
         Antecedents(Reader())

@@ -8,6 +8,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from retable.data.examples import ExampleBatch
 from retable.errors import UsageError
 from retable.models.bag_of_words import DeepAveraging
+from retable.models.base import Encoder, LeftToRight, Model, SequenceEncoder
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
 from retable.models.bilstm_attention import BiLSTMAttention
@@ -21,6 +22,7 @@ from retable.models.t5_encoder import T5Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification, pool
+from retable.objectives.states import states_of
 from tests.models.bert_cases import names_in_transformers
 
 V, D, N_LABELS = 11, 8, 3
@@ -68,14 +70,13 @@ def test_the_loss_is_times_the_batchs_weight(name, auxiliary):
     assert {k: v.item() for k, v in halved.items()} == pytest.approx({k: v.item() / 2 for k, v in metrics.items()})
 
 
-class Given(nn.Module):
-    """A backbone of width 2 that gives fixed hidden states."""
+class Given:
+    """A backbone of width 2 that gives fixed hidden states; with the kind that a model is."""
 
     d_model = 2
 
-    def __init__(self, direction: str):
+    def __init__(self):
         super().__init__()
-        self.direction = direction
         self.hidden = torch.tensor([[[-3.0, 1.0], [-1.0, -4.0], [0.0, 0.0]]])  # the third position is padding
 
     def initialise(self, module: nn.Module) -> None:
@@ -83,19 +84,23 @@ class Given(nn.Module):
         nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, lengths: Tensor | None = None) -> Tensor | tuple[Tensor, None]:
-        if self.direction == "none":
+        if isinstance(self, SequenceEncoder):
             return self.hidden[:, 1]
-        return self.hidden if self.direction == "both" else (self.hidden, None)
+        return (self.hidden, None) if isinstance(self, LeftToRight) else self.hidden
+
+
+def given(kind: type[Model]) -> Model:
+    return type("Given", (Given, kind), {})()
 
 
 @pytest.mark.parametrize(
-    ("direction", "summary"),
-    [("both", [-1.0, 1.0]), ("left-to-right", [-1.0, -4.0]), ("none", [-1.0, -4.0])],
+    ("kind", "summary"),
+    [(Encoder, [-1.0, 1.0]), (LeftToRight, [-1.0, -4.0]), (SequenceEncoder, [-1.0, -4.0])],
 )
-def test_summary_is_the_maximum_over_time_the_last_position_or_the_models_own(direction, summary):
-    objective = Classification(Given(direction), n_labels=2, dropout=0.0)
-    given = ExampleBatch(torch.zeros(1, 3, dtype=torch.long), torch.tensor([2]), torch.tensor([0]))
-    assert objective(given).tolist() == [summary]
+def test_summary_is_the_maximum_over_time_the_last_position_or_the_models_own(kind, summary):
+    objective = Classification(given(kind), n_labels=2, dropout=0.0)
+    example = ExampleBatch(torch.zeros(1, 3, dtype=torch.long), torch.tensor([2]), torch.tensor([0]))
+    assert objective(example).tolist() == [summary]
 
 
 def test_bert_equals_that_of_transformers():
@@ -195,7 +200,7 @@ def test_an_auxiliary_loss_of_an_encoder_is_refused(name):
 
 def test_an_auxiliary_loss_without_a_softmax_is_refused():
     with pytest.raises(UsageError, match=r"no word embedding as wide as its states, 2, .*write auxiliary=0"):
-        Classification(Given("left-to-right"), 2, dropout=0.0, auxiliary=0.5)
+        Classification(given(LeftToRight), 2, dropout=0.0, auxiliary=0.5)
 
 
 def pair_batch() -> ExampleBatch:
@@ -309,7 +314,7 @@ def test_of_a_pair_read_together_the_summaries_are_those_of_its_own_states():
 
 
 def test_attention_between_sentences_is_refused_for_single_ones():
-    with pytest.raises(UsageError, match=r"BiLSTMAttention reads pairs of sentences; take .* recipe=encoders/bilstm"):
+    with pytest.raises(UsageError, match=r"BiLSTMAttention reads pairs of sentences; take recipe=encoders/bilstm"):
         Classification(BiLSTMAttention(V, 6, D, 1), N_LABELS, dropout=0.0)
 
 
@@ -353,7 +358,7 @@ def test_each_pooling_reaches_what_it_depends_on(name, pooling):
     # a token that stands first has nothing before it that the forward direction could remember
     recurrent = name in ("bilstm", "elmo")
     assert unreached == ({"model.layers.forth.0.weight_hh_l0"} if pooling == "token" and recurrent else set())
-    logits = objective.head(pool(objective._states(*batch()[:2], None), LENGTHS, pooling))
+    logits = objective.head(pool(states_of(objective.model, *batch()[:2]), LENGTHS, pooling))
     torch.testing.assert_close(objective(batch()), logits)
 
 

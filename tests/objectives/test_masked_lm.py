@@ -6,6 +6,7 @@ from torch import nn
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
 from retable.models.bag_of_words import BagOfWords
+from retable.models.base import EncoderDecoder
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
@@ -108,10 +109,6 @@ def test_any_encoder_will_do():
     loss, _, _ = objective.loss(batch(pairs=False), None, 0)
     loss.backward()
     assert all(p.grad is not None for p in objective.parameters())
-
-
-class EncoderDecoder(nn.Module):
-    direction = "encoder-decoder"
 
 
 @pytest.mark.parametrize(

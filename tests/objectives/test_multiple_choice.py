@@ -199,9 +199,7 @@ def test_it_learns_which_ending_repeats_the_beginnings_word():
 
 
 def test_models_without_a_state_to_score_by_are_refused():
-    with pytest.raises(
-        UsageError, match=r"T5 writes text, and has no state to score an ending by; .* recipe=bert/bert"
-    ):
+    with pytest.raises(UsageError, match=r"T5 writes text, and has no state to tell a label by; .* bert/bert"):
         MultipleChoice(T5(**T5_SIZES), dropout=0.0)
     with pytest.raises(UsageError, match=r"ELMo gives features.*take recipe=encoders/bilstm_elmo"):
         MultipleChoice(ELMO(words=WORDS), dropout=0.0)

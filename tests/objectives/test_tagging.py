@@ -8,6 +8,7 @@ from transformers import BertConfig, BertForTokenClassification
 from retable.data.tagged import TaggedBatch, TaggedExample, pad_tagged
 from retable.errors import UsageError
 from retable.models.bag_of_words import BagOfWords
+from retable.models.base import Encoder
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
 from retable.models.elmo import ELMo
@@ -188,10 +189,10 @@ def test_the_same_words_have_other_tags_for_another_predicate():
     assert torch.equal(objective.predict(given), given.tags)
 
 
-class Given(nn.Module):
+class Given(Encoder):
     """A backbone of width 1 whose states are the ids."""
 
-    d_model, direction = 1, "both"
+    d_model = 1
 
     def initialise(self, module: nn.Module) -> None:
         nn.init.ones_(module.weight)
@@ -215,7 +216,7 @@ def test_models_without_a_state_for_each_token_are_refused():
         UsageError, match=r"BagOfWords has no state for each token.*take recipe=encoders/bilstm or bert/bert"
     ):
         Tagging(BagOfWords(V, 0.0), TAGS, 0.0)
-    with pytest.raises(UsageError, match=r"T5 has no state"):
+    with pytest.raises(UsageError, match=r"T5 writes text, and has no state to be tagged by"):
         Tagging(T5(V, d_model=D, n_layers=1, n_heads=2, d_ff=12, dropout=0.0), TAGS, 0.0)
     with pytest.raises(UsageError, match=r"ELMo gives features.*take recipe=encoders/bilstm_elmo"):
         Tagging(ELMO(words=WORDS), TAGS, 0.0)

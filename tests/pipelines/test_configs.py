@@ -17,12 +17,7 @@ STAGES = (
     "embed",
     "pretrain",
     "mix",
-    "finetune",
-    "tag",
-    "answer",
-    "choose",
-    "resolve",
-    "translate",
+    "train",
     "evaluate",
     "generate",
     "complete",
@@ -41,11 +36,7 @@ GROUPS = {
     "objective": "pretrain",
     "optimizer": "pretrain",
     "schedule": "pretrain",
-    "task": "finetune",
-    "tagging": "tag",
-    "answering": "answer",
-    "choosing": "choose",
-    "coreference": "resolve",
+    "task": "train",
     "benchmark": "evaluate",
     "decoding": "generate",
     "trainer": "pretrain",
@@ -95,7 +86,8 @@ def test_choice_of_a_recipe_composes(group):
 
 
 def test_every_group_is_covered():
-    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, "recipe"}
+    """A kind is what tasks have in common, and no choice."""
+    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, "recipe", "kind"}
 
 
 def test_a_choice_on_the_command_line_takes_the_place_of_the_recipes():

@@ -110,7 +110,7 @@ def test_truncated_weights(project):
 
 
 def test_wrong_column_name(project):
-    line = refuse(project, "finetune", "corpus=grammar_tiny", "task=sentiment", "task.sentences=[text]")
+    line = refuse(project, "train", "corpus=grammar_tiny", "task=sentiment", "task.sentences=[text]")
     assert "'text'" in line and "'sentence'" in line and "train.tsv" in line
 
 

@@ -63,7 +63,7 @@ def project(tmp_path_factory):
     digests = [list(bytes.fromhex(digest(folder / "outputs" / each / "model.safetensors"))) for each in cells]
     arrays = {"weights": np.array([0.9, 0.1]), "digests": np.array(digests, np.uint8)}
     save_file(arrays, cell("mix", "both-1", "word", cells=cells) / "model.safetensors")
-    cell("finetune", "sentiment-lstm-1", "word", task={})
+    cell("train", "sentiment-lstm-1", "word", task={})
     return SimpleNamespace(folder=folder, models=models, tokenizers=tokenizers)
 
 
@@ -176,13 +176,13 @@ def test_samples_stand_in_the_cell_and_in_mlflow(run, project):
     ("application", "overrides", "message"),
     [
         (complete, ["cell=c/lstm-9"], "outputs/pretrain/c/lstm-9/config.yaml is missing"),
-        (complete, ["stage=finetune", "cell=c/sentiment-lstm-1"], "holds no language model; take a cell of stage=pre"),
+        (complete, ["stage=train", "cell=c/sentiment-lstm-1"], "holds no language model; take a cell of stage=pre"),
         (complete, ["cell=c/words-1", "decoding=top_p", "decoding.temperature=0"], "temperature=0 can't be"),
         (complete, ["cell=c/words-1", "decoding=nucleus"], "decoding/nucleus"),
         (rank, ["cell=c/words-1"], "there is nothing to rank"),
         (rank, ["cell=c/words-1", 'sentences=[a,""]', "end=false"], "one of the sentences is empty"),
         (generate, ["cell=c/words-1", "prompt_words=9"], "test.txt has no line of more than 9 words"),
-        (generate, ["stage=finetune", "cell=c/sentiment-lstm-1"], "holds no language model"),
+        (generate, ["stage=train", "cell=c/sentiment-lstm-1"], "holds no language model"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )

@@ -38,8 +38,8 @@ def graph(project):
         "evaluate", "corpus=grammar_tiny", "stage=embed", "cell=grammar_tiny/skipgram-1", "benchmark=analogies"
     )
     project.succeed("evaluate", "corpus=grammar_tiny", f"vectors={SKIPGRAM}", "benchmark=neighbours")
-    project.succeed("finetune", *BILSTM, "task=sentiment", f"embedding={SKIPGRAM}", "system=bilstm_skipgram")
-    project.succeed("finetune", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "system=gpt_pretrained")
+    project.succeed("train", *BILSTM, "task=sentiment", f"embedding={SKIPGRAM}", "system=bilstm_skipgram")
+    project.succeed("train", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "system=gpt_pretrained")
     return project
 
 
@@ -112,16 +112,16 @@ def test_same_seed_same_bytes(graph):
 
 
 def test_a_frozen_model_keeps_its_weights(graph):
-    refused = graph.run("finetune", *FINE_TUNED, "frozen=true")
+    refused = graph.run("train", *FINE_TUNED, "frozen=true")
     assert refused.returncode == 2
     assert "init=random would leave a frozen GPT as it was drawn; give init= a cell" in refused.stderr
-    graph.succeed("finetune", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "frozen=true", "system=gpt_frozen")
+    graph.succeed("train", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "frozen=true", "system=gpt_frozen")
     trained, tuned, frozen = (
         load_file(graph.folder / "outputs" / cell / "model.safetensors")
         for cell in (
             "pretrain/grammar_tiny/gpt-1",
-            "finetune/grammar_tiny/acceptability-gpt_pretrained-1",
-            "finetune/grammar_tiny/acceptability-gpt_frozen-1",
+            "train/grammar_tiny/acceptability-gpt_pretrained-1",
+            "train/grammar_tiny/acceptability-gpt_frozen-1",
         )
     )
     assert all(torch.equal(weight, frozen[name]) for name, weight in trained.items())
@@ -129,11 +129,9 @@ def test_a_frozen_model_keeps_its_weights(graph):
     assert set(frozen) == {*trained, "head.weight", "head.bias"}
 
 
-def test_predictions_cover_the_tasks(graph):
-    predictions = pd.read_csv(
-        graph.folder / "outputs/finetune/grammar_tiny/sentiment-bilstm_skipgram-1/predictions.csv"
-    )
-    assert predictions.groupby("split").size().to_dict() == {"validation": 20, "test": 40}
+def test_units_cover_the_tasks(graph):
+    units = pd.read_csv(graph.folder / "outputs/train/grammar_tiny/sentiment-bilstm_skipgram-1/units.csv")
+    assert units.groupby("split").size().to_dict() == {"validation": 20, "test": 40}
 
 
 def test_multirun_has_one_parent_and_its_own_folder(graph):

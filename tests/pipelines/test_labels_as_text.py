@@ -13,13 +13,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from pipelines.build import build_model
 from pipelines.entry import CONF
-from pipelines.finetune import build_head, build_writer, lay_out
 from retable.data.layouts import prompt
 from retable.errors import UsageError
+from retable.models.bilstm import BiLSTM
 from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.text_to_text import TextToText
-from retable.tasks.answers import Answers
+from retable.tasks.reading import lay_out
 from retable.tasks.sentences import Example, SentenceTask
+from retable.tasks.written import Answers
 from retable.tokenizers import byte_bpe, unigram, word, wordpiece
 from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.weights import save_weights
@@ -127,21 +128,25 @@ WORDS = word.train(LINES)
 
 @cache
 def recipe(model: str) -> DictConfig:
-    cfg = composed("finetune", model)
+    cfg = composed("train", model)
     cfg.model.update({name: size for name, size in SMALL.items() if name in cfg.model})
-    cfg.tokens = "g/word"  # which only a running job resolves
     return cfg
 
 
 @cache
-def task(name: str) -> SentenceTask:
+def configured(name: str) -> DictConfig:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return instantiate(compose(f"task/{name}", overrides=["+text=g"]).task)
+        return compose(f"task/{name}", overrides=["+text=g", f"+task_name={name}"]).task
+
+
+def task(name: str) -> SentenceTask:
+    return instantiate(configured(name))
 
 
 def writer(tokenizer: Tokenizer, name: str, answers: list[str] | None, **settings: Any) -> LabelsAsText:
-    cfg = OmegaConf.merge(recipe("t5_text"), settings)
-    return build_writer(cfg, build_model(cfg, tokenizer), tokenizer, Answers(task(name).labels, answers))
+    cfg = OmegaConf.merge(recipe("t5_text"), {"head": settings})
+    given = instantiate(configured(name), answers=answers)
+    return given.objective(build_model(cfg, tokenizer), tokenizer, **cfg.head)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -200,7 +205,7 @@ def test_labels_come_back_from_what_is_written(tokenizer, name):
             "sentiment",
             None,
             {},
-            r"the tokenizer g/word can't write the label 'negative', of which it makes '<unk>'; .*answers=",
+            r"the tokenizer can't write the label 'negative', of which it makes '<unk>'; .*answers=",
         ),
         ("sentiment", ["good", "poor"], {}, "can't write the label 'poor'"),
         ("stsb", None, {}, "can't write the label '0.0'.* tokenizer=unigram"),
@@ -221,11 +226,11 @@ def test_what_can_not_be_is_refused(name, answers, settings, message):
 
 
 def test_a_head_takes_no_answers():
-    cfg = OmegaConf.merge(recipe("bilstm"), {"answers": ["bad", "good"]})
+    given = instantiate(configured("sentiment"), answers=["bad", "good"])
     with pytest.raises(
         UsageError, match=r"BiLSTM has a head for its labels; leave answers= out, or take recipe=t5/t5_text"
     ):
-        build_head(cfg, build_model(cfg, WORDS), task("sentiment"))
+        given.require(BiLSTM, 0)
 
 
 def test_the_recipe_is_that_of_the_pretraining():
@@ -248,10 +253,10 @@ def test_the_stage_takes_the_weights_and_writes_predictions(project):
     save_weights(pretrained, cell / "model.safetensors")
     (cell / "run.json").write_text(json.dumps({"mlflow_run_id": "0"}))
     overrides += ["init=pretrain/made/t5-1", "system=t5", "finetuning.lr=0", "+finetuning.max_steps=1"]
-    project.succeed("finetune", *overrides)
-    made = folder / "finetune/grammar_tiny/sentiment-t5-1"
+    project.succeed("train", *overrides)
+    made = folder / "train/grammar_tiny/sentiment-t5-1"
     assert (made / "model.safetensors").read_bytes() == (cell / "model.safetensors").read_bytes()
-    table = pd.read_csv(made / "predictions.csv")
+    table = pd.read_csv(made / "units.csv")
     assert table.groupby("split").size().to_dict() == {"test": 40, "validation": 20}
     assert set(table["prediction"]) == {2}  # a model that has seen nothing writes no label
     metrics = json.loads((made / "metrics.json").read_text())

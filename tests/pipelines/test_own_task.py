@@ -5,13 +5,15 @@ import json
 import pandas as pd
 import pytest
 
-TASK = """
-_target_: retable.tasks.sentences.SentenceTask
-files: {train: mine/train.csv, validation: 0.25, test: mine/new.csv}
-sentences: [question, answer]
-label: verdict
-labels: {good: fits, fair: fits, bad: differs}
-metrics: [accuracy, f1]
+TASK = """\
+# @package _global_
+defaults: [/kind/sentences, _self_]
+task:
+  files: {train: mine/train.csv, validation: 0.25, test: mine/new.csv}
+  sentences: [question, answer]
+  label: verdict
+  labels: {good: fits, fair: fits, bad: differs}
+  metrics: [accuracy, f1]
 """
 ROWS = [("Is it, so?", "Yes", "good"), ("Who?", "No", "bad"), ("Where?", 'In "the" sea', "fair")] * 8
 
@@ -30,18 +32,18 @@ def own(project):
     return project
 
 
-def finetune(own, *overrides):
-    return own.run("finetune", "--config-dir=mine", "task=mine", "corpus=glue", "tokens=mine/word", *overrides)
+def train(own, *overrides):
+    return own.run("train", "--config-dir=mine", "task=mine", "corpus=glue", "tokens=mine/word", *overrides)
 
 
 def test_it_is_learnt_and_predicted(own):
     small = "recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8"
-    done = finetune(own, *small, "out=mine/bilstm-1", "patience=1", "examples=12")
+    done = train(own, *small, "out=mine/bilstm-1", "patience=1", "examples=12")
     assert done.returncode == 0, done.stderr
-    cell = own.folder / "outputs/finetune/mine/bilstm-1"
-    predictions = pd.read_csv(cell / "predictions.csv", dtype=str, keep_default_na=False)
-    assert predictions.groupby("split").size().to_dict() == {"test": 5, "validation": 6}
-    assert set(predictions.loc[predictions["split"] == "test", "label"]) == {""}
+    cell = own.folder / "outputs/train/mine/bilstm-1"
+    units = pd.read_csv(cell / "units.csv", dtype=str, keep_default_na=False)
+    assert units.groupby("split").size().to_dict() == {"test": 5, "validation": 6}
+    assert set(units.loc[units["split"] == "test", "label"]) == {""}
     metrics = json.loads((cell / "metrics.json").read_text())
     assert {"mine/validation/accuracy", "mine/validation/f1"} <= set(metrics)
     assert not any(name.startswith("mine/test") for name in metrics)
@@ -60,6 +62,6 @@ def test_it_is_learnt_and_predicted(own):
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(own, override, message):
-    done = finetune(own, override)
+    done = train(own, override)
     assert done.returncode == 2 and done.stderr.strip().startswith("error: ") and message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

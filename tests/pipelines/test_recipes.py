@@ -11,6 +11,7 @@ from torch import nn
 
 from pipelines.build import build_model
 from pipelines.entry import CONF
+from retable.models.base import LeftToRight
 from retable.reporting.results import read_references
 from tests.pipelines.recipes import FILES, LANGUAGE_MODELS, PATHS, composed
 
@@ -60,7 +61,7 @@ def test_recipe_builds(name):
     objective = composed("pretrain", name).objective or {}
     system = build(name, vocab_size=500 + max(objective.get("cutoffs", [0])))
     if isinstance(system, nn.Module):
-        assert system.model.direction == "left-to-right"
+        assert isinstance(system.model, LeftToRight)
         assert all(p.is_meta for p in system.parameters())
 
 

@@ -14,10 +14,10 @@ def cells(bare_project):
     data = bare_project.folder / "data/glue/RTE"
     data.mkdir(parents=True)
     (data / "test.tsv").write_text(RTE)
-    cell = bare_project.folder / "outputs/finetune/glue/rte-bilstm-2"
+    cell = bare_project.folder / "outputs/train/glue/rte-bilstm-2"
     cell.mkdir(parents=True)
     rows = [("validation", 0, 1, 0), ("test", 2, "", 0), ("test", 0, "", 1), ("test", 1, "", 0)]
-    pd.DataFrame(rows, columns=["split", "index", "label", "prediction"]).to_csv(cell / "predictions.csv", index=False)
+    pd.DataFrame(rows, columns=["split", "unit", "label", "prediction"]).to_csv(cell / "units.csv", index=False)
     return bare_project
 
 
@@ -38,7 +38,7 @@ def test_a_test_sets_labels_stand_by_their_index_as_the_task_names_them(cells):
 @pytest.mark.parametrize(
     ("tests", "message"),
     [
-        ("[RTE,SST-2]", "outputs/finetune/glue/sst2-bilstm-2 does not exist; run the stage finetune with task=sst2"),
+        ("[RTE,SST-2]", "outputs/train/glue/sst2-bilstm-2 does not exist; run the stage train with task=sst2"),
         ("[STS-B]", "task stsb has no test set; name it as files.test in conf/task/stsb.yaml"),
         ("[AX]", "tests=['AX'] must be some of CoLA, SST-2"),
     ],
@@ -55,14 +55,14 @@ def test_examples_without_a_prediction_are_counted(cells):
         file.write("3\tA.\tB.\n4\tA.\tB.\n")
     done = submit(cells, "tests=[RTE]")
     assert done.returncode == 2
-    assert "has none for 2 of the 5 examples of test, the first of them 3; fine-tune again" in done.stderr
+    assert "has none for 2 of the 5 examples of test, the first of them 3; train it again" in done.stderr
 
 
 def test_a_text_that_is_no_label_is_not_handed_in(cells):
-    cell = cells.folder / "outputs/finetune/glue/rte-bilstm-2"
-    table = pd.read_csv(cell / "predictions.csv")
+    cell = cells.folder / "outputs/train/glue/rte-bilstm-2"
+    table = pd.read_csv(cell / "units.csv")
     table["prediction"] = [2, 0, 2, 1]
-    table.to_csv(cell / "predictions.csv", index=False)
+    table.to_csv(cell / "units.csv", index=False)
     done = submit(cells, "tests=[RTE]")
     (line,) = done.stderr.strip().splitlines()
     assert done.returncode == 2 and "wrote no label for 1 of the 3 examples of test" in line

@@ -66,9 +66,9 @@ def write_classifier(write_run: Write) -> Write:
     def write(out: str, system: str, seed: int, task: str, labels: list, predictions: list) -> Path:
         metrics = classification_metrics(labels, predictions)
         metrics = {f"{task}/test/{key}": value for key, value in metrics.items()}
-        folder = write_run("finetune", out, system, seed, metrics, task=task)
-        table = pd.DataFrame({"split": "test", "index": range(len(labels)), "label": labels, "prediction": predictions})
-        table.to_csv(folder / "predictions.csv", index=False)
+        folder = write_run("train", out, system, seed, metrics, task=task)
+        table = pd.DataFrame({"split": "test", "unit": range(len(labels)), "label": labels, "prediction": predictions})
+        table.to_csv(folder / "units.csv", index=False)
         return folder
 
     return write

@@ -28,9 +28,9 @@ def write_reader(write_run):
             for split in ("validation", "test")
             for name, value in (("exact_match", matched / 10), ("f1", sum(f1) / 10))
         }
-        folder = write_run("answer", f"{corpus}/{system}-{seed}", system, seed, metrics, task=corpus)
+        folder = write_run("train", f"{corpus}/{system}-{seed}", system, seed, metrics, task=corpus)
         columns = ["split", "unit", "id", "exact_match", "f1"]
-        pd.DataFrame(rows, columns=columns).to_csv(folder / "questions.csv", index=False)
+        pd.DataFrame(rows, columns=columns).to_csv(folder / "units.csv", index=False)
         return folder
 
     return write
@@ -69,7 +69,7 @@ def test_the_interval_is_over_questions_and_the_spread_over_seeds(write_reader):
 
 
 def test_the_report_has_the_table(write_reader, tmp_path):
-    tables = write_report("small", {"answer": [write_reader("bidaf", 1, 4)]}, tmp_path / "results")
+    tables = write_report("small", {"train": [write_reader("bidaf", 1, 4)]}, tmp_path / "results")
     assert [table.name for table in tables] == ["answers"]
     assert "bert_large_ensemble" in (tmp_path / "results" / "answers.md").read_text()
 

@@ -26,19 +26,20 @@ REFERENCES = pd.DataFrame(
 def write(write_run):
     """Of forty examples a split, so many are right on test, and on validation all."""
 
-    def write(corpus: str, system: str, seed: int, right: int, stage: str = "choose"):
-        splits = ("validation", "test") if stage == "choose" else ("test",)
+    def write(corpus: str, system: str, seed: int, right: int, stage: str = "train"):
+        splits = ("validation", "test") if stage == "train" else ("test",)
         parts = []
         for split in splits:
             hits = np.arange(40) < (right if split == "test" else 40)
             predictions = np.where(hits, LABELS, (LABELS + 1) % 4)
-            columns = {"split": split, "index": range(40), "label": LABELS, "prediction": predictions}
+            unit = "unit" if stage == "train" else "index"
+            columns = {"split": split, unit: range(40), "label": LABELS, "prediction": predictions}
             parts.append(pd.DataFrame(columns))
         shares = {"validation": 1.0, "test": right / 40}
         metrics = {f"choices/{split}/accuracy": shares[split] for split in splits}
-        out = f"{corpus}/{system}-{seed}" if stage == "choose" else corpus
-        folder = write_run(stage, out, system, seed, metrics, task=corpus if stage == "choose" else None)
-        pd.concat(parts).to_csv(folder / "predictions.csv", index=False)
+        out = f"{corpus}/{system}-{seed}" if stage == "train" else corpus
+        folder = write_run(stage, out, system, seed, metrics, task=corpus if stage == "train" else None)
+        pd.concat(parts).to_csv(folder / ("units.csv" if stage == "train" else "predictions.csv"), index=False)
         return folder
 
     return write
@@ -84,7 +85,7 @@ def test_published_rows_stand_among_those_of_their_data_set(write):
 def test_the_report_has_the_table_and_no_oracle_without_a_system(write, tmp_path):
     folders = {"prepare": [write("endings", "oracle", 0, 34, stage="prepare")]}
     assert write_report("small", folders, tmp_path / "alone") == []
-    folders["choose"] = [write("endings", "bert", 1, 30)]
+    folders["train"] = [write("endings", "bert", 1, 30)]
     (table,) = write_report("small", folders, tmp_path / "results")
     assert table.name == "choices" and "Bayes-optimal" in (tmp_path / "results" / "choices.md").read_text()
 

@@ -32,9 +32,9 @@ def write_resolver(write_run):
             for split in ("validation", "test")
             for name, value in coreference_metrics(counts).items()
         }
-        folder = write_run("resolve", f"{corpus}/{system}-{seed}", system, seed, metrics, task=corpus)
+        folder = write_run("train", f"{corpus}/{system}-{seed}", system, seed, metrics, task=corpus)
         columns = ["split", "unit", "document", "part", *COLUMNS]
-        pd.DataFrame(rows, columns=columns).to_csv(folder / "documents.csv", index=False)
+        pd.DataFrame(rows, columns=columns).to_csv(folder / "units.csv", index=False)
         return folder
 
     return write
@@ -75,7 +75,7 @@ def test_the_interval_is_over_documents_and_the_spread_over_seeds(write_resolver
 
 
 def test_the_report_has_the_table(write_resolver, tmp_path):
-    tables = write_report("small", {"resolve": [write_resolver("mention_ranker", 1, 4)]}, tmp_path / "results")
+    tables = write_report("small", {"train": [write_resolver("mention_ranker", 1, 4)]}, tmp_path / "results")
     assert [table.name for table in tables] == ["coreference"]
     assert "mention_ranker_original_elmo" in (tmp_path / "results" / "coreference.md").read_text()
 

@@ -1,4 +1,4 @@
-"""GLUE's tables, from result folders as the finetune stage leaves them."""
+"""GLUE's tables, from result folders as the train stage leaves them."""
 
 import numpy as np
 import pandas as pd
@@ -43,9 +43,9 @@ def write(write_run):
     def write(task: str, system: str, seed: int, right: float, split: str = "validation"):
         predictions = predicted(task, right, seed)
         metrics = {f"{task}/{split}/{name}": value for name, value in score(task, predictions).items()}
-        folder = write_run("finetune", f"glue/{task}-{system}-{seed}", system, seed, metrics, task=task)
-        columns = {"split": split, "index": range(N), "label": LABELS[task], "prediction": predictions}
-        pd.DataFrame(columns).to_csv(folder / "predictions.csv", index=False)
+        folder = write_run("train", f"glue/{task}-{system}-{seed}", system, seed, metrics, task=task)
+        columns = {"split": split, "unit": range(N), "label": LABELS[task], "prediction": predictions}
+        pd.DataFrame(columns).to_csv(folder / "units.csv", index=False)
         return folder
 
     return write
@@ -174,7 +174,7 @@ def test_a_task_without_test_labels_is_shown_on_validation(write, tmp_path):
 
 
 def test_the_report_has_the_tables(folders, tmp_path):
-    tables = write_report("glue", {"finetune": folders}, tmp_path / "results", baseline="bilstm")
+    tables = write_report("glue", {"train": folders}, tmp_path / "results", baseline="bilstm")
     assert {table.name for table in tables} == {"glue", "glue-differences"}
     written = pd.read_csv(tmp_path / "results/glue.csv")
     assert set(written.loc[written["n"] == 0, "verdict"].dropna()) == {NOT_RUN}
@@ -185,7 +185,7 @@ def test_the_report_has_the_tables(folders, tmp_path):
 def test_units_add_up_to_the_metric(metric):
     task = "mrpc" if metric == "f1" else "stsb"
     runs = [predicted(task, 0.6, seed) for seed in (1, 2)]
-    columns = [{"index": range(N), "label": LABELS[task].astype(str), "prediction": run.astype(str)} for run in runs]
+    columns = [{"unit": range(N), "label": LABELS[task].astype(str), "prediction": run.astype(str)} for run in runs]
     measure = classification_units if metric == "f1" else correlation_units
     units = measure([pd.DataFrame(table) for table in columns], metric)
     confusions = [confusion_matrix(LABELS[task], run, range(2)) for run in runs] if metric == "f1" else []
@@ -196,5 +196,5 @@ def test_units_add_up_to_the_metric(metric):
 
 
 def test_f1_of_a_system_that_says_one_thing_is_that_of_class_1():
-    table = pd.DataFrame({"index": range(3), "label": ["1", "1", "1"], "prediction": ["1", "1", "1"]})
+    table = pd.DataFrame({"unit": range(3), "label": ["1", "1", "1"], "prediction": ["1", "1", "1"]})
     assert classification_units([table], "f1").values().tolist() == [1.0]

@@ -1,4 +1,4 @@
-"""The figure and the table of ELMo's scalar mixes, from the weights that the finetune and tag stages leave."""
+"""The figure and the table of ELMo's scalar mixes, from the weights that the train stage leaves."""
 
 from functools import partial
 
@@ -23,8 +23,8 @@ WORDS = ["<unk>", "<eos>", "dog", "barks"]
 ELMO = partial(ELMo, d_model=2, d_cell=3, n_layers=2, dropout=0.0, filters=[(1, 2)], d_character=2, n_highway=1)
 
 
-def objective(stage, layers=None):
-    if stage == "tag":
+def objective(corpus, layers=None):
+    if corpus == "grammar_pos":
         return Tagging(ELMoTagger(4, WORDS, ELMO, 2, 2, [(1, 2)], 4, 1, 0.0), ["A", "B"], 0.0, False, None)
     return Classification(ELMoBiLSTM(WORDS, ELMO, 2, 4, 1, layers=layers), 2, dropout=0.0)
 
@@ -33,12 +33,12 @@ def objective(stage, layers=None):
 def write(write_run):
     """A cell whose mixture has these weights, before the softmax, and this scale."""
 
-    def build(stage, corpus, task, system, seed, weights, gamma, layers=None):
-        trained = objective(stage, layers)
+    def build(corpus, task, system, seed, weights, gamma, layers=None):
+        trained = objective(corpus, layers)
         with torch.no_grad():
             trained.model.mix.weights.copy_(torch.tensor(weights))
             trained.model.mix.gamma.fill_(gamma)
-        folder = write_run(stage, f"{corpus}/{task}-{system}-{seed}", system, seed, {}, task=task)
+        folder = write_run("train", f"{corpus}/{task}-{system}-{seed}", system, seed, {}, task=task)
         (folder / "config.yaml").write_text(f"model: {{layers: {'null' if layers is None else layers}}}\n")
         save_weights(trained, folder / "model.safetensors")
         return folder
@@ -49,11 +49,11 @@ def write(write_run):
 @pytest.fixture
 def folders(write):
     return [
-        write("finetune", "glue", "sst5", "bilstm_elmo", 1, [0.0, 0.0, 0.0], 0.5),
-        write("finetune", "glue", "cola", "bilstm_elmo", 1, [0.0, 1.0, 0.0], 1.0),
-        write("finetune", "glue", "cola", "bilstm_elmo", 2, [0.0, 2.0, -1.0], 2.0),
-        write("tag", "grammar_pos", "grammar_pos", "elmo_tagger", 1, [3.0, 0.0, 0.0], 1.0),
-        write("finetune", "glue", "cola", "bilstm_elmo_last", 1, [0.7], 3.0, layers=[2]),
+        write("glue", "sst5", "bilstm_elmo", 1, [0.0, 0.0, 0.0], 0.5),
+        write("glue", "cola", "bilstm_elmo", 1, [0.0, 1.0, 0.0], 1.0),
+        write("glue", "cola", "bilstm_elmo", 2, [0.0, 2.0, -1.0], 2.0),
+        write("grammar_pos", "grammar_pos", "elmo_tagger", 1, [3.0, 0.0, 0.0], 1.0),
+        write("glue", "cola", "bilstm_elmo_last", 1, [0.7], 3.0, layers=[2]),
     ]
 
 
@@ -78,7 +78,7 @@ def test_shares_are_read_from_the_weights_and_averaged_over_seeds(folders):
 
 
 def test_the_mixed_layers_are_those_of_the_configuration(write):
-    frame = frame_of([write("finetune", "grammar", "sentiment", "some", 1, [1.0, 0.0], 1.0, layers=[2, 0])])
+    frame = frame_of([write("grammar", "sentiment", "some", 1, [1.0, 0.0], 1.0, layers=[2, 0])])
     assert dict(zip(frame["layer"], frame["share"], strict=True)) == pytest.approx(
         dict(zip([2, 0], shares_of(1, 0), strict=True))
     )
@@ -114,9 +114,9 @@ def test_the_figure_has_a_square_a_task_and_layer(folders, tmp_path):
 
 
 def test_cells_without_a_mixture_have_no_row(write, write_run):
-    folder = write("finetune", "glue", "cola", "bilstm", 1, [0.0, 0.0, 0.0], 1.0)
+    folder = write("glue", "cola", "bilstm", 1, [0.0, 0.0, 0.0], 1.0)
     save_weights(torch.nn.Linear(2, 2), folder / "model.safetensors")
-    plain = write_run("finetune", "glue/rte-bilstm-1", "bilstm", 1, {}, task="rte")
+    plain = write_run("train", "glue/rte-bilstm-1", "bilstm", 1, {}, task="rte")
     assert frame_of([folder, plain]).empty and mixes_tables(frame_of([folder])) == []
     assert mixes_figures(frame_of([folder])) == {}
     (folder / "model.safetensors").write_bytes(b"cut off")
@@ -125,7 +125,7 @@ def test_cells_without_a_mixture_have_no_row(write, write_run):
 
 
 def test_the_report_has_table_and_figure(folders, tmp_path):
-    tables = write_report("small", {"finetune": folders[:3], "tag": folders[3:4]}, tmp_path / "results")
+    tables = write_report("small", {"train": folders[:4]}, tmp_path / "results")
     assert "scalar-mix" in {table.name for table in tables}
     assert len(pd.read_csv(tmp_path / "results/scalar-mix.csv")) == 9
     assert (tmp_path / "results/scalar-mix-grammar_pos.svg").exists()

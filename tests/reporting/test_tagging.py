@@ -32,8 +32,8 @@ def write_tagger(write_run):
                 metrics |= {
                     f"tagging/{split}/{name}": sums["spans_right"] / 10 for name in ("precision", "recall", "f1")
                 }
-        folder = write_run("tag", f"{task}/{system}-{seed}", system, seed, metrics, task=task)
-        (table if spans else table.drop(columns=names[2:])).to_csv(folder / "sentences.csv", index=False)
+        folder = write_run("train", f"{task}/{system}-{seed}", system, seed, metrics, task=task)
+        (table if spans else table.drop(columns=names[2:])).to_csv(folder / "units.csv", index=False)
         return folder
 
     return write
@@ -102,7 +102,7 @@ def test_roles_stand_beside_those_of_ontonotes_where_they_are_measured(write_tag
 
 def test_the_report_has_the_table(write_tagger, tmp_path):
     folders = {
-        "tag": [write_tagger("conll2000_chunking", "crf", 1, {4}), write_tagger("ud_ewt_pos", "crf", 1, {1}, False)]
+        "train": [write_tagger("conll2000_chunking", "crf", 1, {4}), write_tagger("ud_ewt_pos", "crf", 1, {1}, False)]
     }
     tables = write_report("small", folders, tmp_path / "results")
     assert [table.name for table in tables] == ["tagging"]

@@ -18,7 +18,7 @@ def write_translator(write_run):
             scores = {"bleu": bleu - less, "bleu_lowercase": bleu + 1, "bleu_words": bleu - 2, "chrf": bleu + 20 - less}
             metrics |= {f"{task}/test/{name}": score for name, score in scores.items()}
         more = {"task": "translation", "protocol": "beam_5", "signatures": SIGNATURES | {"bleu_words": "x"}}
-        folder = write_run("translate", f"{corpus}/{system}-{seed}", system, seed, metrics, **more)
+        folder = write_run("train", f"{corpus}/{system}-{seed}", system, seed, metrics, **more)
         if alignments:
             rows = [
                 (sentence, u, f"ziel{u}", s, "null", 0.5)
@@ -38,7 +38,7 @@ def report(write_translator, tmp_path):
     def build(*cells, **more):
         folders = [write_translator(*cell) for cell in cells]
         out = tmp_path / "results"
-        return {table.name: table for table in write_report("small", {"translate": folders}, out, **more)}, out
+        return {table.name: table for table in write_report("small", {"train": folders}, out, **more)}, out
 
     return build
 
@@ -105,7 +105,7 @@ def test_the_first_sentences_alignments_are_drawn(write_translator, tmp_path):
     folders = [write_translator("multi30k", "rnn", seed, 30.0, alignments=True) for seed in (2, 1)]
     folders.append(write_translator("multi30k", "plain", 1, 20.0))
     out = tmp_path / "results"
-    write_report("small", {"translate": folders}, out)
+    write_report("small", {"train": folders}, out)
     drawn = sorted(path.name for path in out.glob("alignment-*.svg"))
     assert drawn == [f"alignment-multi30k-rnn-{number}.svg" for number in (1, 2, 3)]
     assert (out / drawn[1]).read_text().count(">null<") == 3  # a word, and no missing value; of the second sentence

@@ -21,7 +21,7 @@ def build(tmp_path):
                 text = content if content.startswith("id\t") else HEADER + content
                 (tmp_path / f"{split}.tsv").write_text(text, encoding="utf-8", newline="")
         settings = {"sentences": ["text"], "label": "label", "labels": ["bad", "good"], "metrics": ["accuracy"]}
-        return SentenceTask(files, **(settings | more))
+        return SentenceTask("mine", files, **(settings | more))
 
     return builder
 
@@ -29,7 +29,7 @@ def build(tmp_path):
 def test_sentences_have_single_spaces_and_labels_their_places(build):
     task = build({"train": '1\t "a  \xa0b \tgood\n2\t\u2028é\t bad\n'})
     assert task.examples("train") == [Example(('"a b',), 1), Example(("é",), 0)]
-    assert task.splits == ["train", "validation"] and [path.name for path in task.paths] == [
+    assert task.splits == ["train", "validation"] and [path.name for path in task.inputs] == [
         "train.tsv",
         "validation.tsv",
     ]
@@ -70,12 +70,14 @@ def test_a_prompt_names_the_columns_in_its_own_order(build):
 def test_a_prediction_that_is_no_class_is_wrong(build):
     task = build(metrics=["f1"])
     labels, none = [0, 0, 1, 1], task.labels.none
-    assert task.score(labels, [0, none, 1, none]) == {
+    units = task.units([Example((), label) for label in labels], [0, none, 1, none])
+    assert task._score(units, ["accuracy", "matthews", "f1"]) == {
         "accuracy": 0.5,
         "matthews": pytest.approx(4 / 80**0.5),
         "f1": 2 / 3,
     }
-    assert task.score(labels, [none] * 4) == {"accuracy": 0, "matthews": 0, "f1": 0}
+    assert task.score(units) == {"f1": 2 / 3} and task.score(units.assign(prediction=none)) == {"f1": 0}
+    assert task.score(units.assign(label=None)) == {}
     assert build(labels=None, scores=[1, 5], metrics=["pearson"]).labels.none == 0
 
 
@@ -96,7 +98,7 @@ def test_validation_may_be_a_share_of_the_training_examples(build):
     held_out = [e.sentences[0] for e in task.examples("validation")]
     rest = [e.sentences[0] for e in task.examples("train")]
     assert held_out == ["t9", "t19"] and sorted([*rest, *held_out]) == sorted(f"t{i}" for i in range(25))
-    assert task.splits == ["train", "validation"] and len(task.paths) == 1
+    assert task.splits == ["train", "validation"] and len(task.inputs) == 1
     with pytest.raises(UsageError, match=r"task.files.validation=0.1 holds no examples"):
         build({"validation": 0.1}).examples("validation")
 
@@ -160,6 +162,7 @@ def test_the_sentences_of_tasks_are_a_corpus(build, tmp_path):
     one = build({"train": "1\ta b\tgood\n2\t \tbad\n", "validation": "3\tc\tbad\n", "test": "id\ttext\n4\td e f\n"})
     (tmp_path / "p.tsv").write_text("x\ty\tlabel\nu\tv w\tgood\n")
     two = SentenceTask(
+        "two",
         {"train": str(tmp_path / "p.tsv"), "validation": str(tmp_path / "p.tsv")},
         sentences=["x", "y"], label="label", metrics=["accuracy"], labels=["good"],
     )  # fmt: skip

@@ -6,7 +6,9 @@ import pytest
 from retable.corpora.columns import TaggedSentence
 from retable.corpora.conllu import read_conllu
 from retable.errors import UsageError
-from retable.tasks.tagged import TaggedFiles, TaggedText
+from retable.metrics.spans import span_metrics
+from retable.models.tagger import BiLSTMTagger
+from retable.tasks.tagged import TaggedFiles, TaggedText, TaggingTask
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def test_a_file_for_validation(paths):
 
 @pytest.mark.parametrize("settings", [{}, {"held_out": 2, "validation": "some.txt"}])
 def test_one_way_to_validate(paths, settings):
-    with pytest.raises(UsageError, match="write either tagging"):
+    with pytest.raises(UsageError, match="write either task"):
         TaggedFiles(**paths, **settings)
 
 
@@ -61,3 +63,53 @@ def test_a_text_that_comes_with_labels():
     }
     text = SimpleNamespace(inputs=[], sentences=rows.__getitem__)
     assert TaggedText(text, "y").splits() == {split: [TaggedSentence([split], ["2"])] for split in rows}
+
+
+def tagging(sentences, scheme=None, roles=False) -> TaggingTask:
+    source = SimpleNamespace(inputs=[], splits=lambda: dict.fromkeys(("train", "validation", "test"), sentences))
+    return TaggingTask(source, scheme, roles)
+
+
+def test_units_are_sentences_and_add_up_to_the_metrics():
+    gold = [["B-x", "I-x", "O"], ["O"], ["O", "B-x"]]
+    guessed = [["B-x", "I-x", "B-x"], ["O"], ["O", "O"]]
+    task = tagging([TaggedSentence(["w"] * len(tags), tags) for tags in gold], "IOB2")
+    assert task.tags == ["B-x", "I-x", "O"] and task.selects == "f1"
+    padded = [[task.tags.index(tag) for tag in [*row, "O", "O"]][:3] for row in guessed]
+    units = task.units(task.examples("test"), padded)
+    assert units.columns.tolist() == ["unit", "words", "right", "spans_right", "spans_predicted", "spans_labelled"]
+    assert units.drop(columns="unit").to_numpy().tolist() == [[3, 2, 1, 2, 1], [1, 1, 0, 0, 0], [2, 1, 0, 0, 1]]
+    metrics = task.score(units)
+    assert metrics.pop("accuracy") == pytest.approx(4 / 6)
+    assert metrics == pytest.approx(span_metrics(gold, guessed))
+    assert task.score(units[["unit", "words", "right"]]) == pytest.approx({"accuracy": 4 / 6})
+
+
+def test_a_unit_is_all_predicates_of_a_sentence_whose_own_span_is_no_span():
+    """It is counted among the words alone: with it, F1 would be 2 · 2 / (3 + 3)."""
+    words = ["a", "b", "c", "d"]
+    sentences = [TaggedSentence(words, ["B-A0", "B-V", "I-V", "B-A1"], 1), TaggedSentence(words, ["O"] * 4, 2)]
+    task = tagging(sentences, "IOB2", roles=True)
+    guessed = [["B-A0", "B-V", "I-V", "B-A0"], ["O"] * 4]
+    units = task.units(sentences, [[task.tags.index(tag) for tag in row] for row in guessed])
+    assert units.drop(columns="unit").to_numpy().tolist() == [[8, 7, 1, 2, 2]]
+    assert task.score(units) == pytest.approx({"accuracy": 7 / 8, "precision": 0.5, "recall": 0.5, "f1": 0.5})
+    assert [*task.words(sentences)] == [words]
+
+
+@pytest.mark.parametrize(("roles", "predicate"), [(True, None), (False, 0)])
+def test_a_task_says_whether_its_tags_are_about_a_predicate(roles, predicate):
+    with pytest.raises(UsageError, match=f"task.roles={str(roles).lower()}, but .* sentences name a predicate"):
+        tagging([TaggedSentence(["a"], ["O"], predicate)], roles=roles).examples("train")
+
+
+@pytest.mark.parametrize(
+    ("roles", "d_predicate", "said"),
+    [
+        (True, 0, "the tags are about a predicate, and BiLSTMTagger is not told which word it is; .*/role_lab"),
+        (False, 7, "the task names no predicates for model.d_predicate=7 to mark; write recipe=taggers/bilstm_crf"),
+    ],
+)
+def test_a_task_and_a_model_agree_on_predicates(roles, d_predicate, said):
+    with pytest.raises(UsageError, match=said):
+        tagging([], roles=roles).require(BiLSTMTagger, d_predicate)

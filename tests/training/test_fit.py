@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from retable.data.bucketed import Bucketed
 from retable.data.cooccurrences import Cooccurrences
-from retable.data.examples import BucketedExamples, Inputs
+from retable.data.examples import Inputs, encoded
 from retable.data.streams import CarriedStreams, ShuffledWindows
 from retable.data.windows import Windows
 from retable.errors import UsageError
@@ -87,13 +88,14 @@ def classifier(dropout: float = 0.3) -> System:
     torch.manual_seed(0)
     objective = Classification(BiLSTM(V, 6, D, 1, dropout), n_labels=3, dropout=dropout)
     labels = [i % 3 for i in range(len(SEQUENCES))]
+    examples = encoded(Inputs(SEQUENCES), labels)
 
     def validate(objective: Classification) -> dict[str, float]:
-        return {"accuracy": float(np.mean(predict(objective, Inputs(SEQUENCES)) == labels))}
+        return {"accuracy": float(np.mean(np.array(predict(objective, examples)) == labels))}
 
     return System(
         objective,
-        BucketedExamples(Inputs(SEQUENCES), labels, batch_size=4, seed=1),  # six steps an epoch
+        Bucketed(examples, batch_size=4, seed=1),  # six steps an epoch
         {
             "epochs": 2,
             "optimizer": partial(adamw, lr=0.01, weight_decay=0.01),
@@ -498,7 +500,7 @@ def test_a_little_data_is_learnt_by_heart(make, tmp_path):
     batches = {
         lstm: lambda: CarriedStreams(cycle, batch_size=2, length=T),
         gpt: lambda: ShuffledWindows(cycle, batch_size=7, length=T, seed=1),
-        classifier: lambda: BucketedExamples(Inputs([[1, 2], [2, 1], [3], [1, 2, 3]]), [0, 1, 1, 2], 4, seed=1),
+        classifier: lambda: Bucketed(encoded(Inputs([[1, 2], [2, 1], [3], [1, 2, 3]]), [0, 1, 1, 2]), 4, seed=1),
     }[make]()
     points = run(
         system._replace(batches=batches),

@@ -3,14 +3,15 @@
 B batch, R rows, the endings of all of a batch's examples, T time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from retable.data.buckets import Buckets, by_length
+from retable.data.bucketed import Encoded, weigh_alike, weigh_by
 from retable.data.examples import ExampleBatch, Inputs, pad
 
 
@@ -37,25 +38,15 @@ class ChoiceBatch(NamedTuple):
     weight: float = 1.0  # of these examples' mean, so that the processes' average is the mean over all examples
 
 
-class BucketedChoices:
-    """Batches of examples alike in length, see `Buckets`; `batch(step)` is a pure function of (seed, step)."""
-
-    def __init__(self, choices: Choices, batch_size: int, seed: int):
-        self._choices, self._buckets = choices, Buckets(choices.lengths, batch_size, seed)
-        self.steps_per_epoch = self._buckets.steps_per_epoch
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> ChoiceBatch:
-        """The examples of process `rank` of `world`; the processes' batches are the one-process batch, split."""
-        mine, places = self._buckets.places(step, rank, world)
-        batch, n_rows = pad_choices(self._choices, mine), self._choices.n_endings[places].sum()
-        rows = batch.rows._replace(weight=float(world * len(batch.rows.lengths) / n_rows))
-        return batch._replace(rows=rows, weight=world * len(mine) / len(places))
+def encoded(choices: Choices) -> Encoded:
+    """Examples, as long as the longest of their endings."""
+    return Encoded(choices.lengths, partial(pad_choices, choices), partial(_weigh, choices), choices.inputs.shortened)
 
 
-def choices_by_length(choices: Choices, batch_size: int) -> Iterator[tuple[np.ndarray, ChoiceBatch]]:
-    """All examples once, the shortest first, each batch with the places of its examples: for evaluation."""
-    for places in by_length(choices.lengths, batch_size):
-        yield places, pad_choices(choices, places)
+def _weigh(choices: Choices, batch: ChoiceBatch, mine: np.ndarray, places: np.ndarray, world: int) -> ChoiceBatch:
+    """For means over examples, and for those over rows."""
+    rows = weigh_by(choices.n_endings, batch.rows, mine, places, world)
+    return weigh_alike(batch._replace(rows=rows), mine, places, world)
 
 
 def pad_choices(choices: Choices, places: np.ndarray) -> ChoiceBatch:

@@ -3,7 +3,8 @@
 B documents, S sentences of them all, T time, M mentions of them all.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +13,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from retable.corpora.coreference import Document, Mention
-from retable.data.buckets import Buckets, by_length
-from retable.tokenizers.tokenizer import END_OF_LINE
+from retable.data.bucketed import Encoded
+from retable.data.spelling import Vocabulary
 
 Clusters = list[list[Mention]]
 
@@ -33,10 +34,15 @@ class CoreferenceBatch(NamedTuple):
     weight: float = 1.0  # of these documents' mean, so that the processes' average is the mean over all documents
 
 
-def coreference_example(document: Document, ids: Mapping[str, int]) -> CoreferenceExample:
-    end = ids[END_OF_LINE]
-    sentences = [[end, *(ids[word] for word in words), end] for words in document.sentences]
+def coreference_example(document: Document, vocabulary: Vocabulary) -> CoreferenceExample:
+    sentences = [vocabulary.sentence(words) for words in document.sentences]
     return CoreferenceExample(sentences, document.clusters, sum(map(len, document.sentences)))
+
+
+def encoded(examples: Sequence[CoreferenceExample]) -> Encoded:
+    """Documents, as long as their words are many."""
+    n_words = np.array([example.n_words for example in examples])
+    return Encoded(n_words, partial(pad_documents, examples))
 
 
 def pad_documents(examples: Sequence[CoreferenceExample], places: Iterable[int]) -> CoreferenceBatch:
@@ -56,29 +62,3 @@ def pad_documents(examples: Sequence[CoreferenceExample], places: Iterable[int])
         torch.tensor([mention for mentions in clusters for mention in mentions], dtype=torch.int64).reshape(-1, 2),
         torch.tensor([number for number, c in enumerate(clusters, 1) for _ in c], dtype=torch.int64),
     )
-
-
-class BucketedDocuments:
-    """Batches of documents alike in length, see `Buckets`; `batch(step)` is a pure function of (seed, step)."""
-
-    def __init__(self, examples: Sequence[CoreferenceExample], batch_size: int, seed: int):
-        self._examples, self._buckets = examples, Buckets(n_words(examples), batch_size, seed)
-        self.steps_per_epoch = self._buckets.steps_per_epoch
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> CoreferenceBatch:
-        """The documents of process `rank` of `world`; the processes' batches are the one-process batch, split."""
-        mine, places = self._buckets.places(step, rank, world)
-        return pad_documents(self._examples, mine)._replace(weight=world * len(mine) / len(places))
-
-
-def n_words(examples: Sequence[CoreferenceExample]) -> np.ndarray:
-    """(n,): of each document."""
-    return np.array([example.n_words for example in examples])
-
-
-def documents_by_length(
-    examples: Sequence[CoreferenceExample], batch_size: int
-) -> Iterator[tuple[np.ndarray, CoreferenceBatch]]:
-    """All documents once, the shortest first, each batch with the places of its documents: for evaluation."""
-    for places in by_length(n_words(examples), batch_size):
-        yield places, pad_documents(examples, places)

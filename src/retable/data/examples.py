@@ -3,14 +3,15 @@
 B batch, T time, U time of a second sequence.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from retable.data.buckets import Buckets, by_length
+from retable.data.bucketed import Encoded
 
 
 class Inputs(NamedTuple):
@@ -38,26 +39,9 @@ class ExampleBatch(NamedTuple):
     other_lengths: Tensor | None = None  # (B,) int64
 
 
-class BucketedExamples:
-    """Batches of examples alike in length, see `Buckets`; `batch(step)` is a pure function of (seed, step)."""
-
-    def __init__(self, inputs: Inputs, labels: Sequence[float], batch_size: int, seed: int):
-        self._inputs, self._labels = inputs, labels
-        self._buckets = Buckets(inputs.lengths, batch_size, seed)
-        self.steps_per_epoch = self._buckets.steps_per_epoch
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> ExampleBatch:
-        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
-        mine, places = self._buckets.places(step, rank, world)
-        return pad(self._inputs, self._labels, mine)._replace(weight=world * len(mine) / len(places))
-
-
-def batches_by_length(
-    inputs: Inputs, labels: Sequence[float], batch_size: int
-) -> Iterator[tuple[np.ndarray, ExampleBatch]]:
-    """All examples once, the shortest first, each batch with the places of its examples: for evaluation."""
-    for places in by_length(inputs.lengths, batch_size):
-        yield places, pad(inputs, labels, places)
+def encoded(inputs: Inputs, labels: Sequence[float]) -> Encoded:
+    """Examples with their labels."""
+    return Encoded(inputs.lengths, partial(pad, inputs, labels), shortened=inputs.shortened)
 
 
 def pad(inputs: Inputs, labels: Sequence[float], places: np.ndarray) -> ExampleBatch:

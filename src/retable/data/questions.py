@@ -7,8 +7,8 @@ B batch, T time of the context, J of the question.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from retable.corpora.squad import Question
-from retable.data.buckets import Buckets, by_length
+from retable.data.bucketed import Encoded
 
 WORD = re.compile(r"\w+|[^\w\s]")
 Places = list[tuple[int, int]]  # the first character of each word, and the one behind it
@@ -80,6 +80,12 @@ class QuestionBatch(NamedTuple):
     weight: float = 1.0  # of these questions' mean, so that the processes' average is the mean over all questions
 
 
+def encoded(examples: Sequence[QuestionExample]) -> Encoded:
+    """Questions, as long as their contexts and they are."""
+    lengths = np.array([len(example.context_ids) + len(example.question_ids) for example in examples])
+    return Encoded(lengths, partial(pad_questions, examples))
+
+
 def pad_questions(examples: Sequence[QuestionExample], places: Iterable[int]) -> QuestionBatch:
     """The examples at `places` as one batch."""
     chosen = [examples[place] for place in places]
@@ -93,29 +99,3 @@ def pad_questions(examples: Sequence[QuestionExample], places: Iterable[int]) ->
         first,
         last,
     )
-
-
-class BucketedQuestions:
-    """Batches of questions alike in length, see `Buckets`; `batch(step)` is a pure function of (seed, step)."""
-
-    def __init__(self, examples: Sequence[QuestionExample], batch_size: int, seed: int):
-        self._examples, self._buckets = examples, Buckets(lengths(examples), batch_size, seed)
-        self.steps_per_epoch = self._buckets.steps_per_epoch
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> QuestionBatch:
-        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
-        mine, places = self._buckets.places(step, rank, world)
-        return pad_questions(self._examples, mine)._replace(weight=world * len(mine) / len(places))
-
-
-def questions_by_length(
-    examples: Sequence[QuestionExample], batch_size: int
-) -> Iterator[tuple[np.ndarray, QuestionBatch]]:
-    """All examples once, the shortest first, each batch with the places of its examples: for evaluation."""
-    for places in by_length(lengths(examples), batch_size):
-        yield places, pad_questions(examples, places)
-
-
-def lengths(examples: Sequence[QuestionExample]) -> np.ndarray:
-    """(n,): the tokens of each example's context and question."""
-    return np.array([len(example.context_ids) + len(example.question_ids) for example in examples])

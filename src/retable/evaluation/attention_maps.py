@@ -21,6 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from retable.errors import UsageError
 from retable.metrics.intervals import clustered_mean
+from retable.models.base import LeftToRight
 from retable.nn.attention import Attention
 from retable.nn.transformer import CausalSelfAttention, rotate
 from retable.tokenizers.tokenizer import Tokenizer
@@ -85,7 +86,7 @@ class AttentionMaps:
         for sentence, labels, maps in self._maps(model, tokenizer, sentences):
             found.append(shares(maps, sentence.subjects))
             seen = np.ones(maps.shape[2:])
-            seen = np.tril(seen) if model.direction == "left-to-right" else seen
+            seen = np.tril(seen) if isinstance(model, LeftToRight) else seen
             equal.append(shares((seen / seen.sum(axis=1, keepdims=True))[None, None], sentence.subjects))
             if len(shown) < self._shown and self._is_shown(sentence):
                 shown.append((sentence, labels, maps))
@@ -158,7 +159,7 @@ def attention_weights(model: Any, input_ids: Tensor, lengths: Tensor) -> list[Te
 
     hooks = [block.attention.register_forward_pre_hook(read, with_kwargs=True) for block in model.blocks]
     try:
-        if model.direction == "left-to-right":  # nobody sees the padding
+        if isinstance(model, LeftToRight):  # nobody sees the padding
             model(input_ids)
         else:
             model(input_ids, lengths)

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from retable.data.bucketed import on_device
+
 SEED = 0  # of the corruption: the same for all that are measured, whatever seed they were trained with
 
 
@@ -29,13 +31,6 @@ def mean_metrics(objective: nn.Module, batches: Any) -> dict[str, float]:
                 sums[name] = sums.get(name, 0.0) + value.double()
         objective.train(training)
     return {name: float(total) / batches.steps_per_epoch for name, total in sums.items()}
-
-
-def on_device(device: torch.device, batch: Any) -> Any:
-    """A batch, or a batch of batches, whose tensors are on `device`."""
-    if isinstance(batch, Tensor):
-        return batch.to(device)
-    return type(batch)(*(on_device(device, part) for part in batch)) if isinstance(batch, tuple) else batch
 
 
 class PretrainedObjective:

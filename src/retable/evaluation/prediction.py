@@ -1,22 +1,22 @@
-"""Labels predicted for whole examples."""
+"""What an objective predicts of examples of any kind."""
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from retable.data.examples import Inputs, batches_by_length
+from retable.data.bucketed import Encoded, in_order_of_length, on_device
 
 
 @torch.inference_mode()
-def predict(objective: Any, inputs: Inputs, batch_size: int = 256) -> np.ndarray:
-    """What the objective predicts of each example, (n,), in their order: int64 classes, or float32 scores."""
+def predict(objective: Any, encoded: Encoded, batch_size: int = 256) -> list[Any]:
+    """What `objective.predict` says of each example, in their order; of a batch it gives a tensor or a list, a row an
+    example."""
     device = next(objective.parameters()).device
-    unknown = [0] * len(inputs.sequences)
-    places, predictions = [], []
-    for of_batch, batch in batches_by_length(inputs, unknown, batch_size):
-        moved: dict[str, Any] = {name: t.to(device) for name, t in batch._asdict().items() if isinstance(t, Tensor)}
-        places.append(of_batch)
-        predictions.append(objective.predict(batch._replace(**moved)).cpu().numpy())
-    return np.concatenate(predictions)[np.argsort(np.concatenate(places))]
+    predictions: list[Any] = [None] * len(encoded.lengths)
+    for places, batch in in_order_of_length(encoded, batch_size):
+        found = objective.predict(on_device(device, batch))
+        rows = found.tolist() if isinstance(found, Tensor) else found
+        for place, prediction in zip(places, rows, strict=True):
+            predictions[place] = prediction
+    return predictions

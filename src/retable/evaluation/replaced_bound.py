@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from retable.data.bucketed import on_device
 from retable.data.documents import Documents, Windows
 from retable.data.masking import MaskedDocuments
 from retable.errors import UsageError
 from retable.evaluation.grammar_words import spans, words_of
-from retable.evaluation.held_out import PretrainedObjective, on_device
+from retable.evaluation.held_out import PretrainedObjective
 from retable.evaluation.perplexity import read_split
 from retable.nn.cross_entropy import logits_of
 from retable.objectives.masked_lm import encode

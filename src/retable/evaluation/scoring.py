@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from retable.data.bucketed import on_device
 from retable.data.pairs import cut, pad
 from retable.errors import UsageError
-from retable.evaluation.held_out import on_device
 from retable.evaluation.mixture import log_average
 from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken, next_token
 from retable.generation.sampling import Greedy
+from retable.models.base import EncoderDecoder
 from retable.nn.cross_entropy import linear_log_prob
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.text_to_text import TextToText
@@ -154,7 +155,7 @@ class _Outputs(Conditioned):
 
     @torch.inference_mode()
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        model, reads_first = self.objective.model, self.objective.model.direction == "encoder-decoder"
+        model, reads_first = self.objective.model, isinstance(self.objective.model, EncoderDecoder)
         if state is None:
             lengths = torch.full_like(ids[:, 0], ids.shape[1])
             state = model.encode(ids, lengths) if reads_first else model(ids, (), lengths)[1]

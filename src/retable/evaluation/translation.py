@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from retable.data.bucketed import on_device
 from retable.data.pairs import Sequences, pad, pairs_by_length
-from retable.evaluation.held_out import on_device
 from retable.generation.conditioned import Conditioned
 from retable.generation.strategy import Strategy
 from retable.objectives.translation import Translation

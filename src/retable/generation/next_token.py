@@ -13,6 +13,7 @@ from torch import Tensor
 from retable.errors import UsageError
 from retable.generation.conditioned import Conditioned
 from retable.generation.states import select_rows
+from retable.models.base import EncoderDecoder
 from retable.objectives.causal_lm import CausalLM
 
 
@@ -127,7 +128,7 @@ def next_token(system: Any) -> NextToken:
 
     Raises UsageError for a system that only scores texts, or is none.
     """
-    if hasattr(system, "objective") and system.objective.model.direction == "encoder-decoder":
+    if hasattr(system, "objective") and isinstance(system.objective.model, EncoderDecoder):
         return Conditioned(system.objective, system.objective.start_id)
     if hasattr(system, "objective") and hasattr(system.objective, "next_log_prob"):
         return Trained(system.objective)

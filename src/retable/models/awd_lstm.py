@@ -14,10 +14,11 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.models.base import LeftToRight
 from retable.nn.variational import LockedDropout, WeightDroppedLSTM
 
 
-class AWDLSTM(nn.Module):
+class AWDLSTM(LeftToRight):
     """Token ids to hidden states, left to right; the last layer is as wide as the embedding, to share its weights.
 
     Rates, with the options of the authors' code: `dropout` (dropout) on what the last layer gives, `dropout_between`
@@ -29,7 +30,6 @@ class AWDLSTM(nn.Module):
     dropped out as they are, and `beta` times that of their differences from one time to the next before dropout.
     """
 
-    direction = "left-to-right"
     start: Any = None  # zeros
     penalty: Tensor | None = None
 

@@ -7,14 +7,14 @@ B batch, T time, D d_model, V vocabulary.
 import torch
 from torch import Tensor, nn
 
+from retable.models.base import SequenceEncoder
 
-class BagOfWords(nn.Module):
+
+class BagOfWords(SequenceEncoder):
     """How often each word occurs: Σ τ(w) with one-hot τ. The objective's head makes it f(X) = b + a·Σ τ(w).
 
     dropout: the share of words left out while it trains, as in `DeepAveraging`.
     """
-
-    direction = "none"
 
     def __init__(self, vocab_size: int, dropout: float):
         super().__init__()
@@ -32,13 +32,11 @@ class BagOfWords(nn.Module):
         return kept.new_zeros(len(input_ids), self.d_model).scatter_add(1, input_ids, kept)
 
 
-class DeepAveraging(nn.Module):
+class DeepAveraging(SequenceEncoder):
     """The mean of the words' vectors, and `n_layers` layers on it, with tanh; 0 leave the neural bag of words.
 
     dropout: the share of words left out of the mean while it trains, the paper's word dropout (section 2.3).
     """
-
-    direction = "none"
 
     def __init__(self, vocab_size: int, d_model: int, n_layers: int, dropout: float):
         super().__init__()
@@ -49,9 +47,6 @@ class DeepAveraging(nn.Module):
         self.layers = nn.Sequential(
             *(nn.Sequential(nn.Linear(d_model, d_model), nn.Tanh()) for _ in range(n_layers)),
         )
-
-    def initialise(self, module: nn.Module) -> None:
-        """PyTorch's own initialisation stands."""
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) ids, padded behind each row's length, to one vector a sequence (B, D)."""

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from retable.errors import UsageError
+from retable.models.base import MarkedEncoder
 from retable.nn import transformer
 from retable.nn.attention import padding_mask_if_any
 from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
 
 
-class BERT(nn.Module):
+class BERT(MarkedEncoder):
     """Token ids to hidden states that have seen the whole sequence, of at most `max_length` tokens.
 
     initializer_range: σ of the first weights. The authors' 0.02 is for widths of 768 and more; what a layer makes of
@@ -29,7 +30,7 @@ class BERT(nn.Module):
         anywhere, and not at random, where each place has to learn its own.
     """
 
-    direction = "both"
+    max_length: int
 
     def __init__(
         self,
@@ -102,3 +103,7 @@ class BERT(nn.Module):
         """(B, T, D) to (B, D), a summary of each sequence: the state of [CLS], through the pooler if there is one."""
         first = hidden[:, 0]
         return first if self.pooler is None else torch.tanh(self.pooler(first))
+
+    def leave_pooler(self) -> None:
+        if self.pooler is not None:
+            self.pooler.requires_grad_(False)

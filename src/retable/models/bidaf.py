@@ -15,18 +15,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from retable.models.base import Reader
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.character_cnn import Highway
 from retable.nn.word_input import WordInput
 
 
-class BiDAF(nn.Module):
+class BiDAF(Reader):
     """A context's and a question's word ids to the states of the context that tell where an answer starts and ends.
 
     vocab_size, words, unknown, filters: see WordInput. dropout: on the input of every LSTM layer.
     """
 
-    direction = "pair"  # neither reads a text alone nor writes one
+    spelt = True
     d_model: int  # of the states, 5H
 
     def __init__(
@@ -51,8 +52,9 @@ class BiDAF(nn.Module):
         self.end = BidirectionalLSTM(d_hidden, d_hidden)
         self.dropout = nn.Dropout(dropout)
 
-    def initialise(self, module: nn.Module) -> None:
-        """PyTorch's own initialisation stands."""
+    @property
+    def pretrained(self) -> dict[str, nn.Module]:
+        return {}
 
     @property
     def embedding(self) -> nn.Embedding:

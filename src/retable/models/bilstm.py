@@ -5,13 +5,14 @@ B batch, T time, D d_model.
 
 from torch import Tensor, nn
 
+from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 
 
-class BiLSTM(nn.Module):
+class BiLSTM(Encoder):
     """Token ids to hidden states that have read the whole sentence: each position sees both sides."""
 
-    direction = "both"
+    two_ends = True
 
     def __init__(self, vocab_size: int, d_embedding: int, d_model: int, n_layers: int, dropout: float = 0.0):
         super().__init__()
@@ -20,9 +21,6 @@ class BiLSTM(nn.Module):
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.dropout = nn.Dropout(dropout)
         self.layers = BidirectionalLSTM(d_embedding, d_model, n_layers, dropout)
-
-    def initialise(self, module: nn.Module) -> None:
-        """PyTorch's own initialisation stands."""
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states, zero on padding."""

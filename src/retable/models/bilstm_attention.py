@@ -10,11 +10,12 @@ B batch, T time, U time of the other sentence, D d_model.
 import torch
 from torch import Tensor
 
+from retable.models.base import PairEncoder
 from retable.models.bilstm import BiLSTM
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 
 
-class BiLSTMAttention(BiLSTM):
+class BiLSTMAttention(BiLSTM, PairEncoder):
     """Two sequences of token ids to the states of both, each read with an eye on the other."""
 
     def __init__(self, vocab_size: int, d_embedding: int, d_model: int, n_layers: int, dropout: float = 0.0):

@@ -11,17 +11,17 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.models.base import LeftToRight
 from retable.nn.character_cnn import PADDING, CharacterCNN, Highway, spell
 
 
-class CharacterLSTM(nn.Module):
+class CharacterLSTM(LeftToRight):
     """Token ids to hidden states, left to right; `words` are the tokens' spellings, in the order of their ids.
 
     filters: (width, features) pairs of the convolutions; see CharacterCNN.
     init_range: the bound of the uniform initialisation, of the highway gates' biases about −2, of all else about 0.
     """
 
-    direction = "left-to-right"
     start: Any = None  # zeros
     _spelling: Tensor
 

@@ -14,14 +14,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.models.base import SequenceEncoder
 
-class ConvolutionalEncoder(nn.Module):
+
+class ConvolutionalEncoder(SequenceEncoder):
     """Token ids to one vector a sequence: of each feature the maximum over time, relu(w · x_{i:i+h−1} + b).
 
     widths: of the windows, h; there are `n_features` of each.
     """
-
-    direction = "none"
 
     def __init__(self, vocab_size: int, d_embedding: int, widths: Sequence[int], n_features: int, dropout: float = 0.0):
         super().__init__()
@@ -30,9 +30,6 @@ class ConvolutionalEncoder(nn.Module):
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.dropout = nn.Dropout(dropout)
         self.filters = nn.ModuleList(nn.Conv1d(d_embedding, n_features, width) for width in widths)
-
-    def initialise(self, module: nn.Module) -> None:
-        """PyTorch's own initialisation stands."""
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) ids, padded behind each row's length, to (B, F)."""

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from retable.errors import UsageError
+from retable.models.base import BothDirections
 from retable.nn.character_cnn import PADDING, CharacterCNN, Highway, spell
 
 
-class ELMo(nn.Module):
+class ELMo(BothDirections):
     """Token ids to the hidden states of both directions; `words` are the tokens' spellings, in the order of their ids.
 
     d_cell: width of the cells, which a matrix projects to d_model; as wide as d_model, there is no matrix.
@@ -34,7 +35,6 @@ class ELMo(nn.Module):
         layers on top; see CharacterCNN. None takes a table of words instead.
     """
 
-    direction = "both"
     start: Any = None  # zeros
     _spelling: Tensor
 

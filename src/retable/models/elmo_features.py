@@ -15,18 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from retable.errors import UsageError
+from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.scalar_mix import ScalarMix
 
 
-class ELMoBiLSTM(nn.Module):
+class ELMoBiLSTM(Encoder):
     """Token ids to the hidden states of a bidirectional LSTM over [x; ELMo(x)].
 
     elmo: makes the ELMo of `words=…`. While `frozen`, it keeps its weights, and its dropout is off.
     layers: those that are mixed, 0 the one without context; None takes all.
     """
 
-    direction = "both"
+    two_ends = True
 
     def __init__(
         self,
@@ -53,9 +54,6 @@ class ELMoBiLSTM(nn.Module):
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.dropout = nn.Dropout(dropout)
         self.layers = BidirectionalLSTM(d_embedding + 2 * self.elmo.d_model, d_model, n_layers, dropout)
-
-    def initialise(self, module: nn.Module) -> None:
-        """PyTorch's own initialisation stands."""
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:

@@ -16,20 +16,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.predicate import PredicateIndicator
 from retable.nn.scalar_mix import ScalarMix
 from retable.nn.word_input import WordInput
 
 
-class ELMoTagger(nn.Module):
+class ELMoTagger(Encoder):
     """Word ids to a hidden state for each word; sentences stand between the ends that the ELMo was pretrained with.
 
     elmo: makes the ELMo of `words=…`. While `frozen`, it keeps its weights, and its dropout is off.
     The others: see BiLSTMTagger.
     """
 
-    direction = "both"
+    spelt = marks_predicates = two_ends = True
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class ELMoTagger(nn.Module):
         d_predicate: int = 0,
     ):
         super().__init__()
-        self.d_model, self.frozen = d_model, frozen
+        self.d_model, self.d_predicate, self.frozen = d_model, d_predicate, frozen
         self.elmo = elmo(words=words).requires_grad_(not frozen)
         self.mix = ScalarMix(len(self.elmo.forward_stack.layers) + 1)
         self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
@@ -55,9 +56,6 @@ class ELMoTagger(nn.Module):
         d_input = self.input.d_output + d_predicate + 2 * self.elmo.d_model
         self.layers = BidirectionalLSTM(d_input, d_model, n_layers, dropout)
         self.dropout = nn.Dropout(dropout)
-
-    def initialise(self, module: nn.Module) -> None:
-        """PyTorch's own initialisation stands."""
 
     @property
     def embedding(self) -> nn.Embedding:

@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from retable.models.base import LeftToRight
 
-class FixedWindow(nn.Module):
+
+class FixedWindow(LeftToRight):
     """Token ids to hidden states, left to right, each of the last `order` − 1 tokens (n is the `order`).
 
     `init_range` is the bound of the uniform initialisation; dropout acts on x and on the hidden layer.
     """
 
-    direction = "left-to-right"
     start: Any = None  # boundaries
 
     def __init__(

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
+from retable.models.base import LeftToRight
+
 
 class GatedLayer(nn.Module):
     """A causal convolution of width `k` with a gated linear unit; dropout acts on its input."""
@@ -59,14 +61,13 @@ class ResidualBlock(nn.Module):
         return (x + below) * 0.5**0.5, tuple(after)
 
 
-class GatedConvolution(nn.Module):
+class GatedConvolution(LeftToRight):
     """Token ids to hidden states, left to right, each of as many tokens as the layers span together.
 
     `blocks` lists of each block the layers as [k, D], as the paper's table 1 does; layers of k = 1 in a block, narrow
     before and wide after, make it a bottleneck.
     """
 
-    direction = "left-to-right"
     start: Any = None  # zeros
 
     def __init__(self, vocab_size: int, d_embedding: int, blocks: Sequence[Sequence[tuple[int, int]]], dropout: float):

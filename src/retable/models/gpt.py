@@ -14,17 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from retable.errors import UsageError
+from retable.models.base import LeftToRight
 from retable.nn.transformer import ACTIVATIONS, Block, rotations, sinusoids
 
 
-class GPT(nn.Module):
+class GPT(LeftToRight):
     """Token ids to hidden states, left to right, at most `max_length` of them.
 
     With `separate_documents` no token sees what stands before the last `boundary` token up to it: documents that share
     a window are as if each stood alone, but for their positions.
     """
 
-    direction = "left-to-right"
+    max_length: int
     start: Any = ()
     sinusoids: Tensor | None
     rotations: Tensor | None

@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.models.base import SpanRanker
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.scalar_mix import ScalarMix
 from retable.nn.word_input import WordInput
@@ -36,7 +37,7 @@ class Ranking(NamedTuple):
     scores: Tensor  # (N, 1 + K) fp32: s(i, ε) = 0, and s(i, j) of the antecedents, −∞ where there is none
 
 
-class MentionRanker(nn.Module):
+class MentionRanker(SpanRanker):
     """Sentences of documents to the spans that may be mentions, and the scores of their antecedents.
 
     vocab_size, words, unknown, filters: see WordInput.
@@ -48,7 +49,7 @@ class MentionRanker(nn.Module):
     elmo: makes the ELMo of `words=…`; it keeps its weights, and its dropout is off.
     """
 
-    direction = "spans"  # no state a token, but spans
+    spelt = True
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class MentionRanker(nn.Module):
         self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
         d_input = self.input.d_output
         self.elmo = elmo(words=words).requires_grad_(False) if elmo else None
+        self.frozen = self.elmo is not None
         if self.elmo is not None:
             self.mix = ScalarMix(len(self.elmo.forward_stack.layers) + 1)
             d_input += 2 * self.elmo.d_model
@@ -85,6 +87,10 @@ class MentionRanker(nn.Module):
         d_span = 2 * d_model + d_input + d_feature
         self.mention = feed_forward(d_span, d_hidden, dropout)
         self.antecedent = PairScore(d_span, d_feature, d_hidden, dropout)
+
+    @property
+    def pretrained(self) -> dict[str, nn.Module]:
+        return {} if self.elmo is None else {"": self.elmo}
 
     @property
     def embedding(self) -> nn.Embedding:

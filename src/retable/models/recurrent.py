@@ -13,11 +13,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from retable.models.base import LeftToRight
 
-class Recurrent(nn.Module):
+
+class Recurrent(LeftToRight):
     """Token ids to hidden states, left to right; `init_range` is the bound of the uniform initialisation."""
 
-    direction = "left-to-right"
     start: Any = None  # zeros
 
     def __init__(

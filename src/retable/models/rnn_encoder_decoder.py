@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from retable.errors import UsageError
+from retable.models.base import EncoderDecoder
 from retable.nn.alignment import AdditiveAttention, BilinearAttention
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -25,14 +26,13 @@ ATTENTIONS = {"none": None, "bilinear": BilinearAttention, "additive": AdditiveA
 READINGS = ("both", "forward", "reversed")
 
 
-class RNNEncoderDecoder(nn.Module):
+class RNNEncoderDecoder(EncoderDecoder):
     """Source and target so far to the target's hidden states.
 
     `reading` is how the encoder reads the source: "both" ways, "forward", or "reversed" (Sutskever et al. 2014, section
     3.3). A reversed source would only swap the two directions of "both".
     """
 
-    direction = "encoder-decoder"
     attention: Any  # BilinearAttention, AdditiveAttention, or None
     combine: Any
 
@@ -67,10 +67,8 @@ class RNNEncoderDecoder(nn.Module):
         self.decoder = CELLS[cell](d_embedding + (d_model if input_feeding else 0), d_model, **settings)
         kind = ATTENTIONS[attention]
         self.attention = kind(d_model, d_model) if kind else None
+        self.aligns = kind is not None
         self.combine = nn.Linear(2 * d_model, d_model, bias=False) if kind else None
-
-    def initialise(self, module: nn.Module) -> None:
-        """PyTorch's own initialisation stands."""
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
         """(B, S) sources, padded behind their lengths (B,), and (B, U) targets so far to hidden states (B, U, D)."""

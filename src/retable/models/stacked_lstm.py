@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from retable.models.base import LeftToRight
 from retable.nn.variational import LockedDropout, WeightDroppedLSTM
 
 
-class StackedLSTM(nn.Module):
+class StackedLSTM(LeftToRight):
     """Token ids to hidden states, left to right.
 
     `dropout` acts on the non-recurrent connections: from embedding to first layer, between layers, and from last layer
@@ -24,7 +25,6 @@ class StackedLSTM(nn.Module):
     all times. `init_range` is the bound of the uniform initialisation, of all but the norms.
     """
 
-    direction = "left-to-right"
     start: Any = None  # zeros
 
     def __init__(

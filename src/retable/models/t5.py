@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retable.errors import UsageError
+from retable.models.base import EncoderDecoder, LeftToRight
 from retable.nn.attention import Attention, padding_mask, padding_mask_if_any
 from retable.nn.relative_position import RelativePositions
 from retable.nn.transformer import Cache, Past, gelu
@@ -131,10 +132,8 @@ class Stack(nn.Module):
         return self.dropout(self.norm(hidden)), tuple(after)
 
 
-class T5(nn.Module):
+class T5(EncoderDecoder):
     """An encoder that reads the inputs and a decoder that writes the outputs, of `n_layers` each."""
-
-    direction = "encoder-decoder"
 
     def __init__(
         self,
@@ -196,14 +195,13 @@ class T5(nn.Module):
         return hidden, (pasts, memories, lengths)
 
 
-class OneStackT5(nn.Module):
+class OneStackT5(LeftToRight):
     """T5's blocks without an encoder: left to right, but that the positions of a prefix all see each other (section
     3.2.1, figure 4, right).
 
     As it may look ahead, distances ahead have buckets of their own, as in an encoder.
     """
 
-    direction = "left-to-right"
     start: Any = ()
     initialise = staticmethod(T5.initialise)
 

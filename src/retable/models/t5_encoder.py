@@ -8,14 +8,14 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from retable.models.base import Encoder
 from retable.models.t5 import T5
 from retable.nn.attention import padding_mask_if_any
 
 
-class T5Encoder(nn.Module):
+class T5Encoder(Encoder):
     """Token ids to hidden states that have seen the whole sequence; the settings are those of the T5."""
 
-    direction = "both"
     initialise = staticmethod(T5.initialise)
 
     def __init__(

@@ -17,12 +17,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.predicate import PredicateIndicator
 from retable.nn.word_input import WordInput
 
 
-class BiLSTMTagger(nn.Module):
+class BiLSTMTagger(Encoder):
     """Word ids to a hidden state for each word, which has read the whole sentence.
 
     vocab_size, words, unknown, filters: see WordInput; the paper has filters=[[3, 30]], d_character=30.
@@ -30,7 +31,7 @@ class BiLSTMTagger(nn.Module):
     d_predicate: of the vectors that mark the predicate; 0 for tags that are about no predicate.
     """
 
-    direction = "both"
+    spelt = marks_predicates = two_ends = True
 
     def __init__(
         self,
@@ -46,14 +47,15 @@ class BiLSTMTagger(nn.Module):
         d_predicate: int = 0,
     ):
         super().__init__()
-        self.d_model = d_model
+        self.d_model, self.d_predicate = d_model, d_predicate
         self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
         self.predicate = PredicateIndicator(d_predicate) if d_predicate else None
         self.layers = BidirectionalLSTM(self.input.d_output + d_predicate, d_model, n_layers, dropout)
         self.dropout = nn.Dropout(dropout)
 
-    def initialise(self, module: nn.Module) -> None:
-        """PyTorch's own initialisation stands."""
+    @property
+    def pretrained(self) -> dict[str, nn.Module]:
+        return {}
 
     @property
     def embedding(self) -> nn.Embedding:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.errors import UsageError
+from retable.models.base import EncoderDecoder
 from retable.nn.attention import Attention, padding_mask
 from retable.nn.transformer import Cache, Past, sinusoids
 
@@ -84,10 +85,11 @@ class DecoderLayer(nn.Module):
         return self.feed_forward_link.leave(hidden, self.feed_forward(self.feed_forward_link.enter(hidden))), past
 
 
-class TransformerEncoderDecoder(nn.Module):
+class TransformerEncoderDecoder(EncoderDecoder):
     """Source and target so far to the target's hidden states; either side has at most `max_length` tokens."""
 
-    direction = "encoder-decoder"
+    max_length: int
+
     sinusoids: Tensor
     encoder: Any  # an nn.ModuleList, of whose layers mypy knows nothing
     decoder: Any

@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.models.base import LeftToRight
 from retable.nn.variational import LockedDropout
 
 
-class TransformerXL(nn.Module):
+class TransformerXL(LeftToRight):
     """Token ids to hidden states, left to right, with a memory of what went before.
 
     In training a token sees its segment up to itself and the `memory` positions before the segment. In evaluation it
@@ -25,7 +26,6 @@ class TransformerXL(nn.Module):
     dropout mask for all positions, as section 4.1 says of the Penn Treebank.
     """
 
-    direction = "left-to-right"
     start: Any = None  # no memory yet
 
     def __init__(

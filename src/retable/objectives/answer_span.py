@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from retable.data.questions import QuestionBatch
 from retable.errors import UsageError
+from retable.models.base import Model, Reader
 
 
 class AnswerSpan(nn.Module):
     """A reader with two states for each token of a context, and two softmaxes over its tokens."""
 
-    def __init__(self, model: Any, dropout: float):
+    def __init__(self, model: Model, dropout: float):
         super().__init__()
-        if model.direction != "pair":
-            raise UsageError(f"{type(model).__name__} reads no question beside its context; take recipe=readers/bidaf")
+        require_reader(type(model))
         self.model = model
         self.dropout = nn.Dropout(dropout)
         self.start = nn.Linear(model.d_model, 1, bias=False)
@@ -41,9 +41,15 @@ class AnswerSpan(nn.Module):
         loss = (F.cross_entropy(start, batch.first) + F.cross_entropy(end, batch.last)) * batch.weight
         return loss, {"loss": loss.detach()}, None
 
-    def predict(self, batch: QuestionBatch) -> tuple[Tensor, Tensor]:
-        """The places (B,) of the first and the last token of each question's answer."""
-        return best_spans(*self(batch))
+    def predict(self, batch: QuestionBatch) -> Tensor:
+        """The places (B, 2) of the first and the last token of each question's answer."""
+        return torch.stack(best_spans(*self(batch)), dim=1)
+
+
+def require_reader(model: type[Model]) -> None:
+    """Raise UsageError for a kind of model that finds no answers."""
+    if not issubclass(model, Reader):
+        raise UsageError(f"{model.__name__} reads no question beside its context; take recipe=readers/bidaf")
 
 
 def best_spans(start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:

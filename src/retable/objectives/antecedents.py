@@ -10,19 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from retable.data.coreference import CoreferenceBatch
+from retable.data.coreference import Clusters, CoreferenceBatch
 from retable.errors import UsageError
+from retable.models.base import Model, SpanRanker
 
 
 class Antecedents(nn.Module):
     """A model that ranks the antecedents of spans, and a softmax over them and ε, none."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Model):
         super().__init__()
-        if model.direction != "spans":
-            raise UsageError(
-                f"{type(model).__name__} does not rank the antecedents of spans; take recipe=coreference/mention_ranker"
-            )
+        require_ranker(type(model))
         self.model = model
 
     def forward(self, batch: CoreferenceBatch) -> Any:
@@ -36,13 +34,42 @@ class Antecedents(nn.Module):
         loss = -likelihood.sum() / len(batch.documents.unique()) * batch.weight
         return loss, {"loss": loss.detach()}, None
 
-    def predict(self, batch: CoreferenceBatch) -> tuple[Tensor, Tensor, Tensor]:
+    def predict(self, batch: CoreferenceBatch) -> list[Clusters]:
+        """The clusters of each document: a span joins that of its best antecedent."""
+        spans, documents, antecedents = (part.tolist() for part in self.best(batch))
+        n_words = batch.documents.bincount(batch.lengths - 2)  # without the ends of sentences
+        starts = [0, *n_words.long().cumsum(0).tolist()]
+        found: list[Clusters] = [[] for _ in n_words]
+        clusters: dict[int, list[tuple[int, int]]] = {}  # by each of its spans
+        for i, (span, document, antecedent) in enumerate(zip(spans, documents, antecedents, strict=True)):
+            if antecedent >= 0:
+                if antecedent not in clusters:
+                    clusters[antecedent] = [_mention(spans[antecedent], starts[document])]
+                    found[document].append(clusters[antecedent])
+                clusters[i] = clusters[antecedent]
+                clusters[i].append(_mention(span, starts[document]))
+        return [sorted(of_document) for of_document in found]
+
+    def best(self, batch: CoreferenceBatch) -> tuple[Tensor, Tensor, Tensor]:
         """The spans (N, 2), the document of each (N,), and the place among them of its best antecedent (N,), −1 for
         none."""
         spans, documents, antecedents, scores = self(batch)
         none = torch.full_like(antecedents[:, :1], -1)
         best = torch.cat([none, antecedents], dim=1).gather(1, scores.argmax(dim=1, keepdim=True))
         return spans, documents, best[:, 0]
+
+
+def _mention(span: list[int], start: int) -> tuple[int, int]:
+    """A span of the batch's words, first and last, as one of its document's, which begin at `start`."""
+    return span[0] - start, span[1] + 1 - start
+
+
+def require_ranker(model: type[Model]) -> None:
+    """Raise UsageError for a kind of model that ranks no antecedents."""
+    if not issubclass(model, SpanRanker):
+        raise UsageError(
+            f"{model.__name__} does not rank the antecedents of spans; take recipe=coreference/mention_ranker"
+        )
 
 
 def clusters_of(spans: Tensor, batch: CoreferenceBatch) -> Tensor:

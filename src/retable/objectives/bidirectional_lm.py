@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from retable.data.streams import OppositeBatch, TokenBatch
 from retable.errors import UsageError
+from retable.models.base import BothDirections, Encoder
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob
 
 
@@ -21,12 +22,12 @@ class BidirectionalLM(nn.Module):
 
     def __init__(self, model: Any, vocab_size: int):
         super().__init__()
-        if not hasattr(model, "backward_stack"):
+        if not isinstance(model, BothDirections):
             name = type(model).__name__
             reason = (
                 f"every position of {name} has seen both sides, and so the word that objective=bidirectional_lm asks "
                 "it to predict; take recipe=elmo/elmo, whose directions never meet, or objective=masked_lm"
-                if model.direction == "both"
+                if isinstance(model, Encoder)
                 else f"{name} has no direction that reads backwards, which objective=bidirectional_lm trains beside "
                 "the forward one; take recipe=elmo/elmo, or for a left-to-right model objective=causal_lm"
             )

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from retable.data.streams import TokenBatch
 from retable.errors import UsageError
+from retable.models.base import LeftToRight
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of
 from retable.nn.embedding import tie_softmax
 
@@ -39,13 +40,13 @@ class CausalLM(nn.Module):
         projection: float = 0.0,
     ):
         super().__init__()
-        if model.direction != "left-to-right":
+        if not isinstance(model, LeftToRight):
             raise UsageError(
                 f"{type(model).__name__} reads the sentence from both sides, so it has seen the word that "
                 "objective=causal_lm asks it to predict; take a left-to-right model such as "
                 "recipe=recurrent/lstm or transformer/gpt"
             )
-        self.model = model
+        self.model: Any = model
         self.head = nn.Linear(model.d_model, vocab_size, bias=bias)
         self.head.apply(model.initialise)
         if tie:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from retable.data.examples import ExampleBatch
 from retable.errors import UsageError
-from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.models.base import Encoder, LeftToRight, MarkedEncoder, Model, PairEncoder, SequenceEncoder
 from retable.nn.cross_entropy import linear_log_prob
-from retable.nn.pooler import leave_pooler
+from retable.objectives.states import require_states, states_of
 
 POOLINGS = ("max", "mean", "token", "last")
 
@@ -42,7 +42,7 @@ class Classification(nn.Module):
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         n_labels: int,
         dropout: float,
         auxiliary: float = 0.0,
@@ -51,21 +51,17 @@ class Classification(nn.Module):
         pooling: str | None = None,
     ):
         super().__init__()
-        _require_states(model)
-        if pooling is None and model.direction == "both" and not hasattr(model, "pool"):
+        require_summary(type(model), pairs)
+        if pooling is None and isinstance(model, Encoder) and not isinstance(model, MarkedEncoder):
             pooling = "max"
         _require_pooling(model, pooling)
-        if hasattr(model, "read_pair") and not pairs:
-            raise UsageError(
-                f"{type(model).__name__} reads pairs of sentences; take one without attention, recipe=encoders/bilstm"
-            )
         if auxiliary:
             _require_softmax(model, auxiliary)
         self.model, self.auxiliary, self.pooling = model, auxiliary, pooling
         if pooling is not None:
-            leave_pooler(model)
+            model.leave_pooler()
         self.dropout = nn.Dropout(dropout)
-        d_summary = 4 * model.d_model if pairs and reads_apart(model) else model.d_model
+        d_summary = 4 * model.d_model if pairs and model.layout == "apart" else model.d_model
         if d_hidden is None:
             self.head: nn.Module = nn.Linear(d_summary, n_labels)
             self.head.apply(model.initialise)
@@ -101,31 +97,29 @@ class Classification(nn.Module):
 
     def _read(self, batch: ExampleBatch) -> tuple[Tensor, Tensor | None]:
         """The hidden states (B, T, D), of a model without direction (B, D), and those of a second sequence."""
-        if batch.other_ids is not None and hasattr(self.model, "read_pair"):
-            return self.model.read_pair(batch.input_ids, batch.lengths, batch.other_ids, batch.other_lengths)
-        states = self._states(batch.input_ids, batch.lengths, batch.segments)
-        return states, None if batch.other_ids is None else self._states(batch.other_ids, batch.other_lengths, None)
-
-    def _states(self, input_ids: Tensor, lengths: Tensor | None, segments: Tensor | None) -> Tensor:
-        if self.model.direction == "left-to-right":
-            return self.model(input_ids)[0]
-        return self.model(input_ids, lengths) if segments is None else self.model(input_ids, lengths, segments)
+        one = batch.input_ids, batch.lengths
+        if batch.other_ids is None or batch.other_lengths is None:
+            return states_of(self.model, *one, batch.segments), None
+        other = batch.other_ids, batch.other_lengths
+        if isinstance(self.model, PairEncoder):
+            return self.model.read_pair(*one, *other)
+        return states_of(self.model, *one, batch.segments), states_of(self.model, *other)
 
     def _label(self, batch: ExampleBatch, hidden: Tensor, other: Tensor | None) -> Tensor:
         """The outputs (B, L)."""
         summary = self._summary(hidden, batch.lengths)
         if other is not None:
             u, v = summary, self._summary(other, batch.other_lengths)
-            summary = torch.cat([u, v, (u - v).abs(), u * v], dim=1) if reads_apart(self.model) else u + v
+            summary = torch.cat([u, v, (u - v).abs(), u * v], dim=1) if self.model.layout == "apart" else u + v
         return self.head(self.dropout(summary))
 
     def _summary(self, hidden: Tensor, lengths: Any) -> Tensor:
         """Hidden states to (B, D)."""
         if self.pooling is not None:
             return pool(hidden, lengths, self.pooling)
-        if hasattr(self.model, "pool"):
+        if isinstance(self.model, MarkedEncoder):
             return self.model.pool(hidden)
-        if self.model.direction == "left-to-right":
+        if isinstance(self.model, LeftToRight):
             return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
         return hidden
 
@@ -134,7 +128,8 @@ class Classification(nn.Module):
         n_predicted = lengths - 1
         predicts = torch.arange(hidden.shape[1] - 1, device=hidden.device) < n_predicted[:, None]  # (B, T − 1)
         labels = input_ids[:, 1:][predicts]
-        log_probs = linear_log_prob(hidden[:, :-1][predicts], self.model.embedding.weight, None, labels)
+        softmax: Any = self.model.embedding
+        log_probs = linear_log_prob(hidden[:, :-1][predicts], softmax.weight, None, labels)
         shares = 1 / (len(hidden) * n_predicted).repeat_interleave(n_predicted)
         return -(log_probs * shares).sum()
 
@@ -154,43 +149,33 @@ def pool(hidden: Tensor, lengths: Tensor, pooling: str) -> Tensor:
             return torch.cat([last.chunk(2, dim=1)[0], hidden[:, 0].chunk(2, dim=1)[1]], dim=1)
 
 
-def reads_apart(model: Any) -> bool:
-    """Whether the model reads the two sentences of a pair as a sequence each."""
-    return not hasattr(model, "pool") and model.direction != "left-to-right"
+def require_summary(model: type[Model], pairs: bool) -> None:
+    """Raise UsageError for a kind of model that gives no summary of an example."""
+    require_states(model, "tell a label by")
+    if not issubclass(model, Encoder | LeftToRight | SequenceEncoder):
+        raise UsageError(f"{model.__name__} is no encoder of sentences; take recipe=encoders/bilstm or bert/bert")
+    if issubclass(model, PairEncoder) and not pairs:
+        raise UsageError(f"{model.__name__} reads pairs of sentences; take recipe=encoders/bilstm")
 
 
-def _require_states(model: Any) -> None:
-    """Raise UsageError for a model that does not give the states of a sequence."""
-    if model.direction not in ("both", "left-to-right", "none"):
-        raise UsageError(
-            f"{type(model).__name__} writes text, and has no state for a label; take recipe=t5/t5_toy_encoder, or an "
-            "encoder such as bert/bert"
-        )
-    if hasattr(model, "backward_stack"):
-        raise UsageError(
-            f"{type(model).__name__} gives features to a task's model; take recipe=encoders/bilstm_elmo with init= its "
-            "cell"
-        )
-
-
-def _require_pooling(model: Any, pooling: str | None) -> None:
+def _require_pooling(model: Model, pooling: str | None) -> None:
     """Raise UsageError for a pooling that there isn't, or that the model's states can't have."""
     if pooling is None:
         return
     if pooling not in POOLINGS:
         raise UsageError(f"pooling={pooling} is none of {', '.join(POOLINGS)}")
-    if model.direction != "both":
+    if not isinstance(model, Encoder):
         raise UsageError(f"{type(model).__name__} has a summary of its own; leave pooling={pooling} out")
-    if pooling == "last" and not isinstance(getattr(model, "layers", None), BidirectionalLSTM):
+    if pooling == "last" and not model.two_ends:
         raise UsageError(
             f"{type(model).__name__} has no last states of two directions; write pooling=max, mean or token"
         )
 
 
-def _require_softmax(model: Any, auxiliary: float) -> None:
+def _require_softmax(model: Model, auxiliary: float) -> None:
     """Raise UsageError for a model that can't be a language model by its own embedding."""
     name, embedding = type(model).__name__, getattr(model, "embedding", None)
-    if model.direction != "left-to-right":
+    if not isinstance(model, LeftToRight):
         raise UsageError(
             f"{name} has seen the tokens that auxiliary={auxiliary} asks it to predict; write auxiliary=0, or take a "
             "left-to-right model such as recipe=transformer/gpt"

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
+from retable.models.base import BothDirections, Encoder, EncoderDecoder, LeftToRight, MarkedEncoder, Model
 from retable.nn.cross_entropy import linear_cross_entropy, logits_of, row_chunks
-from retable.nn.pooler import leave_pooler
 
 
 class MaskedLM(nn.Module):
@@ -29,7 +29,7 @@ class MaskedLM(nn.Module):
     def __init__(self, model: Any, vocab_size: int, next_sentence: bool, tie: bool = True):
         super().__init__()
         require_encoder(model, "masked_lm")
-        if next_sentence and not hasattr(model, "pool"):
+        if next_sentence and not isinstance(model, MarkedEncoder):
             raise UsageError(
                 f"{type(model).__name__} has no summary of a pair to tell from whether it belongs together; write "
                 "objective.next_sentence=false, or take recipe=bert/bert"
@@ -38,7 +38,7 @@ class MaskedLM(nn.Module):
         self.head = MaskedLMHead(model, vocab_size, tie)
         self.next_sentence = nn.Linear(model.d_model, 2) if next_sentence else None
         if self.next_sentence is None:
-            leave_pooler(model)
+            model.leave_pooler()
         else:
             self.next_sentence.apply(model.initialise)
 
@@ -113,21 +113,22 @@ class MaskedLMHead(nn.Module):
 
 def encode(model: Any, input_ids: Tensor, batch: MaskedBatch) -> Tensor:
     """(B, T) ids with the lengths, and for a model that has segments the segments, of `batch` to (B, T, D)."""
-    segments = (batch.segments,) if hasattr(model, "segments") else ()
+    segments = (batch.segments,) if isinstance(model, MarkedEncoder) else ()
     return model(input_ids, batch.lengths, *segments)
 
 
 def require_encoder(model: Any, objective: str) -> None:
     """Raise UsageError, which says why, for a model that is no encoder with a state for every position."""
-    if model.direction == "both" and not hasattr(model, "backward_stack"):
+    if isinstance(model, Encoder):
         return
-    reasons = {
-        "both": "reads each side for itself, no state both; take an encoder such as recipe=bert/bert, or train it with "
-        "objective=bidirectional_lm",
-        "left-to-right": "sees nothing of what comes after a masked word; take an encoder such as recipe=bert/bert, or "
+    reasons: dict[type[Model], str] = {
+        BothDirections: "reads each side for itself, no state both; take an encoder such as recipe=bert/bert, or train "
+        "it with objective=bidirectional_lm",
+        LeftToRight: "sees nothing of what comes after a masked word; take an encoder such as recipe=bert/bert, or "
         "train it with objective=causal_lm",
-        "encoder-decoder": "has a decoder, which would be left untrained; take an encoder such as recipe=bert/bert, or "
+        EncoderDecoder: "has a decoder, which would be left untrained; take an encoder such as recipe=bert/bert, or "
         "train it with objective=text_to_text",
     }
-    reason = reasons.get(model.direction, "has no state for every position; take an encoder such as recipe=bert/bert")
+    none = "has no state for every position; take an encoder such as recipe=bert/bert"
+    reason = next((why for kind, why in reasons.items() if isinstance(model, kind)), none)
     raise UsageError(f"objective={objective} asks for words by both their sides, and {type(model).__name__} {reason}")

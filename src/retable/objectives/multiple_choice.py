@@ -13,19 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retable.data.choices import ChoiceBatch
-from retable.errors import UsageError
+from retable.models.base import Model
 from retable.objectives.classification import Classification
 
 
 class MultipleChoice(Classification):
     """As classification of pairs, with one output a row. The score has no bias, which would be the same for all."""
 
-    def __init__(self, model: Any, dropout: float, **more: Any):
-        if model.direction == "encoder-decoder":
-            raise UsageError(
-                f"{type(model).__name__} writes text, and has no state to score an ending by; take an encoder such as "
-                "recipe=bert/bert, or transformer/gpt"
-            )
+    def __init__(self, model: Model, dropout: float, **more: Any):
         super().__init__(model, 1, dropout, pairs=True, **more)
         last: Any = self.head[-1] if isinstance(self.head, nn.Sequential) else self.head
         last.bias = None

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from retable.data.pairs import PairBatch
 from retable.errors import UsageError
+from retable.models.base import EncoderDecoder, LeftToRight
 from retable.objectives.text_to_text import TextToText
 
 
@@ -25,8 +26,8 @@ class PrefixLM(TextToText):
     @staticmethod
     def check(model: Any) -> None:
         """Raises UsageError for a model that does not take a prefix."""
-        if model.direction != "left-to-right":
-            other = "text_to_text" if model.direction == "encoder-decoder" else "masked_lm"
+        if not isinstance(model, LeftToRight):
+            other = "text_to_text" if isinstance(model, EncoderDecoder) else "masked_lm"
             raise UsageError(
                 f"{type(model).__name__} does not read on from a prefix, left to right, as objective=prefix_lm asks; "
                 f"take recipe=t5/prefix_lm, or write objective={other}"

@@ -9,13 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from retable.data.examples import ExampleBatch
+from retable.models.base import Model
 from retable.objectives.classification import Classification
 
 
 class Regression(Classification):
     """As classification, but one output, and as loss the mean squared error of scores that run from 0 to 1."""
 
-    def __init__(self, model: Any, low: float, high: float, dropout: float, **more: Any):
+    def __init__(self, model: Model, low: float, high: float, dropout: float, **more: Any):
         super().__init__(model, 1, dropout, **more)
         self.low, self.high = low, high
 

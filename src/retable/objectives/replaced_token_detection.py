@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
 from retable.nn.attention import padding_mask
-from retable.nn.pooler import leave_pooler
 from retable.objectives.masked_lm import MaskedLMHead, encode, require_encoder
 
 
@@ -51,8 +50,8 @@ class ReplacedTokenDetection(nn.Module):
         self.head = nn.Linear(model.d_model, 1)
         self.dense.apply(model.initialise)
         self.head.apply(model.initialise)
-        leave_pooler(model)
-        leave_pooler(self.generator)
+        model.leave_pooler()
+        self.generator.leave_pooler()
 
     def loss(self, batch: MaskedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
         """The loss of a batch and its metrics, of which `replaced` is the share of tokens that were replaced."""

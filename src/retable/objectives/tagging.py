@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from retable.data.tagged import TaggedBatch
 from retable.errors import UsageError
+from retable.models.base import Model
 from retable.nn.crf import CRF, Scheme, allowed_transitions
-from retable.nn.pooler import leave_pooler
+from retable.objectives.states import require_token_states, states_of
 
 
 class Tagging(nn.Module):
@@ -27,11 +28,11 @@ class Tagging(nn.Module):
     """
 
     def __init__(
-        self, model: Any, tags: Sequence[str], dropout: float, crf: bool = False, scheme: Scheme | None = None
+        self, model: Model, tags: Sequence[str], dropout: float, crf: bool = False, scheme: Scheme | None = None
     ):
         super().__init__()
-        _require_token_states(model)
-        leave_pooler(model)
+        require_token_states(type(model), "be tagged by")
+        model.leave_pooler()
         if scheme is not None and not crf:
             raise UsageError(f"scheme={scheme} is kept by a CRF, and tags are predicted apart; write crf=true")
         self.model = model
@@ -60,11 +61,10 @@ class Tagging(nn.Module):
 
     def _logits(self, batch: TaggedBatch) -> tuple[Tensor, Tensor]:
         """Where there is a word, (B, W), and the words' fp32 logits (N, K), row by row."""
-        facts = [batch.lengths] if self.model.direction == "both" else []
-        predicates = {} if batch.predicates is None else {"predicates": batch.predicates}
-        hidden = self.model(batch.input_ids, *facts, **predicates)
-        if self.model.direction == "left-to-right":
-            hidden = hidden[0]
+        if batch.predicates is None:
+            hidden = states_of(self.model, batch.input_ids, batch.lengths)
+        else:
+            hidden = self.model(batch.input_ids, batch.lengths, batch.predicates)
         inside = torch.arange(batch.words.shape[1], device=hidden.device) < batch.n_words[:, None]
         states = hidden.take_along_dim(batch.words[:, :, None], dim=1)[inside]  # (N, D)
         return inside, self.head(self.dropout(states)).float()
@@ -75,16 +75,3 @@ def _spread(values: Tensor, inside: Tensor) -> Tensor:
     spread = values.new_zeros(*inside.shape, *values.shape[1:])
     spread[inside] = values
     return spread
-
-
-def _require_token_states(model: Any) -> None:
-    """Raise UsageError for a model without a state for each token."""
-    name = type(model).__name__
-    if hasattr(model, "backward_stack"):
-        raise UsageError(
-            f"{name} gives features to a task's model; take recipe=encoders/bilstm_elmo with init= its cell"
-        )
-    if model.direction not in ("both", "left-to-right"):
-        raise UsageError(
-            f"{name} has no state for each token to be tagged by; take recipe=encoders/bilstm or bert/bert"
-        )

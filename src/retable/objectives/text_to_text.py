@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from retable.data.corruption import START
 from retable.data.pairs import PairBatch
 from retable.errors import UsageError
+from retable.models.base import Encoder, EncoderDecoder
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of, row_chunks
 from retable.nn.embedding import tie_softmax
 
@@ -36,8 +37,8 @@ class TextToText(nn.Module):
     @staticmethod
     def check(model: Any) -> None:
         """Raises UsageError for a model that has no encoder and decoder."""
-        if model.direction != "encoder-decoder":
-            other = "masked_lm" if model.direction == "both" else "prefix_lm or objective=causal_lm"
+        if not isinstance(model, EncoderDecoder):
+            other = "masked_lm" if isinstance(model, Encoder) else "prefix_lm or objective=causal_lm"
             raise UsageError(
                 f"{type(model).__name__} is one stack, and objective=text_to_text reads with one and writes with "
                 f"another; take recipe=t5/t5, or write objective={other}"

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from retable.data.pairs import PairBatch
 from retable.errors import UsageError
+from retable.models.base import EncoderDecoder, Model
 from retable.nn.cross_entropy import linear_cross_entropy
 from retable.nn.embedding import tie_softmax
 
@@ -24,11 +25,7 @@ class Translation(nn.Module):
 
     def __init__(self, model: Any, vocab_size: int, label_smoothing: float, tie: bool, bias: bool):
         super().__init__()
-        if model.direction != "encoder-decoder":
-            raise UsageError(
-                f"{type(model).__name__} is one stack, with no encoder for the source; take an encoder-decoder such as "
-                "recipe=translation/transformer_translation or translation/rnn_translation"
-            )
+        require_writer(type(model))
         if not 0 <= label_smoothing < 1:
             raise UsageError(f"objective.label_smoothing={label_smoothing} is no share; write 0.1, or 0.0 for none")
         self.model, self.label_smoothing = model, label_smoothing
@@ -51,6 +48,15 @@ class Translation(nn.Module):
     def scores(self, hidden: Tensor) -> Tensor:
         """(B, D) to the logits (B, V) in fp32."""
         return self.head(hidden).float()
+
+
+def require_writer(model: type[Model]) -> None:
+    """Raise UsageError for a kind of model that translates nothing."""
+    if not issubclass(model, EncoderDecoder):
+        raise UsageError(
+            f"{model.__name__} is one stack, with no encoder for the source; take an encoder-decoder such as "
+            "recipe=translation/transformer_translation or recipe=translation/rnn_translation"
+        )
 
 
 def lead(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:

@@ -102,7 +102,9 @@ class Conf:
             own = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
             facts: dict[str, Any] = {"choices": {}}
             for entry in own.pop("defaults", ()):
-                if isinstance(entry, str) and entry != "_self_":
+                if isinstance(entry, str) and entry.startswith("/kind/"):
+                    facts["kind"] = entry.rpartition("/")[2]
+                elif isinstance(entry, str) and entry != "_self_":
                     base = self.folder if entry.startswith("/") else path.parent
                     inherited = self._read(base / f"{entry.lstrip('/')}.yaml")
                     facts |= inherited | {"choices": facts["choices"] | inherited["choices"]}
@@ -121,29 +123,27 @@ class Conf:
         path = self.folder / group / f"{name}.yaml"
         return sorted(set(re.findall(r"outputs/prepare/(\w+)/", path.read_text("utf-8")))) if path.exists() else []
 
-    def task(self, name: str, where: str) -> "_Kind":
+    def kind(self, task: str, where: str) -> "_Kind":
         """The kind of a task. UsageError for one that there isn't."""
-        groups = {task: kind for group, kind in KINDS.items() for task in self.names(group)}
-        if name not in groups:
-            raise UsageError(f"{where}: there is no task {name!r}; {closest(name, groups)}")
-        return groups[name]
+        self.require("task", task, where)
+        return KINDS[self._read(self.folder / "task" / f"{task}.yaml")["kind"]]
 
 
 @dataclass(frozen=True)
 class _Kind:
-    stage: str
-    option: str
     out: str
-    tokens: bool  # whether it reads a corpus' tokens
+    tokens: bool  # whether it is always read by a corpus' tokens, and never by words that are spelt
 
 
 KINDS = {
-    "task": _Kind("finetune", "task", "{corpus}/{task}-{system}-{seed}", True),
-    "tagging": _Kind("tag", "tagging", "{task}/{system}-{seed}", False),
-    "answering": _Kind("answer", "answering", "{task}/{system}-{seed}", False),
-    "choosing": _Kind("choose", "choosing", "{task}/{system}-{seed}", True),
-    "coreference": _Kind("resolve", "coreference", "{task}/{system}-{seed}", False),
+    "sentences": _Kind("{corpus}/{task}-{system}-{seed}", True),
+    "tags": _Kind("{task}/{system}-{seed}", False),
+    "answers": _Kind("{task}/{system}-{seed}", False),
+    "choices": _Kind("{task}/{system}-{seed}", True),
+    "clusters": _Kind("{task}/{system}-{seed}", False),
+    "translations": _Kind("{corpus}/{system}-{seed}", True),
 }
+SPELLING = ("taggers/", "readers/", "coreference/")  # recipes of models that read words by their spelling
 
 
 @dataclass(frozen=True)
@@ -263,24 +263,23 @@ class _Expansion:
 
     def _add_trained(self, entry: Mapping[str, Any]) -> None:
         where = f"{self._where}, system {entry['as']}"
-        tasks = _listed(entry.get("task"))
-        translates = self._conf.choice(entry["of"]).startswith("translation/")
-        if not tasks and not translates:
+        recipe = self._conf.choice(entry["of"])
+        tasks = _listed(entry.get("task")) or ["translation"] * recipe.startswith("translation/")
+        if not tasks:
             raise UsageError(f"{where}: {entry['of']} is trained on a task; give it one: task: sentiment")
-        kinds = {task: self._conf.task(task, where) for task in tasks}
-        if translates:
-            kinds = {"": _Kind("translate", "", "{corpus}/{system}-{seed}", True)}
-        for (task, kind), seed in product(kinds.items(), self._seeds(entry)):
-            corpora = self._corpora(entry) if kind.tokens else [""]
-            for corpus in corpora:
+        for task, seed in product(tasks, self._seeds(entry)):
+            kind = self._conf.kind(task, where)
+            tokens = kind.tokens or not recipe.startswith(SPELLING)
+            for corpus in self._corpora(entry) if tokens else [""]:
                 reads: tuple[str, ...] = ()
-                settings = {kind.option: task} if kind.option else {}
+                settings = {"task": task}
                 tokenizer = ""
-                if kind.tokens:
+                if tokens:
                     tokenizer = self._tokenizer(entry)
-                    reads = (self._tokens(corpus, tokenizer)[0], *(self._pairs(corpus) if translates else ()))
+                    pairs = self._pairs(corpus) if kind == KINDS["translations"] else ()
+                    reads = (self._tokens(corpus, tokenizer)[0], *pairs)
                     settings = {"corpus": corpus, "tokenizer": tokenizer} | settings
-                settings |= {"recipe": self._conf.choice(entry["of"])}
+                settings |= {"recipe": recipe}
                 if entry.get("init"):
                     weights = self._start(entry, "init", corpus, seed, "model.safetensors")
                     reads = (*reads, weights)
@@ -291,10 +290,10 @@ class _Expansion:
                     settings |= {"embedding": f"outputs/{vectors}"}
                 settings |= {"system": entry["as"], "seed": str(seed)}
                 settings |= self._choices(entry, "objective", "trainer", "decoding") | _set(entry)
-                for other in self._conf.corpora_of(kind.option, task):
+                for other in self._conf.corpora_of("task", task):
                     self._prepare(other)
                 out = kind.out.format(corpus=corpus, task=task, system=entry["as"], seed=seed)
-                self._add(Cell(kind.stage, out, settings, reads=reads, corpus=corpus, tokenizer=tokenizer))
+                self._add(Cell("train", out, settings, reads=reads, corpus=corpus, tokenizer=tokenizer))
 
     def _add_mixture(self, system: str, parts: Sequence[str]) -> None:
         where = f"{self._where}, mixtures.{system}"

@@ -35,7 +35,7 @@ from retable.reporting.units import LIKELIHOODS
 from retable.reporting.without_training import without_training_tables
 
 # The stages whose metrics the tables hold.
-MEASURED = ("prepare", "evaluate", "finetune", "tag", "answer", "choose", "resolve", "translate")
+MEASURED = ("prepare", "evaluate", "train")
 VERDICTS = ("pass", "fail", "n/a")
 
 
@@ -51,13 +51,12 @@ def write_report(
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
 
-    Numbers come from `prepare` (oracles), `encode` (where it measured), `evaluate`, `finetune`, `tag`, `answer`,
-    `choose`, `resolve` and `translate`, curves from every stage that left one, provenance from all. `notes` say by
-    corpus and system what its numbers don't: why one is outside its tolerance. `ablations` are as
-    `retable.reporting.ablations` has them; with `baseline`, a system, there is a table of what others differ by from it
-    on GLUE's tasks; `elmo` says of systems what they are called with ELMo, see `retable.reporting.elmo`; with
-    `label_efficiency`, as the module of that name has it, there are its tables and figures. UsageError names the stage
-    to run where a folder is missing.
+    Numbers come from `prepare` (oracles), `encode` (where it measured), `evaluate` and `train`, curves from every stage
+    that left one, provenance from all. `notes` say by corpus and system what its numbers don't: why one is outside its
+    tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a system, there is a table of
+    what others differ by from it on GLUE's tasks; `elmo` says of systems what they are called with ELMo, see
+    `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there are its tables and
+    figures. UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]

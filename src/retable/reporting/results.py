@@ -43,11 +43,9 @@ DIAGNOSTICS = (
     "gradient_norms",
     "sampling",
     "scaling",
-    "sentences",
     "heads",
-    "questions",
-    "documents",
 )  # tables in CSV
+OF_KIND = {"tagging": tagging_units, "answers": answer_units, "coreference": coreference_units}
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
 MIX = "model.mix."  # what the names of a scalar mix's weights begin with
 KNOWN = ("published", "tolerance", "source", "relative_to", "note")
@@ -62,7 +60,7 @@ class Result:
     metrics: dict[str, float]  # metrics.json
     config: str  # config.yaml, "" where there is none
     scores: pd.DataFrame | None  # scores.csv
-    predictions: pd.DataFrame | None  # predictions.csv
+    units: pd.DataFrame | None  # units.csv, or predictions.csv where nothing was trained
     curve: pd.DataFrame | None  # curve.csv
     neighbours: pd.DataFrame | None  # neighbours.csv
     plane: pd.DataFrame | None  # plane.csv
@@ -92,7 +90,7 @@ def read_result(folder: Path) -> Result:
         metrics=metrics,
         config=config,
         scores=_read_csv(folder / "scores.csv"),
-        predictions=_read_csv(folder / "predictions.csv"),
+        units=_read_units(folder),
         curve=_read_csv(folder / "curve.csv"),
         neighbours=_read_csv(folder / "neighbours.csv"),
         plane=_read_csv(folder / "plane.csv"),
@@ -111,8 +109,13 @@ def read_result(folder: Path) -> Result:
 
 def _read_csv(path: Path) -> pd.DataFrame | None:
     # labels and words are names: "1" and "NA" stay what they are
-    names = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target")
+    names = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
     return pd.read_csv(path, dtype=dict.fromkeys(names, str), keep_default_na=False) if path.exists() else None
+
+
+def _read_units(folder: Path) -> pd.DataFrame | None:
+    predictions = _read_csv(folder / "predictions.csv")
+    return _read_csv(folder / "units.csv") if predictions is None else predictions.rename(columns={"index": "unit"})
 
 
 def _read_jsonl(path: Path) -> pd.DataFrame | None:
@@ -272,20 +275,17 @@ def units_of(group: pd.DataFrame) -> UnitSums | None:
     _, _, task, split, metric = group[CELL].iloc[0]
     results = list(group["result"])
     units: Callable[[Sequence[pd.DataFrame], str], UnitSums]
-    if task == "tagging":
-        tables, units = [result.diagnostics.get("sentences") for result in results], tagging_units
-    elif task == "answers":
-        tables, units = [result.diagnostics.get("questions") for result in results], answer_units
-    elif task == "coreference":
-        tables, units = [result.diagnostics.get("documents") for result in results], coreference_units
+    if task in OF_KIND:
+        units = OF_KIND[task]
     elif not task:
-        tables, units = [result.scores for result in results], likelihood_units
+        units = likelihood_units
     elif metric in ("accuracy", "matthews", "f1"):
-        tables, units = [result.predictions for result in results], classification_units
+        units = classification_units
     elif metric in ("pearson", "spearman"):
-        tables, units = [result.predictions for result in results], correlation_units
+        units = correlation_units
     else:
         return None
+    tables = [result.units if task else result.scores for result in results]
     parts = [_rows(table, split) for table in tables if table is not None]
     if len(parts) < len(results):
         return None

@@ -54,9 +54,9 @@ def likelihood_units(scores: Sequence[pd.DataFrame], metric: str) -> UnitSums:
 
 
 def classification_units(predictions: Sequence[pd.DataFrame], metric: str) -> UnitSums:
-    """Of S tables with columns index, label, prediction; metric is accuracy, matthews, or f1 of class 1 of 0 and 1."""
-    tables = [table.sort_values("index") for table in predictions]
-    text = _common([tuple(zip(table["index"], table["label"], strict=True)) for table in tables])
+    """Of S tables with columns unit, label, prediction; metric is accuracy, matthews, or f1 of class 1 of 0 and 1."""
+    tables = [table.sort_values("unit") for table in predictions]
+    text = _common([tuple(zip(table["unit"], table["label"], strict=True)) for table in tables])
     if metric == "accuracy":
         # right or not: two columns where the confusion matrix would take C²
         right = np.stack([(table["label"] == table["prediction"]).to_numpy(np.float64) for table in tables])
@@ -76,10 +76,10 @@ def classification_units(predictions: Sequence[pd.DataFrame], metric: str) -> Un
 
 
 def correlation_units(predictions: Sequence[pd.DataFrame], metric: str) -> UnitSums:
-    """Of S tables with columns index, label, prediction, both numbers; metric is pearson or spearman. The ranks are
+    """Of S tables with columns unit, label, prediction, both numbers; metric is pearson or spearman. The ranks are
     those among all units, in a resample too."""
-    tables = [table.sort_values("index").astype({"label": float, "prediction": float}) for table in predictions]
-    text = _common([tuple(zip(table["index"], table["label"], strict=True)) for table in tables])
+    tables = [table.sort_values("unit").astype({"label": float, "prediction": float}) for table in predictions]
+    text = _common([tuple(zip(table["unit"], table["label"], strict=True)) for table in tables])
     scale = ranks if metric == "spearman" else np.asarray
     sums = np.stack([moments(scale(table["label"]), scale(table["prediction"])) for table in tables])
     return UnitSums(sums, pearson_of_sums, text)

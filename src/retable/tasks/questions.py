@@ -1,12 +1,24 @@
-"""Questions on paragraphs, by split."""
+"""Questions on paragraphs whose answers are spans of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from retable.artifacts import write_json
 from retable.corpora.squad import Question, read_squad
+from retable.data.bucketed import Encoded
+from retable.data.questions import QuestionExample, QuestionInWords, encoded, in_words
+from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
+from retable.metrics.answers import answer_scores
+from retable.models.base import Model
+from retable.objectives.answer_span import AnswerSpan, require_reader
+from retable.tasks.base import Task, Text, require_spelling
+from retable.tokenizers.tokenizer import END_OF_LINE
 
 SEED = 0  # of the paragraphs that are held out: the same for all that train, whatever their seed
 Read = Callable[[Path], list[Question]]
@@ -31,7 +43,7 @@ class QuestionFiles:
         contexts = list(dict.fromkeys(question.context for question in train))
         if not 0 < self._held_out < len(contexts):
             raise UsageError(
-                f"answering.questions.held_out={self._held_out} is how many of the {len(contexts)} paragraphs of "
+                f"task.questions.held_out={self._held_out} is how many of the {len(contexts)} paragraphs of "
                 f"{self.inputs[0]} are not trained on; write one or more, and leave some"
             )
         chosen = np.random.default_rng(SEED).permutation(len(contexts))[: self._held_out]
@@ -41,3 +53,74 @@ class QuestionFiles:
             "validation": [question for question in train if question.context in held],
             "test": test,
         }
+
+
+class QuestionTask(Task):
+    """Where in a paragraph does the answer to a question stand? A unit is a question, with its exact match and F1."""
+
+    kind = "answers"
+    in_words = True
+    selects = "f1"
+
+    def __init__(self, questions: QuestionFiles, convention: Callable[[str], str] | None = None):
+        self.inputs, self.convention, self._source = questions.inputs, convention, questions
+
+    def require(self, model: type[Model], d_predicate: int) -> None:
+        require_reader(model)
+        require_spelling(model, "recipe=readers/bidaf")
+
+    @cached_property
+    def _questions(self) -> dict[str, list[QuestionInWords]]:
+        return {split: in_words(rows) for split, rows in self._source.splits().items()}
+
+    def examples(self, split: str) -> list[QuestionInWords]:
+        return self._questions[split]
+
+    def words(self, examples: Sequence[QuestionInWords]) -> list[list[str]]:
+        """Each paragraph once, and the questions."""
+        contexts = {each.source.context: each.context for each in examples}
+        return [*contexts.values(), *(each.question for each in examples)]
+
+    def objective(self, model: Model, text: Text, *, dropout: float) -> AnswerSpan:  # type: ignore[override]
+        return AnswerSpan(model, dropout)
+
+    def encode(self, model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
+        assert isinstance(text, Vocabulary)
+        return encoded(
+            [
+                # a question without a word, such as "", is an end of line alone
+                QuestionExample(
+                    text.encode(each.context), text.encode(each.question or [END_OF_LINE]), each.first, each.last
+                )
+                for each in examples
+            ]
+        )
+
+    def units(self, examples: Sequence[QuestionInWords], predictions: Sequence[Sequence[int]]) -> pd.DataFrame:
+        right = {each.source.id: [answer.text for answer in each.source.answers] for each in examples}
+        scores = answer_scores(_answers(examples, predictions), right)
+        columns = {"unit": range(len(right)), "id": [*right]}
+        return pd.DataFrame(columns | {"exact_match": scores[:, 0].astype(int), "f1": scores[:, 1]})
+
+    def score(self, units: pd.DataFrame) -> dict[str, float]:
+        """The mean `exact_match` and `f1` over the questions, as shares."""
+        match, f1 = np.ascontiguousarray(units[["exact_match", "f1"]], dtype=np.float64).mean(axis=0)
+        return {"exact_match": float(match), "f1": float(f1)}
+
+    def write(
+        self, folder: Path, split: str, examples: Sequence[QuestionInWords], predictions: Sequence[Sequence[int]]
+    ) -> list[str]:
+        """SQuAD's own format of predictions, of the test split."""
+        if split == "test":
+            write_json(folder / "predictions.json", _answers(examples, predictions))
+        return []
+
+    def facts(self, examples: Mapping[str, Sequence[QuestionInWords]]) -> dict[str, Any]:
+        cannot = {split: sum(not each.can_be_answered() for each in rows) for split, rows in examples.items()}
+        return {"cannot_be_answered": cannot}  # with whole words; such a question is asked, and counts, all the same
+
+
+def _answers(examples: Sequence[QuestionInWords], predictions: Sequence[Sequence[int]]) -> dict[str, str]:
+    """The answers by the questions' ids, as their paragraphs write them, of their first and last words' places."""
+    pairs = zip(examples, predictions, strict=True)
+    return {each.source.id: each.text(first, last) for each, (first, last) in pairs}

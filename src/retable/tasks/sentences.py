@@ -5,13 +5,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from retable.artifacts import require
 from retable.corpora.text import SPLITS
+from retable.data import layouts
+from retable.data.bucketed import Encoded
+from retable.data.examples import encoded
 from retable.errors import UsageError
 from retable.metrics.classification import accuracy, confusion_matrix, f1, matthews
 from retable.metrics.correlation import pearson, spearman
+from retable.models.base import EncoderDecoder, Model
+from retable.objectives.classification import Classification, require_summary
+from retable.objectives.labels_as_text import LabelsAsText
+from retable.objectives.regression import Regression
+from retable.tasks.base import Task, Text
 from retable.tasks.labels import Classes, Scores
+from retable.tasks.reading import ends_of_sequences, lay_out
 from retable.tasks.table import Row, Table, read_table
+from retable.tasks.written import Answers, plain
+from retable.tokenizers.tokenizer import Tokenizer
 
 OF_CLASSES = {"accuracy": accuracy, "matthews": matthews, "f1": f1}  # f1 of the second class, of two
 OF_SCORES = {"pearson": pearson, "spearman": spearman}
@@ -22,9 +35,11 @@ class Example(NamedTuple):
     label: float | None  # its class's place, or its score; None where the file doesn't tell
 
 
-class SentenceTask:
-    """A task and the files of its splits.
+class SentenceTask(Task):
+    """A task and the files of its splits. A unit is an example, with the places of its class and of the predicted one,
+    or its score and the predicted one; an encoder-decoder reads it as a prompt and writes the label.
 
+    name: by which prompts and tables call it.
     files: split → its file: train, validation, and where there are any test and further sets, such as
         validation_mismatched; or in place of a file a mapping with its `path` and settings of `form` that are its own.
         None: no such split. A number as validation: so large a share of the training examples, evenly spaced, is held
@@ -39,10 +54,14 @@ class SentenceTask:
     read: what reads them.
     prompt: to a model that reads an example as one text, what each column is called there, in the order of that text;
         None: by their own names.
+    answers: what such a model writes for the classes, in their order; None: their names.
     """
+
+    at_once = 256
 
     def __init__(
         self,
+        name: str,
         files: Mapping[str, str | float | Mapping[str, Any] | None],
         sentences: Sequence[str],
         label: str | Sequence[str],
@@ -53,12 +72,15 @@ class SentenceTask:
         form: Mapping[str, Any] | None = None,
         read: Callable[..., Table] = read_table,
         prompt: Mapping[str, str] | None = None,
+        answers: Sequence[str] | None = None,
     ):
+        self.kind = name
         if len(sentences) not in (1, 2):
             raise UsageError(f"task.sentences={list(sentences)} names {len(sentences)} columns; write one, or two")
         if (labels is None) == (scores is None):
             raise UsageError("a task has classes or scores; write task.labels=[…] or task.scores=[lowest, highest]")
         self.sentences, self.metrics = list(sentences), list(metrics)
+        self._answers = answers
         self.label = [label] if isinstance(label, str) else list(label)
         self.labels = Classes(labels) if labels is not None else Scores(*scores or ())
         known = [name for name in (OF_CLASSES if labels is not None else OF_SCORES) if self._fits(name)]
@@ -90,15 +112,100 @@ class SentenceTask:
     def _fits(self, metric: str) -> bool:
         return metric != "f1" or len(self.labels.names) == 2
 
-    def score(self, labels: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
-        """The task's metrics, of the places of classes or of scores; of classes always accuracy and matthews.
+    @property
+    def selects(self) -> str:  # type: ignore[override]
+        return self.metrics[0]
 
-        A prediction of `labels.none` is wrong.
-        """
+    @property
+    def _pairs(self) -> bool:
+        return len(self.sentences) == 2
+
+    def cell(self, split: str) -> str:
+        base, _, kind = split.partition("_")
+        return f"{'_'.join(filter(None, (self.kind, kind)))}/{base}"
+
+    def require(self, model: type[Model], d_predicate: int) -> None:
+        if issubclass(model, EncoderDecoder):
+            return
+        require_summary(model, self._pairs)
+        if self._answers is not None:
+            raise UsageError(
+                f"{model.__name__} has a head for its labels; leave answers= out, or take recipe=t5/t5_text"
+            )
+
+    def objective(  # type: ignore[override]
+        self,
+        model: Model,
+        text: Text,
+        *,
+        dropout: float,
+        auxiliary: float,
+        d_hidden: int | None,
+        pooling: str | None,
+        tie: bool,
+    ) -> Classification | LabelsAsText:
+        """The settings of a head; `tie` is of a model that writes, see `TextToText`. UsageError where the tokenizer
+        can't write a label."""
+        assert isinstance(text, Tokenizer)
+        head: dict[str, Any] = {"auxiliary": auxiliary, "d_hidden": d_hidden, "pooling": pooling}
+        if isinstance(model, EncoderDecoder):
+            for name, value in head.items():
+                if value:
+                    raise UsageError(
+                        f"{type(model).__name__} writes its labels, and has no head; leave {name}={value} out"
+                    )
+            return self._writer(model, text, tie)
+        if isinstance(self.labels, Classes):
+            return Classification(model, len(self.labels.names), dropout, pairs=self._pairs, **head)
+        return Regression(model, self.labels.low, self.labels.high, dropout, pairs=self._pairs, **head)
+
+    def _writer(self, model: EncoderDecoder, tokenizer: Tokenizer, tie: bool) -> LabelsAsText:
+        answers = Answers(self.labels, self._answers)
+        ids = tokenizer.encode_batch(answers.texts)
+        for written, back in zip(answers.texts, tokenizer.decode_batch(ids), strict=True):
+            if plain(written) != plain(back):
+                raise UsageError(
+                    f"the tokenizer can't write the label {written!r}, of which it makes {back!r}; take one that "
+                    "spells words, tokenizer=unigram or tokenizer=bpe, or give each class a text that it can write, as "
+                    "in answers=[bad,good]"
+                )
+        end = ends_of_sequences(model, tokenizer)[1]
+
+        def read(found: list[int]) -> float:
+            return answers.label(tokenizer.decode(found[: found.index(end)])) if end in found else answers.none
+
+        return LabelsAsText(model, tokenizer.vocab_size, tie, [[*written, end] for written in ids], read)
+
+    def encode(self, model: Model, text: Text, examples: Sequence[Example]) -> Encoded:
+        assert isinstance(text, Tokenizer)
+        labels = [0 if each.label is None else each.label for each in examples]
+        sentences = [each.sentences for each in examples]
+        if isinstance(model, EncoderDecoder):
+            answers = Answers(self.labels, self._answers)
+            labels = [0 if each.label is None else answers.place(each.label) for each in examples]
+            sentences = [(layouts.prompt(self.kind, self.named(each)),) for each in examples]
+        return encoded(lay_out(model, text, sentences, self.symmetric), labels)
+
+    def units(self, examples: Sequence[Example], predictions: Sequence[float]) -> pd.DataFrame:
+        labels = [each.label for each in examples]
+        return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
+
+    def score(self, units: pd.DataFrame) -> dict[str, float]:
+        """The task's metrics. A prediction of `labels.none` is wrong."""
+        return self._score(units, self.metrics)
+
+    def validate(self, objective: Any, examples: Sequence[Example], encoded: Any) -> dict[str, float]:
+        """Of classes always accuracy and matthews too."""
+        told = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
+        return self._score(self.units(examples, self.predict(objective, encoded)), told)
+
+    def _score(self, units: pd.DataFrame, told: Sequence[str]) -> dict[str, float]:
+        if units["label"].isna().all():
+            return {}
+        labels, predictions = units["label"].to_numpy(), units["prediction"].to_numpy()
         if isinstance(self.labels, Scores):
-            return {name: OF_SCORES[name](labels, predictions) for name in self.metrics}
+            return {name: OF_SCORES[name](labels, predictions) for name in told}
         confusion = confusion_matrix(labels, predictions, range(len(self.labels.names) + 1))
-        told = {"accuracy", "matthews", *self.metrics}
         return {name: float(metric(confusion)) for name, metric in OF_CLASSES.items() if name in told}
 
     def named(self, example: Example) -> dict[str, str]:
@@ -107,12 +214,12 @@ class SentenceTask:
         return {name: texts[column] for column, name in self._prompt.items()}
 
     @property
-    def splits(self) -> list[str]:
+    def splits(self) -> list[str]:  # type: ignore[override]
         """train, validation, and what else there is."""
         return [*dict.fromkeys([*SPLITS[:2], *self._files])]
 
     @property
-    def paths(self) -> list[Path]:
+    def inputs(self) -> list[Path]:  # type: ignore[override]
         """All files."""
         return [Path(file[name]) for file in self._files.values() for name in ("path", "gold") if name in file]
 

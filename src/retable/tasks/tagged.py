@@ -1,15 +1,29 @@
-"""Sentences with a tag for each word, by split: from files in columns or CoNLL-U, or from a text with labels."""
+"""Tasks that give a tag to each word of a sentence; sentences from files in columns or CoNLL-U, or from a text with
+labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 
 from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.corpora.text import SPLITS
+from retable.data.bucketed import Encoded
+from retable.data.spelling import Vocabulary
+from retable.data.tagged import TaggedExample, encoded
 from retable.errors import UsageError
+from retable.metrics.roles import role_counts
+from retable.metrics.spans import Scheme, convert, span_counts, span_f1, span_precision, span_recall
+from retable.models.base import Model
+from retable.objectives.states import require_token_states
+from retable.objectives.tagging import Tagging
+from retable.tasks.base import Task, Text, require_files, require_spelling
 
+COLUMNS = ("words", "right")  # of a unit; where tags make spans also those that are right, predicted, and labelled
+SPAN_COLUMNS = ("spans_right", "spans_predicted", "spans_labelled")
 SEED = 0  # of the sentences that are held out: the same for all that train, whatever their seed
 
 
@@ -30,8 +44,8 @@ class TaggedFiles:
     ):
         if (validation is None) == (held_out == 0):
             raise UsageError(
-                "tags are tuned on sentences that are not trained on: write either tagging.sentences.validation, a "
-                "file, or tagging.sentences.held_out, how many of the training sentences"
+                "tags are tuned on sentences that are not trained on: write either task.sentences.validation, a "
+                "file, or task.sentences.held_out, how many of the training sentences"
             )
         self._paths = {"train": train, "validation": validation, "test": test}
         self.inputs = [Path(path) for path in self._paths.values() if path is not None]
@@ -44,7 +58,7 @@ class TaggedFiles:
             train = splits["train"]
             if self._held_out >= len(train):
                 raise UsageError(
-                    f"tagging.sentences.held_out={self._held_out} leaves none of the {len(train)} sentences of "
+                    f"task.sentences.held_out={self._held_out} leaves none of the {len(train)} sentences of "
                     f"{self._paths['train']} to train on; write a smaller number"
                 )
             held = set(np.random.default_rng(SEED).permutation(len(train))[: self._held_out].tolist())
@@ -74,3 +88,142 @@ class TaggedText:
             split: [TaggedSentence(each.words, each.labels[self._label]) for each in self._text.sentences(split)]
             for split in SPLITS
         }
+
+
+class Source(Protocol):
+    """Tagged sentences by split, and the files that they come from."""
+
+    inputs: list[Path]
+
+    def splits(self) -> dict[str, list[TaggedSentence]]: ...
+
+
+class TaggingTask(Task):
+    """A tag for each word of a sentence.
+
+    Its units are sentences: the words, those whose tag is right, and of tags of spans those that are right, predicted
+    and labelled.
+
+    scheme: that tags of spans are trained and predicted in; None for tags that make no spans.
+    roles: whether the tags are about a predicate, and a sentence comes once for each of its own; a unit is then all of
+        them together.
+    """
+
+    kind = "tagging"
+    in_words = True
+    at_once = 128
+
+    def __init__(
+        self,
+        sentences: Source,
+        scheme: Scheme | None = None,
+        roles: bool = False,
+        convention: Callable[[str], str] | None = None,
+    ):
+        self.inputs, self.convention, self.selects = sentences.inputs, convention, "f1" if scheme else "accuracy"
+        self._source, self._scheme, self._roles = sentences, scheme, roles
+
+    def require(self, model: type[Model], d_predicate: int) -> None:
+        if self._roles and not d_predicate:
+            raise UsageError(
+                f"the tags are about a predicate, and {model.__name__} is not told which word it is; write "
+                "recipe=taggers/role_labeller"
+            )
+        if d_predicate and not self._roles:
+            raise UsageError(
+                f"the task names no predicates for model.d_predicate={d_predicate} to mark; write "
+                "recipe=taggers/bilstm_crf, or task=conll2012_roles"
+            )
+        require_token_states(model, "be tagged by")
+        require_spelling(model, "recipe=taggers/bilstm_tagger")
+
+    @cached_property
+    def _sentences(self) -> dict[str, list[TaggedSentence]]:
+        require_files(self.inputs)
+        splits = self._source.splits()
+        if any((each.predicate is not None) != self._roles for rows in splits.values() for each in rows):
+            said, found = ("true", "not all sentences name") if self._roles else ("false", "some sentences name")
+            raise UsageError(f"task.roles={said}, but {found} a predicate that their tags are about; write the other")
+        scheme = self._scheme
+        return {
+            split: [each._replace(tags=convert(each.tags, scheme)) if scheme else each for each in rows]
+            for split, rows in splits.items()
+        }
+
+    def examples(self, split: str) -> list[TaggedSentence]:
+        return self._sentences[split]
+
+    def words(self, examples: Sequence[TaggedSentence]) -> list[list[str]]:
+        """Of each sentence, once."""
+        return [examples[place].words for place in _starts(examples)]
+
+    @cached_property
+    def tags(self) -> list[str]:
+        """Those of the training split, and so those that can be predicted."""
+        return sorted({tag for each in self._sentences["train"] for tag in each.tags})
+
+    def objective(self, model: Model, text: Text, *, dropout: float, crf: bool) -> Tagging:  # type: ignore[override]
+        return Tagging(model, self.tags, dropout, crf, self._scheme if crf else None)
+
+    def encode(self, model: Model, text: Text, examples: Sequence[TaggedSentence]) -> Encoded:
+        assert isinstance(text, Vocabulary)
+        ids = {tag: i for i, tag in enumerate(self.tags)}
+        return encoded(
+            [
+                # a tag that is not trained on can't be predicted: any number will do for it
+                TaggedExample(
+                    text.sentence(each.words),
+                    range(1, len(each.words) + 1),
+                    [ids.get(tag, 0) for tag in each.tags],
+                    each.predicate,
+                )
+                for each in examples
+            ]
+        )
+
+    def units(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> pd.DataFrame:
+        gold, guessed = [each.tags for each in examples], self._named(examples, predictions)
+        right = [sum(map(str.__eq__, *pair)) for pair in zip(gold, guessed, strict=True)]
+        counts = np.array([[len(tags) for tags in gold], right]).T
+        if self._scheme:
+            spans = role_counts(gold, guessed) if self._roles else span_counts(gold, guessed)
+            counts = np.hstack([counts, spans])
+        columns = [*COLUMNS, *(SPAN_COLUMNS if self._scheme else ())]
+        of_sentences = np.add.reduceat(counts, _starts(examples))
+        return pd.DataFrame(of_sentences, columns=columns).rename_axis("unit").reset_index()
+
+    def score(self, units: pd.DataFrame) -> dict[str, float]:
+        """`accuracy` of words and, where tags make spans, their `precision`, `recall` and `f1`."""
+        sums = units[[column for column in (*COLUMNS, *SPAN_COLUMNS) if column in units]].sum()
+        metrics = {"accuracy": float(sums["right"] / sums["words"])}
+        if set(SPAN_COLUMNS) <= set(units):
+            shares = {"precision": span_precision, "recall": span_recall, "f1": span_f1}
+            metrics |= {name: float(share(sums[[*SPAN_COLUMNS]])) for name, share in shares.items()}
+        return metrics
+
+    def write(
+        self, folder: Path, split: str, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]
+    ) -> list[str]:
+        """Word, tag and prediction a line, a blank line behind each sentence: what the Perl script conlleval reads.
+        Where there is a predicate, a column behind the words holds it in its own line, and a hyphen in the others."""
+        with (folder / f"{split}.tags.txt").open("w", encoding="utf-8") as file:
+            for each, guessed in zip(examples, self._named(examples, predictions), strict=True):
+                columns = [each.words, each.tags, guessed]
+                if each.predicate is not None:
+                    columns.insert(1, [word if i == each.predicate else "-" for i, word in enumerate(each.words)])
+                file.writelines(f"{' '.join(row)}\n" for row in zip(*columns, strict=True))
+                file.write("\n")
+        return []
+
+    def facts(self, examples: Mapping[str, Sequence[TaggedSentence]]) -> dict[str, Any]:
+        return {"tags": len(self.tags)}
+
+    def _named(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> list[list[str]]:
+        """The predicted tags of each sentence, whose row may be padded."""
+        pairs = zip(examples, predictions, strict=True)
+        return [[self.tags[i] for i in row[: len(each.words)]] for each, row in pairs]
+
+
+def _starts(sentences: Sequence[TaggedSentence]) -> list[int]:
+    """Where another sentence begins: several predicates of one follow each other, with the same list of words."""
+    return [i for i, each in enumerate(sentences) if i == 0 or each.words is not sentences[i - 1].words]

@@ -1,0 +1,65 @@
+"""A task of any kind and a model → a system: `python -m pipelines.train task=sentiment recipe=encoders/bilstm`."""
+
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from pipelines.entry import recorded, stage
+
+
+@stage
+def train(cfg: DictConfig) -> None:
+    import torch
+    from hydra.utils import get_class, instantiate
+
+    from pipelines import training
+    from pipelines.build import build_model
+    from pipelines.initial import initialise
+    from pipelines.texts import draw, open_text
+    from retable.errors import UsageError
+    from retable.tasks.base import Task
+    from retable.training.progress import Best
+
+    task: Task = instantiate(cfg.task)
+    task.require(kind := get_class(cfg.model._target_), cfg.model.get("d_predicate", 0))
+    if cfg.patience is not None and task.selects is None:
+        raise UsageError(f"task={cfg.task_name} has no metric whose best validation is kept; leave patience= out")
+    examples = {split: task.examples(split) for split in task.splits}
+    if cfg.examples is not None:
+        examples["train"] = draw(examples["train"], cfg.examples, cfg.seed)
+    text, vectors, inputs = open_text(cfg, task, kind, examples)
+
+    torch.manual_seed(cfg.seed)
+    # A frozen model's states are features, the same each time.
+    model = build_model(cfg, text, **({"dropout": 0.0} if cfg.frozen else {}))
+    objective = task.objective(model, text, **cfg.head)
+    encoded = {split: task.encode(model, text, rows) for split, rows in examples.items()}
+    inputs += task.inputs + initialise(cfg, objective, model, text, vectors)
+    batches = task.batches(encoded["train"], cfg.batch_size, cfg.seed)
+
+    def validate(objective: torch.nn.Module) -> dict[str, float]:
+        return task.validate(objective, examples["validation"], encoded["validation"])
+
+    prepared = dict.fromkeys(Path(*path.parts[:3]) for path in task.inputs if path.parts[:2] == ("outputs", "prepare"))
+    upstream = [folder for folder in prepared if (folder / "run.json").exists()]
+    with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name) as record:
+        best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
+        training.train(cfg, record, objective, batches, validate, best)
+        for split in task.measured:
+            predictions = task.predict(objective, encoded[split])
+            units = task.units(examples[split], predictions)
+            rows = units.assign(split=split)[["split", *units.columns]]
+            path = record.folder / "units.csv"
+            rows.to_csv(path, mode="a", header=not path.exists(), index=False, lineterminator="\n")
+            record.metrics |= {f"{task.cell(split)}/{name}": value for name, value in task.score(units).items()}
+            record.files += task.write(record.folder, split, examples[split], predictions)
+        record.extra["vocab_size"] = text.vocab_size
+        record.extra["examples"] = {split: len(rows) for split, rows in examples.items()}
+        record.extra["shortened"] = {split: getattr(rows, "shortened", 0) for split, rows in encoded.items()}
+        if cfg.examples is not None:
+            record.extra["protocol"] = f"{len(examples['train'])} labels"
+        record.extra |= task.facts(examples)
+
+
+if __name__ == "__main__":
+    train()

@@ -1,0 +1,56 @@
+"""Examples of any kind as a model reads them, in batches alike in length."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from retable.data.buckets import Buckets, by_length
+
+
+def weigh_alike(batch: Any, mine: np.ndarray, places: np.ndarray, world: int) -> Any:
+    """The batch of the examples at `mine`, which are the share of one of `world` processes of those at `places`, with
+    such a `weight` that the average of the processes' means over their examples is the mean over all."""
+    return batch._replace(weight=world * len(mine) / len(places))
+
+
+def weigh_by(counts: np.ndarray, batch: Any, mine: np.ndarray, places: np.ndarray, world: int) -> Any:
+    """Likewise, where a batch's mean is over things of which each example has so many (n,)."""
+    return batch._replace(weight=float(world * (counts[mine].sum() / counts[places].sum())))
+
+
+class Encoded(NamedTuple):
+    """The examples of a split as a model reads them; n of them."""
+
+    lengths: np.ndarray  # (n,): what they are sorted by, their tokens
+    pad: Callable[[np.ndarray], Any]  # the examples at some places as one batch, whose weight is 1
+    weigh: Callable[[Any, np.ndarray, np.ndarray, int], Any] = weigh_alike
+    shortened: int = 0  # how many did not fit whole into the model
+
+
+class Bucketed:
+    """Training batches of examples alike in length, see `Buckets`; `batch(step)` is a pure function of (seed, step)."""
+
+    def __init__(self, encoded: Encoded, batch_size: int, seed: int):
+        self._encoded, self._buckets = encoded, Buckets(encoded.lengths, batch_size, seed)
+        self.steps_per_epoch = self._buckets.steps_per_epoch
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
+        """The examples of process `rank` of `world`; the processes' batches are the one-process batch, split."""
+        mine, places = self._buckets.places(step, rank, world)
+        return self._encoded.weigh(self._encoded.pad(mine), mine, places, world)
+
+
+def in_order_of_length(encoded: Encoded, batch_size: int) -> Iterator[tuple[np.ndarray, Any]]:
+    """All examples once, the shortest first, each batch with the places of its examples: for evaluation."""
+    for places in by_length(encoded.lengths, batch_size):
+        yield places, encoded.pad(places)
+
+
+def on_device(device: torch.device, batch: Any) -> Any:
+    """A batch, or a batch of batches, whose tensors are on `device`."""
+    if isinstance(batch, Tensor):
+        return batch.to(device)
+    return type(batch)(*(on_device(device, part) for part in batch)) if isinstance(batch, tuple) else batch

@@ -1,0 +1,44 @@
+"""The states of a sequence, of whatever kind the model is that gives them.
+
+B batch, T time, D d_model.
+"""
+
+from torch import Tensor
+
+from retable.errors import UsageError
+from retable.models.base import BothDirections, Encoder, EncoderDecoder, LeftToRight, MarkedEncoder, Model, PairEncoder
+
+
+def states_of(model: Model, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
+    """(B, T) ids, padded behind each row's length, to (B, T, D) or, of a model with one vector a sequence, (B, D).
+    `segments` (B, T) are for a MarkedEncoder alone."""
+    if isinstance(model, LeftToRight):
+        hidden: Tensor = model(input_ids)[0]
+        return hidden
+    if isinstance(model, MarkedEncoder) and segments is not None:
+        return model(input_ids, lengths, segments)
+    return model(input_ids, lengths)
+
+
+def require_token_states(model: type[Model], use: str) -> None:
+    """Raise UsageError for a kind of model without a state for each token, which `use` asks for."""
+    require_states(model, use)
+    if not issubclass(model, Encoder | LeftToRight):
+        raise UsageError(
+            f"{model.__name__} has no state for each token to {use}; take recipe=encoders/bilstm or bert/bert"
+        )
+    if issubclass(model, PairEncoder):
+        raise UsageError(f"{model.__name__} reads pairs of sentences; take recipe=encoders/bilstm")
+
+
+def require_states(model: type[Model], use: str) -> None:
+    """Raise UsageError for a kind of model that gives no state of a sequence to `use`."""
+    if issubclass(model, EncoderDecoder):
+        raise UsageError(
+            f"{model.__name__} writes text, and has no state to {use}; take recipe=t5/t5_toy_encoder, or an encoder "
+            "such as bert/bert"
+        )
+    if issubclass(model, BothDirections):
+        raise UsageError(
+            f"{model.__name__} gives features to a task's model; take recipe=encoders/bilstm_elmo with init= its cell"
+        )

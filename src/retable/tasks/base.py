@@ -1,0 +1,105 @@
+"""What a task is to the stage that trains on it: its examples, its objective, and what its predictions are worth."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+from torch import nn
+
+from retable.corpora.text import SPLITS
+from retable.data.bucketed import Bucketed
+from retable.data.spelling import Vocabulary
+from retable.errors import UsageError
+from retable.evaluation.prediction import predict
+from retable.models.base import Model
+from retable.tokenizers.tokenizer import Tokenizer
+
+Text = Tokenizer | Vocabulary  # by which a text becomes ids: tokens, or words that are spelt
+
+
+class Task(Protocol):
+    """A kind of task on its data. What stands here is what most kinds do; each says the rest."""
+
+    kind: str  # what tables call it: tagging/test/f1
+    inputs: list[Path]  # the files that it depends on
+    splits: Sequence[str] = SPLITS
+    selects: str | None  # the metric of the best validation, the higher the better; None: none of them
+    convention: Callable[[str], str] | None = None  # under which a word stands that has no vector as it is
+    in_words: bool = False  # its texts come in words, and a model that spells reads them as they are
+    at_once: int = 64  # examples that are predicted together
+
+    @property
+    def measured(self) -> Sequence[str]:
+        """The splits that the trained model is measured on."""
+        return self.splits[1:]
+
+    def cell(self, split: str) -> str:
+        """What the names of a split's metrics begin with."""
+        return f"{self.kind}/{split}"
+
+    def require(self, model: type[Model], d_predicate: int) -> None:
+        """Raise UsageError for a kind of model that can't do the task, before any data are read.
+
+        d_predicate: of the model's, 0 where it is told no predicate.
+        """
+        ...
+
+    def examples(self, split: str) -> Sequence[Any]:
+        """The examples of a split. UsageError for data that are missing or broken."""
+        ...
+
+    def words(self, examples: Sequence[Any]) -> Iterable[Sequence[str]]:
+        """The texts of examples in words, for a model that reads them by their spelling."""
+        raise NotImplementedError
+
+    def objective(self, model: Model, text: Text, **head: Any) -> nn.Module:
+        """What trains the model, with the head that the settings describe."""
+        ...
+
+    def encode(self, model: Model, text: Text, examples: Sequence[Any]) -> Any:
+        """The examples as the model reads them."""
+        ...
+
+    def batches(self, encoded: Any, batch_size: int, seed: int) -> Any:
+        """Training batches."""
+        return Bucketed(encoded, batch_size, seed)
+
+    def predict(self, objective: nn.Module, encoded: Any) -> list[Any]:
+        """What the objective predicts of each example, in their order."""
+        return predict(objective, encoded, self.at_once)
+
+    def units(self, examples: Sequence[Any], predictions: Sequence[Any]) -> pd.DataFrame:
+        """A row a unit of the metrics, with what it adds to them: of this they are computed, and their intervals."""
+        ...
+
+    def score(self, units: pd.DataFrame) -> dict[str, float]:
+        """The metrics of some units; none where the data do not tell what is right."""
+        ...
+
+    def validate(self, objective: nn.Module, examples: Sequence[Any], encoded: Any) -> dict[str, float]:
+        """What the learning curve shows of the validation split."""
+        return self.score(self.units(examples, self.predict(objective, encoded)))
+
+    def write(self, folder: Path, split: str, examples: Sequence[Any], predictions: Sequence[Any]) -> list[str]:
+        """Leave what others' scorers read, and return the names of the files that are small ones to look at."""
+        return []
+
+    def facts(self, examples: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+        """What the record of a cell says beside its metrics."""
+        return {}
+
+
+def require_files(paths: Iterable[Path]) -> None:
+    """Raise UsageError for a file that is not there."""
+    for path in paths:
+        if not path.exists():
+            raise UsageError(
+                f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there"
+            )
+
+
+def require_spelling(model: type[Model], instead: str) -> None:
+    """Raise UsageError for a kind of model that does not read words by their spelling."""
+    if not model.spelt:
+        raise UsageError(f"{model.__name__} does not read words by their spelling; write {instead}")

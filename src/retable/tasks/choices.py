@@ -1,0 +1,62 @@
+"""Which of several endings does a beginning go on with?"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from retable.artifacts import require
+from retable.corpora.choice_files import ChoiceFiles
+from retable.corpora.multiple_choice import Choice
+from retable.data.bucketed import Encoded
+from retable.data.choices import Choices, encoded
+from retable.models.base import Model
+from retable.objectives.classification import require_summary
+from retable.objectives.multiple_choice import MultipleChoice
+from retable.tasks.base import Task, Text
+from retable.tasks.reading import lay_out
+from retable.tokenizers.tokenizer import Tokenizer
+
+
+class ChoiceTask(Task):
+    """Each ending is read with its beginning, as a pair of sentences whose order counts. A unit is an example, with the
+    places of its right ending and of the one that was chosen."""
+
+    kind = "choices"
+    selects = "accuracy"
+
+    def __init__(self, choices: ChoiceFiles):
+        self.inputs, self._source = choices.inputs, choices
+
+    def require(self, model: type[Model], d_predicate: int) -> None:
+        require_summary(model, pairs=True)
+
+    @cached_property
+    def _choices(self) -> dict[str, list[Choice]]:
+        for path in self.inputs:
+            if "outputs" in path.parts:  # what is missing there is another stage's, and no data
+                require(path)
+        return self._source.splits()
+
+    def examples(self, split: str) -> list[Choice]:
+        return self._choices[split]
+
+    def objective(self, model: Model, text: Text, **head: Any) -> MultipleChoice:
+        return MultipleChoice(model, **head)
+
+    def encode(self, model: Model, text: Text, examples: Sequence[Choice]) -> Encoded:
+        assert isinstance(text, Tokenizer)
+        pairs = [(each.context, ending) for each in examples for ending in each.endings]
+        n_endings = np.array([len(each.endings) for each in examples])
+        labels = [each.label for each in examples if each.label is not None]  # which they all have
+        return encoded(Choices(lay_out(model, text, pairs, symmetric=False), n_endings, labels))
+
+    def units(self, examples: Sequence[Choice], predictions: Sequence[int]) -> pd.DataFrame:
+        labels = [each.label for each in examples]
+        return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
+
+    def score(self, units: pd.DataFrame) -> dict[str, float]:
+        """The share of examples whose right ending was chosen."""
+        return {"accuracy": float(np.mean(units["label"].to_numpy() == units["prediction"].to_numpy()))}

@@ -1,0 +1,78 @@
+"""Which mentions of a document stand for the same?"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from retable.corpora.coreference import Document, write_documents
+from retable.data.bucketed import Encoded
+from retable.data.coreference import Clusters, coreference_example, encoded
+from retable.data.spelling import Vocabulary
+from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
+from retable.models.base import Model
+from retable.objectives.antecedents import Antecedents, require_ranker
+from retable.tasks.base import Task, Text, require_spelling
+
+
+class Source(Protocol):
+    """Documents with clusters by split, and the files that they come from."""
+
+    inputs: list[Path]
+
+    def splits(self) -> dict[str, list[Document]]: ...
+
+
+class CoreferenceTask(Task):
+    """Clusters of mentions. A unit is a document, with what it adds to each metric."""
+
+    kind = "coreference"
+    in_words = True
+    selects = "average_f1"
+    at_once = 16
+
+    def __init__(self, documents: Source, convention: Callable[[str], str] | None = None):
+        self.inputs, self.convention, self._source = documents.inputs, convention, documents
+
+    def require(self, model: type[Model], d_predicate: int) -> None:
+        require_ranker(model)
+        require_spelling(model, "recipe=coreference/mention_ranker")
+
+    @cached_property
+    def _documents(self) -> dict[str, list[Document]]:
+        return self._source.splits()
+
+    def examples(self, split: str) -> list[Document]:
+        return self._documents[split]
+
+    def words(self, examples: Sequence[Document]) -> list[list[str]]:
+        return [words for each in examples for words in each.sentences]
+
+    def objective(self, model: Model, text: Text) -> Antecedents:  # type: ignore[override]
+        return Antecedents(model)
+
+    def encode(self, model: Model, text: Text, examples: Sequence[Document]) -> Encoded:
+        assert isinstance(text, Vocabulary)
+        return encoded([coreference_example(each, text) for each in examples])
+
+    def units(self, examples: Sequence[Document], predictions: Sequence[Clusters]) -> pd.DataFrame:
+        pairs = zip(examples, predictions, strict=True)
+        counts = np.stack([coreference_counts(each.clusters, found) for each, found in pairs])
+        names = {"document": [each.name for each in examples], "part": [each.part for each in examples]}
+        return pd.DataFrame({"unit": range(len(examples)), **names, **dict(zip(COLUMNS, counts.T, strict=True))})
+
+    def score(self, units: pd.DataFrame) -> dict[str, float]:
+        return coreference_metrics(np.ascontiguousarray(units[[*COLUMNS]]))
+
+    def write(
+        self, folder: Path, split: str, examples: Sequence[Document], predictions: Sequence[Clusters]
+    ) -> list[str]:
+        """The documents with the clusters that were found, in CoNLL's columns, as its scorer reads them."""
+        response = [each._replace(clusters=found) for each, found in zip(examples, predictions, strict=True)]
+        write_documents(folder / f"{split}.response.conll", response)
+        if not self.inputs:  # there is no file that the scorer could hold them against
+            write_documents(folder / f"{split}.key.conll", examples)
+        return []

@@ -1,0 +1,144 @@
+"""Sentences and their translations."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from retable.artifacts import require
+from retable.corpora.pairs import pair_splits, read_pairs
+from retable.data.pairs import BucketedPairs, Sequences, encode_lines
+from retable.evaluation import translation
+from retable.generation.strategy import Strategy
+from retable.metrics.translation import COLUMNS, METRICS, signatures, translation_counts, translation_score
+from retable.models.base import EncoderDecoder, Model
+from retable.objectives.translation import Translation, require_writer
+from retable.tasks.base import Task, Text
+from retable.tokenizers.tokenizer import Tokenizer
+
+
+class Pair(NamedTuple):
+    source: str
+    target: str
+
+
+class Pairs(NamedTuple):
+    """Pairs in tokens, each side with the end mark; and what makes text of tokens again."""
+
+    sources: Sequences
+    targets: Sequences
+    tokenizer: Tokenizer
+
+
+class Translated(NamedTuple):
+    text: str
+    words: tuple[list[str], list[str]]  # the source's tokens and the translation's, with the end mark
+    alignment: NDArray[np.float32]  # (U, S): the attention of each to each of the source; or nothing
+
+
+class TranslationTask(Task):
+    """Of the pairs that the stage prepare left in `folder`. A unit is a sentence of a test set, with what it adds to
+    BLEU and chrF.
+
+    decoding: how translations are searched for; `strategy` is its name.
+    max_tokens: of a batch.
+    alignments: sentences of a test set of which the record holds the attention, where the model has one.
+    """
+
+    kind = "translation"
+    selects = None  # the loss, of which the lowest would be the best
+
+    def __init__(self, folder: str, decoding: Strategy, strategy: str, max_tokens: int, alignments: int):
+        self._folder, self._decoding, self._strategy = Path(folder), decoding, strategy
+        self._max_tokens, self._alignments = max_tokens, alignments
+
+    @cached_property
+    def splits(self) -> Sequence[str]:  # type: ignore[override]
+        return pair_splits(require(self._folder))
+
+    @cached_property
+    def inputs(self) -> list[Path]:  # type: ignore[override]
+        return [self._folder / f"{split}.{side}.txt" for split in self.splits for side in ("source", "target")]
+
+    @property
+    def measured(self) -> Sequence[str]:
+        return self.splits[2:]
+
+    def cell(self, split: str) -> str:
+        return f"{split.replace('test', self.kind, 1)}/test"  # test_2017 is a task of its own in the tables
+
+    def require(self, model: type[Model], d_predicate: int) -> None:
+        require_writer(model)
+
+    def examples(self, split: str) -> list[Pair]:
+        return [Pair(*pair) for pair in zip(*read_pairs(self._folder, split), strict=True)]
+
+    def objective(self, model: Model, text: Text, **head: Any) -> Translation:
+        assert isinstance(text, Tokenizer)
+        return Translation(model, text.vocab_size, **head)
+
+    def encode(self, model: Model, text: Text, examples: Sequence[Pair]) -> Pairs:
+        assert isinstance(text, Tokenizer)
+        sources, targets = (encode_lines(text, side) for side in zip(*examples, strict=True))
+        return Pairs(sources, targets, text)
+
+    def batches(self, encoded: Pairs, batch_size: int, seed: int) -> BucketedPairs:
+        """Of `batch_size` tokens at most."""
+        return BucketedPairs(encoded.sources, encoded.targets, batch_size, seed)
+
+    def predict(self, objective: Any, encoded: Pairs) -> list[Translated]:
+        tokenizer, sources = encoded.tokenizer, encoded.sources
+        found = translation.translate(objective, sources, self._decoding, tokenizer.boundary)
+        texts = [" ".join(line.split()) for line in tokenizer.decode_batch(found)]
+        model: EncoderDecoder = objective.model
+        predictions = []
+        for place, (source, ids, text) in enumerate(zip(sources, found, texts, strict=True)):
+            ended = [*ids, source[-1]]
+            shown = model.aligns and place < self._alignments
+            predictions.append(
+                Translated(
+                    text,
+                    (_words(tokenizer, source), _words(tokenizer, ended)) if shown else ([], []),
+                    translation.align(objective, source, ended) if shown else np.empty((0, 0), np.float32),
+                )
+            )
+        return predictions
+
+    def units(self, examples: Sequence[Pair], predictions: Sequence[Translated]) -> pd.DataFrame:
+        counts = translation_counts([each.text for each in predictions], [each.target for each in examples])
+        columns = {name: of for metric in METRICS for name, of in zip(COLUMNS[metric], counts[metric].T, strict=True)}
+        return pd.DataFrame({"unit": range(len(examples)), **columns})
+
+    def score(self, units: pd.DataFrame) -> dict[str, float]:
+        return {name: translation_score(name, units[COLUMNS[name]].sum()) for name in METRICS}
+
+    def validate(self, objective: Any, examples: Sequence[Pair], encoded: Pairs) -> dict[str, float]:
+        """The nats of a token: translations would take longer than the training."""
+        return {"loss": translation.nats_per_token(objective, encoded.sources, encoded.targets, self._max_tokens)}
+
+    def write(self, folder: Path, split: str, examples: Sequence[Pair], predictions: Sequence[Translated]) -> list[str]:
+        """The translations, a line each; of `test` also alignments, a row a pair of tokens, both with the end marks."""
+        file = folder / f"translations.{split}.txt"
+        file.write_text("".join(f"{each.text}\n" for each in predictions), encoding="utf-8")
+        aligned = [each for each in predictions if len(each.alignment)]
+        if split == "test" and aligned:
+            rows = [
+                (sentence, u, target, s, source, round(float(weight), 4))
+                for sentence, (_, (sources, targets), alignment) in enumerate(aligned)
+                for u, (target, weights) in enumerate(zip(targets, alignment, strict=True))
+                for s, (source, weight) in enumerate(zip(sources, weights, strict=True))
+            ]
+            columns = ["sentence", "target_place", "target", "source_place", "source", "weight"]
+            pd.DataFrame(rows, columns=columns).to_csv(folder / "alignments.csv", index=False)
+        return [file.name]
+
+    def facts(self, examples: Mapping[str, Sequence[Pair]]) -> dict[str, Any]:
+        return {"protocol": self._strategy, "signatures": signatures()}
+
+
+def _words(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    return [word.strip() for word in tokenizer.decode_batch([i] for i in ids)]

@@ -1,0 +1,142 @@
+"""Answers to questions, on a few paragraphs of their own, as a user would train a reader."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from retable.corpora.squad import read_squad
+from retable.metrics.answers import answer_metrics
+from retable.models.word2vec_format import write_word2vec
+from retable.training.weights import read_weights
+
+NAMES = ["Ada", "Grace", "Alan", "Emmy", "Kurt", "Alonzo"]
+PLACES = ["Rome", "Oslo", "New York", "São Paulo", "Lima"]
+
+
+def paragraphs(seed: int, n: int) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Contexts, and questions on them: two people, each in a place."""
+    generator = np.random.default_rng(seed)
+    made = []
+    for k in range(n):
+        (one, other), (here, there) = (generator.permutation(part)[:2].tolist() for part in (NAMES, PLACES))
+        context = f"{one} lives in {here}. " * (1 + k % 2) + f"In {there}, the {k}th of towns, lives {other}!"
+        made.append((context, [(f"Where is {one}?", here), (f"Where is {other}?", there)]))
+    return made
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A training file of triples, one to test on in SQuAD's layout, and word vectors."""
+    folder = tmp_path_factory.mktemp("data")
+    triples = [
+        {"context": context, "question": question, "answer": answer}
+        for context, asked in paragraphs(1, 20)
+        for question, answer in asked
+    ]
+    (folder / "train.json").write_text(json.dumps(triples), encoding="utf-8")
+    written = []
+    for p, (context, asked) in enumerate(paragraphs(2, 6)):
+        # half a word is no run of words: no reader of words can find it
+        asked = [*asked, ("", "own")] if p == 0 else asked
+        qas = [
+            {"id": f"{p}-{q}", "question": question, "answers": [{"text": text, "answer_start": context.index(text)}]}
+            for q, (question, text) in enumerate(asked)
+        ]
+        written.append({"context": context, "qas": qas})
+    test = {"version": "1.1", "data": [{"title": "towns", "paragraphs": written}]}
+    (folder / "test.json").write_text(json.dumps(test), encoding="utf-8")
+    write_word2vec(folder / "vectors.bin", ["lives", "rome", "towns", "zebras"], np.eye(4, 6, dtype=np.float32))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def overrides(data):
+    return [
+        *("task=squad", "recipe=readers/bidaf"),
+        *(f"task.questions.{split}={data / f'{split}.json'}" for split in ("train", "test")),
+        "task.questions.held_out=4",
+        *("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_hidden=12"),
+        *("epochs=6", "finetuning.batch_size=8", "dropout=0.0", "optimizer.lr=0.03"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(project, overrides, data):
+    project.succeed("train", *overrides, f"embedding={data / 'vectors.bin'}")
+    return project.folder / "outputs/train/squad/bidaf-1"
+
+
+def read(folder, name):
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def test_the_cell_is_complete(folder):
+    files = {"model.safetensors", "curve.csv", "units.csv", "predictions.json"}
+    assert {path.name for path in folder.iterdir()} == files | {"config.yaml", "metrics.json", "run.json"}
+    run = read(folder, "run.json")
+    assert (run["stage"], run["task"], run["corpus"], run["system"]) == ("train", "squad", "squad", "bidaf")
+    assert run["examples"] == {
+        "train": 32,
+        "validation": 8,
+        "test": 13,
+    }  # four paragraphs held out, two questions each
+    assert run["cannot_be_answered"] == {"train": 0, "validation": 0, "test": 1}
+    assert len(run["digests"]) == 3
+    losses = [row for row in csv.DictReader((folder / "curve.csv").open()) if row["metric"] == "train/loss"]
+    assert float(losses[-1]["value"]) < 0.7 * float(losses[0]["value"])
+
+
+def test_predictions_give_the_scores_by_the_official_rules(folder, data):
+    """Every question has one, that without a word and that without a reachable answer too."""
+    questions, predictions = read_squad(data / "test.json"), read(folder, "predictions.json")
+    assert [*predictions] == sorted(question.id for question in questions) and len(questions) == 13
+    assert all(predictions[each.id] and predictions[each.id] in each.context for each in questions)
+    expected = answer_metrics(predictions, {q.id: [a.text for a in q.answers] for q in questions})
+    metrics = read(folder, "metrics.json")
+    assert {name: metrics[f"answers/test/{name}"] for name in expected} == pytest.approx(expected)
+    with (folder / "units.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for split, n in (("validation", 8), ("test", 13)):
+        of_split = [row for row in rows if row["split"] == split]
+        assert [int(row["unit"]) for row in of_split] == list(range(n))
+        for name in expected:
+            assert np.mean([float(row[name]) for row in of_split]) == pytest.approx(metrics[f"answers/{split}/{name}"])
+
+
+def test_the_best_validation_is_kept(folder):
+    with (folder / "curve.csv").open() as file:
+        points = [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "validation/f1"]
+    assert read(folder, "metrics.json")["answers/validation/f1"] == pytest.approx(max(points))
+
+
+def test_words_of_their_own_vector(folder):
+    """Those that stand twice in training, and those of embedding=; "0th" is read by its spelling."""
+    words = {
+        ".",
+        ",",
+        "!",
+        "?",
+        "In",
+        "the",
+        "of",
+        "towns",
+        "lives",
+        "in",
+        "Where",
+        "is",
+        "São",
+        "Paulo",
+        "New",
+        "York",
+    }
+    words |= {"<unk>", "<eos>", "Rome", "Oslo", "Lima", *NAMES}
+    assert read(folder, "run.json")["vocab_size"] == len(words)
+    assert len(read_weights(folder / "model.safetensors")["model.input.embedding.weight"]) == len(words)
+
+
+def test_a_mistake_of_use_ends_with_one_line(project, overrides):
+    done = project.run("train", *overrides, "~task.questions.read_train")
+    (line,) = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and "train.json: the file needs 'data', a list, as SQuAD v1.1 has it" in line

@@ -1,0 +1,108 @@
+"""Clusters of mentions, on a few documents of their own, as a user would train a model of them."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from pipelines.initial import load_pretrained
+from retable.corpora.coreference import Document, read_documents, write_documents
+from retable.errors import UsageError
+from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
+from retable.models.mention_ranker import MentionRanker
+from retable.models.word2vec_format import write_word2vec
+
+NAMES = {"Ada": "she", "Grace": "she", "Alan": "he", "Kurt": "he"}
+SIZES = {"train": 60, "dev": 10, "test": 12}
+
+
+def document(name: str, generator: np.random.Generator) -> Document:
+    """Two people of whom a pronoun stands for one, and rain, of which "it" does not."""
+    she, he = generator.choice(["Ada", "Grace"]), generator.choice(["Alan", "Kurt"])
+    again = (she, he)[generator.integers(2)]
+    sentences = [[she, "saw", he, "."], ["then", NAMES[again], "slept", "."], ["it", "rained", "."]]
+    return Document(name, 0, sentences, [[(0 if again == she else 2, 1 if again == she else 3), (5, 6)]])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    generator = np.random.default_rng(0)
+    for split, n in SIZES.items():
+        write_documents(folder / f"{split}.conll", [document(f"{split}/{i}", generator) for i in range(n)])
+    write_word2vec(folder / "vectors.bin", ["ada", "saw", "zebras"], np.eye(3, 6, dtype=np.float32))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(project, data):
+    project.succeed(
+        "train",
+        "task=conll2012",
+        "recipe=coreference/mention_ranker",
+        *(f"task.documents.{k}={data / v}.conll" for k, v in zip(("train", "validation", "test"), SIZES, strict=True)),
+        f"embedding={data / 'vectors.bin'}",
+        *("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12"),
+        *(
+            "model.d_feature=4",
+            "model.d_hidden=12",
+            "model.max_width=2",
+            "model.spans_per_word=1.5",
+            "model.input_dropout=0.0",
+            "dropout=0.0",
+        ),
+        *("finetuning.batch_size=6", "epochs=6", "optimizer.lr=0.02", "validations=1", "patience=6"),
+    )
+    return project.folder / "outputs/train/conll2012/mention_ranker-1"
+
+
+def read(folder, name):
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def test_the_cell_is_complete(folder):
+    files = {"model.safetensors", "curve.csv", "units.csv", "validation.response.conll", "test.response.conll"}
+    assert {path.name for path in folder.iterdir()} == files | {"config.yaml", "metrics.json", "run.json"}
+    run = read(folder, "run.json")
+    assert (run["stage"], run["task"], run["corpus"], run["system"]) == (
+        *("train", "conll2012", "conll2012"),
+        "mention_ranker",
+    )
+    assert run["examples"] == {"train": 60, "validation": 10, "test": 12} and len(run["digests"]) == 4
+    with (folder / "curve.csv").open() as file:
+        losses = [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "train/loss"]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_what_is_written_gives_the_scores(folder, data):
+    """The documents in CoNLL's columns, and the counts by document."""
+    metrics = read(folder, "metrics.json")
+    with (folder / "units.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for split, name in (("validation", "dev"), ("test", "test")):
+        key = read_documents(data / f"{name}.conll")
+        response = read_documents(folder / f"{split}.response.conll")
+        assert [each.sentences for each in response] == [each.sentences for each in key]
+        counts = [coreference_counts(k.clusters, r.clusters) for k, r in zip(key, response, strict=True)]
+        expected = coreference_metrics(np.stack(counts))
+        assert {n: metrics[f"coreference/{split}/{n}"] for n in expected} == pytest.approx(expected)
+        of_split = [row for row in rows if row["split"] == split]
+        assert [row["document"] for row in of_split] == [each.name for each in key]
+        assert [[float(row[column]) for column in COLUMNS] for row in of_split] == [
+            pytest.approx(row.tolist()) for row in counts
+        ]
+    assert metrics["coreference/test/average_f1"] > 0.8
+
+
+def test_the_best_validation_is_kept(folder):
+    with (folder / "curve.csv").open() as file:
+        points = [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "validation/average_f1"]
+    assert len(points) > 1
+    assert read(folder, "metrics.json")["coreference/validation/average_f1"] == pytest.approx(max(points))
+
+
+def test_weights_go_to_an_elmo_alone(tmp_path):
+    ranker = MentionRanker(3, ["a", "b", "c"], 4, 3, [(2, 4)], 4, 3, 4, 2, 1.0, 4, 0.0, 0.0)
+    with pytest.raises(UsageError, match=r"no part that is pretrained; .* or recipe=coreference/mention_ranker_elmo"):
+        load_pretrained(ranker, ranker, tmp_path / "model.safetensors")

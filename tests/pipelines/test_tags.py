@@ -1,0 +1,224 @@
+"""Tags of words, on a few sentences of their own, as a user would train them."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from pipelines.entry import CONF
+from pipelines.initial import load_pretrained
+from retable.corpora.columns import TaggedSentence
+from retable.errors import UsageError
+from retable.metrics.roles import role_counts
+from retable.metrics.spans import span_f1, span_metrics
+from retable.models.tagger import BiLSTMTagger
+from retable.models.word2vec_format import write_word2vec
+from retable.training.weights import read_weights
+from tests.pipelines.recipes import composed
+
+NOUNS, VERBS = ("Dogs", "cats", "birds", "mice"), ("run", "see", "eat")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Files in columns, whose chunks are a noun phrase, a verb, and perhaps another noun phrase."""
+    folder = tmp_path_factory.mktemp("data")
+    for split, n in (("train", 60), ("test", 20)):
+        generator = np.random.default_rng(n)
+        lines = []
+        for _ in range(n):
+            lines += ["the DT B-NP", f"{generator.choice(NOUNS)} NN I-NP", f"{generator.choice(VERBS)} VB B-VP"]
+            lines += [f"{generator.choice(NOUNS)} NN B-NP"] * int(generator.integers(2)) + [". . O", ""]
+        (folder / f"{split}.txt").write_text("\n".join(lines))
+    write_word2vec(folder / "vectors.bin", ["dogs", "run", "zebras"], np.eye(3, 6, dtype=np.float32))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def overrides(data):
+    return [
+        "task=conll2000_chunking",
+        "recipe=taggers/bilstm_crf",
+        *(f"task.sentences.{split}={data / f'{split}.txt'}" for split in ("train", "test")),
+        "task.sentences.held_out=10",
+        *("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12"),
+        *("epochs=12", "finetuning.batch_size=8", "dropout=0.0", "optimizer.lr=0.02"),
+    ]
+
+
+def read(project, name, path="metrics.json"):
+    return json.loads((project.folder / "outputs/train/conll2000_chunking" / name / path).read_text())
+
+
+@pytest.fixture(scope="module")
+def tagged(project, overrides, data):
+    project.succeed("train", *overrides)
+    others = [part for part in overrides if not part.startswith("recipe=")]
+    embedding = f"embedding={data / 'vectors.bin'}"
+    project.succeed("train", *others, "recipe=taggers/bilstm_tagger", embedding, "epochs=0.2")
+    return project
+
+
+def test_it_learns_and_its_cell_is_complete(tagged):
+    metrics = read(tagged, "bilstm_crf-1")
+    assert metrics["tagging/test/f1"] > 0.95 and metrics["tagging/validation/f1"] > 0.95
+    run = read(tagged, "bilstm_crf-1", "run.json")
+    assert (run["stage"], run["task"], run["tags"]) == (
+        "train",
+        "conll2000_chunking",
+        5,
+    )  # IOBES: B E S of NP, S of VP, O
+    names = {path.name for path in (tagged.folder / "outputs/train/conll2000_chunking/bilstm_crf-1").iterdir()}
+    files = {"model.safetensors", "curve.csv", "units.csv", "test.tags.txt", "validation.tags.txt"}
+    assert names == files | {"config.yaml", "metrics.json", "run.json"}
+
+
+def test_the_columns_give_the_scores(tagged):
+    """Word, tag, prediction, as conlleval reads them, and the counts by sentence."""
+    for name in ("bilstm_crf-1", "bilstm_tagger-1"):
+        folder = tagged.folder / "outputs/train/conll2000_chunking" / name
+        rows = [line.split(" ") for line in (folder / "test.tags.txt").read_text().split("\n")]
+        metrics = read(tagged, name)
+        found = span_metrics(
+            [[r[1] if len(r) > 1 else "O" for r in rows]], [[r[2] if len(r) > 1 else "O" for r in rows]]
+        )
+        assert {f"tagging/test/{k}": v for k, v in found.items()} == pytest.approx(
+            {f"tagging/test/{k}": metrics[f"tagging/test/{k}"] for k in found}
+        )
+        with (folder / "units.csv").open() as file:
+            counts = [row for row in csv.DictReader(file) if row["split"] == "test"]
+        right, words = (sum(int(row[key]) for row in counts) for key in ("right", "words"))
+        assert right / words == pytest.approx(metrics["tagging/test/accuracy"]) and len(counts) == 20
+
+
+def test_vectors_come_by_the_convention_and_bring_their_words(tagged):
+    """ "Dogs" has that of "dogs"; "zebras" is not in the text."""
+    run = read(tagged, "bilstm_tagger-1", "run.json")
+    assert sum("vectors.bin" in name for name in run["digests"]) == 1
+    weights = read_weights(tagged.folder / "outputs/train/conll2000_chunking/bilstm_tagger-1/model.safetensors")
+    assert len(weights["model.input.embedding.weight"]) == run["vocab_size"] == 11  # <unk> and <eos>, and nine words
+
+
+def test_a_tagger_on_a_pretrained_elmo(tagged):
+    small = ["model.d_model=8", "model.d_cell=8", "model.filters=[[1,4]]", "batches.batch_size=4", "batches.length=16"]
+    tagged.succeed("pretrain", "corpus=grammar_tiny", "recipe=elmo/elmo", "epochs=0.1", *small)
+    elmo = [f"model.elmo.{setting.removeprefix('model.')}" for setting in small[:3]]
+    tagged.succeed(
+        "train", "task=grammar_pos", "recipe=taggers/elmo_tagger", "init=pretrain/grammar_tiny/elmo-1", *elmo,
+        "model.d_model=8", "model.d_embedding=6", "epochs=1", "task.sentences.text.scale=0.1",
+        "task.sentences.text.words={train: 800, validation: 100, test: 200}",
+    )  # fmt: skip
+    folder = tagged.folder / "outputs"
+    theirs = read_weights(folder / "pretrain/grammar_tiny/elmo-1/model.safetensors")
+    ours = read_weights(folder / "train/grammar_pos/elmo_tagger-1/model.safetensors")
+    shared = [name for name in theirs if name.startswith("model.")]
+    assert shared and all((theirs[name] == ours[name.replace("model.", "model.elmo.", 1)]).all() for name in shared)
+    run = json.loads((folder / "train/grammar_pos/elmo_tagger-1/run.json").read_text())
+    upstream = json.loads((folder / "pretrain/grammar_tiny/elmo-1/run.json").read_text())
+    assert run["upstream"] == [upstream["mlflow_run_id"]]
+    metrics = json.loads((folder / "train/grammar_pos/elmo_tagger-1/metrics.json").read_text())
+    assert "tagging/test/accuracy" in metrics and "tagging/test/f1" not in metrics
+
+
+def test_probes_of_what_was_pretrained(tagged):
+    """After the test above, by the same ELMo."""
+    tagged.succeed(
+        "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/elmo-1", "benchmark=probes",
+        "benchmark.text.words={train: 400, test: 300}",
+    )  # fmt: skip
+    metrics = json.loads((tagged.folder / "outputs/evaluate/grammar_tiny/elmo-1-probes/metrics.json").read_text())
+    layers = {f"probes/layer_{k}/{kind}{end}" for k in range(3) for kind in ("number", "part_of_speech")
+              for end in ("", "_control")}  # fmt: skip
+    assert (
+        layers <= set(metrics) and metrics["probes/layer_0/part_of_speech"] > metrics["probes/majority/part_of_speech"]
+    )
+
+
+def write_roles(path, n):
+    """In CoNLL-2012's columns: who sees whom and, of every other sentence, that the latter runs."""
+    generator, lines = np.random.default_rng(n), []
+    for k in range(n):
+        one, other = generator.choice(NOUNS, 2)
+        rows = [("the", "(ARG0*", "*"), (one, "*)", "*"), ("see", "(V*)", "*"), ("the", "(ARG1*", "(ARG0*")]
+        rows += [(other, "*)", "*)"), ("run", "*", "(V*)"), (".", "*", "*")]
+        for i, (word, *columns) in enumerate(rows):
+            roles = columns[: 1 + k % 2]
+            lines.append(" ".join(["nw/x", "0", str(i), word, "X", "*", "-", "-", "-", "-", "*", *roles, "-"]))
+        lines.append("")
+    path.write_text("\n".join(lines))
+
+
+def test_semantic_roles_of_given_predicates(project, tmp_path):
+    files = {"train": 60, "validation": 10, "test": 20}
+    for split, n in files.items():
+        write_roles(tmp_path / split, n)
+    project.succeed(
+        "train", "task=conll2012_roles", "recipe=taggers/role_labeller",
+        *(f"task.sentences.{split}={tmp_path / split}" for split in files),
+        *("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12"),
+        *("model.d_predicate=4", "epochs=12", "finetuning.batch_size=8", "dropout=0.0", "optimizer.lr=0.02"),
+    )  # fmt: skip
+    folder = project.folder / "outputs/train/conll2012_roles/role_labeller-1"
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["tagging/test/f1"] > 0.95  # the second "the" has another role for each predicate, or none
+    propositions = [part.split("\n") for part in (folder / "test.tags.txt").read_text().strip().split("\n\n")]
+    assert [line.split(" ")[:2] for line in propositions[1]][2] == ["see", "see"] and len(propositions) == 30
+    gold, found = ([[line.split(" ")[k] for line in part] for part in propositions] for k in (2, 3))
+    counts = role_counts(gold, found)
+    assert span_f1(counts.sum(axis=0)) == pytest.approx(metrics["tagging/test/f1"])
+    with (folder / "units.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["split"] == "test"]
+    assert len(rows) == 20  # those of a sentence's predicates are of one unit
+    assert [int(row["words"]) for row in rows] == [7, 14] * 10
+    assert [int(row["spans_labelled"]) for row in rows] == [2, 3] * 10 and counts.sum(axis=0)[2] == 50
+    run = json.loads((folder / "run.json").read_text())
+    assert run["tags"] == 6  # B and I of ARG0 and ARG1, B of V, O
+    words = len({"<unk>", "<eos>", "the", "see", "run", ".", *NOUNS})
+    assert run["vocab_size"] == words
+
+
+def test_semantic_roles_of_conll_2005(tmp_path):
+    """The columns that its configuration names, of words and props side by side."""
+    settings = OmegaConf.load(CONF / "task/conll2005_roles.yaml").task.sentences
+    for split in ("train", "validation", "test"):
+        settings[split] = str(tmp_path / split)
+        (tmp_path / split).write_text("He - (A0* (A0*\nand - * *\nI - *) *)\ncame come (V*) *\nsaw see * (V*)\n")
+    words, both = ["He", "and", "I", "came", "saw"], ["B-A0", "I-A0", "I-A0"]
+    assert instantiate(settings).splits()["test"] == [
+        TaggedSentence(words, [*both, "B-V", "O"], 3), TaggedSentence(words, [*both, "O", "B-V"], 4)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (["task.sentences.test=nowhere.txt"], "nowhere.txt does not exist; set RETABLE_DATA"),
+        (["recipe=taggers/elmo_tagger"], "init=random would leave what ELMoTagger keeps frozen"),
+        (
+            ["recipe=encoders/bilstm"],
+            "BiLSTM does not read words by their spelling; write recipe=taggers/",
+        ),
+    ],
+)
+def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, said):
+    done = project.run("train", *(part for part in overrides if not part.startswith("model.")), *mistake)
+    (line,) = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and said in line
+
+
+def test_a_tagger_alone_takes_no_weights(tmp_path):
+    tagger = BiLSTMTagger(3, ["a", "b", "c"], 4, 3, [(2, 4)], 4, 1, 0.0)
+    with pytest.raises(UsageError, match="BiLSTMTagger has no part that is pretrained; write init=random"):
+        load_pretrained(tagger, tagger, tmp_path / "model.safetensors")
+
+
+def test_elmo_stands_beside_a_tagger_and_a_labeller_alike():
+    names = ("bilstm_tagger", "elmo_tagger", "role_labeller", "elmo_role_labeller")
+    tagger, elmo, roles, elmo_roles = (composed("train", name, "task=grammar_pos") for name in names)
+    pretrained = {**composed("pretrain", "elmo").model, "_partial_": True}
+    beside = {"_target_": elmo.model._target_, "elmo": pretrained, "frozen": True}
+    for plain, with_elmo in ((tagger, elmo), (roles, elmo_roles)):
+        assert with_elmo.model == {**plain.model, **beside} and with_elmo.finetuning == plain.finetuning

@@ -1,0 +1,255 @@
+"""What stands between a pretrained cell and a task's system: its weights, the marks round a sentence, the recipes."""
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from pipelines.build import build_model, build_objective
+from pipelines.entry import CONF
+from pipelines.initial import freeze, load_pretrained
+from pipelines.texts import draw
+from retable.data.bucketed import Bucketed
+from retable.data.examples import Inputs, encoded
+from retable.errors import UsageError
+from retable.objectives.classification import Classification
+from retable.objectives.regression import Regression
+from retable.plan.study import Conf, read_study
+from retable.tasks.reading import ends_of_sequences, lay_out
+from retable.tasks.sentences import Example
+from retable.tokenizers import word, wordpiece
+from retable.tokenizers.tokenizer import Tokenizer
+from retable.training.weights import save_weights
+from tests.pipelines.recipes import composed
+
+LINES = ["the cat sees a bird", "a bird sees the cat", "it sees it"]
+MARKED = word.train(LINES, marks=["[PAD]", "[CLS]", "[SEP]", "[MASK]", "<extra_id_0>"])
+SMALL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24}
+# Of each kind a fine-tuned recipe, and the recipe of its pretraining.
+CELLS = [
+    ("bert", "bert"),
+    ("electra", "electra"),
+    ("gpt", "gpt"),
+    ("bilstm_elmo", "elmo"),
+    ("t5_toy_encoder", "t5_toy_spans"),
+]
+
+
+def recipe(stage: str, name: str, *overrides: str) -> DictConfig:
+    cfg = composed(stage, name, *overrides)
+    for key in set(SMALL) & set(cfg.model):
+        if "elmo" not in str(cfg.model._target_):
+            cfg.model[key] = SMALL[key]
+    return cfg
+
+
+def finetuned(model: str, tokenizer: Tokenizer = MARKED):
+    return build_model(recipe("train", model), tokenizer)
+
+
+@pytest.mark.parametrize(("model", "pretrained"), CELLS)
+def test_a_backbone_takes_what_its_pretraining_left(model, pretrained, tmp_path):
+    cfg = recipe("pretrain", pretrained)
+    if "generator" in cfg.objective:
+        cfg.objective.generator.d_model = 8
+    torch.manual_seed(1)
+    trained = build_objective(cfg, MARKED, build_model(cfg, MARKED))
+    save_weights(trained, tmp_path / "model.safetensors")
+    backbone = finetuned(model)
+    load_pretrained(backbone, backbone, tmp_path / "model.safetensors")
+    theirs, found = dict(trained.model.named_parameters()), 0
+    for name, parameter in backbone.named_parameters():
+        name = name.removeprefix("elmo.")
+        if name in theirs and parameter.shape == theirs[name].shape:
+            assert torch.equal(parameter, theirs[name]), name
+            found += 1
+    assert found == sum(not name.startswith("decoder.") for name in theirs)
+
+
+def test_electra_is_the_discriminator_not_the_generator(tmp_path):
+    cfg = recipe("pretrain", "electra")
+    cfg.objective.generator.d_model = SMALL["d_model"]  # one as large, whose weights would fit
+    trained = build_objective(cfg, MARKED, build_model(cfg, MARKED)).eval()
+    save_weights(trained, tmp_path / "model.safetensors")
+    backbone = finetuned("electra").eval()
+    load_pretrained(backbone, backbone, tmp_path / "model.safetensors")
+    read = torch.tensor([MARKED.encode("the cat sees a bird")]), torch.tensor([5])
+    assert torch.equal(backbone(*read), trained.model(*read))
+    assert not torch.allclose(backbone(*read), trained.generator(*read), atol=0.1)
+
+
+def test_weights_of_another_model_are_refused(tmp_path):
+    save_weights(torch.nn.ModuleDict({"model": finetuned("gpt")}), tmp_path / "model.safetensors")
+    for other in ("bert", "t5_toy_encoder", "bilstm_elmo"):
+        with pytest.raises(UsageError, match="holds the weights of another model than"):
+            load_pretrained(torch.nn.Identity(), finetuned(other), tmp_path / "model.safetensors")
+
+
+def test_what_is_pretrained_in_parts_is_not_frozen_as_a_whole():
+    with pytest.raises(UsageError, match=r"leave frozen=true out: model\.frozen=true keeps those parts"):
+        freeze(finetuned("bilstm_elmo"))
+
+
+@pytest.mark.parametrize("model", ["gpt", "bilstm", "bilstm_elmo", "t5_toy_encoder"])
+def test_a_sentence_stands_between_the_ends_of_lines(model):
+    plain = word.train(LINES)
+    end = plain.words.index("<eos>")
+    assert ends_of_sequences(finetuned(model, plain), plain) == (end, end)
+
+
+def test_the_boundary_stands_for_a_lines_end_that_a_tokenizer_drops():
+    pieces = wordpiece.train(LINES, vocab_size=40, lowercase=True, alphabet=30)
+    sep = pieces.special_ids["[SEP]"]
+    assert ends_of_sequences(finetuned("gpt", pieces), pieces) == (sep, sep)
+
+
+@pytest.mark.parametrize("model", ["bert", "electra"])
+def test_what_pools_reads_between_its_marks(model):
+    marks = MARKED.special_ids
+    assert ends_of_sequences(finetuned(model), MARKED) == (marks["[CLS]"], marks["[SEP]"])
+    with pytest.raises(UsageError, match=r"BERT reads .* between \[CLS\] and \[SEP\].*tokenizer=word_marked"):
+        ends_of_sequences(finetuned(model, word.train(LINES)), word.train(LINES))
+
+
+PAIR = [("the cat sees", "it sees")]
+
+
+def layout(model: str, tokenizer: Tokenizer, symmetric: bool) -> list[str]:
+    """The sequences of the pair that a model reads, in words, and behind them its segments."""
+    inputs = lay_out(finetuned(model, tokenizer), tokenizer, PAIR, symmetric)
+    parts = [inputs.sequences[0], *([] if inputs.others is None else [inputs.others[0]])]
+    lines = [" ".join(tokenizer.words[i] for i in part) for part in parts]
+    if inputs.segments is not None:
+        lines.append(" ".join("01"[i >= inputs.segments[0]] for i in range(len(inputs.sequences[0]))))
+    return lines
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("model", ["bag_of_words", "deep_averaging", "bilstm", "bilstm_elmo", "t5_toy_encoder"])
+def test_an_encoder_of_sentences_reads_the_two_of_a_pair_apart(model, symmetric):
+    assert layout(model, MARKED, symmetric) == [
+        "<eos> the cat sees <eos>",
+        "<eos> it sees <eos>",
+    ]
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("model", ["bert", "electra"])
+def test_bert_reads_a_pair_in_segments(model, symmetric):
+    assert layout(model, MARKED, symmetric) == [
+        "[CLS] the cat sees [SEP] it sees [SEP]",
+        "0 0 0 0 0 1 1 1",
+    ]
+
+
+def test_gpt_reads_a_pair_from_left_to_right_and_where_its_order_means_nothing_in_both():
+    assert layout("gpt", MARKED, False) == ["<eos> the cat sees [SEP] it sees <eos>"]
+    assert layout("gpt", MARKED, True) == [
+        "<eos> the cat sees [SEP] it sees <eos>",
+        "<eos> it sees [SEP] the cat sees <eos>",
+    ]
+    assert layout("gpt", word.train(LINES), False) == ["<eos> the cat sees <eos> it sees <eos>"]
+
+
+def test_a_sentence_too_long_for_the_model_is_shortened():
+    cfg = recipe("train", "gpt", "model.max_length=6")
+    inputs = lay_out(build_model(cfg, MARKED), MARKED, PAIR, False)
+    assert " ".join(MARKED.words[i] for i in inputs.sequences[0]) == "<eos> the cat [SEP] it <eos>"
+    assert inputs.shortened == 1
+
+
+def build_head(cfg: DictConfig):
+    cfg.task_name = "some"
+    return instantiate(cfg.task).objective(build_model(cfg, MARKED), MARKED, **cfg.head)
+
+
+def test_the_head_is_that_of_the_tasks_labels():
+    cfg = recipe("train", "bilstm", "task=stsb")
+    head = build_head(cfg)
+    assert isinstance(head, Regression) and (head.low, head.high) == (0, 5)
+    assert head.head.in_features == 4 * cfg.model.d_model
+    cfg = recipe("train", "bilstm", "task=mnli", "d_hidden=7")
+    head = build_head(cfg)
+    assert not isinstance(head, Regression) and (head.head[0].out_features, head.head[-1].out_features) == (7, 3)
+
+
+def test_settings_of_the_training_are_a_recipes_or_none():
+    cfg = recipe("train", "bilstm")
+    assert (cfg.dropout, cfg.d_hidden, cfg.patience, cfg.validations) == (0.1, None, None, 1)
+    assert cfg.optimizer.layer_decay == 1
+    cfg = recipe("train", "bilstm", "+finetuning.patience=3", "+finetuning.dropout=0.5")
+    assert cfg.patience == 3 and cfg.dropout == cfg.model.dropout == 0.5
+
+
+EXAMPLES = [Example((f"sentence {i}",), i % 2) for i in range(200)]
+
+
+def test_labels_are_drawn_by_the_seed_without_replacement():
+    few, more = draw(EXAMPLES, 50, seed=1), draw(EXAMPLES, 120, seed=1)
+    assert len(few) == len(set(few)) == 50 and few == draw(EXAMPLES, 50, seed=1) != draw(EXAMPLES, 50, seed=2)
+    assert set(few) < set(more) and more == sorted(more, key=EXAMPLES.index)
+    assert draw(EXAMPLES, 200, seed=1) == EXAMPLES  # so that all of them are the same training as null
+    counts = [sum(example in draw(EXAMPLES, 20, seed) for seed in range(400)) for example in EXAMPLES[::20]]
+    assert all(abs(count - 40) < 5 * 6 for count in counts)  # binomial: 40 expected, a deviation of 6
+
+
+@pytest.mark.parametrize("number", [0, -1, 201, 0.5, "all"])
+def test_more_labels_than_there_are_and_none_are_refused(number):
+    with pytest.raises(UsageError, match=f"^examples={number}, but the training split has 200; write 1 to 200, or"):
+        draw(EXAMPLES, number, seed=1)
+
+
+@pytest.mark.parametrize(("labels", "steps"), [(100, 160), (1000, 384), (10000, 1878)])
+def test_a_recipe_of_few_labels_is_berts_with_its_own_training(labels, steps):
+    cfg, bert = recipe("train", f"bert_{labels}_labels"), recipe("train", "bert")
+    assert cfg.model == bert.model and bert.examples is None
+    batches = Bucketed(encoded(Inputs([[0]] * labels), [0] * labels), cfg.batch_size, 1)
+    assert cfg.examples == labels and batches.steps_per_epoch * cfg.epochs == steps
+    assert cfg.patience >= cfg.epochs * cfg.validations  # so that none is cut short, and the best is kept
+
+
+def test_the_study_of_labels_names_what_its_systems_learn_from():
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        train = compose("prepare", overrides=["corpus=grammar_toy_3m"]).corpus.write.task_examples.train
+    study = read_study(Conf(CONF), "labels")
+    systems = {"bert": None, "bert_pretrained": "pretrain/grammar_toy_3m/bert-1"}
+    expected = {(f"{system}_{n}_labels", f"bert/bert_{n}_labels", init) for system, init in systems.items()
+                for n in (1000, train)}  # fmt: skip
+    expected |= {(f"{system}_100_labels", f"bert/{system}_100_labels", init) for system, init in systems.items()}
+    trained = [cell.settings for cell in study.cells.values() if cell.stage == "train"]
+    cells = [(said["system"], said["recipe"], said.get("init")) for said in trained]
+    assert {cell for cell in cells if "labels" in cell[0]} == expected and len(cells) == 78
+    assert [study.reported["label_efficiency"][name] for name in ("scratch", "pretrained")] == [*systems]
+
+
+def test_only_the_recipe_that_asks_for_it_has_an_auxiliary_loss():
+    assert recipe("train", "gpt_toy").auxiliary == 0
+    cfg = recipe("train", "gpt_toy_auxiliary")
+    assert Classification(build_model(cfg, MARKED), 2, 0.0, cfg.auxiliary).auxiliary == 0.5
+    assert recipe("train", "gpt", "auxiliary=0.1").auxiliary == 0.1
+
+
+def test_the_encoder_is_that_of_the_t5s_of_the_ablations():
+    pretrained, encoder = (composed("pretrain", name).model for name in ("t5_toy_spans", "t5_toy_encoder"))
+    assert encoder == OmegaConf.merge(pretrained, {"_target_": encoder._target_})
+
+
+def test_elmo_reads_as_it_was_pretrained_beside_the_baseline():
+    elmo, beside, bilstm = (composed("pretrain", name) for name in ("elmo", "bilstm_elmo", "bilstm"))
+    assert beside.model.elmo == {**elmo.model, "_partial_": True}
+    assert beside.finetuning == bilstm.finetuning
+    assert all(beside.model[key] == value for key, value in bilstm.model.items() if key != "_target_")
+
+
+def test_glues_recipes_are_one_baseline_with_one_thing_changed():
+    load = {name: composed("pretrain", name) for name in
+            ("bilstm_glue", "bilstm_attention", "bilstm_elmo_glue", "elmo_glue", "neural_bag_glue", "cnn")}  # fmt: skip
+    baseline, beside = load["bilstm_glue"], load["bilstm_elmo_glue"]
+    assert beside.model.elmo == {**load["elmo_glue"].model, "_partial_": True}
+    for other in (load["bilstm_attention"], beside):
+        assert other.finetuning == baseline.finetuning
+        assert all(other.model[key] == value for key, value in baseline.model.items() if key != "_target_")
+    assert {cfg.model.get("d_embedding") or cfg.model.d_model for cfg in load.values() if "finetuning" in cfg} == {100}
+    cfg = recipe("train", "bilstm_glue")
+    assert (cfg.max_steps, cfg.patience, cfg.d_hidden, cfg.pooling) == (1200, 3, 512, None)
