@@ -23,9 +23,10 @@ from pipelines.entry import CONF, one_line_errors
 from pipelines.reach import LOADED, code, reached_by
 from retable.artifacts import digest as digest_of_file
 from retable.artifacts import digest_of
+from retable.corpora.text import SPLITS
 from retable.errors import UsageError
 from retable.plan.graph import corpus_graph, distinct, graph_file, plan_file, report_file, report_graph
-from retable.plan.study import Cell, Conf, Study, expand, read_study
+from retable.plan.study import Cell, Conf, Study, expand, read_study, strings
 
 DEFAULT = "lineage"
 
@@ -133,7 +134,7 @@ def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
     """How a cell is made: its configuration, those of the systems that it loads, and the digest of their code."""
     own = configuration(cell)
     loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
-    tasks = {name: _task(name) for name in own.get("corpus", {}).get("tasks", ())}
+    tasks = {name: _conf(CONF).says("task", name)["task"] for name in own.get("corpus", {}).get("tasks", ())}
     digest = code().fingerprint(reached_by(cell.stage, own, loaded, tasks))
     said = {"code": digest, "configuration": _by_name(own)}
     said |= {"loads": _by_name(loaded)} if loaded else {}
@@ -147,31 +148,35 @@ def configuration(cell: Cell) -> dict[str, Any]:
 
 
 def data_of(cell: Cell) -> list[str]:
-    """The paths below `data/`, and those of other cells that a benchmark or a task names, that a cell reads."""
-    named = [("corpus", cell.settings["corpus"])] if cell.stage == "prepare" else []
-    named += [("tokenizer", cell.tokenizer)] if cell.stage == "encode" else []
-    named += [("benchmark", cell.settings["benchmark"])] if "benchmark" in cell.settings else []
-    found = [path for group, name in named for path in _paths(group, name, cell.corpus, cell.tokenizer)]
-    if cell.stage == "train":
-        found += _paths_of_task(cell.settings["task"], cell.corpus, cell.tokenizer)
+    """The paths below `data/`, and those of other cells, that a cell's corpus, tokenizer, task or benchmark names."""
+    values = {"${oc.env:RETABLE_DATA,data}": "data", "${text}": cell.corpus}
+    values |= {"${tokens}": f"{cell.corpus}/{cell.tokenizer}"}
+    found = [path for said in _naming(cell) for text in strings(said) for path in _files(text, values)]
     folders = {str(parent) for path in found for parent in Path(path).parents}
     return [path for path in dict.fromkeys(found) if path not in folders]
 
 
-@cache
-def _paths(group: str, name: str, corpus: str, tokenizer: str) -> list[str]:
-    said = _container(f"{group}/{name}", f"+tokens={corpus}/{tokenizer}", f"+text={corpus}")
-    tasks = said.get("corpus", {}).get("tasks", ())
-    found = [path for task in tasks for path in _strings(_task(task)) if path.startswith("data/")]
-    for text in _strings(said):
-        if text.startswith("data/"):
-            found.append(text)
-        elif text == f"outputs/encode/{corpus}/{tokenizer}":
-            ends = ("bin", "units.npy")
-            found += [f"{text}/{split}.{end}" for split in ("train", "validation", "test") for end in ends]
-        elif text.startswith("outputs/"):
-            found.append(text)
-    return found
+def _naming(cell: Cell) -> Iterator[Any]:
+    """What of a cell's configuration names files."""
+    conf = _conf(CONF)
+    if cell.stage == "prepare":
+        corpus = _container(f"corpus/{cell.corpus}")["corpus"]
+        yield corpus
+        yield from (conf.says("task", task) for task in corpus.get("tasks", ()))
+    if cell.stage == "encode":
+        yield conf.says("tokenizer", cell.tokenizer)
+    yield from (conf.says(group, cell.settings[group]) for group in ("task", "benchmark") if group in cell.settings)
+
+
+def _files(text: str, values: Mapping[str, str]) -> list[str]:
+    """The file that a setting names, or those of a folder of tokens, or of texts; none where it names no file."""
+    for name, value in values.items():
+        text = text.replace(name, value)
+    if text == f"outputs/encode/{values['${tokens}']}":
+        return [f"{text}/{split}.{end}" for split in SPLITS for end in ("bin", "units.npy")]
+    if text == f"outputs/prepare/{values['${text}']}":
+        return [f"{text}/{split}.txt" for split in SPLITS]
+    return [text] if text.startswith(("data/", "outputs/")) else []
 
 
 def _systems(cell: Cell, every: Mapping[str, Cell]) -> Iterator[str]:
@@ -212,19 +217,8 @@ def _chosen(stage: str, overrides: tuple[str, ...], plain: tuple[str, ...]) -> t
 
 
 @cache
-def _paths_of_task(name: str, corpus: str, tokenizer: str) -> list[str]:
-    settings = {"task": name, "corpus": corpus, "tokenizer": tokenizer}
-    settings = {"++batches.max_tokens": "null"} | {key: value for key, value in settings.items() if value}
-    cfg, whole = _chosen("train", tuple(f"{key}={value}" for key, value in settings.items()), ())
-    HydraConfig.instance().set_config(whole)
-    found = _strings(OmegaConf.to_container(cfg.task, resolve=True))
-    return [text for text in found if text.startswith(("data/", "outputs/")) and Path(text).suffix]
-
-
-@cache
-def _task(name: str) -> Any:
-    """A task of sentences, whose text a corpus takes."""
-    return OmegaConf.to_container(compose(f"task/{name}", overrides=[f"+task_name={name}"]).task, resolve=True)
+def _conf(folder: Path) -> Conf:
+    return Conf(folder)
 
 
 @cache
@@ -232,18 +226,6 @@ def _container(name: str, *overrides: str) -> dict[str, Any]:
     resolved = OmegaConf.to_container(compose(name, overrides=list(overrides)), resolve=True)
     assert isinstance(resolved, dict)
     return {str(key): value for key, value in resolved.items()}
-
-
-def _strings(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case dict():
-            for each in value.values():
-                yield from _strings(each)
-        case list():
-            for each in value:
-                yield from _strings(each)
 
 
 def _by_name(value: Any) -> Any:

@@ -10,7 +10,7 @@ from pipelines import plan, reach
 from pipelines.entry import CONF, loaded_from
 from retable.errors import UsageError
 from retable.plan.fingerprint import RECORDING, Code
-from retable.plan.study import Conf, expand
+from retable.plan.study import Conf, expand, strings
 
 ROOT = CONF.parent
 SAID = {
@@ -135,7 +135,7 @@ def test_a_cell_depends_on_every_path_that_its_configuration_names():
     with plan.composing():
         for cell in cells.values():
             listed = [*plan.data_of(cell), *(f"outputs/{file}" for file in cell.reads)]
-            named = set(plan._strings({**plan.configuration(cell), "corpus": None}))
+            named = set(strings({**plan.configuration(cell), "corpus": None}))
             for path in named:
                 if path.startswith(("data/", "outputs/")):
                     assert any(dep == path or dep.startswith(f"{path}/") for dep in listed), (cell.place, path)

@@ -5,7 +5,6 @@ and from each other. It is checked when it is read: each mistake is one line tha
 """
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -13,6 +12,7 @@ from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import yaml
@@ -102,48 +102,39 @@ class Conf:
             own = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
             facts: dict[str, Any] = {"choices": {}}
             for entry in own.pop("defaults", ()):
-                if isinstance(entry, str) and entry.startswith("/kind/"):
-                    facts["kind"] = entry.rpartition("/")[2]
-                elif isinstance(entry, str) and entry != "_self_":
+                if isinstance(entry, str) and entry != "_self_":
                     base = self.folder if entry.startswith("/") else path.parent
                     inherited = self._read(base / f"{entry.lstrip('/')}.yaml")
-                    facts |= inherited | {"choices": facts["choices"] | inherited["choices"]}
+                    facts = _merged(facts, inherited)
                 elif isinstance(entry, dict):
                     ((group, choice),) = entry.items()
                     facts["choices"][group.removeprefix("override ").lstrip("/")] = choice
-            self._facts[path] = facts | own
+            self._facts[path] = _merged(facts, own)
         return self._facts[path]
 
-    def corpus(self, name: str) -> dict[str, Any]:
-        """What a corpus says of itself."""
-        return self._read(self.folder / "corpus" / f"{name}.yaml")
+    def corpora_of(self, task: str) -> list[str]:
+        """The corpora that a task names itself, in paths such as `outputs/prepare/grammar_endings/train.jsonl`."""
+        paths = (text for text in strings(self.says("task", task)) if text.startswith("outputs/prepare/"))
+        return sorted({name for path in paths if "$" not in (name := path.split("/")[2])})
 
-    def corpora_of(self, group: str, name: str) -> list[str]:
-        """The corpora that a choice names itself, in paths such as `outputs/prepare/grammar_endings/train.jsonl`."""
-        path = self.folder / group / f"{name}.yaml"
-        return sorted(set(re.findall(r"outputs/prepare/(\w+)/", path.read_text("utf-8")))) if path.exists() else []
+    def says(self, group: str, name: str) -> dict[str, Any]:
+        """What a choice of a group, and those that it inherits from, say: their own keys, unresolved."""
+        return self._read(self.folder / group / f"{name}.yaml")
 
-    def kind(self, task: str, where: str) -> "_Kind":
-        """The kind of a task. UsageError for one that there isn't."""
-        self.require("task", task, where)
-        return KINDS[self._read(self.folder / "task" / f"{task}.yaml")["kind"]]
-
-
-@dataclass(frozen=True)
-class _Kind:
-    out: str
-    tokens: bool  # whether it is always read by a corpus' tokens, and never by words that are spelt
-
-
-KINDS = {
-    "sentences": _Kind("{corpus}/{task}-{system}-{seed}", True),
-    "tags": _Kind("{task}/{system}-{seed}", False),
-    "answers": _Kind("{task}/{system}-{seed}", False),
-    "choices": _Kind("{task}/{system}-{seed}", True),
-    "clusters": _Kind("{task}/{system}-{seed}", False),
-    "translations": _Kind("{corpus}/{system}-{seed}", True),
-}
-SPELLING = ("taggers/", "readers/", "coreference/")  # recipes of models that read words by their spelling
+    def class_says(self, target: str, attribute: str) -> Any:
+        """What the class that a `_target_` names sets an attribute to, read without importing what that imports; None
+        where neither it nor a base in its module does."""
+        module, _, name = target.rpartition(".")
+        spec = find_spec(module)
+        assert spec is not None and spec.origin is not None, module
+        body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+        classes = {each.name: each for each in body if isinstance(each, ast.ClassDef)}
+        while name in classes:
+            for each in classes[name].body:
+                if isinstance(each, ast.Assign) and attribute in map(ast.unparse, each.targets):
+                    return ast.literal_eval(each.value)
+            name = ast.unparse(classes[name].bases[0]) if classes[name].bases else ""
+        return None
 
 
 @dataclass(frozen=True)
@@ -263,37 +254,43 @@ class _Expansion:
 
     def _add_trained(self, entry: Mapping[str, Any]) -> None:
         where = f"{self._where}, system {entry['as']}"
-        recipe = self._conf.choice(entry["of"])
-        tasks = _listed(entry.get("task")) or ["translation"] * recipe.startswith("translation/")
-        if not tasks:
+        if not (tasks := _listed(entry.get("task"))):
             raise UsageError(f"{where}: {entry['of']} is trained on a task; give it one: task: sentiment")
-        for task, seed in product(tasks, self._seeds(entry)):
-            kind = self._conf.kind(task, where)
-            tokens = kind.tokens or not recipe.startswith(SPELLING)
-            for corpus in self._corpora(entry) if tokens else [""]:
-                reads: tuple[str, ...] = ()
-                settings = {"task": task}
-                tokenizer = ""
-                if tokens:
-                    tokenizer = self._tokenizer(entry)
-                    pairs = self._pairs(corpus) if kind == KINDS["translations"] else ()
-                    reads = (self._tokens(corpus, tokenizer)[0], *pairs)
-                    settings = {"corpus": corpus, "tokenizer": tokenizer} | settings
-                settings |= {"recipe": recipe}
-                if entry.get("init"):
-                    weights = self._start(entry, "init", corpus, seed, "model.safetensors")
-                    reads = (*reads, weights)
-                    settings |= {"init": weights.rpartition("/")[0]}
-                if entry.get("embedding"):
-                    vectors = self._start(entry, "embedding", corpus, seed, "vectors.bin")
-                    reads = (*reads, vectors)
-                    settings |= {"embedding": f"outputs/{vectors}"}
-                settings |= {"system": entry["as"], "seed": str(seed)}
-                settings |= self._choices(entry, "objective", "trainer", "decoding") | _set(entry)
-                for other in self._conf.corpora_of("task", task):
+        for task in tasks:
+            said = self._conf.says("task", self._conf.require("task", task, where))
+            spelt = self._conf.class_says(said["task"]["_target_"], "in_words") and self._spells(entry)
+            form = said.get("out", "${task_name}/${system}-${seed}")
+            form = form.replace("${hydra:runtime.choices.corpus}", "${corpus}")
+            for corpus in [""] if spelt and "${corpus}" not in form else self._corpora(entry):
+                for other in self._conf.corpora_of(task):
                     self._prepare(other)
-                out = kind.out.format(corpus=corpus, task=task, system=entry["as"], seed=seed)
-                self._add(Cell("train", out, settings, reads=reads, corpus=corpus, tokenizer=tokenizer))
+                for seed in self._seeds(entry):
+                    self._add(self._trained(entry, task, corpus, seed, form))
+
+    def _trained(self, entry: Mapping[str, Any], task: str, corpus: str, seed: int, form: str) -> Cell:
+        tokenizer, reads = "", list[str]()
+        settings: dict[str, str] = {}
+        if corpus:
+            tokenizer = self._tokenizer(entry)
+            reads += [self._tokens(corpus, tokenizer)[0], *self._pairs(corpus)]
+            settings |= {"corpus": corpus, "tokenizer": tokenizer}
+        settings |= {"task": task, "recipe": self._conf.choice(entry["of"])}
+        if entry.get("init"):
+            reads.append(self._start(entry, "init", corpus, seed, "model.safetensors"))
+            settings |= {"init": reads[-1].rpartition("/")[0]}
+        if entry.get("embedding"):
+            reads.append(self._start(entry, "embedding", corpus, seed, "vectors.bin"))
+            settings |= {"embedding": f"outputs/{reads[-1]}"}
+        settings |= {"system": entry["as"], "seed": str(seed)}
+        settings |= self._choices(entry, "objective", "trainer", "decoding") | _set(entry)
+        facts = {"corpus": corpus, "task_name": task, "system": entry["as"], "seed": str(seed)}
+        out = Template(form).substitute(facts)
+        return Cell("train", out, settings, reads=tuple(reads), corpus=corpus, tokenizer=tokenizer)
+
+    def _spells(self, entry: Mapping[str, Any]) -> bool:
+        """Whether a recipe's model reads words by their spelling, and no tokens."""
+        model = self._conf.says("model", self._conf.recipe(entry["of"])["choices"]["model"])
+        return bool(self._conf.class_says(model["_target_"], "spelt"))
 
     def _add_mixture(self, system: str, parts: Sequence[str]) -> None:
         where = f"{self._where}, mixtures.{system}"
@@ -336,7 +333,9 @@ class _Expansion:
     def _selected(self, selection: Any, where: str, benchmark: str | None) -> list[Cell]:
         """The cells that a selection names: systems such as `kn5`, or with corpus or seed, `ptb/kn5`, `kn5-1`, in each
         of which `*` stands for anything; `all`, that is those that can answer, and `{all but: […]}`."""
-        wanted = _asked_for(benchmark, self._conf) if benchmark else "log_prob"
+        wanted = "log_prob"
+        if benchmark:
+            wanted = self._conf.class_says(self._conf.says("benchmark", benchmark)["_target_"], "asks_for")
         able = {place: cell for place, (cell, answers) in self._pretrained.items() if wanted in answers}
         if selection == "all":
             return list(able.values())
@@ -385,7 +384,7 @@ class _Expansion:
         self._prepare(corpus)
         splits = ("train", "validation", "test")
         texts = tuple(f"prepare/{corpus}/{split}.txt" for split in splits)
-        if vocabulary := self._conf.corpus(corpus).get("vocabulary"):
+        if vocabulary := self._conf.says("corpus", corpus).get("vocabulary"):
             texts = (*texts, f"prepare/{corpus}/{vocabulary}")
         out, settings = f"{corpus}/{tokenizer}", {"corpus": corpus, "tokenizer": tokenizer}
         cell = Cell("encode", out, settings, reads=texts, corpus=corpus, tokenizer=tokenizer)
@@ -394,9 +393,9 @@ class _Expansion:
         return tuple(f"encode/{out}/{file}" for file in ("tokenizer.json", *files))
 
     def _pairs(self, corpus: str) -> tuple[str, ...]:
-        """The files of a corpus' pairs of sentences."""
-        written = self._conf.corpus(corpus)["write"]
-        splits = [key.removesuffix("_source") for key in written if key.endswith("_source")] or written["pairs"]
+        """The files of a corpus' pairs of sentences, where it has them."""
+        written = self._conf.says("corpus", corpus)["write"]
+        splits = [key.removesuffix("_source") for key in written if key.endswith("_source")] or written.get("pairs", ())
         return tuple(f"prepare/{corpus}/{split}.{side}.txt" for split in splits for side in ("source", "target"))
 
     def _tokenizers(self) -> Iterator[tuple[str, list[str]]]:
@@ -458,22 +457,14 @@ def _answers(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> frozenset[st
     return frozenset({"held_out", "objective", "protocol"})
 
 
-def _asked_for(benchmark: str, conf: Conf) -> str:
-    """What a benchmark asks a system for: the `asks_for` of its class, read without importing what that imports."""
-    said = yaml.safe_load((conf.folder / "benchmark" / f"{benchmark}.yaml").read_text(encoding="utf-8"))
-    module, _, name = said["_target_"].rpartition(".")
-    spec = find_spec(module)
-    assert spec is not None and spec.origin is not None, module
-    classes = {
-        each.name: each
-        for each in ast.parse(Path(spec.origin).read_text("utf-8")).body
-        if isinstance(each, ast.ClassDef)
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of both, those of `over` first, at every depth."""
+    both = {
+        key: _merged(base[key], over[key])
+        for key in over
+        if isinstance(over[key], dict) and isinstance(base.get(key), dict)
     }
-    while True:
-        for each in classes[name].body:
-            if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "asks_for":
-                return str(ast.literal_eval(each.value))
-        name = ast.unparse(classes[name].bases[0])
+    return {**base, **over, **both}
 
 
 def _set(entry: Mapping[str, Any]) -> dict[str, str]:
@@ -484,3 +475,16 @@ def _listed(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All texts in a configuration."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for each in value.values():
+                yield from strings(each)
+        case list():
+            for each in value:
+                yield from strings(each)
