@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 
 from pipelines.entry import CONF
 
-STAGES = ("prepare", "encode", "embed", "pretrain", "finetune", "evaluate")
+STAGES = ("prepare", "encode", "embed", "pretrain", "train", "evaluate")
 
 
 def main() -> None:

@@ -26,10 +26,10 @@ def test_names_are_unique_over_the_families():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_recipe_says_what_it_needs(path):
     """Its stage, what it is for in a comment, and all that is instantiated for it."""
-    stage = {"embed": "embed", "pretrain": "pretrain", "train": "finetune"}[composed("pretrain", path.stem).stage]
+    stage = composed("pretrain", path.stem).stage
     cfg = composed(stage, path.stem)
     assert callable(get_class(cfg.model._target_))
-    if stage != "finetune":
+    if stage != "train":
         assert cfg.objective is None or callable(get_class(cfg.objective._target_))
         assert cfg.objective is None or {"batches", "optimizer", "schedule", "epochs", "clip_norm"} <= set(cfg)
     for part in (cfg.get("optimizer"), cfg.get("schedule"), cfg.get("averaging")):

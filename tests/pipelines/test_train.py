@@ -3,7 +3,7 @@
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines.build import build_model, build_objective
@@ -253,3 +253,25 @@ def test_glues_recipes_are_one_baseline_with_one_thing_changed():
     assert {cfg.model.get("d_embedding") or cfg.model.d_model for cfg in load.values() if "finetuning" in cfg} == {100}
     cfg = recipe("train", "bilstm_glue")
     assert (cfg.max_steps, cfg.patience, cfg.d_hidden, cfg.pooling) == (1200, 3, 512, None)
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "said"),
+    [
+        ("sentiment", "elmo", "ELMo gives features to a task's model; take recipe=encoders/bilstm_elmo with init="),
+        ("sentiment", "bidaf", "BiDAF is no encoder of sentences; take recipe=encoders/bilstm or bert/bert"),
+        ("sentiment", "bilstm_attention", "BiLSTMAttention reads pairs of sentences; take recipe=encoders/bilstm"),
+        ("conll2000_chunking", "cnn", "ConvolutionalEncoder has no state for each token to be tagged by; take recipe="),
+        ("conll2000_chunking", "t5_text", "T5 writes text, and has no state to be tagged by; take recipe="),
+        ("conll2000_chunking", "bilstm", "BiLSTM does not read words by their spelling; write recipe=taggers/"),
+        ("conll2012_roles", "bilstm_crf", "is not told which word it is; write recipe=taggers/role_labeller"),
+        ("squad", "bilstm_tagger", "BiLSTMTagger reads no question beside its context; take recipe=readers/bidaf"),
+        ("swag", "t5_text", "T5 writes text, and has no state to tell a label by; take recipe="),
+        ("conll2012", "bert", "BERT does not rank the antecedents of spans; take recipe=coreference/mention_ranker"),
+    ],
+)
+def test_a_model_that_can_not_do_a_task_is_refused_before_its_data_are_read(task, model, said):
+    cfg = composed("train", model, f"task={task}")
+    cfg.merge_with({"task_name": task, "text": "none"})
+    with pytest.raises(UsageError, match=said):
+        instantiate(cfg.task).require(get_class(cfg.model._target_), cfg.model.get("d_predicate", 0))
