@@ -9,11 +9,8 @@ import argparse
 import json
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
-
 from pipelines.entry import CONF
-
-STAGES = ("prepare", "encode", "embed", "pretrain", "train", "evaluate")
+from retable.plan.study import Conf, read_study
 
 
 def main() -> None:
@@ -22,15 +19,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
 
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        study = compose("params", overrides=[f"study={arguments.study}"])
     rows, machines = [], set()
-    for stage in STAGES:
-        for name, cell in study[stage].items():
-            run = json.loads(Path("outputs", stage, cell.out, "run.json").read_text(encoding="utf-8"))
-            training = run.get("training_seconds", 0.0)
-            rows.append((f"{stage}@{name}", run["startup_seconds"], run["seconds"], training, run["peak_memory_mib"]))
-            machines.add(run["hardware"])
+    for place in read_study(Conf(CONF), arguments.study).cells:
+        run = json.loads(Path("outputs", place, "run.json").read_text(encoding="utf-8"))
+        training = run.get("training_seconds", 0.0)
+        rows.append((place, run["startup_seconds"], run["seconds"], training, run["peak_memory_mib"]))
+        machines.add(run["hardware"])
 
     start, work, training = (sum(row[i] for row in rows) for i in (1, 2, 3))
     lines = [f"# What study {arguments.study} costs", "", f"On {', '.join(sorted(machines))}.", ""]

@@ -27,7 +27,7 @@ class Translation(nn.Module):
         super().__init__()
         require_writer(type(model))
         if not 0 <= label_smoothing < 1:
-            raise UsageError(f"objective.label_smoothing={label_smoothing} is no share; write 0.1, or 0.0 for none")
+            raise UsageError(f"head.label_smoothing={label_smoothing} is no share; write 0.1, or 0.0 for none")
         self.model, self.label_smoothing = model, label_smoothing
         self.head = nn.Linear(model.d_model, vocab_size, bias=bias)
         self.head.apply(model.initialise)

@@ -1,0 +1,66 @@
+"""What the graph costs beside the work: python -m benchmarks.graph [--study smoke] [--output FILE]
+
+Wants the study to be up to date (`make repro STUDY=…`). "DVC's own work" is the processor time of a `dvc repro` in which
+every stage of the study is restored from the run cache, less that of one with nothing to do, by stage: what DVC computes,
+reads and writes around a stage, its lock among it.
+"""
+
+import argparse
+import resource
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from pipelines.entry import CONF
+from retable.artifacts import hardware
+from retable.plan.graph import graph_file
+from retable.plan.study import Conf, read_study
+
+
+def cost(*command: str) -> tuple[float, float]:
+    """Seconds on the clock, and of the processor, that a command takes."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(command, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.monotonic() - started, used
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", default="smoke")
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+
+    cells = read_study(Conf(CONF), arguments.study).cells
+    targets = [f"{graph_file(cell.group)}:{cell.name}" for cell in cells.values()]
+    stages = sum(path.read_text(encoding="utf-8").count("    cmd: ") for path in Path("graph").rglob("dvc.yaml"))
+    idle = min(cost("make", "repro", f"STUDY={arguments.study}") for _ in range(3))
+    status = min(cost("dvc", "status") for _ in range(3))
+    nothing = min(cost("dvc", "repro", *targets) for _ in range(3))
+    for place in cells:
+        shutil.rmtree(Path("outputs", place))
+    restored = cost("dvc", "repro", *targets)
+    each = (restored[1] - nothing[1]) / len(cells)
+    lines = [
+        "# What the graph costs beside the work",
+        "",
+        f"On {hardware()}.",
+        "",
+        "| what | s | CPU s |",
+        "|---|---:|---:|",
+    ]
+    lines.append(f"| `make repro STUDY={arguments.study}` with nothing to do | {idle[0]:.1f} | {idle[1]:.1f} |")
+    lines.append(
+        f"| `dvc status` over all {stages} stages of {len(list(Path('graph').rglob('dvc.yaml')))} files | {status[0]:.1f} | {status[1]:.1f} |"
+    )
+    lines.append(f"| DVC's own work, a stage, of {len(cells)} restored from its cache | | {each:.2f} |")
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if arguments.output:
+        arguments.output.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
