@@ -1,7 +1,7 @@
 """What the graph costs beside the work: python -m benchmarks.graph [--study smoke] [--output FILE]
 
-Wants the study to be up to date (`make repro STUDY=…`). "DVC's own work" is the processor time of a `dvc repro` in which
-every stage of the study is restored from the run cache, less that of one with nothing to do, by stage: what DVC computes,
+Wants the study to be up to date (`make repro STUDY=…`). "DVC's own work" is the processor time of a `dvc repro` that
+restores every stage of the study from the run cache, less that of one with nothing to do, by stage: what DVC computes,
 reads and writes around a stage, its lock among it.
 """
 
@@ -43,19 +43,14 @@ def main() -> None:
         shutil.rmtree(Path("outputs", place))
     restored = cost("dvc", "repro", *targets)
     each = (restored[1] - nothing[1]) / len(cells)
-    lines = [
-        "# What the graph costs beside the work",
-        "",
-        f"On {hardware()}.",
-        "",
-        "| what | s | CPU s |",
-        "|---|---:|---:|",
+    files = len(list(Path("graph").rglob("dvc.yaml")))
+    rows = [
+        (f"`make repro STUDY={arguments.study}` with nothing to do", *idle),
+        (f"`dvc status` over all {stages} stages of {files} files", *status),
+        (f"DVC's own work, a stage, of {len(cells)} restored from its cache", restored[0] / len(cells), each),
     ]
-    lines.append(f"| `make repro STUDY={arguments.study}` with nothing to do | {idle[0]:.1f} | {idle[1]:.1f} |")
-    lines.append(
-        f"| `dvc status` over all {stages} stages of {len(list(Path('graph').rglob('dvc.yaml')))} files | {status[0]:.1f} | {status[1]:.1f} |"
-    )
-    lines.append(f"| DVC's own work, a stage, of {len(cells)} restored from its cache | | {each:.2f} |")
+    lines = ["# What the graph costs beside the work", "", f"On {hardware()}.", "", "| what | s | CPU s |"]
+    lines += ["|---|---:|---:|", *(f"| {what} | {s:.2f} | {used:.2f} |" for what, s, used in rows)]
     text = "\n".join(lines) + "\n"
     print(text)
     if arguments.output:
