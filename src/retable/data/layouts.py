@@ -26,6 +26,12 @@ def apart(examples: Sequence[Sentences], start: int, end: int, max_length: int |
     return Inputs(sides[0], sides[1] if len(sides) > 1 else None, shortened=_differ(examples, shorter))
 
 
+def between(tokens: Sequence[int], start: int, end: int, max_length: int | None = None) -> list[int]:
+    """One sequence between its ends, as every model reads a sentence alone."""
+    (shorter,) = _shortened((list(tokens),), None if max_length is None else max_length - 2)
+    return [start, *shorter, end]
+
+
 def in_segments(examples: Sequence[Sentences], cls: int, sep: int, max_length: int | None = None) -> Inputs:
     """BERT's layout; a sentence alone has no second segment."""
     is_pair = len(examples[0]) == 2

@@ -1,12 +1,21 @@
-"""Sentences, and pairs of them, as a model reads them by a tokenizer's tokens."""
+"""Sentences, pairs of them, and words, as a model reads them by a tokenizer's tokens."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
 from retable.data import layouts
 from retable.data.examples import Inputs
 from retable.errors import UsageError
 from retable.models.base import MarkedEncoder, Model
 from retable.tokenizers.tokenizer import Tokenizer
+
+
+class WordsInTokens(NamedTuple):
+    ids: list[int]
+    first: list[int]  # where each word's first token stands among them
+    last: list[int]  # and its last
 
 
 def lay_out(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
@@ -38,3 +47,14 @@ def ends_of_sequences(model: Model, tokenizer: Tokenizer) -> tuple[int, int]:
             "tokenizer=word_marked or tokenizer=wordpiece_uncased, that of its pretraining"
         )
     return marks["[CLS]"], marks["[SEP]"]
+
+
+def in_tokens(tokenizer: Tokenizer, words: Sequence[str]) -> WordsInTokens:
+    """The words, with a space between them, in tokens. A word of which the tokenizer makes none, such as a control
+    character, is read from the token behind it, which may be the sequence's end."""
+    ends = [end - 1 for end in accumulate(len(word.encode()) + 1 for word in words)]  # in bytes, as a token's are
+    starts = [end - len(word.encode()) for end, word in zip(ends, words, strict=True)]
+    tokens = tokenizer.encode_with_offsets(" ".join(words))
+    first = [bisect_right(tokens, start, key=lambda token: token.end) for start in starts]
+    last = [bisect_left(tokens, end, key=lambda token: token.start) - 1 for end in ends]
+    return WordsInTokens([token.id for token in tokens], first, [max(pair) for pair in zip(first, last, strict=True)])
