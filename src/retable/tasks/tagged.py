@@ -22,7 +22,7 @@ from retable.metrics.spans import Scheme, convert, span_counts, span_f1, span_pr
 from retable.models.base import Model
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
-from retable.tasks.base import Task, Text, require_files
+from retable.tasks.base import Task, Text, require_files, require_no_predicate
 from retable.tasks.reading import ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -137,11 +137,8 @@ class TaggingTask(Task):
                 f"the tags are about a predicate, and {model.__name__} is not told which word it is; write "
                 "recipe=taggers/role_labeller"
             )
-        if d_predicate and not self._roles:
-            raise UsageError(
-                f"the task names no predicates for model.d_predicate={d_predicate} to mark; write "
-                "recipe=taggers/bilstm_crf, or task=conll2012_roles"
-            )
+        if not self._roles:
+            require_no_predicate(d_predicate)
         require_token_states(model, "be tagged by")
 
     @cached_property
