@@ -1,11 +1,16 @@
 import pytest
 import torch
 
-from retable.data.questions import QuestionBatch, QuestionExample, pad_questions
+from retable.data.questions import PassageExample, QuestionBatch, QuestionExample, pad_passages, pad_questions
 from retable.errors import UsageError
+from retable.models.bag_of_words import BagOfWords
+from retable.models.base import Model
+from retable.models.bert import BERT
 from retable.models.bidaf import BiDAF
 from retable.models.bilstm import BiLSTM
+from retable.models.gpt import GPT
 from retable.objectives.answer_span import AnswerSpan, best_spans
+from retable.objectives.states import states_of
 
 WORDS = [f"w{i}" for i in range(9)]
 EXAMPLES = [
@@ -102,6 +107,44 @@ def test_it_learns_to_find_the_word_asked_for():
     assert torch.equal(objective.predict(given), torch.stack([given.first, given.last], dim=1))
 
 
-def test_models_that_read_no_question_are_refused():
-    with pytest.raises(UsageError, match=r"BiLSTM reads no question beside its context; take recipe=readers/bidaf"):
-        AnswerSpan(BiLSTM(9, 6, 8, 1, 0.0), 0.0)
+PASSAGES = [
+    PassageExample([7, 1, 8, 2, 3, 4, 5, 0], 3, [3, 5, 6], [4, 5, 6], 0, 1),
+    PassageExample([7, 8, 6, 0], 2, [2], [2], 0, 0),
+]
+
+
+def encoder(kind: str) -> Model:
+    torch.manual_seed(0)
+    match kind:
+        case "bert":
+            return BERT(9, 8, 1, 2, 12, 0.0)
+        case "gpt":
+            return GPT(9, 8, 1, 2, 12, 0.0)
+        case _:
+            return BiLSTM(9, 6, 8, 1, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt", "bilstm"])
+def test_an_encoders_words_start_by_their_first_token_and_end_by_their_last(kind):
+    objective = AnswerSpan(encoder(kind), 0.0).eval()
+    padded = pad_passages(PASSAGES, range(2))
+    assert padded.segments.tolist() == [[0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1, 1, 1]]
+    start, end = objective(padded)
+    assert start.shape == end.shape == (2, 3) and start[1, 1:].isneginf().all() and end[1, 1:].isneginf().all()
+    hidden = states_of(objective.model, padded.input_ids, padded.lengths, padded.segments)
+    torch.testing.assert_close(start[0], objective.start(hidden[0, [3, 5, 6]])[:, 0])
+    torch.testing.assert_close(end[0], objective.end(hidden[0, [4, 5, 6]])[:, 0])
+    alone = [objective.loss(pad_passages(PASSAGES, [row]), None, 0)[0] for row in range(2)]
+    torch.testing.assert_close(objective.loss(padded, None, 0)[0], torch.stack(alone).mean())
+    assert objective.predict(padded)[1].tolist() == [0, 0]
+
+
+def test_an_encoder_learns_from_its_loss_by_every_parameter_that_is_trained():
+    objective = AnswerSpan(encoder("bert"), 0.0)
+    objective.loss(pad_passages(PASSAGES, range(2)), None, 0)[0].backward()
+    assert all(p.grad is not None for p in objective.parameters() if p.requires_grad)
+
+
+def test_models_without_states_of_tokens_are_refused():
+    with pytest.raises(UsageError, match=r"BagOfWords has no state for each token to find an answer by; take recipe="):
+        AnswerSpan(BagOfWords(9, 0.0), 0.0)

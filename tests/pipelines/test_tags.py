@@ -198,8 +198,8 @@ def test_semantic_roles_of_conll_2005(tmp_path):
         (["task.sentences.test=nowhere.txt"], "nowhere.txt does not exist; set RETABLE_DATA"),
         (["recipe=taggers/elmo_tagger"], "init=random would leave what ELMoTagger keeps frozen"),
         (
-            ["recipe=encoders/bilstm"],
-            "BiLSTM does not read words by their spelling; write recipe=taggers/",
+            ["recipe=encoders/bag_of_words"],
+            "BagOfWords has no state for each token to be tagged by; take recipe=encoders/bilstm or bert/bert",
         ),
     ],
 )

@@ -28,18 +28,21 @@ class Encoded(NamedTuple):
     pad: Callable[[np.ndarray], Any]  # the examples at some places as one batch, whose weight is 1
     weigh: Callable[[Any, np.ndarray, np.ndarray, int], Any] = weigh_alike
     shortened: int = 0  # how many did not fit whole into the model
+    taught: np.ndarray | None = None  # the places of those that can be trained on; None: of all
 
 
 class Bucketed:
     """Training batches of examples alike in length, see `Buckets`; `batch(step)` is a pure function of (seed, step)."""
 
     def __init__(self, encoded: Encoded, batch_size: int, seed: int):
-        self._encoded, self._buckets = encoded, Buckets(encoded.lengths, batch_size, seed)
+        self._encoded = encoded
+        self._taught = np.arange(len(encoded.lengths)) if encoded.taught is None else encoded.taught
+        self._buckets = Buckets(encoded.lengths[self._taught], batch_size, seed)
         self.steps_per_epoch = self._buckets.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
         """The examples of process `rank` of `world`; the processes' batches are the one-process batch, split."""
-        mine, places = self._buckets.places(step, rank, world)
+        mine, places = (self._taught[chosen] for chosen in self._buckets.places(step, rank, world))
         return self._encoded.weigh(self._encoded.pad(mine), mine, places, world)
 
 

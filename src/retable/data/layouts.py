@@ -4,10 +4,12 @@
     in segments    [CLS] a [SEP] b [SEP], b's segment 1 with its [SEP] (Devlin et al. 2019, figure 3)
     left to right  start a delimiter b extract (Radford et al. 2018, figure 1), and where a pair's order means nothing,
                    start b delimiter a extract as a second sequence
+    question first  start question delimiter passage end, one sequence to every kind of model: [CLS] question [SEP]
+                   passage [SEP] to BERT (Devlin et al. 2019, section 4.2)
     as text        a end, where a is all of an example as one text, see `prompt`
 
 What doesn't fit into a model is shortened from the end, of a pair the longer sentence first, of two as long the
-second, as in BERT's code.
+second, as in BERT's code; of a question and its passage the passage.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +26,12 @@ def apart(examples: Sequence[Sentences], start: int, end: int, max_length: int |
     shorter = [tuple(_shortened((sentence,), room)[0] for sentence in sentences) for sentences in examples]
     sides = [[[start, *sentence, end] for sentence in side] for side in zip(*shorter, strict=True)]
     return Inputs(sides[0], sides[1] if len(sides) > 1 else None, shortened=_differ(examples, shorter))
+
+
+def between(tokens: Sequence[int], start: int, end: int, max_length: int | None = None) -> list[int]:
+    """One sequence between its ends, as every model reads a sentence alone."""
+    (shorter,) = _shortened((list(tokens),), None if max_length is None else max_length - 2)
+    return [start, *shorter, end]
 
 
 def in_segments(examples: Sequence[Sentences], cls: int, sep: int, max_length: int | None = None) -> Inputs:
@@ -55,6 +63,18 @@ def left_to_right(
     others = [sequence(*sentences[::-1]) for sentences in shorter] if is_pair and both_orders else None
     sequences = [sequence(*sentences) for sentences in shorter]
     return Inputs(sequences, others, shortened=_differ(examples, shorter))
+
+
+def question_first(
+    question: list[int], passage: list[int], start: int, delimiter: int, end: int, max_length: int | None = None
+) -> tuple[list[int], int]:
+    """A question and the passage that is asked about, and where the passage begins. A question leaves half of what
+    fits to the passage, where that needs it."""
+    if max_length is not None:
+        room = max_length - 3
+        (question,) = _shortened((question,), max(room // 2, room - len(passage)))
+        (passage,) = _shortened((passage,), room - len(question))
+    return [start, *question, delimiter, *passage, end], len(question) + 2
 
 
 def prompt(task: str, texts: Mapping[str, str]) -> str:

@@ -1,8 +1,8 @@
 """Questions and the paragraphs that hold their answers: in words, as a model reads them, and in batches.
 
-Nothing is cut: a reader reads a paragraph of any length.
+Nothing is cut of what a reader reads, whose paragraphs may have any length; an encoder has room for so much.
 
-B batch, T time of the context, J of the question.
+B batch, T time of the context, or of the one sequence that an encoder reads, J of the question, W words of the context.
 """
 
 import re
@@ -78,6 +78,57 @@ class QuestionBatch(NamedTuple):
     first: Tensor  # (B,) int64
     last: Tensor  # (B,) int64
     weight: float = 1.0  # of these questions' mean, so that the processes' average is the mean over all questions
+
+
+class PassageExample(NamedTuple):
+    """A question and its context in one sequence, and those of the context's words that fit into it."""
+
+    input_ids: Sequence[int]
+    begins: int  # where the context does
+    firsts: Sequence[int]  # where each word's first token stands in the sequence
+    lasts: Sequence[int]  # and its last
+    first: int  # the place of the answer's first word among the words
+    last: int  # and of its last
+
+
+class PassageBatch(NamedTuple):
+    input_ids: Tensor  # (B, T) int64, padded with 0 behind each row's length
+    lengths: Tensor  # (B,) int64
+    segments: Tensor  # (B, T) int64, 1 from where the context begins
+    firsts: Tensor  # (B, W) int64, 0 behind the row's last word
+    lasts: Tensor  # (B, W) int64, likewise
+    context_lengths: Tensor  # (B,) int64, in words
+    first: Tensor  # (B,) int64
+    last: Tensor  # (B,) int64
+    weight: float = 1.0  # of these questions' mean, so that the processes' average is the mean over all questions
+
+
+def encoded_passages(examples: Sequence[PassageExample], shortened: int) -> Encoded:
+    """Questions, as long as their sequences. One whose answer does not end within what fits is asked, and no more: it
+    is not trained on."""
+    lengths = np.array([len(example.input_ids) for example in examples])
+    taught = np.flatnonzero([example.last < len(example.firsts) for example in examples])
+    return Encoded(lengths, partial(pad_passages, examples), shortened=shortened, taught=taught)
+
+
+def pad_passages(examples: Sequence[PassageExample], places: Iterable[int]) -> PassageBatch:
+    """The examples at `places` as one batch."""
+    chosen = [examples[place] for place in places]
+    input_ids, firsts, lasts = (
+        pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+        for rows in zip(*((each.input_ids, each.firsts, each.lasts) for each in chosen), strict=True)
+    )
+    begins = torch.tensor([each.begins for each in chosen])
+    return PassageBatch(
+        input_ids,
+        torch.tensor([len(each.input_ids) for each in chosen]),
+        (torch.arange(input_ids.shape[1]) >= begins[:, None]).long(),
+        firsts,
+        lasts,
+        torch.tensor([len(each.firsts) for each in chosen]),
+        torch.tensor([each.first for each in chosen]),
+        torch.tensor([each.last for each in chosen]),
+    )
 
 
 def encoded(examples: Sequence[QuestionExample]) -> Encoded:

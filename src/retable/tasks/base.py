@@ -103,3 +103,12 @@ def require_spelling(model: type[Model], instead: str) -> None:
     """Raise UsageError for a kind of model that does not read words by their spelling."""
     if not model.spelt:
         raise UsageError(f"{model.__name__} does not read words by their spelling; write {instead}")
+
+
+def require_no_predicate(d_predicate: int) -> None:
+    """Raise UsageError for a model that marks predicates, which the task does not name."""
+    if d_predicate:
+        raise UsageError(
+            f"the task names no predicates for model.d_predicate={d_predicate} to mark; write "
+            "recipe=taggers/bilstm_crf, or task=conll2012_roles"
+        )

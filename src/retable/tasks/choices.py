@@ -15,7 +15,7 @@ from retable.data.choices import Choices, encoded
 from retable.models.base import Model
 from retable.objectives.classification import require_summary
 from retable.objectives.multiple_choice import MultipleChoice
-from retable.tasks.base import Task, Text
+from retable.tasks.base import Task, Text, require_no_predicate
 from retable.tasks.reading import lay_out
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -32,6 +32,7 @@ class ChoiceTask(Task):
 
     def require(self, model: type[Model], d_predicate: int) -> None:
         require_summary(model, pairs=True)
+        require_no_predicate(d_predicate)
 
     @cached_property
     def _choices(self) -> dict[str, list[Choice]]:

@@ -10,14 +10,23 @@ import pandas as pd
 
 from retable.artifacts import write_json
 from retable.corpora.squad import Question, read_squad
-from retable.data.bucketed import Encoded
-from retable.data.questions import QuestionExample, QuestionInWords, encoded, in_words
+from retable.data import layouts
+from retable.data.bucketed import Bucketed, Encoded
+from retable.data.questions import (
+    PassageExample,
+    QuestionExample,
+    QuestionInWords,
+    encoded,
+    encoded_passages,
+    in_words,
+)
 from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
 from retable.metrics.answers import answer_scores
-from retable.models.base import Model
+from retable.models.base import Model, Reader
 from retable.objectives.answer_span import AnswerSpan, require_reader
-from retable.tasks.base import Task, Text, require_spelling
+from retable.tasks.base import Task, Text, require_no_predicate, require_spelling
+from retable.tasks.reading import delimiter, ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import END_OF_LINE
 
 SEED = 0  # of the paragraphs that are held out: the same for all that train, whatever their seed
@@ -56,7 +65,12 @@ class QuestionFiles:
 
 
 class QuestionTask(Task):
-    """Where in a paragraph does the answer to a question stand? A unit is a question, with its exact match and F1."""
+    """Where in a paragraph does the answer to a question stand? A unit is a question, with its exact match and F1.
+
+    A reader reads the two apart, whole and by the spelling of their words; an encoder in one sequence, by its tokens.
+    Of that what does not fit is cut from the paragraph's end: an answer is predicted among the words that are left, and
+    a question whose own answer is cut away is asked, but not trained on.
+    """
 
     kind = "answers"
     in_words = True
@@ -67,7 +81,9 @@ class QuestionTask(Task):
 
     def require(self, model: type[Model], d_predicate: int) -> None:
         require_reader(model)
-        require_spelling(model, "recipe=readers/bidaf")
+        require_no_predicate(d_predicate)
+        if issubclass(model, Reader):
+            require_spelling(model, "recipe=readers/bidaf")
 
     @cached_property
     def _questions(self) -> dict[str, list[QuestionInWords]]:
@@ -85,6 +101,8 @@ class QuestionTask(Task):
         return AnswerSpan(model, dropout)
 
     def encode(self, model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
+        if not isinstance(model, Reader):
+            return _in_one_sequence(model, text, examples)
         assert isinstance(text, Vocabulary)
         return encoded(
             [
@@ -95,6 +113,15 @@ class QuestionTask(Task):
                 for each in examples
             ]
         )
+
+    def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Bucketed:
+        """Of the questions whose answers are in what the model reads. UsageError where those are none."""
+        if encoded.taught is not None and not len(encoded.taught):
+            raise UsageError(
+                "the model's max_length cuts off the answers to all questions of training; train a model with a "
+                "greater one"
+            )
+        return super().batches(encoded, batch_size, seed)
 
     def units(self, examples: Sequence[QuestionInWords], predictions: Sequence[Sequence[int]]) -> pd.DataFrame:
         right = {each.source.id: [answer.text for answer in each.source.answers] for each in examples}
@@ -118,6 +145,23 @@ class QuestionTask(Task):
     def facts(self, examples: Mapping[str, Sequence[QuestionInWords]]) -> dict[str, Any]:
         cannot = {split: sum(not each.can_be_answered() for each in rows) for split, rows in examples.items()}
         return {"cannot_be_answered": cannot}  # with whole words; such a question is asked, and counts, all the same
+
+
+def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
+    start, end = ends_of_sequences(model, text)
+    between = delimiter(text, end)
+    rows, shortened = [], 0
+    for each in examples:
+        question, context = in_tokens(text, each.question).ids, in_tokens(text, each.context)
+        input_ids, begins = layouts.question_first(question, context.ids, start, between, end, model.max_length)
+        is_cut = len(input_ids) < len(question) + len(context.ids) + 3
+        # The end stands where the first token that was cut did.
+        behind = len(input_ids) - is_cut
+        firsts = [begins + place for place in context.first if begins + place < behind]
+        lasts = [min(begins + place, behind - 1) for place in context.last[: len(firsts)]]
+        rows.append(PassageExample(input_ids, begins, firsts, lasts, each.first, each.last))
+        shortened += is_cut
+    return encoded_passages(rows, shortened)
 
 
 def _answers(examples: Sequence[QuestionInWords], predictions: Sequence[Sequence[int]]) -> dict[str, str]:

@@ -1,12 +1,23 @@
-"""Sentences, and pairs of them, as a model reads them by a tokenizer's tokens."""
+"""Sentences, pairs of them, and words, as a model reads them by a tokenizer's tokens."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
 from retable.data import layouts
 from retable.data.examples import Inputs
+from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
 from retable.models.base import MarkedEncoder, Model
-from retable.tokenizers.tokenizer import Tokenizer
+from retable.tasks.base import Text
+from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
+
+
+class WordsInTokens(NamedTuple):
+    ids: list[int]
+    first: list[int]  # where each word's first token stands among them
+    last: list[int]  # and its last
 
 
 def lay_out(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
@@ -22,19 +33,40 @@ def lay_out(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ..
         case "in segments":
             return layouts.in_segments(ids, first, last, model.max_length)
         case "left to right":
-            delimiter = tokenizer.special_ids.get("[SEP]", last)
-            return layouts.left_to_right(ids, first, delimiter, last, model.max_length, symmetric)
+            return layouts.left_to_right(ids, first, delimiter(tokenizer, last), last, model.max_length, symmetric)
 
 
-def ends_of_sequences(model: Model, tokenizer: Tokenizer) -> tuple[int, int]:
+def delimiter(text: Text, last: int) -> int:
+    """What stands between two texts in one sequence, whose end is `last`."""
+    return text.special_ids.get("[SEP]", last) if isinstance(text, Tokenizer) else last
+
+
+def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
     """The tokens between which `model` reads a sequence: [CLS] and [SEP] where it is one for them, else the ends of
     lines. UsageError where the tokenizer has no such marks."""
+    if isinstance(text, Vocabulary):
+        (end,) = text.encode([END_OF_LINE])
+        return end, end
     if not isinstance(model, MarkedEncoder):
-        return tokenizer.boundary, [tokenizer.boundary, *tokenizer.encode("\n")][-1]
-    marks = tokenizer.special_ids
+        return text.boundary, [text.boundary, *text.encode("\n")][-1]
+    marks = text.special_ids
     if not {"[CLS]", "[SEP]"} <= set(marks):
         raise UsageError(
             f"{type(model).__name__} reads a sentence between [CLS] and [SEP], which the tokenizer lacks; write "
             "tokenizer=word_marked or tokenizer=wordpiece_uncased, that of its pretraining"
         )
     return marks["[CLS]"], marks["[SEP]"]
+
+
+def in_tokens(text: Text, words: Sequence[str]) -> WordsInTokens:
+    """The words, with a space between them, in tokens; spelt ones are tokens themselves. A word of which the tokenizer
+    makes none, such as a control character, is read from the token behind it, which may be the sequence's end."""
+    if isinstance(text, Vocabulary):
+        places = [*range(len(words))]
+        return WordsInTokens(text.encode(words), places, places)
+    ends = [end - 1 for end in accumulate(len(word.encode()) + 1 for word in words)]  # in bytes, as a token's are
+    starts = [end - len(word.encode()) for end, word in zip(ends, words, strict=True)]
+    tokens = text.encode_with_offsets(" ".join(words))
+    first = [bisect_right(tokens, start, key=lambda token: token.end) for start in starts]
+    last = [bisect_left(tokens, end, key=lambda token: token.start) - 1 for end in ends]
+    return WordsInTokens([token.id for token in tokens], first, [max(pair) for pair in zip(first, last, strict=True)])

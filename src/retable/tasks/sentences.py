@@ -19,7 +19,7 @@ from retable.models.base import EncoderDecoder, Model
 from retable.objectives.classification import Classification, require_summary
 from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.regression import Regression
-from retable.tasks.base import Task, Text
+from retable.tasks.base import Task, Text, require_no_predicate
 from retable.tasks.labels import Classes, Scores
 from retable.tasks.reading import ends_of_sequences, lay_out
 from retable.tasks.table import Row, Table, read_table
@@ -128,6 +128,7 @@ class SentenceTask(Task):
         if issubclass(model, EncoderDecoder):
             return
         require_summary(model, self._pairs)
+        require_no_predicate(d_predicate)
         if self._answers is not None:
             raise UsageError(
                 f"{model.__name__} has a head for its labels; leave answers= out, or take recipe=t5/t5_text"

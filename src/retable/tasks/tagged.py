@@ -1,6 +1,7 @@
 """Tasks that give a tag to each word of a sentence; sentences from files in columns or CoNLL-U, or from a text with
 labels."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from torch import nn
 
 from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.corpora.text import SPLITS
+from retable.data import layouts
 from retable.data.bucketed import Encoded
-from retable.data.spelling import Vocabulary
 from retable.data.tagged import TaggedExample, encoded
 from retable.errors import UsageError
 from retable.metrics.roles import role_counts
@@ -20,7 +22,9 @@ from retable.metrics.spans import Scheme, convert, span_counts, span_f1, span_pr
 from retable.models.base import Model
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
-from retable.tasks.base import Task, Text, require_files, require_spelling
+from retable.tasks.base import Task, Text, require_files, require_no_predicate
+from retable.tasks.reading import ends_of_sequences, in_tokens
+from retable.tokenizers.tokenizer import Tokenizer
 
 COLUMNS = ("words", "right")  # of a unit; where tags make spans also those that are right, predicted, and labelled
 SPAN_COLUMNS = ("spans_right", "spans_predicted", "spans_labelled")
@@ -101,6 +105,10 @@ class Source(Protocol):
 class TaggingTask(Task):
     """A tag for each word of a sentence.
 
+    A model that reads words by their spelling gets them whole; any other reads their tokens, and a word's first one
+    tells its tag (Devlin et al. 2019, section 5.3). What does not fit into the model is cut from the end of a sentence:
+    words behind the cut are not trained on, and get the most frequent tag of training, so that the metrics count them.
+
     Its units are sentences: the words, those whose tag is right, and of tags of spans those that are right, predicted
     and labelled.
 
@@ -129,13 +137,9 @@ class TaggingTask(Task):
                 f"the tags are about a predicate, and {model.__name__} is not told which word it is; write "
                 "recipe=taggers/role_labeller"
             )
-        if d_predicate and not self._roles:
-            raise UsageError(
-                f"the task names no predicates for model.d_predicate={d_predicate} to mark; write "
-                "recipe=taggers/bilstm_crf, or task=conll2012_roles"
-            )
+        if not self._roles:
+            require_no_predicate(d_predicate)
         require_token_states(model, "be tagged by")
-        require_spelling(model, "recipe=taggers/bilstm_tagger")
 
     @cached_property
     def _sentences(self) -> dict[str, list[TaggedSentence]]:
@@ -162,24 +166,52 @@ class TaggingTask(Task):
         """Those of the training split, and so those that can be predicted."""
         return sorted({tag for each in self._sentences["train"] for tag in each.tags})
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {tag: i for i, tag in enumerate(self.tags)}
+
+    @cached_property
+    def _commonest(self) -> str:
+        """The most frequent tag of training, of several the first in the order of `tags`."""
+        counts = Counter(tag for each in self._sentences["train"] for tag in each.tags)
+        return max(self.tags, key=counts.__getitem__)
+
     def objective(self, model: Model, text: Text, *, dropout: float, crf: bool) -> Tagging:  # type: ignore[override]
         return Tagging(model, self.tags, dropout, crf, self._scheme if crf else None)
 
     def encode(self, model: Model, text: Text, examples: Sequence[TaggedSentence]) -> Encoded:
-        assert isinstance(text, Vocabulary)
-        ids = {tag: i for i, tag in enumerate(self.tags)}
+        if isinstance(text, Tokenizer):
+            return self._encode_tokens(model, text, examples)
         return encoded(
             [
-                # a tag that is not trained on can't be predicted: any number will do for it
                 TaggedExample(
-                    text.sentence(each.words),
-                    range(1, len(each.words) + 1),
-                    [ids.get(tag, 0) for tag in each.tags],
-                    each.predicate,
+                    text.sentence(each.words), range(1, len(each.words) + 1), self._ids(each.tags), each.predicate
                 )
                 for each in examples
             ]
         )
+
+    def _encode_tokens(self, model: Model, tokenizer: Tokenizer, examples: Sequence[TaggedSentence]) -> Encoded:
+        start, end = ends_of_sequences(model, tokenizer)
+        rows, shortened = [], 0
+        for each in examples:
+            tokens = in_tokens(tokenizer, each.words)
+            input_ids = layouts.between(tokens.ids, start, end, model.max_length)
+            is_cut = len(input_ids) < len(tokens.ids) + 2
+            # The end stands where the first token that was cut did.
+            words = [1 + place for place in tokens.first if not is_cut or 1 + place < len(input_ids) - 1]
+            rows.append(TaggedExample(input_ids, words, self._ids(each.tags[: len(words)])))
+            shortened += is_cut
+        return encoded(rows, shortened)
+
+    def _ids(self, tags: Sequence[str]) -> list[int]:
+        """A tag that is not trained on can't be predicted: any number will do for it."""
+        return [self._places.get(tag, 0) for tag in tags]
+
+    def predict(self, objective: nn.Module, encoded: Encoded) -> list[list[int]]:
+        """The tags of the words that were read, whose number is an example's length."""
+        rows = super().predict(objective, encoded)
+        return [row[:n_words] for row, n_words in zip(rows, encoded.lengths, strict=True)]
 
     def units(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> pd.DataFrame:
         gold, guessed = [each.tags for each in examples], self._named(examples, predictions)
@@ -219,9 +251,12 @@ class TaggingTask(Task):
         return {"tags": len(self.tags)}
 
     def _named(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> list[list[str]]:
-        """The predicted tags of each sentence, whose row may be padded."""
-        pairs = zip(examples, predictions, strict=True)
-        return [[self.tags[i] for i in row[: len(each.words)]] for each, row in pairs]
+        """The tags of each sentence: those of its row, which may be padded, and of words behind that the commonest."""
+        named = []
+        for each, row in zip(examples, predictions, strict=True):
+            tags = [self.tags[i] for i in row[: len(each.words)]]
+            named.append(tags + [self._commonest] * (len(each.words) - len(tags)))
+        return named
 
 
 def _starts(sentences: Sequence[TaggedSentence]) -> list[int]:
