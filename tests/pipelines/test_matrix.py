@@ -1,0 +1,255 @@
+"""Every model on every kind of task: it trains and predicts, or it is refused before any data are read."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hydra.utils import get_class
+
+from pipelines.build import build_model
+from retable.corpora.choice_files import ChoiceFiles
+from retable.corpora.coreference import Document, DocumentFiles, write_documents
+from retable.corpora.squad import read_triples
+from retable.data.bucketed import on_device
+from retable.data.spelling import Vocabulary
+from retable.errors import UsageError
+from retable.generation.sampling import Greedy
+from retable.tasks.base import Task
+from retable.tasks.choices import ChoiceTask
+from retable.tasks.clusters import CoreferenceTask
+from retable.tasks.questions import QuestionFiles, QuestionTask
+from retable.tasks.sentences import SentenceTask
+from retable.tasks.tagged import TaggedFiles, TaggingTask
+from retable.tasks.translation import TranslationTask
+from retable.tokenizers import word
+from tests.pipelines.recipes import composed
+
+SPLITS = ("train", "validation", "test")
+NAMES, VERBS = ("dogs", "cats", "birds", "mice"), ("run", "see", "eat")
+TOKENIZER = word.train(
+    [f"{' '.join(NAMES)} {' '.join(VERBS)} who in the town sentence question answer good bad . ?"],
+    marks=["[PAD]", "[CLS]", "[SEP]", "[MASK]"],
+)
+TRANSFORMER = ("model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.max_length=32")
+SPELT = ("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]")
+ELMO = (
+    "model.elmo.d_model=8",
+    "model.elmo.d_cell=8",
+    "model.elmo.filters=[[1,4]]",
+    "model.elmo.n_layers=1",
+    "model.d_model=8",
+)
+SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
+    "bag_of_words": (),
+    "deep_averaging": (),
+    "cnn": ("model.d_embedding=8", "model.n_features=4"),
+    "bilstm": ("model.d_embedding=8", "model.d_model=16"),
+    "bilstm_attention": ("model.d_embedding=8", "model.d_model=16"),
+    "bilstm_elmo": (*ELMO, "model.d_embedding=8"),
+    "bert": TRANSFORMER,
+    "electra": TRANSFORMER,
+    "gpt": TRANSFORMER,
+    "lstm": (),
+    "t5_toy_encoder": ("model.d_model=16", "model.n_layers=1", "model.d_ff=16"),
+    "t5_toy_spans": ("model.d_model=16", "model.n_layers=1", "model.d_ff=16"),
+    "rnn_translation": ("model.d_model=16", "model.d_embedding=16"),
+    "bilstm_tagger": (*SPELT, "model.d_model=16"),
+    "elmo_tagger": (*ELMO, *SPELT),
+    "bidaf": (*SPELT, "model.d_hidden=8"),
+    "mention_ranker": (
+        *SPELT,
+        "model.d_model=12",
+        "model.d_feature=4",
+        "model.d_hidden=12",
+        "model.max_width=2",
+        "model.spans_per_word=1.5",
+    ),
+    "elmo": (),
+}
+IN_TOKENS = {"bilstm", "bilstm_elmo", "bert", "electra", "gpt", "lstm", "t5_toy_encoder"}  # a state for each of them
+STATES = IN_TOKENS | {"bilstm_tagger", "elmo_tagger"}
+SUMMED_UP = STATES | {"bag_of_words", "deep_averaging", "cnn"}
+WRITERS = {"t5_toy_spans", "rnn_translation"}
+SUMMARY = {"dropout": 0.0, "auxiliary": 0.0, "d_hidden": None, "pooling": None}
+
+
+def files(folder: Path, ending: str) -> dict[str, str]:
+    return {split: str(folder / f"{split}.{ending}") for split in SPLITS}
+
+
+def sentences(folder: Path, *columns: str) -> SentenceTask:
+    return SentenceTask("sentence", files(folder, "csv"), columns, "label", ["accuracy"], ["good", "bad"])
+
+
+def answers(folder: Path) -> QuestionTask:
+    paths = files(folder, "json")
+    return QuestionTask(QuestionFiles(paths["train"], paths["test"], 2, read_triples, read_triples))
+
+
+def choices(folder: Path) -> ChoiceTask:
+    return ChoiceTask(ChoiceFiles(**files(folder, "jsonl"), context="ctx", endings="endings", label="label"))
+
+
+def translations(folder: Path) -> TranslationTask:
+    return TranslationTask(str(folder), Greedy(4, 0, 0, 1.0, 8), "greedy", 32, 0)
+
+
+# Of each kind: the task of the files in a folder, the settings of its head, and who serves it.
+KINDS: dict[str, tuple[Callable[[Path], Task], dict, set[str]]] = {
+    "sentences": (lambda folder: sentences(folder, "one"), SUMMARY | {"tie": True}, SUMMED_UP | WRITERS),
+    "pairs": (
+        lambda folder: sentences(folder, "one", "two"),
+        SUMMARY | {"tie": True},
+        SUMMED_UP | WRITERS | {"bilstm_attention"},
+    ),
+    "choices": (choices, SUMMARY, SUMMED_UP | {"bilstm_attention"}),
+    "tags": (lambda folder: TaggingTask(TaggedFiles(**files(folder, "tags"))), {"dropout": 0.0, "crf": False}, STATES),
+    "chunks": (
+        lambda folder: TaggingTask(TaggedFiles(**files(folder, "tags")), "IOBES"),
+        {"dropout": 0.0, "crf": True},
+        STATES,
+    ),
+    "answers": (answers, {"dropout": 0.0}, STATES | {"bidaf"}),
+    "clusters": (lambda folder: CoreferenceTask(DocumentFiles(**files(folder, "conll"))), {}, {"mention_ranker"}),
+    "translations": (translations, {"label_smoothing": 0.0, "tie": True, "bias": False}, WRITERS),
+}
+SERVED = [(kind, system) for kind, (_, _, systems) in KINDS.items() for system in SYSTEMS if system in systems]
+REFUSED = [(kind, system) for kind in KINDS for system in SYSTEMS if (kind, system) not in SERVED]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The files of every kind, a dozen examples a split."""
+    folder, generator = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    for split in SPLITS:
+        rows = [(NAMES[k % 4], generator.choice(NAMES), generator.choice(VERBS), k % 2) for k in range(12)]
+        labelled = [f"the {a} {v},the {b} {v},{('good', 'bad')[label]}" for a, b, v, label in rows]
+        (folder / f"{split}.csv").write_text("\n".join(["one,two,label", *labelled]))
+        chosen = [{"ctx": f"the {a}", "endings": [f"{v} .", "the in"], "label": 0} for a, _, v, _ in rows]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chosen))
+        tagged = [f"the B-NP\n{a} I-NP\n{v} O\n{b} B-NP\n\n" for a, b, v, _ in rows]
+        (folder / f"{split}.tags").write_text("".join(tagged))
+        triples = [
+            {"context": f"the {a} {v} in town {k} .", "question": f"who {v} ?", "answer": f"the {a}"}
+            for k, (a, _, v, _) in enumerate(rows)
+        ]
+        (folder / f"{split}.json").write_text(json.dumps(triples))
+        documents = [Document(f"{split}/{k}", 0, [[a, v], [a, v]], [[(0, 1), (2, 3)]]) for k, (a, _, v, _) in
+                     enumerate(rows)]  # fmt: skip
+        write_documents(folder / f"{split}.conll", documents)
+        for side in ("source", "target"):
+            (folder / f"{split}.{side}.txt").write_text("".join(f"the {a} {v}\n" for a, _, v, _ in rows))
+    return folder
+
+
+@cache
+def of_recipe(system: str):
+    return composed("train", system, "task=grammar_pos", *SYSTEMS[system])
+
+
+@pytest.mark.parametrize(("kind", "system"), SERVED)
+def test_it_learns_and_predicts(kind, system, data):
+    make, head, _ = KINDS[kind]
+    task, cfg = make(data), of_recipe(system)
+    task.require(model_class := get_class(cfg.model._target_), cfg.model.get("d_predicate", 0))
+    examples = {split: task.examples(split) for split in task.splits}
+    spelt = task.in_words and model_class.spelt
+    text = Vocabulary(*([*task.words(examples[split])] for split in ("train", "test"))) if spelt else TOKENIZER
+    torch.manual_seed(0)
+    model = build_model(cfg, text, dropout=0.0)
+    objective = task.objective(model, text, **head)
+    encoded = {split: task.encode(model, text, examples[split]) for split in ("train", "test")}
+    batches = task.batches(encoded["train"], 12 if kind != "translations" else 48, seed=1)
+    weights = [each for each in objective.parameters() if each.requires_grad]
+    optimizer = torch.optim.Adam(weights, lr=0.01)
+    losses = []
+    for _ in range(8):
+        optimizer.zero_grad()
+        loss, _, _ = objective.loss(on_device(torch.device("cpu"), batches.batch(0)), None, 0)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0], losses
+    objective.eval()
+    units = task.units(examples["test"], task.predict(objective, encoded["test"]))
+    assert len(units) == len(examples["test"])
+    assert all(np.isfinite(value) for value in task.score(units).values()) and task.score(units)
+
+
+@pytest.mark.parametrize(("kind", "system"), REFUSED)
+def test_it_is_refused_in_a_line_before_its_files_are_looked_for(kind, system):
+    cfg = of_recipe(system)
+    with pytest.raises(UsageError) as refusal:
+        KINDS[kind][0](Path("nowhere")).require(get_class(cfg.model._target_), cfg.model.get("d_predicate", 0))
+    line, name = str(refusal.value), cfg.model._target_.rpartition(".")[2]
+    assert line.startswith(f"{name} ") and "\n" not in line and "recipe=" in line
+
+
+def refuse(project, *overrides: str) -> str:
+    """What a user reads, without the data that the task is about."""
+    done = project.run("train", *overrides, RETABLE_DATA="nowhere")
+    (line,) = done.stderr.strip().splitlines()
+    assert done.returncode == 2
+    return line
+
+
+@pytest.mark.parametrize(
+    ("task", "recipe"),
+    [
+        ("trec", "readers/bidaf"),
+        ("rte", "coreference/mention_ranker"),
+        ("swag", "t5/t5_text"),
+        ("conll2003_ner", "encoders/bag_of_words"),
+        ("conll2000_chunking", "encoders/bilstm_attention"),
+        ("squad", "encoders/cnn"),
+        ("conll2012", "bert/bert"),
+        ("translation", "bert/bert"),
+    ],
+)
+def test_the_stage_refuses_a_model_before_it_looks_for_files(project, task, recipe):
+    line = refuse(project, f"task={task}", f"recipe={recipe}")
+    name = composed("train", recipe.partition("/")[2]).model._target_.rpartition(".")[2]
+    assert line.startswith(f"error: {name} ") and "recipe=" in line and "nowhere" not in line
+
+
+def test_a_model_that_serves_looks_for_files(project):
+    assert "nowhere" in refuse(project, "task=squad", "recipe=bert/bert")
+
+
+@pytest.fixture(scope="module")
+def marked(project):
+    project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
+    return project
+
+
+def test_a_bert_tags_and_counts_what_it_could_not_read(marked):
+    marked.succeed(
+        "train", "task=grammar_pos", "recipe=bert/bert", "corpus=grammar_tiny", *TRANSFORMER[:3], "model.max_length=8",
+        "epochs=2", "optimizer.lr=0.01", "task.sentences.text.scale=0.1",
+        "task.sentences.text.words={train: 800, validation: 100, test: 200}",
+    )  # fmt: skip
+    folder = marked.folder / "outputs/train/grammar_pos/bert-1"
+    run = json.loads((folder / "run.json").read_text())
+    sentences = [each.split("\n") for each in (folder / "test.tags.txt").read_text().strip().split("\n\n")]
+    assert run["shortened"]["test"] == sum(len(each) > 6 for each in sentences) > 0
+    behind = {row.split(" ")[2] for each in sentences for row in each[6:]}
+    assert len(behind) == 1 and all(len(row.split(" ")) == 3 for each in sentences for row in each)
+    assert json.loads((folder / "metrics.json").read_text())["tagging/test/accuracy"] > 0
+
+
+@pytest.mark.parametrize("recipe", ["bert/bert", "transformer/gpt", "bert/electra"])
+def test_an_encoder_answers_from_its_passages(marked, data, recipe):
+    marked.succeed(
+        "train", "task=squad", f"recipe={recipe}", "corpus=grammar_tiny", "tokenizer=word_marked", *TRANSFORMER,
+        "task.questions.held_out=2", "+task.questions.read_test=${task.questions.read_train}", "epochs=1",
+        *(f"task.questions.{split}={data / f'{split}.json'}" for split in ("train", "test")),
+    )  # fmt: skip
+    folder = marked.folder / f"outputs/train/squad/{recipe.partition('/')[2]}-1"
+    predictions = json.loads((folder / "predictions.json").read_text())
+    contexts = [row["context"] for row in json.loads((data / "test.json").read_text())]
+    assert len(predictions) == 12 and all(predictions[str(k)] in context for k, context in enumerate(contexts))
+    assert set(json.loads((folder / "run.json").read_text())["shortened"].values()) == {0}
