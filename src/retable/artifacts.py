@@ -93,13 +93,6 @@ def git_state() -> dict[str, Any]:
     return {"git_commit": git("rev-parse", "HEAD"), "git_dirty": None if changed is None else bool(changed)}
 
 
-def code_digest() -> str:
-    """The sha256 of the package's and the pipelines' source: a run goes on only under the code that it began with."""
-    package = Path(__file__).parent
-    files = sorted([*package.rglob("*.py"), *(package.parent.parent / "pipelines").glob("*.py")])
-    return digest_of([digest(file) for file in files])
-
-
 def environment() -> dict[str, str]:
     """Versions of Python and of the packages that decide results."""
     return {"python": platform.python_version()} | {
