@@ -148,7 +148,7 @@ def configuration(cell: Cell) -> dict[str, Any]:
 
 
 def data_of(cell: Cell) -> list[str]:
-    """The paths below `data/`, and those of other cells, that a cell's corpus, tokenizer, task or benchmark names."""
+    """The files that a cell's corpus, tokenizer, task or benchmark names: data sets, and those of other cells."""
     values = {"${oc.env:RETABLE_DATA,data}": "data", "${text}": cell.corpus}
     values |= {"${tokens}": f"{cell.corpus}/{cell.tokenizer}"}
     found = [path for said in _naming(cell) for text in strings(said) for path in _files(text, values)]
@@ -176,7 +176,8 @@ def _files(text: str, values: Mapping[str, str]) -> list[str]:
         return [f"{text}/{split}.{end}" for split in SPLITS for end in ("bin", "units.npy")]
     if text == f"outputs/prepare/{values['${text}']}":
         return [f"{text}/{split}.txt" for split in SPLITS]
-    return [text] if text.startswith(("data/", "outputs/")) else []
+    own = "/" in text and Path(text).is_file()  # a corpus of one's own, which may stand anywhere
+    return [text] if own or text.startswith(("data/", "outputs/")) else []
 
 
 def _systems(cell: Cell, every: Mapping[str, Cell]) -> Iterator[str]:

@@ -141,6 +141,20 @@ def test_a_cell_depends_on_every_path_that_its_configuration_names():
                     assert any(dep == path or dep.startswith(f"{path}/") for dep in listed), (cell.place, path)
 
 
+def test_a_text_of_ones_own_is_depended_on_wherever_it_stands(copied, monkeypatch):
+    monkeypatch.chdir(copied)
+    (copied / "texts").mkdir()
+    for split in ("train", "validation", "test"):
+        (copied / f"texts/{split}.txt").write_text("a b\n", encoding="utf-8")
+    ptb = (copied / "conf/corpus/ptb.yaml").read_text(encoding="utf-8")
+    mine = ptb.replace("${oc.env:RETABLE_DATA,data}/ptb/ptb.", "texts/").replace("valid.", "validation.")
+    (copied / "conf/corpus/mine.yaml").write_text(mine, encoding="utf-8")
+    study = expand(Conf(plan.CONF), "mine", {"corpus": "mine", "systems": [{"of": "kn3"}]})
+    with plan.composing():
+        found = plan.data_of(study.cells["prepare/mine"])
+    assert found == ["texts/train.txt", "texts/validation.txt", "texts/test.txt"]
+
+
 @pytest.mark.parametrize(
     ("settings", "file"),
     [(["corpus=ptb", "systems=kn5,lstm", "seeds=3"], {"corpus": "ptb", "seeds": 3, "systems": [{"of": ["kn5", "lstm"]}],
