@@ -39,6 +39,12 @@ def test_a_killed_stage_goes_on_in_its_run(client):
     assert [run.info.run_id for run in runs(client, "killed")] == [first.id]
 
 
+def test_a_parameter_may_be_called_what_mlflow_does_not_allow(client):
+    """GLUE's MRPC calls its columns so."""
+    run = start("named", **{"task.prompt.#1 String": "sentence1"})
+    assert client.get_run(run.id).data.params == {"task.prompt._1 String": "sentence1"}
+
+
 def test_parameters_and_tags_are_there(client):
     run = start("described", **{"model.d_model": 200, "init": None, "long": "x" * 7000})
     data = client.get_run(run.id).data

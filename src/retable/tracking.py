@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ for _chatty in ("alembic", "mlflow.store.db.utils"):
     logging.getLogger(_chatty).setLevel(logging.WARNING)
 
 EXPERIMENT = "retable"
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # of parameters: a task may call a column "#1 String"
 _VALUE_LIMIT = 6000  # MLflow's limit for a parameter
 
 
@@ -76,7 +78,7 @@ def start(name: str, key: str, parameters: Mapping[str, Any], tags: Mapping[str,
         client.log_batch(run_id, tags=[RunTag(tag, value) for tag, value in named.items()])
     else:
         run_id = client.create_run(experiment, run_name=name, tags=named).info.run_id
-    logged = [Param(name, str(value)[:_VALUE_LIMIT]) for name, value in parameters.items()]
+    logged = [Param(_NOT_IN_NAMES.sub("_", name), str(value)[:_VALUE_LIMIT]) for name, value in parameters.items()]
     for first in range(0, len(logged), 100):  # MLflow's limit for a batch; the same value again changes nothing
         client.log_batch(run_id, params=logged[first : first + 100])
     return Run(client, run_id)
