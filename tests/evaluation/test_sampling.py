@@ -12,6 +12,7 @@ from retable.errors import UsageError
 from retable.evaluation.sampling import Samples, document, scores, whole_sentences
 from retable.grammar import Grammar
 from retable.grammar.language import tokens_of
+from retable.models.base import LeftToRight
 from retable.models.ngram import BackoffModel, KneserNey
 from retable.objectives.causal_lm import CausalLM
 from retable.tokenizers import word
@@ -42,10 +43,10 @@ def folder(documents, tokenizer, tmp_path_factory):
     return folder
 
 
-class Parrot(nn.Module):
+class Parrot(LeftToRight):
     """A recurrent model that recites one text from its start on; its state is where it stands."""
 
-    direction, start = "left-to-right", None
+    start = None
 
     def __init__(self, vocab_size: int, text: list[int]):
         super().__init__()

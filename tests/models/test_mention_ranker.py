@@ -8,6 +8,7 @@ from torch import Tensor
 
 from retable.corpora.coreference import Document
 from retable.data.coreference import CoreferenceBatch, coreference_example, pad_documents
+from retable.data.spelling import Vocabulary
 from retable.models.elmo import ELMo
 from retable.models.mention_ranker import (
     BINS,
@@ -47,12 +48,13 @@ def ranker(dropout: float = 0.0, spans_per_word: float = 0.8, **more) -> Mention
 def batch_of(*lengths: list[int]) -> CoreferenceBatch:
     """Documents of sentences of so many words each."""
     generator = np.random.default_rng(sum(map(sum, lengths)))
-    ids = {word: i for i, word in enumerate(WORDS)}
+    vocabulary = Vocabulary([], [WORDS[2:]])
+    assert vocabulary.words == WORDS
     documents = [
         Document("d", 0, [[f"w{i}" for i in generator.integers(9, size=n)] for n in sizes], [[(0, 1), (2, 3)]])
         for sizes in lengths
     ]
-    return pad_documents([coreference_example(each, ids) for each in documents], range(len(documents)))
+    return pad_documents([coreference_example(each, vocabulary) for each in documents], range(len(documents)))
 
 
 def test_scores_equal_their_equations():
