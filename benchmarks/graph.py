@@ -14,8 +14,9 @@ from pathlib import Path
 
 from pipelines.entry import CONF
 from retable.artifacts import hardware
+from retable.plan.conf import Conf
 from retable.plan.graph import graph_file
-from retable.plan.study import Conf, read_study
+from retable.plan.study import read_study
 
 
 def cost(*command: str) -> tuple[float, float]:

@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 
 from pipelines.entry import CONF
-from retable.plan.study import Conf, read_study
+from retable.plan.conf import Conf
+from retable.plan.study import read_study
 
 
 def main() -> None:

@@ -9,7 +9,8 @@ from omegaconf import DictConfig
 from pipelines.entry import CONF, stage
 from retable.artifacts import require
 from retable.errors import UsageError
-from retable.plan.study import Conf, read_study
+from retable.plan.conf import Conf
+from retable.plan.study import read_study
 
 
 @stage

@@ -25,8 +25,9 @@ from retable.artifacts import digest as digest_of_file
 from retable.artifacts import digest_of
 from retable.corpora.text import SPLITS
 from retable.errors import UsageError
+from retable.plan.conf import Conf, strings
 from retable.plan.graph import corpus_graph, distinct, graph_file, plan_file, report_file, report_graph
-from retable.plan.study import Cell, Conf, Study, expand, read_study, strings
+from retable.plan.study import Cell, Study, expand, read_study
 
 DEFAULT = "lineage"
 
@@ -93,7 +94,7 @@ def check(study: str) -> None:
         stamp.parent.mkdir(parents=True, exist_ok=True)
         stamp.write_text(digest, encoding="utf-8")
     for group in {cell.group for cell in found.cells.values()}:
-        stages = yaml.load(graph_file(group).read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        stages = yaml.load(graph_file(group).read_text(encoding="utf-8"), yaml.CSafeLoader)
         for cell in (cell for cell in found.cells.values() if cell.group == group):
             for path in stages["stages"][cell.name]["deps"]:
                 if path.startswith("data/") and not Path(path).exists():
@@ -241,8 +242,7 @@ def _by_name(value: Any) -> Any:
 
 
 def _yaml(value: Any, **options: Any) -> str:
-    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return yaml.dump(value, sort_keys=False, width=120, allow_unicode=True, Dumper=dumper, **options)
+    return yaml.dump(value, sort_keys=False, width=120, allow_unicode=True, Dumper=yaml.CSafeDumper, **options)
 
 
 def main() -> None:

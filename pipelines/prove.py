@@ -181,8 +181,7 @@ def _md5(path: Path) -> str:
 
 
 def _load(path: Path) -> Any:
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(path.read_text(encoding="utf-8"), loader)
+    return yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def main() -> None:

@@ -6,7 +6,8 @@ from omegaconf import DictConfig
 
 from pipelines.entry import CONF, stage
 from retable.artifacts import require
-from retable.plan.study import Conf, read_study
+from retable.plan.conf import Conf
+from retable.plan.study import read_study
 from retable.reporting.report import write_report
 
 STAGES = ("prepare", "encode", "embed", "pretrain", "mix", "train", "evaluate", "generate", "scaling")

@@ -8,7 +8,8 @@ from hydra.utils import get_class, get_method
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines.entry import CONF
-from retable.plan.study import Conf, read_study
+from retable.plan.conf import Conf
+from retable.plan.study import read_study
 from tests.pipelines.recipes import composed
 
 STAGES = (

@@ -9,8 +9,9 @@ import yaml
 from pipelines import plan, reach
 from pipelines.entry import CONF, loaded_from
 from retable.errors import UsageError
+from retable.plan.conf import Conf, strings
 from retable.plan.fingerprint import RECORDING, Code
-from retable.plan.study import Conf, expand, strings
+from retable.plan.study import expand
 
 ROOT = CONF.parent
 SAID = {
@@ -118,9 +119,8 @@ def test_the_graph_is_that_of_the_studies():
 
 
 def test_every_stage_reads_what_another_writes():
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     graphs = [ROOT / "dvc.yaml", *(ROOT / "graph").rglob("dvc.yaml")]
-    stages = [s for path in graphs for s in yaml.load(path.read_text("utf-8"), loader)["stages"].values()]
+    stages = [s for path in graphs for s in yaml.load(path.read_text("utf-8"), yaml.CSafeLoader)["stages"].values()]
     outs = [out for stage in stages for out in stage["outs"] if isinstance(out, str)]
     written = set(outs)
     assert len(written) == len(outs), "two stages leave the same"

@@ -15,7 +15,8 @@ from retable.data.examples import Inputs, encoded
 from retable.errors import UsageError
 from retable.objectives.classification import Classification
 from retable.objectives.regression import Regression
-from retable.plan.study import Conf, read_study
+from retable.plan.conf import Conf
+from retable.plan.study import read_study
 from retable.tasks.reading import ends_of_sequences, lay_out
 from retable.tasks.sentences import Example
 from retable.tokenizers import word, wordpiece

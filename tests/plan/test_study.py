@@ -6,8 +6,9 @@ import pytest
 import yaml
 
 from retable.errors import UsageError
+from retable.plan.conf import Conf
 from retable.plan.graph import distinct
-from retable.plan.study import REPORTED, Conf, expand, read_study
+from retable.plan.study import REPORTED, expand, read_study
 
 CONF = Conf(Path(__file__).parent.parent.parent / "conf")
 STUDIES = CONF.names("study")

@@ -178,11 +178,6 @@ class _Essence(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         return self._body(node)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        """A field of a class, whose type a dataclass reads; elsewhere the type says nothing at run time."""
-        self.generic_visit(node)
-        return node
-
     def visit_Import(self, node: ast.Import) -> None:
         return None  # what it brings counts where it is named
 

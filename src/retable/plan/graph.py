@@ -93,7 +93,7 @@ def _text(stages: Mapping[str, Any], metrics: Sequence[str] = ()) -> str:
     return HEADER + yaml.dump(whole, sort_keys=False, width=10_000, Dumper=_Dumper)
 
 
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+class _Dumper(yaml.CSafeDumper):
     """Without aliases, where two stages have the same list."""
 
     def ignore_aliases(self, data: Any) -> bool:

@@ -4,20 +4,17 @@ A study names systems by their recipes; stages, folders, commands and what a cel
 and from each other. It is checked when it is read: each mistake is one line that names the thing and what to write.
 """
 
-import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from itertools import product
-from pathlib import Path
 from string import Template
 from typing import Any
 
 import yaml
 
 from retable.errors import UsageError
+from retable.plan.conf import Conf, closest
 
 # What a study says for the report alone.
 REPORTED = ("notes", "ablations", "baseline", "elmo", "label_efficiency", "bands")
@@ -69,74 +66,6 @@ def _quoted(value: str) -> str:
     return f"'{value}'" if set(value) & set("[]{}, ") else value
 
 
-class Conf:
-    """The files of `conf/`, as far as studies need them: the names of its groups, what recipes say of themselves."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self._recipes = {path.stem: path for path in sorted((folder / "recipe").rglob("[!_]*.yaml"))}
-        self._facts: dict[Path, dict[str, Any]] = {}
-
-    def names(self, group: str) -> list[str]:
-        """The choices of a group; of recipes, without their folders."""
-        if group == "recipe":
-            return sorted(self._recipes)
-        return sorted(path.stem for path in (self.folder / group).glob("[!_]*.yaml"))
-
-    def require(self, group: str, name: str, where: str) -> str:
-        """`name`, if the group has it; else a UsageError that proposes the closest."""
-        if name not in (known := self.names(group)):
-            raise UsageError(f"{where}: there is no {group} {name!r}; {closest(name, known)}")
-        return name
-
-    def choice(self, recipe: str) -> str:
-        """The recipe as `recipe=` wants it, with its folder."""
-        return str(self._recipes[recipe].relative_to(self.folder / "recipe").with_suffix(""))
-
-    def recipe(self, name: str) -> dict[str, Any]:
-        """What a recipe, and those that it inherits from, say: their own keys, and under `choices` those of groups."""
-        return self._read(self._recipes[name])
-
-    def _read(self, path: Path) -> dict[str, Any]:
-        if path not in self._facts:
-            own = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-            facts: dict[str, Any] = {"choices": {}}
-            for entry in own.pop("defaults", ()):
-                if isinstance(entry, str) and entry != "_self_":
-                    base = self.folder if entry.startswith("/") else path.parent
-                    inherited = self._read(base / f"{entry.lstrip('/')}.yaml")
-                    facts = _merged(facts, inherited)
-                elif isinstance(entry, dict):
-                    ((group, choice),) = entry.items()
-                    facts["choices"][group.removeprefix("override ").lstrip("/")] = choice
-            self._facts[path] = _merged(facts, own)
-        return self._facts[path]
-
-    def corpora_of(self, task: str) -> list[str]:
-        """The corpora that a task names itself, in paths such as `outputs/prepare/grammar_endings/train.jsonl`."""
-        paths = (text for text in strings(self.says("task", task)) if text.startswith("outputs/prepare/"))
-        return sorted({name for path in paths if "$" not in (name := path.split("/")[2])})
-
-    def says(self, group: str, name: str) -> dict[str, Any]:
-        """What a choice of a group, and those that it inherits from, say: their own keys, unresolved."""
-        return self._read(self.folder / group / f"{name}.yaml")
-
-    def class_says(self, target: str, attribute: str) -> Any:
-        """What the class that a `_target_` names sets an attribute to, read without importing what that imports; None
-        where neither it nor a base in its module does."""
-        module, _, name = target.rpartition(".")
-        spec = find_spec(module)
-        assert spec is not None and spec.origin is not None, module
-        body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
-        classes = {each.name: each for each in body if isinstance(each, ast.ClassDef)}
-        while name in classes:
-            for each in classes[name].body:
-                if isinstance(each, ast.Assign) and attribute in map(ast.unparse, each.targets):
-                    return ast.literal_eval(each.value)
-            name = ast.unparse(classes[name].bases[0]) if classes[name].bases else ""
-        return None
-
-
 @dataclass(frozen=True)
 class Study:
     """The cells of a study by their places, in its order, and what it says for the report."""
@@ -157,13 +86,6 @@ def read_study(conf: Conf, name: str) -> Study:
 def expand(conf: Conf, name: str, said: Mapping[str, Any]) -> Study:
     """The cells that a study's lines stand for. UsageError, in one line, where they stand for none."""
     return _Expansion(conf, f"study {name}", said).study(name)
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """What to write in place of a name that is not known."""
-    known = list(known)
-    near = get_close_matches(str(name), known, n=1, cutoff=0.5)
-    return f"write {near[0]}" if near else f"write one of {', '.join(known)}"
 
 
 class _Expansion:
@@ -457,16 +379,6 @@ def _answers(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> frozenset[st
     return frozenset({"held_out", "objective", "protocol"})
 
 
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of both, those of `over` first, at every depth."""
-    both = {
-        key: _merged(base[key], over[key])
-        for key in over
-        if isinstance(over[key], dict) and isinstance(base.get(key), dict)
-    }
-    return {**base, **over, **both}
-
-
 def _set(entry: Mapping[str, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in (entry.get("set") or {}).items()}
 
@@ -475,16 +387,3 @@ def _listed(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def strings(value: Any) -> Iterator[str]:
-    """All texts in a configuration."""
-    match value:
-        case str():
-            yield value
-        case dict():
-            for each in value.values():
-                yield from strings(each)
-        case list():
-            for each in value:
-                yield from strings(each)
