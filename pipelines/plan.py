@@ -72,9 +72,11 @@ def cells(group: str) -> None:
 
 def report(study: str) -> None:
     """Write the plan of a study's report."""
-    found = read_study(Conf(CONF), study)
-    said = {"study": study, "cells": sorted(found.cells), "said": dict(found.reported)}
-    said["code"] = code().fingerprint(["pipelines.report.report"])
+    conf = Conf(CONF)
+    found, tables = read_study(conf, study), conf.tables()
+    made = [said["_target_"] for said in tables.values() if "_target_" in said]
+    said = {"study": study, "cells": sorted(found.cells), "said": dict(found.reported), "tables": tables}
+    said["code"] = code().fingerprint(["pipelines.report.report", *made])
     path = Path("outputs/plan/report", f"{study}.yaml")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_yaml(said), encoding="utf-8")

@@ -15,7 +15,8 @@ STAGES = ("prepare", "encode", "embed", "pretrain", "mix", "train", "evaluate", 
 
 @stage
 def report(cfg: DictConfig) -> None:
-    study = read_study(Conf(CONF), cfg.name)
+    conf = Conf(CONF)
+    study = read_study(conf, cfg.name)
     folders: dict[str, list[Path]] = {name: [] for name in STAGES}
     for cell in study.cells.values():
         folders[cell.stage].append(require(Path("outputs", cell.place)))
@@ -23,7 +24,7 @@ def report(cfg: DictConfig) -> None:
     sections = {
         name: study.reported.get(name) for name in ("notes", "ablations", "baseline", "elmo", "label_efficiency")
     }
-    write_report(study.name, folders, out, **sections)
+    write_report(study.name, folders, out, conf.tables(), **sections)
     print(f"The report is {out / 'report.html'}")
 
 

@@ -64,6 +64,19 @@ def _fresh():
         cached.cache_clear()
 
 
+def test_a_value_of_a_table_makes_reports_stale_and_a_comment_does_not(copied, monkeypatch):
+    monkeypatch.chdir(copied)
+    file, written = copied / "conf/table/tagging.yaml", copied / "outputs/plan/report/smoke.yaml"
+    text = file.read_text(encoding="utf-8")
+    found = []
+    for edited in (text, f"{text}# edited\n", text.replace("title: Tagging", "title: Tags")):
+        file.write_text(edited, encoding="utf-8")
+        plan._conf.cache_clear()
+        plan.report("smoke")
+        found.append(written.read_text(encoding="utf-8"))
+    assert found[0] == found[1] != found[2]
+
+
 def test_a_comment_in_a_configuration_makes_nothing_stale(copied):
     file = recipe(copied, "lstm")
     text = file.read_text(encoding="utf-8")

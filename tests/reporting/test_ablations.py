@@ -11,6 +11,7 @@ from retable.reporting.ablations import ablation_tables
 from retable.reporting.markup import html_table, latex_table, markdown_table
 from retable.reporting.report import write_report
 from retable.reporting.results import read_result, tidy
+from tests.reporting.specifications import SPECIFICATIONS
 
 COMPARISON = {
     "title": "BERT without pairs",
@@ -205,7 +206,7 @@ def test_the_report_has_the_table_and_its_sentence(write_run, tmp_path):
         for seed in (1, 2, 3)
     ]
     out = tmp_path / "results"
-    tables = write_report("small", {"train": folders}, out, ablations={"pairs": COMPARISON})
+    tables = write_report("small", {"train": folders}, out, SPECIFICATIONS, ablations={"pairs": COMPARISON})
     assert [table.name for table in tables] == ["tasks", "ablation-pairs"]
     for name in ("report.html", "report.md", "ablation-pairs.md", "ablation-pairs.tex", "ablation-pairs.html"):
         assert "Holds, where higher is better: bert less" in (out / name).read_text(encoding="utf-8"), name

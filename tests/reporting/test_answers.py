@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from retable.reporting.answers import answers_table
 from retable.reporting.published import complete
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables
+from tests.reporting.specifications import SPECIFICATIONS, made
 
 REFERENCES = read_references()
 
@@ -42,7 +42,7 @@ def frame_of(*folders):
 
 def test_a_row_a_system_beside_what_was_published(write_reader):
     frame = frame_of(*(write_reader("bidaf", seed, seed) for seed in (1, 2, 3)), write_reader("bidaf_wide", 1, 5))
-    table = answers_table(frame)
+    table = made("answers", frame)
     titles = [f"{column.group} {column.title}".strip() for column in table.columns]
     rows = {
         row.values[0].text: dict(zip(titles, (value.text for value in row.values), strict=True))
@@ -69,11 +69,11 @@ def test_the_interval_is_over_questions_and_the_spread_over_seeds(write_reader):
 
 
 def test_the_report_has_the_table(write_reader, tmp_path):
-    tables = write_report("small", {"train": [write_reader("bidaf", 1, 4)]}, tmp_path / "results")
+    tables = write_report("small", {"train": [write_reader("bidaf", 1, 4)]}, tmp_path / "results", SPECIFICATIONS)
     assert [table.name for table in tables] == ["answers"]
     assert "bert_large_ensemble" in (tmp_path / "results" / "answers.md").read_text()
 
 
 def test_other_questions_have_no_published_rows(write_reader, tmp_path):
-    (table,) = write_tables(frame_of(write_reader("bidaf", 1, 4, corpus="towns")), tmp_path)
+    (table,) = write_tables(frame_of(write_reader("bidaf", 1, 4, corpus="towns")), SPECIFICATIONS, tmp_path)
     assert [row.values[0].text for row in table.panels["towns"]] == ["bidaf"]

@@ -8,6 +8,7 @@ from retable.evaluation.attention_maps import MAP_COLUMNS, SHARES
 from retable.reporting.attention import FAINT, attention_figures, heads_tables
 from retable.reporting.report import write_report
 from retable.reporting.results import read_result
+from tests.reporting.specifications import SPECIFICATIONS
 
 WORDS = ["[CLS]", "NA", "$runs$", "[SEP]"]
 MAPS = np.random.default_rng(0).dirichlet(np.ones(4) / 3, (2, 2, 4))
@@ -87,7 +88,9 @@ def test_a_row_a_head_and_what_no_head_is_needed_for(write):
 
 
 def test_the_report_has_table_and_figures(write, tmp_path):
-    tables = write_report("small", {"evaluate": [write("grammar", "bert", 1, n_sentences=1)]}, tmp_path / "results")
+    tables = write_report(
+        "small", {"evaluate": [write("grammar", "bert", 1, n_sentences=1)]}, tmp_path / "results", SPECIFICATIONS
+    )
     assert [table.name for table in tables] == ["attention-heads"]
     assert (tmp_path / "results" / "attention-grammar-bert-1-1.svg").exists()
     assert heads_tables([]) == [] and attention_figures([]) == {}

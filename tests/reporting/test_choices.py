@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.reporting.choices import choices_table
 from retable.reporting.published import complete
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables
+from tests.reporting.specifications import SPECIFICATIONS, made
 
 LABELS = np.arange(40) % 4
 PUBLISHED = {"corpus": "swag", "task": "choices", "metric": "accuracy", "split": "test", "tolerance": 0.02,
@@ -60,7 +60,7 @@ def test_a_row_a_system_with_the_best_answers_last(write):
         write("endings", "bert", 1, 30),
         write("endings", "oracle", 0, 34, stage="prepare"),
     )
-    table = choices_table(frame)
+    table = made("choices", frame)
     rows = rows_of(table, "endings")
     assert [*rows] == ["bilstm", "bert", "Bayes-optimal (oracle)"]
     bilstm = rows["bilstm"]
@@ -74,7 +74,7 @@ def test_a_row_a_system_with_the_best_answers_last(write):
 
 def test_published_rows_stand_among_those_of_their_data_set(write):
     frame = frame_of(write("swag", "bert", 1, 26), write("endings", "bert", 1, 30))
-    table = choices_table(frame)
+    table = made("choices", frame)
     swag = rows_of(table, "swag")
     assert [*swag] == ["bert", "bert_large"] and [*rows_of(table, "endings")] == ["bert"]
     assert (swag["bert"]["Test published"].text, swag["bert"]["Test verdict"].text) == ("66.0", "pass")
@@ -84,9 +84,9 @@ def test_published_rows_stand_among_those_of_their_data_set(write):
 
 def test_the_report_has_the_table_and_no_oracle_without_a_system(write, tmp_path):
     folders = {"prepare": [write("endings", "oracle", 0, 34, stage="prepare")]}
-    assert write_report("small", folders, tmp_path / "alone") == []
+    assert write_report("small", folders, tmp_path / "alone", SPECIFICATIONS) == []
     folders["train"] = [write("endings", "bert", 1, 30)]
-    (table,) = write_report("small", folders, tmp_path / "results")
+    (table,) = write_report("small", folders, tmp_path / "results", SPECIFICATIONS)
     assert table.name == "choices" and "Bayes-optimal" in (tmp_path / "results" / "choices.md").read_text()
 
 
@@ -94,4 +94,4 @@ def test_predictions_that_belie_the_accuracy_are_refused(write, tmp_path):
     folder = write("endings", "bert", 1, 30)
     (folder / "metrics.json").write_text('{"choices/test/accuracy": 0.8}')
     with pytest.raises(Exception, match=r"has accuracy 0\.8 on test, but its units give 0\.75"):
-        write_tables(frame_of(folder, references=read_references()), tmp_path)
+        write_tables(frame_of(folder, references=read_references()), SPECIFICATIONS, tmp_path)

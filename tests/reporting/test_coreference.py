@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
-from retable.reporting.coreference import coreference_table
 from retable.reporting.published import complete
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables
+from tests.reporting.specifications import SPECIFICATIONS, made
 
 REFERENCES = read_references()
 KEY = ["abc", "de"]
@@ -48,7 +48,7 @@ def test_a_row_a_system_beside_what_was_published(write_resolver):
     frame = frame_of(
         *(write_resolver("mention_ranker", seed, seed) for seed in (1, 2, 3)), write_resolver("rule", 1, 10)
     )
-    table = coreference_table(frame)
+    table = made("coreference", frame)
     titles = [f"{column.group} {column.title}".strip() for column in table.columns]
     rows = {
         row.values[0].text: dict(zip(titles, (value.text for value in row.values), strict=True))
@@ -75,11 +75,15 @@ def test_the_interval_is_over_documents_and_the_spread_over_seeds(write_resolver
 
 
 def test_the_report_has_the_table(write_resolver, tmp_path):
-    tables = write_report("small", {"train": [write_resolver("mention_ranker", 1, 4)]}, tmp_path / "results")
+    tables = write_report(
+        "small", {"train": [write_resolver("mention_ranker", 1, 4)]}, tmp_path / "results", SPECIFICATIONS
+    )
     assert [table.name for table in tables] == ["coreference"]
     assert "mention_ranker_original_elmo" in (tmp_path / "results" / "coreference.md").read_text()
 
 
 def test_other_documents_have_no_published_rows(write_resolver, tmp_path):
-    (table,) = write_tables(frame_of(write_resolver("mention_ranker", 1, 4, corpus="grammar_documents")), tmp_path)
+    (table,) = write_tables(
+        frame_of(write_resolver("mention_ranker", 1, 4, corpus="grammar_documents")), SPECIFICATIONS, tmp_path
+    )
     assert [row.values[0].text for row in table.panels["grammar_documents"]] == ["mention_ranker"]

@@ -8,6 +8,7 @@ from retable.errors import UsageError
 from retable.reporting.elmo import elmo_tables
 from retable.reporting.report import write_report
 from retable.reporting.results import read_references, read_result, tidy
+from tests.reporting.specifications import SPECIFICATIONS
 
 REFERENCES = read_references()
 PAIRS = {"bilstm": "bilstm_elmo"}
@@ -131,7 +132,7 @@ def test_systems_without_a_common_task_are_told(write):
 def test_the_report_has_the_table(write, tmp_path):
     folders = write("train", "glue", "cola", "bilstm", of("cola/validation/matthews", 0.1, 0.2))
     folders += write("train", "glue", "cola", "bilstm_elmo", of("cola/validation/matthews", 0.3, 0.5))
-    tables = write_report("glue", {"train": folders}, tmp_path / "results", elmo=PAIRS)
+    tables = write_report("glue", {"train": folders}, tmp_path / "results", SPECIFICATIONS, elmo=PAIRS)
     assert [table.name for table in tables] == ["glue", "elmo"]
     assert len(pd.read_csv(tmp_path / "results/elmo.csv")) == 2
     assert "What ELMo adds" in (tmp_path / "results/report.html").read_text(encoding="utf-8")

@@ -8,12 +8,13 @@ from scipy import stats
 from retable.errors import UsageError
 from retable.metrics.classification import accuracy, confusion_matrix, f1, matthews
 from retable.metrics.correlation import pearson, spearman
-from retable.reporting.glue import glue_tables
+from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.published import NOT_RUN, complete
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result, tidy
 from retable.reporting.tables import write_tables
 from retable.reporting.units import classification_units, correlation_units
+from tests.reporting.specifications import SPECIFICATIONS, made
 
 N = 200
 LABELS = {task: np.random.default_rng(0).integers(2, size=N) for task in ("cola", "mrpc", "wnli", "rte", "sst5")}
@@ -55,7 +56,13 @@ def tables_of(folders, baseline=None, notes=None):
     """The tables by name, with the rows that they are made of."""
     results = [read_result(folder) for folder in folders]
     frame = complete(aggregate(results, REFERENCES), REFERENCES, [], notes or {})
-    return {table.name: (table, rows) for table, rows in glue_tables(frame, tidy(results), baseline)}
+    averages, runs = glue_averages(frame, tidy(results))
+    if averages.empty:
+        return {}
+    rows = pd.concat([frame, averages])
+    tables = {"glue": (made("glue", rows), rows)}
+    differences = glue_differences(tidy(results), runs, baseline) if baseline else []
+    return tables | {table.name: (table, rows) for table, rows in differences}
 
 
 def fields(table):
@@ -155,26 +162,27 @@ def test_other_tasks_keep_their_own_table(write, tmp_path):
     cells = [write("rte", "bilstm", 1, 0.5), write("sst5", "bilstm", 1, 0.5, split="test")]
     assert tables_of(cells[1:]) == {}
     frame = complete(aggregate(map(read_result, cells), REFERENCES), REFERENCES, [], {})
-    (table,) = write_tables(frame, tmp_path / "tables")
-    assert table.name == "tasks" and {column.group for column in table.columns} == {"", "sst5"}
+    tasks, glue = write_tables(frame, SPECIFICATIONS, tmp_path / "tables")
+    assert tasks.name == "tasks" and {column.group for column in tasks.columns} == {"", "sst5"}
+    assert glue.name == "glue" and {column.group for column in glue.columns} == {"", "RTE"}
 
 
 def test_numbers_on_a_test_split_stand_with_other_tasks(write, tmp_path):
     frame = aggregate(map(read_result, [write("rte", "bilstm", 1, 0.5, split="test")]), REFERENCES)
-    (table,) = write_tables(frame, tmp_path / "tables")
+    (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "tables")
     assert table.name == "tasks" and "rte" in {column.group for column in table.columns}
 
 
 def test_a_task_without_test_labels_is_shown_on_validation(write, tmp_path):
     frame = aggregate(map(read_result, [write("sst5", "bilstm", 1, 0.5)]), REFERENCES)
-    (table,) = write_tables(frame, tmp_path / "tables")
+    (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "tables")
     expected = score("sst5", predicted("sst5", 0.5, 1))["accuracy"]
     assert f"{100 * expected:.1f}" in {value.text for value in table.panels["glue"][0].values}
     assert "Without labels of a test split, and so on validation: sst5." in table.notes
 
 
 def test_the_report_has_the_tables(folders, tmp_path):
-    tables = write_report("glue", {"train": folders}, tmp_path / "results", baseline="bilstm")
+    tables = write_report("glue", {"train": folders}, tmp_path / "results", SPECIFICATIONS, baseline="bilstm")
     assert {table.name for table in tables} == {"glue", "glue-differences"}
     written = pd.read_csv(tmp_path / "results/glue.csv")
     assert set(written.loc[written["n"] == 0, "verdict"].dropna()) == {NOT_RUN}

@@ -10,6 +10,7 @@ from retable.errors import UsageError
 from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
 from retable.reporting.report import write_report
 from retable.reporting.results import read_result, tidy
+from tests.reporting.specifications import SPECIFICATIONS
 
 SETTINGS = {
     "claim": "Pretrained is better.",
@@ -116,7 +117,7 @@ def test_the_report_has_table_and_figures(write, tmp_path):
     settings = SETTINGS | {"metrics": {"sentiment": "accuracy", "acceptability": "accuracy"}}
     out = tmp_path / "results"
     stages = {stage: [folder for folder in folders if stage in folder.parts] for stage in ("prepare", "train")}
-    tables = write_report("small", stages, out, label_efficiency=settings)
+    tables = write_report("small", stages, out, SPECIFICATIONS, label_efficiency=settings)
     assert [table.name for table in tables] == ["tasks", "label-efficiency-grammar", "label-efficiency-toy"]
     assert {"label-efficiency-grammar-sentiment.svg", "label-efficiency-toy-acceptability.svg"} <= {
         path.name for path in out.iterdir()

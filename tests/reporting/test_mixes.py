@@ -18,6 +18,7 @@ from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
 from retable.reporting.report import write_report
 from retable.reporting.results import read_result
 from retable.training.weights import save_weights
+from tests.reporting.specifications import SPECIFICATIONS
 
 WORDS = ["<unk>", "<eos>", "dog", "barks"]
 ELMO = partial(ELMo, d_model=2, d_cell=3, n_layers=2, dropout=0.0, filters=[(1, 2)], d_character=2, n_highway=1)
@@ -125,7 +126,7 @@ def test_cells_without_a_mixture_have_no_row(write, write_run):
 
 
 def test_the_report_has_table_and_figure(folders, tmp_path):
-    tables = write_report("small", {"train": folders[:4]}, tmp_path / "results")
+    tables = write_report("small", {"train": folders[:4]}, tmp_path / "results", SPECIFICATIONS)
     assert "scalar-mix" in {table.name for table in tables}
     assert len(pd.read_csv(tmp_path / "results/scalar-mix.csv")) == 9
     assert (tmp_path / "results/scalar-mix-grammar_pos.svg").exists()

@@ -8,10 +8,12 @@ import pytest
 from retable.errors import UsageError
 from retable.reporting.figures import learning_curves, write_figure
 from retable.reporting.markup import html_table, latex_table, markdown_table
-from retable.reporting.pretraining import senses_figures, unseen_neighbours_tables
+from retable.reporting.neighbours import unseen_neighbours_tables
+from retable.reporting.pretraining import senses_figures
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables
+from tests.reporting.specifications import SPECIFICATIONS
 
 MASKED = {"alone": 1.5, "alone_corrupted": 1.25, "accuracy": 0.55, "corrupted": 1.375}
 BOUND = {f"masked/{name}": value for name, value in MASKED.items()}
@@ -59,7 +61,7 @@ def named(table, row):
 
 
 def test_a_row_a_system_with_the_metrics_of_its_objective(held_out, tmp_path):
-    (table,) = write_tables(framed(held_out), tmp_path / "results")
+    (table,) = write_tables(framed(held_out), SPECIFICATIONS, tmp_path / "results")
     rows = {row.values[0].text: named(table, row) for row in table.panels["grammar"]}
     assert list(rows)[:5] == ["bert_words", "bert_worse", "bert", "electra", "t5"]  # by objective, then by loss
     bert = rows["bert"]
@@ -78,7 +80,7 @@ def test_a_row_a_system_with_the_metrics_of_its_objective(held_out, tmp_path):
 
 
 def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
-    (table,) = write_tables(framed(held_out), tmp_path / "results")
+    (table,) = write_tables(framed(held_out), SPECIFICATIONS, tmp_path / "results")
     rows = table.panels["grammar"][5:]
     assert [row.apart for row in rows] == [True, False, False, False, False]
     shown = {row.values[0].text: {t: (v.text, v.spread) for t, v in [*named(table, row).items()][1:]} for row in rows}
@@ -99,7 +101,7 @@ def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
 def test_no_system_owns_a_bound_and_other_tables_see_none(held_out, write_likelihood, perplexity_of, tmp_path):
     likelihood = write_likelihood("evaluate", "grammar/gpt-1-perplexity", "gpt", 1, [perplexity_of(40)] * 3)
     out = tmp_path / "results"
-    tables = write_report("small", {"evaluate": [*held_out, likelihood]}, out)
+    tables = write_report("small", {"evaluate": [*held_out, likelihood]}, out, SPECIFICATIONS)
     assert [table.name for table in tables] == ["perplexity", "held_out"]
     assert [row.values[0].text for row in tables[0].panels["grammar"]] == ["gpt"]
     metrics = json.loads((out / "metrics.json").read_text())
@@ -115,7 +117,7 @@ def test_no_system_owns_a_bound_and_other_tables_see_none(held_out, write_likeli
 
 def test_a_bound_alone_is_no_table_and_two_are_one_too_many(write_run, tmp_path):
     bounds = [write_run("evaluate", f"grammar/{name}-1-masked_bound", name, 1, BOUND) for name in ("gpt", "bert")]
-    assert write_tables(framed(bounds[:1]), tmp_path / "results") == []
+    assert write_tables(framed(bounds[:1]), SPECIFICATIONS, tmp_path / "results") == []
     with pytest.raises(UsageError, match="both hold the oracle of grammar with seed 1; leave one of them out"):
         framed(bounds)
 
@@ -132,7 +134,7 @@ def test_directions_stand_beside_the_true_distribution(write_run, write_likeliho
 
     oracle = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(13)] * 3)
     cells = [write("elmo", 1, 31.0, 35.0), write("elmo", 2, 32.0, 35.0), write("elmo_word", 9, 33.0, 36.0)]
-    (table,) = write_tables(framed([*cells, oracle]), tmp_path / "results")
+    (table,) = write_tables(framed([*cells, oracle]), SPECIFICATIONS, tmp_path / "results")
     assert table.name == "directions"
     rows = table.panels["grammar"]
     assert [row.values[0].text for row in rows] == ["elmo_word", "elmo", "true distribution (oracle)"]
@@ -160,7 +162,7 @@ def senses(write_run):
 
 def test_senses_by_layer(senses, tmp_path):
     frame = aggregate(senses, read_references())
-    (table,) = write_tables(frame, tmp_path / "results")
+    (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "results")
     rows = [[(value.text, value.spread) for value in row.values] for row in table.panels["grammar"]]
     assert [row[1][0] for row in rows] == [*map(str, range(11)), "0", "1", "2", ""]  # 10 behind 9
     assert rows[10][0] == ("bert", "") and rows[10][4:] == [("95.0", ""), ("85.0", "")]
@@ -228,7 +230,7 @@ def test_kin_of_unseen_words(write_unseen, tmp_path):
 
     found = {("goed", "go", "verb past"): ["go"]}
     results = [write_unseen("elmo", 1, found, metrics(0.5)), write_unseen("noise", 1, found, metrics(0.25))]
-    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
     assert [[value.text for value in row.values] for row in table.panels["grammar"]] == [
         ["noise", "1", "40", "25.0", "25.0", "37.5"],
         ["elmo", "1", "40", "50.0", "25.0", "62.5"],

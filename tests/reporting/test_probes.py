@@ -5,6 +5,7 @@ import pytest
 from retable.reporting.probes import probes_figures, probes_table
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
+from tests.reporting.specifications import SPECIFICATIONS
 
 KINDS = ("number", "part_of_speech")
 
@@ -60,6 +61,8 @@ def test_the_figure_has_the_accuracies_by_layer(write_probes):
 
 
 def test_the_report_has_table_and_figure(write_probes, tmp_path):
-    tables = write_report("small", {"evaluate": [write_probes("grammar", "gpt", [0.5, 0.75])]}, tmp_path / "results")
+    tables = write_report(
+        "small", {"evaluate": [write_probes("grammar", "gpt", [0.5, 0.75])]}, tmp_path / "results", SPECIFICATIONS
+    )
     assert [table.name for table in tables] == ["probes"]
     assert (tmp_path / "results" / "probes-grammar.svg").exists()

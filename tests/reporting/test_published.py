@@ -8,7 +8,7 @@ from retable.reporting.figures import perplexities
 from retable.reporting.published import NOT_RUN, complete
 from retable.reporting.report import write_report
 from retable.reporting.results import CELL, COLUMNS, aggregate, read_references, read_result
-from retable.reporting.tables import perplexity_table
+from tests.reporting.specifications import SPECIFICATIONS, made
 
 REFERENCES = read_references()
 
@@ -103,7 +103,7 @@ def test_notes_are_of_one_corpus_and_stand_first(write_likelihood, perplexity_of
 
 
 def test_rows_stand_by_rank_whether_run_or_not(kn5, write_run, frame_of):
-    table = perplexity_table(frame_of([kn5], [write_run("pretrain", "ptb/kn5-1", "kn5", 1, {})]))
+    table = made("perplexity", frame_of([kn5], [write_run("pretrain", "ptb/kn5-1", "kn5", 1, {})]))
     titles = [f"{column.group} {column.title}".strip() for column in table.columns]
     rows = {row.values[0].text: [value.text for value in row.values] for row in table.panels["ptb"]}
     word, published, flops, note = (titles.index(name) for name in ("Test PPL/word", "Test published", "FLOPs", "Note"))
@@ -119,7 +119,7 @@ def test_rows_stand_by_rank_whether_run_or_not(kn5, write_run, frame_of):
 def test_what_was_published_in_bits_stands_beside_bits(write_likelihood, frame_of):
     nats = [1.9 * 60] * 2  # units of 60 bytes
     cell = write_likelihood("evaluate", "tinyshakespeare/gpt_shakespeare-1", "gpt_shakespeare", 1, nats)
-    table = perplexity_table(frame_of([cell]))
+    table = made("perplexity", frame_of([cell]))
     titles = [f"{column.group} {column.title}".strip() for column in table.columns]
     rows = {row.values[0].text: row.values for row in table.panels["tinyshakespeare"]}
     assert list(rows) == ["gpt_shakespeare", "gpt_shakespeare_gpu"]
@@ -134,7 +134,7 @@ def test_the_report_tells_what_ran_and_what_did_not(write_run, write_likelihood,
     cell = write_likelihood("evaluate", "ptb/lstm_small-1", "lstm_small", 1, [perplexity_of(130)] * 3)
     trained = write_run("pretrain", "ptb/lstm_small-1", "lstm_small", 1, {"flops": 1.23e14})
     folders = {"pretrain": [trained], "evaluate": [cell]}
-    write_report("ptb", folders, tmp_path / "results", {"ptb": {"lstm_small": "one epoch <alone>"}})
+    write_report("ptb", folders, tmp_path / "results", SPECIFICATIONS, {"ptb": {"lstm_small": "one epoch <alone>"}})
     unrun = (REFERENCES["corpus"] == "ptb").sum() - 2
     summary = (tmp_path / "results" / "report.md").read_text(encoding="utf-8")
     assert f"Verdicts: 0 pass, 2 fail, 4 n/a. Published, but not run: {unrun}." in summary

@@ -6,6 +6,7 @@ import pytest
 
 from retable.errors import UsageError
 from retable.reporting.report import write_report
+from tests.reporting.specifications import SPECIFICATIONS
 
 
 class Page(HTMLParser):
@@ -47,7 +48,7 @@ def folders(write_run, write_likelihood, write_curve, perplexity_of):
 
 @pytest.fixture
 def report(folders, tmp_path):
-    write_report("ptb & <co>", folders, tmp_path / "results")
+    write_report("ptb & <co>", folders, tmp_path / "results", SPECIFICATIONS)
     return (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
 
 
@@ -81,7 +82,7 @@ def test_verdicts_are_counted_and_failures_named(report, tmp_path):
 
 def test_the_same_results_give_the_same_bytes(folders, tmp_path):
     for name in ("first", "second"):
-        write_report("ptb", folders, tmp_path / name)
+        write_report("ptb", folders, tmp_path / name, SPECIFICATIONS)
     files = sorted(path.name for path in (tmp_path / "first").iterdir())
     assert {"report.html", "report.md", "perplexity.csv", "perplexity-ptb.svg"} <= set(files)
     for name in files:
@@ -91,7 +92,7 @@ def test_the_same_results_give_the_same_bytes(folders, tmp_path):
 def test_a_missing_cell_writes_nothing(folders, tmp_path):
     folders["evaluate"].append(tmp_path / "outputs" / "evaluate" / "ptb" / "gpt-1")
     with pytest.raises(UsageError, match="dvc repro evaluate@ptb-gpt-1"):
-        write_report("ptb", folders, tmp_path / "results")
+        write_report("ptb", folders, tmp_path / "results", SPECIFICATIONS)
     assert not (tmp_path / "results").exists()
 
 
@@ -108,7 +109,7 @@ def test_word_vectors_bring_their_figures_and_tables(write_run, write_vectors, w
             write_plane("grammar/skipgram-1-capitals", "skipgram", 1, [((1, 2), (3, 4)), ((0, 1), (2, 2))]),
         ],
     }
-    write_report("vectors", folders, tmp_path / "results")
+    write_report("vectors", folders, tmp_path / "results", SPECIFICATIONS)
     files = {path.name for path in (tmp_path / "results").iterdir()}
     figures = {"analogies-regular-grammar.svg", "analogies-total-grammar.svg", "plane-grammar.svg"}
     tables = {"analogies.md", "neighbours-grammar.csv", "neighbours-grammar.tex", "tokenizers.md"}

@@ -6,8 +6,10 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from retable.reporting.markup import Column, Row, Table, Value, html_table, latex_table, markdown_table
+from retable.reporting.neighbours import neighbours_tables
 from retable.reporting.results import aggregate, read_references, read_result
-from retable.reporting.tables import neighbours_tables, write_table, write_tables
+from retable.reporting.tables import write_table, write_tables
+from tests.reporting.specifications import SPECIFICATIONS
 
 NASTY = r"a_b|c & <d> 50% $x$ {y} ~z^ #1 \n *e*"
 
@@ -27,7 +29,7 @@ def perplexities(write_likelihood, perplexity_of, tmp_path):
 
 
 def test_rows_go_from_worst_to_best_with_the_oracle_last(perplexities, tmp_path):
-    (table,) = write_tables(perplexities, tmp_path / "results")
+    (table,) = write_tables(perplexities, SPECIFICATIONS, tmp_path / "results")
     rows = table.panels["grammar"]
     assert [row.values[0].text for row in rows] == ["unigram", "kn5", "lstm", "true distribution (oracle)"]
     assert [row.apart for row in rows] == [False, False, False, True]
@@ -40,16 +42,16 @@ def test_rows_go_from_worst_to_best_with_the_oracle_last(perplexities, tmp_path)
 
 def test_an_oracle_without_systems_is_left_out(write_likelihood, perplexity_of, tmp_path):
     folder = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 4)
-    assert write_tables(aggregate([read_result(folder)], read_references()), tmp_path / "results") == []
+    assert write_tables(aggregate([read_result(folder)], read_references()), SPECIFICATIONS, tmp_path / "results") == []
 
 
 def test_columns_without_a_published_number_are_left_out(perplexities, tmp_path):
-    (table,) = write_tables(perplexities, tmp_path / "results")
+    (table,) = write_tables(perplexities, SPECIFICATIONS, tmp_path / "results")
     assert not {"published", "verdict"} & {column.title for column in table.columns}
 
 
 def test_csv_has_the_contracts_columns(perplexities, tmp_path):
-    write_tables(perplexities, tmp_path / "results")
+    write_tables(perplexities, SPECIFICATIONS, tmp_path / "results")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "results" / "perplexity.csv").read_text())))
     contract = "system corpus task split metric mean std n ci_low ci_high published tolerance verdict source runs"
     assert set(contract.split()) <= rows[0].keys()
@@ -61,7 +63,7 @@ def test_csv_has_the_contracts_columns(perplexities, tmp_path):
 
 def test_the_same_results_give_the_same_bytes(perplexities, tmp_path):
     for name in ("first", "second"):
-        write_tables(perplexities.copy(), tmp_path / name)
+        write_tables(perplexities.copy(), SPECIFICATIONS, tmp_path / name)
     files = sorted(path.name for path in (tmp_path / "first").iterdir())
     assert files == [f"perplexity.{suffix}" for suffix in ("csv", "html", "md", "tex")]
     for name in files:
@@ -76,7 +78,7 @@ def test_tasks_end_with_the_bayes_optimal_prediction(write_classifier, write_run
         write_classifier("grammar/bow-1", "bow", 1, "sentiment", labels, [*labels[:12], *[1, 0] * 4]),
     ]
     frame = aggregate([read_result(folder) for folder in folders], read_references())
-    (table,) = write_tables(frame, tmp_path / "results")
+    (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "results")
     rows = table.panels["grammar"]
     assert [row.values[0].text for row in rows] == ["bow", "gpt", "Bayes-optimal (oracle)"]
     accuracy = [column.title for column in table.columns].index("accuracy")
@@ -90,7 +92,7 @@ def test_analogies_have_their_total_last(write_run, tmp_path):
         for metric, value in (("seen", seen), ("accuracy", accuracy))
     }
     results = [read_result(write_run("evaluate", "grammar/skipgram-1", "skipgram", 1, metrics))]
-    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
     rows = [[value.text for value in row.values] for row in table.panels["grammar"]]
     assert rows == [["capital", "200", "60.0"], ["zebra", "100", "30.0"], ["total", "300", "50.0"]]
 
@@ -102,30 +104,30 @@ def texts(rows):
 def test_analogies_by_both_methods_over_seeds(write_vectors, tmp_path):
     cells = [("a", 1, 50, 40), ("a", 2, 60, 44), ("b", 1, 70, None)]
     results = [read_result(write_vectors("grammar", *cell)) for cell in cells]
-    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
     rows = table.panels["grammar"]
     assert texts(rows) == [
-        ["gram8-plural", "80 of 90", "55.0", "70.0"],
-        ["regular", "60", "55.0", "70.0"],
-        ["total", "180 of 190", "55.0", "70.0"],
-        ["regular, by 3CosMul", "60", "42.0", ""],
-        ["total, by 3CosMul", "180 of 190", "42.0", ""],
+        ["gram8-plural", "90", "80", "55.0", "70.0"],
+        ["regular", "60", "60", "55.0", "70.0"],
+        ["total", "190", "180", "55.0", "70.0"],
+        ["regular, by 3CosMul", "60", "60", "42.0", ""],
+        ["total, by 3CosMul", "190", "180", "42.0", ""],
     ]
     assert [row.apart for row in rows] == [False, False, True, True, False]
-    assert [value.spread for value in rows[0].values] == ["", "", "7.1", ""]
+    assert [value.spread for value in rows[0].values] == ["", "", "", "7.1", ""]
     assert any(note.startswith("Regular:") for note in table.notes)
 
 
 def test_published_analogies_stand_beside_their_system(write_vectors, tmp_path):
     results = [read_result(write_vectors("text8", *cell)) for cell in (("fasttext", 1, 55), ("own", 1, 39))]
-    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
     assert [(column.group, column.title) for column in table.columns] == [
-        ("", "Section"), ("", "Questions"), ("fasttext", "accuracy"), ("fasttext", "published"),
-        ("fasttext", "verdict"), ("", "own"),
+        ("", "Section"), ("Questions", "asked"), ("Questions", "seen"), ("fasttext", ""), ("fasttext", "published"),
+        ("fasttext", "verdict"), ("own", ""),
     ]  # fmt: skip
     (total,) = (row for row in table.panels["text8"] if row.values[0].text == "total")
-    assert [value.text for value in total.values[2:]] == ["55.0", "55.7", "pass", "39.0"]
-    assert total.values[3].spread == "2.0" and "gensim" in total.values[3].hint
+    assert [value.text for value in total.values[3:]] == ["55.0", "55.7", "pass", "39.0"]
+    assert total.values[4].spread == "2.0" and "gensim" in total.values[4].hint
 
 
 def test_similarity_says_what_each_kind_of_system_covers(write_run, tmp_path):
@@ -137,7 +139,7 @@ def test_similarity_says_what_each_kind_of_system_covers(write_run, tmp_path):
 
     results = [write("skipgram", 1, "one vector a word", 12, 0.5), write("skipgram", 2, "one vector a word", 12, 0.6),
                write("fasttext", 1, "unseen words from n-grams", 30, 0.41)]  # fmt: skip
-    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
     assert [column.title for column in table.columns] == [
         "Set", "Pairs", "fasttext", "skipgram", "one vector a word", "unseen words from n-grams"
     ]  # fmt: skip
@@ -151,7 +153,7 @@ def test_tokenizers_go_from_the_largest_vocabulary(write_run, tmp_path):
         return read_result(write_run("encode", f"ptb/{name}", name, 0, {"vocab_size": size, "test/words": 7} | metrics))
 
     results = [write("bpe", 2048, 1.2345, 4.2, 0.0), write("word", 10000, 1, 5.1, 0.0571)]
-    (table,) = write_tables(aggregate(results, read_references()), tmp_path / "results")
+    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
     assert table.name == "tokenizers"
     assert texts(table.panels["ptb"]) == [
         ["word", "10000", "1.000", "5.100", "5.71"],

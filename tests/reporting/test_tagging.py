@@ -7,7 +7,7 @@ from retable.metrics.spans import span_f1
 from retable.reporting.published import complete
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
-from retable.reporting.tagging import tagging_table
+from tests.reporting.specifications import SPECIFICATIONS, made
 
 REFERENCES = read_references()
 LENGTHS = [4, 6, 10, 5, 5]
@@ -41,7 +41,7 @@ def write_tagger(write_run):
 
 def table_of(*folders):
     frame = complete(aggregate(map(read_result, folders), REFERENCES), REFERENCES, [], {})
-    return frame, tagging_table(frame[frame["task"] == "tagging"])
+    return frame, made("tagging", frame[frame["task"] == "tagging"])
 
 
 def cells(table, corpus):
@@ -104,6 +104,6 @@ def test_the_report_has_the_table(write_tagger, tmp_path):
     folders = {
         "train": [write_tagger("conll2000_chunking", "crf", 1, {4}), write_tagger("ud_ewt_pos", "crf", 1, {1}, False)]
     }
-    tables = write_report("small", folders, tmp_path / "results")
+    tables = write_report("small", folders, tmp_path / "results", SPECIFICATIONS)
     assert [table.name for table in tables] == ["tagging"]
     assert "conll2000_chunking" in (tmp_path / "results" / "tagging.md").read_text()

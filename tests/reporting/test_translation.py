@@ -6,6 +6,7 @@ import pytest
 from retable.reporting.published import NOT_RUN
 from retable.reporting.report import write_report
 from retable.reporting.results import read_references
+from tests.reporting.specifications import SPECIFICATIONS
 
 SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a|version:2", "chrf": "nrefs:1|nc:6|version:2"}
 
@@ -38,7 +39,9 @@ def report(write_translator, tmp_path):
     def build(*cells, **more):
         folders = [write_translator(*cell) for cell in cells]
         out = tmp_path / "results"
-        return {table.name: table for table in write_report("small", {"train": folders}, out, **more)}, out
+        return {
+            table.name: table for table in write_report("small", {"train": folders}, out, SPECIFICATIONS, **more)
+        }, out
 
     return build
 
@@ -105,7 +108,7 @@ def test_the_first_sentences_alignments_are_drawn(write_translator, tmp_path):
     folders = [write_translator("multi30k", "rnn", seed, 30.0, alignments=True) for seed in (2, 1)]
     folders.append(write_translator("multi30k", "plain", 1, 20.0))
     out = tmp_path / "results"
-    write_report("small", {"train": folders}, out)
+    write_report("small", {"train": folders}, out, SPECIFICATIONS)
     drawn = sorted(path.name for path in out.glob("alignment-*.svg"))
     assert drawn == [f"alignment-multi30k-rnn-{number}.svg" for number in (1, 2, 3)]
     assert (out / drawn[1]).read_text().count(">null<") == 3  # a word, and no missing value; of the second sentence

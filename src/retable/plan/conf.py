@@ -64,6 +64,16 @@ class Conf:
         """What a choice of a group, and those that it inherits from, say: their own keys, unresolved."""
         return self._read(self.folder / group / f"{name}.yaml")
 
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """The specifications of tables: first those that the report's configuration names, in its order."""
+        named = self.says(".", "report")["tables"]
+        for name in named:
+            self.require("table", name, "conf/report.yaml")
+        every = dict.fromkeys([*named, *self.names("table")])
+        return {
+            name: {key: said for key, said in self.says("table", name).items() if key != "choices"} for name in every
+        }
+
     def class_says(self, target: str, attribute: str) -> Any:
         """What the class that a `_target_` names sets an attribute to, read without importing what that imports; None
         where neither it nor a base in its module does."""

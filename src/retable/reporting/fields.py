@@ -1,6 +1,7 @@
 """From a row of the aggregates to what stands in a table's fields."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pandas as pd
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import ORACLE
 
+Cell: TypeAlias = Mapping[str, Any] | pd.Series  # a row of the aggregates
 SIGNIFICANT = 0.05
 SPREAD = "± is the sample standard deviation over seeds; a row of one run has none."
 BOLD = (
@@ -46,16 +48,18 @@ def system_label(system: str, oracle: str) -> str:
     return f"{oracle} (oracle)" if system == ORACLE else system
 
 
-def runs_value(system: pd.DataFrame) -> Value:
-    return Value(span(system["n"]) if system["n"].any() else "")
+def runs_value(counts: Iterable[float]) -> Value:
+    found = [*counts]
+    return Value(span(found) if any(found) else "")
 
 
-def span(counts: pd.Series) -> str:
+def span(counts: Iterable[float]) -> str:
     """One number where all agree, else the lowest and the highest."""
-    return "–".join(f"{count:.0f}" for count in sorted({counts.min(), counts.max()} if len(counts) else ()))
+    found = sorted(counts)
+    return "–".join(f"{count:.0f}" for count in dict.fromkeys([*found[:1], *found[-1:]]))
 
 
-def mean_value(cell: pd.Series | None, digits: int, scale: float = 1, bold: bool = True) -> Value:
+def mean_value(cell: Cell | None, digits: int, scale: float = 1, bold: bool = True) -> Value:
     if cell is None or np.isnan(cell["mean"]):
         return Value("")
     runs = tuple(cell["runs"].split(" "))
@@ -68,13 +72,20 @@ def mean_value(cell: pd.Series | None, digits: int, scale: float = 1, bold: bool
     )
 
 
-def interval_value(cell: pd.Series | None, digits: int, scale: float = 1) -> Value:
+def number_value(cell: Cell | None, digits: int, scale: float = 1) -> Value:
+    """The mean, or of a system that was not run the published number."""
+    if cell is None or not np.isnan(cell["mean"]):
+        return mean_value(cell, digits, scale)
+    return Value(f"{cell['published'] * scale:.{digits}f}", hint=cell["source"])
+
+
+def interval_value(cell: Cell | None, digits: int, scale: float = 1) -> Value:
     if cell is None or np.isnan(cell["ci_low"]):
         return Value("")
     return Value(f"{cell['ci_low'] * scale:.{digits}f}–{cell['ci_high'] * scale:.{digits}f}")
 
 
-def published_values(cell: pd.Series | None, digits: int, scale: float = 1) -> tuple[Value, Value]:
+def published_values(cell: Cell | None, digits: int, scale: float = 1) -> tuple[Value, Value]:
     """The published number and the verdict."""
     if cell is None or np.isnan(cell["published"]):
         return Value(""), Value("" if cell is None else cell["verdict"])

@@ -1,5 +1,5 @@
-"""GLUE's tables (Wang et al. 2018): the tasks that were run, on validation, with the averages over them; and what the
-systems differ by from a baseline."""
+"""GLUE (Wang et al. 2018): the averages over the tasks that were run, on validation; and the table of what the systems
+differ by from a baseline."""
 
 from collections.abc import Iterator
 from math import isnan
@@ -10,9 +10,9 @@ import pandas as pd
 from retable.errors import UsageError
 from retable.metrics.intervals import mean_std, paired_test, percentile_interval
 from retable.reporting.ablations import difference
-from retable.reporting.fields import BOLD, SIGNIFICANT, SPREAD, filled_table, mean_value, runs_value, system_panels
-from retable.reporting.markup import Column, Row, Table, Value
-from retable.reporting.results import CELL, units_of
+from retable.reporting.fields import SIGNIFICANT, filled_table, system_panels
+from retable.reporting.markup import Column, Table, Value
+from retable.reporting.results import CELL, COLUMNS, units_of
 from retable.reporting.units import UnitSums
 
 # A task's columns, as the paper has them, and under each its metrics. Where there are several a task's score is their
@@ -33,29 +33,30 @@ AVERAGES = {"average": "with WNLI", "average_without_wnli": "without"}
 SPLIT = "validation"
 
 
-def is_glue(tasks: pd.Series) -> pd.Series:
-    """Which of the tasks are GLUE's."""
-    return tasks.isin({task for task, _ in TITLES})
+def _of_glue(frame: pd.DataFrame) -> pd.Series:
+    """Which rows are of GLUE's tasks, on validation."""
+    return frame["task"].isin({task for task, _ in TITLES}) & (frame["split"] == SPLIT)
 
 
-def glue_tables(
-    frame: pd.DataFrame, values: pd.DataFrame, baseline: str | None = None
-) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """The table of GLUE where a task of it was run, and with a `baseline` that of the differences to it, each with its
-    rows. `frame` are the aggregates, `values` the runs, as `results.tidy` has them."""
-    frame = frame[is_glue(frame["task"]) & (frame["split"] == SPLIT)]
-    values = values[is_glue(values["task"]) & (values["split"] == SPLIT)]
+def glue_averages(frame: pd.DataFrame, values: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The averages over the tasks of GLUE that were run: rows of the aggregates, those of published systems among them,
+    and rows of the runs. `frame` are the aggregates, `values` the runs, as `results.tidy` has them."""
+    frame, values = frame[_of_glue(frame)], values[_of_glue(values)]
     if values.empty:
-        return
+        return frame[:0], values
     averages = pd.concat([_averages(part) for _, part in values.groupby("corpus")])
-    rows = pd.concat([frame, *(_aggregated(part) for _, part in averages.groupby(CELL)), _published(frame, values)])
-    rows = rows.astype({"mean": float, "published": float, "std": float, "p_best": float})
-    yield _scores(rows), rows
-    if baseline is not None:
-        if baseline not in set(values["system"]):
-            raise UsageError(f"baseline={baseline} has no run on a task of GLUE in this study; write one that has")
-        differences = _differences(pd.concat([values, averages]), baseline)
-        yield _differences_table(differences, baseline), differences
+    rows = pd.concat([*(_aggregated(part) for _, part in averages.groupby(CELL)), _published(frame, values)])
+    return rows.astype({"mean": float, "published": float, "std": float}).reindex(columns=COLUMNS), averages
+
+
+def glue_differences(
+    values: pd.DataFrame, averages: pd.DataFrame, baseline: str
+) -> Iterator[tuple[Table, pd.DataFrame]]:
+    """The table of the differences to a baseline, with its rows, of the runs and their averages."""
+    if baseline not in set(values.loc[_of_glue(values), "system"]):
+        raise UsageError(f"baseline={baseline} has no run on a task of GLUE in this study; write one that has")
+    differences = _differences(pd.concat([values[_of_glue(values)], averages]), baseline)
+    yield _differences_table(differences, baseline), differences
 
 
 def _averages(values: pd.DataFrame) -> pd.DataFrame:
@@ -109,56 +110,9 @@ def _published(frame: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*CELL, "published", "n", "runs", "source", "note"])
 
 
-def _scores(rows: pd.DataFrame) -> Table:
-    """A row a system, published ones behind those that were run, each from the worst to the best."""
-    columns = [Column("System", numeric=False), Column("Runs")]
-    columns += [Column(title, "Average") for title in AVERAGES.values()]
-    columns += [Column(metric, title) for title, metric in TITLES.values()]
-    columns.append(Column("Note", numeric=False))
-
-    def row(name: str, system: pd.DataFrame) -> list[Value]:
-        cells = {(cell["task"], cell["metric"]): cell for _, cell in system.iterrows()}
-        shown = [_number(cells.get(key)) for key in _keys()]
-        notes = (cell["note"] for cell in cells.values())
-        return [Value(name), runs_value(system[system["task"] != "glue"]), *shown, Value(next(filter(None, notes), ""))]
-
-    def badness(system: pd.DataFrame) -> tuple[bool, float]:
-        own = system[system["task"] != "glue"]
-        return bool(own["n"].any()), -float(own["mean"].fillna(own["published"]).mean())
-
-    panels = {}
-    for corpus, part in rows.groupby("corpus"):
-        systems = sorted(part.groupby("system"), key=lambda item: badness(item[1]), reverse=True)
-        published = [not system["n"].any() for _, system in systems]
-        panels[corpus] = [
-            Row(row(str(name), system), apart=is_published and published.index(True) == place)
-            for place, ((name, system), is_published) in enumerate(zip(systems, published, strict=True))
-        ]
-    notes = [
-        "Validation splits, that the training was stopped by; all metrics times 100. Rows without runs are published.",
-        f"Averages are over the tasks of this table alone, {_listed(rows)}, and of systems that have all of them; with "
-        "two metrics a task counts as their mean. They are not GLUE's own, over nine tasks.",
-        SPREAD,
-        BOLD,
-    ]
-    return filled_table("glue", "GLUE", columns, panels, notes)
-
-
 def _keys() -> list[tuple[str, str]]:
     """Of the numbers of a row, in their order, the task and the metric."""
     return [*(("glue", name) for name in AVERAGES), *TITLES]
-
-
-def _listed(rows: pd.DataFrame) -> str:
-    run = set(rows.loc[rows["n"] > 0, "task"])
-    return ", ".join(title for task, (title, _) in TASKS.items() if task in run)
-
-
-def _number(cell: pd.Series | None) -> Value:
-    """The mean, or of a published system the number."""
-    if cell is None or not isnan(cell["mean"]):
-        return mean_value(cell, 1, 100)
-    return Value(f"{cell['published'] * 100:.1f}", hint=cell["source"])
 
 
 def _differences(values: pd.DataFrame, baseline: str) -> pd.DataFrame:

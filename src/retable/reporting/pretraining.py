@@ -1,18 +1,17 @@
 """What pretrained models know: tables and figures of their objectives' own metrics, of both directions, of layers."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from itertools import cycle, product, zip_longest
+from collections.abc import Mapping
+from itertools import cycle, product
 
 import matplotlib
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value, span, system_label, system_panels
+from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value, span
 from retable.reporting.figures import COLOURS, INK, LINES, STYLE
 from retable.reporting.markup import Column, Row, Table, Value
-from retable.reporting.results import BOUNDS, DIRECTIONS, ORACLE, Result
+from retable.reporting.results import BOUNDS
 
 # group, title: the metric of the objective that has it, and what its number is multiplied by
 HELD_OUT: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
@@ -41,7 +40,6 @@ GRAMMAR = {
     "random spans, estimated from above (grammar)": {"target_loss": ("spans", "loss_above")},
     "bound, what follows a prefix (grammar)": {"target_loss": ("prefix", "loss")},
 }
-WORDS, NEIGHBOURS = 6, 5  # so many unseen words of those that were looked at, so many neighbours of each
 
 
 def held_out_table(frame: pd.DataFrame) -> Table:
@@ -56,7 +54,7 @@ def held_out_table(frame: pd.DataFrame) -> Table:
             places = [i for i, (metrics, _) in enumerate(HELD_OUT.values()) if any(name in cells for name in metrics)]
             losses = (cells[name]["mean"] for metrics, _ in HELD_OUT.values() for name in metrics if name in cells)
             order = places, -next(losses, 0.0)
-            rows.append((order, Row([Value(str(system)), runs_value(own), *_held_out_values(cells)])))
+            rows.append((order, Row([Value(str(system)), runs_value(own["n"]), *_held_out_values(cells)])))
         systems = [row for _, row in sorted(rows, key=lambda item: item[0])]
         panels[str(corpus)] = [*systems, *_grammar_rows(part[part["task"].isin(BOUNDS)])]
     notes = [
@@ -110,31 +108,6 @@ def _by_kind_of_loss(cells: dict[str, pd.Series]) -> dict[str, pd.Series]:
     return cells | {"target_loss": loss} if "accuracy" in cells else cells
 
 
-def directions_table(frame: pd.DataFrame) -> Table:
-    """A row a system, from the worst to the best mean of both directions on test, the oracle last."""
-    keys = [(split, direction) for split in ("validation", "test") for direction in DIRECTIONS]
-    columns = [Column("System", numeric=False), Column("Context", numeric=False), Column("Runs")]
-    columns += [Column(direction, f"{split.capitalize()} PPL/word") for split, direction in keys]
-    frame = frame[frame["metric"] == "perplexity_word"]
-
-    def row(name: str, system: pd.DataFrame) -> list[Value]:
-        cells = {(cell["split"], cell["task"]): cell for _, cell in system.iterrows()}
-        values = [Value(system_label(name, "true distribution")), Value(max(system["protocol"])), runs_value(system)]
-        # the true distribution is the same from either side
-        shown = (cells.get((split, "" if name == ORACLE else direction)) for split, direction in keys)
-        return [*values, *(mean_value(cell, 2) for cell in shown)]
-
-    def badness(system: pd.DataFrame) -> float:
-        return system.loc[(system["split"] == "test") & (system["task"] == "mean"), "mean"].sum()
-
-    notes = [
-        "Perplexity per word of a text that is read from its start, and from its end; mean is of both logarithms.",
-        SPREAD,
-    ]
-    title = "Perplexity in both directions"
-    return filled_table("directions", title, columns, system_panels(frame, row, badness), notes)
-
-
 def senses_table(frame: pd.DataFrame) -> Table:
     """A row a system and layer, from the one without context up; last what the most frequent sense gives."""
     columns = [Column("System", numeric=False), Column("Layer"), Column("Runs"), Column("Occurrences")]
@@ -145,7 +118,7 @@ def senses_table(frame: pd.DataFrame) -> Table:
         occurrences = part[part["metric"] == "occurrences"].set_index("system")["mean"]
         for system, own in part.groupby("system"):
             for i, (layer, cells) in enumerate(layers_of(own)):
-                head = [Value(str(system)), Value(str(layer)), runs_value(own)]
+                head = [Value(str(system)), Value(str(layer)), runs_value(own["n"])]
                 head.append(Value(span(occurrences[[system]] if system in occurrences else occurrences[:0])))
                 values = [mean_value(cells.get(way), 1, 100) for way in ("nearest", "centroid")]
                 rows.append(Row([*head, *values], apart=i == 0 and bool(rows)))
@@ -200,63 +173,3 @@ def layers_of(system: pd.DataFrame) -> list[tuple[int, dict[str, pd.Series]]]:
     for _, cell in system[system["split"].str.startswith("layer_")].iterrows():
         found[int(cell["split"].removeprefix("layer_"))][cell["metric"]] = cell
     return sorted(found.items())
-
-
-def unseen_words_table(frame: pd.DataFrame) -> Table:
-    """A row a system, from the worst to the best: how often the nearest neighbour of a word is one of its kin."""
-    titles = {"stem": "same stem", "form": "same form", "stem_or_form": "either"}
-    columns = [Column("System", numeric=False), Column("Runs"), Column("Words")]
-    columns += [Column(title, "Nearest neighbour") for title in titles.values()]
-
-    def row(name: str, system: pd.DataFrame) -> list[Value]:
-        cells = {cell["metric"]: cell for _, cell in system.iterrows()}
-        shares = (mean_value(cells.get(metric), 1, 100) for metric in titles)
-        return [Value(name), runs_value(system), mean_value(cells.get("words"), 0), *shares]
-
-    def badness(system: pd.DataFrame) -> float:
-        return -system.loc[system["metric"] == "stem_or_form", "mean"].sum()
-
-    notes = [
-        "Words that the training text lacks, by the layer without context: the share whose nearest neighbour among the "
-        "text's words is of the same stem, or is the same form of another, in percent. Characters alone tell much of "
-        "it.",
-        SPREAD,
-    ]
-    panels = system_panels(frame, row, badness)
-    return filled_table("unseen_words", "Kin of unseen words", columns, panels, notes)
-
-
-def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """A table a corpus, with its rows as they were found: at the heads some of the words that the text lacks, below
-    them their neighbours, a panel a system. Of several seeds the first is shown."""
-    found: dict[str, dict[str, Result]] = defaultdict(dict)
-    for result in sorted(results, key=lambda result: (result.run["seed"] or 0, result.name)):
-        if result.unseen_words is not None:
-            found[result.run["corpus"]].setdefault(result.run["system"], result)
-    tables = []
-    for corpus, systems in sorted(found.items()):
-        frames = {
-            system: result.unseen_words.assign(system=system, corpus=corpus, runs=result.id)
-            for system, result in sorted(systems.items())
-            if result.unseen_words is not None
-        }
-        every = pd.concat(frames.values())
-        heads = every.drop_duplicates("word")[["word", "stem", "form"]]
-        shown = heads.iloc[np.unique(np.linspace(0, len(heads) - 1, WORDS).round().astype(int))]
-        panels = {}
-        for system, frame in frames.items():
-            lists = [frame.loc[frame["word"] == word, "neighbour"][:NEIGHBOURS] for word in shown["word"]]
-            panels[system] = [
-                Row([Value(str(place), runs=(systems[system].id,)), *map(Value, line)])
-                for place, line in enumerate(zip_longest(*lists, fillvalue=""), start=1)
-            ]
-        titles = (f"{form} of {stem}" if stem else "" for stem, form in zip(shown["stem"], shown["form"], strict=True))
-        columns = [Column(""), *(Column(*pair, numeric=False) for pair in zip(titles, shown["word"], strict=True))]
-        notes = [
-            f"{len(shown)} of the {len(heads)} words that were looked at, none of which the training text has; below "
-            "each its neighbours among the text's words by cosine at the layer without context, the nearest first. Of "
-            "several seeds the first is shown."
-        ]
-        name, title = f"unseen-neighbours-{corpus}", f"Nearest neighbours of unseen words, {corpus}"
-        tables.append((Table(name, title, columns, panels, notes, panel="System"), every))
-    return tables

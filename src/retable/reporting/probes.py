@@ -25,7 +25,7 @@ def probes_table(frame: pd.DataFrame) -> Table:
         rows = panels.setdefault(str(corpus), [])
         for system, own in part.groupby("system"):
             for i, (layer, cells) in enumerate(layers_of(own)):
-                values = [Value(str(system)), Value(str(layer)), runs_value(own)]
+                values = [Value(str(system)), Value(str(layer)), runs_value(own["n"])]
                 for kind in kinds:
                     accuracy, control = cells.get(kind), cells.get(kind + CONTROL)
                     values += [mean_value(accuracy, 1, 100), mean_value(control, 1, 100)]

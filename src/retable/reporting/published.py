@@ -44,6 +44,16 @@ def complete(
     return frame.assign(note=joined, flops=frame["flops"].astype(float))
 
 
+def signed(frame: pd.DataFrame, results: Iterable[Result]) -> pd.DataFrame:
+    """The aggregates with `signature`, by which others compute the same metric; "" where runs leave none."""
+    found: dict[str, set[str]] = {}
+    for result in results:
+        for metric, signature in result.run.get("signatures", {}).items():
+            found.setdefault(metric, set()).add(signature)
+    signatures = {metric: "; ".join(sorted(told)) for metric, told in found.items()}
+    return frame.assign(signature=[signatures.get(metric, "") for metric in frame["metric"]])
+
+
 def _place(row: Any, beside: str) -> tuple[str, ...]:
     """What of a row has to be the same for a published one to stand beside it."""
     if beside == "data_set":

@@ -20,19 +20,18 @@ from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import diagnostic_tables
 from retable.reporting.elmo import elmo_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
-from retable.reporting.glue import glue_tables
+from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
 from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
 from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
-from retable.reporting.pretraining import senses_figures, unseen_neighbours_tables
+from retable.reporting.neighbours import neighbours_tables, unseen_neighbours_tables
+from retable.reporting.pretraining import senses_figures
 from retable.reporting.probes import probes_figures
-from retable.reporting.published import NOT_RUN, complete
+from retable.reporting.published import NOT_RUN, complete, signed
 from retable.reporting.results import Result, aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
-from retable.reporting.tables import neighbours_tables, write_table, write_tables
-from retable.reporting.translation import translation_tables
+from retable.reporting.tables import Specification, write_table, write_tables
 from retable.reporting.units import LIKELIHOODS
-from retable.reporting.without_training import without_training_tables
 
 # The stages whose metrics the tables hold.
 MEASURED = ("prepare", "evaluate", "train")
@@ -43,6 +42,7 @@ def write_report(
     study: str,
     folders: Mapping[str, list[Path]],
     out: Path,
+    specifications: Mapping[str, Specification],
     notes: Mapping[str, Mapping[str, str]] | None = None,
     ablations: Mapping[str, Mapping[str, Any]] | None = None,
     baseline: str | None = None,
@@ -50,6 +50,8 @@ def write_report(
     label_efficiency: Mapping[str, Any] | None = None,
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage.
+
+    `specifications` are those of the tables of the aggregates, by name, in their order; see `retable.reporting.tables`.
 
     Numbers come from `prepare` (oracles), `encode` (where it measured), `evaluate` and `train`, curves from every stage
     that left one, provenance from all. `notes` say by corpus and system what its numbers don't: why one is outside its
@@ -69,17 +71,17 @@ def write_report(
     references = read_references()
     frame = complete(aggregate(measured, references), references, results.get("pretrain", []), notes or {})
     values, mixes = tidy(measured), mixes_frame(measured)
-    compared = [*glue_tables(frame, values, baseline), *elmo_tables(elmo or {}, values, references)]
+    averages, averaged = glue_averages(frame, values)
+    compared = [*glue_differences(values, averaged, baseline)] if baseline is not None else []
+    compared += elmo_tables(elmo or {}, values, references)
     compared += ablation_tables(ablations or {}, values)
     by_labels: dict[str, Figure] = {}
     if label_efficiency is not None:
         scores = scores_by_labels(label_efficiency, values)
         compared += label_efficiency_tables(label_efficiency, scores)
         by_labels = label_efficiency_figures(label_efficiency, scores)
-    tables = write_tables(frame, out)
+    tables = write_tables(signed(pd.concat([frame, averages]), measured), specifications, out)
     for found in (
-        translation_tables(frame, measured),
-        without_training_tables(frame),
         compared,
         mixes_tables(mixes),
         neighbours_tables(everything),

@@ -1,287 +1,124 @@
-"""The results tables as papers print them, built from the aggregates of `results.py`."""
+"""Tables from their specifications, such as those of `conf/table/`.
 
-from collections import Counter
-from collections.abc import Iterable
-from itertools import zip_longest
+A specification says which of the aggregates (`results.aggregate`) a table is of, what its rows are, and its columns;
+panels are corpora.
+
+    title: Tagging
+    where: {task: tagging}             # columns of the aggregates: a value, a list of them, or a pattern with *;
+                                       #   {split: {having: equal}}: those that have a metric; lacking: that have not
+    order: [test/f1, test/accuracy]    # rows from the worst to the best, by the first that they have; -metric: less is
+    digits: 2                          #   better; mean: of all numbers. Digits after the point (an interval has one)
+    scale: 100                         #   and what numbers are multiplied with
+    columns:
+    - runs                             # of the whole row: context, runs, flops, note; {Decoding: context}
+    - Validation: {F1: validation/f1}  # a group; in it titles, and the number: metric, split/metric, task/split/metric,
+    - Test:                            #   where * is any
+        F1: [test/f1, interval, published, verdict]  # and what stands beside the mean
+    notes: [What the numbers are., spread, bold]     # the latter are the usual ones
+
+And where it is wanted:
+
+    others: true                       # of those rows that no other table is of
+    prefer: {split: [test, validation]}              # of a task's splits the first that it has
+    row: Section                       # what the first column is called
+    rows:                              # blocks of rows; by default [{each: system}]
+    - {each: split, metric: accuracy, last: total}   # the last one under a rule
+    - {each: split, among: [total], metric: accuracy_mul, label: "{split}, by 3CosMul", apart: true}
+    oracle: Bayes-optimal              # what the oracle's row is called; {label: …, task: ""}: where its numbers stand
+    published: behind                  # a rule before systems that were not run, behind those that were
+    names: {^f1$: F1}                  # how values of the aggregates, but systems, are written: regular expressions
+    columns:
+    - {each: [task, metric], "{task}": {"{metric}": [value, interval]}}   # repeated for all that there are
+    - bits: {of: test/bits_per_byte, show: [published], digits: 4, bold: false, judged: true}
+    - Questions: [seen, count]         # the least and the most of all that the row is of
+    notes:
+    - {text: "Without test labels: {task}.", when: {split: validation}}
+
+`value` is the mean; `number` the mean or else what was published; a `judged` cell is empty where nothing was published.
+In place of rows and columns `_target_` may name a function, from the aggregates to a `markup.Table`.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import groupby, product
+from math import inf, isnan
 from pathlib import Path
+from pydoc import locate
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from retable.reporting.answers import answers_table
-from retable.reporting.choices import choices_table
-from retable.reporting.coreference import coreference_table
+from retable.errors import UsageError
+from retable.plan.conf import closest
 from retable.reporting.fields import (
     BOLD,
     SPREAD,
     filled_table,
     interval_value,
     mean_value,
+    number_value,
     published_values,
     runs_value,
     span,
-    system_label,
-    system_panels,
 )
-from retable.reporting.glue import is_glue
 from retable.reporting.markup import Column, Row, Table, Value, html_page, html_table, latex_table, markdown_table
-from retable.reporting.pretraining import directions_table, held_out_table, senses_table, unseen_words_table
-from retable.reporting.probes import probes_table
-from retable.reporting.results import BOUNDS, DIRECTIONS, ORACLE, Result
-from retable.reporting.tagging import tagging_table
+from retable.reporting.results import CELL, ORACLE
 
-TOTALS = ("regular", "semantic", "syntactic", "total")  # of sections of analogies
+Specification = Mapping[str, Any]
+Facts = Mapping[str, str]  # values of columns of the aggregates, such as {split: test, metric: f1}
+Cell = Mapping[str, Any]  # a row of the aggregates
 
-
-def perplexity_table(frame: pd.DataFrame) -> Table:
-    """A row a system, from the worst to the best test perplexity per word, the oracle last; published systems that were
-    not run stand among them by their published numbers."""
-
-    def judged(split: str) -> list[Column]:
-        return [Column("published", split), Column("verdict", split, numeric=False)]
-
-    columns = [Column("System", numeric=False), Column("Context", numeric=False), Column("Runs")]
-    columns += [Column("PPL/word", "Validation"), *judged("Validation")]
-    columns += [Column("bits/byte", "Validation"), *judged("Validation")]
-    columns += [Column(title, "Test") for title in ("PPL/token", "PPL/word", "95 % interval")]
-    columns += [*judged("Test"), Column("bits/byte", "Test"), *judged("Test")]
-    columns += [Column("FLOPs"), Column("Note", numeric=False)]
-
-    def row(name: str, system: pd.DataFrame) -> list[Value]:
-        validation, test = (
-            {cell["metric"]: cell for _, cell in system[system["split"] == split].iterrows()}
-            for split in ("validation", "test")
-        )
-        validation_word, word = validation.get("perplexity_word"), test.get("perplexity_word")
-        # bits a byte are judged only where it is them that were published
-        validation_bits, bits = (
-            cell if cell is not None and not np.isnan(cell["published"]) else None
-            for cell in (validation.get("bits_per_byte"), test.get("bits_per_byte"))
-        )
-        flops = system["flops"].max()
-        notes = (cell["note"] for cell in (word, bits, validation_word, validation_bits) if cell is not None)
-        return [
-            Value(system_label(name, "true distribution")),
-            Value(max(system["protocol"])),
-            runs_value(system),
-            mean_value(validation_word, 2),
-            *published_values(validation_word, 2),
-            mean_value(validation_bits, 4),
-            *published_values(validation_bits, 4),
-            mean_value(test.get("perplexity_token"), 2, bold=False),
-            mean_value(word, 2),
-            interval_value(word, 1),
-            *published_values(word, 2),
-            mean_value(test.get("bits_per_byte"), 4),
-            *published_values(bits, 4),
-            Value("" if np.isnan(flops) else f"{flops:.1e}".replace("e+", "e")),
-            Value(next(filter(None, notes), "")),
-        ]
-
-    def badness(system: pd.DataFrame) -> float:
-        shown = system.assign(mean=system["mean"].fillna(system["published"])).set_index(["metric", "split"])["mean"]
-        for split in ("test", "validation"):
-            if ("perplexity_word", split) in shown:
-                return shown["perplexity_word", split]
-            if ("bits_per_byte", split) in shown:
-                return 2 ** (shown["bits_per_byte", split] * bytes_a_word[system["corpus"].iloc[0]])
-        return np.inf
-
-    notes = [
-        "PPL/word and bits/byte compare systems with different tokenizers, PPL/token does not. "
-        "The interval, of PPL/word, is a bootstrap over the units of the split: documents, or lines.",
-        "A verdict is pass or fail where a tolerance is known, ± behind the published number. Not run: a published row "
-        "that this study doesn't run. FLOPs: of training, six for each weight that a token is multiplied with; of rows "
-        "that were not run those of the published training, where its settings are known.",
-        SPREAD,
-        BOLD,
-    ]
-    frame = frame[frame["split"].isin(["validation", "test"])]
-    metrics = ["perplexity_word", "bits_per_byte"]
-    means = frame.pivot(index=["corpus", "split", "system"], columns="metric", values="mean").reindex(columns=metrics)
-    bytes_a_word = (np.log2(means["perplexity_word"]) / means["bits_per_byte"]).groupby("corpus").median()
-    return filled_table("perplexity", "Perplexity", columns, system_panels(frame, row, badness), notes)
+KEYS = ("title", "where", "columns", "notes", "order", "digits", "scale", "others", "prefer", "row", "rows", "oracle",
+        "published", "names", "_target_")  # fmt: skip
+WHOLE = {"context": "Context", "runs": "Runs", "flops": "FLOPs", "note": "Note"}  # columns of the whole row
+TEXTS = ("context", "note", "verdict")
+BESIDE = {"interval": "95 % interval", "published": "published", "verdict": "verdict"}
+SHOWN = ("value", "number", "count", *BESIDE)
+SETTINGS = {"digits": 2, "scale": 1, "bold": True, "judged": False}
+MEASURE = ("of", "show", *SETTINGS)
+NOTES = {"spread": SPREAD, "bold": BOLD}
 
 
-def tasks_table(frame: pd.DataFrame) -> Table:
-    """A row a system, from the worst to the best mean, the Bayes-optimal prediction last: on test, of tasks whose test
-    labels aren't known on validation."""
-    titles = {"accuracy": "accuracy", "matthews": "Matthews", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman"}
-    frame = frame[frame["metric"].isin(titles)]
-    tested = frame["task"].isin(frame.loc[frame["split"] == "test", "task"])
-    frame = frame[frame["split"] == np.where(tested, "test", "validation")]
-    untested = sorted(set(frame["task"][frame["split"] == "validation"]))
-    keys = sorted(set(zip(frame["task"], frame["metric"], strict=True)))
-    columns = [Column("System", numeric=False), Column("Runs")]
-    for task, metric in keys:
-        columns += [Column(titles[metric], task), Column("95 % interval", task)]
-        columns += [Column("published", task), Column("verdict", task, numeric=False)]
+class Shown(NamedTuple):
+    """A column: what of each row's cell it shows, and what is known of the cell beside the row."""
 
-    def row(name: str, system: pd.DataFrame) -> list[Value]:
-        values = [Value(system_label(name, "Bayes-optimal")), runs_value(system)]
-        cells = {(cell["task"], cell["metric"]): cell for _, cell in system.iterrows()}
-        for cell in map(cells.get, keys):
-            values += [mean_value(cell, 1, 100), interval_value(cell, 1, 100), *published_values(cell, 1, 100)]
-        return values
-
-    notes = [
-        "Test splits; all metrics times 100. The interval is a bootstrap over the test examples.",
-        *[f"Without labels of a test split, and so on validation: {', '.join(untested)}."] * bool(untested),
-        SPREAD,
-        BOLD,
-    ]
-    panels = system_panels(frame, row, badness=lambda system: -system["mean"].mean())
-    return filled_table("tasks", "Tasks", columns, panels, notes)
+    what: str  # of SHOWN or WHOLE
+    facts: Facts
+    digits: int = 0
+    scale: float = 1
+    bold: bool = True
+    judged: bool = False
 
 
-def analogies_table(frame: pd.DataFrame) -> Table:
-    """A row a section, the total last, by either method; a column a system, beside it what was published of it."""
-    systems = sorted(frame["system"].unique())
-    columns = [Column("Section", numeric=False), Column("Questions")]
-    for system in systems:
-        if frame.loc[frame["system"] == system, "published"].notna().any():
-            columns += [Column("accuracy", system), Column("published", system)]
-            columns += [Column("verdict", system, numeric=False)]
-        else:
-            columns += [Column(system), Column(""), Column("", numeric=False)]
-
-    def row(label: str, part: pd.DataFrame, metric: str, apart: bool) -> Row:
-        cells = {cell["system"]: cell for _, cell in part[part["metric"] == metric].iterrows()}
-        values = [Value(label), _seen(part)]
-        for cell in map(cells.get, systems):
-            values += [mean_value(cell, 1, 100), *published_values(cell, 1, 100)]
-        return Row(values, apart)
-
-    panels = {}
-    for corpus, of_corpus in frame.groupby("corpus"):
-        sections = sorted(of_corpus.groupby("split"), key=lambda item: item[0] == "total")
-        panels[corpus] = [row(section, part, "accuracy", section == "total") for section, part in sections]
-        by_mul = set(of_corpus.loc[of_corpus["metric"] == "accuracy_mul", "split"])
-        totals = [(section, part) for section, part in sections if section in by_mul.intersection(TOTALS)]
-        panels[corpus] += [
-            row(f"{section}, by 3CosMul", part, "accuracy_mul", apart=i == 0)
-            for i, (section, part) in enumerate(totals)
-        ]
-    notes = [
-        "Accuracy in percent by 3CosAdd, over the questions whose four words are all in the vocabulary.",
-        SPREAD,
-    ]
-    if "regular" in set(frame["split"]):
-        notes.append("Regular: the questions on inflection and derivation that all take the same ending.")
-    return filled_table("analogies", "Word analogies", columns, panels, notes)
-
-
-def similarity_table(frame: pd.DataFrame) -> Table:
-    """A row a set of pairs: Spearman's correlation, a column a system, and the pairs that systems of a kind cover."""
-    systems, protocols = sorted(frame["system"].unique()), sorted(frame["protocol"].unique())
-    columns = [Column("Set", numeric=False), Column("Pairs")]
-    columns += map(Column, systems)
-    columns += [Column(protocol, "Pairs covered") for protocol in protocols]
-
-    def row(name: str, part: pd.DataFrame) -> Row:
-        pairs, covered, correlation = (part[part["metric"] == metric] for metric in ("pairs", "covered", "spearman"))
-        cells = {cell["system"]: cell for _, cell in correlation.iterrows()}
-        counts = [Value(span(covered.loc[covered["protocol"] == protocol, "mean"])) for protocol in protocols]
-        means = [mean_value(cells.get(system), 1, 100) for system in systems]
-        return Row([Value(name), Value(span(pairs["mean"])), *means, *counts])
-
-    panels = {
-        corpus: [row(*part) for part in of_corpus.groupby("split")] for corpus, of_corpus in frame.groupby("corpus")
-    }
-    notes = [
-        "Spearman's rank correlation, times 100, of the cosines with people's judgement, over the pairs whose words "
-        "both have vectors.",
-        SPREAD,
-    ]
-    return filled_table("similarity", "Word similarity", columns, panels, notes)
-
-
-def tokenizers_table(frame: pd.DataFrame) -> Table:
-    """A row a tokenizer, from the largest vocabulary to the smallest."""
-    columns = [Column("Tokenizer", numeric=False), Column("Vocabulary")]
-    columns += [Column(title, "Test") for title in ("tokens/word", "bytes/token", "unknown, %")]
-
-    def row(name: str, system: pd.DataFrame) -> list[Value]:
-        cells = {(cell["split"], cell["metric"]): cell for _, cell in system.iterrows()}
-        return [
-            Value(name),
-            mean_value(cells.get(("", "vocab_size")), 0),
-            mean_value(cells.get(("test", "fertility")), 3),
-            mean_value(cells.get(("test", "compression")), 3),
-            mean_value(cells.get(("test", "unknown")), 2, 100),
-        ]
-
-    def size(system: pd.DataFrame) -> float:
-        return system.loc[system["metric"] == "vocab_size", "mean"].sum()
-
-    notes = ["Tokens a word are the fertility, bytes a token the compression; a line's end counts as a word."]
-    return filled_table("tokenizers", "Tokenizers", columns, system_panels(frame, row, badness=size), notes)
-
-
-def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """A table a corpus, with its rows as they were found: at the heads the words with their frequency ranks, below
-    them their neighbours, a panel a system. Of several seeds the first is shown. Systems that were asked for other
-    words, or rank them otherwise, have a table of their own."""
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, Result]] = {}
-    for result in sorted(results, key=lambda result: (result.run["seed"] or 0, result.name)):
-        if result.neighbours is not None:
-            heads = result.neighbours[["word", "rank"]].drop_duplicates().itertuples(index=False, name=None)
-            found.setdefault((result.run["corpus"], tuple(heads)), {}).setdefault(result.run["system"], result)
-    tables: list[tuple[Table, pd.DataFrame]] = []
-    names: Counter[str] = Counter()
-    for (corpus, words), systems in sorted(found.items(), key=lambda item: item[0]):
-        panels, frames = {}, []
-        for system, result in sorted(systems.items()):
-            assert result.neighbours is not None
-            lists = [part["neighbour"] for _, part in result.neighbours.groupby("word", sort=False)]
-            panels[system] = [
-                Row([Value(str(place), runs=(result.id,)), *map(Value, line)])
-                for place, line in enumerate(zip_longest(*lists, fillvalue=""), start=1)
-            ]
-            frames.append(result.neighbours.assign(system=system, corpus=corpus, runs=result.id))
-        names[corpus] += 1
-        table = Table(
-            f"neighbours-{corpus}" + f"-{names[corpus]}" * (names[corpus] > 1),
-            f"Nearest neighbours, {corpus}",
-            [Column(""), *(Column(rank, word, numeric=False) for word, rank in words)],
-            panels,
-            [
-                "Below a word stands its frequency rank, and then its neighbours by cosine, the nearest first. "
-                "Of several seeds the first is shown."
-            ],
-            panel="System",
-        )
-        tables.append((table, pd.concat(frames)))
-    return tables
-
-
-def _seen(part: pd.DataFrame) -> Value:
-    """The questions that were seen, and of how many, where that is more."""
-    seen, asked = (part.loc[part["metric"] == metric, "mean"] for metric in ("seen", "questions"))
-    text = span(seen)
-    return Value(text if asked.empty or span(asked) == text else f"{text} of {span(asked)}")
-
-
-def write_tables(frame: pd.DataFrame, folder: Path) -> list[Table]:
+def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification], folder: Path) -> list[Table]:
     """Write `<table>.{csv,md,tex,html}` of each table that has rows; the same frame gives the same bytes.
 
-    A corpus on which a table has an oracle and no system to measure by it is left out.
+    A corpus on which a table has an oracle and no system to measure by it is left out, and so is a table of published
+    rows alone. UsageError for a specification that can't be followed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    names = frame["task"].map(_table_of).mask(is_glue(frame["task"]) & (frame["split"] == "validation"), "glue")
-    of_text = (frame["system"] == ORACLE) & (names == "perplexity")
+    for name, said in specifications.items():
+        check(name, said)
+    own = {name: _matches(frame, said["where"]) for name, said in specifications.items()}
+    named = [rows for name, rows in own.items() if not specifications[name].get("others")]
     tables = []
-    for name, build in TABLES.items():
-        part = frame[(names == name) | of_text if name == "directions" else names == name]
-        measured = part[part["system"] != ORACLE]
-        part = part[part["corpus"].isin(measured["corpus"])]
-        if not part.empty:
-            tables.append(write_table(build(part), part, folder))
+    for name, said in specifications.items():
+        rows = own[name] & ~np.logical_or.reduce(named) if said.get("others") else own[name]
+        part = frame[rows]
+        systems = part[part["system"] != ORACLE]
+        part = part[part["corpus"].isin(systems["corpus"])]
+        if systems["n"].any():
+            tables.append(write_table(specified_table(name, said, part), part, folder))
     return tables
 
 
 def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
     """Write `<table>.{csv,md,tex,html}` into an existing folder, the CSV from `frame`."""
+    if "signature" in frame and not frame["signature"].any():
+        frame = frame.drop(columns="signature")
     # six digits: beyond them shows the order of summation, which is the machine's
     frame.to_csv(folder / f"{table.name}.csv", index=False, float_format="%.6g", lineterminator="\n")
     (folder / f"{table.name}.md").write_text(markdown_table(table), encoding="utf-8")
@@ -291,30 +128,253 @@ def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
     return table
 
 
-def _table_of(task: str) -> str:
-    if task in BOUNDS:
-        return "held_out"
-    if task in DIRECTIONS:
-        return "directions"
-    if task.startswith(("translation", "blimp", "prompted_")):
-        return "other"  # which `translation_tables` and `without_training_tables` make
-    named = {"": "perplexity", "tokenizer": "tokenizers"}.get(task, task)
-    return named if named in TABLES else "tasks"
+def check(name: str, said: Specification) -> None:
+    """Raise UsageError for a specification with a key that there is none of, or without one that it needs."""
+    for key in said:
+        if key not in KEYS:
+            raise UsageError(f"table {name} has no key {key!r}; {closest(key, KEYS)}")
+    needed = ["where"] if "_target_" in said else ["title", "where", "columns"]
+    if missing := [key for key in needed if key not in said]:
+        raise UsageError(
+            f"table {name} has no {', '.join(missing)}; see src/retable/reporting/tables.py for an example"
+        )
+    for column in (column for column in said.get("columns", ()) if isinstance(column, str)):
+        if column not in WHOLE:
+            raise UsageError(f"table {name}: there is no column {column!r} of a whole row; {closest(column, WHOLE)}")
+    for each in [said["where"]] if isinstance(said["where"], Mapping) else said["where"]:
+        for key in (key for key in each if key not in CELL):
+            raise UsageError(f"table {name}: there is no column {key!r} of the aggregates; {closest(key, CELL)}")
 
 
-TABLES = {
-    "perplexity": perplexity_table,
-    "directions": directions_table,
-    "held_out": held_out_table,
-    "tasks": tasks_table,
-    "tagging": tagging_table,
-    "answers": answers_table,
-    "choices": choices_table,
-    "coreference": coreference_table,
-    "probes": probes_table,
-    "senses": senses_table,
-    "unseen_words": unseen_words_table,
-    "analogies": analogies_table,
-    "similarity": similarity_table,
-    "tokenizers": tokenizers_table,
+def specified_table(name: str, said: Specification, frame: pd.DataFrame) -> Table:
+    """The table of these rows of the aggregates."""
+    if "_target_" in said:
+        make = locate(said["_target_"])
+        if not callable(make):
+            raise UsageError(f"table {name}: there is no function {said['_target_']}")
+        return make(frame)
+    return _Specified(name, said, frame).table()
+
+
+class _Specified:
+    """A table in the making."""
+
+    def __init__(self, name: str, said: Specification, frame: pd.DataFrame):
+        for column, values in said.get("prefer", {}).items():
+            frame = _preferred(frame, column, values)
+        self._name, self._said, self._frame = name, said, frame
+        oracle = said.get("oracle", "true distribution")
+        self._oracle: Facts = {"label": oracle} if isinstance(oracle, str) else oracle
+
+    def table(self) -> Table:
+        columns = [*self._columns()]
+        heads = [Column(self._said.get("row", "System"), numeric=False), *(column for column, _ in columns)]
+        corpora = sorted(self._frame.groupby("corpus"), key=lambda item: (not item[1]["n"].any(), item[0]))
+        panels = {str(corpus): [*self._rows(part, [shown for _, shown in columns])] for corpus, part in corpora}
+        return filled_table(self._name, self._said["title"], heads, panels, [*self._notes()])
+
+    def _columns(self) -> Iterator[tuple[Column, Shown]]:
+        for said in self._said["columns"]:
+            said = {WHOLE[said]: said} if isinstance(said, str) else said
+            heads = {key: inner for key, inner in said.items() if key != "each"}
+            for facts in self._found(self._frame, said["each"]) if "each" in said else [{}]:
+                for head, inner in heads.items():
+                    is_group = isinstance(inner, dict) and not set(inner) <= set(MEASURE)
+                    group = self._filled(head, facts) if is_group else ""
+                    for title, measure in (inner if is_group else {head: inner}).items():
+                        for shown in self._measured(measure, facts):
+                            own = BESIDE.get(shown.what) or self._filled(title, facts)
+                            yield Column(own, group, numeric=shown.what not in TEXTS), shown
+
+    def _measured(self, said: Any, facts: Facts) -> Iterator[Shown]:
+        """What is shown of a number, or of the whole row."""
+        if isinstance(said, str) and said in WHOLE:
+            yield Shown(said, {})
+            return
+        if not isinstance(said, dict):
+            listed = [said] if isinstance(said, str) else [*said]
+            of = "" if listed[0] in SHOWN else listed.pop(0)
+            said = {"of": of, "show": listed if {"value", "number", "count"} & {*listed} else ["value", *listed]}
+        settings = {key: said.get(key, self._said.get(key, usual)) for key, usual in SETTINGS.items()}
+        of = {**facts, **_facts(said.get("of", "").format_map(facts))}
+        for what in said.get("show", ["value"]):
+            if what not in SHOWN:
+                raise UsageError(f"table {self._name}: nothing is shown as {what!r}; {closest(what, SHOWN)}")
+            yield Shown(what, of, **settings | ({"digits": 1} if what == "interval" else {}))
+
+    def _rows(self, part: pd.DataFrame, columns: Sequence[Shown]) -> Iterator[Row]:
+        cells = _Cells(part)
+        for block in self._said.get("rows", [{"each": "system"}]):
+            if block.get("each") == "system":
+                yield from self._systems(cells, columns)
+                continue
+            fixed = {key: value for key, value in block.items() if key in CELL}
+            rows = self._found(part[_matches(part, fixed)], block["each"]) if "each" in block else [{}]
+            rows = [facts for facts in rows if {*facts.values()} <= {*block.get("among", facts.values())}]
+            rows.sort(key=lambda facts: block.get("last") in facts.values())
+            for place, facts in enumerate(rows):
+                label = self._filled(block.get("label", f"{{{block.get('each')}}}"), facts)
+                values = [self._value(cells, each, {**facts, **fixed, **each.facts}) for each in columns]
+                apart = block.get("last") in facts.values() or (block.get("apart", False) and place == 0)
+                yield Row([Value(label), *values], apart)
+
+    def _systems(self, cells: "_Cells", columns: Sequence[Shown]) -> Iterator[Row]:
+        """A row a system, from the worst to the best, the oracle last."""
+
+        def is_behind(system: str) -> int:
+            was_run = any(cell["n"] for cell in cells.of({"system": system}))
+            return 2 if system == ORACLE else self._said.get("published") == "behind" and not was_run
+
+        blocks = groupby(sorted(_ranked(cells, self._said.get("order", ())), key=is_behind), is_behind)
+        for block, systems in blocks:
+            for place, system in enumerate(systems):
+                own = {key: value for key, value in self._oracle.items() if key in CELL and system == ORACLE}
+                values = [self._value(cells, each, {**each.facts, "system": system, **own}) for each in columns]
+                label = f"{self._oracle['label']} (oracle)" if system == ORACLE else system
+                yield Row([Value(label), *values], apart=block > 0 and place == 0)
+
+    def _value(self, cells: "_Cells", shown: Shown, facts: Facts) -> Value:
+        found = cells.of(facts)
+        if shown.what in FROM_ALL:
+            return FROM_ALL[shown.what](found)
+        if shown.what == "note":
+            return Value(self._note(found))
+        if len(found) > 1:
+            which = " and ".join("/".join(str(cell[name]) for name in CELL) for cell in found[:2])
+            raise UsageError(f"table {self._name}: a column of {dict(shown.facts)} is of {which}; say more of it")
+        cell = found[0] if found else None
+        if shown.judged and cell is not None and isnan(cell["published"]):
+            return Value("")
+        match shown.what:
+            case "interval":
+                return interval_value(cell, shown.digits, shown.scale)
+            case "published" | "verdict":
+                return published_values(cell, shown.digits, shown.scale)[shown.what == "verdict"]
+            case "number":
+                return number_value(cell, shown.digits, shown.scale)
+        return mean_value(cell, shown.digits, shown.scale, shown.bold)
+
+    def _note(self, cells: list[Cell]) -> str:
+        """What the first cell of each task has to say, those beside a published number first; with the tasks that it is
+        said of, if not of all."""
+        beside = sorted(cells, key=lambda cell: isnan(cell["published"]))
+        first = {self._named(cell["task"]): cell for cell in reversed(beside) if cell["note"]}
+        every = {self._named(cell["task"]) for cell in cells if not isnan(cell["published"])} or {*first}
+        tasks: dict[str, list[str]] = defaultdict(list)
+        for task, cell in sorted(first.items()):
+            for note in cell["note"].split("; "):
+                tasks[note].append(task)
+        return "; ".join(note if every <= {*of} else f"{', '.join(of)}: {note}" for note, of in tasks.items())
+
+    def _found(self, frame: pd.DataFrame, each: str | Sequence[str]) -> list[Facts]:
+        """The values of columns of the aggregates, in their order; systems, where they have one, from the worst."""
+        names = [each] if isinstance(each, str) else [*each]
+        found = sorted(set(frame[names].itertuples(index=False, name=None)))
+        if names == ["system"] and "order" in self._said:
+            found = [(system,) for system in _ranked(_Cells(frame), self._said["order"])]
+        return [dict(zip(names, values, strict=True)) for values in found]
+
+    def _filled(self, text: str, facts: Facts) -> str:
+        return text.format_map({key: value if key == "system" else self._named(value) for key, value in facts.items()})
+
+    def _named(self, value: str) -> str:
+        for pattern, name in self._said.get("names", {}).items():
+            value = re.sub(pattern, name, value)
+        return value.strip()
+
+    def _notes(self) -> Iterator[str]:
+        for said in self._said.get("notes", ()):
+            if isinstance(said, str):
+                yield NOTES.get(said, said)
+                continue
+            rows = self._frame[_matches(self._frame, said["when"]) & (self._frame["n"] > 0)]
+            if len(rows):
+                texts = rows.select_dtypes(exclude="number")
+                yield said["text"].format_map({name: ", ".join(self._listed(texts[name])) for name in texts})
+
+    def _listed(self, values: pd.Series) -> list[str]:
+        return sorted({self._named(value) for value in values})
+
+
+class _Cells:
+    """Rows of the aggregates, by some of their facts."""
+
+    def __init__(self, frame: pd.DataFrame):
+        self._all: list[Cell] = frame.to_dict("records")
+        self._by: dict[tuple[str, ...], dict[tuple[str, ...], list[Cell]]] = {}
+        self.systems = sorted(set(frame["system"]))
+
+    def of(self, facts: Facts) -> list[Cell]:
+        names = (*facts,)
+        if names not in self._by:
+            self._by[names] = defaultdict(list)
+            for cell in self._all:
+                self._by[names][tuple(cell[name] for name in names)].append(cell)
+        return self._by[names].get((*facts.values(),), [])
+
+
+def _ranked(cells: _Cells, order: Sequence[str]) -> list[str]:
+    """The systems from the worst to the best by the first measure, or else by those behind it, measured or published.
+    One without any comes first."""
+    measures = [said.removeprefix("-") for said in order]
+    numbers = np.full((len(cells.systems), len(order)), np.nan)
+    for (i, system), (j, measure) in product(enumerate(cells.systems), enumerate(measures)):
+        found = cells.of({"system": system, **({} if measure == "mean" else _facts(measure))})
+        shown = [cell["published"] if isnan(cell["mean"]) else cell["mean"] for cell in found]
+        numbers[i, j] = np.mean(shown) if shown else np.nan
+    for j, measure in enumerate(measures):
+        lacks, both = np.isnan(numbers[:, 0]), ~np.isnan(numbers[:, [0, j]]).any(axis=1)
+        other = numbers[:, j]
+        if measure.endswith("bits_per_byte") and both.any():  # whose exponential is a perplexity
+            other = np.exp(other * np.median(np.log(numbers[both, 0]) / numbers[both, j]))
+        numbers[lacks, 0] = other[lacks]
+    signs = [-1 if said.startswith("-") else 1 for said in order]
+    keys = np.nan_to_num(numbers * signs, nan=-inf).tolist()
+    return [system for _, system in sorted(zip(keys, cells.systems, strict=True))]
+
+
+def _facts(path: str) -> dict[str, str]:
+    """What [task/][split/]metric says; * says nothing."""
+    said = zip(("metric", "split", "task"), reversed(path.split("/")), strict=False)
+    return {name: value for name, value in said if value not in ("", "*")}
+
+
+def _matches(frame: pd.DataFrame, where: Any) -> pd.Series:
+    """Which rows one of the alternatives describes."""
+    rows = pd.Series(False, frame.index)
+    for said in [where] if isinstance(where, Mapping) else where:
+        own = pd.Series(True, frame.index)
+        for column, wanted in said.items():
+            if isinstance(wanted, Mapping):
+                ((how, metric),) = wanted.items()
+                own &= frame[column].isin(frame.loc[frame["metric"] == metric, column]) == (how == "having")
+                continue
+            patterns = [wanted] if isinstance(wanted, str) else wanted
+            own &= frame[column].map(
+                lambda value, patterns=patterns: any(fnmatchcase(value, each) for each in patterns)
+            )
+        rows |= own
+    return rows
+
+
+def _preferred(frame: pd.DataFrame, column: str, values: Sequence[str]) -> pd.DataFrame:
+    """Of each task the rows with the first of the values that it has."""
+    places = frame[column].map({value: place for place, value in enumerate(values)})
+    return frame[places == places.groupby(frame["task"]).transform("min")]
+
+
+def _runs(cells: list[Cell]) -> Value:
+    return runs_value([cell["n"] for cell in cells])
+
+
+def _flops(cells: list[Cell]) -> Value:
+    most = max((cell["flops"] for cell in cells if not isnan(cell["flops"])), default=None)
+    return Value("" if most is None else f"{most:.1e}".replace("e+", "e"))
+
+
+FROM_ALL: dict[str, Callable[[list[Cell]], Value]] = {
+    "context": lambda cells: Value(max(cell["protocol"] for cell in cells)),
+    "runs": _runs,
+    "flops": _flops,
+    "count": lambda cells: Value(span([cell["mean"] for cell in cells if not isnan(cell["mean"])])),
 }

@@ -1,0 +1,111 @@
+"""Tables of one's own: what a specification says, and what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from retable.errors import UsageError
+from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.results import COLUMNS
+from retable.reporting.tables import write_tables
+from tests.reporting.specifications import SPECIFICATIONS
+
+OWN = """
+title: Orders
+where: {task: ordering}
+order: [test/tau]
+scale: 100
+columns:
+- runs
+- Validation: {right: validation/accuracy}
+- Test: {τ: [test/tau, interval, published, verdict]}
+notes: [Of the texts., spread]
+"""
+
+
+def row(system, split, metric, mean, task="ordering", corpus="tales", n=1, **more):
+    usual = dict.fromkeys(COLUMNS, "") | dict.fromkeys(
+        ("std", "ci_low", "ci_high", "p_best", "published", "tolerance", "flops"), np.nan
+    )
+    cell = {"system": system, "corpus": corpus, "task": task, "split": split, "metric": metric, "mean": mean, "n": n}
+    return usual | {"verdict": "n/a", "runs": f"{system}-run"} | cell | more
+
+
+FRAME = pd.DataFrame(
+    [
+        row("bert", "test", "tau", 0.5, ci_low=0.4, ci_high=0.625, p_best=1.0),
+        row("bert", "validation", "accuracy", 0.25),
+        row("gpt", "test", "tau", 0.125, ci_low=0.0625, ci_high=0.25, p_best=0.01),
+        row("theirs", "test", "tau", np.nan, n=0, published=0.375, verdict="not run", source="a paper", runs=""),
+    ]
+)
+
+
+def texts(table: Table) -> dict[str, list[list[str]]]:
+    return {name: [[value.text for value in row.values] for row in rows] for name, rows in table.panels.items()}
+
+
+def test_ten_lines_make_a_table(tmp_path):
+    (table,) = write_tables(FRAME, {"orders": yaml.safe_load(OWN)}, tmp_path)
+    assert [f"{column.group} {column.title}".strip() for column in table.columns] == [
+        "System", "Runs", "Validation right", "Test τ", "Test 95 % interval", "Test published", "Test verdict"
+    ]  # fmt: skip
+    assert texts(table) == {
+        "tales": [
+            ["gpt", "1", "", "12.50", "6.2–25.0", "", "n/a"],
+            ["theirs", "", "", "", "", "37.50", "not run"],
+            ["bert", "1", "25.00", "50.00", "40.0–62.5", "", "n/a"],
+        ]
+    }
+    assert table.panels["tales"][2].values[3].bold and not table.panels["tales"][0].values[3].bold
+    assert "Orders" in (tmp_path / "orders.md").read_text() and (tmp_path / "orders.csv").exists()
+
+
+def test_what_has_a_table_leaves_the_one_of_all_others(tmp_path):
+    rest = {"tasks": SPECIFICATIONS["tasks"]}
+    assert [table.name for table in write_tables(FRAME, rest, tmp_path)] == ["tasks"]
+    both = rest | {"orders": yaml.safe_load(OWN)}
+    assert [table.name for table in write_tables(FRAME, both, tmp_path)] == ["orders"]
+
+
+def test_rows_and_columns_may_be_of_anything(tmp_path):
+    said = {"title": "Turned", "where": {"task": "ordering"}, "row": "Split", "rows": [{"each": "split"}],
+            "columns": [{"each": ["metric", "system"], "{metric}": {"{system}": ["value"]}}]}  # fmt: skip
+    (table,) = write_tables(FRAME, {"turned": said}, tmp_path)
+    assert [(column.group, column.title) for column in table.columns[1:]] == [
+        ("accuracy", "bert"), ("tau", "bert"), ("tau", "gpt")
+    ]  # fmt: skip
+    assert texts(table) == {"tales": [["test", "", "0.50", "0.12"], ["validation", "0.25", "", ""]]}
+
+
+def test_a_function_may_make_it(tmp_path):
+    said = {"where": {"task": "ordering"}, "_target_": f"{__name__}.counted"}
+    (table,) = write_tables(FRAME, {"counted": said}, tmp_path)
+    assert texts(table) == {"all": [["4"]]}
+
+
+def counted(frame: pd.DataFrame) -> Table:
+    return Table("counted", "Counted", [Column("rows")], {"all": [Row([Value(str(len(frame)))])]}, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colums": []}, "table orders has no key 'colums'; write columns"),
+        ({"columns": ["run"]}, "there is no column 'run' of a whole row; write runs"),
+        ({"columns": [{"τ": ["test/tau", "verdct"]}]}, "nothing is shown as 'verdct'; write verdict"),
+        ({"columns": [{"τ": "test"}, {"score": {"of": "*"}}]}, "is of bert/tales/ordering/test/tau and bert/"),
+        ({"where": {"tsak": "ordering"}}, "there is no column 'tsak' of the aggregates; write task"),
+        ({"_target_": "retable.reporting.nowhere"}, "there is no function retable.reporting.nowhere"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path, change, message):
+    with pytest.raises(UsageError, match=r"^table orders") as error:
+        write_tables(FRAME, {"orders": yaml.safe_load(OWN) | change}, tmp_path)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_title_is_needed(tmp_path):
+    with pytest.raises(UsageError, match="table orders has no title, columns"):
+        write_tables(FRAME, {"orders": {"where": {"task": "ordering"}}}, tmp_path)
