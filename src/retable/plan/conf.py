@@ -1,15 +1,14 @@
 """What the files of `conf/` say, as they stand there: names, recipes with what they inherit, the classes behind."""
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from retable.errors import UsageError
+from retable.errors import UsageError, closest
 
 
 class Conf:
@@ -88,13 +87,6 @@ class Conf:
                     return ast.literal_eval(each.value)
             name = ast.unparse(classes[name].bases[0]) if classes[name].bases else ""
         return None
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """What to write in place of a name that is not known."""
-    known = list(known)
-    near = get_close_matches(str(name), known, n=1, cutoff=0.5)
-    return f"write {near[0]}" if near else f"write one of {', '.join(known)}"
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

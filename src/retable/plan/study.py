@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from retable.errors import UsageError
-from retable.plan.conf import Conf, closest
+from retable.errors import UsageError, closest
+from retable.plan.conf import Conf
 
 # What a study says for the report alone.
 REPORTED = ("notes", "ablations", "baseline", "elmo", "label_efficiency", "bands")

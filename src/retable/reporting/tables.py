@@ -51,8 +51,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from retable.errors import UsageError
-from retable.plan.conf import closest
+from retable.errors import UsageError, closest
 from retable.reporting.fields import (
     BOLD,
     SPREAD,
