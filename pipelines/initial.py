@@ -1,7 +1,6 @@
 """What a model begins with, in place of what is drawn: the weights of a pretrained cell, word vectors."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
@@ -74,7 +73,7 @@ def freeze(model: Model) -> None:
     model.requires_grad_(False)
 
 
-def initialise_input(model: nn.Module, cfg: DictConfig, tokenizer: Tokenizer) -> list[Path]:
+def initialise_input(model: Model, cfg: DictConfig, tokenizer: Tokenizer) -> list[Path]:
     """Start the input layer from the word2vec file that `cfg.embedding` names, unless it says random, and tune it on
     or, with `cfg.freeze_embedding`, leave it there. Returns the file."""
     inputs = []
@@ -85,7 +84,7 @@ def initialise_input(model: nn.Module, cfg: DictConfig, tokenizer: Tokenizer) ->
     return inputs
 
 
-def freeze_input(model: nn.Module, cfg: DictConfig) -> None:
+def freeze_input(model: Model, cfg: DictConfig) -> None:
     """Leave the input layer as it begins, where `cfg` says so."""
     if cfg.freeze_embedding:
         if cfg.embedding == "random":
@@ -93,8 +92,7 @@ def freeze_input(model: nn.Module, cfg: DictConfig) -> None:
         _embedding(model).requires_grad_(False)
 
 
-def _embedding(model: Any) -> nn.Embedding:
-    embedding = getattr(model, "embedding", None)
-    if not isinstance(embedding, nn.Embedding):
+def _embedding(model: Model) -> nn.Embedding:
+    if (embedding := model.input_embedding) is None:
         raise UsageError(f"{type(model).__name__} has no layer of word vectors; write embedding=random")
     return embedding

@@ -37,6 +37,7 @@ def learn(cfg: DictConfig) -> None:
 
     from pipelines.initial import initialise_input
     from pipelines.training import train
+    from retable.objectives.base import CountsWords, Objective
     from retable.training.blocks import recompute_blocks
 
     folder = Path("outputs/encode", cfg.tokens)
@@ -47,7 +48,7 @@ def learn(cfg: DictConfig) -> None:
     model = build_model(cfg, tokenizer)
     inputs += initialise_input(model, cfg, tokenizer)
     objective = build_objective(cfg, tokenizer, model)
-    if hasattr(objective, "count"):
+    if isinstance(objective, CountsWords):
         objective.count(np.bincount(tokens, minlength=tokenizer.vocab_size))
     if cfg.recompute:
         recompute_blocks(model)
@@ -60,14 +61,14 @@ def learn(cfg: DictConfig) -> None:
     if cfg.get("validation_scorer"):
         scorer = instantiate(cfg.validation_scorer)
 
-        def validate(objective: torch.nn.Module) -> dict[str, float]:
+        def validate(objective: Objective) -> dict[str, float]:
             return {"loss": -float(scorer.log_prob(objective, validation, tokenizer.boundary).mean())}
     else:
         from retable.evaluation.held_out import SEED, mean_metrics
 
         held_out = build_batches(cfg, tokenizer, folder, "validation", SEED)
 
-        def validate(objective: torch.nn.Module) -> dict[str, float]:
+        def validate(objective: Objective) -> dict[str, float]:
             return mean_metrics(objective, held_out)
 
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:

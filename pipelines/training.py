@@ -6,15 +6,15 @@ from collections.abc import Callable
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
-from torch import nn
 
 from pipelines.entry import Record
+from retable.data.batches import Batches
 from retable.errors import UsageError
+from retable.objectives.base import Objective, SelfUpdating
 from retable.training.budget import parse_budget
 from retable.training.cost import flops_utilisation, training_cost
 from retable.training.curve import write_curve
 from retable.training.fit import fit
-from retable.training.module import Batches
 from retable.training.progress import Best
 from retable.training.weights import save_weights
 
@@ -22,9 +22,9 @@ from retable.training.weights import save_weights
 def train(
     cfg: DictConfig,
     record: Record,
-    objective: nn.Module,
+    objective: Objective | SelfUpdating,
     batches: Batches,
-    validate: Callable[[nn.Module], dict[str, float]],
+    validate: Callable[[Objective], dict[str, float]],
     best: Best | None = None,
 ) -> None:
     """Train `objective` as `cfg` says, and `fit` of `best`; leave `model.safetensors`, `curve.csv` and the costs in the

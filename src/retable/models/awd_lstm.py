@@ -30,9 +30,6 @@ class AWDLSTM(LeftToRight):
     dropped out as they are, and `beta` times that of their differences from one time to the next before dropout.
     """
 
-    start: Any = None  # zeros
-    penalty: Tensor | None = None
-
     def __init__(
         self,
         vocab_size: int,

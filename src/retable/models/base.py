@@ -2,12 +2,13 @@
 
 These are classes and no `typing.Protocol`s, for a kind is asked of a class before anything is built, and has defaults.
 
-B batch, T time, D d_model.
+B batch, T time, D d_model; R rows of windows, C centres, J contexts, V words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from torch import Tensor, nn
 
 # How a sentence, or a pair of them, stands in what a model reads: see data/layouts.py.
@@ -28,6 +29,13 @@ class Model(nn.Module):
         """The first weights of a layer, an objective's too; here PyTorch's own stand."""
 
     @property
+    def input_embedding(self) -> nn.Embedding | None:
+        """The table of its words' vectors, in which given ones may begin and which a softmax may share; here the layer
+        that it calls `embedding`. None where it has none."""
+        table = dict(self.named_children()).get("embedding")
+        return table if isinstance(table, nn.Embedding) else None
+
+    @property
     def pretrained(self) -> Mapping[str, nn.Module]:
         """What takes the weights of a pretrained model, by what their names begin with."""
         return {"": self}
@@ -42,6 +50,8 @@ class LeftToRight(Model):
     after."""
 
     layout = "left to right"
+    start: Any = None  # the state before the first token, from which on it is kept; None: zeros, or whatever it takes
+    penalty: Tensor | None = None  # what it adds to the loss of its last batch, until that is taken
 
 
 class Encoder(Model):
@@ -54,6 +64,13 @@ class MarkedEncoder(Encoder):
     """An encoder that reads [CLS] a [SEP] b [SEP], with segments, and has a summary of its own."""
 
     layout = "in segments"
+    embedding: nn.Embedding
+    positions: nn.Embedding
+
+    def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
+        """(B, T) ids, padded behind each row's length, to the states (B, T, D) of all layers, the one without context
+        first."""
+        raise NotImplementedError
 
     def pool(self, hidden: Tensor) -> Tensor:
         """(B, T, D) states to the summaries (B, D)."""
@@ -77,11 +94,23 @@ class SequenceEncoder(Model):
 class BothDirections(Model):
     """A left-to-right and a right-to-left model whose states never meet."""
 
+    reads_spelling: bool = False  # it reads any words at all, by `layers_of_words`
+
+    def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
+        """(B, T) ids, padded behind each row's length, to the states (B, T, 2D) of all layers, the one without context
+        first."""
+        raise NotImplementedError
+
+    def layers_of_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
+        """`layers` of any words at all, by their spelling; T is the longest sentence's."""
+        raise NotImplementedError
+
 
 class EncoderDecoder(Model):
     """A stack that reads and another that writes."""
 
     layout = "as text"
+    encoder: nn.Module
     aligns: bool = False  # its attention says what it looks at of the source
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
@@ -92,6 +121,14 @@ class EncoderDecoder(Model):
         """(B, U) tokens after those of `state` to (B, U, D) and the state after them."""
         raise NotImplementedError
 
+    def memory(self, source_ids: Tensor, source_lengths: Tensor) -> Tensor:
+        """The states (B, T, D) of the stack that reads."""
+        raise NotImplementedError
+
+    def align(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
+        """Where it `aligns`, (B, U, T): the attention of each step of the target to each token of the source."""
+        raise NotImplementedError
+
 
 class Reader(Model):
     """A context's and a question's ids to two states (B, T, D) a token of the context: an answer starts, or ends,
@@ -100,3 +137,42 @@ class Reader(Model):
 
 class SpanRanker(Model):
     """Sentences of documents to spans and the scores of their antecedents."""
+
+
+class VectorModel(Model):
+    """A vector a word, the same wherever it stands."""
+
+    composes: ClassVar[bool] = False  # it makes a `vector` of any string
+
+    def vectors(self) -> Tensor:
+        """The words' vectors (V, D), without gradient."""
+        raise NotImplementedError
+
+    def vector(self, word: str) -> np.ndarray:
+        """Where it `composes`, the vector (D,) of any string."""
+        raise NotImplementedError
+
+
+class WindowModel(VectorModel):
+    """Centres (R, C), contexts (R, J) and pairs (R, C, J) of them to the vectors (R, C, D) of what predicts, the words
+    that are predicted, and which goes with which."""
+
+    predicts: ClassVar[Literal["centre", "context"]]
+
+    def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
+        """table, units, offsets (V + 1,), scales (V,): the input of word w is scales[w] times the sum of
+        table[units[offsets[w] : offsets[w + 1]]]. The table is the weights themselves."""
+        raise NotImplementedError
+
+
+class CooccurrenceModel(VectorModel):
+    """A vector and a bias a word, of which counts of pairs of words are told."""
+
+    word: nn.Embedding
+    word_bias: nn.Embedding
+
+
+def blocks_of(module: nn.Module) -> list[nn.Module]:
+    """The members of every list of modules that is called `blocks`: one like the other, one behind the other."""
+    lists = [part for name, part in module.named_modules() if name.rpartition(".")[2] == "blocks"]
+    return [block for each in lists for block in each.children()]

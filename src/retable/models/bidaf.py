@@ -57,7 +57,7 @@ class BiDAF(Reader):
         return {}
 
     @property
-    def embedding(self) -> nn.Embedding:
+    def input_embedding(self) -> nn.Embedding:
         return self.input.embedding
 
     def forward(

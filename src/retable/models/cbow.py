@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from retable.models.base import WindowModel
 
-class CBOW(nn.Module):
+
+class CBOW(WindowModel):
     """The mean of the vectors of a window predicts the word in its middle.
 
     Each word of the window gets its share of the mean's gradient. word2vec.c and gensim give it the whole, which is no

@@ -22,7 +22,6 @@ class CharacterLSTM(LeftToRight):
     init_range: the bound of the uniform initialisation, of the highway gates' biases about −2, of all else about 0.
     """
 
-    start: Any = None  # zeros
     _spelling: Tensor
 
     def __init__(

@@ -35,7 +35,6 @@ class ELMo(BothDirections):
         layers on top; see CharacterCNN. None takes a table of words instead.
     """
 
-    start: Any = None  # zeros
     _spelling: Tensor
 
     def __init__(

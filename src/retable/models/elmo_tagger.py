@@ -58,7 +58,7 @@ class ELMoTagger(Encoder):
         self.dropout = nn.Dropout(dropout)
 
     @property
-    def embedding(self) -> nn.Embedding:
+    def input_embedding(self) -> nn.Embedding:
         return self.input.embedding
 
     @property

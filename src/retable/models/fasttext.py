@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retable.errors import UsageError
+from retable.models.base import WindowModel
 
 
-class FastText(nn.Module):
+class FastText(WindowModel):
     """Skip-gram whose word vector is composed of units: the word's own and those of its character n-grams.
 
     The paper sums them up. fastText's code takes the mean and moves each of the n units by the mean's whole gradient,
@@ -26,6 +27,7 @@ class FastText(nn.Module):
     """
 
     predicts = "context"
+    composes = True
     _units: Tensor
     _offsets: Tensor
     _scales: Tensor

@@ -8,8 +8,6 @@ the boundary of sentences, n − 2 times.
 B batch, T time, N n − 1, E embedding, H hidden layer, D d_model: H, or with direct connections H + N·E.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -21,8 +19,6 @@ class FixedWindow(LeftToRight):
 
     `init_range` is the bound of the uniform initialisation; dropout acts on x and on the hidden layer.
     """
-
-    start: Any = None  # boundaries
 
     def __init__(
         self,

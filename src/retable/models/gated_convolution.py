@@ -68,8 +68,6 @@ class GatedConvolution(LeftToRight):
     before and wide after, make it a bottleneck.
     """
 
-    start: Any = None  # zeros
-
     def __init__(self, vocab_size: int, d_embedding: int, blocks: Sequence[Sequence[tuple[int, int]]], dropout: float):
         super().__init__()
         widths = [d_embedding, *(layers[-1][1] for layers in blocks)]

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from retable.models.base import CooccurrenceModel
 
-class GloVe(nn.Module):
+
+class GloVe(CooccurrenceModel):
     """A vector w and a bias b a word, for w_i·w̃_j + b_i + b̃_j ≈ log X_ij."""
 
     def __init__(self, words: Sequence[str], d_model: int) -> None:

@@ -93,7 +93,7 @@ class MentionRanker(SpanRanker):
         return {} if self.elmo is None else {"": self.elmo}
 
     @property
-    def embedding(self) -> nn.Embedding:
+    def input_embedding(self) -> nn.Embedding:
         return self.input.embedding
 
     def train(self, mode: bool = True) -> "MentionRanker":

@@ -19,8 +19,6 @@ from retable.models.base import LeftToRight
 class Recurrent(LeftToRight):
     """Token ids to hidden states, left to right; `init_range` is the bound of the uniform initialisation."""
 
-    start: Any = None  # zeros
-
     def __init__(
         self, layers: nn.RNNBase, vocab_size: int, d_embedding: int, d_model: int, dropout: float, init_range: float
     ):

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor, nn
 
+from retable.models.base import WindowModel
 
-class SkipGram(nn.Module):
+
+class SkipGram(WindowModel):
     """A word's vector v predicts each word of the windows that it is the centre of."""
 
     predicts = "context"

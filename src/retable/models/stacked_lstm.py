@@ -25,8 +25,6 @@ class StackedLSTM(LeftToRight):
     all times. `init_range` is the bound of the uniform initialisation, of all but the norms.
     """
 
-    start: Any = None  # zeros
-
     def __init__(
         self,
         vocab_size: int,

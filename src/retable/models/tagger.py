@@ -58,7 +58,7 @@ class BiLSTMTagger(Encoder):
         return {}
 
     @property
-    def embedding(self) -> nn.Embedding:
+    def input_embedding(self) -> nn.Embedding:
         return self.input.embedding
 
     def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:

@@ -26,8 +26,6 @@ class TransformerXL(LeftToRight):
     dropout mask for all positions, as section 4.1 says of the Penn Treebank.
     """
 
-    start: Any = None  # no memory yet
-
     def __init__(
         self,
         vocab_size: int,

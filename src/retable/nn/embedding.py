@@ -1,10 +1,9 @@
-"""Word vectors in a model's input layer, and in its softmax.
+"""Given word vectors in a model's input layer.
 
 V words of the model, D dimensions, N words of the vectors.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -34,20 +33,3 @@ def initialise_embedding(
     with torch.no_grad():
         embedding.weight[known] = chosen * (embedding.weight.std() / chosen.std())
     return len(known) / len(vocabulary)
-
-
-def tie_softmax(head: nn.Linear, model: Any) -> None:
-    """Give the softmax layer `head` the weights of the model's input embedding (Press and Wolf 2017; Inan et al. 2017).
-
-    UsageError where the model has no embedding, or one of another shape.
-    """
-    if not hasattr(model, "embedding"):
-        raise UsageError(
-            f"{type(model).__name__} has no word embedding that the softmax could share; write objective.tie=false"
-        )
-    if model.embedding.weight.shape != head.weight.shape:
-        raise UsageError(
-            f"an embedding of {model.embedding.embedding_dim} dimensions can't be the softmax of a model with "
-            f"{model.d_model}: write objective.tie=false, or make the two equal"
-        )
-    head.weight = model.embedding.weight

@@ -13,10 +13,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from retable.errors import UsageError
+from retable.models.base import LeftToRight
+from retable.objectives.base import CountsWords
 from retable.objectives.causal_lm import CausalLM
 
 
-class AdaptiveSoftmax(CausalLM):
+class AdaptiveSoftmax(CausalLM, CountsWords):
     """A short list of frequent words beside clusters of rarer ones; a word's probability is its own in the short list,
     or its cluster's times its own in the cluster.
 
@@ -28,7 +30,7 @@ class AdaptiveSoftmax(CausalLM):
 
     def __init__(
         self,
-        model: Any,
+        model: LeftToRight,
         vocab_size: int,
         tie: bool,
         bias: bool,

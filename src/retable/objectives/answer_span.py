@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from retable.data.questions import PassageBatch, QuestionBatch
 from retable.models.base import Model, Reader
+from retable.objectives.base import Objective
 from retable.objectives.states import require_token_states, states_of
 
 Batch = QuestionBatch | PassageBatch  # to a reader, or to an encoder
 
 
-class AnswerSpan(nn.Module):
+class AnswerSpan(Objective):
     """A reader with two states for each token of a context, and two softmaxes over its tokens; or an encoder of the
     question and the context in one sequence, whose softmaxes are over words: one starts an answer by the state of its
     first token, and ends it by that of its last."""

@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from retable.data.coreference import Clusters, CoreferenceBatch
 from retable.errors import UsageError
 from retable.models.base import Model, SpanRanker
+from retable.objectives.base import Objective
 
 
-class Antecedents(nn.Module):
+class Antecedents(Objective):
     """A model that ranks the antecedents of spans, and a softmax over them and ε, none."""
 
     def __init__(self, model: Model):

@@ -15,12 +15,13 @@ from retable.data.streams import OppositeBatch, TokenBatch
 from retable.errors import UsageError
 from retable.models.base import BothDirections, Encoder
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob
+from retable.objectives.base import TwoWayLikelihood
 
 
-class BidirectionalLM(nn.Module):
+class BidirectionalLM(TwoWayLikelihood):
     """Two language models with one input and one softmax layer; the loss is the mean of both."""
 
-    def __init__(self, model: Any, vocab_size: int):
+    def __init__(self, model: BothDirections, vocab_size: int):
         super().__init__()
         if not isinstance(model, BothDirections):
             name = type(model).__name__
@@ -49,8 +50,6 @@ class BidirectionalLM(nn.Module):
     def log_prob(
         self, input_ids: Tensor, labels: Tensor, state: Any = None, backward: bool = False
     ) -> tuple[Tensor, Any]:
-        """(B, T) inputs and the tokens that follow them to these tokens' log-probabilities, (B, T) in fp32, and the
-        state after. With `backward` the tokens stand in the order of the backward direction, a text's last first."""
         hidden, state = self.model(input_ids, state, backward)
         log_probs = linear_log_prob(hidden.flatten(0, 1), self.head.weight, self.head.bias, labels.flatten())
         return log_probs.view_as(labels), state

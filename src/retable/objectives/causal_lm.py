@@ -12,10 +12,10 @@ from retable.data.streams import TokenBatch
 from retable.errors import UsageError
 from retable.models.base import LeftToRight
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of
-from retable.nn.embedding import tie_softmax
+from retable.objectives.base import LanguageModelling, tie_softmax
 
 
-class CausalLM(nn.Module):
+class CausalLM(LanguageModelling):
     """A left-to-right backbone, a softmax over the vocabulary on top, and the cross-entropy.
 
     `tie` shares the softmax's weights with the input embedding (Press and Wolf 2017; Inan et al. 2017).
@@ -32,7 +32,7 @@ class CausalLM(nn.Module):
 
     def __init__(
         self,
-        model: Any,
+        model: LeftToRight,
         vocab_size: int,
         tie: bool,
         bias: bool,
@@ -46,7 +46,7 @@ class CausalLM(nn.Module):
                 "objective=causal_lm asks it to predict; take a left-to-right model such as "
                 "recipe=recurrent/lstm or transformer/gpt"
             )
-        self.model: Any = model
+        self.model = model
         self.head = nn.Linear(model.d_model, vocab_size, bias=bias)
         self.head.apply(model.initialise)
         if tie:
@@ -54,11 +54,6 @@ class CausalLM(nn.Module):
         self.reduction, self.projection_penalty = reduction, projection
         self.projection = nn.Linear(model.d_model, model.d_model, bias=False) if projection else nn.Identity()
         self.projection.apply(model.initialise)
-
-    @property
-    def start(self) -> Any:
-        """The state before the first token, from which on the state is kept."""
-        return self.model.start
 
     def loss(self, batch: TokenBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
         """The loss of a batch, its metrics (nats a token) and the state to go on with."""
@@ -71,19 +66,16 @@ class CausalLM(nn.Module):
         loss = nats * length if self.reduction == "time_sum" else nats
         if self.projection_penalty:
             loss = loss + self.projection_penalty * self.projection.weight.norm()
-        if (penalty := getattr(self.model, "penalty", None)) is not None:
+        if (penalty := self.model.penalty) is not None:
             loss, self.model.penalty = loss + penalty, None  # a tensor with a graph can't be copied along
         return loss
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """(B, T) inputs and successors to the successors' log-probabilities, (B, T) in fp32, and the state after."""
         hidden, state = self.model(input_ids, state)
         log_probs = self.log_prob_of(self.projection(hidden).flatten(0, 1), labels.flatten())
         return log_probs.view_as(labels), state
 
     def next_log_prob(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """(B, T) tokens after `state`, at first `start`, to the log-probabilities (B, V) of the token after the
-        last of them, in fp32, and the state after it."""
         hidden, state = self.model(input_ids, state)
         return self.log_softmax(self.projection(hidden[:, -1])), state
 

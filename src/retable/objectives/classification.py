@@ -13,12 +13,13 @@ from retable.data.examples import ExampleBatch
 from retable.errors import UsageError
 from retable.models.base import Encoder, LeftToRight, MarkedEncoder, Model, PairEncoder, SequenceEncoder
 from retable.nn.cross_entropy import linear_log_prob
+from retable.objectives.base import Objective
 from retable.objectives.states import require_states, states_of
 
 POOLINGS = ("max", "mean", "token", "last")
 
 
-class Classification(nn.Module):
+class Classification(Objective):
     """A backbone, its summary of the example, and a linear layer over the labels.
 
     An encoder that reads both ways is summed up by `pooling`; without one BERT, which can `pool`, by its state of [CLS]
@@ -128,7 +129,8 @@ class Classification(nn.Module):
         n_predicted = lengths - 1
         predicts = torch.arange(hidden.shape[1] - 1, device=hidden.device) < n_predicted[:, None]  # (B, T − 1)
         labels = input_ids[:, 1:][predicts]
-        softmax: Any = self.model.embedding
+        softmax = self.model.input_embedding
+        assert softmax is not None
         log_probs = linear_log_prob(hidden[:, :-1][predicts], softmax.weight, None, labels)
         shares = 1 / (len(hidden) * n_predicted).repeat_interleave(n_predicted)
         return -(log_probs * shares).sum()
@@ -174,13 +176,13 @@ def _require_pooling(model: Model, pooling: str | None) -> None:
 
 def _require_softmax(model: Model, auxiliary: float) -> None:
     """Raise UsageError for a model that can't be a language model by its own embedding."""
-    name, embedding = type(model).__name__, getattr(model, "embedding", None)
+    name, embedding = type(model).__name__, model.input_embedding
     if not isinstance(model, LeftToRight):
         raise UsageError(
             f"{name} has seen the tokens that auxiliary={auxiliary} asks it to predict; write auxiliary=0, or take a "
             "left-to-right model such as recipe=transformer/gpt"
         )
-    if not isinstance(embedding, nn.Embedding) or embedding.embedding_dim != model.d_model:
+    if embedding is None or embedding.embedding_dim != model.d_model:
         raise UsageError(
             f"{name} has no word embedding as wide as its states, {model.d_model}, to be the softmax of "
             f"auxiliary={auxiliary}; write auxiliary=0"

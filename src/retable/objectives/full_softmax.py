@@ -3,14 +3,13 @@
 R rows, C predictors a row, J targets a row, D d_model, V vocabulary.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from retable.errors import UsageError
+from retable.models.base import WindowModel
 from retable.objectives.window_prediction import WindowPrediction
 
 
@@ -22,7 +21,7 @@ class FullSoftmax(WindowPrediction):
 
     _outcomes: Tensor
 
-    def __init__(self, model: Any, counts: ArrayLike) -> None:
+    def __init__(self, model: WindowModel, counts: ArrayLike) -> None:
         outcomes = torch.from_numpy(np.asarray(counts) > 0)
         if not outcomes.any():
             raise UsageError("the full softmax needs counts of words, not all of them 0")

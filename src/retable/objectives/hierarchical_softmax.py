@@ -3,8 +3,6 @@
 R rows, C predictors a row, J targets a row, D d_model, V vocabulary, L inner nodes on the longest path.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -12,6 +10,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from retable.errors import UsageError
+from retable.models.base import WindowModel
 from retable.objectives.window_prediction import WindowPrediction
 
 
@@ -26,7 +25,7 @@ class HierarchicalSoftmax(WindowPrediction):
     _nodes: Tensor
     _codes: Tensor
 
-    def __init__(self, model: Any, counts: ArrayLike) -> None:
+    def __init__(self, model: WindowModel, counts: ArrayLike) -> None:
         counts = np.asarray(counts)
         if counts.min() < 0 or counts.max() == 0:
             raise UsageError("hierarchical softmax needs counts of words: none below 0, and not all of them 0")

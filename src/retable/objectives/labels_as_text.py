@@ -12,6 +12,7 @@ from torch import Tensor
 
 from retable.data.examples import ExampleBatch
 from retable.data.pairs import PairBatch, pad
+from retable.models.base import EncoderDecoder
 from retable.objectives.text_to_text import TextToText
 
 
@@ -29,7 +30,7 @@ class LabelsAsText(TextToText):
 
     def __init__(
         self,
-        model: Any,
+        model: EncoderDecoder,
         vocab_size: int,
         tie: bool,
         answers: Sequence[Sequence[int]],

@@ -17,16 +17,19 @@ from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
 from retable.models.base import BothDirections, Encoder, EncoderDecoder, LeftToRight, MarkedEncoder, Model
 from retable.nn.cross_entropy import linear_cross_entropy, logits_of, row_chunks
+from retable.objectives.base import Objective, embedding_of
 
 
-class MaskedLM(nn.Module):
+class MaskedLM(Objective):
     """An encoder, the softmax over the vocabulary at the places that `batch.places` names, and their cross-entropy.
 
     `next_sentence` adds a classifier on the encoder's summary of the pair, and its cross-entropy to the loss.
     `tie` shares the softmax's weights with the input embedding.
     """
 
-    def __init__(self, model: Any, vocab_size: int, next_sentence: bool, tie: bool = True):
+    model: Encoder
+
+    def __init__(self, model: Encoder, vocab_size: int, next_sentence: bool, tie: bool = True):
         super().__init__()
         require_encoder(model, "masked_lm")
         if next_sentence and not isinstance(model, MarkedEncoder):
@@ -58,6 +61,7 @@ class MaskedLM(nn.Module):
                     "the batches have no pairs of sentences; write batches.next_sentence=next_sentence (or "
                     "sentence_order), or objective.next_sentence=false"
                 )
+            assert isinstance(self.model, MarkedEncoder)
             logits = self.next_sentence(self.model.pool(hidden)).float()  # (B, 2)
             of_pairs = F.cross_entropy(logits, batch.is_next)
             loss = loss + of_pairs
@@ -69,19 +73,16 @@ class MaskedLM(nn.Module):
 class MaskedLMHead(nn.Module):
     """What stands between an encoder and its softmax, and the softmax."""
 
-    def __init__(self, model: Any, vocab_size: int, tie: bool):
+    def __init__(self, model: Model, vocab_size: int, tie: bool):
         super().__init__()
-        if tie and not hasattr(model, "embedding"):
-            raise UsageError(
-                f"{type(model).__name__} has no word embedding that the softmax could share; write objective.tie=false"
-            )
-        width = model.embedding.embedding_dim if tie else model.d_model
+        embedding = embedding_of(model) if tie else None
+        width = model.d_model if embedding is None else embedding.embedding_dim
         self.dense = nn.Linear(model.d_model, width)
         self.norm = nn.LayerNorm(width, 1e-12)
         self.decoder = nn.Linear(width, vocab_size)
         self.apply(model.initialise)
-        if tie:
-            self.decoder.weight = model.embedding.weight
+        if embedding is not None:
+            self.decoder.weight = embedding.weight
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(P, D) to the features (P, E) that the softmax reads."""
@@ -111,13 +112,13 @@ class MaskedLMHead(nn.Module):
             yield rows, logits_of(features[rows], table, self.decoder.bias)
 
 
-def encode(model: Any, input_ids: Tensor, batch: MaskedBatch) -> Tensor:
+def encode(model: Encoder, input_ids: Tensor, batch: MaskedBatch) -> Tensor:
     """(B, T) ids with the lengths, and for a model that has segments the segments, of `batch` to (B, T, D)."""
     segments = (batch.segments,) if isinstance(model, MarkedEncoder) else ()
     return model(input_ids, batch.lengths, *segments)
 
 
-def require_encoder(model: Any, objective: str) -> None:
+def require_encoder(model: Model, objective: str) -> None:
     """Raise UsageError, which says why, for a model that is no encoder with a state for every position."""
     if isinstance(model, Encoder):
         return

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from retable.data.streams import TokenBatch
 from retable.errors import UsageError
+from retable.models.base import LeftToRight
 from retable.nn.cross_entropy import logits_of, row_chunks
 from retable.objectives.causal_lm import CausalLM
 
@@ -34,7 +35,7 @@ class MaxEntropyLM(CausalLM):
 
     def __init__(
         self,
-        model: Any,
+        model: LeftToRight,
         vocab_size: int,
         tie: bool,
         bias: bool,

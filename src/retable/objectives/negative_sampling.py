@@ -3,8 +3,6 @@
 R rows, C predictors a row, J targets a row, N words of noise, D d_model, V vocabulary.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -12,6 +10,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from retable.errors import UsageError
+from retable.models.base import WindowModel
 from retable.objectives.window_prediction import WindowPrediction
 
 
@@ -29,7 +28,7 @@ class NegativeSampling(WindowPrediction):
 
     def __init__(
         self,
-        model: Any,
+        model: WindowModel,
         counts: ArrayLike,
         negatives: int = 5,
         power: float = 0.75,

@@ -3,7 +3,7 @@
 N tokens, K words of noise, D d_model, V vocabulary.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from retable.errors import UsageError
+from retable.models.base import LeftToRight
+from retable.objectives.base import CountsWords
 from retable.objectives.causal_lm import CausalLM
 
 
-class NoiseLM(CausalLM):
+class NoiseLM(CausalLM, CountsWords):
     """A causal LM whose loss scores labels against words of noise; it predicts by the full, normalised softmax.
 
     Each word is noise with a chance of its own, independently of the others: count^`power` times a constant, but 1 at
@@ -30,7 +32,7 @@ class NoiseLM(CausalLM):
 
     def __init__(
         self,
-        model: Any,
+        model: LeftToRight,
         vocab_size: int,
         tie: bool,
         bias: bool,

@@ -5,12 +5,13 @@ N tokens, K words of noise, D d_model, V vocabulary.
 """
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.models.base import LeftToRight
 from retable.objectives.noise import NoiseLM
 
 
@@ -26,7 +27,7 @@ class NoiseContrastive(NoiseLM):
 
     def __init__(
         self,
-        model: Any,
+        model: LeftToRight,
         vocab_size: int,
         tie: bool,
         bias: bool,

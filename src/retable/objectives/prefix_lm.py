@@ -5,7 +5,6 @@ B batch, T inputs, U targets, D d_model, V vocabulary.
 """
 
 import inspect
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from retable.data.pairs import PairBatch
 from retable.errors import UsageError
-from retable.models.base import EncoderDecoder, LeftToRight
+from retable.models.base import EncoderDecoder, LeftToRight, Model
 from retable.objectives.text_to_text import TextToText
 
 
@@ -23,8 +22,10 @@ class PrefixLM(TextToText):
     Between the two stands what a decoder would begin with, from which the first target is predicted.
     """
 
+    model: LeftToRight  # type: ignore[assignment]  # one stack that reads and writes
+
     @staticmethod
-    def check(model: Any) -> None:
+    def check(model: Model) -> None:
         """Raises UsageError for a model that does not take a prefix."""
         if not isinstance(model, LeftToRight):
             other = "text_to_text" if isinstance(model, EncoderDecoder) else "masked_lm"

@@ -15,28 +15,35 @@ from torch import Tensor, nn
 
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
+from retable.models.base import MarkedEncoder
 from retable.nn.attention import padding_mask
+from retable.objectives.base import Objective
 from retable.objectives.masked_lm import MaskedLMHead, encode, require_encoder
 
 
-class ReplacedTokenDetection(nn.Module):
+class ReplacedTokenDetection(Objective):
     """`model` is the discriminator; `generator(vocab_size=…)` makes the generator, an encoder too.
 
     The two share token and position embeddings (section 3.2), so those must be of one width. `weight` is λ.
     """
 
-    def __init__(self, model: Any, vocab_size: int, generator: Callable[..., Any], weight: float = 50.0):
+    model: MarkedEncoder
+
+    def __init__(
+        self, model: MarkedEncoder, vocab_size: int, generator: Callable[..., MarkedEncoder], weight: float = 50.0
+    ):
         super().__init__()
         require_encoder(model, "replaced_token_detection")
         self.model, self.weight = model, weight
         self.generator = generator(vocab_size=vocab_size)
         require_encoder(self.generator, "replaced_token_detection")
-        for table in ("embedding", "positions"):
-            if not hasattr(model, table) or not hasattr(self.generator, table):
+        for each in (model, self.generator):
+            if not isinstance(each, MarkedEncoder):
                 raise UsageError(
                     "replaced_token_detection shares token and position embeddings, which "
-                    f"{type(model).__name__} lacks; take recipe=bert/electra"
+                    f"{type(each).__name__} lacks; take recipe=bert/electra"
                 )
+        for table in ("embedding", "positions"):
             ours, theirs = getattr(model, table), getattr(self.generator, table)
             if ours.weight.shape != theirs.weight.shape:
                 raise UsageError(

@@ -17,10 +17,11 @@ from retable.data.tagged import TaggedBatch
 from retable.errors import UsageError
 from retable.models.base import Model
 from retable.nn.crf import CRF, Scheme, allowed_transitions
+from retable.objectives.base import Objective
 from retable.objectives.states import require_token_states, states_of
 
 
-class Tagging(nn.Module):
+class Tagging(Objective):
     """A backbone with a state for each token, a linear layer over `tags`, and with `crf` a CRF on top.
 
     scheme: the CRF gives no probability to what is malformed in IOB1, IOB2 or IOBES. The training data has to be

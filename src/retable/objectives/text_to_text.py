@@ -3,7 +3,7 @@
 B batch, T inputs, U targets, N predicted tokens, D d_model, V vocabulary.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,20 +11,20 @@ from torch import Tensor, nn
 from retable.data.corruption import START
 from retable.data.pairs import PairBatch
 from retable.errors import UsageError
-from retable.models.base import Encoder, EncoderDecoder
+from retable.models.base import Encoder, EncoderDecoder, Model
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of, row_chunks
-from retable.nn.embedding import tie_softmax
+from retable.objectives.base import Writing, tie_softmax
 
 
-class TextToText(nn.Module):
+class TextToText(Writing):
     """A model of two stacks, a softmax on top, and the cross-entropy of the targets under teacher forcing.
 
     `tie` shares the softmax's weights with the embedding and scales hidden states by d_model^−0.5, as T5 1.0 does.
     """
 
-    start_id = START  # what the decoder reads first
+    start_id: ClassVar[int] = START
 
-    def __init__(self, model: Any, vocab_size: int, tie: bool):
+    def __init__(self, model: EncoderDecoder, vocab_size: int, tie: bool):
         super().__init__()
         self.check(model)
         self.model = model
@@ -35,7 +35,7 @@ class TextToText(nn.Module):
         self.scale = model.d_model**-0.5 if tie else 1.0
 
     @staticmethod
-    def check(model: Any) -> None:
+    def check(model: Model) -> None:
         """Raises UsageError for a model that has no encoder and decoder."""
         if not isinstance(model, EncoderDecoder):
             other = "masked_lm" if isinstance(model, Encoder) else "prefix_lm or objective=causal_lm"
@@ -71,7 +71,6 @@ class TextToText(nn.Module):
         return self.model(batch.source_ids, batch.source_lengths, batch.target_ids)
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """(B, D) as they come from the model to the logits (B, V) in fp32."""
         return logits_of(hidden * self.scale, self.head.weight.to(hidden.dtype), None)
 
     def _correct(self, hidden: Tensor, labels: Tensor) -> Tensor:

@@ -13,17 +13,17 @@ from retable.data.pairs import PairBatch
 from retable.errors import UsageError
 from retable.models.base import EncoderDecoder, Model
 from retable.nn.cross_entropy import linear_cross_entropy
-from retable.nn.embedding import tie_softmax
+from retable.objectives.base import Writing, tie_softmax
 
 
-class Translation(nn.Module):
+class Translation(Writing):
     """An encoder-decoder, a softmax over the vocabulary on top, and the cross-entropy at the targets' tokens.
 
     `label_smoothing` ε gives each token of the vocabulary ε/V of the label's probability (Szegedy et al. 2016, section
     7; Vaswani et al. 2017, section 5.4). `tie` shares the softmax's weights with the embedding.
     """
 
-    def __init__(self, model: Any, vocab_size: int, label_smoothing: float, tie: bool, bias: bool):
+    def __init__(self, model: EncoderDecoder, vocab_size: int, label_smoothing: float, tie: bool, bias: bool):
         super().__init__()
         require_writer(type(model))
         if not 0 <= label_smoothing < 1:
@@ -46,7 +46,6 @@ class Translation(nn.Module):
         return loss * batch.weight, {"loss": nats.detach()}, None
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """(B, D) to the logits (B, V) in fp32."""
         return self.head(hidden).float()
 
 

@@ -12,18 +12,22 @@ from torch import Tensor, nn
 
 from retable.data.cooccurrences import Cells
 from retable.errors import UsageError
+from retable.models.base import CooccurrenceModel
+from retable.objectives.base import VectorLearning
 
 
-class WeightedLeastSquares(nn.Module):
+class WeightedLeastSquares(VectorLearning):
     """f(X_ij)·(w_i·w̃_j + b_i + b̃_j − log X_ij)², with f(x) = min(1, (x / x_max)^power) (equation 9).
 
     model: `GloVe`, whose w and b stand beside w̃ and b̃ here. UsageError for others.
     counts: occurrences of each word (V,).
     """
 
-    def __init__(self, model: Any, counts: ArrayLike, x_max: float = 100.0, power: float = 0.75) -> None:
+    model: CooccurrenceModel
+
+    def __init__(self, model: CooccurrenceModel, counts: ArrayLike, x_max: float = 100.0, power: float = 0.75) -> None:
         super().__init__()
-        if not hasattr(model, "word_bias"):
+        if not isinstance(model, CooccurrenceModel):
             raise UsageError(
                 f"weighted least squares is GloVe's, not {type(model).__name__}'s; write recipe=vectors/glove"
             )

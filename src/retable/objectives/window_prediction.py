@@ -10,18 +10,21 @@ from torch import Tensor, nn
 
 from retable.data.windows import WindowSlice, rows
 from retable.errors import UsageError
+from retable.models.base import WindowModel
+from retable.objectives.base import VectorLearning
 
 
-class WindowPrediction(nn.Module):
+class WindowPrediction(VectorLearning):
     """A model of word vectors, and `output`, the vectors that its predictions are scored with.
 
-    model: `SkipGram`, `CBOW` or `FastText`: maps centres (R, C), contexts (R, J) and pairs (R, C, J) to the vectors
-        (R, C, D) of what predicts, the words that are predicted, and which goes with which. UsageError for others.
+    UsageError for any model but a WindowModel: `SkipGram`, `CBOW` or `FastText`.
     """
 
-    def __init__(self, model: Any, n_outputs: int) -> None:
+    model: WindowModel
+
+    def __init__(self, model: WindowModel, n_outputs: int) -> None:
         super().__init__()
-        if not hasattr(model, "predicts"):
+        if not isinstance(model, WindowModel):
             raise UsageError(
                 f"{type(model).__name__} predicts no words of windows; write recipe=vectors/skipgram, vectors/cbow or "
                 "vectors/fasttext, or for recipe=vectors/glove objective=weighted_least_squares"
@@ -53,5 +56,4 @@ class WindowPrediction(nn.Module):
         return loss, {"loss": loss.detach() / pairs.sum().clamp(min=1)}, None
 
     def vectors(self) -> Tensor:
-        """The words' vectors (V, D), without gradient."""
         return self.model.vectors()

@@ -12,19 +12,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from retable.data.cooccurrences import Cells
 from retable.data.windows import WindowSlice
 from retable.errors import UsageError
+from retable.models.base import WindowModel
 from retable.objectives import kernels
+from retable.objectives.base import SelfUpdating, VectorLearning
 from retable.objectives.hierarchical_softmax import HierarchicalSoftmax
 from retable.objectives.negative_sampling import NegativeSampling
 from retable.objectives.weighted_least_squares import WeightedLeastSquares
 
 
-class WordByWord(nn.Module):
-    """An objective that moves its own weights: `update` in place of `loss`.
+class WordByWord(SelfUpdating):
+    """Stochastic gradient descent on an objective of word vectors, without autograd.
 
     threads: share every batch, as processes do: each learns from a part of it, from the same weights and on a copy of
         them, and then all add up what they changed. So a seed gives the same bytes for the same number of threads and
@@ -36,9 +38,7 @@ class WordByWord(nn.Module):
     learning rate. UsageError for an objective without such an update.
     """
 
-    objective: Any  # an nn.Module, whose attributes mypy takes for tensors
-
-    def __init__(self, objective: nn.Module, threads: int = 1):
+    def __init__(self, objective: VectorLearning, threads: int = 1):
         super().__init__()
         if threads < 1:
             raise UsageError(f"threads={threads} leaves nobody to train; write 1 or more")
@@ -65,7 +65,7 @@ class WordByWord(nn.Module):
     def update(
         self, batch: WindowSlice | Cells, step: int, lr: float, total: Callable[[Tensor], Tensor]
     ) -> dict[str, Tensor]:
-        """Learn from a batch; `total` adds a tensor up over the processes. The metric: mean nats a pair, or cell."""
+        """As SelfUpdating; the metric: mean nats a pair, or cell."""
         if batch[0].device.type != "cpu":
             raise UsageError("training word by word is for processors; write word_by_word=false on a GPU")
         self._processes = self._processes or round(total(torch.ones(())).item())
@@ -110,6 +110,7 @@ class WordByWord(nn.Module):
     def _windows(self, batch: WindowSlice, tables: list[np.ndarray], start: int, stop: int) -> tuple[Any, ...]:
         """What both kernels of windows take: the slice, the input table and who is in it, the output table."""
         model = self.objective.model
+        assert isinstance(model, WindowModel)
         words = (batch.words.numpy(), batch.lines.numpy(), batch.reaches.numpy(), start, stop)
         (table, output), (_, units, offsets, scales) = tables, model.inputs()
         return *words, model.predicts == "centre", table, units, offsets, scales, output

@@ -9,14 +9,9 @@ from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.utils.checkpoint import checkpoint
 
 from retable.errors import UsageError
+from retable.models.base import blocks_of
 
 METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # by which an objective, or a block, is called
-
-
-def blocks_of(module: nn.Module) -> list[nn.Module]:
-    """The members of every list of modules that is called `blocks`."""
-    lists = [part for name, part in module.named_modules() if name.rpartition(".")[2] == "blocks"]
-    return [block for each in lists for block in each.children()]
 
 
 def recompute_blocks(model: nn.Module) -> None:
@@ -34,7 +29,7 @@ def shard(objective: nn.Module, mesh: Any) -> None:
     for module in [*blocks_of(objective), objective]:
         fully_shard(module, mesh=mesh)
         for method in METHODS:
-            if hasattr(module, method):
+            if hasattr(module, method):  # torch registers methods by name, and refuses one that is not there
                 register_fsdp_forward_method(module, method)
 
 

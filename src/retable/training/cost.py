@@ -1,19 +1,18 @@
 """How much arithmetic a training takes, and how much of what its chips can do that is."""
 
-from typing import Any
-
 from torch import nn
 
+from retable.data.batches import Batches, CountsTokens
 from retable.training.weights import matrix_parameters
 
 # What a chip multiplies a second in bf16 with dense matrices, by its data sheet.
 _PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12}
 
 
-def training_cost(objective: nn.Module, batches: Any) -> dict[str, float]:
+def training_cost(objective: nn.Module, batches: Batches) -> dict[str, float]:
     """Tokens and flops of a step, of batches that count their tokens: two operations a weight forward and four
     backward (Kaplan et al. 2020, section 2.1)."""
-    if not hasattr(batches, "tokens_per_step"):
+    if not isinstance(batches, CountsTokens):
         return {}
     return {"tokens": batches.tokens_per_step, "flops": 6 * matrix_parameters(objective) * batches.tokens_per_step}
 

@@ -22,10 +22,12 @@ from lightning.pytorch.callbacks import TQDMProgressBar
 from torch import nn
 from torch.optim import Optimizer
 
+from retable.data.batches import Batches
 from retable.errors import UsageError
+from retable.objectives.base import Objective, SelfUpdating
 from retable.training.blocks import FullySharded
 from retable.training.curve import Point
-from retable.training.module import Batches, Training
+from retable.training.module import Training
 from retable.training.progress import Best, Progress
 from retable.training.weights import load_weights
 
@@ -44,7 +46,7 @@ WARMING, MEASURED = 5, 25  # steps that are run before, and in all, to measure h
 
 
 def fit(
-    objective: nn.Module,
+    objective: Objective | SelfUpdating,
     batches: Batches,
     *,
     seed: int,
@@ -56,7 +58,7 @@ def fit(
     scratch: Path,
     checkpoint_every: int,
     validations: float,
-    validate: Callable[[nn.Module], dict[str, float]],
+    validate: Callable[[Objective], dict[str, float]],
     log: Callable[[list[Point]], None],
     averaging: Callable[[Sequence[float]], bool] | None = None,
     max_steps: int | None = None,

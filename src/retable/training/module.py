@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import lightning as L
 import torch
@@ -12,26 +12,20 @@ from torch import Tensor, nn
 from torch.optim import Adafactor, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from retable.data.batches import Batches
+from retable.data.streams import TokenBatch
 from retable.errors import UsageError
+from retable.objectives.base import Objective, SelfUpdating
 from retable.training.averaging import Average
 from retable.training.blocks import FullySharded, shard
-
-
-class Batches(Protocol):
-    """Training batches as a pure function of the step: killed and resumed sees what uninterrupted would have seen."""
-
-    steps_per_epoch: int
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> Any: ...
 
 
 class Training(L.LightningModule):
     """An objective, its batches, and how it is optimised.
 
-    `objective.loss(batch, state, step)` returns the loss, metrics, and the state that the next batch starts from
-    (recurrent models carry one; None for the others). All randomness inside a step (dropout, masking, negative
-    samples) is seeded with (seed, step, rank), so nothing but tensors and counters has to survive a kill. A batch with
-    a `scale` takes a step of so many times the learning rate, after clipping.
+    All randomness inside a step (dropout, masking, negative samples) is seeded with (seed, step, rank), so nothing but
+    tensors and counters has to survive a kill. A TokenBatch takes a step of `scale` times the learning rate, after
+    clipping.
 
     With Lightning's `accumulate_grad_batches` each process takes its rows of a step's batch in so many parts, one after
     the other, as if they were those of more processes; each part has its own state.
@@ -39,15 +33,14 @@ class Training(L.LightningModule):
     `averaging` says of the validation losses so far whether the average of the weights begins, which from then on is
     what is validated, and in the end what was trained.
 
-    An objective that has `update(batch, step, lr, sum)` instead moves its own weights, pair by pair, and returns
-    metrics; `sum` adds a tensor up over all processes. The optimizer then only lends its learning rate.
+    To what is SelfUpdating the optimizer only lends its learning rate.
     """
 
-    objective: Any  # an nn.Module, whose attributes mypy takes for tensors
+    objective: Objective | SelfUpdating
 
     def __init__(
         self,
-        objective: nn.Module,
+        objective: Objective | SelfUpdating,
         batches: Batches,
         seed: int,
         max_steps: int,
@@ -68,7 +61,7 @@ class Training(L.LightningModule):
         self._scale: float = 1.0
         self._states: list[Any] = [None]
         self._is_sharded = False
-        self.automatic_optimization = not hasattr(objective, "update")
+        self.automatic_optimization = not isinstance(objective, SelfUpdating)
 
     def configure_model(self) -> None:
         if self.sharded and not self._is_sharded:
@@ -94,21 +87,21 @@ class Training(L.LightningModule):
         parts = self.trainer.accumulate_grad_batches
         part = batch_idx % parts
         torch.manual_seed(step_seed(self._seed, self.global_step, self.global_rank * parts + part))
-        if not self.automatic_optimization:
-            self._update(batch)
+        if isinstance(self.objective, SelfUpdating):
+            self._update(self.objective, batch)
             return None
-        self._scale = getattr(batch, "scale", 1.0)
+        self._scale = batch.scale if isinstance(batch, TokenBatch) else 1.0
         if len(self._states) != parts:
             self._states = [None] * parts
         loss, self.metrics, state = self.objective.loss(batch, self._states[part], self.global_step)
         self._states[part] = _map(torch.Tensor.detach, state)
         return loss
 
-    def _update(self, batch: Any) -> None:
+    def _update(self, objective: SelfUpdating, batch: Any) -> None:
         optimizer: Any = self.optimizers()
         schedule: Any = self.lr_schedulers()
         lr = optimizer.param_groups[0]["lr"]
-        self.metrics = self.objective.update(batch, self.global_step, lr, self._sum)
+        self.metrics = objective.update(batch, self.global_step, lr, self._sum)
         optimizer.step()  # there are no gradients: this counts the step
         schedule.step()
 

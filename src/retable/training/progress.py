@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import lightning as L
 import torch
-from torch import nn
 
 from retable.errors import UsageError
+from retable.objectives.base import Objective
 from retable.training.curve import Point
 from retable.training.weights import save_weights
 
@@ -40,7 +40,7 @@ class Progress(L.Callback):
         checkpoint_every: int,
         validate_every: int,
         log_every: int,
-        validate: Callable[[nn.Module], dict[str, float]],
+        validate: Callable[[Objective], dict[str, float]],
         log: Callable[[list[Point]], None],
         best: Best | None = None,
     ):
