@@ -2,7 +2,7 @@
 
 import inspect
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hydra import compose
@@ -12,22 +12,28 @@ from omegaconf import DictConfig
 from retable.artifacts import require
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
+if TYPE_CHECKING:
+    from retable.data.batches import Batches
+    from retable.models.base import Model
+    from retable.objectives.base import Objective
+    from retable.tasks.base import Task, Text
+
 # What a constructor may ask for, and what the tokenizer calls it.
 FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
 
 
-def build_model(cfg: DictConfig, text: Any, **settings: Any) -> Any:
+def build_model(cfg: DictConfig, text: "Text", **settings: Any) -> Any:
     """The model that `cfg` describes, but for `settings`; `text` is a tokenizer, or a vocabulary of words that it is to
     spell."""
     return _build(cfg.model, text, **settings)
 
 
-def build_objective(cfg: DictConfig, tokenizer: Tokenizer, model: Any) -> Any:
+def build_objective(cfg: DictConfig, tokenizer: Tokenizer, model: "Model") -> "Objective":
     """The objective that `cfg` describes, on top of `model`."""
     return _build(cfg.objective, tokenizer, model=model)
 
 
-def build_batches(cfg: DictConfig, tokenizer: Tokenizer, folder: Path, split: str, seed: int) -> Any:
+def build_batches(cfg: DictConfig, tokenizer: Tokenizer, folder: Path, split: str, seed: int) -> "Batches":
     """The batches that `cfg` describes, of a split that the encode stage left in `folder`."""
     facts: dict[str, Any] = {
         "tokens": read_tokens(require(folder / f"{split}.bin"), tokenizer.vocab_size),
@@ -46,11 +52,11 @@ def asks(part: DictConfig, name: str) -> bool:
     return name in inspect.signature(get_class(part._target_)).parameters
 
 
-def build_task(name: str) -> Any:
+def build_task(name: str) -> "Task[Any, Any]":
     """The task of this name, as it is configured."""
     return instantiate(compose(f"task/{name}", overrides=[f"+task_name={name}"]).task)
 
 
-def _build(part: DictConfig, text: Any, **given: Any) -> Any:
+def _build(part: DictConfig, text: "Text", **given: Any) -> Any:
     facts = {name: getattr(text, its) for name, its in FACTS.items() if asks(part, name)}
     return instantiate(part, _partial_=True)(**facts, **given)  # Hydra would read what it is given as configuration

@@ -9,6 +9,7 @@ from pipelines.build import build_task
 from pipelines.entry import stage
 from retable.artifacts import require
 from retable.errors import UsageError
+from retable.tasks.sentences import SentenceTask
 from retable.tasks.submission import write_submission
 
 
@@ -28,6 +29,7 @@ def read_predictions(cfg: DictConfig, task_name: str, split: str) -> list[str]:
     Raises UsageError where the cell or the test set is missing, or where examples have no prediction.
     """
     task = build_task(task_name)
+    assert isinstance(task, SentenceTask)
     if split not in task.splits:
         raise UsageError(
             f"task {task_name} has no {split} set; name it as files.{split} in conf/task/{task_name}.yaml and "

@@ -13,14 +13,14 @@ from retable.data.word_vectors import vectors_of
 from retable.errors import UsageError
 from retable.models.base import Model
 from retable.models.word2vec_format import read_word2vec
-from retable.tasks.base import Task, Text
+from retable.tasks.base import Example, Task, Text
 from retable.tokenizers.tokenizer import Tokenizer
 
 Vectors = dict[str, np.ndarray]
 
 
 def open_text(
-    cfg: DictConfig, task: Task, model: type[Model], examples: Mapping[str, Sequence[Any]]
+    cfg: DictConfig, task: Task[Example, Any], model: type[Model], examples: Mapping[str, Sequence[Example]]
 ) -> tuple[Text, Vectors, list[Path]]:
     """What makes ids of the task's texts for this kind of model: the tokenizer, or where words are spelt the
     vocabulary of the examples; the vectors that its words have in `cfg.embedding`; and the files that it came from."""
@@ -37,7 +37,7 @@ def open_text(
     return Vocabulary(texts["train"], others, vectors), vectors, inputs
 
 
-def draw(examples: Sequence[Any], number: int, seed: int) -> list[Any]:
+def draw(examples: Sequence[Example], number: int, seed: int) -> list[Example]:
     """`number` of the examples, without replacement, in their order; with one seed the fewer are among the more.
     UsageError where there are not so many."""
     available = len(examples)

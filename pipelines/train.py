@@ -1,6 +1,7 @@
 """A task of any kind and a model → a system: `python -m pipelines.train task=sentiment recipe=encoders/bilstm`."""
 
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -17,10 +18,11 @@ def train(cfg: DictConfig) -> None:
     from pipelines.initial import initialise
     from pipelines.texts import draw, open_text
     from retable.errors import UsageError
+    from retable.objectives.base import Objective
     from retable.tasks.base import Task
     from retable.training.progress import Best
 
-    task: Task = instantiate(cfg.task)
+    task: Task[Any, Any] = instantiate(cfg.task)
     task.require(kind := get_class(cfg.model._target_), cfg.model.get("d_predicate", 0))
     if cfg.patience is not None and task.selects is None:
         raise UsageError(f"task={cfg.task_name} has no metric whose best validation is kept; leave patience= out")
@@ -37,7 +39,7 @@ def train(cfg: DictConfig) -> None:
     inputs += task.inputs + initialise(cfg, objective, model, text, vectors)
     batches = task.batches(encoded["train"], cfg.batch_size, cfg.seed)
 
-    def validate(objective: torch.nn.Module) -> dict[str, float]:
+    def validate(objective: Objective) -> dict[str, float]:
         return task.validate(objective, examples["validation"], encoded["validation"])
 
     prepared = dict.fromkeys(Path(*path.parts[:3]) for path in task.inputs if path.parts[:2] == ("outputs", "prepare"))
@@ -55,7 +57,7 @@ def train(cfg: DictConfig) -> None:
             record.files += task.write(record.folder, split, examples[split], predictions)
         record.extra["vocab_size"] = text.vocab_size
         record.extra["examples"] = {split: len(rows) for split, rows in examples.items()}
-        record.extra["shortened"] = {split: getattr(rows, "shortened", 0) for split, rows in encoded.items()}
+        record.extra["shortened"] = {split: rows.shortened for split, rows in encoded.items()}
         if cfg.examples is not None:
             record.extra["protocol"] = f"{len(examples['train'])} labels"
         record.extra |= task.facts(examples)

@@ -10,7 +10,8 @@ file, module, *arguments = sys.argv[1:]
 
 
 def note(frame, event, argument):
-    if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function, not the body of a class
+    function = frame.f_code.co_flags & inspect.CO_OPTIMIZED  # not the body of a class
+    if event == "call" and function and frame.f_code.co_filename != "<string>":  # as a dataclass's methods are made
         name = frame.f_globals.get("__name__", "")
         if name.partition(".")[0] in ("retable", "pipelines", "__main__"):
             entered.add((module if name == "__main__" else name, frame.f_code.co_qualname.partition(".")[0]))

@@ -1,7 +1,8 @@
 """Examples of any kind as a model reads them, in batches alike in length."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,8 @@ def weigh_by(counts: np.ndarray, batch: Any, mine: np.ndarray, places: np.ndarra
     return batch._replace(weight=float(world * (counts[mine].sum() / counts[places].sum())))
 
 
-class Encoded(NamedTuple):
+@dataclass(frozen=True)
+class Encoded:
     """The examples of a split as a model reads them; n of them."""
 
     lengths: np.ndarray  # (n,): what they are sorted by, their tokens

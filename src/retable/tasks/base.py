@@ -2,23 +2,26 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pandas as pd
-from torch import nn
 
 from retable.corpora.text import SPLITS
-from retable.data.bucketed import Bucketed
+from retable.data.batches import Batches
+from retable.data.bucketed import Bucketed, Encoded
 from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
 from retable.evaluation.prediction import predict
 from retable.models.base import Model
+from retable.objectives.base import Objective
 from retable.tokenizers.tokenizer import Tokenizer
 
+Example = TypeVar("Example")
+Prediction = TypeVar("Prediction")
 Text = Tokenizer | Vocabulary  # by which a text becomes ids: tokens, or words that are spelt
 
 
-class Task(Protocol):
+class Task(Protocol[Example, Prediction]):
     """A kind of task on its data. What stands here is what most kinds do; each says the rest."""
 
     kind: str  # what tables call it: tagging/test/f1
@@ -45,31 +48,31 @@ class Task(Protocol):
         """
         ...
 
-    def examples(self, split: str) -> Sequence[Any]:
+    def examples(self, split: str) -> Sequence[Example]:
         """The examples of a split. UsageError for data that are missing or broken."""
         ...
 
-    def words(self, examples: Sequence[Any]) -> Iterable[Sequence[str]]:
+    def words(self, examples: Sequence[Example]) -> Iterable[Sequence[str]]:
         """The texts of examples in words, for a model that reads them by their spelling."""
         raise NotImplementedError
 
-    def objective(self, model: Model, text: Text, **head: Any) -> nn.Module:
+    def objective(self, model: Model, text: Text, **head: Any) -> Objective:
         """What trains the model, with the head that the settings describe."""
         ...
 
-    def encode(self, model: Model, text: Text, examples: Sequence[Any]) -> Any:
+    def encode(self, model: Model, text: Text, examples: Sequence[Example]) -> Encoded:
         """The examples as the model reads them."""
         ...
 
-    def batches(self, encoded: Any, batch_size: int, seed: int) -> Any:
+    def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
         """Training batches."""
         return Bucketed(encoded, batch_size, seed)
 
-    def predict(self, objective: nn.Module, encoded: Any) -> list[Any]:
+    def predict(self, objective: Objective, encoded: Encoded) -> list[Prediction]:
         """What the objective predicts of each example, in their order."""
         return predict(objective, encoded, self.at_once)
 
-    def units(self, examples: Sequence[Any], predictions: Sequence[Any]) -> pd.DataFrame:
+    def units(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> pd.DataFrame:
         """A row a unit of the metrics, with what it adds to them: of this they are computed, and their intervals."""
         ...
 
@@ -77,15 +80,17 @@ class Task(Protocol):
         """The metrics of some units; none where the data do not tell what is right."""
         ...
 
-    def validate(self, objective: nn.Module, examples: Sequence[Any], encoded: Any) -> dict[str, float]:
+    def validate(self, objective: Objective, examples: Sequence[Example], encoded: Encoded) -> dict[str, float]:
         """What the learning curve shows of the validation split."""
         return self.score(self.units(examples, self.predict(objective, encoded)))
 
-    def write(self, folder: Path, split: str, examples: Sequence[Any], predictions: Sequence[Any]) -> list[str]:
+    def write(
+        self, folder: Path, split: str, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> list[str]:
         """Leave what others' scorers read, and return the names of the files that are small ones to look at."""
         return []
 
-    def facts(self, examples: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    def facts(self, examples: Mapping[str, Sequence[Example]]) -> dict[str, Any]:
         """What the record of a cell says beside its metrics."""
         return {}
 

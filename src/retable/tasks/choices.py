@@ -20,7 +20,7 @@ from retable.tasks.reading import lay_out
 from retable.tokenizers.tokenizer import Tokenizer
 
 
-class ChoiceTask(Task):
+class ChoiceTask(Task[Choice, int]):
     """Each ending is read with its beginning, as a pair of sentences whose order counts. A unit is an example, with the
     places of its right ending and of the one that was chosen."""
 

@@ -26,7 +26,7 @@ class Source(Protocol):
     def splits(self) -> dict[str, list[Document]]: ...
 
 
-class CoreferenceTask(Task):
+class CoreferenceTask(Task[Document, Clusters]):
     """Clusters of mentions. A unit is a document, with what it adds to each metric."""
 
     kind = "coreference"

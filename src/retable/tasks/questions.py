@@ -11,7 +11,8 @@ import pandas as pd
 from retable.artifacts import write_json
 from retable.corpora.squad import Question, read_squad
 from retable.data import layouts
-from retable.data.bucketed import Bucketed, Encoded
+from retable.data.batches import Batches
+from retable.data.bucketed import Encoded
 from retable.data.questions import (
     PassageExample,
     QuestionExample,
@@ -64,7 +65,7 @@ class QuestionFiles:
         }
 
 
-class QuestionTask(Task):
+class QuestionTask(Task[QuestionInWords, Sequence[int]]):
     """Where in a paragraph does the answer to a question stand? A unit is a question, with its exact match and F1.
 
     A reader reads the two apart, whole and by the spelling of their words; an encoder in one sequence, by its tokens.
@@ -114,7 +115,7 @@ class QuestionTask(Task):
             ]
         )
 
-    def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Bucketed:
+    def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
         """Of the questions whose answers are in what the model reads. UsageError where those are none."""
         if encoded.taught is not None and not len(encoded.taught):
             raise UsageError(

@@ -16,6 +16,7 @@ from retable.errors import UsageError
 from retable.metrics.classification import accuracy, confusion_matrix, f1, matthews
 from retable.metrics.correlation import pearson, spearman
 from retable.models.base import EncoderDecoder, Model
+from retable.objectives.base import Objective
 from retable.objectives.classification import Classification, require_summary
 from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.regression import Regression
@@ -35,7 +36,7 @@ class Example(NamedTuple):
     label: float | None  # its class's place, or its score; None where the file doesn't tell
 
 
-class SentenceTask(Task):
+class SentenceTask(Task[Example, float]):
     """A task and the files of its splits. A unit is an example, with the places of its class and of the predicted one,
     or its score and the predicted one; an encoder-decoder reads it as a prompt and writes the label.
 
@@ -195,7 +196,7 @@ class SentenceTask(Task):
         """The task's metrics. A prediction of `labels.none` is wrong."""
         return self._score(units, self.metrics)
 
-    def validate(self, objective: Any, examples: Sequence[Example], encoded: Any) -> dict[str, float]:
+    def validate(self, objective: Objective, examples: Sequence[Example], encoded: Encoded) -> dict[str, float]:
         """Of classes always accuracy and matthews too."""
         told = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
         return self._score(self.units(examples, self.predict(objective, encoded)), told)

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from torch import nn
 
 from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.corpora.text import SPLITS
@@ -20,6 +19,7 @@ from retable.errors import UsageError
 from retable.metrics.roles import role_counts
 from retable.metrics.spans import Scheme, convert, span_counts, span_f1, span_precision, span_recall
 from retable.models.base import Model
+from retable.objectives.base import Objective
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
 from retable.tasks.base import Task, Text, require_files, require_no_predicate
@@ -102,7 +102,7 @@ class Source(Protocol):
     def splits(self) -> dict[str, list[TaggedSentence]]: ...
 
 
-class TaggingTask(Task):
+class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     """A tag for each word of a sentence.
 
     A model that reads words by their spelling gets them whole; any other reads their tokens, and a word's first one
@@ -208,7 +208,7 @@ class TaggingTask(Task):
         """A tag that is not trained on can't be predicted: any number will do for it."""
         return [self._places.get(tag, 0) for tag in tags]
 
-    def predict(self, objective: nn.Module, encoded: Encoded) -> list[list[int]]:
+    def predict(self, objective: Objective, encoded: Encoded) -> list[Sequence[int]]:
         """The tags of the words that were read, whose number is an example's length."""
         rows = super().predict(objective, encoded)
         return [row[:n_words] for row, n_words in zip(rows, encoded.lengths, strict=True)]

@@ -1,7 +1,8 @@
 """Sentences and their translations."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,11 +12,13 @@ from numpy.typing import NDArray
 
 from retable.artifacts import require
 from retable.corpora.pairs import pair_splits, read_pairs
-from retable.data.pairs import BucketedPairs, Sequences, encode_lines
+from retable.data.bucketed import Encoded
+from retable.data.pairs import BucketedPairs, Sequences, encode_lines, longest_side, pad
 from retable.evaluation import translation
 from retable.generation.strategy import Strategy
 from retable.metrics.translation import COLUMNS, METRICS, signatures, translation_counts, translation_score
 from retable.models.base import EncoderDecoder, Model
+from retable.objectives.base import Objective
 from retable.objectives.translation import Translation, require_writer
 from retable.tasks.base import Task, Text
 from retable.tokenizers.tokenizer import Tokenizer
@@ -26,7 +29,8 @@ class Pair(NamedTuple):
     target: str
 
 
-class Pairs(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Pairs(Encoded):
     """Pairs in tokens, each side with the end mark; and what makes text of tokens again."""
 
     sources: Sequences
@@ -40,7 +44,7 @@ class Translated(NamedTuple):
     alignment: NDArray[np.float32]  # (U, S): the attention of each to each of the source; or nothing
 
 
-class TranslationTask(Task):
+class TranslationTask(Task[Pair, Translated]):
     """Of the pairs that the stage prepare left in `folder`. A unit is a sentence of a test set, with what it adds to
     BLEU and chrF.
 
@@ -78,27 +82,29 @@ class TranslationTask(Task):
         return [Pair(*pair) for pair in zip(*read_pairs(self._folder, split), strict=True)]
 
     def objective(self, model: Model, text: Text, **head: Any) -> Translation:
-        assert isinstance(text, Tokenizer)
+        assert isinstance(text, Tokenizer) and isinstance(model, EncoderDecoder)
         return Translation(model, text.vocab_size, **head)
 
     def encode(self, model: Model, text: Text, examples: Sequence[Pair]) -> Pairs:
         assert isinstance(text, Tokenizer)
         sources, targets = (encode_lines(text, side) for side in zip(*examples, strict=True))
-        return Pairs(sources, targets, text)
+        lengths, pad_some = longest_side(sources, targets), partial(pad, sources, targets)
+        return Pairs(lengths=lengths, pad=pad_some, sources=sources, targets=targets, tokenizer=text)
 
-    def batches(self, encoded: Pairs, batch_size: int, seed: int) -> BucketedPairs:
+    def batches(self, encoded: Encoded, batch_size: int, seed: int) -> BucketedPairs:
         """Of `batch_size` tokens at most."""
+        assert isinstance(encoded, Pairs)
         return BucketedPairs(encoded.sources, encoded.targets, batch_size, seed)
 
-    def predict(self, objective: Any, encoded: Pairs) -> list[Translated]:
+    def predict(self, objective: Objective, encoded: Encoded) -> list[Translated]:
+        assert isinstance(objective, Translation) and isinstance(encoded, Pairs)
         tokenizer, sources = encoded.tokenizer, encoded.sources
         found = translation.translate(objective, sources, self._decoding, tokenizer.boundary)
         texts = [" ".join(line.split()) for line in tokenizer.decode_batch(found)]
-        model: EncoderDecoder = objective.model
         predictions = []
         for place, (source, ids, text) in enumerate(zip(sources, found, texts, strict=True)):
             ended = [*ids, source[-1]]
-            shown = model.aligns and place < self._alignments
+            shown = objective.model.aligns and place < self._alignments
             predictions.append(
                 Translated(
                     text,
@@ -116,8 +122,9 @@ class TranslationTask(Task):
     def score(self, units: pd.DataFrame) -> dict[str, float]:
         return {name: translation_score(name, units[COLUMNS[name]].sum()) for name in METRICS}
 
-    def validate(self, objective: Any, examples: Sequence[Pair], encoded: Pairs) -> dict[str, float]:
+    def validate(self, objective: Objective, examples: Sequence[Pair], encoded: Encoded) -> dict[str, float]:
         """The nats of a token: translations would take longer than the training."""
+        assert isinstance(objective, Translation) and isinstance(encoded, Pairs)
         return {"loss": translation.nats_per_token(objective, encoded.sources, encoded.targets, self._max_tokens)}
 
     def write(self, folder: Path, split: str, examples: Sequence[Pair], predictions: Sequence[Translated]) -> list[str]:
