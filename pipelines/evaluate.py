@@ -33,8 +33,10 @@ def evaluate(cfg: DictConfig) -> None:
             raise UsageError(f"{source} was trained on {tokens}; write corpus={text} tokenizer={tokenizer}")
         system = load_system(source)
     benchmark = instantiate(cfg.benchmark)
-    if not hasattr(system, benchmark.asks_for):
-        raise UsageError(f"{source} has no {benchmark.asks_for}, which this benchmark asks for; choose another one")
+    if not isinstance(system, benchmark.asks_for):
+        raise UsageError(
+            f"{source} is no {benchmark.asks_for.__name__}, which this benchmark asks for; choose another one"
+        )
     inputs += map(_require, benchmark.inputs)
     cells += sorted({path.parent for path in benchmark.inputs if (path.parent / "run.json").exists()})
     with recorded(cfg, inputs, cells, name, seed, corpus=corpus, place=place) as record:

@@ -11,15 +11,13 @@ from omegaconf import OmegaConf
 from pipelines.build import build_batches, build_model, build_objective
 from retable.artifacts import digest, require
 from retable.errors import UsageError
+from retable.systems import LanguageModel, System
 from retable.tokenizers.tokenizer import Tokenizer
 
 
-def load_system(cell: Path) -> Any:
-    """The system in `cell`; each names its `protocol`.
-
-    A language model with `log_prob(tokens)`, in ELMo's case one of either direction, word vectors, or an objective that
-    measures `held_out(split)` itself.
-    """
+def load_system(cell: Path) -> System:
+    """The system in `cell`, by the class of its objective: a language model, in ELMo's case one of either direction,
+    word vectors, or an objective that measures `held_out(split)` itself."""
     cfg: Any = OmegaConf.load(require(cell / "config.yaml"))
     weights = require(cell / "model.safetensors")
     if "cells" in cfg:
@@ -29,19 +27,20 @@ def load_system(cell: Path) -> Any:
         model = build_model(cfg, tokenizer)
         model.load(weights)
         return model
-    if not {"scorer", "embedding"} & set(cfg):  # a cell of word vectors takes none from elsewhere
-        return load_vectors(require(cell / "vectors.bin"), _ngram_composer(cfg, weights, tokenizer.words))
 
+    from retable.objectives.base import LanguageModelling, TwoWayLikelihood, VectorLearning
     from retable.training.weights import load_weights
 
+    if issubclass(get_class(cfg.objective._target_), VectorLearning):
+        return load_vectors(require(cell / "vectors.bin"), _ngram_composer(cfg, weights, tokenizer.words))
     model = build_model(cfg, tokenizer)
     objective = build_objective(cfg, tokenizer, model).eval()
     load_weights(objective, weights)
-    if "scorer" in cfg:
+    if isinstance(objective, LanguageModelling):
         from retable.evaluation.likelihood import NeuralLM
 
         return NeuralLM(objective, instantiate(cfg.scorer), tokenizer.boundary)
-    if hasattr(model, "layers_of_words"):
+    if isinstance(objective, TwoWayLikelihood):
         from retable.evaluation.bidirectional import BothDirections
 
         return BothDirections(objective, tokenizer)
@@ -51,7 +50,15 @@ def load_system(cell: Path) -> Any:
     return PretrainedObjective(objective, lambda split: build_batches(cfg, tokenizer, folder, split, SEED))
 
 
-def _load_mixture(path: Path, cells: list[Path]) -> Any:
+def load_language_model(cell: Path) -> LanguageModel:
+    """The part of a mixture that is in `cell`. UsageError for what is no language model."""
+    system = load_system(cell)
+    if not isinstance(system, LanguageModel):
+        raise UsageError(f"{cell} holds no language model, which a mixture is made of; leave it out of cells")
+    return system
+
+
+def _load_mixture(path: Path, cells: list[Path]) -> System:
     from retable.evaluation.mixture import Mixture
     from retable.training.weights import read_weights
 
@@ -59,10 +66,10 @@ def _load_mixture(path: Path, cells: list[Path]) -> Any:
     for cell, expected in zip(cells, saved["digests"].tolist(), strict=True):
         if list(bytes.fromhex(digest(require(cell / "model.safetensors")))) != expected:
             raise UsageError(f"{cell} has changed since {path.parent} was mixed of it; run the mix stage again")
-    return Mixture([load_system(cell) for cell in cells], saved["weights"].numpy())
+    return Mixture([load_language_model(cell) for cell in cells], saved["weights"].numpy())
 
 
-def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None) -> Any:
+def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None) -> System:
     """The word vectors of any file in word2vec's format, whose order is taken for that of falling frequency."""
     from retable.evaluation.word_vectors import WordVectors
     from retable.models.word2vec_format import read_word2vec
@@ -72,9 +79,11 @@ def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None)
 
 def _ngram_composer(cfg: Any, weights: Path, words: list[str]) -> Callable[[str], np.ndarray] | None:
     """What makes a vector for any string, where the model is one that has n-grams: fastText."""
+    from retable.models.base import VectorModel
     from retable.training.weights import load_weights, read_weights
 
-    if not hasattr(get_class(cfg.model._target_), "vector"):
+    kind = get_class(cfg.model._target_)
+    if not (issubclass(kind, VectorModel) and kind.composes):
         return None
     model = instantiate(cfg.model, words=words)
     owner, name, _ = next(key for key in read_weights(weights) if "model." in key).partition("model.")

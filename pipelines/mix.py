@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from safetensors.numpy import save_file
 
 from pipelines.entry import chosen, recorded, stage
-from pipelines.load import load_system
+from pipelines.load import load_language_model
 from retable.artifacts import digest, require
 from retable.errors import UsageError
 from retable.evaluation.mixture import fit_weights, log_average
@@ -32,16 +32,13 @@ def mix(cfg: DictConfig) -> None:
                 f"{cell} was trained on {tokens}, not {cfg.tokens}; mix cells of the same tokens, and name those: "
                 f"corpus={corpus} tokenizer={tokenizer}"
             )
-    systems = {cell: load_system(cell) for cell in cells}
-    for cell, system in systems.items():
-        if not hasattr(system, "log_prob"):
-            raise UsageError(f"{cell} holds no language model, which a mixture is made of; leave it out of cells")
+    systems = [load_language_model(cell) for cell in cells]
     folder = Path("outputs/encode", cfg.tokens)
     inputs = [cell / "model.safetensors" for cell in cells]
     inputs += [require(folder / name) for name in ("tokenizer.json", "validation.bin")]
     tokens = read_tokens(inputs[-1], Tokenizer.load(inputs[-2]).vocab_size)
     with recorded(cfg, inputs, [*cells, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
-        log_probs = np.stack([system.log_prob(tokens) for system in systems.values()])
+        log_probs = np.stack([system.log_prob(tokens) for system in systems])
         weights = fit_weights(log_probs)
         # With the digests, what depends on this file depends on all of the mixture.
         digests = [list(bytes.fromhex(digest(cell / "model.safetensors"))) for cell in cells]

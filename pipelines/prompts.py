@@ -3,18 +3,18 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines.load import load_system
 from retable.artifacts import require
 from retable.errors import UsageError
+from retable.systems import System
 from retable.tokenizers.report import in_text, unknown_id
 from retable.tokenizers.tokenizer import Tokenizer
 
 
-def open_cell(cfg: DictConfig) -> tuple[Path, Any, Path]:
+def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
     """The cell that `cfg.stage` and `cfg.cell` name, the system in it, and the file of its tokenizer."""
     cell = Path("outputs", cfg.stage, cfg.cell)
     made = OmegaConf.load(require(cell / "config.yaml"))

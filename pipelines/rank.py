@@ -6,6 +6,7 @@ from omegaconf import DictConfig
 from pipelines.entry import stage
 from pipelines.prompts import open_cell, report_unknown
 from retable.errors import UsageError
+from retable.systems import LanguageModel
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -15,7 +16,7 @@ def rank(cfg: DictConfig) -> None:
     if not sentences:
         raise UsageError('there is nothing to rank; write \'sentences=["grey tape","great ape"]\'')
     cell, system, path = open_cell(cfg)
-    if not hasattr(system, "log_prob"):
+    if not isinstance(system, LanguageModel):
         raise UsageError(f"{cell} gives no probabilities of text; take the cell of a language model")
     tokenizer = Tokenizer.load(path)
     report_unknown(tokenizer, sentences)

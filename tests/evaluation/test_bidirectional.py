@@ -64,7 +64,7 @@ def test_each_direction_is_a_distribution_over_texts(system, tokenizer):
 
 def test_the_benchmark_sums_each_unit_and_averages_the_directions(system, folder):
     benchmark = Directions(str(folder), ["test"])
-    assert hasattr(system, benchmark.asks_for) and all(path.exists() for path in benchmark.inputs)
+    assert isinstance(system, benchmark.asks_for) and all(path.exists() for path in benchmark.inputs)
     metrics = benchmark(system, folder)
     tokens, units = np.fromfile(folder / "test.bin", dtype="<u2"), np.load(folder / "test.units.npy")
     scores = {"forward": system.log_prob(tokens), "backward": system.log_prob_backward(tokens)}

@@ -1,10 +1,14 @@
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import minimize_scalar
 
+from retable.errors import UsageError
 from retable.evaluation.mixture import Mixture, fit_weights, log_average
+from retable.generation.next_token import next_token
 from retable.models.cache import UnigramCache
 from retable.models.ngram import KneserNey
+from retable.systems import LanguageModel
 
 V = 5
 
@@ -36,7 +40,8 @@ def test_probabilities_are_averaged():
     mixture, tokens = Mixture([one, other], [0.25, 0.75]), np.array([0, 4, 2, 0])
     expected = np.array([0.2, 0.125, 0.1, 0.1, 0.475])
     np.testing.assert_allclose(np.exp(mixture.log_prob(tokens)), expected[tokens])
-    np.testing.assert_allclose(np.exp(mixture.next_log_prob(tokens)), expected)
+    scores, _ = next_token(mixture).extend(torch.from_numpy(tokens)[None], next_token(mixture).start(1))
+    np.testing.assert_allclose(scores[0].exp(), expected, rtol=1e-6)
 
 
 def test_a_system_may_have_no_weight_and_a_token_no_probability():
@@ -53,16 +58,18 @@ def test_a_mixture_of_models_agrees_with_itself_all_along_a_stream():
     mixture = Mixture([inner, Fixed([0.2] * V)], [0.9, 0.1])
     tokens = rng.integers(0, V, 50)
     scores = mixture.log_prob(tokens)
-    for t in range(len(tokens)):
-        following = mixture.next_log_prob(tokens[:t])
-        assert np.exp(following).sum() == pytest.approx(1, abs=1e-5)
-        assert following[tokens[t]] == pytest.approx(scores[t])
+    reader, ids = next_token(mixture), torch.from_numpy(tokens)[None]
+    for t in range(1, len(tokens)):
+        following = reader.extend(ids[:, :t], reader.start(1))[0][0]
+        assert following.exp().sum().item() == pytest.approx(1, abs=1e-5)
+        assert following[tokens[t]].item() == pytest.approx(scores[t], rel=1e-5)
 
 
 def test_a_mixture_says_what_its_systems_read_and_can_do():
     mixture = Mixture([Fixed([0.2] * V), Scorer(), Fixed([0.2] * V)], [0.4, 0.3, 0.3])
-    assert mixture.protocol == "none + window 3"
-    assert not hasattr(mixture, "next_log_prob") and hasattr(mixture, "log_prob")
+    assert mixture.protocol == "none + window 3" and isinstance(mixture, LanguageModel)
+    with pytest.raises(UsageError, match="Scorer does not say which word comes next"):
+        next_token(mixture)
     for weights in ([1.0], [0.6, 0.3, 0.3], [1.5, -0.25, -0.25]):
         with pytest.raises(ValueError, match="3 systems need as many weights"):
             Mixture(mixture.systems, weights)

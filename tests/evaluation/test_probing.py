@@ -104,7 +104,7 @@ def test_the_control_task_gives_each_word_one_label_whatever_the_text():
 def test_padding_changes_no_layer(name):
     torch.manual_seed(0)
     model = MODELS[name]().eval()
-    reader = ContextualVectors(readable(SimpleNamespace(model=model)), TOKENIZER)
+    reader = ContextualVectors(readable(model), TOKENIZER)
     rows = [text.split() for text in TEXT]
     together = list(reader.layers(rows))
     for sentence, layers in zip(rows, together, strict=True):
@@ -119,8 +119,8 @@ def test_the_layers_are_the_models(name):
     torch.manual_seed(0)
     model = MODELS[name]().eval()
     ids, lengths = torch.tensor([[1, 2, 3]]), torch.tensor([3])
-    layers = readable(SimpleNamespace(model=model)).layers(ids, lengths)
-    other = readable(SimpleNamespace(model=model)).layers(torch.tensor([[2, 2, 3]]), lengths)
+    layers = readable(model).layers(ids, lengths)
+    other = readable(model).layers(torch.tensor([[2, 2, 3]]), lengths)
     assert torch.equal(layers[0][:, 1:], other[0][:, 1:]) and len(layers) == 3
     assert not torch.equal(layers[1][:, 1:], other[1][:, 1:])
     if name in ("gpt", "one stack"):
@@ -133,7 +133,7 @@ def test_the_layers_are_the_models(name):
 
 def test_the_hooks_leave_the_model_as_it_was():
     model = MODELS["gpt"]().eval()
-    reader = readable(SimpleNamespace(model=model))
+    reader = readable(model)
     assert isinstance(reader, BlockStates)
     with pytest.raises(UsageError, match="exceeds the GPT's max_length"):
         reader.layers(torch.zeros(1, 10, dtype=torch.long), torch.tensor([10]))
@@ -144,7 +144,7 @@ def test_a_model_that_shows_no_layers_is_refused():
     model = Recurrent.__new__(Recurrent)
     torch.nn.Module.__init__(model)
     with pytest.raises(UsageError, match="Recurrent does not show its layers; take a cell of recipe=elmo/elmo"):
-        readable(SimpleNamespace(model=model))
+        readable(model)
 
 
 class Text:

@@ -69,7 +69,7 @@ def test_what_a_reciter_writes_is_the_text_and_is_worth_what_the_text_is(grammar
     ids = [tokenizer.words.index("<eos>" if token == END else token) for token in text]
     model = CausalLM(Parrot(tokenizer.vocab_size, ids), tokenizer.vocab_size, tie=False, bias=False, reduction="mean")
     benchmark = Samples(str(folder), grammar, temperatures=[0.5, 1], top_p=[0.9], samples=3, length=len(text) + 5)
-    metrics = benchmark(SimpleNamespace(objective=model), folder)
+    metrics = benchmark(SimpleNamespace(objective=model, protocol=""), folder)
     for setting in ("temperature_0.5", "temperature_1", "top_p_0.9"):
         assert metrics[f"sampling/{setting}/tokens"] == 3 * len(text)
         assert metrics[f"sampling/{setting}/nats"] == pytest.approx(nats_a_token(grammar, documents[:1]))

@@ -114,10 +114,10 @@ def test_a_mixture_is_the_average_whoever_its_models_are(small):
 
 
 def test_every_kind_of_system_can_be_read(small):
-    trained = SimpleNamespace(objective=small.trained("lstm"), log_prob=None)
-    counted = SimpleNamespace(next_log_prob=None)
-    mixed = next_token(SimpleNamespace(systems=[trained, counted], weights=np.array([0.5, 0.5])))
+    trained = SimpleNamespace(objective=small.trained("lstm"), protocol="carried")
+    counted = SimpleNamespace(next_log_prob=lambda context: np.zeros(3), protocol="")
+    mixed = next_token(SimpleNamespace(systems=[trained, counted], weights=np.array([0.5, 0.5]), protocol=""))
     assert isinstance(next_token(trained), Trained) and isinstance(next_token(counted), Counted)
     assert isinstance(mixed, Mixed) and [type(each) for each in mixed.models] == [Trained, Counted]
     with pytest.raises(UsageError, match="does not say which word comes next"):
-        next_token(SimpleNamespace(log_prob=None))
+        next_token(SimpleNamespace(log_prob=lambda tokens: tokens, protocol=""))

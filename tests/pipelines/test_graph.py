@@ -100,7 +100,7 @@ def test_the_excess_by_phenomenon_is_what_the_system_lacks_of_the_oracle(graph):
 def test_a_counted_system_has_no_gradients(graph):
     done = graph.run("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=gradients")
     assert done.returncode == 2
-    assert "kn5-1 has no objective, which this benchmark asks for" in done.stderr
+    assert "kn5-1 is no TrainedSystem, which this benchmark asks for" in done.stderr
 
 
 def test_same_seed_same_bytes(graph):

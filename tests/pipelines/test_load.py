@@ -16,6 +16,7 @@ from retable.models.word2vec_format import write_word2vec
 from retable.tokenizers import word
 from retable.training.weights import save_weights
 
+OBJECTIVE = {"_target_": "retable.objectives.negative_sampling.NegativeSampling"}
 SETTINGS = {FastText: {"d_model": 4, "min_n": 3, "max_n": 6, "buckets": 50}, SkipGram: {"d_model": 4}}
 
 
@@ -37,7 +38,7 @@ def write_cell(tmp_path, monkeypatch):
             trained = nn.ModuleDict({name: trained, "output": nn.Linear(2, 2)})
         save_weights(trained, cell / "model.safetensors")
         target = f"{model_class.__module__}.{model_class.__name__}"
-        config = {"tokens": "c/word", "objective": {}, "model": {"_target_": target} | settings}
+        config = {"tokens": "c/word", "objective": OBJECTIVE, "model": {"_target_": target} | settings}
         (cell / "config.yaml").write_text(json.dumps(config))
         shown = [tokenizer.words.index(each) for each in ("the", "cat", "dog")]
         write_word2vec(cell / "vectors.bin", ["the", "cat", "dog"], model.vectors().numpy()[shown])

@@ -101,7 +101,7 @@ def test_a_line_of_a_model_makes_its_cells_and_what_loads_them_stale(copied):
 
 
 def test_a_line_of_a_benchmark_makes_its_evaluations_stale(copied):
-    file, old = copied / "src/retable/evaluation/analogies.py", 'asks_for = "vectors"'
+    file, old = copied / "src/retable/evaluation/analogies.py", "asks_for = WordVectors"
     assert stale_after(file, old, f"{old}\n    edited = 1") == {"evaluate/grammar_tiny/skipgram-1-analogies"}
 
 

@@ -106,7 +106,8 @@ def test_a_mixture_is_of_its_systems():
         ({"corpus": "ptb", "systems": [{"of": "lstm"}], "benchmarks": {"perplexity": ["ltsm"]}},
          "study mine, benchmarks.perplexity: the study has no pretrained system 'ltsm'; write lstm"),
         ({"corpus": "ptb", "systems": [{"of": "bert"}], "benchmarks": {"perplexity": ["bert"]}},
-         "study mine, benchmarks.perplexity: pretrain/ptb/bert-1 gives no log_prob, which this asks for; leave it out"),
+         "study mine, benchmarks.perplexity: pretrain/ptb/bert-1 is no LanguageModel, which this asks for; leave "
+         "it out"),
         ({"corpus": "ptb", "systems": [{"of": "gpt"}, {"of": "lstm", "embedding": "gpt"}]},
          "study mine, system lstm, embedding: pretrain/ptb/gpt-1 is not for embedding=; write init for models, "
          "embedding for vectors"),

@@ -36,7 +36,7 @@ SEMANTIC = {"capital-common-countries", "capital-world", "currency", "city-in-st
 class Analogies:
     """The analogy benchmark on a file of questions; `inputs` are the files that the scores depend on."""
 
-    asks_for = "vectors"
+    asks_for = WordVectors
 
     def __init__(
         self,

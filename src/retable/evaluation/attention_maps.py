@@ -21,9 +21,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from retable.errors import UsageError
 from retable.metrics.intervals import clustered_mean
-from retable.models.base import LeftToRight
+from retable.models.base import LeftToRight, Model, blocks_of
 from retable.nn.attention import Attention
-from retable.nn.transformer import CausalSelfAttention, rotate
+from retable.nn.transformer import Block, CausalSelfAttention, rotate
+from retable.nn.transformer_encoder import EncoderBlock
+from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer
 
 # Of a head's attention: from a word to itself, to the word before it and behind it, to the marks round the sentence,
@@ -59,14 +61,14 @@ class AttentionMaps:
         subject is not the word before it.
     """
 
-    asks_for = "objective"
+    asks_for = TrainedSystem
 
     def __init__(self, tokens: str, text: AgreeingText, shown: int = 2, longest: int = 8, batch_size: int = 64):
         self._tokenizer = Path(tokens, "tokenizer.json")
         self.inputs = [self._tokenizer, *text.inputs]
         self._text, self._shown, self._longest, self._batch_size = text, shown, longest, batch_size
 
-    def __call__(self, system: Any, folder: Path) -> dict[str, float]:
+    def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
         """Write `attention.csv`, a row a sentence shown, layer, head and two words (`target` looks at `source`, and
         `subject` is 1 where that is the verb's), and `heads.csv`, a row a layer, head and one of SHARES, with its mean
         and standard error. Layers and heads are counted from 1.
@@ -76,7 +78,7 @@ class AttentionMaps:
         `attention/offset/<share>`, of how many verbs the subject's head stands where it does most often, always so many
         words before; and `attention/best/<share>`, the largest of any head.
         """
-        model = attending(system.objective)
+        model = system.objective.model
         tokenizer, sentences = Tokenizer.load(self._tokenizer), self._text.sentences()
         distances = Counter(verb - head for sentence in sentences for verb, head in sentence.subjects.items())
         if not any(distance >= FAR for distance in distances):
@@ -109,7 +111,7 @@ class AttentionMaps:
 
     @torch.inference_mode()
     def _maps(
-        self, model: Any, tokenizer: Tokenizer, sentences: Sequence[Any]
+        self, model: Model, tokenizer: Tokenizer, sentences: Sequence[Any]
     ) -> Iterator[tuple[Agreeing, list[str], NDArray]]:
         """Each sentence with its words and marks, and their attention (L, H, W, W)."""
         marks = tokenizer.special_ids
@@ -138,26 +140,26 @@ class Heads(NamedTuple):
     errors: NDArray
 
 
-def attending(objective: Any) -> Any:
-    """The objective's model, whose blocks look at their own sequence. UsageError for another one."""
-    model = objective.model
-    known = (Attention, CausalSelfAttention)
-    if not all(isinstance(getattr(b, "attention", None), known) for b in getattr(model, "blocks", [None])):
+def attending(model: Model) -> list[Attention | CausalSelfAttention]:
+    """The attention of each block, by which it looks at its own sequence. UsageError for a model without such."""
+    blocks = blocks_of(model)
+    found = [block.attention for block in blocks if isinstance(block, Block | EncoderBlock)]
+    if not found or len(found) < len(blocks):
         raise UsageError(
             f"{type(model).__name__} has no blocks whose attention can be read; take a cell of recipe=bert/bert or "
             "transformer/gpt"
         )
-    return model
+    return found
 
 
-def attention_weights(model: Any, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
+def attention_weights(model: Model, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
     """(B, T) ids, padded behind each row's length, to the weights (B, H, T, T) of each layer, from whom to whom."""
     found: list[Tensor] = []
 
     def read(attention: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         found.append(weights_of(attention, *arguments, **named))
 
-    hooks = [block.attention.register_forward_pre_hook(read, with_kwargs=True) for block in model.blocks]
+    hooks = [attention.register_forward_pre_hook(read, with_kwargs=True) for attention in attending(model)]
     try:
         if isinstance(model, LeftToRight):  # nobody sees the padding
             model(input_ids)

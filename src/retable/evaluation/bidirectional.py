@@ -7,7 +7,7 @@ bounds both.
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from retable.evaluation.contextual_vectors import ContextualVectors
 from retable.evaluation.likelihood import Carried
 from retable.evaluation.perplexity import read_split
 from retable.metrics.likelihood import likelihood_metrics
-from retable.objectives.bidirectional_lm import BidirectionalLM
+from retable.objectives.base import TwoWayLikelihood
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -27,7 +27,7 @@ class BothDirections(ContextualVectors):
     stream stands the boundary token.
     """
 
-    def __init__(self, objective: BidirectionalLM, tokenizer: Tokenizer, rows: int = 1):
+    def __init__(self, objective: TwoWayLikelihood, tokenizer: Tokenizer, rows: int = 1):
         super().__init__(objective.model, tokenizer)
         self.objective, self._scorer, self._boundary = objective, Carried(rows), tokenizer.boundary
         self.protocol = self._scorer.protocol
@@ -41,23 +41,23 @@ class BothDirections(ContextualVectors):
         return self._log_prob(tokens[::-1], backward=True)[::-1]
 
     def _log_prob(self, tokens: np.ndarray, backward: bool) -> np.ndarray:
-        direction: Any = _Direction(self.objective, backward)
-        return self._scorer.log_prob(direction, tokens, self._boundary)
+        return self._scorer.log_prob(_Direction(self.objective, backward), tokens, self._boundary)
 
 
 class _Direction:
     """One direction of the objective, as `Carried` asks for it."""
 
-    def __init__(self, objective: BidirectionalLM, backward: bool):
+    def __init__(self, objective: TwoWayLikelihood, backward: bool):
         self._objective, self._backward = objective, backward
 
     def parameters(self) -> Iterator[nn.Parameter]:
         return self._objective.parameters()
 
-    def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         return self._objective.log_prob(input_ids, labels, state, self._backward)
 
 
+@runtime_checkable
 class TwoWayLanguageModel(Protocol):
     """What the benchmark asks of a model: a probability of every token, in float64, from either side."""
 
@@ -69,7 +69,7 @@ class TwoWayLanguageModel(Protocol):
 class Directions:
     """Perplexity of each direction on whole splits; `inputs` are the files that the scores depend on."""
 
-    asks_for = "log_prob_backward"
+    asks_for = TwoWayLanguageModel
 
     def __init__(self, tokens: str, splits: Sequence[str]):
         self.folder, self.splits = Path(tokens), splits

@@ -23,7 +23,7 @@ class Capitals:
     lowercase: lower-case the words and the questions; of words that become the same, the most frequent stays.
     """
 
-    asks_for = "vectors"
+    asks_for = WordVectors
 
     def __init__(self, questions: str, section: str, pairs: int = 12, lowercase: bool = False) -> None:
         self.inputs = [Path(questions)]

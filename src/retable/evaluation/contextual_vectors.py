@@ -12,22 +12,24 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from retable.errors import UsageError
 from retable.evaluation.neighbours import nearest
 from retable.evaluation.word_vectors import WordVectors, unit
+from retable.models.base import BothDirections
 from retable.tokenizers.tokenizer import Tokenizer
 
 TIE = 1e-5  # cosines no further apart are equal, and the prediction is shared out: a layer without context only ties
 SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
 
 
+@runtime_checkable
 class Contextual(Protocol):
     """What the benchmarks ask of any model."""
 
@@ -36,31 +38,40 @@ class Contextual(Protocol):
         ...
 
 
+class Layered(Protocol):
+    """A model that shows its layers."""
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
+        """(B, T) ids, padded behind each row's length, to K layers (B, T, D), the one without context first."""
+        ...
+
+
 class ContextualVectors:
     """A trained model and its tokenizer, to the benchmarks.
 
-    `model.layers(input_ids, lengths)` gives K layers (B, T, D); a model that reads words by their spelling is asked by
-    `layers_of_words(sentences)` instead. A sentence stands between the marks [CLS] and [SEP], or boundaries. A word's
-    vector is the mean of its tokens'.
+    A model that reads words by their spelling is asked for its layers of words. A sentence stands between the marks
+    [CLS] and [SEP], or boundaries. A word's vector is the mean of its tokens'.
     """
 
-    def __init__(self, model: Any, tokenizer: Tokenizer, batch_size: int = 64):
+    def __init__(self, model: Layered, tokenizer: Tokenizer, batch_size: int = 64):
         self._model, self._tokenizer, self._batch_size = model, tokenizer, batch_size
         marks = tokenizer.special_ids
         self._first, self._last = marks.get("[CLS]", tokenizer.boundary), marks.get("[SEP]", tokenizer.boundary)
-        spells = getattr(model, "reads_spelling", False)
-        self.protocol = "a sentence, by spelling" if spells else "a sentence, the mean of a word's tokens"
-        self._read = self._by_spelling if spells else self._by_tokens
+        self._spelling = model if isinstance(model, BothDirections) and model.reads_spelling else None
+        self.protocol = "a sentence, by spelling" if self._spelling else "a sentence, the mean of a word's tokens"
 
     @torch.inference_mode()
     def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
         """The vectors (K, T, D) of each sentence's words, float32, the layer without context first."""
         for start in range(0, len(sentences), self._batch_size):
-            yield from self._read(sentences[start : start + self._batch_size])
+            batch = sentences[start : start + self._batch_size]
+            yield from self._by_spelling(self._spelling, batch) if self._spelling else self._by_tokens(batch)
 
-    def _by_spelling(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
+    def _by_spelling(self, model: BothDirections, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
         first, last = self._tokenizer.words[self._first], self._tokenizer.words[self._last]
-        layers = _stack(self._model.layers_of_words([[first, *sentence, last] for sentence in sentences]))
+        layers = _stack(model.layers_of_words([[first, *sentence, last] for sentence in sentences]))
         for row, sentence in zip(layers, sentences, strict=True):
             yield row[:, 1 : len(sentence) + 1]
 
@@ -109,7 +120,7 @@ class UnseenWords:
     restrict_vocab: how many of the text's most frequent words may be neighbours.
     """
 
-    asks_for = "layers"
+    asks_for = Contextual
 
     def __init__(
         self,
@@ -208,7 +219,7 @@ class Senses:
         it, from 0) and sense. Senses that occur once are left out, and words that keep but one.
     """
 
-    asks_for = "layers"
+    asks_for = Contextual
 
     def __init__(self, senses: str):
         self.inputs = [Path(senses)]

@@ -8,7 +8,7 @@ B windows, K distances, D dimensions, T time.
 """
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from retable.errors import UsageError
 from retable.evaluation.perplexity import read_split
 from retable.metrics.regression import fit_line
 from retable.objectives.causal_lm import CausalLM
+from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 BATCH_SIZE = 32  # windows that are differentiated at a time
@@ -37,7 +38,7 @@ class Gradients:
     clip_norm: above it a norm is clipped.
     """
 
-    asks_for = "objective"
+    asks_for = TrainedSystem
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Gradients:
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
         self.inputs.append(self.folder / "train.bin")
 
-    def __call__(self, system: Any, folder: Path) -> dict[str, float]:
+    def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
         """Write `gradients.csv`, a row a distance k: the norm's mean over windows, and that over the mean at k = 0; and
         `gradient_norms.csv`, a row a batch: the norm of the whole gradient, and what clipping leaves of it.
 
@@ -109,7 +110,7 @@ def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndar
     Distance 0 is the input that the last token is predicted from. UsageError for a model without a layer of word
     vectors.
     """
-    if not isinstance(embedding := getattr(objective.model, "embedding", None), nn.Embedding):
+    if (embedding := objective.model.input_embedding) is None:
         raise UsageError(f"{type(objective.model).__name__} has no layer of word vectors to differentiate by")
     leaves: list[Tensor] = []
 
@@ -147,7 +148,7 @@ def _detached(state: Any) -> Any:
     return state.detach() if isinstance(state, Tensor) else tuple(map(_detached, state))
 
 
-def _write(path: Path, names: tuple[str, ...], rows: Any) -> None:
+def _write(path: Path, names: tuple[str, ...], rows: Iterable[tuple[float | str, ...]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)

@@ -16,6 +16,7 @@ from retable.errors import UsageError
 from retable.evaluation.grammar_words import LINE_END, spans, words_of
 from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
+from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's corruption; of the chosen words the rest stays
@@ -55,7 +56,7 @@ class MaskedBound:
         documents, sweeps: how many documents are corrupted whole, and the sweeps of Gibbs sampling over each.
     """
 
-    asks_for = "protocol"
+    asks_for = System
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class MaskedBound:
         self.words, self.documents, self.sweeps = words, documents, sweeps
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
-    def __call__(self, model: Any, folder: Path) -> dict[str, float]:
+    def __call__(self, model: System, folder: Path) -> dict[str, float]:
         """Write `masked_words.csv`, a row a word that was hidden alone: unit, place, word, nats, entropy.
 
         Returns, all in nats a predicted word and each with its `_standard_error`,
@@ -140,7 +141,7 @@ class SentencePairsBound:
         pairs: how many are judged, of each kind.
     """
 
-    asks_for = "protocol"
+    asks_for = System
 
     def __init__(
         self, tokens: str, language: PairsLanguage, length: int, split: str = "test", pairs: int = 400, seed: int = 1
@@ -149,7 +150,7 @@ class SentencePairsBound:
         self.length, self.pairs = length, pairs
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
-    def __call__(self, model: Any, folder: Path) -> dict[str, float]:
+    def __call__(self, model: System, folder: Path) -> dict[str, float]:
         """`next_sentence/accuracy` and `sentence_order/accuracy`, each with its `accuracy_standard_error`."""
         tokenizer = Tokenizer.load(self.inputs[0])
         words, marks = words_of(tokenizer), tokenizer.special_ids

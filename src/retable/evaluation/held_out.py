@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from retable.data.batches import Batches
 from retable.data.bucketed import on_device
+from retable.objectives.base import Objective
 
 SEED = 0  # of the corruption: the same for all that are measured, whatever seed they were trained with
 
 
 @torch.inference_mode()
-def mean_metrics(objective: nn.Module, batches: Any) -> dict[str, float]:
+def mean_metrics(objective: Objective, batches: Batches) -> dict[str, float]:
     """The mean of the metrics of `objective.loss` over the batches of one epoch; `loss` is one of them.
 
     Without dropout, and always with the same random numbers; the objective's mode and torch's generator are afterwards
@@ -26,7 +27,7 @@ def mean_metrics(objective: nn.Module, batches: Any) -> dict[str, float]:
         torch.manual_seed(SEED)
         objective.eval()
         for step in range(batches.steps_per_epoch):
-            _, metrics, state = objective.loss(on_device(device, batches.batch(step)), state, step)  # type: ignore[operator]
+            _, metrics, state = objective.loss(on_device(device, batches.batch(step)), state, step)
             for name, value in metrics.items():
                 sums[name] = sums.get(name, 0.0) + value.double()
         objective.train(training)
@@ -38,7 +39,7 @@ class PretrainedObjective:
 
     protocol = "corrupted as in training"
 
-    def __init__(self, objective: nn.Module, batches: Callable[[str], Any]):
+    def __init__(self, objective: Objective, batches: Callable[[str], Batches]):
         self.objective, self._batches = objective, batches
 
     def held_out(self, split: str) -> dict[str, float]:
@@ -48,7 +49,7 @@ class PretrainedObjective:
 class HeldOut:
     """The benchmark: the metrics of one split; `inputs` are the files that they depend on."""
 
-    asks_for = "held_out"
+    asks_for = PretrainedObjective
 
     def __init__(self, tokens: str, split: str = "test"):
         self.split = split

@@ -11,11 +11,12 @@ Both as in the Language Model Evaluation Harness.
 import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from retable.evaluation.scoring import Scorer
+from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -32,7 +33,7 @@ class Passages(Protocol):
 class LastWords:
     """The benchmark; `inputs` are the files that the scores depend on. convention, sentinels: as in `Scorer`."""
 
-    asks_for = "protocol"  # which all systems have: `Scorer` refuses those that are no language models
+    asks_for = System  # any at all: `Scorer` refuses those that are no language models
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class LastWords:
         self.passages, self.split, self.convention, self.sentinels = passages, split, convention, sentinels
         self.inputs = [Path(tokens, "tokenizer.json"), *passages.inputs]
 
-    def __call__(self, system: Any, folder: Path) -> dict[str, float]:
+    def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `predictions.csv`: split, index, label (the word), prediction (the greedy continuation), nats.
 
         Returns `prompted_lambada/<split>/<metric>`: accuracy, perplexity, the number of `questions`, and the share of

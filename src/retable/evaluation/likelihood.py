@@ -3,11 +3,24 @@
 Every token of the stream is predicted and counted; before the first stands the boundary token. N tokens of a stream.
 """
 
+from collections.abc import Iterator
+from typing import Any, Protocol
+
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from retable.objectives.causal_lm import CausalLM
+from retable.objectives.base import LanguageModelling
+
+
+class OneDirection(Protocol):
+    """What is asked of an objective, or of one direction of it."""
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """As Likelihood."""
+        ...
 
 
 class Carried:
@@ -21,7 +34,7 @@ class Carried:
         self.protocol = "carried" if rows == 1 else f"carried, {rows} rows"
 
     @torch.inference_mode()
-    def log_prob(self, objective: CausalLM, tokens: np.ndarray, boundary: int) -> np.ndarray:
+    def log_prob(self, objective: OneDirection, tokens: np.ndarray, boundary: int) -> np.ndarray:
         """(N,) ids to the (N,) float64 log-probability of each after all before it (in its row)."""
         inputs, labels = _shifted(objective, tokens, boundary)
         row = -(-len(tokens) // self.rows)
@@ -46,7 +59,7 @@ class SlidingWindow:
         self.protocol = f"window {length}, stride {stride}"
 
     @torch.inference_mode()
-    def log_prob(self, objective: CausalLM, tokens: np.ndarray, boundary: int) -> np.ndarray:
+    def log_prob(self, objective: OneDirection, tokens: np.ndarray, boundary: int) -> np.ndarray:
         """(N,) ids to the (N,) float64 log-probability of each after the window's tokens before it."""
         inputs, labels = _shifted(objective, tokens, boundary)
         windows = max(-(-(len(tokens) - self.length) // self.stride), 0) + 1
@@ -62,7 +75,7 @@ class SlidingWindow:
         return torch.cat([first, rest.flatten()])[: len(tokens)].double().cpu().numpy()
 
 
-def _shifted(objective: CausalLM, tokens: np.ndarray, boundary: int) -> tuple[Tensor, Tensor]:
+def _shifted(objective: OneDirection, tokens: np.ndarray, boundary: int) -> tuple[Tensor, Tensor]:
     stream = np.concatenate([[boundary], tokens.astype(np.int64)])
     ids = torch.from_numpy(stream).to(next(objective.parameters()).device)
     return ids[:-1], ids[1:]
@@ -71,7 +84,7 @@ def _shifted(objective: CausalLM, tokens: np.ndarray, boundary: int) -> tuple[Te
 class NeuralLM:
     """A trained objective with the protocol that it is scored under: a language model to the benchmarks."""
 
-    def __init__(self, objective: CausalLM, scorer: Carried | SlidingWindow, boundary: int):
+    def __init__(self, objective: LanguageModelling, scorer: Carried | SlidingWindow, boundary: int):
         self.protocol = scorer.protocol
         self.objective, self._scorer, self._boundary = objective, scorer, boundary
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from retable.evaluation.scoring import Scorer
+from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 OVERALL = "overall"
@@ -45,7 +46,7 @@ class MinimalPairs:
     convention, sentinels: as in `Scorer`.
     """
 
-    asks_for = "protocol"  # which all systems have: `Scorer` refuses those that are no language models
+    asks_for = System  # any at all: `Scorer` refuses those that are no language models
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class MinimalPairs:
         self.pairs, self.convention, self.end, self.sentinels = pairs, convention, end, sentinels
         self.inputs = [Path(tokens, "tokenizer.json"), *pairs.inputs]
 
-    def __call__(self, system: Any, folder: Path) -> dict[str, float]:
+    def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `predictions.csv`, a row a pair: its phenomenon as `split`, paradigm, number, what was the likelier
         sentence (`good`, `bad`, or `neither`), the log-probabilities, and whether all words are known.
 

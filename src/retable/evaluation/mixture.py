@@ -3,37 +3,29 @@
 F. Jelinek and R. L. Mercer, "Interpolated Estimation of Markov Source Parameters from Sparse Data" (1980). T. Mikolov,
 "Statistical Language Models Based on Neural Networks", PhD thesis (2012), Table 4.1, mixes KN5, cache and RNNs so.
 
-S systems, N tokens, V vocabulary.
+S systems, N tokens.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
+from retable.systems import LanguageModel
+
 
 class Mixture:
-    """The average of systems' probabilities, of weight (S,) each. They must have the same tokens, of the same ids.
+    """The average of systems' probabilities, of weight (S,) each. They must have the same tokens, of the same ids."""
 
-    `next_log_prob` is there where all systems have it.
-    """
-
-    def __init__(self, systems: Sequence[Any], weights: Sequence[float] | np.ndarray):
+    def __init__(self, systems: Sequence[LanguageModel], weights: Sequence[float] | np.ndarray):
         self.systems, self.weights = list(systems), np.asarray(weights, np.float64)
         if self.weights.shape != (len(self.systems),) or (self.weights < 0).any() or abs(self.weights.sum() - 1) > 1e-6:
             raise ValueError(f"{len(self.systems)} systems need as many weights of sum 1, not {self.weights}")
         self.protocol = " + ".join(dict.fromkeys(system.protocol for system in self.systems))
-        if all(hasattr(system, "next_log_prob") for system in self.systems):
-            self.next_log_prob = self._next_log_prob
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Log-probability in nats, float64 (N,), of each token of a stream (N,)."""
         return log_average(np.stack([system.log_prob(tokens) for system in self.systems]), self.weights)
-
-    def _next_log_prob(self, context: np.ndarray) -> np.ndarray:
-        """Log-probability in nats, float64 (V,), of every token after a context (length,), the stream so far."""
-        return log_average(np.stack([system.next_log_prob(context) for system in self.systems]), self.weights)
 
 
 def log_average(log_probs: np.ndarray, weights: np.ndarray) -> np.ndarray:

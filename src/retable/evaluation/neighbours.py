@@ -22,7 +22,7 @@ class Neighbours:
     words: those to look at; None takes a spread from the frequent to the rare, see `spread`.
     """
 
-    asks_for = "vectors"
+    asks_for = WordVectors
 
     def __init__(self, words: Sequence[str] | None = None, neighbours: int = 10) -> None:
         self.inputs: list[Path] = []

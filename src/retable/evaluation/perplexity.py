@@ -3,29 +3,19 @@
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from retable.errors import UsageError
 from retable.metrics.likelihood import likelihood_metrics
+from retable.systems import LanguageModel
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
-
-
-class LanguageModel(Protocol):
-    """What the benchmark asks of any language model, counted or trained."""
-
-    protocol: str  # the context that a token is predicted from, in words
-
-    def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        """The natural log-probability of every token of a stream, float64."""
-        ...
 
 
 class Perplexity:
     """Scores whole splits; `inputs` are the files that the scores depend on."""
 
-    asks_for = "log_prob"
+    asks_for = LanguageModel
 
     def __init__(self, tokens: str, splits: Sequence[str]):
         self.splits = splits

@@ -16,7 +16,8 @@ import numpy as np
 
 from retable.errors import UsageError
 from retable.evaluation.grammar_words import spans, words_of
-from retable.evaluation.perplexity import LanguageModel, read_split
+from retable.evaluation.perplexity import read_split
+from retable.systems import LanguageModel
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -31,7 +32,7 @@ class Language(Protocol):
 class Phenomena:
     """Scores one split; `inputs` are the files that the scores depend on."""
 
-    asks_for = "log_prob"
+    asks_for = LanguageModel
 
     def __init__(self, tokens: str, language: Language, split: str = "test"):
         self.folder, self.language, self.split = Path(tokens), language, split

@@ -6,12 +6,13 @@ before each the model has seen nothing.
 
 import csv
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from retable.evaluation.likelihood import SlidingWindow
 from retable.evaluation.perplexity import read_split
+from retable.objectives.base import Likelihood
+from retable.systems import LanguageModel, TrainedSystem
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
 BATCH_SIZE = 16  # windows that are scored at a time
@@ -20,13 +21,13 @@ BATCH_SIZE = 16  # windows that are scored at a time
 class Positions:
     """Scores one split; `inputs` are the files that the scores depend on. `window` is the tokens of a window."""
 
-    asks_for = "log_prob"
+    asks_for = LanguageModel
 
     def __init__(self, tokens: str, split: str = "test", window: int = 128):
         self.folder, self.split, self.window = Path(tokens), split, window
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
-    def __call__(self, model: Any, folder: Path) -> dict[str, float]:
+    def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
         """Write `positions.csv`, a row a bin: where (sentence, unit or window), the first and the last position from 1,
         tokens, and their mean nats. No metrics.
 
@@ -39,7 +40,7 @@ class Positions:
         if tokenizer.words[tokenizer.boundary] == END_OF_LINE:
             ends = np.flatnonzero(np.append(tokens[:-1] == tokenizer.boundary, True)) + 1
             measured["sentence"] = positions(np.diff(ends, prepend=0)), nats
-        if hasattr(model, "objective"):
+        if isinstance(model, TrainedSystem) and isinstance(model.objective, Likelihood):
             window = SlidingWindow(self.window, self.window, BATCH_SIZE)
             fresh = -window.log_prob(model.objective, tokens, tokenizer.boundary)
             measured["window"] = np.arange(len(tokens)) % self.window + 1, fresh

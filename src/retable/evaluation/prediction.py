@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from retable.data.bucketed import Encoded, in_order_of_length, on_device
+from retable.objectives.base import Objective
 
 
 @torch.inference_mode()
-def predict(objective: Any, encoded: Encoded, batch_size: int = 256) -> list[Any]:
+def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> list[Any]:
     """What `objective.predict` says of each example, in their order; of a batch it gives a tensor or a list, a row an
     example."""
     device = next(objective.parameters()).device

@@ -22,7 +22,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retable.errors import UsageError
-from retable.evaluation.contextual_vectors import ContextualVectors, read_senses
+from retable.evaluation.contextual_vectors import ContextualVectors, Layered, read_senses
+from retable.models.base import BothDirections, EncoderDecoder, MarkedEncoder, Model, blocks_of
+from retable.objectives.states import states_of
+from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer
 
 PENALTY = 1e-3  # times half the squared weights, beside the mean loss of a word
@@ -76,19 +79,19 @@ class Probes:
     seed: of the control tasks.
     """
 
-    asks_for = "objective"
+    asks_for = TrainedSystem
 
     def __init__(self, tokens: str, text: LabelledText, by_word: bool = False, seed: int = 1):
         self._tokenizer = Path(tokens, "tokenizer.json")
         self.inputs = [self._tokenizer, *text.inputs]
         self._text, self._by_word, self._seed = text, by_word, seed
 
-    def __call__(self, system: Any, folder: Path) -> dict[str, float]:
+    def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
         """Return, for each kind of label, `probes/layer_<k>/<kind>`, the accuracy on test,
         `probes/layer_<k>/<kind>_control`, that on the control task, `probes/majority/<kind>`, that of the label that is
         most frequent in training, by word that of its own, and `probes/words/<kind>`, how many words of test have one.
         Layer 0 is what goes into the first layer with context."""
-        reader = ContextualVectors(readable(system.objective), Tokenizer.load(self._tokenizer))
+        reader = ContextualVectors(readable(system.objective.model), Tokenizer.load(self._tokenizer))
         sentences = {split: self._text.sentences(split) for split in ("train", "test")}
         states = {split: _word_states(reader, rows) for split, rows in sentences.items()}
         metrics: dict[str, float] = {}
@@ -193,14 +196,12 @@ def fit_probe(states: Tensor, targets: Tensor, n_labels: int) -> nn.Linear:
     return probe
 
 
-def readable(objective: Any) -> Any:
-    """What has the `layers` of the objective's model: the model itself, or its blocks. UsageError for another one."""
-    model = objective.model
-    if hasattr(type(model), "layers"):
+def readable(model: Model) -> Layered:
+    """What has the model's `layers`: itself, or its blocks. UsageError for one that does not show them."""
+    if isinstance(model, MarkedEncoder | BothDirections):
         return model
-    for stack in (model, getattr(model, "encoder", None), getattr(model, "stack", None)):
-        if hasattr(stack, "blocks"):
-            return BlockStates(model, stack)
+    if blocks := blocks_of(model.encoder if isinstance(model, EncoderDecoder) else model):
+        return BlockStates(model, blocks)
     raise UsageError(
         f"{type(model).__name__} does not show its layers; take a cell of recipe=elmo/elmo, bert/bert, "
         "transformer/gpt or t5/t5"
@@ -213,8 +214,8 @@ class BlockStates:
     Layer 0 goes into the first block; the last is the model's own output, behind its last norm.
     """
 
-    def __init__(self, model: Any, stack: Any):
-        self._model, self._blocks = model, stack.blocks
+    def __init__(self, model: Model, blocks: Sequence[nn.Module]):
+        self._model, self._blocks = model, blocks
 
     def parameters(self) -> Iterator[nn.Parameter]:
         return self._model.parameters()
@@ -226,10 +227,10 @@ class BlockStates:
             block.register_forward_pre_hook(lambda _, arguments: states.append(arguments[0])) for block in self._blocks
         ]
         try:
-            if hasattr(self._model, "memory"):
+            if isinstance(self._model, EncoderDecoder):
                 top = self._model.memory(input_ids, lengths)
-            else:  # left to right, nobody sees the padding
-                top = self._model(input_ids)[0]
+            else:
+                top = states_of(self._model, input_ids, lengths)
         finally:
             for hook in hooks:
                 hook.remove()

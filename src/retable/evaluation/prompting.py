@@ -13,6 +13,7 @@ import numpy as np
 
 from retable.errors import UsageError
 from retable.evaluation.scoring import Scorer
+from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -36,7 +37,7 @@ class Prompted:
     convention, sentinels: as in `Scorer`; the convention is that of the whole prompt.
     """
 
-    asks_for = "protocol"  # which all systems have: `Scorer` refuses those that are no language models
+    asks_for = System  # any at all: `Scorer` refuses those that are no language models
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class Prompted:
         self.inputs = [Path(tokens, "tokenizer.json"), *questions.inputs]
         self.inputs += examples.inputs if examples is not None and shots else []
 
-    def __call__(self, system: Any, folder: Path) -> dict[str, float]:
+    def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `predictions.csv`: split, index, label and prediction, the places of the right and the chosen answer.
 
         Returns `prompted_<name>_<shots>/<split>/<metric>`, with `_generated` behind the shots where answers are: the

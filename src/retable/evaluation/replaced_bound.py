@@ -6,7 +6,7 @@ p is a word's true distribution given the rest of its document, q the generator'
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,13 +14,14 @@ from torch import Tensor
 
 from retable.data.bucketed import on_device
 from retable.data.documents import Documents, Windows
-from retable.data.masking import MaskedDocuments
+from retable.data.masking import MaskedBatch, MaskedDocuments
 from retable.errors import UsageError
 from retable.evaluation.grammar_words import spans, words_of
-from retable.evaluation.held_out import PretrainedObjective
 from retable.evaluation.perplexity import read_split
 from retable.nn.cross_entropy import logits_of
 from retable.objectives.masked_lm import encode
+from retable.objectives.replaced_token_detection import ReplacedTokenDetection
+from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer
 
 BATCH_SIZE = 16
@@ -45,7 +46,7 @@ class ReplacedBound:
         words: how many masked words of the split are judged.
     """
 
-    asks_for = "objective"
+    asks_for = TrainedSystem
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class ReplacedBound:
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
     @torch.inference_mode()
-    def __call__(self, system: PretrainedObjective, folder: Path) -> dict[str, float]:
+    def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
         """Write `replaced.csv`, a row a masked word: unit, place, word, baseline, blind, told: of its place the
         probability that the word stays, if it is masked, and the accuracies of the two judges below.
 
@@ -77,8 +78,8 @@ class ReplacedBound:
           accuracy is above; exact but for the sample.
         - `replaced/baseline`: of who calls every token original. Exact but for the sample.
         """
-        objective: Any = system.objective
-        if not hasattr(objective, "generator_head"):
+        objective = system.objective
+        if not isinstance(objective, ReplacedTokenDetection):
             raise UsageError(
                 f"{type(objective).__name__} has no generator that replaces words; take a cell of "
                 "objective=replaced_token_detection"
@@ -140,7 +141,7 @@ class _Places(Documents):
         self._tokens = np.arange(len(tokens))
 
 
-def proposals(objective: Any, batch: Any) -> np.ndarray:
+def proposals(objective: ReplacedTokenDetection, batch: MaskedBatch) -> np.ndarray:
     """(P, V): the distribution that the generator of `objective` draws the word of each masked place from."""
     objective.eval()
     head = objective.generator_head

@@ -19,6 +19,7 @@ from retable.evaluation.perplexity import read_split
 from retable.generation.next_token import next_token
 from retable.generation.sampling import Sampling, seeded
 from retable.metrics.diversity import distinct, repetition, self_bleu, zipf_exponent
+from retable.systems import LanguageModel
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -37,7 +38,7 @@ class Samples:
     samples: texts of each setting, cut where they end, or after `length` tokens.
     """
 
-    asks_for = "log_prob"
+    asks_for = LanguageModel
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Samples:
         self.samples, self.length, self.seed = samples, length, seed
         self.inputs = [self.folder / name for name in ("tokenizer.json", "test.bin", "test.units.npy")]
 
-    def __call__(self, system: Any, folder: Path) -> dict[str, float]:
+    def __call__(self, system: LanguageModel, folder: Path) -> dict[str, float]:
         """Write `sampling.csv`, a row a setting: method, value, and the scores of `scores`; `samples.txt`, three texts
         of each. Returns `sampling/<method>_<value>/<score>`, and the scores of the `text`.
 

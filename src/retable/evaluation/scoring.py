@@ -23,8 +23,10 @@ from retable.generation.next_token import NextToken, next_token
 from retable.generation.sampling import Greedy
 from retable.models.base import EncoderDecoder
 from retable.nn.cross_entropy import linear_log_prob
+from retable.objectives.base import Likelihood
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.text_to_text import TextToText
+from retable.systems import LanguageModel, MixedSystem, System, TrainedSystem
 from retable.tokenizers.report import unknown_id
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -48,7 +50,7 @@ class Scorer:
 
     def __init__(
         self,
-        system: Any,
+        system: System,
         tokenizer: Tokenizer,
         convention: Callable[[str], str] | None = None,
         sentinels: bool = False,
@@ -90,9 +92,8 @@ class Scorer:
 
     def continue_greedily(self, contexts: Sequences, n_tokens: int) -> list[list[int]]:
         """The likeliest token after each context, and so on, `n_tokens` of them."""
-        objective = getattr(self._system, "objective", None)
         model: NextToken
-        if isinstance(objective, TextToText):
+        if objective := _text_to_text(self._system):
             model, prompts = _Outputs(objective, self._sentinel), self._inputs(contexts)
         else:
             model, prompts = next_token(self._system), [[self._tokenizer.boundary, *ids] for ids in contexts]
@@ -101,20 +102,19 @@ class Scorer:
     def decode(self, batch: Sequences) -> list[str]:
         return [text.strip() for text in self._tokenizer.decode_batch(batch)]
 
-    def _token_log_probs(self, system: Any, contexts: Sequences, continuations: Sequences) -> np.ndarray:
+    def _token_log_probs(self, system: System, contexts: Sequences, continuations: Sequences) -> np.ndarray:
         """(N,) float64: the log-probability of each token of the continuations, one after the other."""
-        if hasattr(system, "systems"):
+        if isinstance(system, MixedSystem):
             parts = [self._token_log_probs(each, contexts, continuations) for each in system.systems]
             return log_average(np.stack(parts), system.weights)
-        objective = getattr(system, "objective", None)
-        if isinstance(objective, TextToText):
+        if objective := _text_to_text(system):
             return self._of_outputs(objective, contexts, continuations)
-        if not hasattr(system, "log_prob"):
+        if not isinstance(system, LanguageModel):
             raise UsageError(
                 f"{type(system).__name__} gives no probabilities of text; take the cell of a language model"
             )
-        if objective is not None:
-            return _of_trained(system, contexts, continuations, self._tokenizer.boundary)
+        if isinstance(system, TrainedSystem) and isinstance(system.objective, Likelihood):
+            return _of_trained(system, system.objective, contexts, continuations, self._tokenizer.boundary)
         if system.protocol == "sentence-bounded":
             return _of_sentences(system, contexts, continuations, self._tokenizer.boundary)
         texts = zip(contexts, continuations, strict=True)
@@ -164,11 +164,17 @@ class _Outputs(Conditioned):
         return self.objective.scores(hidden[:, -1]), after
 
 
+def _text_to_text(system: System) -> TextToText | None:
+    """The objective of an encoder-decoder or a prefix LM."""
+    return system.objective if isinstance(system, TrainedSystem) and isinstance(system.objective, TextToText) else None
+
+
 @torch.inference_mode()
-def _of_trained(system: Any, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
+def _of_trained(
+    system: LanguageModel, objective: Likelihood, contexts: Sequences, continuations: Sequences, boundary: int
+) -> np.ndarray:
     """Of a trained left-to-right model: texts alike in length together, and a softmax only where a token is scored."""
-    objective, starts = system.objective, _starts(continuations)
-    window = getattr(objective.model, "max_length", None)
+    starts, window = _starts(continuations), objective.model.max_length
     device = next(objective.parameters()).device
     lengths = np.array([len(a) + len(b) for a, b in zip(contexts, continuations, strict=True)], dtype=np.int64)
     firsts = np.array([len(context) for context in contexts], dtype=np.int64)
@@ -190,15 +196,15 @@ def _of_trained(system: Any, contexts: Sequences, continuations: Sequences, boun
     return log_probs
 
 
-def _log_prob_where(objective: Any, input_ids: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     """The log-probabilities of the labels (B, T) where the mask (B, T) is True, row by row."""
-    if type(objective).log_prob is not CausalLM.log_prob:  # ELMo, whose direction is forward, or one with features
-        return objective.log_prob(input_ids, labels)[0][mask]
-    hidden, _ = objective.model(input_ids)
-    return objective.log_prob_of(objective.projection(hidden[mask]), labels[mask])
+    if isinstance(objective, CausalLM) and type(objective).log_prob is CausalLM.log_prob:
+        hidden, _ = objective.model(input_ids)
+        return objective.log_prob_of(objective.projection(hidden[mask]), labels[mask])
+    return objective.log_prob(input_ids, labels)[0][mask]  # ELMo, whose direction is forward, or one with features
 
 
-def _of_sentences(system: Any, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
+def _of_sentences(system: LanguageModel, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
     """Of a model that sees nothing before the last boundary: all texts are one stream."""
     texts = [[*a, *b, boundary] for a, b in zip(contexts, continuations, strict=True)]
     stream = np.fromiter((token for text in texts for token in text), np.int64)
@@ -206,7 +212,7 @@ def _of_sentences(system: Any, contexts: Sequences, continuations: Sequences, bo
     return system.log_prob(stream)[_spans(firsts, continuations, range(len(texts)))]
 
 
-def _of_text(system: Any, context: Sequence[int], continuation: Sequence[int]) -> np.ndarray:
+def _of_text(system: LanguageModel, context: Sequence[int], continuation: Sequence[int]) -> np.ndarray:
     text = np.array([*context, *continuation], dtype=np.int64)
     return system.log_prob(text)[len(context) :] if len(continuation) else np.empty(0)
 

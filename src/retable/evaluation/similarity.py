@@ -22,7 +22,7 @@ class Similarity:
     lowercase: lower-case the words and the pairs; of words that become the same, the most frequent stays.
     """
 
-    asks_for = "vectors"
+    asks_for = WordVectors
 
     def __init__(self, pairs: str, lowercase: bool = False) -> None:
         self.inputs = sorted(Path(pairs).glob("*.txt"))

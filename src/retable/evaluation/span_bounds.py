@@ -16,6 +16,7 @@ from retable.errors import UsageError
 from retable.evaluation.grammar_words import spans, words_of
 from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
+from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 TRUTH = 0.01  # its weight in an estimate from below, which so is finite
@@ -55,7 +56,7 @@ class SpansBound:
         rows: how many are corrupted.
     """
 
-    asks_for = "protocol"
+    asks_for = System
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class SpansBound:
         self.length, self.rows, self.corruption = length, rows, RandomSpans(density, mean)
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
-    def __call__(self, model: Any, folder: Path) -> dict[str, float]:
+    def __call__(self, model: System, folder: Path) -> dict[str, float]:
         """Write `spans.csv`, a row a window of the stream: its first token, and for its targets the nats of the
         estimate from below and from above, and those that its hidden words have read from left to right.
 

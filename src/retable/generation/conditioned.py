@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from retable.generation.states import select_rows
+from retable.objectives.base import Writing
 
 
 class Conditioned:
@@ -18,7 +19,7 @@ class Conditioned:
     prompts of one length together, so sources are not padded.
     """
 
-    def __init__(self, objective: Any, start: int):
+    def __init__(self, objective: Writing, start: int):
         self.objective = objective.eval()
         self.device = next(objective.parameters()).device
         self._start = start

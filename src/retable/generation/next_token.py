@@ -14,7 +14,9 @@ from retable.errors import UsageError
 from retable.generation.conditioned import Conditioned
 from retable.generation.states import select_rows
 from retable.models.base import EncoderDecoder
+from retable.objectives.base import Writing
 from retable.objectives.causal_lm import CausalLM
+from retable.systems import MixedSystem, PredictiveModel, System, TrainedSystem
 
 
 class NextToken(Protocol):
@@ -56,7 +58,7 @@ class Trained:
     def __init__(self, objective: CausalLM):
         self.objective = objective.eval()
         self.device = next(objective.parameters()).device
-        self.max_length: int | None = getattr(objective.model, "max_length", None)
+        self.max_length = objective.model.max_length
 
     def start(self, n_rows: int) -> Any:
         return self.objective.start, torch.empty((n_rows, 0), dtype=torch.long, device=self.device)
@@ -85,11 +87,11 @@ class Trained:
 
 
 class Counted:
-    """A model with `next_log_prob(context)`, such as an n-gram model; the state is the tokens so far."""
+    """A model that is asked after each context, such as an n-gram model; the state is the tokens so far."""
 
     device = torch.device("cpu")
 
-    def __init__(self, model: Any):
+    def __init__(self, model: PredictiveModel):
         self.model = model
 
     def start(self, n_rows: int) -> Tensor:
@@ -123,17 +125,18 @@ class Mixed:
         return [model.select(before, rows, last) for model, before in zip(self.models, state, strict=True)]
 
 
-def next_token(system: Any) -> NextToken:
+def next_token(system: System | PredictiveModel) -> NextToken:
     """A language model as it comes back from its cell (trained, mixed or counted) as what decoding reads.
 
     Raises UsageError for a system that only scores texts, or is none.
     """
-    if hasattr(system, "objective") and isinstance(system.objective.model, EncoderDecoder):
-        return Conditioned(system.objective, system.objective.start_id)
-    if hasattr(system, "objective") and hasattr(system.objective, "next_log_prob"):
-        return Trained(system.objective)
-    if hasattr(system, "systems"):
-        return Mixed([next_token(each) for each in system.systems], system.weights)
-    if hasattr(system, "next_log_prob"):
-        return Counted(system)
+    match system:
+        case TrainedSystem(objective=Writing(model=EncoderDecoder(), start_id=int(start_id)) as objective):
+            return Conditioned(objective, start_id)
+        case TrainedSystem(objective=CausalLM() as objective):
+            return Trained(objective)
+        case MixedSystem():
+            return Mixed([next_token(each) for each in system.systems], system.weights)
+        case PredictiveModel():
+            return Counted(system)
     raise UsageError(f"{type(system).__name__} does not say which word comes next; take the cell of a language model")

@@ -74,8 +74,8 @@ class Conf:
         }
 
     def class_says(self, target: str, attribute: str) -> Any:
-        """What the class that a `_target_` names sets an attribute to, read without importing what that imports; None
-        where neither it nor a base in its module does."""
+        """What the class that a `_target_` names sets an attribute to, a class by its name, read without importing what
+        that imports; None where neither it nor a base in its module does."""
         module, _, name = target.rpartition(".")
         spec = find_spec(module)
         assert spec is not None and spec.origin is not None, module
@@ -84,7 +84,7 @@ class Conf:
         while name in classes:
             for each in classes[name].body:
                 if isinstance(each, ast.Assign) and attribute in map(ast.unparse, each.targets):
-                    return ast.literal_eval(each.value)
+                    return each.value.id if isinstance(each.value, ast.Name) else ast.literal_eval(each.value)
             name = ast.unparse(classes[name].bases[0]) if classes[name].bases else ""
         return None
 

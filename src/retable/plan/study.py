@@ -255,7 +255,7 @@ class _Expansion:
     def _selected(self, selection: Any, where: str, benchmark: str | None) -> list[Cell]:
         """The cells that a selection names: systems such as `kn5`, or with corpus or seed, `ptb/kn5`, `kn5-1`, in each
         of which `*` stands for anything; `all`, that is those that can answer, and `{all but: […]}`."""
-        wanted = "log_prob"
+        wanted = "LanguageModel"
         if benchmark:
             wanted = self._conf.class_says(self._conf.says("benchmark", benchmark)["_target_"], "asks_for")
         able = {place: cell for place, (cell, answers) in self._pretrained.items() if wanted in answers}
@@ -268,7 +268,7 @@ class _Expansion:
         found = {cell.place: cell for name in _listed(selection) for cell in self._matching(name, where)}
         for place in found:
             if place not in able:
-                raise UsageError(f"{where}: {place} gives no {wanted}, which this asks for; leave it out")
+                raise UsageError(f"{where}: {place} is no {wanted}, which this asks for; leave it out")
         return list(found.values())
 
     def _matching(self, name: str, where: str) -> list[Cell]:
@@ -362,21 +362,21 @@ class _Expansion:
                 raise UsageError(f"{where}: {key!r} is no key; {closest(key, known)}")
 
 
-_LANGUAGE_MODEL = frozenset({"log_prob", "protocol"})
+_LANGUAGE_MODEL = frozenset({"LanguageModel", "System"})
 
 
 def _answers(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> frozenset[str]:
-    """What the system of a recipe can be asked for, by the benchmarks' `asks_for`."""
+    """What the system of a recipe is, by the names of the kinds that benchmarks ask for."""
     objective = entry.get("objective") or facts["choices"].get("objective", "causal_lm")
     if facts["stage"] == "embed":
-        return frozenset({"vectors", "protocol"})
+        return frozenset({"WordVectors", "System"})
     if objective is None or facts.get("objective", {}) is None:  # counted
         return _LANGUAGE_MODEL
     if facts.get("scorer") or facts["choices"].get("scorer"):
-        return _LANGUAGE_MODEL | {"objective"}
+        return _LANGUAGE_MODEL | {"TrainedSystem"}
     if objective == "bidirectional_lm":
-        return _LANGUAGE_MODEL | {"log_prob_backward", "layers", "objective"}
-    return frozenset({"held_out", "objective", "protocol"})
+        return _LANGUAGE_MODEL | {"TwoWayLanguageModel", "Contextual", "TrainedSystem"}
+    return frozenset({"PretrainedObjective", "TrainedSystem", "System"})
 
 
 def _set(entry: Mapping[str, Any]) -> dict[str, str]:

@@ -1,0 +1,52 @@
+"""What a system that comes back from its cell is to those who write, score and measure with it.
+
+These are protocols, for a counted model is anything that has their methods. N tokens, S systems, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+if TYPE_CHECKING:  # a counted model is scored without torch
+    from retable.objectives.base import Objective
+
+
+@runtime_checkable
+class System(Protocol):
+    """A system of any kind."""
+
+    protocol: str  # the context that a token is predicted from, or what else its scores depend on, in words
+
+
+@runtime_checkable
+class LanguageModel(System, Protocol):
+    """A language model of any kind, counted or trained."""
+
+    def log_prob(self, tokens: np.ndarray) -> np.ndarray:
+        """The natural log-probability (N,), float64, of every token of a stream (N,)."""
+        ...
+
+
+@runtime_checkable
+class PredictiveModel(Protocol):
+    """A language model that says which token comes next, such as an n-gram model."""
+
+    def next_log_prob(self, context: np.ndarray) -> np.ndarray:
+        """The natural log-probability (V,), float64, of every token after a context (length,), the stream so far."""
+        ...
+
+
+@runtime_checkable
+class MixedSystem(System, Protocol):
+    """The average of language models' probabilities, with weights (S,) of sum 1."""
+
+    systems: Sequence[LanguageModel]
+    weights: np.ndarray
+
+
+@runtime_checkable
+class TrainedSystem(System, Protocol):
+    """A system that was trained, with the objective that it was trained by."""
+
+    objective: "Objective"
