@@ -69,7 +69,7 @@ def test_every_state_depends_on_the_question():
 
 def test_save_and_load_give_the_same(tmp_path):
     model, other = bidaf(), bidaf()
-    torch.nn.init.ones_(other.embedding.weight)
+    torch.nn.init.ones_(other.input_embedding.weight)
     torch.save(model.state_dict(), tmp_path / "weights")
     other.load_state_dict(torch.load(tmp_path / "weights"))
     context, question = ids()

@@ -74,7 +74,7 @@ def test_the_spelling_of_a_word_without_a_vector_reaches_all_positions():
 
 def test_save_and_load_give_the_same(tmp_path):
     given, other = tagger(), tagger()
-    torch.nn.init.ones_(other.embedding.weight)
+    torch.nn.init.ones_(other.input_embedding.weight)
     torch.save(given.state_dict(), tmp_path / "weights")
     other.load_state_dict(torch.load(tmp_path / "weights"))
     given.eval(), other.eval()

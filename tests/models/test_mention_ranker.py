@@ -197,7 +197,7 @@ def test_an_elmo_is_read_but_not_trained():
 
 def test_save_and_load_give_the_same(tmp_path):
     model, other = ranker(), ranker()
-    torch.nn.init.ones_(other.embedding.weight)
+    torch.nn.init.ones_(other.input_embedding.weight)
     torch.save(model.state_dict(), tmp_path / "weights")
     other.load_state_dict(torch.load(tmp_path / "weights"))
     batch = batch_of([4, 2], [3])

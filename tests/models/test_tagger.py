@@ -22,7 +22,7 @@ def test_without_characters_it_is_the_sentence_encoder():
     weights = given.layers.state_dict()
     weights |= {name: weights[name][:, :5] for name in ("forth.0.weight_ih_l0", "back.0.weight_ih_l0")}
     encoder.layers.load_state_dict(weights)
-    encoder.embedding.weight = given.embedding.weight
+    encoder.embedding.weight = given.input_embedding.weight
     for convolution in given.input.cnn.filters:
         for parameter in convolution.parameters():
             torch.nn.init.zeros_(parameter)
@@ -52,7 +52,7 @@ def test_dropout_acts_while_it_trains():
 
 def test_save_and_load_give_the_same(tmp_path):
     given, other = tagger(), tagger()
-    torch.nn.init.ones_(other.embedding.weight)
+    torch.nn.init.ones_(other.input_embedding.weight)
     torch.save(given.state_dict(), tmp_path / "weights")
     other.load_state_dict(torch.load(tmp_path / "weights"))
     assert torch.equal(given(ids(), LENGTHS), other(ids(), LENGTHS))

@@ -1,0 +1,76 @@
+"""Each kind of system is what the plan takes it for when it says which benchmarks it can answer."""
+
+import numpy as np
+import pytest
+from hydra.utils import get_class
+from omegaconf import OmegaConf
+
+from pipelines.entry import CONF
+from retable.evaluation.bidirectional import BothDirections, TwoWayLanguageModel
+from retable.evaluation.contextual_vectors import Contextual
+from retable.evaluation.held_out import PretrainedObjective
+from retable.evaluation.likelihood import Carried, NeuralLM
+from retable.evaluation.mixture import Mixture
+from retable.evaluation.word_vectors import WordVectors
+from retable.models.bert import BERT
+from retable.models.cache import UnigramCache
+from retable.models.elmo import ELMo
+from retable.models.ngram import KneserNey
+from retable.models.recurrent import GRU
+from retable.objectives.bidirectional_lm import BidirectionalLM
+from retable.objectives.causal_lm import CausalLM
+from retable.objectives.masked_lm import MaskedLM
+from retable.plan.study import _answers
+from retable.systems import LanguageModel, MixedSystem, PredictiveModel, System, TrainedSystem
+from retable.tokenizers import word
+
+TOKENIZER = word.train(["the cat sat"])
+V = TOKENIZER.vocab_size
+KINDS = {
+    each.__name__: each
+    for each in (
+        *(System, LanguageModel, TrainedSystem, MixedSystem, PredictiveModel),
+        *(TwoWayLanguageModel, Contextual, PretrainedObjective, WordVectors),
+    )
+}
+
+
+def causal():
+    return NeuralLM(CausalLM(GRU(V, 4, 1, 0.0, 0.1), V, False, True, "mean"), Carried(1), TOKENIZER.boundary)
+
+
+SYSTEMS = {  # what makes it, what its recipe says, and what else it is that no benchmark asks for
+    "n-grams": (lambda: KneserNey(V, 2, 0), {"stage": "pretrain", "objective": None}, {"PredictiveModel"}),
+    "cache": (lambda: UnigramCache(V, 3), {"stage": "pretrain", "objective": None}, {"PredictiveModel"}),
+    "recurrent": (causal, {"stage": "pretrain", "scorer": {"rows": 1}}, set()),
+    "elmo": (
+        lambda: BothDirections(BidirectionalLM(ELMo(TOKENIZER.words, 4, 4, 1, 0.0, None), V), TOKENIZER),
+        {"stage": "pretrain", "choices": {"objective": "bidirectional_lm"}},
+        set(),
+    ),
+    "bert": (
+        lambda: PretrainedObjective(MaskedLM(BERT(V, 4, 1, 2, 5, 0.0), V, next_sentence=False), lambda split: None),
+        {"stage": "pretrain", "choices": {"objective": "masked_lm"}},
+        set(),
+    ),
+    "vectors": (lambda: WordVectors(["a"], np.ones((1, 2))), {"stage": "embed"}, set()),
+    "mixture": (
+        lambda: Mixture([causal(), UnigramCache(V, 3)], [0.5, 0.5]),
+        {"stage": "pretrain", "objective": None},
+        {"MixedSystem"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_is_what_the_plan_takes_it_for(name):
+    make, said, others = SYSTEMS[name]
+    system = make()
+    answers = _answers({"choices": {}, **said}, {})
+    assert {name for name, kind in KINDS.items() if isinstance(system, kind)} == answers | others
+
+
+def test_every_benchmark_asks_for_a_kind():
+    files = [*(CONF / "benchmark").glob("*.yaml")]
+    targets = {target for file in files if (target := OmegaConf.load(file).get("_target_"))}
+    assert targets and {get_class(target).asks_for for target in targets} <= {*KINDS.values()}
