@@ -10,6 +10,8 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig
 
 from retable.artifacts import require
+from retable.errors import UsageError
+from retable.systems import CountedModel
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 if TYPE_CHECKING:
@@ -22,10 +24,29 @@ if TYPE_CHECKING:
 FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
 
 
-def build_model(cfg: DictConfig, text: "Text", **settings: Any) -> Any:
+def build_model(cfg: DictConfig, text: "Text", **settings: Any) -> "Model":
     """The model that `cfg` describes, but for `settings`; `text` is a tokenizer, or a vocabulary of words that it is to
-    spell."""
-    return _build(cfg.model, text, **settings)
+    spell. UsageError for one that is not learnt."""
+    from retable.models.base import Model
+
+    model = _build(cfg.model, text, **settings)
+    if not isinstance(model, Model):
+        raise UsageError(
+            f"{type(model).__name__} is no retable.models.base.Model, which an objective could train; derive it from a "
+            "kind that stands there, such as LeftToRight, or for a model that counts write objective=null"
+        )
+    return model
+
+
+def build_counted(cfg: DictConfig, text: "Text") -> CountedModel:
+    """The model in closed form that `cfg` describes. UsageError for one that is not counted."""
+    model = _build(cfg.model, text)
+    if not isinstance(model, CountedModel):
+        raise UsageError(
+            f"{type(model).__name__} is not counted: it lacks one of protocol, estimate, log_prob, save and load; take "
+            "a recipe such as counted/kn5, or write objective=causal_lm"
+        )
+    return model
 
 
 def build_objective(cfg: DictConfig, tokenizer: Tokenizer, model: "Model") -> "Objective":

@@ -8,7 +8,7 @@ import numpy as np
 from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 
-from pipelines.build import build_batches, build_model, build_objective
+from pipelines.build import build_batches, build_counted, build_model, build_objective
 from retable.artifacts import digest, require
 from retable.errors import UsageError
 from retable.systems import LanguageModel, System
@@ -24,9 +24,9 @@ def load_system(cell: Path) -> System:
         return _load_mixture(weights, [Path("outputs", each) for each in cfg.cells])
     tokenizer = Tokenizer.load(require(Path("outputs/encode", cfg.tokens, "tokenizer.json")))
     if cfg.objective is None:
-        model = build_model(cfg, tokenizer)
-        model.load(weights)
-        return model
+        counted = build_counted(cfg, tokenizer)
+        counted.load(weights)
+        return counted
 
     from retable.objectives.base import LanguageModelling, TwoWayLikelihood, VectorLearning
     from retable.training.weights import load_weights

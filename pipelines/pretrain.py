@@ -6,7 +6,7 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from pipelines.build import asks, build_batches, build_model, build_objective
+from pipelines.build import asks, build_batches, build_counted, build_model, build_objective
 from pipelines.entry import chosen, recorded, stage
 from retable.artifacts import require
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
@@ -25,7 +25,7 @@ def count(cfg: DictConfig) -> None:
     folder = Path("outputs/encode", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
     tokenizer = Tokenizer.load(inputs[0])
-    model = build_model(cfg, tokenizer)
+    model = build_counted(cfg, tokenizer)
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         model.estimate(read_tokens(inputs[1], tokenizer.vocab_size))
         model.save(record.folder / "model.safetensors")

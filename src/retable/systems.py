@@ -4,6 +4,7 @@ These are protocols, for a counted model is anything that has their methods. N t
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,6 +26,23 @@ class LanguageModel(System, Protocol):
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """The natural log-probability (N,), float64, of every token of a stream (N,)."""
+        ...
+
+
+@runtime_checkable
+class CountedModel(LanguageModel, Protocol):
+    """A language model in closed form."""
+
+    def estimate(self, tokens: np.ndarray) -> None:
+        """Take the model from a stream (N,), in place of what it held."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write it; equal models give equal bytes."""
+        ...
+
+    def load(self, path: Path) -> None:
+        """Take over what `save` wrote. UsageError for a file that is damaged, or of another model."""
         ...
 
 

@@ -8,6 +8,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
+from pipelines.build import build_counted, build_model
 from pipelines.load import load_system, load_vectors
 from retable.errors import UsageError
 from retable.models.fasttext import FastText
@@ -16,6 +17,7 @@ from retable.models.word2vec_format import write_word2vec
 from retable.tokenizers import word
 from retable.training.weights import save_weights
 
+TOKENIZER = word.train(["the cat the dog"], vocabulary=["unshown"])
 OBJECTIVE = {"_target_": "retable.objectives.negative_sampling.NegativeSampling"}
 SETTINGS = {FastText: {"d_model": 4, "min_n": 3, "max_n": 6, "buckets": 50}, SkipGram: {"d_model": 4}}
 
@@ -27,20 +29,19 @@ def write_cell(tmp_path, monkeypatch):
     tokens, cell = tmp_path / "outputs/encode/c/word", tmp_path / "outputs/embed/c/system-1"
     tokens.mkdir(parents=True)
     cell.mkdir(parents=True)
-    tokenizer = word.train(["the cat the dog"], vocabulary=["unshown"])
-    tokenizer.save(tokens / "tokenizer.json")
+    TOKENIZER.save(tokens / "tokenizer.json")
 
     def write(model_class, owners=1, **changed):
         settings = SETTINGS[model_class] | changed
         torch.manual_seed(0)
-        trained = model = model_class(words=tokenizer.words, **settings)
+        trained = model = model_class(words=TOKENIZER.words, **settings)
         for name in ["model", "objective"][:owners]:
             trained = nn.ModuleDict({name: trained, "output": nn.Linear(2, 2)})
         save_weights(trained, cell / "model.safetensors")
         target = f"{model_class.__module__}.{model_class.__name__}"
         config = {"tokens": "c/word", "objective": OBJECTIVE, "model": {"_target_": target} | settings}
         (cell / "config.yaml").write_text(json.dumps(config))
-        shown = [tokenizer.words.index(each) for each in ("the", "cat", "dog")]
+        shown = [TOKENIZER.words.index(each) for each in ("the", "cat", "dog")]
         write_word2vec(cell / "vectors.bin", ["the", "cat", "dog"], model.vectors().numpy()[shown])
         return cell, model
 
@@ -81,6 +82,18 @@ def test_a_cell_of_another_model_is_refused(write_cell):
     (cell / "config.yaml").write_text(json.dumps(config))
     with pytest.raises(UsageError, match=r"model.safetensors holds the weights of another model than FastText"):
         load_system(cell)
+
+
+class Bare(nn.Module):
+    """A model that says nothing of its kind, and counts nothing."""
+
+
+def test_a_model_of_ones_own_that_lacks_something_is_refused():
+    cfg = OmegaConf.create({"model": {"_target_": f"{__name__}.Bare"}})
+    with pytest.raises(UsageError, match=r"^Bare is no retable.models.base.Model, .* derive it from a kind"):
+        build_model(cfg, TOKENIZER)
+    with pytest.raises(UsageError, match=r"^Bare is not counted: it lacks one of protocol, estimate, log_prob"):
+        build_counted(cfg, TOKENIZER)
 
 
 def test_a_file_from_elsewhere_is_evaluated(project, tmp_path):

@@ -89,7 +89,7 @@ def test_stages_pretrain_and_measure(project):
         assert measured[f"held_out/{name}"] == pytest.approx(trained[f"validation/{name}"], rel=1e-5)
     run = json.loads((outputs / "pretrain/grammar_tiny/bert-1/run.json").read_text())
     assert "outputs/encode/grammar_tiny/word_marked/train.units.npy" in run["digests"]
-    for benchmark, reason in (("perplexity", "has no log_prob"), ("gradients", "MaskedLM is no left-to-right")):
+    for benchmark, reason in (("perplexity", "is no LanguageModel"), ("gradients", "MaskedLM is no left-to-right")):
         refused = project.run("evaluate", *common, "cell=grammar_tiny/bert-1", f"benchmark={benchmark}")
         (line,) = refused.stderr.strip().splitlines()
         assert refused.returncode == 2 and reason in line

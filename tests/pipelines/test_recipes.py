@@ -9,7 +9,7 @@ import torch
 from hydra.utils import get_class, get_method, instantiate
 from torch import nn
 
-from pipelines.build import build_model
+from pipelines.build import build_counted, build_model
 from pipelines.entry import CONF
 from retable.models.base import LeftToRight
 from retable.reporting.results import read_references
@@ -51,9 +51,11 @@ def build(name: str, vocab_size: int) -> Any:
     """The objective, or the counted model, of a recipe; its tensors have a shape but no memory."""
     cfg = composed("pretrain", name)
     words = ["<unk>", "<eos>", *(f"w{i}" for i in range(vocab_size - 2))]
+    text = SimpleNamespace(vocab_size=vocab_size, boundary=1, words=words)
     with torch.device("meta"):
-        model = build_model(cfg, SimpleNamespace(vocab_size=vocab_size, boundary=1, words=words))
-        return instantiate(cfg.objective, model=model, vocab_size=vocab_size) if cfg.objective else model
+        if cfg.objective is None:
+            return build_counted(cfg, text)
+        return instantiate(cfg.objective, model=build_model(cfg, text), vocab_size=vocab_size)
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
