@@ -19,3 +19,13 @@ class CountsTokens(Protocol):
 
     @property
     def tokens_per_step(self) -> float: ...
+
+
+@runtime_checkable
+class Scaled(Protocol):
+    """A batch with a learning rate of its own."""
+
+    @property
+    def scale(self) -> float:
+        """How many times that of the schedule."""
+        ...

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Adafactor, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from retable.data.batches import Batches
-from retable.data.streams import TokenBatch
+from retable.data.batches import Batches, Scaled
 from retable.errors import UsageError
 from retable.objectives.base import Objective, SelfUpdating
 from retable.training.averaging import Average
@@ -24,7 +23,7 @@ class Training(L.LightningModule):
     """An objective, its batches, and how it is optimised.
 
     All randomness inside a step (dropout, masking, negative samples) is seeded with (seed, step, rank), so nothing but
-    tensors and counters has to survive a kill. A TokenBatch takes a step of `scale` times the learning rate, after
+    tensors and counters has to survive a kill. A Scaled batch takes a step of so many times the learning rate, after
     clipping.
 
     With Lightning's `accumulate_grad_batches` each process takes its rows of a step's batch in so many parts, one after
@@ -90,7 +89,7 @@ class Training(L.LightningModule):
         if isinstance(self.objective, SelfUpdating):
             self._update(self.objective, batch)
             return None
-        self._scale = batch.scale if isinstance(batch, TokenBatch) else 1.0
+        self._scale = batch.scale if isinstance(batch, Scaled) else 1.0
         if len(self._states) != parts:
             self._states = [None] * parts
         loss, self.metrics, state = self.objective.loss(batch, self._states[part], self.global_step)
