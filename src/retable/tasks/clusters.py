@@ -12,7 +12,8 @@ from retable.corpora.coreference import Document, write_documents
 from retable.data.bucketed import Encoded
 from retable.data.coreference import Clusters, coreference_example, encoded
 from retable.data.spelling import Vocabulary
-from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
+from retable.metrics.coreference import COLUMNS, STATISTICS, coreference_counts
+from retable.metrics.units import Sums, columns
 from retable.models.base import Model
 from retable.objectives.antecedents import Antecedents, require_ranker
 from retable.tasks.base import Task, Text, require_spelling
@@ -31,6 +32,7 @@ class CoreferenceTask(Task):
 
     kind = "coreference"
     in_words = True
+    metrics = tuple(STATISTICS)
     selects = "average_f1"
     at_once = 16
 
@@ -64,8 +66,15 @@ class CoreferenceTask(Task):
         names = {"document": [each.name for each in examples], "part": [each.part for each in examples]}
         return pd.DataFrame({"unit": range(len(examples)), **names, **dict(zip(COLUMNS, counts.T, strict=True))})
 
-    def score(self, units: pd.DataFrame) -> dict[str, float]:
-        return coreference_metrics(np.ascontiguousarray(units[[*COLUMNS]]))
+    @classmethod
+    def text(cls, units: pd.DataFrame) -> tuple:
+        known = ["document", "part", "b_cubed_recall_denominator", "ceaf_recall_denominator"]  # with the key's sizes
+        return tuple(units[known].itertuples(index=False, name=None))
+
+    @classmethod
+    def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
+        statistic = STATISTICS.get(metric)
+        return statistic and Sums(columns(units, COLUMNS), statistic, cls.text(units))
 
     def write(
         self, folder: Path, split: str, examples: Sequence[Document], predictions: Sequence[Clusters]

@@ -18,7 +18,8 @@ from retable.data.bucketed import Encoded
 from retable.data.tagged import TaggedExample, encoded
 from retable.errors import UsageError
 from retable.metrics.roles import role_counts
-from retable.metrics.spans import Scheme, convert, span_counts, span_f1, span_precision, span_recall
+from retable.metrics.spans import SHARES, Scheme, convert, span_counts
+from retable.metrics.units import Sums, columns, share
 from retable.models.base import Model
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
@@ -118,6 +119,7 @@ class TaggingTask(Task):
     """
 
     kind = "tagging"
+    metrics = ("accuracy", *SHARES)  # of words and, where tags make spans, of these
     in_words = True
     at_once = 128
 
@@ -220,18 +222,21 @@ class TaggingTask(Task):
         if self._scheme:
             spans = role_counts(gold, guessed) if self._roles else span_counts(gold, guessed)
             counts = np.hstack([counts, spans])
-        columns = [*COLUMNS, *(SPAN_COLUMNS if self._scheme else ())]
+        names = [*COLUMNS, *(SPAN_COLUMNS if self._scheme else ())]
         of_sentences = np.add.reduceat(counts, _starts(examples))
-        return pd.DataFrame(of_sentences, columns=columns).rename_axis("unit").reset_index()
+        return pd.DataFrame(of_sentences, columns=names).rename_axis("unit").reset_index()
 
-    def score(self, units: pd.DataFrame) -> dict[str, float]:
-        """`accuracy` of words and, where tags make spans, their `precision`, `recall` and `f1`."""
-        sums = units[[column for column in (*COLUMNS, *SPAN_COLUMNS) if column in units]].sum()
-        metrics = {"accuracy": float(sums["right"] / sums["words"])}
-        if set(SPAN_COLUMNS) <= set(units):
-            shares = {"precision": span_precision, "recall": span_recall, "f1": span_f1}
-            metrics |= {name: float(share(sums[[*SPAN_COLUMNS]])) for name, share in shares.items()}
-        return metrics
+    @classmethod
+    def text(cls, units: pd.DataFrame) -> tuple:
+        return tuple(units["words"])
+
+    @classmethod
+    def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
+        if metric == "accuracy":
+            return Sums(columns(units, ["right", "words"]), share, cls.text(units))
+        if metric in SHARES and set(SPAN_COLUMNS) <= set(units):
+            return Sums(columns(units, SPAN_COLUMNS), SHARES[metric], cls.text(units))
+        return None
 
     def write(
         self, folder: Path, split: str, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]

@@ -1,7 +1,7 @@
 """Sentences and their translations."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from retable.data.pairs import BucketedPairs, Sequences, encode_lines
 from retable.evaluation import translation
 from retable.generation.strategy import Strategy
 from retable.metrics.translation import COLUMNS, METRICS, signatures, translation_counts, translation_score
+from retable.metrics.units import Sums, columns
 from retable.models.base import EncoderDecoder, Model
 from retable.objectives.translation import Translation, require_writer
 from retable.tasks.base import Task, Text
@@ -50,6 +51,7 @@ class TranslationTask(Task):
     """
 
     kind = "translation"
+    metrics = METRICS
     selects = None  # the loss, of which the lowest would be the best
 
     def __init__(self, folder: str, decoding: Strategy, strategy: str, max_tokens: int, alignments: int):
@@ -110,11 +112,19 @@ class TranslationTask(Task):
 
     def units(self, examples: Sequence[Pair], predictions: Sequence[Translated]) -> pd.DataFrame:
         counts = translation_counts([each.text for each in predictions], [each.target for each in examples])
-        columns = {name: of for metric in METRICS for name, of in zip(COLUMNS[metric], counts[metric].T, strict=True)}
-        return pd.DataFrame({"unit": range(len(examples)), **columns})
+        named = {name: of for metric in METRICS for name, of in zip(COLUMNS[metric], counts[metric].T, strict=True)}
+        return pd.DataFrame({"unit": range(len(examples)), **named})
 
-    def score(self, units: pd.DataFrame) -> dict[str, float]:
-        return {name: translation_score(name, units[COLUMNS[name]].sum()) for name in METRICS}
+    @classmethod
+    def text(cls, units: pd.DataFrame) -> tuple:
+        """The lengths of the references."""
+        return tuple(units["bleu_reference"])
+
+    @classmethod
+    def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
+        if metric not in METRICS:
+            return None
+        return Sums(columns(units, COLUMNS[metric]), partial(translation_score, metric), cls.text(units))
 
     def validate(self, objective: Any, examples: Sequence[Pair], encoded: Pairs) -> dict[str, float]:
         """The nats of a token: translations would take longer than the training."""
