@@ -52,12 +52,6 @@ def likelihood_metrics(nats: float, tokens: int, words: int, bytes: int) -> dict
             f"no perplexity of {nats} nats over {tokens} tokens, {words} words and {bytes} bytes: "
             "the nats must be finite and the counts positive"
         )
-    return {
-        "nats": float(nats),
-        "tokens": tokens,
-        "words": words,
-        "bytes": bytes,
-        "perplexity_token": float(perplexity(nats, tokens)),
-        "perplexity_word": float(perplexity(nats, words)),
-        "bits_per_byte": float(bits_per_byte(nats, bytes)),
-    }
+    counts = {"tokens": tokens, "words": words, "bytes": bytes}
+    metrics = {name: float(value(nats, counts[count])) for name, (count, value) in LIKELIHOODS.items()}
+    return {"nats": float(nats)} | counts | metrics
