@@ -10,7 +10,7 @@ Both as in the Language Model Evaluation Harness.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,7 @@ class LastWords(Labelled):
     """The benchmark; `inputs` are the files that the scores depend on. A unit is a passage. convention, sentinels: as
     in `Scorer`."""
 
+    best: ClassVar = {"unknown": None}
     asks_for = "protocol"  # which all systems have: `Scorer` refuses those that are no language models
 
     def __init__(
@@ -65,25 +66,17 @@ class LastWords(Labelled):
         unknown = np.array([scorer.unknown in target for target in targets])
         right = ~unknown & [found == target for found, target in zip(greedy, targets, strict=True)]
         written = zip(words, right, scorer.decode(greedy), strict=True)
-        units = pd.DataFrame(
-            {
-                "split": self.split,
-                "unit": range(len(words)),
-                "label": words,
-                # a word may be written with the same letters in other tokens, and is wrong then
-                "prediction": [word if hit else "" if found == word else found for word, hit, found in written],
-                "nats": nats,
-                "unknown": unknown.astype(int),
-            }
-        )
+        # a word may be written with the same letters in other tokens, and is wrong then
+        predictions = [word if hit else "" if found == word else found for word, hit, found in written]
+        units = pd.DataFrame({"split": self.split, "unit": range(len(words)), "label": words})
+        units = units.assign(prediction=predictions, nats=nats, unknown=unknown.astype(int))
         units.to_csv(folder / "units.csv", index=False, float_format="%.6f", lineterminator="\n")
         metrics = {"questions": len(words)} | self.values(units, ["accuracy", "perplexity", "unknown"])
         return {f"prompted_lambada/{self.split}/{name}": value for name, value in metrics.items()}
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        if metric == "perplexity":
-            nats = mean(units["nats"], cls.text(units))
-            return nats._replace(statistic=lambda sums: perplexity(sums[..., 0], sums[..., 1]), best="lowest")
-        found = super().sums(units, metric)
-        return found and found._replace(best="highest" if metric == "accuracy" else None)
+        if metric != "perplexity":
+            return super().sums(units, metric)
+        nats = mean(units["nats"], cls.text(units), "lowest")
+        return nats._replace(statistic=lambda sums: perplexity(sums[..., 0], sums[..., 1]))

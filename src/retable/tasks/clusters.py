@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,6 @@ from retable.data.bucketed import Encoded
 from retable.data.coreference import Clusters, coreference_example, encoded
 from retable.data.spelling import Vocabulary
 from retable.metrics.coreference import COLUMNS, STATISTICS, coreference_counts
-from retable.metrics.units import Sums, columns
 from retable.models.base import Model
 from retable.objectives.antecedents import Antecedents, require_ranker
 from retable.tasks.base import Task, Text, require_spelling
@@ -32,6 +31,7 @@ class CoreferenceTask(Task):
 
     kind = "coreference"
     in_words = True
+    statistics: ClassVar = {name: (COLUMNS, statistic) for name, statistic in STATISTICS.items()}
     metrics = tuple(STATISTICS)
     selects = "average_f1"
     at_once = 16
@@ -70,11 +70,6 @@ class CoreferenceTask(Task):
     def text(cls, units: pd.DataFrame) -> tuple:
         known = ["document", "part", "b_cubed_recall_denominator", "ceaf_recall_denominator"]  # with the key's sizes
         return tuple(units[known].itertuples(index=False, name=None))
-
-    @classmethod
-    def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        statistic = STATISTICS.get(metric)
-        return statistic and Sums(columns(units, COLUMNS), statistic, cls.text(units))
 
     def write(
         self, folder: Path, split: str, examples: Sequence[Document], predictions: Sequence[Clusters]

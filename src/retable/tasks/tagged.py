@@ -19,7 +19,7 @@ from retable.data.tagged import TaggedExample, encoded
 from retable.errors import UsageError
 from retable.metrics.roles import role_counts
 from retable.metrics.spans import SHARES, Scheme, convert, span_counts
-from retable.metrics.units import Sums, columns, share
+from retable.metrics.units import share
 from retable.models.base import Model
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
@@ -119,7 +119,8 @@ class TaggingTask(Task):
     """
 
     kind = "tagging"
-    metrics = ("accuracy", *SHARES)  # of words and, where tags make spans, of these
+    statistics = {"accuracy": (("right", "words"), share)} | {name: (SPAN_COLUMNS, SHARES[name]) for name in SHARES}
+    metrics = tuple(statistics)  # the last three where tags make spans
     in_words = True
     at_once = 128
 
@@ -222,21 +223,13 @@ class TaggingTask(Task):
         if self._scheme:
             spans = role_counts(gold, guessed) if self._roles else span_counts(gold, guessed)
             counts = np.hstack([counts, spans])
-        names = [*COLUMNS, *(SPAN_COLUMNS if self._scheme else ())]
+        columns = [*COLUMNS, *(SPAN_COLUMNS if self._scheme else ())]
         of_sentences = np.add.reduceat(counts, _starts(examples))
-        return pd.DataFrame(of_sentences, columns=names).rename_axis("unit").reset_index()
+        return pd.DataFrame(of_sentences, columns=columns).rename_axis("unit").reset_index()
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
         return tuple(units["words"])
-
-    @classmethod
-    def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        if metric == "accuracy":
-            return Sums(columns(units, ["right", "words"]), share, cls.text(units))
-        if metric in SHARES and set(SPAN_COLUMNS) <= set(units):
-            return Sums(columns(units, SPAN_COLUMNS), SHARES[metric], cls.text(units))
-        return None
 
     def write(
         self, folder: Path, split: str, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]

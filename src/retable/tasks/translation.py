@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,6 @@ from retable.data.pairs import BucketedPairs, Sequences, encode_lines
 from retable.evaluation import translation
 from retable.generation.strategy import Strategy
 from retable.metrics.translation import COLUMNS, METRICS, signatures, translation_counts, translation_score
-from retable.metrics.units import Sums, columns
 from retable.models.base import EncoderDecoder, Model
 from retable.objectives.translation import Translation, require_writer
 from retable.tasks.base import Task, Text
@@ -51,6 +50,7 @@ class TranslationTask(Task):
     """
 
     kind = "translation"
+    statistics: ClassVar = {name: (COLUMNS[name], partial(translation_score, name)) for name in METRICS}
     metrics = METRICS
     selects = None  # the loss, of which the lowest would be the best
 
@@ -112,19 +112,13 @@ class TranslationTask(Task):
 
     def units(self, examples: Sequence[Pair], predictions: Sequence[Translated]) -> pd.DataFrame:
         counts = translation_counts([each.text for each in predictions], [each.target for each in examples])
-        named = {name: of for metric in METRICS for name, of in zip(COLUMNS[metric], counts[metric].T, strict=True)}
-        return pd.DataFrame({"unit": range(len(examples)), **named})
+        columns = {name: of for metric in METRICS for name, of in zip(COLUMNS[metric], counts[metric].T, strict=True)}
+        return pd.DataFrame({"unit": range(len(examples)), **columns})
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
         """The lengths of the references."""
         return tuple(units["bleu_reference"])
-
-    @classmethod
-    def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        if metric not in METRICS:
-            return None
-        return Sums(columns(units, COLUMNS[metric]), partial(translation_score, metric), cls.text(units))
 
     def validate(self, objective: Any, examples: Sequence[Pair], encoded: Pairs) -> dict[str, float]:
         """The nats of a token: translations would take longer than the training."""
