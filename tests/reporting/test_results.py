@@ -13,6 +13,7 @@ from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result, verdict
 from retable.tasks.base import Task
 from retable.tasks.translation import TranslationTask
+from tests.reporting.specifications import SPECIFICATIONS
 
 NONE_PUBLISHED = read_references().iloc[:0]
 
@@ -230,9 +231,9 @@ def test_a_kind_of_ones_own_has_values_intervals_and_tests_by_its_units_alone(wr
     assert rows["mean"].tolist() == pytest.approx([1, 39.25 / 40, 17.5 / 40])
     assert rows["ci_low"]["worse"] < 17.5 / 40 < rows["ci_high"]["worse"]
     assert rows["p_best"]["same"] > 0.05 > rows["p_best"]["worse"]
-    (table,) = write_report("small", {"train": folders}, tmp_path / "results")
+    (table,) = write_report("small", {"train": folders}, tmp_path / "results", SPECIFICATIONS)
     last = [value.text for value in table.panels["words"][-1].values]
-    assert table.name == "tasks" and last == ["best", "1", "100.0", "100.0–100.0"]
+    assert table.name == "tasks" and last == ["best", "1", *["100.0", "100.0–100.0"] * 2]
     (folders[0] / "config.yaml").write_text("task:\n  _target_: mine.Gone\n")
     with pytest.raises(UsageError, match=r"train/words/best-1 was made by mine.Gone, which is no more; run it again"):
         rows_of(folders)
