@@ -30,6 +30,7 @@ from retable.plan.graph import corpus_graph, distinct, graph_file, plan_file, re
 from retable.plan.study import Cell, Study, expand, read_study
 
 DEFAULT = "lineage"
+MEASURED = ("task", "benchmark")  # the groups of what leaves units of a metric
 
 
 def graph() -> None:
@@ -71,12 +72,13 @@ def cells(group: str) -> None:
 
 
 def report(study: str) -> None:
-    """Write the plan of a study's report."""
+    """Write the plan of a study's report: its code is also that of tasks and benchmarks, which say their metrics."""
     conf = Conf(CONF)
     found, tables = read_study(conf, study), conf.tables()
-    made = [said["_target_"] for said in tables.values() if "_target_" in said]
+    chosen = {item for cell in found.cells.values() for item in cell.settings.items() if item[0] in MEASURED}
+    measured = [conf.says(*each) for each in sorted(chosen)]
     said = {"study": study, "cells": sorted(found.cells), "said": dict(found.reported), "tables": tables}
-    said["code"] = code().fingerprint(["pipelines.report.report", *made])
+    said["code"] = code().fingerprint(reached_by("report", tables, measured))
     path = Path("outputs/plan/report", f"{study}.yaml")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_yaml(said), encoding="utf-8")
@@ -168,7 +170,7 @@ def _naming(cell: Cell) -> Iterator[Any]:
         yield from (conf.says("task", task) for task in corpus.get("tasks", ()))
     if cell.stage == "encode":
         yield conf.says("tokenizer", cell.tokenizer)
-    yield from (conf.says(group, cell.settings[group]) for group in ("task", "benchmark") if group in cell.settings)
+    yield from (conf.says(group, cell.settings[group]) for group in MEASURED if group in cell.settings)
 
 
 def _files(text: str, values: Mapping[str, str]) -> list[str]:

@@ -43,12 +43,12 @@ def test_accuracy_and_perplexity_by_hand(tmp_path):
             "prompted_lambada/test/unknown": 1 / 3,
         }
     )
-    with (tmp_path / "predictions.csv").open(encoding="utf-8") as file:
+    with (tmp_path / "units.csv").open(encoding="utf-8") as file:
         rows = [*csv.reader(file)]
     assert rows[1:] == [
-        ["test", "0", "b", "b", "0.693147"],
-        ["test", "1", "a", "b", "1.203973"],
-        ["test", "2", "wug", "<unk>", "0.510826"],
+        ["test", "0", "b", "b", "0.693147", "0"],
+        ["test", "1", "a", "b", "1.203973", "0"],
+        ["test", "2", "wug", "<unk>", "0.510826", "1"],
     ]
 
 

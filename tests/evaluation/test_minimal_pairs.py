@@ -62,14 +62,15 @@ def test_accuracy_by_paradigm_and_phenomenon(tokens):
             "blimp/overall/accuracy_known": 1 / 3,
         }
     )  # fmt: skip
-    with (tokens / "predictions.csv").open(encoding="utf-8") as file:
+    with (tokens / "units.csv").open(encoding="utf-8") as file:
         rows = [*csv.DictReader(file)]
     assert [row["prediction"] for row in rows] == ["good", "bad", "neither", "bad", "neither"]
     assert [(row["good"], row["bad"], row["known"]) for row in rows[:2]] == [
         ("-7.0000", "-8.0000", "1"), ("-9.0000", "-7.0000", "1")
     ]  # fmt: skip
+    assert [row["equal"] for row in rows] == ["0", "0", "0", "0", "1"]
     assert [row["split"] for row in rows] == ["order"] * 3 + ["agreement"] * 2
-    assert [row["index"] for row in rows] == ["0", "1", "2", "3", "4"]
+    assert [row["unit"] for row in rows] == ["0", "1", "2", "3", "4"]
 
 
 def test_the_end_counts_where_it_is_asked_for(tokens):

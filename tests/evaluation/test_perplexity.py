@@ -31,7 +31,7 @@ def tokens(tmp_path) -> Path:
 
 def test_scores_are_the_sums_over_each_unit(tokens):
     metrics = Perplexity(str(tokens), splits=["validation", "test"])(Known(), tokens)
-    with (tokens / "scores.csv").open(encoding="utf-8") as file:
+    with (tokens / "units.csv").open(encoding="utf-8") as file:
         rows = [*csv.reader(file)]
     assert rows == [
         ["split", "unit", "nats", "tokens", "words", "bytes"],

@@ -55,7 +55,7 @@ def model(tokens):
 
 
 def predictions(folder):
-    with Path(folder, "predictions.csv").open(encoding="utf-8") as file:
+    with Path(folder, "units.csv").open(encoding="utf-8") as file:
         return [(int(row["label"]), row["prediction"]) for row in csv.DictReader(file)]
 
 

@@ -130,9 +130,10 @@ def test_the_files_hold_the_examples_and_the_best_answers(tmp_path, language, ex
     assert [(each.endings, each.label) for each in read] == [(each.endings, each.label) for each in examples[:60]]
     assert [each.context for each in read] == [" ".join(each.beginning) for each in examples[:60]]
     assert [len((tmp_path / f"{s}.jsonl").read_text().splitlines()) for s in ("train", "validation")] == [5, 4]
-    rows = list(csv.DictReader((tmp_path / "predictions.csv").open(encoding="utf-8")))
-    assert [int(row["index"]) for row in rows] == list(range(60)) and {row["split"] for row in rows} == {"test"}
+    rows = list(csv.DictReader((tmp_path / "units.csv").open(encoding="utf-8")))
+    assert [int(row["unit"]) for row in rows] == list(range(60)) and {row["split"] for row in rows} == {"test"}
     right = np.mean([row["label"] == row["prediction"] for row in rows])
+    assert right == np.mean([int(row["accuracy"]) for row in rows])
     assert metrics == {"choices/test/accuracy": right}
     answers = [language.judge(each.beginning, each.endings) for each in examples[:60]]
     assert [int(row["prediction"]) for row in rows] == answers

@@ -107,7 +107,7 @@ def test_write_corpus(tmp_path: Path):
         assert budget <= len(text.split()) + text.count("\n") < budget + 500
         documents = [document.split("\n") for document in text.removesuffix("\n\n").split("\n\n")]
         assert documents == list(islice(grammar.documents(1, split), len(documents)))
-    with (tmp_path / "scores.csv").open() as file:
+    with (tmp_path / "units.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["split"] == "test"]  # `documents` are test's
     assert [int(row["unit"]) for row in rows] == list(range(len(documents)))
     for row, document in zip(rows, documents, strict=True):

@@ -1,10 +1,21 @@
+from functools import partial
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
-from retable.metrics.correlation import moments, pearson, pearson_of_sums, spearman
+from retable.metrics.correlation import moments, pearson_of_sums
+from retable.metrics.labelled import Labelled
 
 GENERATOR = np.random.default_rng(0)
+
+
+def correlation(metric, x, y):
+    return Labelled.sums(pd.DataFrame({"label": x, "prediction": y}), metric).value()
+
+
+pearson, spearman = partial(correlation, "pearson"), partial(correlation, "spearman")
 
 
 def cases():
@@ -38,6 +49,6 @@ def test_sums_over_resampled_pairs_give_the_resamples_correlation():
 
 def test_unequal_lengths_are_refused():
     with pytest.raises(ValueError, match="2 and 1 numbers"):
-        pearson([1, 2], [1])
+        moments([1, 2], [1])
     with pytest.raises(ValueError, match="0 and 0 numbers"):
-        pearson([], [])
+        moments([], [])

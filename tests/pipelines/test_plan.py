@@ -105,6 +105,18 @@ def test_a_line_of_a_benchmark_makes_its_evaluations_stale(copied):
     assert stale_after(file, old, f"{old}\n    edited = 1") == {"evaluate/grammar_tiny/skipgram-1-analogies"}
 
 
+def test_a_metric_of_a_benchmark_makes_reports_stale(copied, monkeypatch):
+    monkeypatch.chdir(copied)
+    (copied / "conf/study/mine.yaml").write_text(yaml.dump(SAID))
+    path, codes = copied / "src/retable/metrics/likelihood.py", []
+    for old, new in (("", ""), ("np.exp(", "np.exp2("), ("np.exp2(", "np.exp(")):
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+        reach.code.cache_clear()
+        plan.report("mine")
+        codes.append(yaml.safe_load(Path("outputs/plan/report/mine.yaml").read_text())["code"])
+    assert codes[0] == codes[2] != codes[1]
+
+
 def test_a_corpus_reaches_all_of_its_cells(copied):
     everything = set(expand(Conf(copied / "conf"), "mine", SAID).cells)
     assert stale_after(copied / "conf/corpus/grammar_tiny.yaml", "train: 50000", "train: 40000") == everything

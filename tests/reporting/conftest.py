@@ -13,6 +13,28 @@ from retable.metrics.likelihood import likelihood_metrics
 
 Write = Callable[..., Path]
 SPLITS = ("validation", "test")
+# What leaves cells with such metrics, by how their names begin.
+TASKS = {
+    "tagging": "tagged.TaggingTask",
+    "answers": "questions.QuestionTask",
+    "choices": "choices.ChoiceTask",
+    "coreference": "clusters.CoreferenceTask",
+    "translation": "translation.TranslationTask",
+}
+BENCHMARKS = {
+    "blimp": "minimal_pairs.MinimalPairs",
+    "prompted_lambada": "last_words.LastWords",
+    "prompted": "prompting.Prompted",
+}
+
+
+def made_by(stage: str, metrics: dict) -> str:
+    """The part of a cell's configuration that names the class of its task or benchmark."""
+    first = min(metrics, default="").split("/")[0]
+    if stage == "train":
+        return f"task:\n  _target_: retable.tasks.{TASKS.get(first, 'sentences.SentenceTask')}\n"
+    named = BENCHMARKS.get(first) or BENCHMARKS.get(first.split("_")[0], "perplexity.Perplexity")
+    return f"benchmark:\n  _target_: retable.evaluation.{named}\n" if stage == "evaluate" else ""
 
 
 @pytest.fixture
@@ -38,7 +60,9 @@ def write_run(tmp_path: Path) -> Write:
         }
         (folder / "run.json").write_text(json.dumps(run | more), encoding="utf-8")
         (folder / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
-        (folder / "config.yaml").write_text(f"system: {system}\nseed: {seed}\n", encoding="utf-8")
+        (folder / "config.yaml").write_text(
+            f"system: {system}\nseed: {seed}\n{made_by(stage, metrics)}", encoding="utf-8"
+        )
         return folder
 
     return write
@@ -55,7 +79,7 @@ def write_likelihood(write_run: Write) -> Write:
         folder = write_run(stage, out, system, seed, metrics, **more)
         scores = [(split, unit, value, 10, 10, 60) for split in SPLITS for unit, value in enumerate(nats)]
         columns = ["split", "unit", "nats", "tokens", "words", "bytes"]
-        pd.DataFrame(scores, columns=columns).to_csv(folder / "scores.csv", index=False)
+        pd.DataFrame(scores, columns=columns).to_csv(folder / "units.csv", index=False)
         return folder
 
     return write

@@ -1,5 +1,6 @@
 """The tables of BLiMP and of questions, from result folders as the evaluate stage leaves them."""
 
+import math
 import tempfile
 from pathlib import Path
 
@@ -24,18 +25,20 @@ def write_blimp(write_run):
         for paradigm, phenomenon in PARADIGMS.items():
             for number in range(10):
                 found = "good" if number < right[paradigm] else "bad"
-                rows.append((phenomenon, paradigm, index, "good", found))
+                rows.append((phenomenon, paradigm, index, "good", found, int(index % 4 == 0), int(index % 10 == 0)))
                 index += 1
-        table = pd.DataFrame(rows, columns=["split", "paradigm", "index", "label", "prediction"])
+        table = pd.DataFrame(rows, columns=["split", "paradigm", "unit", "label", "prediction", "known", "equal"])
         metrics = {}
         for name in ("paradigm", "split"):
             for group, part in table.groupby(name):
                 metrics[f"blimp/{group}/accuracy"] = (part["prediction"] == "good").mean()
         metrics["blimp/overall/accuracy"] = (table["prediction"] == "good").mean()
-        for group in ("island_effects", "ellipsis", "overall"):
-            metrics |= {f"blimp/{group}/equal": 0.1, f"blimp/{group}/known": 0.25, f"blimp/{group}/accuracy_known": 0.4}
+        for group, part in (*table.groupby("split"), ("overall", table)):
+            known = part[part["known"] == 1]
+            metrics |= {f"blimp/{group}/{name}": part[name].mean() for name in ("equal", "known")}
+            metrics[f"blimp/{group}/accuracy_known"] = (known["prediction"] == "good").mean()
         folder = write_run("evaluate", f"{corpus}/{system}-{seed}-blimp", system, seed, metrics)
-        table.to_csv(folder / "predictions.csv", index=False)
+        table.to_csv(folder / "units.csv", index=False)
         return folder
 
     return write
@@ -83,7 +86,7 @@ def test_phenomena_beside_the_published(write_blimp):
     low, high = map(float, rows["overall"]["kn5 95 % interval"].split("–"))
     assert rows["overall"]["kn5 accuracy"] == "33.3" and 15 < low < 25 and 43 < high < 53  # ± 17, of thirty pairs
     assert rows["overall"]["lstm accuracy"] == "83.3"
-    assert rows["pairs of known words"]["kn5 accuracy"] == "25.0"
+    assert rows["pairs of known words"]["kn5 accuracy"] == "26.7"
     assert [*islands][5:] == [
         *("published 5-gram, Gigaword", "published Transformer-XL, WikiText-103", "published LSTM, Wikipedia"),
         *("published GPT-2, WebText", "published human, people"),
@@ -122,22 +125,24 @@ def test_published_phenomena_are_those_of_the_data():
 
 
 def test_questions(write_run):
-    def write(system, name, metrics, found):
+    def write(system, name, metrics, found, **more):
         folder = write_run("evaluate", f"web/{system}-1-{name}", system, 1, metrics)
         split = next(iter(metrics)).split("/")[1]
-        rows = {"split": split, "index": range(len(found)), "label": "1", "prediction": found}
-        pd.DataFrame(rows).to_csv(folder / "predictions.csv", index=False)
+        rows = {"split": split, "unit": range(len(found)), "label": "1", "prediction": found}
+        pd.DataFrame(rows | more).to_csv(folder / "units.csv", index=False)
         return folder
 
+    ways = {"accuracy_tokens": [1, 1, 0, 0], "accuracy_bytes": [0, 1, 0, 0]}
     few = {"accuracy": 0.75, "accuracy_tokens": 0.5, "accuracy_bytes": 0.25, "questions": 4}
     last = {"accuracy": 0.5, "perplexity": 123.456, "questions": 2, "unknown": 0.0}
+    words = {"nats": [math.log(123.456)] * 2, "unknown": 0}
     generated = {"accuracy": 0.25, "questions": 4}
     tables = tables_of(
-        write("gpt", "piqa", {f"prompted_piqa_0/validation/{k}": v for k, v in few.items()}, list("1110")),
+        write("gpt", "piqa", {f"prompted_piqa_0/validation/{k}": v for k, v in few.items()}, list("1110"), **ways),
         write(
             "gpt", "few", {f"prompted_sst2_1_generated/validation/{k}": v for k, v in generated.items()}, list("1000")
         ),
-        write("lstm", "lambada", {f"prompted_lambada/test/{k}": v for k, v in last.items()}, list("10")),
+        write("lstm", "lambada", {f"prompted_lambada/test/{k}": v for k, v in last.items()}, list("10"), **words),
     )
     table, _ = tables["prompted"]
     assert list(table.panels) == ["web", "WebText"]

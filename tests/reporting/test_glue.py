@@ -7,13 +7,11 @@ from scipy import stats
 
 from retable.errors import UsageError
 from retable.metrics.classification import accuracy, confusion_matrix, f1, matthews
-from retable.metrics.correlation import pearson, spearman
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.published import NOT_RUN, complete
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result, tidy
 from retable.reporting.tables import write_tables
-from retable.reporting.units import classification_units, correlation_units
 from tests.reporting.specifications import SPECIFICATIONS, made
 
 N = 200
@@ -31,7 +29,8 @@ def predicted(task: str, right: float, seed: int) -> np.ndarray:
 
 def score(task: str, predictions: np.ndarray) -> dict[str, float]:
     if task == "stsb":
-        return {"pearson": pearson(LABELS[task], predictions), "spearman": spearman(LABELS[task], predictions)}
+        found = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}
+        return {name: correlation(LABELS[task], predictions).statistic for name, correlation in found.items()}
     confusion = confusion_matrix(LABELS[task], predictions, range(2))
     found = {"accuracy": accuracy, "matthews": matthews, "f1": f1}
     return {name: float(found[name](confusion)) for name in METRICS.get(task, ["accuracy"])}
@@ -187,22 +186,3 @@ def test_the_report_has_the_tables(folders, tmp_path):
     written = pd.read_csv(tmp_path / "results/glue.csv")
     assert set(written.loc[written["n"] == 0, "verdict"].dropna()) == {NOT_RUN}
     assert len(pd.read_csv(tmp_path / "results/glue-differences.csv")) == 8 + 2  # averages too
-
-
-@pytest.mark.parametrize("metric", ["f1", "pearson", "spearman"])
-def test_units_add_up_to_the_metric(metric):
-    task = "mrpc" if metric == "f1" else "stsb"
-    runs = [predicted(task, 0.6, seed) for seed in (1, 2)]
-    columns = [{"unit": range(N), "label": LABELS[task].astype(str), "prediction": run.astype(str)} for run in runs]
-    measure = classification_units if metric == "f1" else correlation_units
-    units = measure([pd.DataFrame(table) for table in columns], metric)
-    confusions = [confusion_matrix(LABELS[task], run, range(2)) for run in runs] if metric == "f1" else []
-    expected = [float(f1(c)) for c in confusions] or [score(task, run)[metric] for run in runs]
-    np.testing.assert_allclose(units.values(), expected, rtol=1e-9)
-    spread = float(units.replicates.std())
-    assert abs(units.replicates.mean() - np.mean(expected)) < spread and 0 < spread < 0.1
-
-
-def test_f1_of_a_system_that_says_one_thing_is_that_of_class_1():
-    table = pd.DataFrame({"unit": range(3), "label": ["1", "1", "1"], "prediction": ["1", "1", "1"]})
-    assert classification_units([table], "f1").values().tolist() == [1.0]

@@ -4,9 +4,16 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import sacrebleu
 
 from retable.errors import UsageError
+from retable.evaluation.last_words import LastWords
+from retable.metrics.translation import COLUMNS, METRICS, translation_counts
+from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result, verdict
+from retable.tasks.base import Task
+from retable.tasks.translation import TranslationTask
+from tests.reporting.specifications import SPECIFICATIONS
 
 NONE_PUBLISHED = read_references().iloc[:0]
 
@@ -190,6 +197,88 @@ def test_seeds_on_different_units_are_refused(write_likelihood):
     folders = [write_likelihood("evaluate", f"ptb/lstm-{seed}", "lstm", seed, [30.0] * seed) for seed in (1, 2)]
     with pytest.raises(UsageError, match="different units"):
         rows_of(folders)
+
+
+def test_units_of_another_split_than_the_metrics_are_refused(write_classifier):
+    folder = write_classifier("grammar/gpt-1", "gpt", 1, "cola", [0, 1], [0, 1])
+    (folder / "units.csv").write_text((folder / "units.csv").read_text().replace("test", "train"))
+    with pytest.raises(UsageError, match=r"metrics.json has accuracy 1 on test, but its units give 0"):
+        rows_of([folder])
+
+
+class Reversal(Task):
+    """A kind of task as one might write it: a unit is a word, with the share of its letters that are right."""
+
+    kind = "reversal"
+
+    def units(self, examples, predictions):
+        pairs = zip(examples, predictions, strict=True)
+        shares = np.array([np.mean([a == b for a, b in zip(each[::-1], found, strict=True)]) for each, found in pairs])
+        return pd.DataFrame({"unit": range(len(examples)), "letters": shares, "accuracy": shares == 1})
+
+
+def test_a_kind_of_ones_own_has_values_intervals_and_tests_by_its_units_alone(write_run, tmp_path):
+    task, words, folders = Reversal(), ["abcd", "bcde", "cdef", "defg"] * 10, []
+    for system, wrong in (("best", 0), ("same", 1), ("worse", 30)):
+        predictions = [word[::-1] if place >= wrong else "xyz" + word[0] for place, word in enumerate(words)]
+        units = task.units(words, predictions)
+        metrics = {f"reversal/test/{name}": value for name, value in task.score(units).items()}
+        folder = write_run("train", f"words/{system}-1", system, 1, metrics)
+        units.assign(split="test").to_csv(folder / "units.csv", index=False)
+        (folder / "config.yaml").write_text(f"task:\n  _target_: {__name__}.Reversal\n")
+        folders.append(folder)
+    rows = rows_of(folders).xs(("reversal", "test", "letters"), level=("task", "split", "metric"))
+    assert rows["mean"].tolist() == pytest.approx([1, 39.25 / 40, 17.5 / 40])
+    assert rows["ci_low"]["worse"] < 17.5 / 40 < rows["ci_high"]["worse"]
+    assert rows["p_best"]["same"] > 0.05 > rows["p_best"]["worse"]
+    (table,) = write_report("small", {"train": folders}, tmp_path / "results", SPECIFICATIONS)
+    last = [value.text for value in table.panels["words"][-1].values]
+    assert table.name == "tasks" and last == ["best", "1", *["100.0", "100.0–100.0"] * 2]
+    (folders[0] / "config.yaml").write_text("task:\n  _target_: mine.Gone\n")
+    with pytest.raises(UsageError, match=r"train/words/best-1 was made by mine.Gone, which is no more; run it again"):
+        rows_of(folders)
+
+
+def test_translations_have_intervals_over_sentences(write_run):
+    references = ["ein Mann sitzt auf einer Bank", "zwei Hunde spielen im Gras", "der Junge geht nach Hause"] * 10
+    folders = []
+    for system, wrong in (("a", 3), ("b", 20)):
+        said = ["ein Hund" if place < wrong else line for place, line in enumerate(references)]
+        counts = translation_counts(said, references)
+        units = pd.DataFrame({"unit": range(len(said))} | {
+            name: of for metric in METRICS for name, of in zip(COLUMNS[metric], counts[metric].T, strict=True)
+        })  # fmt: skip
+        metrics = {
+            f"{task}/test/{name}": value
+            for task in ("translation", "translation_2017")
+            for name, value in TranslationTask.values(units, METRICS).items()
+        }
+        folder = write_run("train", f"multi30k/{system}-1", system, 1, metrics)
+        pd.concat([units.assign(split=split) for split in ("test", "test_2017")]).to_csv(folder / "units.csv")
+        folders.append(folder)
+    rows = rows_of(folders)
+    for task in ("translation", "translation_2017"):
+        for name in METRICS:
+            cell = rows.loc[("b", task, "test", name)]
+            assert cell["ci_low"] < cell["mean"] < cell["ci_high"] and cell["p_best"] < 0.01
+    expected = sacrebleu.corpus_chrf(said, [references]).score
+    assert rows.loc[("b", "translation", "test", "chrf"), "mean"] == pytest.approx(expected)
+
+
+def test_what_tells_no_merit_has_an_interval_and_no_best(write_run):
+    folders = []
+    for system, nats in (("a", 1.0), ("b", 5.0)):
+        units = pd.DataFrame({"split": "test", "unit": range(9), "label": "x", "prediction": "y", "nats": nats})
+        units["unknown"] = (units["unit"] < 3).astype(int)
+        values = LastWords.values(units, ["accuracy", "perplexity", "unknown"])
+        metrics = {f"prompted_lambada/test/{name}": value for name, value in values.items()}
+        folders.append(write_run("evaluate", f"ptb/{system}-1-lambada", system, 1, metrics))
+        units.to_csv(folders[-1] / "units.csv", index=False)
+    rows = rows_of(folders)["p_best"].xs(("prompted_lambada", "test"), level=("task", "split"))
+    assert rows["a", "perplexity"] == 1 and rows["b", "perplexity"] < 0.01  # the lower the better
+    assert math.isnan(rows["a", "unknown"]) and math.isnan(rows["b", "unknown"])
+    unknown = rows_of(folders).loc[("a", "prompted_lambada", "test", "unknown")]
+    assert unknown["ci_low"] < 1 / 3 < unknown["ci_high"]
 
 
 def test_nothing_measured_is_an_empty_frame():

@@ -71,7 +71,7 @@ def test_a_prediction_that_is_no_class_is_wrong(build):
     task = build(metrics=["f1"])
     labels, none = [0, 0, 1, 1], task.labels.none
     units = task.units([Example((), label) for label in labels], [0, none, 1, none])
-    assert task._score(units, ["accuracy", "matthews", "f1"]) == {
+    assert task.values(units, ["accuracy", "matthews", "f1"]) == {
         "accuracy": 0.5,
         "matthews": pytest.approx(4 / 80**0.5),
         "f1": 2 / 3,

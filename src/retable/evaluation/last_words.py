@@ -8,14 +8,17 @@ perplexity: exp of the mean nats of a word, all its tokens together.
 Both as in the Language Model Evaluation Harness.
 """
 
-import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
+import pandas as pd
 
 from retable.evaluation.scoring import Scorer
+from retable.metrics.labelled import Labelled
+from retable.metrics.likelihood import perplexity
+from retable.metrics.units import Sums, mean
 from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -30,9 +33,11 @@ class Passages(Protocol):
         ...
 
 
-class LastWords:
-    """The benchmark; `inputs` are the files that the scores depend on. convention, sentinels: as in `Scorer`."""
+class LastWords(Labelled):
+    """The benchmark; `inputs` are the files that the scores depend on. A unit is a passage. convention, sentinels: as
+    in `Scorer`."""
 
+    best: ClassVar = {"unknown": None}
     asks_for = System  # any at all: `Scorer` refuses those that are no language models
 
     def __init__(
@@ -47,7 +52,8 @@ class LastWords:
         self.inputs = [Path(tokens, "tokenizer.json"), *passages.inputs]
 
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
-        """Write `predictions.csv`: split, index, label (the word), prediction (the greedy continuation), nats.
+        """Write `units.csv`: split, unit, label (the word), prediction (the greedy continuation), nats, and whether the
+        word is unknown.
 
         Returns `prompted_lambada/<split>/<metric>`: accuracy, perplexity, the number of `questions`, and the share of
         `unknown` words.
@@ -60,15 +66,18 @@ class LastWords:
         greedy = [ids[: len(target)] for ids, target in zip(longest, targets, strict=True)]
         unknown = np.array([scorer.unknown in target for target in targets])
         right = ~unknown & [found == target for found, target in zip(greedy, targets, strict=True)]
-        with (folder / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("split", "index", "label", "prediction", "nats"))
-            for i, (word, found) in enumerate(zip(words, scorer.decode(greedy), strict=True)):
-                prediction = word if right[i] else "" if found == word else found  # the same letters in other tokens
-                writer.writerow((self.split, i, word, prediction, f"{nats[i]:.6f}"))
-        return {
-            f"prompted_lambada/{self.split}/accuracy": float(right.mean()),
-            f"prompted_lambada/{self.split}/perplexity": float(np.exp(nats.mean())),
-            f"prompted_lambada/{self.split}/questions": len(words),
-            f"prompted_lambada/{self.split}/unknown": float(unknown.mean()),
-        }
+        written = zip(words, right, scorer.decode(greedy), strict=True)
+        # a word may be written with the same letters in other tokens, and is wrong then
+        predictions = [word if hit else "" if found == word else found for word, hit, found in written]
+        units = pd.DataFrame({"split": self.split, "unit": range(len(words)), "label": words})
+        units = units.assign(prediction=predictions, nats=nats, unknown=unknown.astype(int))
+        units.to_csv(folder / "units.csv", index=False, float_format="%.6f", lineterminator="\n")
+        metrics = {"questions": len(words)} | self.values(units, ["accuracy", "perplexity", "unknown"])
+        return {f"prompted_lambada/{self.split}/{name}": value for name, value in metrics.items()}
+
+    @classmethod
+    def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
+        if metric != "perplexity":
+            return super().sums(units, metric)
+        nats = mean(units["nats"], cls.text(units), "lowest")
+        return nats._replace(statistic=lambda sums: perplexity(sums[..., 0], sums[..., 1]))

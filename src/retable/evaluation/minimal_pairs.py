@@ -7,18 +7,21 @@ to which BabyLM filters BLiMP. Sentences tie as well whose log-probabilities dif
 the same numbers in another order, which a unigram model gives to the same words.
 """
 
-import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import pandas as pd
 
 from retable.evaluation.scoring import Scorer
+from retable.metrics.labelled import Labelled
+from retable.metrics.units import Sums, columns, share
 from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 OVERALL = "overall"
+METRICS = ("accuracy", "equal", "known", "accuracy_known")  # of a phenomenon and of all; of a paradigm the first
 TIE = 1e-9
 
 
@@ -39,13 +42,14 @@ class Pairs(Protocol):
     def read(self) -> Sequence[Any]: ...
 
 
-class MinimalPairs:
-    """The benchmark; `inputs` are the files that the scores depend on.
+class MinimalPairs(Labelled):
+    """The benchmark; `inputs` are the files that the scores depend on. A unit is a pair.
 
     end: the sentence's end counts as a token, as at the end of a line of text.
     convention, sentinels: as in `Scorer`.
     """
 
+    best: ClassVar = {"equal": None, "known": None}
     asks_for = System  # any at all: `Scorer` refuses those that are no language models
 
     def __init__(
@@ -60,8 +64,8 @@ class MinimalPairs:
         self.inputs = [Path(tokens, "tokenizer.json"), *pairs.inputs]
 
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
-        """Write `predictions.csv`, a row a pair: its phenomenon as `split`, paradigm, number, what was the likelier
-        sentence (`good`, `bad`, or `neither`), the log-probabilities, and whether all words are known.
+        """Write `units.csv`, a row a pair: its phenomenon as `split`, paradigm, number, what was the likelier sentence
+        (`good`, `bad`, or `neither`), the log-probabilities, whether all words are known, and whether both are equal.
 
         Returns `blimp/<paradigm>/accuracy`, and of the phenomena and of `overall`, all pairs together,
         `blimp/<group>/<metric>`: `accuracy`, the shares of `equal` pairs and of `known` ones, and `accuracy_known`.
@@ -71,30 +75,36 @@ class MinimalPairs:
         good, bad = (scorer.encode_lines([getattr(pair, side) for pair in pairs], self.end) for side in ("good", "bad"))
         log_probs = scorer.log_prob_of_texts([*good, *bad]).reshape(2, len(pairs))
         margins = log_probs[0] - log_probs[1]
-        right = margins > TIE
-        equal = np.array([a == b for a, b in zip(good, bad, strict=True)])
-        known = np.array([scorer.unknown not in (*a, *b) for a, b in zip(good, bad, strict=True)])
-        with (folder / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("split", "paradigm", "index", "label", "prediction", "good", "bad", "known"))
-            for i, (pair, (a, b)) in enumerate(zip(pairs, log_probs.T, strict=True)):
-                likelier = "good" if right[i] else "bad" if margins[i] < -TIE else "neither"
-                numbers = (f"{a:.4f}", f"{b:.4f}", int(known[i]))
-                writer.writerow((pair.phenomenon, pair.paradigm, i, "good", likelier, *numbers))
+        units = pd.DataFrame(
+            {
+                "split": [pair.phenomenon for pair in pairs],
+                "paradigm": [pair.paradigm for pair in pairs],
+                "unit": range(len(pairs)),
+                "label": "good",
+                "prediction": np.select([margins > TIE, margins < -TIE], ["good", "bad"], "neither"),
+                "good": log_probs[0],
+                "bad": log_probs[1],
+                "known": [int(scorer.unknown not in (*a, *b)) for a, b in zip(good, bad, strict=True)],
+                "equal": [int(a == b) for a, b in zip(good, bad, strict=True)],
+            }
+        )
+        units.to_csv(folder / "units.csv", index=False, float_format="%.4f", lineterminator="\n")
         metrics: dict[str, float] = {}
-        for name, mask in _groups([pair.paradigm for pair in pairs]).items():
-            metrics[f"blimp/{name}/accuracy"] = float(right[mask].mean())
-        phenomena = _groups([pair.phenomenon for pair in pairs])
-        for name, mask in (phenomena | {OVERALL: np.ones(len(pairs), dtype=bool)}).items():
-            metrics[f"blimp/{name}/accuracy"] = float(right[mask].mean())
-            metrics[f"blimp/{name}/equal"] = float(equal[mask].mean())
-            metrics[f"blimp/{name}/known"] = float(known[mask].mean())
-            if known[mask].any():
-                metrics[f"blimp/{name}/accuracy_known"] = float(right[mask & known].mean())
+        for groups, names in (({*units["paradigm"]}, METRICS[:1]), ({*units["split"], OVERALL}, METRICS)):
+            for group in sorted(groups):
+                values = self.values(self.rows(units, "blimp", group), names)
+                metrics |= {f"blimp/{group}/{name}": value for name, value in values.items()}
         return metrics
 
+    @classmethod
+    def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
+        """Those of a phenomenon or a paradigm, or of all."""
+        return units if split == OVERALL else units[(units["split"] == split) | (units["paradigm"] == split)]
 
-def _groups(names: Sequence[str]) -> dict[str, np.ndarray]:
-    """The members of each group, (n,) bool, in the order of the names."""
-    array = np.array(names)
-    return {str(name): array == name for name in sorted(set(names))}
+    @classmethod
+    def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
+        if metric == "accuracy_known":
+            known = columns(units, ["known"])
+            right = (units["label"] == units["prediction"]).to_numpy()[:, None]
+            return Sums(np.hstack([known * right, known]), share, cls.text(units)) if known.any() else None
+        return super().sums(units, metric)

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from retable.errors import UsageError
-from retable.metrics.likelihood import likelihood_metrics
+from retable.metrics.likelihood import Likelihoods, likelihood_metrics
 from retable.systems import LanguageModel
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
-class Perplexity:
+class Perplexity(Likelihoods):
     """Scores whole splits; `inputs` are the files that the scores depend on."""
 
     asks_for = LanguageModel
@@ -24,10 +24,10 @@ class Perplexity:
         self.inputs = [self.folder / name for name in names]
 
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
-        """Write `scores.csv`, the summed nats of each unit of text, to `folder`; return the metrics by split."""
+        """Write `units.csv`, the summed nats of each unit of text, to `folder`; return the metrics by split."""
         vocab_size = Tokenizer.load(self.folder / "tokenizer.json").vocab_size
         metrics: dict[str, float] = {}
-        with (folder / "scores.csv").open("w", newline="", encoding="utf-8") as file:
+        with (folder / "units.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("split", "unit", "nats", "tokens", "words", "bytes"))
             for split in self.splits:

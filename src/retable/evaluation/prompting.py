@@ -4,15 +4,16 @@ A prompt is the examples, each with its answer, and then the question, all by on
 that is the likeliest continuation, or the one that greedy generation writes.
 """
 
-import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import pandas as pd
 
 from retable.errors import UsageError
 from retable.evaluation.scoring import Scorer
+from retable.metrics.labelled import Labelled
 from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -25,8 +26,8 @@ class Questions(Protocol):
     def read(self) -> Sequence[Any]: ...
 
 
-class Prompted:
-    """The benchmark; `inputs` are the files that the scores depend on.
+class Prompted(Labelled):
+    """The benchmark; `inputs` are the files that the scores depend on. A unit is a question.
 
     name: of the task.
     template: the question in words; {field} stands for a field of it. After it comes a space, then the choice.
@@ -67,7 +68,8 @@ class Prompted:
         self.inputs += examples.inputs if examples is not None and shots else []
 
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
-        """Write `predictions.csv`: split, index, label and prediction, the places of the right and the chosen answer.
+        """Write `units.csv`: split, unit, label and prediction, the places of the right and the chosen answer, and by
+        likelihood whether it is right by the other two ways.
 
         Returns `prompted_<name>_<shots>/<split>/<metric>`, with `_generated` behind the shots where answers are: the
         number of `questions`; `accuracy`; by likelihood also `accuracy_tokens` and `accuracy_bytes`, where a choice's
@@ -80,7 +82,7 @@ class Prompted:
         choices = [choice for question in questions for choice in question.choices]
         contexts, answers = scorer.encode([prompts[i] for i in places], [f" {choice}" for choice in choices])
         right = np.array([question.answer for question in questions])
-        metrics = {}
+        otherwise = {}
         if self.by == "generation":
             chosen = _begun_with(scorer, contexts, answers, places)
         else:
@@ -88,13 +90,12 @@ class Prompted:
             chosen = _best(log_probs, places)
             for unit, size in (("tokens", map(len, answers)), ("bytes", (len(choice.encode()) for choice in choices))):
                 normalised = log_probs / np.maximum([*size], 1)
-                metrics[f"accuracy_{unit}"] = float((_best(normalised, places) == right).mean())
-        metrics |= {"accuracy": float((chosen == right).mean()), "questions": len(questions)}
-        with (folder / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("split", "index", "label", "prediction"))
-            for i, (label, choice) in enumerate(zip(right, chosen, strict=True)):
-                writer.writerow((self.split, i, label, choice if choice >= 0 else ""))
+                otherwise[f"accuracy_{unit}"] = (_best(normalised, places) == right).astype(int)
+        answered = [choice if choice >= 0 else "" for choice in chosen]
+        columns = {"split": self.split, "unit": range(len(questions)), "label": right, "prediction": answered}
+        units = pd.DataFrame(columns | otherwise)
+        units.to_csv(folder / "units.csv", index=False, lineterminator="\n")
+        metrics = {"questions": len(questions)} | self.values(units, ["accuracy", *otherwise])
         return {f"{self.task}/{self.split}/{metric}": value for metric, value in metrics.items()}
 
     def prompts(self, questions: Sequence[Any]) -> list[str]:

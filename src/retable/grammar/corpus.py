@@ -26,7 +26,7 @@ def write_corpus(
     """Write the corpus, its vocabulary, tasks, analogies and the oracle's scores into an existing folder.
 
     Files: `<split>.txt`, documents with a blank line after each; `vocabulary.txt`, a word a line, sorted;
-    `<task>/<split>.tsv`, columns sentence and label; `analogies.txt`; `scores.csv`, a row a document of
+    `<task>/<split>.tsv`, columns sentence and label; `analogies.txt`; `units.csv`, a row a document of
     validation and test. All is streamed: memory does not grow with the sizes.
 
     Args:
@@ -52,7 +52,7 @@ def write_corpus(
     questions = (line for name, section in sections for line in (f": {name}", *map(" ".join, section)))
     write_lines(folder / "analogies.txt", questions)
     metrics: dict[str, float] = {}
-    with (folder / "scores.csv").open("w", encoding="utf-8", newline="\n") as scores:
+    with (folder / "units.csv").open("w", encoding="utf-8", newline="\n") as scores:
         scores.write("split,unit,nats,tokens,words,bytes\n")
         for split in SPLITS:
             documents = until(words[split], grammar.documents(seed, split))

@@ -101,7 +101,7 @@ class GrammarEndings:
 
 
 def write_endings(folder: Path, seed: int, examples: Mapping[str, int], scale: float = 1.0) -> dict[str, float]:
-    """Write `<split>.jsonl`, in HellaSwag's format, and `predictions.csv` with the best answers to the test split.
+    """Write `<split>.jsonl`, in HellaSwag's format, and `units.csv` with the best answers to the test split.
 
     Args:
         folder: where to.
@@ -119,9 +119,9 @@ def write_endings(folder: Path, seed: int, examples: Mapping[str, int], scale: f
         raise UsageError(f"examples is {dict(examples)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
     folder, language = Path(folder), GrammarEndings(Grammar(scale))
     right = 0
-    with (folder / "predictions.csv").open("w", newline="", encoding="utf-8") as predictions:
-        writer = csv.writer(predictions, lineterminator="\n")
-        writer.writerow(("split", "index", "label", "prediction"))
+    with (folder / "units.csv").open("w", newline="", encoding="utf-8") as units:
+        writer = csv.writer(units, lineterminator="\n")
+        writer.writerow(("split", "unit", "label", "prediction", "accuracy"))
         for split in SPLITS:
             with (folder / f"{split}.jsonl").open("w", encoding="utf-8", newline="\n") as file:
                 for index, each in enumerate(islice(language.examples(seed, split), examples[split])):
@@ -129,7 +129,7 @@ def write_endings(folder: Path, seed: int, examples: Mapping[str, int], scale: f
                     file.write(f"{json.dumps(fields)}\n")
                     if split == "test":
                         answer = language.judge(each.beginning, each.endings)
-                        writer.writerow((split, index, each.label, answer))
+                        writer.writerow((split, index, each.label, answer, int(answer == each.label)))
                         right += answer == each.label
     return {"choices/test/accuracy": right / examples["test"]}
 

@@ -49,12 +49,13 @@ class GrammarQuestions:
         found: list[Question] = []
         for index in count():
             if len(found) >= self._questions[split]:
-                return found[: self._questions[split]]
+                break
             uniform = uniforms(self._seed, f"questions/{split}", index)
             teller = Teller(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
             teller.document()
             for start, passage in enumerate(_passages(teller.told)):
                 found += _asked(passage, f"{split}-{index}-{start}", uniform)
+        return found[: self._questions[split]]
 
 
 def _passages(told: list[TaggedSentence]) -> Iterator[list[list[TaggedSentence]]]:

@@ -8,11 +8,14 @@ its side.
 K clusters of the key, R of the response.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
+
+from retable.metrics.intervals import Statistic
 
 Clusters = Sequence[Collection[Hashable]]
 
@@ -73,12 +76,18 @@ def conll_average(counts: ArrayLike) -> NDArray[np.float64]:
     return np.mean([f1(counts, metric) for metric in METRICS], axis=0)
 
 
+# By name those of summed counts, (..., 12) to (...): `average_f1`, and `<metric>_recall`, `_precision` and `_f1`.
+STATISTICS: Mapping[str, Statistic] = {"average_f1": conll_average} | {
+    f"{metric}_{share.__name__}": partial(share, metric=metric)
+    for metric in METRICS
+    for share in (recall, precision, f1)
+}
+
+
 def coreference_metrics(counts: ArrayLike) -> dict[str, float]:
-    """Of the counts (n, 12) of documents: `average_f1`, and each metric's `<metric>_recall`, `_precision` and `_f1`."""
+    """The STATISTICS of the counts (n, 12) of documents."""
     sums = np.asarray(counts, dtype=np.float64).sum(axis=0)
-    shares = {"recall": recall, "precision": precision, "f1": f1}
-    metrics = {f"{metric}_{name}": float(share(sums, metric)) for metric in METRICS for name, share in shares.items()}
-    return {"average_f1": float(conll_average(sums))} | metrics
+    return {name: float(statistic(sums)) for name, statistic in STATISTICS.items()}
 
 
 def _parts(counts: ArrayLike, metric: str) -> NDArray[np.float64]:

@@ -1,17 +1,7 @@
-"""Correlations of numbers with numbers."""
+"""Correlations of numbers with numbers: Pearson's, and of `ranks` Spearman's."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-
-def pearson(x: ArrayLike, y: ArrayLike) -> float:
-    """Pearson's correlation of 1-D x and y. Zero where one of them is the same throughout, and tells nothing."""
-    return float(pearson_of_sums(moments(x, y).sum(axis=0)))
-
-
-def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    """Spearman's rank correlation: Pearson's of the ranks, those that are equal sharing the mean of their places."""
-    return pearson(ranks(x), ranks(y))
 
 
 def moments(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -24,7 +14,8 @@ def moments(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
 
 
 def pearson_of_sums(sums: ArrayLike) -> NDArray[np.float64]:
-    """Pearson's correlation from sums of `moments`; (..., 6) to (...)."""
+    """Pearson's correlation from sums of `moments`; (..., 6) to (...). Zero where one side is the same throughout, and
+    tells nothing."""
     n, x, y, xx, yy, xy = np.moveaxis(np.asarray(sums, dtype=np.float64), -1, 0)
     x_variance, y_variance = n * xx - x**2, n * yy - y**2
     least = 1e-24 * n * np.maximum(n, 1)  # nothing but rounding

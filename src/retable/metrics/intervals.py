@@ -6,7 +6,7 @@ thousand resamples are one matrix product.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,17 +77,20 @@ def bootstrap_sums(units: ArrayLike, resamples: int = 1000, seed: int = 0) -> ND
     return sums
 
 
-def bootstrap(systems: ArrayLike, statistic: Statistic, resamples: int = 1000, seed: int = 0) -> NDArray[np.float64]:
+def bootstrap(
+    systems: Sequence[NDArray[np.float64]] | NDArray[np.float64],
+    statistic: Statistic,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> NDArray[np.float64]:
     """The mean of a statistic over systems in each resample of their units, (resamples,).
 
-    systems (S, n_units, K), mostly the seeds of one, hold the same units in the same order: a resample draws
+    systems, (n_units, K) each, mostly the seeds of one, hold the same units in the same order: a resample draws
     one set of units for all of them, and for all calls with the same seed and number of units.
     """
-    systems = np.asarray(systems, dtype=np.float64)
-    n_systems, n_units, n_sums = systems.shape
-    columns = systems.transpose(1, 0, 2).reshape(n_units, n_systems * n_sums)
-    sums = bootstrap_sums(columns, resamples, seed)
-    return statistic(sums.reshape(resamples, n_systems, n_sums)).mean(axis=-1)
+    sums = bootstrap_sums(np.hstack([*systems]), resamples, seed)
+    ends = np.cumsum([system.shape[1] for system in systems])
+    return np.mean([statistic(each) for each in np.split(sums, ends[:-1], axis=1)], axis=0)
 
 
 def percentile_interval(replicates: ArrayLike, level: float = 0.95) -> tuple[float, float]:

@@ -5,7 +5,10 @@ different tokenizers.
 """
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+
+from retable.metrics.units import Measured, Sums, columns
 
 
 def perplexity(nats: ArrayLike, count: ArrayLike) -> NDArray[np.float64]:
@@ -16,6 +19,26 @@ def perplexity(nats: ArrayLike, count: ArrayLike) -> NDArray[np.float64]:
 def bits_per_byte(nats: ArrayLike, bytes: ArrayLike) -> NDArray[np.float64]:
     """nats / (bytes ln 2); any shapes that broadcast."""
     return np.divide(nats, np.multiply(bytes, np.log(2)))
+
+
+# What each counts, and its value from nats and that count.
+LIKELIHOODS = {
+    "perplexity_token": ("tokens", perplexity),
+    "perplexity_word": ("words", perplexity),
+    "bits_per_byte": ("bytes", bits_per_byte),
+}
+
+
+class Likelihoods(Measured):
+    """Of units of text: their `nats`, and the `tokens`, `words` and `bytes` that these cover."""
+
+    @classmethod
+    def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
+        if metric not in LIKELIHOODS:
+            return super().sums(units, metric)
+        count, value = LIKELIHOODS[metric]
+        sums = columns(units, ["nats", count])
+        return Sums(sums, lambda sums: value(sums[..., 0], sums[..., 1]), tuple(units[count]), "lowest")
 
 
 def likelihood_metrics(nats: float, tokens: int, words: int, bytes: int) -> dict[str, float]:
@@ -29,12 +52,6 @@ def likelihood_metrics(nats: float, tokens: int, words: int, bytes: int) -> dict
             f"no perplexity of {nats} nats over {tokens} tokens, {words} words and {bytes} bytes: "
             "the nats must be finite and the counts positive"
         )
-    return {
-        "nats": float(nats),
-        "tokens": tokens,
-        "words": words,
-        "bytes": bytes,
-        "perplexity_token": float(perplexity(nats, tokens)),
-        "perplexity_word": float(perplexity(nats, words)),
-        "bits_per_byte": float(bits_per_byte(nats, bytes)),
-    }
+    counts = {"tokens": tokens, "words": words, "bytes": bytes}
+    metrics = {name: float(value(nats, counts[count])) for name, (count, value) in LIKELIHOODS.items()}
+    return {"nats": float(nats)} | counts | metrics

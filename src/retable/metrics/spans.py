@@ -101,11 +101,13 @@ def span_f1(counts: ArrayLike) -> NDArray[np.float64]:
     return 2 * counts[..., 0] / np.maximum(counts[..., 1] + counts[..., 2], 1)
 
 
+SHARES = {"precision": span_precision, "recall": span_recall, "f1": span_f1}
+
+
 def span_metrics(labels: Sequence[Tags], predictions: Sequence[Tags]) -> dict[str, float]:
     """`precision`, `recall` and `f1` over all chunks of all sequences: conlleval's first line, as shares."""
     counts = span_counts(labels, predictions).sum(axis=0)
-    metrics = {"precision": span_precision, "recall": span_recall, "f1": span_f1}
-    return {name: float(metric(counts)) for name, metric in metrics.items()}
+    return {name: float(metric(counts)) for name, metric in SHARES.items()}
 
 
 def _pairs(labels: Sequence[Tags], predictions: Sequence[Tags]) -> list[tuple[set[Chunk], set[Chunk]]]:

@@ -41,9 +41,10 @@ def translation_counts(hypotheses: Sequence[str], references: Sequence[str]) -> 
     }
 
 
-def translation_score(name: str, sums: ArrayLike) -> float:
-    """A metric, of 100, of its counts (K,) summed over sentences."""
-    return float(_metrics()[name]._compute_score_from_stats(np.asarray(sums).tolist()).score)
+def translation_score(name: str, sums: ArrayLike) -> NDArray[np.float64]:
+    """A metric, of 100, of its counts summed over sentences; (..., K) to (...)."""
+    metric = _metrics()[name]
+    return np.apply_along_axis(lambda counts: metric._compute_score_from_stats(counts.tolist()).score, -1, sums)
 
 
 def signatures() -> dict[str, str]:

@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from retable.artifacts import write_json
+from retable.metrics.likelihood import LIKELIHOODS
 from retable.reporting.ablations import ablation_tables
 from retable.reporting.alignments import alignment_figures
 from retable.reporting.attention import attention_figures, heads_tables
@@ -31,7 +32,6 @@ from retable.reporting.published import NOT_RUN, complete, signed
 from retable.reporting.results import Result, aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.tables import Specification, write_table, write_tables
-from retable.reporting.units import LIKELIHOODS
 
 # The stages whose metrics the tables hold.
 MEASURED = ("prepare", "evaluate", "train")

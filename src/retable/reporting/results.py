@@ -1,10 +1,12 @@
 """From the folders that stages leave to aggregates: one row a system, corpus, task, split and metric."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pandas as pd
@@ -15,16 +17,9 @@ from scipy.special import softmax
 from retable import artifacts
 from retable.errors import UsageError
 from retable.metrics.intervals import mean_std, paired_test, percentile_interval
-from retable.reporting.units import (
-    LIKELIHOODS,
-    UnitSums,
-    answer_units,
-    classification_units,
-    coreference_units,
-    correlation_units,
-    likelihood_units,
-    tagging_units,
-)
+from retable.metrics.likelihood import LIKELIHOODS, Likelihoods
+from retable.metrics.units import Measured, Sums
+from retable.reporting.units import UnitSums
 
 SPLITS = ("train", "validation", "test")
 ORACLE = "oracle"  # the true distribution: of the text, of the labels (the Bayes-optimal prediction), of hidden words
@@ -45,7 +40,6 @@ DIAGNOSTICS = (
     "scaling",
     "heads",
 )  # tables in CSV
-OF_KIND = {"tagging": tagging_units, "answers": answer_units, "coreference": coreference_units}
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
 MIX = "model.mix."  # what the names of a scalar mix's weights begin with
 KNOWN = ("published", "tolerance", "source", "relative_to", "note")
@@ -59,8 +53,7 @@ class Result:
     run: dict  # run.json
     metrics: dict[str, float]  # metrics.json
     config: str  # config.yaml, "" where there is none
-    scores: pd.DataFrame | None  # scores.csv
-    units: pd.DataFrame | None  # units.csv, or predictions.csv where nothing was trained
+    units: pd.DataFrame | None  # units.csv
     curve: pd.DataFrame | None  # curve.csv
     neighbours: pd.DataFrame | None  # neighbours.csv
     plane: pd.DataFrame | None  # plane.csv
@@ -76,6 +69,43 @@ class Result:
         """The MLflow run, or the folder where the stage was not tracked."""
         return self.run.get("mlflow_run_id") or self.name
 
+    @cached_property
+    def sums(self) -> dict[str, Sums]:
+        """By the names of `metrics.json` those metrics that the units tell, as the class that made the cell has it.
+
+        UsageError where both contradict each other.
+        """
+        found: dict[str, Sums] = {}
+        if self.units is None:
+            return found
+        measured = self._measured()
+        for key, (task, split, metric) in ((key, cell) for key in self.metrics if (cell := _cell(key))):
+            try:
+                sums = measured.sums(measured.rows(self.units, task, split), metric)
+            except (KeyError, ValueError) as error:
+                raise UsageError(f"{self.name}: units.csv doesn't tell {key}: {error}; run the stage again") from None
+            if sums is None:
+                continue
+            value, recomputed = self.metrics[key], sums.value()
+            if not np.isclose(value, recomputed, rtol=1e-4):  # a unit's nats are written with fewer digits
+                raise UsageError(
+                    f"{self.name}: metrics.json has {metric} {value:.6g} on {split}, "
+                    f"but its units give {recomputed:.6g}; run the stage again"
+                )
+            found[key] = sums
+        return found
+
+    def _measured(self) -> type[Measured]:
+        """That of the task or the benchmark; the oracle that stage `prepare` leaves has the likelihoods of a text."""
+        config = yaml.load(self.config, yaml.CSafeLoader) or {}
+        part = config.get("task") or config.get("benchmark")
+        if not part:
+            return Likelihoods
+        try:
+            return resolve_name(part["_target_"])
+        except (ImportError, AttributeError):
+            raise UsageError(f"{self.name} was made by {part['_target_']}, which is no more; run it again") from None
+
 
 def read_result(folder: Path) -> Result:
     """Read a result folder; UsageError where it or one of its `run.json` and `metrics.json` is missing."""
@@ -89,8 +119,7 @@ def read_result(folder: Path) -> Result:
         run=run,
         metrics=metrics,
         config=config,
-        scores=_read_csv(folder / "scores.csv"),
-        units=_read_units(folder),
+        units=_read_csv(folder / "units.csv"),
         curve=_read_csv(folder / "curve.csv"),
         neighbours=_read_csv(folder / "neighbours.csv"),
         plane=_read_csv(folder / "plane.csv"),
@@ -111,11 +140,6 @@ def _read_csv(path: Path) -> pd.DataFrame | None:
     # labels and words are names: "1" and "NA" stay what they are
     names = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
     return pd.read_csv(path, dtype=dict.fromkeys(names, str), keep_default_na=False) if path.exists() else None
-
-
-def _read_units(folder: Path) -> pd.DataFrame | None:
-    predictions = _read_csv(folder / "predictions.csv")
-    return _read_csv(folder / "units.csv") if predictions is None else predictions.rename(columns={"index": "unit"})
 
 
 def _read_jsonl(path: Path) -> pd.DataFrame | None:
@@ -153,7 +177,8 @@ def read_references() -> pd.DataFrame:
 
 
 def tidy(results: Iterable[Result]) -> pd.DataFrame:
-    """One row a run and measured quantity: CELL's columns, and value, seed, protocol and result.
+    """One row a run and measured quantity: CELL's columns, and value, seed, protocol, result, and the sums over units
+    that the value comes from, None where there are no such.
 
     Metrics `<split>/<likelihood>` are of language models, whose task is empty; `<task>/<split>/<metric>` and
     `analogies/<section>/<metric>` of tasks, where the section of the analogies stands as their split, and so do the set
@@ -171,8 +196,10 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
         for key, value in result.metrics.items():
             if cell := _cell(key):
                 system, protocol = (ORACLE, "") if cell[0] in BOUNDS else own
-                rows.append((system, run["corpus"], *cell, value, run["seed"], protocol, result))
-    frame = pd.DataFrame(rows, columns=[*CELL, "value", "seed", "protocol", "result"])
+                sums = result.sums.get(key)
+                value = sums.value() if sums else value
+                rows.append((system, run["corpus"], *cell, value, run["seed"], protocol, result, sums))
+    frame = pd.DataFrame(rows, columns=[*CELL, "value", "seed", "protocol", "result", "sums"])
     repeated = frame[frame.duplicated([*CELL, "seed"], keep=False)]
     if len(repeated):
         _, alike = next(iter(repeated.groupby([*CELL, "seed"], dropna=False)))
@@ -271,44 +298,16 @@ def verdict(mean: float, published: float, tolerance: float) -> str:
 
 
 def units_of(group: pd.DataFrame) -> UnitSums | None:
-    """The runs of one CELL on its units, None if one left none; UsageError if they contradict the metric."""
-    _, _, task, split, metric = group[CELL].iloc[0]
-    results = list(group["result"])
-    units: Callable[[Sequence[pd.DataFrame], str], UnitSums]
-    if task in OF_KIND:
-        units = OF_KIND[task]
-    elif not task:
-        units = likelihood_units
-    elif metric in ("accuracy", "matthews", "f1"):
-        units = classification_units
-    elif metric in ("pearson", "spearman"):
-        units = correlation_units
-    else:
-        return None
-    tables = [result.units if task else result.scores for result in results]
-    parts = [_rows(table, split) for table in tables if table is not None]
-    if len(parts) < len(results):
+    """The runs of one CELL on its units, None if one left none; UsageError if their units are not the same."""
+    runs = [run for run in group["sums"] if isinstance(run, Sums)]
+    if len(runs) < len(group):
         return None
     try:
-        found = units(parts, metric)
-    except (ValueError, KeyError) as error:
-        names = ", ".join(result.name for result in results)
+        return UnitSums(runs)
+    except ValueError as error:
+        names = ", ".join(result.name for result in group["result"])
+        split = group["split"].iloc[0]
         raise UsageError(f"the {split} units of {names}: {error}; run them again on the same data") from None
-    for result, value, recomputed in zip(results, group["value"], found.values(), strict=True):
-        if not np.isclose(value, recomputed, rtol=1e-4):  # a unit's nats are written with fewer digits
-            raise UsageError(
-                f"{result.name}: metrics.json has {metric} {value:.6g} on {split}, "
-                f"but its units give {recomputed:.6g}; run the stage again"
-            )
-    return found
-
-
-def _rows(table: pd.DataFrame, split: str) -> pd.DataFrame:
-    """The units of a split; BLiMP's are also those of a paradigm, or all of them."""
-    rows = table["split"] == split
-    if "paradigm" in table:
-        rows |= (table["paradigm"] == split) | (split == "overall")
-    return table[rows]
 
 
 def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
@@ -318,12 +317,15 @@ def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
     for perplexity_token another tokenizer) has no p-value: their difference means nothing.
     """
     p_best = pd.Series(np.nan, index=frame.index)
-    for (*_, metric), group in frame[frame["system"] != ORACLE].groupby(CELL[1:]):
-        best = group["mean"].idxmin() if metric in LIKELIHOODS else group["mean"].idxmax()
-        top = units[best]
+    for _, group in frame[frame["system"] != ORACLE].groupby(CELL[1:]):
+        best = next((found.best for row in group.index if (found := units[row])), None)
+        if best is None:
+            continue
+        first = group["mean"].idxmin() if best == "lowest" else group["mean"].idxmax()
+        top = units[first]
         for row in group.index:
             other = units[row]
             if top and other and top.text == other.text:
-                difference = frame["mean"][best] - frame["mean"][row]
+                difference = frame["mean"][first] - frame["mean"][row]
                 p_best[row] = paired_test(difference, top.replicates - other.replicates)
     return p_best

@@ -12,6 +12,7 @@ from retable.data.bucketed import Bucketed, Encoded
 from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
 from retable.evaluation.prediction import predict
+from retable.metrics.units import Measured
 from retable.models.base import Model
 from retable.objectives.base import Objective
 from retable.tokenizers.tokenizer import Tokenizer
@@ -21,12 +22,13 @@ Prediction = TypeVar("Prediction")
 Text = Tokenizer | Vocabulary  # by which a text becomes ids: tokens, or words that are spelt
 
 
-class Task(Protocol[Example, Prediction]):
+class Task(Measured, Protocol[Example, Prediction]):
     """A kind of task on its data. What stands here is what most kinds do; each says the rest."""
 
     kind: str  # what tables call it: tagging/test/f1
     inputs: list[Path]  # the files that it depends on
     splits: Sequence[str] = SPLITS
+    metrics: Sequence[str] = ()  # that units are scored by; none named: the means of all columns that hold numbers
     selects: str | None  # the metric of the best validation, the higher the better; None: none of them
     convention: Callable[[str], str] | None = None  # under which a word stands that has no vector as it is
     in_words: bool = False  # its texts come in words, and a model that spells reads them as they are
@@ -73,12 +75,20 @@ class Task(Protocol[Example, Prediction]):
         return predict(objective, encoded, self.at_once)
 
     def units(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> pd.DataFrame:
-        """A row a unit of the metrics, with what it adds to them: of this they are computed, and their intervals."""
+        """A row a unit of the metrics, with what it adds to them: of this come their values, intervals and tests."""
         ...
+
+    @classmethod
+    def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
+        """Of a task that is called after a further set, as mnli_mismatched after validation_mismatched, those of it."""
+        sets = [name for name in units["split"].unique() if name.startswith(split)]
+        sets = [name for name in sets if task.endswith(name.removeprefix(split))]
+        return units[units["split"] == max(sets, key=len, default=split)]
 
     def score(self, units: pd.DataFrame) -> dict[str, float]:
         """The metrics of some units; none where the data do not tell what is right."""
-        ...
+        numbers = units.select_dtypes(["number", "bool"]).columns
+        return self.values(units, self.metrics or [name for name in numbers if name != "unit"])
 
     def validate(self, objective: Objective, examples: Sequence[Example], encoded: Encoded) -> dict[str, float]:
         """What the learning curve shows of the validation split."""

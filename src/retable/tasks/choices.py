@@ -12,6 +12,7 @@ from retable.corpora.choice_files import ChoiceFiles
 from retable.corpora.multiple_choice import Choice
 from retable.data.bucketed import Encoded
 from retable.data.choices import Choices, encoded
+from retable.metrics.labelled import Labelled
 from retable.models.base import Model
 from retable.objectives.classification import require_summary
 from retable.objectives.multiple_choice import MultipleChoice
@@ -20,11 +21,12 @@ from retable.tasks.reading import lay_out
 from retable.tokenizers.tokenizer import Tokenizer
 
 
-class ChoiceTask(Task[Choice, int]):
+class ChoiceTask(Labelled, Task[Choice, int]):
     """Each ending is read with its beginning, as a pair of sentences whose order counts. A unit is an example, with the
     places of its right ending and of the one that was chosen."""
 
     kind = "choices"
+    metrics = ("accuracy",)  # the share of examples whose right ending was chosen
     selects = "accuracy"
 
     def __init__(self, choices: ChoiceFiles):
@@ -57,7 +59,3 @@ class ChoiceTask(Task[Choice, int]):
     def units(self, examples: Sequence[Choice], predictions: Sequence[int]) -> pd.DataFrame:
         labels = [each.label for each in examples]
         return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
-
-    def score(self, units: pd.DataFrame) -> dict[str, float]:
-        """The share of examples whose right ending was chosen."""
-        return {"accuracy": float(np.mean(units["label"].to_numpy() == units["prediction"].to_numpy()))}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from retable.corpora.coreference import Document, write_documents
 from retable.data.bucketed import Encoded
 from retable.data.coreference import Clusters, coreference_example, encoded
 from retable.data.spelling import Vocabulary
-from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
+from retable.metrics.coreference import COLUMNS, STATISTICS, coreference_counts
 from retable.models.base import Model
 from retable.objectives.antecedents import Antecedents, require_ranker
 from retable.tasks.base import Task, Text, require_spelling
@@ -31,6 +31,8 @@ class CoreferenceTask(Task[Document, Clusters]):
 
     kind = "coreference"
     in_words = True
+    statistics: ClassVar = {name: (COLUMNS, statistic) for name, statistic in STATISTICS.items()}
+    metrics = tuple(STATISTICS)
     selects = "average_f1"
     at_once = 16
 
@@ -64,8 +66,10 @@ class CoreferenceTask(Task[Document, Clusters]):
         names = {"document": [each.name for each in examples], "part": [each.part for each in examples]}
         return pd.DataFrame({"unit": range(len(examples)), **names, **dict(zip(COLUMNS, counts.T, strict=True))})
 
-    def score(self, units: pd.DataFrame) -> dict[str, float]:
-        return coreference_metrics(np.ascontiguousarray(units[[*COLUMNS]]))
+    @classmethod
+    def text(cls, units: pd.DataFrame) -> tuple:
+        known = ["document", "part", "b_cubed_recall_denominator", "ceaf_recall_denominator"]  # with the key's sizes
+        return tuple(units[known].itertuples(index=False, name=None))
 
     def write(
         self, folder: Path, split: str, examples: Sequence[Document], predictions: Sequence[Clusters]

@@ -75,6 +75,7 @@ class QuestionTask(Task[QuestionInWords, Sequence[int]]):
 
     kind = "answers"
     in_words = True
+    metrics = ("exact_match", "f1")  # the means over the questions, as shares
     selects = "f1"
 
     def __init__(self, questions: QuestionFiles, convention: Callable[[str], str] | None = None):
@@ -130,10 +131,9 @@ class QuestionTask(Task[QuestionInWords, Sequence[int]]):
         columns = {"unit": range(len(right)), "id": [*right]}
         return pd.DataFrame(columns | {"exact_match": scores[:, 0].astype(int), "f1": scores[:, 1]})
 
-    def score(self, units: pd.DataFrame) -> dict[str, float]:
-        """The mean `exact_match` and `f1` over the questions, as shares."""
-        match, f1 = np.ascontiguousarray(units[["exact_match", "f1"]], dtype=np.float64).mean(axis=0)
-        return {"exact_match": float(match), "f1": float(f1)}
+    @classmethod
+    def text(cls, units: pd.DataFrame) -> tuple:
+        return tuple(units["id"])
 
     def write(
         self, folder: Path, split: str, examples: Sequence[QuestionInWords], predictions: Sequence[Sequence[int]]

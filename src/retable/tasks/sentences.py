@@ -13,8 +13,7 @@ from retable.data import layouts
 from retable.data.bucketed import Encoded
 from retable.data.examples import encoded
 from retable.errors import UsageError
-from retable.metrics.classification import accuracy, confusion_matrix, f1, matthews
-from retable.metrics.correlation import pearson, spearman
+from retable.metrics.labelled import OF_CLASSES, OF_SCORES, Labelled
 from retable.models.base import EncoderDecoder, Model
 from retable.objectives.base import Objective
 from retable.objectives.classification import Classification, require_summary
@@ -27,18 +26,16 @@ from retable.tasks.table import Row, Table, read_table
 from retable.tasks.written import Answers, plain
 from retable.tokenizers.tokenizer import Tokenizer
 
-OF_CLASSES = {"accuracy": accuracy, "matthews": matthews, "f1": f1}  # f1 of the second class, of two
-OF_SCORES = {"pearson": pearson, "spearman": spearman}
-
 
 class Example(NamedTuple):
     sentences: tuple[str, ...]  # one, or the two of a pair, words parted by single spaces
     label: float | None  # its class's place, or its score; None where the file doesn't tell
 
 
-class SentenceTask(Task[Example, float]):
+class SentenceTask(Labelled, Task[Example, float]):
     """A task and the files of its splits. A unit is an example, with the places of its class and of the predicted one,
-    or its score and the predicted one; an encoder-decoder reads it as a prompt and writes the label.
+    or its score and the predicted one; `labels.none` is always wrong. An encoder-decoder reads it as a prompt and
+    writes the label.
 
     name: by which prompts and tables call it.
     files: split → its file: train, validation, and where there are any test and further sets, such as
@@ -192,23 +189,10 @@ class SentenceTask(Task[Example, float]):
         labels = [each.label for each in examples]
         return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
 
-    def score(self, units: pd.DataFrame) -> dict[str, float]:
-        """The task's metrics. A prediction of `labels.none` is wrong."""
-        return self._score(units, self.metrics)
-
     def validate(self, objective: Objective, examples: Sequence[Example], encoded: Encoded) -> dict[str, float]:
         """Of classes always accuracy and matthews too."""
         told = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
-        return self._score(self.units(examples, self.predict(objective, encoded)), told)
-
-    def _score(self, units: pd.DataFrame, told: Sequence[str]) -> dict[str, float]:
-        if units["label"].isna().all():
-            return {}
-        labels, predictions = units["label"].to_numpy(), units["prediction"].to_numpy()
-        if isinstance(self.labels, Scores):
-            return {name: OF_SCORES[name](labels, predictions) for name in told}
-        confusion = confusion_matrix(labels, predictions, range(len(self.labels.names) + 1))
-        return {name: float(metric(confusion)) for name, metric in OF_CLASSES.items() if name in told}
+        return self.values(self.units(examples, self.predict(objective, encoded)), told)
 
     def named(self, example: Example) -> dict[str, str]:
         """The sentences by the names that `prompt` gives them, in its order."""

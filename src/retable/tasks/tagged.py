@@ -17,7 +17,8 @@ from retable.data.bucketed import Encoded
 from retable.data.tagged import TaggedExample, encoded
 from retable.errors import UsageError
 from retable.metrics.roles import role_counts
-from retable.metrics.spans import Scheme, convert, span_counts, span_f1, span_precision, span_recall
+from retable.metrics.spans import SHARES, Scheme, convert, span_counts
+from retable.metrics.units import share
 from retable.models.base import Model
 from retable.objectives.base import Objective
 from retable.objectives.states import require_token_states
@@ -118,6 +119,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     """
 
     kind = "tagging"
+    statistics = {"accuracy": (("right", "words"), share)} | {name: (SPAN_COLUMNS, SHARES[name]) for name in SHARES}
+    metrics = tuple(statistics)  # the last three where tags make spans
     in_words = True
     at_once = 128
 
@@ -224,14 +227,9 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         of_sentences = np.add.reduceat(counts, _starts(examples))
         return pd.DataFrame(of_sentences, columns=columns).rename_axis("unit").reset_index()
 
-    def score(self, units: pd.DataFrame) -> dict[str, float]:
-        """`accuracy` of words and, where tags make spans, their `precision`, `recall` and `f1`."""
-        sums = units[[column for column in (*COLUMNS, *SPAN_COLUMNS) if column in units]].sum()
-        metrics = {"accuracy": float(sums["right"] / sums["words"])}
-        if set(SPAN_COLUMNS) <= set(units):
-            shares = {"precision": span_precision, "recall": span_recall, "f1": span_f1}
-            metrics |= {name: float(share(sums[[*SPAN_COLUMNS]])) for name, share in shares.items()}
-        return metrics
+    @classmethod
+    def text(cls, units: pd.DataFrame) -> tuple:
+        return tuple(units["words"])
 
     def write(
         self, folder: Path, split: str, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]

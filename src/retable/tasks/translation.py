@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -54,6 +54,8 @@ class TranslationTask(Task[Pair, Translated]):
     """
 
     kind = "translation"
+    statistics: ClassVar = {name: (COLUMNS[name], partial(translation_score, name)) for name in METRICS}
+    metrics = METRICS
     selects = None  # the loss, of which the lowest would be the best
 
     def __init__(self, folder: str, decoding: Strategy, strategy: str, max_tokens: int, alignments: int):
@@ -119,8 +121,10 @@ class TranslationTask(Task[Pair, Translated]):
         columns = {name: of for metric in METRICS for name, of in zip(COLUMNS[metric], counts[metric].T, strict=True)}
         return pd.DataFrame({"unit": range(len(examples)), **columns})
 
-    def score(self, units: pd.DataFrame) -> dict[str, float]:
-        return {name: translation_score(name, units[COLUMNS[name]].sum()) for name in METRICS}
+    @classmethod
+    def text(cls, units: pd.DataFrame) -> tuple:
+        """The lengths of the references."""
+        return tuple(units["bleu_reference"])
 
     def validate(self, objective: Objective, examples: Sequence[Pair], encoded: Encoded) -> dict[str, float]:
         """The nats of a token: translations would take longer than the training."""

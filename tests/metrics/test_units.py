@@ -1,0 +1,73 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from retable.evaluation.last_words import LastWords
+from retable.evaluation.minimal_pairs import MinimalPairs
+from retable.metrics.likelihood import LIKELIHOODS, Likelihoods, likelihood_metrics
+from retable.metrics.units import Measured, share
+from retable.tasks.sentences import SentenceTask
+from retable.tasks.translation import TranslationTask
+
+
+def test_a_metric_that_is_called_like_a_column_is_its_mean():
+    units = pd.DataFrame({"split": ["a", "a", "b"], "unit": [0, 1, 0], "right": [True, False, True]})
+    rows = Measured.rows(units, "", "a")
+    sums = Measured.sums(rows, "right")
+    assert (sums.value(), sums.text, sums.best) == (0.5, ((0,), (1,)), "highest")
+    assert Measured.sums(rows, "wrong") is None and Measured.values(rows, ["right", "wrong"]) == {"right": 0.5}
+    assert Measured.text(rows.assign(label="x")) == ((0, "x"), (1, "x"))
+
+
+def test_a_share_of_nothing_is_0():
+    assert share(np.array([[1.0, 4.0], [0.0, 0.0]])).tolist() == [0.25, 0]
+
+
+def test_likelihoods_are_those_of_the_whole_text():
+    """And another system's on the same words are on the same text."""
+    counts = {"tokens": [3, 9, 1], "words": [2, 5, 1], "bytes": [10, 40, 1]}
+    units = pd.DataFrame({"unit": range(3), "nats": [7.5, 20.25, 0.5], **counts})
+    expected = likelihood_metrics(28.25, *(sum(each) for each in counts.values()))
+    assert Likelihoods.values(units, LIKELIHOODS) == {name: pytest.approx(expected[name]) for name in LIKELIHOODS}
+    ours, theirs = (Likelihoods.sums(each, "perplexity_word") for each in (units, units.assign(tokens=1, nats=0.0)))
+    assert ours.text == theirs.text and ours.best == "lowest"
+    assert Likelihoods.sums(units.assign(tokens=1), "perplexity_token").text != ours.text
+
+
+def test_groups_of_minimal_pairs():
+    units = pd.DataFrame(
+        [("order", "a", "good", 1, 0), ("order", "b", "bad", 1, 0), ("number", "c", "good", 0, 1)],
+        columns=["split", "paradigm", "prediction", "known", "equal"],
+    ).assign(unit=range(3), label="good")
+    found = {
+        group: MinimalPairs.values(MinimalPairs.rows(units, "blimp", group), ["accuracy", "known", "accuracy_known"])
+        for group in ("order", "b", "number", "overall")
+    }
+    assert found == {
+        "order": {"accuracy": 0.5, "known": 1, "accuracy_known": 0.5},
+        "b": {"accuracy": 0, "known": 1, "accuracy_known": 0},
+        "number": {"accuracy": 1, "known": 0},
+        "overall": {"accuracy": 2 / 3, "known": 2 / 3, "accuracy_known": 0.5},
+    }
+    best = {name: MinimalPairs.sums(units, name).best for name in ("accuracy", "accuracy_known", "known", "equal")}
+    assert best == {"accuracy": "highest", "accuracy_known": "highest", "known": None, "equal": None}
+
+
+def test_last_words():
+    units = pd.DataFrame({"unit": [0, 1], "label": ["a", "b"], "prediction": ["a", ""], "nats": [1.0, 3.0]})
+    perplexity = LastWords.sums(units, "perplexity")
+    assert perplexity.value() == pytest.approx(np.exp(2)) and perplexity.best == "lowest"
+    assert LastWords.sums(units, "accuracy").value() == 0.5 and LastWords.sums(units, "questions") is None
+
+
+def test_a_further_set_is_known_by_the_name_of_its_task():
+    splits = ["validation", "validation_mismatched", "test", "test_2017"]
+    units = pd.DataFrame({"split": splits, "unit": 0})
+    for kind, task, split, expected in (
+        (SentenceTask, "mnli", "validation", "validation"),
+        (SentenceTask, "mnli_mismatched", "validation", "validation_mismatched"),
+        (TranslationTask, "translation", "test", "test"),
+        (TranslationTask, "translation_2017", "test", "test_2017"),
+    ):
+        assert kind.rows(units, task, split)["split"].tolist() == [expected]
+    assert SentenceTask.rows(units[:1], "mnli", "test").empty
