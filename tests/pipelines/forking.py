@@ -5,6 +5,7 @@ such a fork, too.
 A job is a line of JSON on stdin; the exit code comes back as a line, below 0 for a signal, as `subprocess` has it.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -12,6 +13,9 @@ import os
 import runpy
 import signal
 import sys
+import threading
+import traceback
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,15 +39,15 @@ class Spare:
 
     def __init__(self) -> None:
         end, self._start = os.pipe()
-        self.pid = os.fork()
-        if not self.pid:
-            os.close(self._start)
-            with open(end) as pipe:
-                job = pipe.read()  # nothing, where the stage ends without a second process
-            if job:
-                run(**json.loads(job))
-            sys.exit()
+        self.pid = forked(lambda: self._wait(end))
         os.close(end)
+
+    def _wait(self, end: int) -> None:
+        os.close(self._start)
+        with open(end) as pipe:
+            job = pipe.read()  # nothing, where the stage ends without a second process
+        if job:
+            run(**json.loads(job))
 
     def start(self, command: list[str], env: dict[str, str], cwd: str) -> "Spare":
         """Run `command`, which is Python's: `python -m module ...` or `python file ...`."""
@@ -89,15 +93,31 @@ def run(module: str, arguments: list[str], folder: str, environment: dict[str, s
         runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
+def forked(work: Callable[[], None]) -> int:
+    """A fork's process id. It ends as Python does behind `work`, but leaves what is imported to the operating system:
+    to clear it away takes half a second."""
+    if pid := os.fork():
+        return pid
+    code: Any = 1
+    try:
+        work()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    except BaseException:
+        traceback.print_exc()
+    for end in (threading._shutdown, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):  # type: ignore
+        end()
+    os._exit(code)
+
+
 def serve() -> None:
     for name in LIBRARIES:
         importlib.import_module(name)
     gc.freeze()  # or every fork goes through all of it, and copies it, when it ends: two seconds
     for line in sys.stdin:
-        if pid := os.fork():
-            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-        else:
-            return become(**json.loads(line))
+        pid = forked(lambda job=line: become(**json.loads(job)))
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 
 if __name__ == "__main__":
