@@ -20,7 +20,7 @@ SMALL_CORPUS = [
 
 
 class Project:
-    """An empty folder that stages run in, as the project's own folder would be; `forks` is where their processes are started."""
+    """An empty folder that stages run in, as the project's own folder would be. `forks` starts their processes."""
 
     def __init__(self, folder: Path, forks: str):
         self.folder, self._forks = folder, forks

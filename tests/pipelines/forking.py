@@ -3,7 +3,8 @@ imported: their import, seconds of each stage's start, is done once. The second 
 such a fork, too.
 
 `python forking.py ADDRESS` serves at a Unix socket, and says so when it does; `ask` has it run one. The exit code is
-below 0 for a signal, as `subprocess` has it. A program that starts Python by its path can be given that of `PYTHON`.
+below 0 for a signal, as `subprocess` has it. What starts Python by its path can be given that of
+`write_python`.
 """
 
 import atexit
@@ -18,6 +19,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,15 +35,18 @@ LIBRARIES = [
     "torch",
 ]
 
-# A script that runs `python -m module argument…` where it is started, from there and on its own streams.
-PYTHON = """#!{python} -S
+
+def write_python(script: Path, address: str) -> None:
+    """Write a script that does what `python -m module argument…` does where it is started."""
+    text = f"""#!{sys.executable} -S
 import os, sys
-sys.path.insert(0, {here!r})
+sys.path.insert(0, {str(Path(__file__).parent)!r})
 from forking import ask
-module, *arguments = sys.argv[2:] if sys.argv[1] == "-m" else sys.argv[1:]
-streams = dict(zip(("out", "err"), (f"/proc/{{os.getpid()}}/fd/{{number}}" for number in (1, 2))))
-sys.exit(ask({address!r}, module, arguments, os.getcwd(), dict(os.environ), **streams, executable={script!r}))
+out, err = (f"/proc/{{os.getpid()}}/fd/{{number}}" for number in (1, 2))
+sys.exit(ask({address!r}, sys.argv[2], sys.argv[3:], os.getcwd(), dict(os.environ), out, err, {str(script)!r}))
 """
+    script.write_text(text, encoding="utf-8")
+    script.chmod(0o755)
 
 
 def ask(address: str, module: str, arguments: Sequence[str], folder: str, environment: dict[str, str], out: str,

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from pipelines.entry import CONF
-from tests.pipelines.forking import PYTHON
+from tests.pipelines.forking import write_python
 
 ROOT = CONF.parent
 STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}], "benchmarks": {"perplexity": "all"}}
@@ -25,9 +25,7 @@ class Repro:
 
     def __init__(self, folder: Path, tools: Path, forks: str):
         self.folder, self.python = folder, tools / "python"
-        here = str(Path(__file__).parent)
-        self.python.write_text(PYTHON.format(python=sys.executable, here=here, address=forks, script=str(self.python)), encoding="utf-8")
-        self.python.chmod(0o755)
+        write_python(self.python, forks)
         path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
         self.environment = os.environ | {"PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}", "PATH": path}
 
