@@ -95,8 +95,8 @@ def test_choice_of_a_recipe_composes(group):
 
 
 def test_every_group_is_covered():
-    """A kind is what tasks have in common, and no choice."""
-    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, "recipe", "kind"}
+    """A kind is what tasks have in common, and a table what reports have: no choice of a stage."""
+    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, "recipe", "kind", "table"}
 
 
 def test_a_choice_on_the_command_line_takes_the_place_of_the_recipes():
