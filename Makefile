@@ -19,8 +19,9 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 endif
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-# A worker for each processor; a file's tests share what it trains, so they stay with one worker.
-WORKERS := -n logical --maxprocesses 8 --dist loadfile
+# A worker for each processor; a file's tests share what it trains, so they stay with one worker. In the files' own
+# order, since the few tests of a file may take the longest, and would come last.
+WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help env data-link repro graph test check ui clean
 

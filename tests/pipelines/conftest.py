@@ -1,4 +1,3 @@
-import json
 import os
 import subprocess
 import sys
@@ -6,6 +5,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.pipelines.forking import ask
 
 ROOT = Path(__file__).parent.parent.parent
 PATHS = ROOT / "src", ROOT, ROOT / "tests/pipelines"  # this tree's code, even where another one is installed
@@ -19,24 +20,19 @@ SMALL_CORPUS = [
 
 
 class Project:
-    """An empty folder that stages run in, as the project's own folder would be; `forks` starts their processes."""
+    """An empty folder that stages run in, as the project's own folder would be. `forks` starts their processes."""
 
-    def __init__(self, folder: Path, forks: subprocess.Popen):
+    def __init__(self, folder: Path, forks: str):
         self.folder, self._forks = folder, forks
 
     def run(self, stage: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess:
         """Run a stage, or a script by its path, as a user would: its own process, what it prints captured."""
         with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
-            job = {
-                "module": stage if stage.endswith(".py") else f"pipelines.{stage}",
-                "arguments": overrides,
-                "folder": str(self.folder),
-                "environment": os.environ | ENVIRONMENT | environment,
-                "out": out.name,
-                "err": err.name,
-            }
-            print(json.dumps(job), file=self._forks.stdin, flush=True)
-            code = int(self._forks.stdout.readline())
+            module = stage if stage.endswith(".py") else f"pipelines.{stage}"
+            code = ask(
+                self._forks, module, overrides, str(self.folder), os.environ | ENVIRONMENT | environment,
+                out.name, err.name,
+            )  # fmt: skip
             return subprocess.CompletedProcess([stage, *overrides], code, out.read(), err.read())
 
     def start(self, stage: str, *overrides: str) -> subprocess.CompletedProcess:
@@ -54,12 +50,13 @@ class Project:
 
 @pytest.fixture(scope="session")
 def forks():
-    """The process that forking.py describes."""
-    command = [sys.executable, str(Path(__file__).parent / "forking.py")]
-    with subprocess.Popen(
-        command, env=os.environ | ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield process
+    """The address of the process that forking.py describes."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(Path(__file__).parent / "forking.py"), address := f"{folder}/forks"]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            yield address
+            process.terminate()
 
 
 @pytest.fixture(scope="session")

@@ -2,16 +2,24 @@
 imported: their import, seconds of each stage's start, is done once. The second process of a distributed training is
 such a fork, too.
 
-A job is a line of JSON on stdin; the exit code comes back as a line, below 0 for a signal, as `subprocess` has it.
+`python forking.py ADDRESS` serves at a Unix socket, and says so when it does; `ask` has it run one. The exit code is
+below 0 for a signal, as `subprocess` has it. What starts Python by its path can be given that of
+`write_python`.
 """
 
+import atexit
 import gc
 import importlib
 import json
 import os
 import runpy
 import signal
+import socket
 import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +36,31 @@ LIBRARIES = [
 ]
 
 
+def write_python(script: Path, address: str) -> None:
+    """Write a script that does what `python -m module argument…` does where it is started."""
+    text = f"""#!{sys.executable} -S
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from forking import ask
+out, err = (f"/proc/{{os.getpid()}}/fd/{{number}}" for number in (1, 2))
+sys.exit(ask({address!r}, sys.argv[2], sys.argv[3:], os.getcwd(), dict(os.environ), out, err, {str(script)!r}))
+"""
+    script.write_text(text, encoding="utf-8")
+    script.chmod(0o755)
+
+
+def ask(address: str, module: str, arguments: Sequence[str], folder: str, environment: dict[str, str], out: str,
+        err: str, executable: str = sys.executable) -> int:  # fmt: skip
+    """The exit code of `module`, a name or a file's path, run with `arguments` in `folder`; what it prints goes into
+    the files `out` and `err`. `executable` is the Python that it takes itself to be run by."""
+    job = {"module": module, "arguments": arguments, "folder": folder, "environment": environment,
+           "out": out, "err": err, "executable": executable}  # fmt: skip
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rw") as stream:
+        connection.connect(address)
+        print(json.dumps(job), file=stream, flush=True)
+        return int(stream.readline())
+
+
 class Spare:
     """A fork from before the stage began, which waits to become what Lightning starts by `subprocess.Popen`."""
 
@@ -35,15 +68,15 @@ class Spare:
 
     def __init__(self) -> None:
         end, self._start = os.pipe()
-        self.pid = os.fork()
-        if not self.pid:
-            os.close(self._start)
-            with open(end) as pipe:
-                job = pipe.read()  # nothing, where the stage ends without a second process
-            if job:
-                run(**json.loads(job))
-            sys.exit()
+        self.pid = forked(lambda: self._wait(end))
         os.close(end)
+
+    def _wait(self, end: int) -> None:
+        os.close(self._start)
+        with open(end) as pipe:
+            job = pipe.read()  # nothing, where the stage ends without a second process
+        if job:
+            run(**json.loads(job))
 
     def start(self, command: list[str], env: dict[str, str], cwd: str) -> "Spare":
         """Run `command`, which is Python's: `python -m module ...` or `python file ...`."""
@@ -63,13 +96,15 @@ class Spare:
             os.kill(self.pid, number)
 
 
-def become(module: str, arguments: list[str], folder: str, environment: dict[str, str], out: str, err: str) -> None:
-    """Run `module`, a name or a file's path, with `arguments` in `folder`; what it prints goes into the files `out` and
-    `err`."""
+def become(
+    module: str, arguments: list[str], folder: str, environment: dict[str, str], out: str, err: str, executable: str
+) -> None:
+    """Do in this process what was asked for."""
     for stream, path, flags in ((0, os.devnull, os.O_RDONLY), (1, out, os.O_WRONLY), (2, err, os.O_WRONLY)):
         opened = os.open(path, flags)
         os.dup2(opened, stream)
         os.close(opened)
+    sys.executable = executable
     launcher: Any = importlib.import_module("lightning.pytorch.strategies.launchers.subprocess_script")
     launcher.subprocess = SimpleNamespace(Popen=Spare().start)
     run(module, arguments, folder, environment)
@@ -81,24 +116,55 @@ def run(module: str, arguments: list[str], folder: str, environment: dict[str, s
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [module, *arguments]  # the first is replaced by the module's file
+    own = [os.path.dirname(module) if module.endswith(".py") else folder]
+    sys.path[:1] = [*own, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     if module.endswith(".py"):
-        sys.path[0] = os.path.dirname(module)
         runpy.run_path(module, run_name="__main__")
     else:
-        sys.path[0] = folder
         runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def serve() -> None:
+def forked(work: Callable[[], None]) -> int:
+    """A fork's process id. It ends as Python does behind `work`, but leaves what is imported to the operating system:
+    to clear it away takes half a second."""
+    if pid := os.fork():
+        return pid
+    code: Any = 1
+    try:
+        work()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    except BaseException:
+        traceback.print_exc()
+    for end in (threading._shutdown, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):  # type: ignore
+        end()
+    os._exit(code)
+
+
+def serve(address: str) -> None:
     for name in LIBRARIES:
         importlib.import_module(name)
     gc.freeze()  # or every fork goes through all of it, and copies it, when it ends: two seconds
-    for line in sys.stdin:
-        if pid := os.fork():
-            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-        else:
-            return become(**json.loads(line))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(address)
+        server.listen()
+        print("ready", flush=True)
+        waiting: list[int] = []
+        while True:
+            connection, _ = server.accept()
+            waiting = [pid for pid in waiting if os.waitpid(pid, os.WNOHANG) == (0, 0)]
+            waiting.append(forked(lambda given=connection: answer(given)))
+            connection.close()
+
+
+def answer(connection: socket.socket) -> None:
+    """What is asked is a fork of this one, so that it may itself ask for more."""
+    with connection.makefile("rw") as stream:
+        job = json.loads(stream.readline())
+        pid = forked(lambda: become(**job))
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=stream)
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1])

@@ -12,6 +12,14 @@ FILES = [path for path in sorted((CONF / "recipe").glob("*/*.yaml")) if not path
 PATHS = {path.stem: f"{path.parent.name}/{path.stem}" for path in FILES}
 FAMILIES = ("counted", "window", "recurrent", "transformer")
 LANGUAGE_MODELS = [name for name, path in PATHS.items() if path.startswith(FAMILIES)]  # from left to right
+# Of those that differ in numbers alone, one.
+TRAINED = [
+    "fixed_window", "convolution", "gcnn_14", "elman", "gru", "lstm", "lstmp", "lstm_512_512", "lstm_1024_512",
+    "lstm_wikitext103", "residual_lstm", "character_lstm", "awd_lstm_small", "gpt", "gpt_post_norm", "gpt_rotary",
+    "gpt_swiglu", "gpt_toy_sinusoidal", "gpt_shakespeare", "transformer_wikitext103", "transformer_xl_small",
+    "transformer_xl",
+]  # fmt: skip
+COUNTED = ["ad3", "cache", "gt3", "jm3", "kn3", "kn5_pruned", "snm", "snm_skip", "wb3"]
 
 
 def composed(stage: str, name: str, *overrides: str) -> DictConfig:

@@ -1,5 +1,6 @@
 """Every configuration composes, and what it names exists."""
 
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,14 @@ GROUPS = {
     "trainer": "pretrain",
     "study": "report",
 }
-CHOICES = [
-    (stage, group, path.stem) for group, stage in GROUPS.items() for path in sorted((CONF / group).glob("*.yaml"))
-]
+CHOICES = [  # several at once, each of another group
+    (stage, [choice for choice in chosen if choice])
+    for stage in dict.fromkeys(GROUPS.values())
+    for chosen in zip_longest(*(
+        [f"{group}={path.stem}" for path in sorted((CONF / group).glob("*.yaml"))]
+        for group in GROUPS if GROUPS[group] == stage
+    ))
+]  # fmt: skip
 OF_RECIPES = {"scorer": "lstm", "corruption": "t5"}  # groups that not every recipe has, and one that has it
 
 
@@ -75,9 +81,11 @@ def test_root_composes(stage):
     check(compose_config(stage, []))
 
 
-@pytest.mark.parametrize(("stage", "group", "choice"), CHOICES, ids=lambda part: part)
-def test_choice_composes(stage, group, choice):
-    check(compose_config(stage, [f"{group}={choice}"]))
+@pytest.mark.parametrize(
+    ("stage", "choices"), CHOICES, ids=lambda part: part if isinstance(part, str) else "-".join(part)
+)
+def test_choices_compose(stage, choices):
+    check(compose_config(stage, choices))
 
 
 @pytest.mark.parametrize("group", OF_RECIPES)
@@ -87,8 +95,8 @@ def test_choice_of_a_recipe_composes(group):
 
 
 def test_every_group_is_covered():
-    """A kind is what tasks have in common, and no choice."""
-    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, "recipe", "kind"}
+    """A kind is what tasks have in common, and a table what reports have: no choice of a stage."""
+    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, "recipe", "kind", "table"}
 
 
 def test_a_choice_on_the_command_line_takes_the_place_of_the_recipes():

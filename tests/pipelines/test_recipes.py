@@ -12,8 +12,9 @@ from torch import nn
 from pipelines.build import build_counted, build_model
 from pipelines.entry import CONF
 from retable.models.base import LeftToRight
+from retable.plan.conf import Conf
 from retable.reporting.results import read_references
-from tests.pipelines.recipes import FILES, LANGUAGE_MODELS, PATHS, composed
+from tests.pipelines.recipes import COUNTED, FILES, LANGUAGE_MODELS, PATHS, TRAINED, composed
 
 PTB, LM1B = 10_000, 793_471
 
@@ -26,7 +27,7 @@ def test_names_are_unique_over_the_families():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_recipe_says_what_it_needs(path):
     """Its stage, what it is for in a comment, and all that is instantiated for it."""
-    stage = composed("pretrain", path.stem).stage
+    stage = Conf(CONF).says("recipe", PATHS[path.stem])["stage"]
     cfg = composed(stage, path.stem)
     assert callable(get_class(cfg.model._target_))
     if stage != "train":
@@ -36,6 +37,17 @@ def test_recipe_says_what_it_needs(path):
         assert part is None or callable(get_method(part._target_))
     header, reasons = path.read_text(encoding="utf-8").splitlines()[:2]
     assert header == "# @package _global_" and reasons.startswith("# ")
+
+
+def kind(name: str) -> str:
+    """What a recipe has beside numbers: classes, and settings that are words or switches."""
+    cfg = composed("pretrain", name)
+    said = {key: value for key, value in cfg.model.items() if isinstance(value, str | bool)}
+    return str((said, "d_cell" in cfg.model, cfg.objective and cfg.objective._target_))
+
+
+def test_every_kind_of_language_model_has_one_whose_properties_are_tested():
+    assert {kind(name) for name in LANGUAGE_MODELS} == {kind(name) for name in TRAINED + COUNTED}
 
 
 def test_recipes_inherit_from_two_others_at_most():

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from pipelines.entry import CONF
+from tests.pipelines.forking import write_python
 
 ROOT = CONF.parent
 STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}], "benchmarks": {"perplexity": "all"}}
@@ -20,9 +21,12 @@ CELLS = [f"{GRAPH}:evaluate-{system}-1-perplexity" for system in ("kn3", "kn5")]
 
 
 class Repro:
-    def __init__(self, folder: Path):
-        self.folder = folder
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    """A project of its own, whose Python is that of forking.py."""
+
+    def __init__(self, folder: Path, tools: Path, forks: str):
+        self.folder, self.python = folder, tools / "python"
+        write_python(self.python, forks)
+        path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
         self.environment = os.environ | {"PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}", "PATH": path}
 
     def __call__(self, *command: str) -> str:
@@ -42,8 +46,8 @@ class Repro:
 
 
 @pytest.fixture(scope="module")
-def repro(tmp_path_factory):
-    made = Repro(tmp_path_factory.mktemp("repro"))
+def repro(tmp_path_factory, forks):
+    made = Repro(tmp_path_factory.mktemp("repro"), tmp_path_factory.mktemp("tools"), forks)
     for name in ("conf", "pipelines", "src/retable"):
         shutil.copytree(ROOT / name, made.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(ROOT / ".dvcignore", made.folder / ".dvcignore")
@@ -53,7 +57,7 @@ def repro(tmp_path_factory):
     made.edit("conf/corpus/grammar_tiny.yaml", "train: 50000, validation: 5000, test: 20000",
               "train: 3000, validation: 600, test: 900")  # fmt: skip
     made("dvc", "init", "--quiet", "--no-scm")
-    made(sys.executable, "-m", "pipelines.plan", "graph")
+    made(str(made.python), "-m", "pipelines.plan", "graph")
     return made
 
 
@@ -82,7 +86,7 @@ def test_what_is_proved_the_same_is_renewed(repro):
         "class KneserNey(Interpolated):\n    edited = 1\n",
     )
     repro("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "-am", "after")
-    said = repro(sys.executable, "-m", "pipelines.prove", "HEAD~1")
+    said = repro(str(repro.python), "-m", "pipelines.prove", "HEAD~1")
     assert said.splitlines() == [
         "same   pretrain/grammar_tiny/kn3-1, for 2: pretrain/grammar_tiny/kn3-1 pretrain/grammar_tiny/kn5-1",
         "same   evaluate/grammar_tiny/kn3-1-perplexity, for 2: evaluate/grammar_tiny/kn3-1-perplexity "

@@ -143,11 +143,17 @@ def test_the_first_steps_are_those_of_the_whole_run():
     assert all(first[part] == whole[part] for part in same)
 
 
+@pytest.fixture(scope="module")
+def without_data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("without_data")
+    for name in ("graph", "dvc.yaml"):
+        (folder / name).symlink_to(CONF.parent / name)
+    return folder
+
+
 @pytest.mark.parametrize(("study", "missing"), [("babylm", "data/babylm"), ("fineweb_gpt2", "data/fineweb10B-gpt2"),
                                                 ("electra_small", "data/openwebtext")])  # fmt: skip
-def test_a_study_says_what_data_it_misses(tmp_path, monkeypatch, study, missing):
-    monkeypatch.chdir(tmp_path)
-    for name in ("graph", "dvc.yaml"):
-        (tmp_path / name).symlink_to(CONF.parent / name)
+def test_a_study_says_what_data_it_misses(without_data, monkeypatch, study, missing):
+    monkeypatch.chdir(without_data)
     with pytest.raises(UsageError, match=f"{missing}.* does not exist, and study {study} reads it for prepare/"):
         check(study)

@@ -271,6 +271,9 @@ def test_glues_recipes_are_one_baseline_with_one_thing_changed():
         ("sentiment", "role_labeller", "the task names no predicates for model.d_predicate="),
         ("swag", "role_labeller", "the task names no predicates for model.d_predicate="),
         ("swag", "t5_text", "T5 writes text, and has no state to tell a label by; take recipe="),
+        ("trec", "bidaf", "BiDAF is no encoder of sentences; take recipe=encoders/bilstm or bert/bert"),
+        ("rte", "mention_ranker", "MentionRanker is no encoder of sentences; take recipe="),
+        ("conll2003_ner", "bag_of_words", "BagOfWords has no state for each token to be tagged by; take recipe="),
         ("conll2012", "bert", "BERT does not rank the antecedents of spans; take recipe=coreference/mention_ranker"),
     ],
 )

@@ -1,0 +1,187 @@
+"""What an edit makes stale, and what a study that is written anew says: in a copy of conf and of the code."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines import plan, reach
+from pipelines.entry import CONF
+from retable.errors import UsageError
+from retable.plan.conf import Conf
+from retable.plan.study import expand
+
+ROOT = CONF.parent
+SAID = {
+    "corpus": "grammar_tiny",
+    "systems": [{"of": ["kn5", "lstm", "gpt", "skipgram"]}, {"of": "bert", "tokenizer": "word_marked"},
+                {"of": "gpt", "as": "gpt_pretrained", "init": "gpt", "task": "sentiment"}],
+    "mixtures": {"kn5_lstm": ["kn5", "lstm"]},
+    "benchmarks": {"perplexity": {"all but": []}, "analogies": "skipgram", "held_out": "bert"},
+}  # fmt: skip
+# What was read of files, by their ending.
+CACHES = {".yaml": (plan._composed, plan._chosen, plan._container, plan._conf), ".py": (reach.code,)}
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory) -> Iterator[Path]:
+    """A copy of conf and of the code, whose plans these functions make."""
+    folder = tmp_path_factory.mktemp("copied")
+    for name in ("conf", "pipelines", "src/retable"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "CONF", folder / "conf")
+        patch.setattr(reach, "_ROOT", folder)
+        patch.setenv("RETABLE_DATA", "data")
+        clear()
+        yield folder
+    clear()
+
+
+def clear(*endings: str) -> None:
+    """Forget what was read of files with these endings, or of all files."""
+    for ending in endings or CACHES:
+        for cached in CACHES[ending]:
+            cached.cache_clear()
+
+
+def plans() -> dict[str, str]:
+    """The plan of each cell of `SAID` by its place."""
+    cells = expand(Conf(plan.CONF), "mine", SAID).cells
+    with plan.composing():
+        return {place: plan.plan_of(cell, cells) for place, cell in cells.items()}
+
+
+@pytest.fixture(scope="module")
+def unchanged(copied) -> dict[str, str]:
+    return plans()
+
+
+@pytest.fixture
+def stale_after(copied, unchanged):
+    """The places whose plan changes with an edit, which is undone then."""
+    edited: dict[Path, str] = {}
+
+    def edit(path: Path, old: str, new: str) -> set[str]:
+        edited[path] = text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+        clear(path.suffix)
+        after = plans()
+        return {place for place in unchanged if unchanged[place] != after[place]}
+
+    yield edit
+    for path, text in edited.items():
+        path.write_text(text, encoding="utf-8")
+        clear(path.suffix)
+
+
+def recipe(copied, name):
+    return copied / "conf/recipe" / f"{Conf(copied / 'conf').choice(name)}.yaml"
+
+
+def test_a_value_of_a_table_makes_reports_stale_and_a_comment_does_not(copied, monkeypatch):
+    monkeypatch.chdir(copied)
+    file, written = copied / "conf/table/tagging.yaml", copied / "outputs/plan/report/smoke.yaml"
+    text = file.read_text(encoding="utf-8")
+    found = []
+    for edited in (f"{text}# edited\n", text.replace("title: Tagging", "title: Tags"), text):
+        file.write_text(edited, encoding="utf-8")
+        clear(".yaml")
+        plan.report("smoke")
+        found.append(written.read_text(encoding="utf-8"))
+    assert found[0] == found[2] != found[1]
+
+
+def test_a_comment_in_a_configuration_makes_nothing_stale(copied, stale_after):
+    file = recipe(copied, "lstm")
+    text = file.read_text(encoding="utf-8")
+    assert stale_after(file, text, f"{text}# edited\n") == set()
+
+
+def test_a_value_in_a_recipe_makes_its_own_cells_stale(copied, stale_after):
+    lstm = {"pretrain/grammar_tiny/lstm-1", "evaluate/grammar_tiny/lstm-1-perplexity",
+            "mix/grammar_tiny/kn5_lstm-1", "evaluate/grammar_tiny/kn5_lstm-1-perplexity"}  # fmt: skip
+    assert stale_after(recipe(copied, "lstm"), "d_model: 192", "d_model: 96") == lstm
+
+
+def test_a_value_of_the_training_alone_leaves_what_is_loaded(copied, stale_after):
+    """The weights are another dependency: where they come out the same, nothing that follows runs."""
+    assert stale_after(recipe(copied, "lstm"), "epochs: 1", "epochs: 2") == {"pretrain/grammar_tiny/lstm-1"}
+
+
+def test_a_line_of_a_model_makes_its_cells_and_what_loads_them_stale(copied, stale_after):
+    bert = {"pretrain/grammar_tiny/bert-1", "evaluate/grammar_tiny/bert-1-held_out"}
+    edited = "super().__init__()\n        self.edited = 1"
+    assert stale_after(copied / "src/retable/models/bert.py", "super().__init__()", edited) == bert
+
+
+def test_a_line_of_a_benchmark_makes_its_evaluations_stale(copied, stale_after):
+    file, old = copied / "src/retable/evaluation/analogies.py", "asks_for = WordVectors"
+    assert stale_after(file, old, f"{old}\n    edited = 1") == {"evaluate/grammar_tiny/skipgram-1-analogies"}
+
+
+def test_a_metric_of_a_benchmark_makes_reports_stale(copied, monkeypatch):
+    monkeypatch.chdir(copied)
+    (copied / "conf/study/metric.yaml").write_text(yaml.dump(SAID))
+    path, codes = copied / "src/retable/metrics/likelihood.py", []
+    for old, new in (("", ""), ("np.exp(", "np.exp2("), ("np.exp2(", "np.exp(")):
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+        clear(".py")
+        plan.report("metric")
+        codes.append(yaml.safe_load(Path("outputs/plan/report/metric.yaml").read_text())["code"])
+    (copied / "conf/study/metric.yaml").unlink()
+    assert codes[0] == codes[2] != codes[1]
+
+
+def test_a_corpus_reaches_all_of_its_cells(copied, stale_after):
+    everything = set(expand(Conf(copied / "conf"), "mine", SAID).cells)
+    assert stale_after(copied / "conf/corpus/grammar_tiny.yaml", "train: 50000", "train: 40000") == everything
+
+
+def test_a_model_that_moves_makes_nothing_stale(copied, stale_after):
+    """Its recipes name another module, and no number changes."""
+    bert, devlin = (copied / f"src/retable/models/{name}.py" for name in ("bert", "devlin"))
+    bert.rename(devlin)
+    clear(".py")
+    try:
+        assert stale_after(copied / "conf/model/bert.yaml", "retable.models.bert.", "retable.models.devlin.") == set()
+    finally:
+        devlin.rename(bert)
+        clear(".py")
+
+
+def test_a_text_of_ones_own_is_depended_on_wherever_it_stands(copied, monkeypatch):
+    monkeypatch.chdir(copied)
+    (copied / "texts").mkdir()
+    for split in ("train", "validation", "test"):
+        (copied / f"texts/{split}.txt").write_text("a b\n", encoding="utf-8")
+    ptb = (copied / "conf/corpus/ptb.yaml").read_text(encoding="utf-8")
+    mine = ptb.replace("${oc.env:RETABLE_DATA,data}/ptb/ptb.", "texts/").replace("valid.", "validation.")
+    (copied / "conf/corpus/mine.yaml").write_text(mine, encoding="utf-8")
+    study = expand(Conf(plan.CONF), "mine", {"corpus": "mine", "systems": [{"of": "kn3"}]})
+    with plan.composing():
+        found = plan.data_of(study.cells["prepare/mine"])
+    assert found == ["texts/train.txt", "texts/validation.txt", "texts/test.txt"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "file"),
+    [(["corpus=ptb", "systems=kn5,lstm", "seeds=3"], {"corpus": "ptb", "seeds": 3, "systems": [{"of": ["kn5", "lstm"]}],
+                                                       "benchmarks": {"perplexity": "all"}})],
+)  # fmt: skip
+def test_a_study_to_start_from(copied, settings, file, capsys):
+    plan.new("mine", settings)
+    assert yaml.safe_load((copied / "conf/study/mine.yaml").read_text(encoding="utf-8")) == file
+    assert capsys.readouterr().out == "conf/study/mine.yaml is written; make repro STUDY=mine makes it\n"
+    with pytest.raises(UsageError, match=r"conf/study/mine\.yaml is there already"):
+        plan.new("mine", settings)
+    (copied / "conf/study/mine.yaml").unlink()
+
+
+def test_a_study_that_can_not_be_is_not_written(copied):
+    with pytest.raises(UsageError, match="study mine, systems: there is no recipe 'lstn'; write lstm"):
+        plan.new("mine", ["corpus=ptb", "systems=lstn"])
+    assert not (copied / "conf/study/mine.yaml").exists()
