@@ -23,7 +23,7 @@ from hydra.errors import HydraException, InstantiationException, MissingConfigEx
 from hydra.types import RunMode
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from pipelines.reach import LOADED, code, reached_by
 from retable import artifacts
@@ -33,6 +33,7 @@ CONF = Path(__file__).parent.parent / "conf"
 
 # A system is called as the file of its recipe, without the folder: recurrent/lstm is lstm.
 OmegaConf.register_new_resolver("stem", lambda path: Path(path).stem)
+OmegaConf.register_new_resolver("half", lambda length: max(length // 2, 1))  # of a window: how far it moves
 
 
 def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
@@ -260,6 +261,11 @@ def _cause(error: BaseException) -> BaseException:
 def _one_line(error: BaseException) -> str:
     if isinstance(error, MissingConfigException) and (error.missing_cfg_file or "").startswith("recipe/"):
         return _missing_recipe(str(error.missing_cfg_file))
+    if isinstance(error, InterpolationKeyError) and "'finetuning." in str(error):
+        return (
+            f"recipe={chosen('recipe')} says nothing of how it learns a task, and task={chosen('task')} asks for it; "
+            "write '+finetuning={lr: 1e-3, epochs: 5, batch_size: 32}', or take a recipe that has such a line"
+        )
     lines = [line.strip() for line in str(error).splitlines()]
     noise = ("full_key:", "object_type=", "Config search", "provider=")
     kept = [line for line in lines if line and not line.startswith(noise)]

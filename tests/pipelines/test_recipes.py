@@ -38,6 +38,12 @@ def test_recipe_says_what_it_needs(path):
     assert header == "# @package _global_" and reasons.startswith("# ")
 
 
+@pytest.mark.parametrize("length", [1, 7, 16, 128])
+def test_the_windows_that_score_fit_those_of_training(length):
+    scorer = instantiate(composed("pretrain", "gpt", f"batches.length={length}").scorer)
+    assert (scorer.length, scorer.stride) == (length, max(length // 2, 1))
+
+
 def test_recipes_inherit_from_two_others_at_most():
     """So that what one is made of is soon read."""
     for path in FILES:
