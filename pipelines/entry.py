@@ -51,6 +51,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
             OmegaConf.resolve(cfg)
             if multirun and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
                 raise UsageError("a multirun trains each job on one device; drop -m or write trainer.devices=1")
+            _refuse_choices_passed_over(cfg)
             try:
                 function(cfg)
             except TypeError:
@@ -111,6 +112,19 @@ def _refuse_unknown_settings(part: Any, name: str = "") -> None:
                 )
     for key, inner in part.items():
         _refuse_unknown_settings(inner, f"{name}{key}.")
+
+
+def _refuse_choices_passed_over(cfg: DictConfig) -> None:
+    """Raise UsageError for an optimizer or schedule of the command line in whose place the task has its own."""
+    for group in ("optimizer", "schedule"):
+        choice = HydraConfig.get().runtime.choices.get(group)
+        if f"{group}={choice}" in HydraConfig.get().overrides.task and choice is not None:
+            *module, own = cfg[group]._target_.split(".")
+            if own != choice:
+                raise UsageError(
+                    f"task={chosen('task')} is learnt by {own}, whatever {group}= says; "
+                    f"write {group}._target_={'.'.join([*module, choice])}, and its settings"
+                )
 
 
 def _disk_is_full(error: Exception) -> bool:

@@ -91,6 +91,13 @@ def test_recipe_that_says_nothing_of_tasks(project):
     project.succeed("train", *few, said)
 
 
+@pytest.mark.parametrize(("group", "own", "other"), [("optimizer", "adamw", "sgd"),
+                                                     ("schedule", "warmup_cosine", "constant")])  # fmt: skip
+def test_choice_in_whose_place_a_task_has_its_own(project, group, own, other):
+    line = refuse(project, "train", "corpus=grammar_tiny", "task=sentiment", f"{group}={other}")
+    assert own in line and f"write {group}._target_=retable.training.{group}s.{other}" in line
+
+
 def test_missing_stage_output(project):
     line = refuse(project, "evaluate", "stage=pretrain", "cell=grammar/lstm-9")
     assert "dvc repro pretrain@grammar-lstm-9" in line
