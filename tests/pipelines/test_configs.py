@@ -41,6 +41,9 @@ GROUPS = {
     "benchmark": "evaluate",
     "decoding": "generate",
     "trainer": "pretrain",
+    "callbacks": "pretrain",
+    "logger": "pretrain",
+    "debug": "pretrain",
     "study": "report",
 }
 CHOICES = [

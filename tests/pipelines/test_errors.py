@@ -98,6 +98,10 @@ def test_choice_in_whose_place_a_task_has_its_own(project, group, own, other):
     assert own in line and f"write {group}._target_=retable.training.{group}s.{other}" in line
 
 
+def test_null_is_no_choice(project):
+    assert "write ~GROUP" in refuse(project, "pretrain", "logger=null")
+
+
 def test_missing_stage_output(project):
     line = refuse(project, "evaluate", "stage=pretrain", "cell=grammar/lstm-9")
     assert "dvc repro pretrain@grammar-lstm-9" in line
