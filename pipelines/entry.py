@@ -16,6 +16,7 @@ from typing import Any
 
 import hydra
 import psutil
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
@@ -72,15 +73,31 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
 
 def _groups() -> str:
     """The groups that the root config composes, with their choices: for `--help`, where Hydra lists all of conf."""
-    names = sorted(name for name in HydraConfig.get().runtime.choices if not name.startswith("hydra/"))
-    return "\n".join(f"{name}: {', '.join(_choices(name))}" for name in names) or "none"
-
-
-def _choices(group: str) -> list[str]:
-    """A group's files, and those of its folders that are no mere bases of others."""
     options = GlobalHydra.instance().config_loader().get_group_options
-    inner = [f"{folder}/{name}" for folder in options(group, ObjectType.GROUP) for name in options(f"{group}/{folder}")]
-    return options(group) + [name for name in inner if "/_" not in name]
+    names = sorted(name for name in HydraConfig.get().runtime.choices if not name.startswith("hydra/"))
+    return "\n".join(f"{name}: {', '.join(options(name))}" for name in names) or "none"
+
+
+def _look_into_folders() -> None:
+    """Let a file in a group's folder, but for mere bases of others, be a choice of the group to help and completion, as
+    it is to the command line (recipe=recurrent/lstm), and the folder no group of its own."""
+    own = ConfigLoaderImpl.get_group_options
+
+    def get_group_options(
+        loader: Any, group_name: str, results_filter: Any = ObjectType.CONFIG, **of: Any
+    ) -> list[str]:
+        if not group_name or group_name.startswith("hydra"):
+            return own(loader, group_name, results_filter, **of)
+        if results_filter == ObjectType.GROUP:
+            return []
+        folders = own(loader, group_name, ObjectType.GROUP, **of)
+        inner = [f"{folder}/{name}" for folder in folders for name in own(loader, f"{group_name}/{folder}", **of)]
+        return own(loader, group_name, **of) + [name for name in inner if "/_" not in name]
+
+    ConfigLoaderImpl.get_group_options = get_group_options  # type: ignore[assignment, method-assign]
+
+
+_look_into_folders()
 
 
 @contextlib.contextmanager
