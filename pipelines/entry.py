@@ -16,6 +16,7 @@ from typing import Any
 
 import hydra
 import psutil
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
@@ -23,8 +24,9 @@ from hydra.errors import HydraException, InstantiationException, MissingConfigEx
 from hydra.types import RunMode
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
+from pipelines.observers import debugging, in_mlflow, loggers, observed
 from pipelines.reach import LOADED, code, reached_by
 from retable import artifacts
 from retable.errors import UsageError
@@ -33,6 +35,7 @@ CONF = Path(__file__).parent.parent / "conf"
 
 # A system is called as the file of its recipe, without the folder: recurrent/lstm is lstm.
 OmegaConf.register_new_resolver("stem", lambda path: Path(path).stem)
+OmegaConf.register_new_resolver("half", lambda length: max(length // 2, 1))  # of a window: how far it moves
 
 
 def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
@@ -50,6 +53,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
             OmegaConf.resolve(cfg)
             if multirun and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
                 raise UsageError("a multirun trains each job on one device; drop -m or write trainer.devices=1")
+            _refuse_choices_passed_over(cfg)
             try:
                 function(cfg)
             except TypeError:
@@ -69,15 +73,31 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
 
 def _groups() -> str:
     """The groups that the root config composes, with their choices: for `--help`, where Hydra lists all of conf."""
-    names = sorted(name for name in HydraConfig.get().runtime.choices if not name.startswith("hydra/"))
-    return "\n".join(f"{name}: {', '.join(_choices(name))}" for name in names) or "none"
-
-
-def _choices(group: str) -> list[str]:
-    """A group's files, and those of its folders that are no mere bases of others."""
     options = GlobalHydra.instance().config_loader().get_group_options
-    inner = [f"{folder}/{name}" for folder in options(group, ObjectType.GROUP) for name in options(f"{group}/{folder}")]
-    return options(group) + [name for name in inner if "/_" not in name]
+    names = sorted(name for name in HydraConfig.get().runtime.choices if not name.startswith("hydra/"))
+    return "\n".join(f"{name}: {', '.join(options(name))}" for name in names) or "none"
+
+
+def _look_into_folders() -> None:
+    """Let a file in a group's folder, but for mere bases of others, be a choice of the group to help and completion, as
+    it is to the command line (recipe=recurrent/lstm), and the folder no group of its own."""
+    own = ConfigLoaderImpl.get_group_options
+
+    def get_group_options(
+        loader: Any, group_name: str, results_filter: Any = ObjectType.CONFIG, **of: Any
+    ) -> list[str]:
+        if not group_name or group_name.startswith("hydra"):
+            return own(loader, group_name, results_filter, **of)
+        if results_filter == ObjectType.GROUP:
+            return []
+        folders = own(loader, group_name, ObjectType.GROUP, **of)
+        inner = [f"{folder}/{name}" for folder in folders for name in own(loader, f"{group_name}/{folder}", **of)]
+        return own(loader, group_name, **of) + [name for name in inner if "/_" not in name]
+
+    ConfigLoaderImpl.get_group_options = get_group_options  # type: ignore[assignment, method-assign]
+
+
+_look_into_folders()
 
 
 @contextlib.contextmanager
@@ -91,6 +111,8 @@ def one_line_errors() -> Iterator[None]:
             raise
         _quit(_one_line(cause))
     except Exception as error:
+        if str(error).startswith("Config group override must be"):  # Hydra's, for null
+            _quit("null is no choice of a group; write ~GROUP to leave out what stands there")
         if not _disk_is_full(error):
             raise
         _quit("the disk is full; nothing was kept of this stage: free some space and run it again")
@@ -110,6 +132,19 @@ def _refuse_unknown_settings(part: Any, name: str = "") -> None:
                 )
     for key, inner in part.items():
         _refuse_unknown_settings(inner, f"{name}{key}.")
+
+
+def _refuse_choices_passed_over(cfg: DictConfig) -> None:
+    """Raise UsageError for an optimizer or schedule of the command line in whose place the task has its own."""
+    for group in ("optimizer", "schedule"):
+        choice = HydraConfig.get().runtime.choices.get(group)
+        if choice is not None and f"{group}={choice}" in overrides():
+            *module, own = cfg[group]._target_.split(".")
+            if own != choice:
+                raise UsageError(
+                    f"task={chosen('task')} is learnt by {own}, whatever {group}= says; "
+                    f"write {group}._target_={'.'.join([*module, choice])}, and its settings"
+                )
 
 
 def _disk_is_full(error: Exception) -> bool:
@@ -150,19 +185,21 @@ def recorded(
     place = place or cfg.out
     name, out = stage_name(), output_folder(place)
     config: Any = OmegaConf.to_container(cfg, resolve=True)
+    config.pop("logger", None)  # who is told changes no number
     digests = {str(path): artifacts.digest(artifacts.require(path)) for path in inputs}
     reached = code().fingerprint(reached_by(name, config, *loaded_from(upstream)))
     key = artifacts.digest_of([name, str(out), config, digests, reached])
-    scratch = Path("work", name, place, key[:12])
+    scratch = Path("work", "debug/scratch" if debugging(overrides()) else "", name, place, key[:12])
+    if debugging(overrides()):  # from the first step again, whatever became of the last try
+        shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True)
     if not is_main_process():
-        with tempfile.TemporaryDirectory() as nowhere:
+        with tempfile.TemporaryDirectory() as nowhere, observed(cfg, lambda points: None):
             yield Record(Path(nowhere), scratch, lambda points: None)
         return
-    from retable import tracking
-
     made = [path.parent for path in inputs if (path.parent / "run.json").exists()]
-    runs = [artifacts.read_run(folder)["mlflow_run_id"] for folder in dict.fromkeys([*upstream, *made])]
+    found = [artifacts.read_run(folder)["mlflow_run_id"] for folder in dict.fromkeys([*upstream, *made])]
+    runs = [run for run in found if run is not None]
     provenance = {
         "stage": name,
         "system": system,
@@ -172,38 +209,60 @@ def recorded(
         "study": current_study(),
         **artifacts.git_state(),
     }
+    with loggers(cfg, _flat(config)) as sinks:
+        run = _run_of(key, place, config, provenance, digests, runs) if in_mlflow(cfg, overrides()) else None
+        if run is not None:
+            sinks = [run.log, *sinks]
+
+        def log(points: Any) -> None:
+            for sink in sinks:
+                sink(points)
+
+        started, process_start = time.time(), psutil.Process().create_time()
+        try:
+            with artifacts.publish(out, scratch / "payload") as folder, observed(cfg, log):
+                record = Record(folder, scratch, log)
+                yield record
+                OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
+                artifacts.write_metrics(folder, record.metrics)
+                details = {
+                    "mlflow_run_id": run and run.id,
+                    "upstream": runs,
+                    "digests": digests,
+                    "startup_seconds": round(started - process_start, 2),
+                    "seconds": round(time.time() - started, 2),
+                    "peak_memory_mib": round(artifacts.peak_memory()),
+                    "hardware": artifacts.hardware(),
+                    "environment": artifacts.environment(),
+                }
+                artifacts.write_json(folder / "run.json", provenance | details | record.extra)
+        except Exception:  # an interrupted run stays open: like a killed one, it goes on when the stage runs again
+            if run is not None:
+                run.fail()
+            raise
+    if run is not None:
+        run.describe(record.metrics, out, ["config.yaml", "metrics.json", "run.json", *record.files])
+    shutil.rmtree(scratch)
+    if run is not None:
+        run.finish()
+    if debugging(overrides()):
+        print(f"debugged: {out} has what came of it; outputs/ and MLflow are as they were", file=sys.stderr)
+
+
+def _run_of(
+    key: str, place: str, config: Any, provenance: dict[str, Any], digests: dict[str, str], upstream: list[str]
+) -> Any:
+    """The cell's run in MLflow."""
+    from retable import tracking
+
     tags = {f"retable.{k}": v for k, v in provenance.items() if v is not None}
-    tags |= {"mlflow.source.name": f"pipelines.{name}"}
+    tags |= {"mlflow.source.name": f"pipelines.{provenance['stage']}"}
     if provenance["git_commit"]:
         tags["mlflow.source.git.commit"] = provenance["git_commit"]
-    tags |= {"retable.data_digest": artifacts.digest_of(digests)[:16], "retable.upstream": ",".join(runs)}
+    tags |= {"retable.data_digest": artifacts.digest_of(digests)[:16], "retable.upstream": ",".join(upstream)}
     if parent := os.environ.get("RETABLE_PARENT_RUN"):
         tags["mlflow.parentRunId"] = parent
-    run = tracking.start(f"{name} {place}", key, _flat(config), tags)
-    started, process_start = time.time(), psutil.Process().create_time()
-    try:
-        with artifacts.publish(out, scratch / "payload") as folder:
-            record = Record(folder, scratch, run.log)
-            yield record
-            OmegaConf.save(cfg, folder / "config.yaml", resolve=True)
-            artifacts.write_metrics(folder, record.metrics)
-            details = {
-                "mlflow_run_id": run.id,
-                "upstream": runs,
-                "digests": digests,
-                "startup_seconds": round(started - process_start, 2),
-                "seconds": round(time.time() - started, 2),
-                "peak_memory_mib": round(artifacts.peak_memory()),
-                "hardware": artifacts.hardware(),
-                "environment": artifacts.environment(),
-            }
-            artifacts.write_json(folder / "run.json", provenance | details | record.extra)
-    except Exception:  # an interrupted run stays open: like a killed one, it goes on when the stage runs again
-        run.fail()
-        raise
-    run.describe(record.metrics, out, ["config.yaml", "metrics.json", "run.json", *record.files])
-    shutil.rmtree(scratch)
-    run.finish()
+    return tracking.start(f"{provenance['stage']} {place}", key, _flat(config), tags)
 
 
 def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
@@ -215,16 +274,21 @@ def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
 
 
 def output_folder(place: str) -> Path:
-    """Where a cell goes: `outputs/<stage>/<place>`, or the job's own folder in a multirun."""
+    """Where a cell goes: `outputs/<stage>/<place>`, `work/debug/<stage>/<place>`, or a multirun's folder of the job."""
     hydra_config = HydraConfig.get()
     if hydra_config.mode == RunMode.MULTIRUN:
         return Path(os.path.relpath(hydra_config.runtime.output_dir)) / place
-    return Path("outputs", stage_name(), place)
+    return Path("work/debug" if debugging(overrides()) else "outputs", stage_name(), place)
 
 
 def stage_name() -> str:
     """The root config that runs, which is called like its stage."""
     return str(HydraConfig.get().job.config_name)
+
+
+def overrides() -> list[str]:
+    """What the command line says, `name=value` each."""
+    return list(HydraConfig.get().overrides.task)
 
 
 def chosen(group: str) -> str:
@@ -260,6 +324,11 @@ def _cause(error: BaseException) -> BaseException:
 def _one_line(error: BaseException) -> str:
     if isinstance(error, MissingConfigException) and (error.missing_cfg_file or "").startswith("recipe/"):
         return _missing_recipe(str(error.missing_cfg_file))
+    if isinstance(error, InterpolationKeyError) and "'finetuning." in str(error):
+        return (
+            f"recipe={chosen('recipe')} says nothing of how it learns a task, and task={chosen('task')} asks for it; "
+            "write '+finetuning={lr: 1e-3, epochs: 5, batch_size: 32}', or take a recipe that has such a line"
+        )
     lines = [line.strip() for line in str(error).splitlines()]
     noise = ("full_key:", "object_type=", "Config search", "provider=")
     kept = [line for line in lines if line and not line.startswith(noise)]

@@ -219,6 +219,7 @@ def _chosen(stage: str, overrides: tuple[str, ...], plain: tuple[str, ...]) -> t
     cfg = copy.deepcopy(whole)
     with flag_override(cfg, ["struct", "readonly"], False):
         del cfg["hydra"]
+        cfg.pop("logger", None)  # who is told of a training
     return cfg, whole
 
 

@@ -8,11 +8,15 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from pipelines.observers import in_mlflow
+
 
 class ParentRun(Callback):
     """Opens the parent before the first job and closes it after the last; `RETABLE_PARENT_RUN` names it to them."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        if not in_mlflow(config, config.hydra.overrides.task):
+            return
         from retable import artifacts, tracking
 
         overrides = " ".join(config.hydra.overrides.task)
@@ -32,5 +36,5 @@ class ParentRun(Callback):
             self._run.fail()
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        os.environ.pop("RETABLE_PARENT_RUN")
-        self._run.finish()
+        if os.environ.pop("RETABLE_PARENT_RUN", None):
+            self._run.finish()

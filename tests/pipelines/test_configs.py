@@ -42,6 +42,9 @@ GROUPS = {
     "benchmark": "evaluate",
     "decoding": "generate",
     "trainer": "pretrain",
+    "callbacks": "pretrain",
+    "logger": "pretrain",
+    "debug": "pretrain",
     "study": "report",
 }
 CHOICES = [  # several at once, each of another group

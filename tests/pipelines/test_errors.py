@@ -83,6 +83,25 @@ def test_recipe_for_another_objective(project):
     assert "GPT" in line and "prefix" in line and "recipe=t5/prefix_lm" in line and "objective=causal_lm" in line
 
 
+def test_recipe_that_says_nothing_of_tasks(project):
+    line = refuse(project, "train", "corpus=grammar_tiny", "recipe=recurrent/lstm", "task=sentiment")
+    assert "recipe=recurrent/lstm" in line and "task=sentiment" in line
+    said = line.partition("'")[2].partition("'")[0]
+    few = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "task=sentiment", "max_steps=1", "system=as_told"]
+    project.succeed("train", *few, said)
+
+
+@pytest.mark.parametrize(("group", "own", "other"), [("optimizer", "adamw", "sgd"),
+                                                     ("schedule", "warmup_cosine", "constant")])  # fmt: skip
+def test_choice_in_whose_place_a_task_has_its_own(project, group, own, other):
+    line = refuse(project, "train", "corpus=grammar_tiny", "task=sentiment", f"{group}={other}")
+    assert own in line and f"write {group}._target_=retable.training.{group}s.{other}" in line
+
+
+def test_null_is_no_choice(project):
+    assert "write ~GROUP" in refuse(project, "pretrain", "logger=null")
+
+
 def test_missing_stage_output(project):
     line = refuse(project, "evaluate", "stage=pretrain", "cell=grammar/lstm-9")
     assert "dvc repro pretrain@grammar-lstm-9" in line

@@ -50,6 +50,12 @@ def test_every_kind_of_language_model_has_one_whose_properties_are_tested():
     assert {kind(name) for name in LANGUAGE_MODELS} == {kind(name) for name in TRAINED + COUNTED}
 
 
+@pytest.mark.parametrize("length", [1, 7, 16, 128])
+def test_the_windows_that_score_fit_those_of_training(length):
+    scorer = instantiate(composed("pretrain", "gpt", f"batches.length={length}").scorer)
+    assert (scorer.length, scorer.stride) == (length, max(length // 2, 1))
+
+
 def test_recipes_inherit_from_two_others_at_most():
     """So that what one is made of is soon read."""
     for path in FILES:

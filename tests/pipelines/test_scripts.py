@@ -32,7 +32,11 @@ def test_help(stage, bare_project):
         ("mod", ["model=", "model."]),
         ("model=ls", ["model=lstm"]),
         ("tokenizer=wordpiece_uncased", ["tokenizer=wordpiece_uncased", "tokenizer=wordpiece_uncased_30k"]),
+        ("rec", ["recipe=", "recompute="]),
+        ("recipe=transformer/gpt_sh", [f"recipe=transformer/gpt_shakespeare{end}" for end in ("", "_gpu")]),
         ("recipe=transformer/gpt model.n_h", ["model.n_heads="]),
+        ("debug=f", ["debug=fdr"]),
+        ("callbacks=learning_rate callbacks.", ["callbacks.learning_rate."]),
     ],
 )
 def test_completion(typed, choices, bare_project):

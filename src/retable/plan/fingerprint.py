@@ -17,7 +17,7 @@ from typing import Any
 
 # What records a run and reports mistakes, but decides no number.
 RECORDING = (
-    *("pipelines.entry", "pipelines.reach", "pipelines.sweep"),
+    *("pipelines.entry", "pipelines.observers", "pipelines.reach", "pipelines.sweep"),
     *("retable.artifacts", "retable.errors", "retable.tracking"),
 )
 

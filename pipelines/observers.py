@@ -1,0 +1,63 @@
+"""Who looks on while a stage trains, by the groups `logger` and `callbacks`, and whether `debug` was chosen."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from retable.errors import UsageError
+
+
+def debugging(overrides: Sequence[str]) -> bool:
+    """Whether `debug=` was chosen: a person tries something, and what comes of it is no cell of the pipeline."""
+    return any(each.startswith("debug=") for each in overrides)
+
+
+def in_mlflow(cfg: DictConfig, overrides: Sequence[str]) -> bool:
+    """Whether a run stands in MLflow: that of every stage, unless it has other loggers, or debugs."""
+    return "mlflow" in cfg.get("logger", {"mlflow": {}}) and not debugging(overrides)
+
+
+@contextlib.contextmanager
+def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable[[Sequence[Any]], None]]]:
+    """What hands points on to each logger of `cfg` but MLflow, which have been told the `settings`. UsageError where
+    the library of one is missing."""
+    made = {name: _made("logger", name, each) for name, each in (cfg.get("logger") or {}).items() if name != "mlflow"}
+    if not made:
+        yield []
+        return
+    from retable.training.observers import handed_to
+
+    for logger in made.values():
+        logger.log_hyperparams(settings)
+    try:
+        yield [handed_to(logger) for logger in made.values()]
+    finally:
+        for logger in made.values():
+            logger.finalize("finished")
+
+
+@contextlib.contextmanager
+def observed(cfg: DictConfig, log: Callable[[Sequence[Any]], None]) -> Iterator[None]:
+    """Let the training in the body run with the callbacks of `cfg`; what they log goes to `log`."""
+    if not cfg.get("callbacks"):
+        yield
+        return
+    from retable.training.observers import joined
+
+    with joined([_made("callbacks", name, each) for name, each in cfg.callbacks.items()], log):
+        yield
+
+
+def _made(group: str, name: str, part: Any) -> Any:
+    if "_target_" not in part:
+        raise UsageError(f"{group}.{name} says no class; a file of {group} gives each a name, and under it a _target_")
+    try:
+        return instantiate(part)
+    except InstantiationException as error:
+        if isinstance(error.__cause__, ModuleNotFoundError):
+            raise UsageError(f"{group}={name}: {' '.join(str(error.__cause__).split())}") from error
+        raise

@@ -1,0 +1,90 @@
+"""Lightning's loggers and callbacks beside those of a training, and what shows whether a model learns at all."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.loggers import Logger
+
+from retable.training.curve import Point
+from retable.training.module import Batches, Training
+from retable.training.progress import Progress
+
+Log = Callable[[Sequence[Point]], None]
+
+
+@contextlib.contextmanager
+def joined(callbacks: Sequence[L.Callback], log: Log) -> Iterator[None]:
+    """Let the trainings in the body run with these callbacks too; what they log goes to `log`.
+
+    They come by Lightning's hook and by no argument of `fit`, whose code is part of what a cell's numbers come of.
+    """
+
+    def configure_callbacks(training: Any) -> Sequence[L.Callback]:
+        if not any(isinstance(each, Progress) for each in training.trainer.callbacks):
+            return []  # steps that are only timed, for a budget
+        training.trainer.loggers = [_Handed(log)]
+        return list(callbacks)
+
+    Training.configure_callbacks = configure_callbacks  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        del Training.configure_callbacks
+
+
+def handed_to(logger: Logger) -> Log:
+    """Hand points on to a logger, those of a step together, and none twice."""
+    handed: set[tuple[int, str]] = set()
+
+    def log(points: Sequence[Point]) -> None:
+        for step, of_step in groupby(points, key=lambda point: point.step):
+            values = {name: value for _, name, value in of_step if (step, name) not in handed}
+            handed.update((step, name) for name in values)
+            if values:
+                logger.log_metrics(values, step)
+        logger.save()
+
+    return log
+
+
+class _Handed(Logger):
+    """What callbacks log, as points."""
+
+    name, version = "retable", 0
+
+    def __init__(self, log: Log):
+        super().__init__()
+        self._log = log
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        self._log([Point(step or 0, name, float(value)) for name, value in metrics.items()])
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+
+class Overfit(L.Callback):
+    """Trains on the first `batches` batches over and over."""
+
+    def __init__(self, batches: int):
+        self._batches = batches
+
+    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
+        pl_module._batches = _First(pl_module._batches, self._batches)
+
+
+class _First:
+    def __init__(self, batches: Batches, number: int):
+        self._batches, self._number = batches, number
+        self.steps_per_epoch = batches.steps_per_epoch
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
+        return self._batches.batch(step % self._number, rank, world)
+
+
+def full_rate(step: int, epoch: float, max_steps: int, losses: Sequence[float], **settings: float) -> float:
+    """No schedule, whatever settings a recipe has for its own."""
+    return 1.0

@@ -1,0 +1,132 @@
+"""Who looks on at a training: loggers and callbacks change no number, and what is debugged leaves the cells alone."""
+
+import csv
+import json
+from importlib.util import find_spec
+
+import pytest
+
+from pipelines import plan
+from retable.plan.study import Cell
+from tests.pipelines.test_errors import files, refuse
+
+SMALL = ["corpus=grammar_tiny", "model.d_model=8", "epochs=2", "+trainer.log_every_n_steps=1"]
+OWN = """
+import lightning as L
+
+class Told(L.Callback):
+    def on_train_end(self, trainer, pl_module):
+        print("own callback:", trainer.global_step)
+        trainer.logger.log_metrics({"own/steps": trainer.global_step}, trainer.global_step)
+"""
+
+
+def cell(project, name, *settings):
+    """Train a small LSTM; its cell."""
+    done = project.succeed("pretrain", *settings, *SMALL, f"system={name}")
+    return project.folder / f"outputs/pretrain/grammar_tiny/{name}-1", done
+
+
+def rows(project, name):
+    (path,) = (project.folder / f"work/csv/pretrain/grammar_tiny/{name}-1").glob("*/metrics.csv")
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def runs(project):
+    """How many runs stand in MLflow."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{project.folder}/mlflow.db")
+    return len(client.search_runs([each.experiment_id for each in client.search_experiments()]))
+
+
+@pytest.fixture(scope="module")
+def plain(project):
+    return cell(project, "plain")[0]
+
+
+def test_onlookers_change_no_number(project, plain):
+    before = runs(project)
+    watched, done = cell(project, "watched", "logger=csv", "callbacks=[model_summary,learning_rate,device_stats]")
+    for file in ("model.safetensors", "curve.csv", "metrics.json"):
+        assert (watched / file).read_bytes() == (plain / file).read_bytes()
+    assert done.stdout.count("objective.model.embedding") == 1
+    assert runs(project) == before and json.loads((watched / "run.json").read_text())["mlflow_run_id"] is None
+    logged = rows(project, "watched")
+    rates = [float(row["lr-AdamW/pg1"]) for row in logged if row["lr-AdamW/pg1"]]
+    assert len(rates) == 4 and rates == sorted(rates, reverse=True) and rates[-1] < rates[0] == 0.005
+    with (plain / "curve.csv").open(encoding="utf-8") as file:
+        curve = {(row["step"], row["metric"]): float(row["value"]) for row in csv.DictReader(file)}
+    values = {(row["step"], name): value for row in logged for name, value in row.items() if value}
+    assert {key: float(values[key]) for key in curve} == pytest.approx(curve, rel=1e-5)
+
+
+def test_several_loggers_and_a_callback_of_ones_own(project, plain):
+    (project.folder / "mine/callbacks").mkdir(parents=True)
+    (project.folder / "mine/callbacks/told.yaml").write_text("told:\n  _target_: own_callback.Told\n")
+    (project.folder / "own_callback.py").write_text(OWN)
+    before = runs(project)
+    told, done = cell(project, "told", "--config-dir=mine", "callbacks=told", "logger=[mlflow,csv]")
+    assert "own callback: 4" in done.stdout
+    assert (told / "model.safetensors").read_bytes() == (plain / "model.safetensors").read_bytes()
+    assert runs(project) == before + 1 and "told" in (told / "config.yaml").read_text()
+    assert [row["own/steps"] for row in rows(project, "told") if row["own/steps"]] == ["4.0"]
+
+
+def test_no_logger_at_all(project, plain):
+    before = runs(project)
+    assert (cell(project, "alone", "logger=none")[0] / "curve.csv").read_bytes() == (plain / "curve.csv").read_bytes()
+    assert runs(project) == before
+
+
+@pytest.mark.skipif(bool(find_spec("tensorboard") or find_spec("tensorboardX")), reason="TensorBoard is installed")
+def test_a_logger_whose_library_is_missing(project):
+    assert "logger=tensorboard: Neither `tensorboard`" in refuse(project, "pretrain", *SMALL, "logger=tensorboard")
+
+
+def test_a_callback_without_a_class(project):
+    line = refuse(project, "pretrain", *SMALL, "+callbacks={mine: {max_depth: 1}}")
+    assert "callbacks.mine says no class" in line and "_target_" in line
+
+
+@pytest.mark.parametrize(
+    ("debug", "steps"), [("fdr", 1), ("limit", 4), ("overfit", 200), ("profiler", 4), ("default", 4)]
+)
+def test_debugging_leaves_the_cells_alone(project, plain, debug, steps):
+    before, recorded = {file: (project.folder / file).read_bytes() for file in files(project.folder)}, runs(project)
+    for _ in range(2):  # the second takes the first one's place
+        settings = ["system=plain", f"debug={debug}"] if debug != "overfit" else ["system=plain", "debug=[overfit]"]
+        kept = [setting for setting in SMALL if debug != "overfit" or not setting.startswith("epochs")]
+        done = project.succeed("pretrain", *kept, *settings)
+    assert {file: (project.folder / file).read_bytes() for file in files(project.folder)} == before
+    assert runs(project) == recorded
+    debugged = project.folder / "work/debug/pretrain/grammar_tiny/plain-1"
+    assert json.loads((debugged / "metrics.json").read_text())["steps"] == steps
+    assert "work/debug/pretrain/grammar_tiny/plain-1" in done.stderr.splitlines()[-1]
+    assert not list((project.folder / "work/debug").rglob("last.ckpt"))
+    assert ("FIT Profiler Report" in done.stdout) == (debug == "profiler")
+
+
+@pytest.mark.parametrize(
+    ("stage", "settings"),
+    [
+        ("pretrain", ["recipe=transformer/gpt", "model.d_model=32", "model.n_layers=1"]),
+        ("train", ["task=sentiment"]),
+        ("embed", []),
+    ],
+    ids=["pretrain", "train", "embed"],
+)
+def test_what_learns_at_all_learns_a_batch_by_heart(project, stage, settings):
+    project.succeed(stage, "corpus=grammar_tiny", *settings, "debug=overfit", "system=heart")
+    (curve,) = (project.folder / "work/debug" / stage / "grammar_tiny").glob("*heart-1/curve.csv")
+    with curve.open(encoding="utf-8") as file:
+        losses = [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "train/loss"]
+    assert len(losses) == 200 and losses[-1] < 0.5 * losses[0]
+
+
+def test_plans_know_of_none_of_them():
+    settings = {"corpus": "grammar_tiny", "system": "a", "seed": "1"}
+    with plan.composing():
+        for stage in ("pretrain", "train", "embed"):
+            assert not {"callbacks", "logger", "debug"} & set(plan.configuration(Cell(stage, "a", settings)))
