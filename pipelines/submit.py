@@ -9,7 +9,6 @@ from pipelines.build import build_task
 from pipelines.entry import stage
 from retable.artifacts import require
 from retable.errors import UsageError
-from retable.tasks.sentences import SentenceTask
 from retable.tasks.submission import write_submission
 
 
@@ -28,6 +27,8 @@ def read_predictions(cfg: DictConfig, task_name: str, split: str) -> list[str]:
 
     Raises UsageError where the cell or the test set is missing, or where examples have no prediction.
     """
+    from retable.tasks.sentences import SentenceTask
+
     task = build_task(task_name)
     assert isinstance(task, SentenceTask)
     if split not in task.splits:
