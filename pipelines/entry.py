@@ -27,7 +27,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from pipelines.observers import debugging, in_mlflow, loggers, observed
-from pipelines.reach import LOADED, code, reached_by
+from pipelines.reach import LOADED, code, own_part, reached_by
 from retable import artifacts
 from retable.errors import UsageError
 
@@ -187,8 +187,9 @@ def recorded(
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     config.pop("logger", None)  # who is told changes no number
     digests = {str(path): artifacts.digest(artifacts.require(path)) for path in inputs}
-    reached = code().fingerprint(reached_by(name, config, *loaded_from(upstream)))
-    key = artifacts.digest_of([name, str(out), config, digests, reached])
+    own = own_part(name, config)
+    reached = code().fingerprint(reached_by(name, own, *loaded_from(upstream)))
+    key = artifacts.digest_of([name, str(out), own, digests, reached])
     scratch = Path("work", "debug/scratch" if debugging(overrides()) else "", name, place, key[:12])
     if debugging(overrides()):  # from the first step again, whatever became of the last try
         shutil.rmtree(scratch, ignore_errors=True)

@@ -20,7 +20,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, flag_override
 
 from pipelines.entry import CONF, one_line_errors
-from pipelines.reach import LOADED, code, reached_by
+from pipelines.reach import LOADED, code, own_part, reached_by
 from retable.artifacts import digest as digest_of_file
 from retable.artifacts import digest_of
 from retable.corpora.text import SPLITS
@@ -137,7 +137,7 @@ def composing() -> Any:
 
 def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
     """How a cell is made: its configuration, those of the systems that it loads, and the digest of their code."""
-    own = configuration(cell)
+    own = own_part(cell.stage, configuration(cell))
     loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
     tasks = {name: _conf(CONF).says("task", name)["task"] for name in own.get("corpus", {}).get("tasks", ())}
     digest = code().fingerprint(reached_by(cell.stage, own, loaded, tasks))

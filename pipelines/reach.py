@@ -18,6 +18,14 @@ def code() -> Code:
     return Code({"pipelines": _ROOT / "pipelines", "retable": _ROOT / "src" / "retable"})
 
 
+def own_part(stage: str, configuration: dict[str, Any]) -> dict[str, Any]:
+    """The configuration without how the corpus is written, which is stage prepare's: others read the files."""
+    if stage == "prepare" or "corpus" not in configuration:
+        return configuration
+    read = {key: value for key, value in configuration["corpus"].items() if key in ("unit", "vocabulary")}
+    return configuration | {"corpus": read}
+
+
 def reached_by(stage: str, own: Mapping[str, Any], *others: Any) -> list[str]:
     """Where the code begins that a stage with the configuration `own` runs: the stage, and each `_target_`.
 

@@ -74,10 +74,13 @@ def test_metrics_are_flat_sorted_and_finite(tmp_path):
 @pytest.mark.parametrize(
     ("path", "command"),
     [
-        ("outputs/prepare/grammar/train.txt", "dvc repro prepare@grammar"),
-        ("outputs/prepare/grammar/sentiment/train.tsv", "dvc repro prepare@grammar"),
-        ("outputs/encode/grammar/word/train.bin", "dvc repro encode@grammar-word"),
-        ("outputs/pretrain/ptb/lstm_small-1/model.safetensors", "dvc repro pretrain@ptb-lstm_small-1"),
+        ("outputs/prepare/grammar/train.txt", "dvc repro graph/corpus/grammar/dvc.yaml:prepare"),
+        ("outputs/prepare/grammar/sentiment/train.tsv", "dvc repro graph/corpus/grammar/dvc.yaml:prepare"),
+        ("outputs/encode/grammar/word/train.bin", "dvc repro graph/corpus/grammar/dvc.yaml:encode-word"),
+        (
+            "outputs/pretrain/ptb/lstm_5-1/model.safetensors",
+            "dvc repro graph/corpus/ptb/dvc.yaml:pretrain-lstm_5-1",
+        ),
     ],
 )
 def test_what_is_missing_is_named_with_the_stage_that_makes_it(path, command, tmp_path, monkeypatch):

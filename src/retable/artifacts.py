@@ -72,12 +72,11 @@ def require(path: Path) -> Path:
         return path
     parts = path.parts
     if "outputs" in parts and len(parts) > parts.index("outputs") + 2:
-        stage, *cell = parts[parts.index("outputs") + 1 :]
-        cell = cell if stage == "prepare" else cell[:2]
-        name = cell[0] if stage == "prepare" else "-".join(cell)
+        stage, corpus, *cell = parts[parts.index("outputs") + 1 :]
+        name = "-".join([stage, *([] if stage == "prepare" else cell[:1])])
         raise UsageError(
-            f"{path} is missing; stage {stage} makes it: `dvc repro {stage}@{name}` where the study has that cell, "
-            f"or `python -m pipelines.{stage}` with its settings"
+            f"{path} is missing; stage {stage} makes it: `dvc repro graph/corpus/{corpus}/dvc.yaml:{name}` where a "
+            f"study has that cell, or `python -m pipelines.{stage}` with its settings"
         )
     raise UsageError(f"{path} is missing")
 

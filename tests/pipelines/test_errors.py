@@ -104,7 +104,7 @@ def test_null_is_no_choice(project):
 
 def test_missing_stage_output(project):
     line = refuse(project, "evaluate", "stage=pretrain", "cell=grammar/lstm-9")
-    assert "dvc repro pretrain@grammar-lstm-9" in line
+    assert "dvc repro graph/corpus/grammar/dvc.yaml:pretrain-lstm-9" in line
 
 
 def test_truncated_checkpoint(project):
@@ -150,7 +150,7 @@ def test_word_vectors_that_cannot_be(project, overrides, message):
 
 def test_an_input_layer_from_no_vectors(project):
     line = refuse(project, "pretrain", "corpus=grammar_tiny", "embedding=outputs/embed/x/y-1/vectors.bin")
-    assert "outputs/embed/x/y-1/vectors.bin is missing" in line and "embed@x-y-1" in line
+    assert "outputs/embed/x/y-1/vectors.bin is missing" in line and "dvc.yaml:embed-y-1" in line
 
 
 def test_multirun_over_several_processes(project):

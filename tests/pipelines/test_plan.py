@@ -75,7 +75,7 @@ def test_whatever_a_stage_enters_is_in_its_fingerprint(project, source, tmp_path
     cell = project.folder / "outputs" / place
     own = yaml.safe_load((cell / "config.yaml").read_text(encoding="utf-8"))
     loaded = list(loaded_from([project.folder / "outputs" / own["stage"] / own["cell"]])) if "cell" in own else []
-    reached = source.reached(reach.reached_by(stage, own, loaded))
+    reached = source.reached(reach.reached_by(stage, reach.own_part(stage, own), loaded))
     seen = {tuple(line.split(" ")) for line in entered.read_text(encoding="utf-8").splitlines()}
     recording = {(module, name) for module, name in seen if module.startswith((*RECORDING, "retable.plan"))}
     assert len(seen - recording) > 5

@@ -91,7 +91,7 @@ def test_the_same_results_give_the_same_bytes(folders, tmp_path):
 
 def test_a_missing_cell_writes_nothing(folders, tmp_path):
     folders["evaluate"].append(tmp_path / "outputs" / "evaluate" / "ptb" / "gpt-1")
-    with pytest.raises(UsageError, match="dvc repro evaluate@ptb-gpt-1"):
+    with pytest.raises(UsageError, match=r"dvc repro graph/corpus/ptb/dvc.yaml:evaluate-gpt-1"):
         write_report("ptb", folders, tmp_path / "results", SPECIFICATIONS)
     assert not (tmp_path / "results").exists()
 

@@ -175,7 +175,7 @@ def test_a_difference_has_something_to_differ_from():
 
 
 def test_a_missing_folder_names_its_stage(tmp_path):
-    with pytest.raises(UsageError, match=r"dvc repro evaluate@grammar-lstm-1"):
+    with pytest.raises(UsageError, match=r"dvc repro graph/corpus/grammar/dvc.yaml:evaluate-lstm-1"):
         read_result(tmp_path / "outputs" / "evaluate" / "grammar" / "lstm-1")
 
 
