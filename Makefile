@@ -46,7 +46,8 @@ data-link:
 	  ln -sfn "$(RETABLE_DATA)" data; fi
 
 repro: env data-link
-	@graph=$$(python -m pipelines.plan check $(STUDY)) && RETABLE_STUDY=$(STUDY) dvc repro --quiet $$graph \
+	@graph=$$(python -m pipelines.plan check $(STUDY)) \
+	&& { [ -z "$$graph" ] || RETABLE_STUDY=$(STUDY) dvc repro --quiet $$graph; } \
 	&& cat results/$(STUDY)/report.md && echo 'The report: results/$(STUDY)/report.html'
 
 graph: env

@@ -38,6 +38,10 @@ class Repro:
         """The stages that a `dvc repro` of the evaluations runs."""
         return re.findall(r"Running stage '[^:']+:([\w-]+)'", self("dvc", "repro", *CELLS))
 
+    def to_make(self) -> str:
+        """The file that `make repro` hands to DVC; empty where there is nothing to do."""
+        return self(str(self.python), "-m", "pipelines.plan", "check", "lineage").strip()
+
     def edit(self, file: str, old: str, new: str) -> None:
         path = self.folder / file
         text = path.read_text(encoding="utf-8")
@@ -66,12 +70,22 @@ def test_only_what_may_change_a_number_runs_again(repro):
              "evaluate-kn5-1-perplexity"]  # fmt: skip
     assert sorted(repro.ran()) == sorted(first)
     assert repro.ran() == []
+    assert repro.to_make() == "dvc.yaml"
+    repro("dvc", "repro")
+    assert repro.to_make() == ""
 
     repro.edit("src/retable/models/ngram.py", "class KneserNey(", "# edited\nclass KneserNey(")
     repro.edit("conf/recipe/counted/kn3.yaml", "stage: pretrain", "stage: pretrain  # edited")
     assert repro.ran() == ["plan"]
 
+    repro("dvc", "repro")
+    assert repro.to_make() == ""
+    (repro.folder / "outputs/evaluate/grammar_tiny/kn3-1-perplexity/metrics.json").unlink()
+    assert repro.to_make() == "dvc.yaml"
+    repro("dvc", "repro")
+
     repro.edit("conf/recipe/counted/kn5.yaml", "order: 5", "order: 4")
+    assert repro.to_make() == "dvc.yaml"
     assert repro.ran() == ["plan", "pretrain-kn5-1", "evaluate-kn5-1-perplexity"]
 
 
