@@ -26,7 +26,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
-from pipelines.observers import debugging, in_mlflow, loggers, observed
+from pipelines.observers import debugging, in_mlflow, loggers
 from pipelines.reach import LOADED, code, own_part, reached_by
 from retable import artifacts
 from retable.errors import UsageError
@@ -195,7 +195,7 @@ def recorded(
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True)
     if not is_main_process():
-        with tempfile.TemporaryDirectory() as nowhere, observed(cfg, lambda points: None):
+        with tempfile.TemporaryDirectory() as nowhere:
             yield Record(Path(nowhere), scratch, lambda points: None)
         return
     made = [path.parent for path in inputs if (path.parent / "run.json").exists()]
@@ -221,7 +221,7 @@ def recorded(
 
         started, process_start = time.time(), psutil.Process().create_time()
         try:
-            with artifacts.publish(out, scratch / "payload") as folder, observed(cfg, log):
+            with artifacts.publish(out, scratch / "payload") as folder:
                 record = Record(folder, scratch, log)
                 yield record
                 OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")

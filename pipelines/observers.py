@@ -40,16 +40,9 @@ def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable
             logger.finalize("finished")
 
 
-@contextlib.contextmanager
-def observed(cfg: DictConfig, log: Callable[[Sequence[Any]], None]) -> Iterator[None]:
-    """Let the training in the body run with the callbacks of `cfg`; what they log goes to `log`."""
-    if not cfg.get("callbacks"):
-        yield
-        return
-    from retable.training.observers import joined
-
-    with joined([_made("callbacks", name, each) for name, each in cfg.callbacks.items()], log):
-        yield
+def callbacks(cfg: DictConfig) -> list[Any]:
+    """Those of Lightning that `cfg` names, which look on at a training."""
+    return [_made("callbacks", name, each) for name, each in (cfg.get("callbacks") or {}).items()]
 
 
 def _made(group: str, name: str, part: Any) -> Any:

@@ -8,6 +8,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.entry import Record
+from pipelines.observers import callbacks
 from retable.data.batches import Batches
 from retable.errors import UsageError
 from retable.objectives.base import Objective, SelfUpdating
@@ -52,6 +53,7 @@ def train(
         max_steps=max(int(amount / cost[unit]), 1) if amount and unit in cost else cfg.get("max_steps"),
         seconds=amount if unit == "seconds" else None,
         best=best,
+        callbacks=callbacks(cfg),
     )
     record.log(points)
     save_weights(objective, record.folder / "model.safetensors")

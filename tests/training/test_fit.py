@@ -3,6 +3,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import lightning as L
 import numpy as np
 import pytest
 import torch
@@ -486,6 +487,22 @@ def test_measuring_leaves_no_trace(tmp_path):
     assert_same(weights(measured), weights(plain))
     assert 0 < float((tmp_path / "measured" / "seconds.json").read_text()) < 10
     assert run(lstm(), tmp_path / "short", seconds=1e-9)[-1].step == 1
+
+
+def test_callbacks_see_the_training_and_not_what_is_measured_before(tmp_path):
+    class Told(L.Callback):
+        started = 0
+
+        def on_train_start(self, trainer, pl_module):
+            self.started += 1
+            trainer.logger.log_metrics({"told": 2.0}, 5)
+
+    told, logged = Told(), []
+    watched, plain = lstm(), lstm()
+    points = run(watched, tmp_path / "watched", logged.extend, seconds=1e6, callbacks=[told])
+    assert points == run(plain, tmp_path / "plain") and told.started == 1
+    assert_same(weights(watched), weights(plain))
+    assert Point(5, "told", 2.0) in logged
 
 
 def test_a_budget_of_time_on_several_devices_is_refused(tmp_path):

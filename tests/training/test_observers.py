@@ -1,12 +1,7 @@
-"""Loggers take a point once; callbacks join what is trained, and not what is only timed."""
-
-from types import SimpleNamespace
-
-import lightning as L
+"""Loggers take a point once."""
 
 from retable.training.curve import Point
-from retable.training.module import Training
-from retable.training.observers import handed_to, joined
+from retable.training.observers import handed_to
 
 
 class Listed:
@@ -28,11 +23,3 @@ def test_a_point_is_logged_once():
     log(first)
     log([*first, Point(2, "b", 4.0)])
     assert logger.rows == [(1, {"a": 1.0, "b": 2.0}), (2, {"a": 3.0}), (2, {"b": 4.0})]
-
-
-def test_callbacks_are_not_there_while_steps_are_timed_or_afterwards():
-    own = L.LightningModule.configure_callbacks
-    with joined([L.Callback()], lambda points: None):
-        timed = SimpleNamespace(trainer=SimpleNamespace(callbacks=[L.Callback()]))
-        assert Training.configure_callbacks is not own and Training.configure_callbacks(timed) == []
-    assert Training.configure_callbacks is own

@@ -28,6 +28,7 @@ from retable.objectives.base import Objective, SelfUpdating
 from retable.training.blocks import FullySharded
 from retable.training.curve import Point
 from retable.training.module import Training
+from retable.training.observers import Handed
 from retable.training.progress import Best, Progress
 from retable.training.weights import load_weights
 
@@ -59,11 +60,12 @@ def fit(
     checkpoint_every: int,
     validations: float,
     validate: Callable[[Objective], dict[str, float]],
-    log: Callable[[list[Point]], None],
+    log: Callable[[Sequence[Point]], None],
     averaging: Callable[[Sequence[float]], bool] | None = None,
     max_steps: int | None = None,
     seconds: float | None = None,
     best: Best | None = None,
+    callbacks: Sequence[L.Callback] = (),
 ) -> Fitted:
     """Train `objective` in place and return its learning curve, with the time it took.
 
@@ -74,7 +76,8 @@ def fit(
 
     `epochs` gives the run its length, unless `max_steps` or the steps that fit into `seconds` are fewer; the schedule
     then is that of all epochs, drawn together. How long a step takes is measured on a copy before the first, and kept
-    with the checkpoint. With `best` the training may end before, and the weights are those of its best validation.
+    with the checkpoint. `callbacks` look on at the training, not at what is measured before, and what they log goes to
+    `log`. With `best` the training may end before, and the weights are those of its best validation.
     Raises UsageError where the checkpoint can't be read.
     """
     _keep_freed_memory()
@@ -108,9 +111,9 @@ def fit(
             **trainer,
             max_steps=max_steps,
             max_epochs=-1,
-            callbacks=[progress, *bar],
+            callbacks=[progress, *bar, *callbacks],
             default_root_dir=scratch,
-            logger=False,
+            logger=Handed(log) if callbacks else False,
             enable_checkpointing=False,
             enable_model_summary=False,
             enable_progress_bar=bool(bar),

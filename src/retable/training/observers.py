@@ -1,38 +1,16 @@
 """Lightning's loggers and callbacks beside those of a training, and what shows whether a model learns at all."""
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.loggers import Logger
 
+from retable.data.batches import Batches
 from retable.training.curve import Point
-from retable.training.module import Batches, Training
-from retable.training.progress import Progress
 
 Log = Callable[[Sequence[Point]], None]
-
-
-@contextlib.contextmanager
-def joined(callbacks: Sequence[L.Callback], log: Log) -> Iterator[None]:
-    """Let the trainings in the body run with these callbacks too; what they log goes to `log`.
-
-    They come by Lightning's hook and by no argument of `fit`, whose code is part of what a cell's numbers come of.
-    """
-
-    def configure_callbacks(training: Any) -> Sequence[L.Callback]:
-        if not any(isinstance(each, Progress) for each in training.trainer.callbacks):
-            return []  # steps that are only timed, for a budget
-        training.trainer.loggers = [_Handed(log)]
-        return list(callbacks)
-
-    Training.configure_callbacks = configure_callbacks  # type: ignore[assignment, method-assign]
-    try:
-        yield
-    finally:
-        del Training.configure_callbacks
 
 
 def handed_to(logger: Logger) -> Log:
@@ -50,7 +28,7 @@ def handed_to(logger: Logger) -> Log:
     return log
 
 
-class _Handed(Logger):
+class Handed(Logger):
     """What callbacks log, as points."""
 
     name, version = "retable", 0
