@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from pipelines.entry import CONF, one_line_errors
-from pipelines.plan import composing, data_of, studies
+from pipelines.plan import composing, configuration, data_of, studies
 from retable.artifacts import digest, digest_of
 from retable.errors import UsageError
 from retable.plan.graph import distinct, graph_file, plan_file
@@ -38,6 +38,7 @@ SMALL = {
     "pairs": "{train: 300, validation: 30, test: 30}",
     "examples": "{train: 60, validation: 20, test: 40}",
 }
+FEW = 50  # labels, of those that SMALL leaves, where a cell learns from some of them
 SHORT = ("++epochs=1000", "++max_steps=20", "++validations=1")
 
 
@@ -130,8 +131,11 @@ def _short(cell: Cell) -> list[str]:
     if cell.stage == "prepare":
         said = _load(CONF / "corpus" / f"{cell.corpus}.yaml").get("write", {})
         return [f"corpus.write.{key}={value}" for key, value in SMALL.items() if key in said]
-    counts = cell.settings.get("recipe", "").startswith("counted/")
-    return list(SHORT) if "recipe" in cell.settings and not counts else []
+    if "recipe" not in cell.settings or cell.settings["recipe"].startswith("counted/"):
+        return []
+    with composing():
+        draws = configuration(cell).get("examples")
+    return [*SHORT, *([f"examples={FEW}"] if draws else [])]
 
 
 def _size(cell: Cell) -> tuple[bool, bool, str]:
