@@ -60,5 +60,5 @@ def test_labels_of_their_own_files(tmp_path):
 
 @pytest.mark.parametrize("both", [{}, {"validation": "validation.jsonl", "held_out": 2}])
 def test_validation_is_either_a_file_or_held_out(both):
-    with pytest.raises(UsageError, match=r"write either choosing.choices.validation, a file, or .*held_out"):
+    with pytest.raises(UsageError, match=r"write either task.choices.validation, a file, or .*held_out"):
         ChoiceFiles("train.jsonl", "test.jsonl", **NAMES, **both)

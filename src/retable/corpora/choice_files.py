@@ -33,15 +33,15 @@ class ChoiceFiles:
     ):
         if (validation is None) == (held_out == 0):
             raise UsageError(
-                "what is not trained on tells when to stop: write either choosing.choices.validation, a file, or "
-                "choosing.choices.held_out, how many of the training examples"
+                "what is not trained on tells when to stop: write either task.choices.validation, a file, or "
+                "task.choices.held_out, how many of the training examples"
             )
         files = {"train": train, "validation": validation, "test": test}
         self._paths = {split: Path(file) for split, file in files.items() if file is not None}
         self._labels = {split: Path(file) for split, file in (labels or {}).items()}
         if label is None and self._paths.keys() - self._labels.keys():
             raise UsageError(
-                "the right endings are not known: write choosing.choices.label, a field, or choosing.choices.labels, a "
+                "the right endings are not known: write task.choices.label, a field, or task.choices.labels, a "
                 f"file for each of {', '.join(self._paths)}"
             )
         self.inputs = [*self._paths.values(), *self._labels.values()]
@@ -67,7 +67,7 @@ class ChoiceFiles:
         )
         if not all(parts):
             raise UsageError(
-                f"choosing.choices.held_out={self._held_out} leaves none of the {len(choices)} examples of "
+                f"task.choices.held_out={self._held_out} leaves none of the {len(choices)} examples of "
                 f"{self._paths['train']} on one side; write another number"
             )
         return parts
