@@ -1,5 +1,6 @@
 """Compact studies, the cells that they stand for, and what is said of a mistake."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,8 @@ def test_a_mixture_is_of_its_systems():
         ({"corpus": "ptb", "systems": [{"of": "gpt"}, {"of": "lstm", "embedding": "gpt"}]},
          "study mine, system lstm, embedding: pretrain/ptb/gpt-1 is not for embedding=; write init for models, "
          "embedding for vectors"),
+        ({"corpus": "ptb", "systems": [{"of": "gpt"}, {"of": "lstm", "init": "gpt"}]},
+         "study mine, system lstm: init is for systems of a task; give it one, task: sentiment, or leave init out"),
         ({"corpus": "ptb", "systems": [{"of": "kn5"}], "mixtures": {"one": ["kn5"]}},
          "study mine, mixtures.one: ['kn5'] are not two systems or more of one text, of a seed each; name those"),
     ],
@@ -119,6 +122,20 @@ def test_a_mistake_is_one_line(said, message):
     with pytest.raises(UsageError) as error:
         expand(CONF, "mine", said)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("{files: {train: a.csv}}", "system bilstm: conf/task/odd.yaml is of no kind; write defaults: "),
+        ("{_target_: retable.tasks.odd.OddTask}", "there is no retable.tasks.odd; write as _target_, in place of "),
+    ],
+)
+def test_a_task_is_of_a_kind_that_there_is(tmp_path, task, message):
+    shutil.copytree(CONF.folder, tmp_path / "conf")
+    (tmp_path / "conf/task/odd.yaml").write_text(f"# @package _global_\ntask: {task}\n")
+    with pytest.raises(UsageError, match=message):
+        expand(Conf(tmp_path / "conf"), "mine", {"corpus": "ptb", "systems": [{"of": "bilstm", "task": "odd"}]})
 
 
 def test_an_unknown_study_is_told_the_closest():

@@ -77,8 +77,14 @@ class Conf:
         """What the class that a `_target_` names sets an attribute to, a class by its name, read without importing what
         that imports; None where neither it nor a base in its module does."""
         module, _, name = target.rpartition(".")
-        spec = find_spec(module)
-        assert spec is not None and spec.origin is not None, module
+        try:
+            spec = find_spec(module)
+        except ModuleNotFoundError:  # of a package above it
+            spec = None
+        if spec is None or spec.origin is None:
+            raise UsageError(
+                f"there is no {module}; write as _target_, in place of {target}, the module and name of a class"
+            )
         body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
         classes = {each.name: each for each in body if isinstance(each, ast.ClassDef)}
         while name in classes:

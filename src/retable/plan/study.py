@@ -154,6 +154,11 @@ class _Expansion:
 
     def _add_pretrained(self, entry: Mapping[str, Any]) -> None:
         facts, stage = self._conf.recipe(entry["of"]), self._stage(entry)
+        if key := next((key for key in ("init", "decoding") if entry.get(key)), None):
+            raise UsageError(
+                f"{self._where}, system {entry['as']}: {key} is for systems of a task; give it one, "
+                f"task: sentiment, or leave {key} out"
+            )
         for corpus, seed in product(self._corpora(entry), self._seeds(entry)):
             tokenizer = self._tokenizer(entry)
             chosen = {"system": entry["as"], "seed": str(seed)}
@@ -180,6 +185,11 @@ class _Expansion:
             raise UsageError(f"{where}: {entry['of']} is trained on a task; give it one: task: sentiment")
         for task in tasks:
             said = self._conf.says("task", self._conf.require("task", task, where))
+            if "_target_" not in said.get("task", {}):
+                raise UsageError(
+                    f"{where}: conf/task/{task}.yaml is of no kind; write defaults: [/kind/sentences, _self_], or "
+                    "another of conf/kind"
+                )
             spelt = self._conf.class_says(said["task"]["_target_"], "in_words") and self._spells(entry)
             form = said.get("out", "${task_name}/${system}-${seed}")
             form = form.replace("${hydra:runtime.choices.corpus}", "${corpus}")
