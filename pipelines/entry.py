@@ -4,7 +4,9 @@ import contextlib
 import errno
 import functools
 import inspect
+import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -50,6 +52,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
         multirun = HydraConfig.get().mode == RunMode.MULTIRUN
         # Hydra announces what a job raises in lines of its own; of several jobs, that says which it was.
         with contextlib.nullcontext() if multirun else one_line_errors():
+            _refuse_misplaced(cfg)
             OmegaConf.resolve(cfg)
             if multirun and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
                 raise UsageError("a multirun trains each job on one device; drop -m or write trainer.devices=1")
@@ -64,6 +67,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra raise what it would otherwise print in its own way
         OmegaConf.register_new_resolver("about", lambda: function.__globals__["__doc__"].strip(), replace=True)
         OmegaConf.register_new_resolver("groups", _groups, replace=True)
+        logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it announces what it raises
         application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(job)
         with one_line_errors():
             application()
@@ -108,14 +112,32 @@ def one_line_errors() -> Iterator[None]:
     except (UsageError, HydraException, OmegaConfBaseException) as error:
         cause = _cause(error)
         if isinstance(cause, InstantiationException):  # a mistake in the code that was called, not in its use
-            raise
-        _quit(_one_line(cause))
+            if not (missing := _missing_target(error)):
+                raise
+            _quit(missing)
+        _quit(one_line(cause))
     except Exception as error:
         if str(error).startswith("Config group override must be"):  # Hydra's, for null
             _quit("null is no choice of a group; write ~GROUP to leave out what stands there")
+        if missing := _missing_target(error):
+            _quit(missing)
         if not _disk_is_full(error):
             raise
         _quit("the disk is full; nothing was kept of this stage: free some space and run it again")
+
+
+def _refuse_misplaced(cfg: DictConfig) -> None:
+    """Raise UsageError for files whose settings stand where nothing reads them, and for a task without a class."""
+    choices = HydraConfig.get().runtime.choices
+    task: Any = cfg.task if "task" in choices and isinstance(cfg.get("task"), DictConfig) else {}
+    misplaced = [group for group in ("recipe", "kind", "debug") if group in cfg] + ["task"] * ("task" in task)
+    for group in misplaced:
+        file = f"{group}={choices[group]}" if group in choices else f"a file of conf/{group}"
+        raise UsageError(f"{file} begins without the line `# @package _global_`; nothing would read its settings")
+    if task and "_target_" not in task:
+        raise UsageError(
+            f"task={choices['task']} is of no kind; write `defaults: [/kind/sentences, _self_]`, or another kind"
+        )
 
 
 def _refuse_unknown_settings(part: Any, name: str = "") -> None:
@@ -145,6 +167,19 @@ def _refuse_choices_passed_over(cfg: DictConfig) -> None:
                     f"task={chosen('task')} is learnt by {own}, whatever {group}= says; "
                     f"write {group}._target_={'.'.join([*module, choice])}, and its settings"
                 )
+
+
+def _missing_target(error: BaseException) -> str | None:
+    """What to say of a `_target_` that there isn't; None for another mistake, such as one in the module itself."""
+    named = re.match(r"Error (?:locating target|loading) '([\w.]+)'", str(error))
+    inner: BaseException | None = error
+    while inner is not None and not isinstance(inner, ModuleNotFoundError):
+        inner = inner.__cause__
+    if named is None or inner is None or not f"{named[1]}.".startswith(f"{inner.name}."):
+        return None
+    return (
+        f"there is no {inner.name}; write as _target_, in place of {named[1]}, the module and name of one that there is"
+    )
 
 
 def _disk_is_full(error: Exception) -> bool:
@@ -322,7 +357,8 @@ def _cause(error: BaseException) -> BaseException:
     return inner or error
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """What to say of a mistake of use: Hydra's without its noise."""
     if isinstance(error, MissingConfigException) and (error.missing_cfg_file or "").startswith("recipe/"):
         return _missing_recipe(str(error.missing_cfg_file))
     if isinstance(error, InterpolationKeyError) and "'finetuning." in str(error):

@@ -6,6 +6,7 @@ cell and add the fingerprint of the code that it reaches. What comes out the sam
 """
 
 import argparse
+import contextlib
 import copy
 import logging
 import os
@@ -18,9 +19,11 @@ from typing import Any
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, flag_override
+from omegaconf.errors import OmegaConfBaseException
 
-from pipelines.entry import CONF, one_line_errors
+from pipelines.entry import CONF, one_line, one_line_errors
 from pipelines.reach import LOADED, code, own_part, reached_by
 from retable.artifacts import digest as digest_of_file
 from retable.artifacts import digest_of
@@ -69,7 +72,23 @@ def cells(group: str) -> None:
     folder.mkdir(parents=True)
     with composing():
         for cell in mine:
-            Path(plan_file(cell)).write_text(plan_of(cell, every), encoding="utf-8")
+            with _mistakes_of(cell):
+                Path(plan_file(cell)).write_text(plan_of(cell, every), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _mistakes_of(cell: Cell) -> Iterator[None]:
+    """Name the cell whose configuration can't be composed, or names code that there isn't."""
+    try:
+        yield
+    except (UsageError, HydraException, OmegaConfBaseException) as error:
+        raise UsageError(f"{cell.place}: {one_line(error)}") from error
+    except KeyError as error:
+        if not str(error.args[0]).startswith(("pipelines.", "retable.")):
+            raise
+        raise UsageError(
+            f"{cell.place}: there is no {error.args[0]}; write as _target_ the module and name of one that there is"
+        ) from error
 
 
 def report(study: str) -> None:

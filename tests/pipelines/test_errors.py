@@ -65,6 +65,26 @@ def test_unknown_recipe(project):
         assert f"there is no conf/recipe/{name}.yaml" in line and "bert/bert_base" in line
 
 
+@pytest.mark.parametrize(
+    ("group", "text", "message"),
+    [
+        ("recipe", "defaults: [/recipe/recurrent/lstm, _self_]\nepochs: 2\n", "recipe=own begins without the line"),
+        ("task", "defaults: [/kind/sentences, _self_]\ntask: {label: verdict}\n", "task=own begins without the line"),
+        ("task", "# @package _global_\ntask: {label: verdict}\n", "task=own is of no kind; write `defaults: ["),
+        ("task", "# @package _global_\ndefaults: [/kind/tags, _self_]\ntask: {_target_: retable.tasks.odd.Odd}\n",
+         "there is no retable.tasks.odd; write as _target_, in place of retable.tasks.odd.Odd, "),
+        ("model", "_target_: retable.models.recurrent.Odd\n",
+         "there is no retable.models.recurrent.Odd; write as _target_"),
+    ],
+)  # fmt: skip
+def test_file_of_ones_own_that_is_read_otherwise_than_meant(project, tmp_path, group, text, message):
+    (tmp_path / group).mkdir()
+    (tmp_path / group / "own.yaml").write_text(text)
+    stage = "train" if group == "task" else "pretrain"
+    line = refuse(project, stage, f"--config-dir={tmp_path}", "corpus=grammar_tiny", f"{group}=own")
+    assert message in line
+
+
 def test_setting_of_the_recipe_that_another_choice_does_not_take(project):
     line = refuse(project, "pretrain", "corpus=grammar_tiny", "recipe=transformer/gpt", "optimizer=sgd")
     assert "sgd takes no optimizer.beta2" in line and "~optimizer.beta2" in line

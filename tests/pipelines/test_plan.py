@@ -7,8 +7,10 @@ import yaml
 
 from pipelines import plan, reach
 from pipelines.entry import CONF, loaded_from
+from retable.errors import UsageError
 from retable.plan.conf import Conf, strings
 from retable.plan.fingerprint import RECORDING, Code
+from retable.plan.study import Cell, Study
 
 ROOT = CONF.parent
 
@@ -20,6 +22,23 @@ def test_the_graph_is_that_of_the_studies():
     assert present == set(files)
     for path, text in files.items():
         assert (ROOT / path).read_text(encoding="utf-8") == text, path
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"recipe": "recurrent/lstm", "epochz": "1"}, "pretrain/ptb/odd-1: Could not override 'epochz'."),
+        ({"recipe": "recurrent/lstm", "model._target_": "retable.models.recurrent.Odd"},
+         "pretrain/ptb/odd-1: there is no retable.models.recurrent.Odd; write as _target_ "),
+    ],
+)  # fmt: skip
+def test_a_cell_that_can_not_be_composed_is_named(monkeypatch, tmp_path, settings, message):
+    odd = Cell("pretrain", "ptb/odd-1", {"corpus": "ptb", "tokenizer": "word", **settings})
+    monkeypatch.setattr(plan, "studies", lambda: [Study("odd", {odd.place: odd}, {})])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as error:
+        plan.cells("ptb")
+    assert str(error.value).startswith(message)
 
 
 def test_every_stage_reads_what_another_writes():
