@@ -34,7 +34,7 @@ def train(
     amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
     cost = training_cost(objective, batches)
     if unit in ("tokens", "flops") and not cost:
-        raise UsageError(f"budget={cfg.budget}: these batches don't count their {unit}; write max_steps=, or a time")
+        raise UsageError(f"budget={cfg.budget}: these batches don't count their {unit}; write ++max_steps=, or a time")
     points, stepped, seconds, kept, gpus = fit(
         objective,
         batches,

@@ -15,10 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-# What records a run and reports mistakes, but decides no number.
+# What records a run, reports mistakes, or reads a study, whose cells stand in its report's plan: it decides no number.
 RECORDING = (
     *("pipelines.entry", "pipelines.observers", "pipelines.reach", "pipelines.sweep"),
-    *("retable.artifacts", "retable.errors", "retable.tracking"),
+    *("retable.artifacts", "retable.errors", "retable.plan.conf", "retable.plan.study", "retable.tracking"),
 )
 
 Place = tuple[str, str]  # module, definition; "" for what a module does when it is imported
