@@ -44,10 +44,6 @@ def filled_table(name: str, title: str, columns: list[Column], panels: dict[str,
     )
 
 
-def system_label(system: str, oracle: str) -> str:
-    return f"{oracle} (oracle)" if system == ORACLE else system
-
-
 def runs_value(counts: Iterable[float]) -> Value:
     found = [*counts]
     return Value(span(found) if any(found) else "")

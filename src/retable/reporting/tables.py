@@ -140,7 +140,7 @@ def check(name: str, said: Specification) -> None:
     for column in (column for column in said.get("columns", ()) if isinstance(column, str)):
         if column not in WHOLE:
             raise UsageError(f"table {name}: there is no column {column!r} of a whole row; {closest(column, WHOLE)}")
-    for each in [said["where"]] if isinstance(said["where"], Mapping) else said["where"]:
+    for each in _alternatives(said["where"]):
         for key in (key for key in each if key not in CELL):
             raise UsageError(f"table {name}: there is no column {key!r} of the aggregates; {closest(key, CELL)}")
 
@@ -341,7 +341,7 @@ def _facts(path: str) -> dict[str, str]:
 def _matches(frame: pd.DataFrame, where: Any) -> pd.Series:
     """Which rows one of the alternatives describes."""
     rows = pd.Series(False, frame.index)
-    for said in [where] if isinstance(where, Mapping) else where:
+    for said in _alternatives(where):
         own = pd.Series(True, frame.index)
         for column, wanted in said.items():
             if isinstance(wanted, Mapping):
@@ -349,11 +349,14 @@ def _matches(frame: pd.DataFrame, where: Any) -> pd.Series:
                 own &= frame[column].isin(frame.loc[frame["metric"] == metric, column]) == (how == "having")
                 continue
             patterns = [wanted] if isinstance(wanted, str) else wanted
-            own &= frame[column].map(
-                lambda value, patterns=patterns: any(fnmatchcase(value, each) for each in patterns)
-            )
+            values = frame[column].unique()
+            own &= frame[column].isin([value for value in values if any(fnmatchcase(value, each) for each in patterns)])
         rows |= own
     return rows
+
+
+def _alternatives(where: Any) -> list[Mapping[str, Any]]:
+    return [where] if isinstance(where, Mapping) else where
 
 
 def _preferred(frame: pd.DataFrame, column: str, values: Sequence[str]) -> pd.DataFrame:
