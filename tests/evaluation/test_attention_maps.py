@@ -28,6 +28,7 @@ V = TOKENIZER.vocab_size
 MODELS = {
     "bert": lambda: BERT(V, 8, 2, 2, max_length=9, dropout=0.1),
     "bert, pre-norm": lambda: BERT(V, 8, 2, 2, max_length=9, dropout=0.1, norm="pre"),
+    "bert, rotary": lambda: BERT(V, 8, 2, 2, max_length=9, dropout=0.1, positions="rotary"),
     "gpt": lambda: GPT(V, 8, 2, 2, max_length=9, dropout=0.1),
     "gpt, post-norm, sinusoids": lambda: GPT(
         V, 8, 2, 2, max_length=9, dropout=0.1, norm="post", positions="sinusoidal"

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ VARIANTS: dict[str, dict] = {
     "pre_norm": {"norm": "pre"},
     "narrow": {"d_embedding": 8},
     "without_pooler": {"pooler": False},
+    "rotary": {"positions": "rotary"},
+    "rotary, pre_norm": {"positions": "rotary", "norm": "pre"},
 }
 LENGTHS = torch.tensor([T, 4, 1])
 
@@ -92,6 +95,53 @@ def test_positions_and_segments_count():
         assert not torch.allclose(model(ids), model(ids, segments=segments))
 
 
+@pytest.mark.parametrize("variant", ["rotary", "rotary, pre_norm"])
+def test_with_rotary_positions_distances_alone_count(variant):
+    """A sequence has the same states wherever it stands between what nobody looks at, and others if it is turned."""
+    model, hidden, width = build(variant), torch.randn(B, T, D), T - 3
+    text, rest = hidden[:, :width], hidden[:, width:]
+    with torch.no_grad():
+        found = []
+        for before in range(4):
+            states = torch.cat([rest[:, :before], text, rest[:, before:]], dim=1)
+            place = torch.arange(T)
+            seen = (place >= before) & (place < before + width)
+            for block in model.blocks:
+                states = block(states, seen[None, None, None], model.rotations)
+            found.append(states[:, before : before + width])
+        for each in found:
+            torch.testing.assert_close(each, found[0], atol=1e-4, rtol=1e-4)
+        ids, _ = inputs()
+        assert not torch.allclose(model(ids.flip(1)).flip(1), model(ids), atol=1e-2)
+
+
+def test_rotary_positions_are_complex_numbers_turned():
+    """Su et al. 2021, equation 14: as complex numbers, each pair of dimensions times e^(i t θ); one query and one head
+    at a time, and the padding left out."""
+    model = build("rotary")
+    attention, hidden, K = model.blocks[0].attention, torch.randn(B, T, D), D // H
+    seen = (torch.arange(T) < LENGTHS[:, None])[:, None, None]
+    found = attention(hidden, mask=seen, rotation=model.rotations).detach().numpy()
+    p = {name: parameter.detach().double().numpy() for name, parameter in attention.named_parameters()}
+    turn = np.exp(1j * np.outer(np.arange(T), 10000.0 ** (-np.arange(0, K, 2) / K)))  # (T, K / 2)
+    for row, length in enumerate(LENGTHS.tolist()):
+        x = hidden[row].double().numpy()
+        query = x @ p["query.weight"].T + p["query.bias"]
+        key, value = np.split(x @ p["key_value.weight"].T + p["key_value.bias"], 2, axis=1)
+        for t in range(length):
+            mixed = np.empty(D)
+            for head in np.split(np.arange(D), H):
+                q, k = ((part[:, head[::2]] + 1j * part[:, head[1::2]]) * turn for part in (query, key))
+                weights = np.exp((k[:length].conj() @ q[t]).real / np.sqrt(K))
+                mixed[head] = weights @ value[:length, head] / weights.sum()
+            np.testing.assert_allclose(found[row, t], p["output.weight"] @ mixed + p["output.bias"], atol=1e-4)
+
+
+def test_rotary_positions_are_no_weights():
+    names = {name for name, _ in build("rotary").named_parameters()}
+    assert set(build("rotary").state_dict()) == names == {n for n in build().state_dict() if "positions" not in n}
+
+
 def test_every_parameter_gets_a_gradient(model):
     ids, segments = inputs()
     hidden = model.train()(ids, LENGTHS, segments)
@@ -153,9 +203,17 @@ def test_too_long_a_sequence_is_refused():
         build()(torch.zeros(1, T + 1, dtype=torch.long))
 
 
-def test_an_unknown_norm_is_refused():
-    with pytest.raises(UsageError, match="no norm=both; write one of post, pre"):
-        BERT(V, D, L, H, T, 0.0, norm="both")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"norm": "both"}, "no norm=both; write one of post, pre"),
+        ({"positions": "relative"}, "no positions=relative; write one of learnt, rotary"),
+        ({"positions": "rotary", "sinusoids": True}, "no table that begins as sinusoids; write sinusoids=false"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(UsageError, match=message):
+        BERT(V, D, L, H, T, 0.0, **settings)
 
 
 def test_the_pooler_is_left_and_nothing_else():

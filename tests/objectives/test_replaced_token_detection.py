@@ -185,6 +185,8 @@ def test_what_makes_no_sense_is_refused():
         ReplacedTokenDetection(GPT(V, D, 1, 2, T, 0.0), V, small())
     with pytest.raises(UsageError, match=r"shares token and position embeddings, which BiLSTM lacks"):
         ReplacedTokenDetection(BiLSTM(V, E, D, 1, 0.0), V, small())
+    with pytest.raises(UsageError, match=r"which BERT lacks; take recipe=bert/electra, with learnt positions"):
+        ReplacedTokenDetection(BERT(V, D, 1, 2, T, 0.0, positions="rotary"), V, small())
     with pytest.raises(UsageError, match=r"can't share embedding of the shape \(23, 16\) with its own of \(23, 12\)"):
         ReplacedTokenDetection(BERT(V, D, 1, 2, T, 0.0), V, small())
     with pytest.raises(UsageError, match=r"can't share positions of the shape \(9, 12\) with its own of \(4, 12\)"):

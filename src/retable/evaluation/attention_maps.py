@@ -181,11 +181,17 @@ def weights_of(attention: Any, hidden: Tensor, *arguments: Any, **named: Any) ->
 
 
 def _encoder_scores(
-    attention: Attention, hidden: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
+    attention: Attention,
+    hidden: Tensor,
+    memory: Tensor | None = None,
+    mask: Tensor | None = None,
+    rotation: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """The scores and who is seen. The mask of an encoder over its own sequence is of booleans."""
     keys, _ = attention.keys_and_values(hidden if memory is None else memory)
     queries = attention.query(hidden).unflatten(2, (attention.n_heads, -1)).transpose(1, 2)
+    if rotation is not None:
+        queries, keys = rotate(queries, rotation), rotate(keys, rotation)
     scale = keys.shape[3] ** -0.5 if attention.scale is None else attention.scale
     return scale * queries @ keys.mT, mask
 

@@ -65,7 +65,7 @@ class MarkedEncoder(Encoder):
 
     layout = "in segments"
     embedding: nn.Embedding
-    positions: nn.Embedding
+    positions: nn.Embedding | None  # None where it knows them otherwise
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
         """(B, T) ids, padded behind each row's length, to the states (B, T, D) of all layers, the one without context

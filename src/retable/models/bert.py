@@ -4,7 +4,7 @@ An input is the sum of a token's, its position's and its segment's embedding (fi
 BERTs too (Clark et al. 2020): the small ones' embeddings have another width than the model, and a matrix projects them.
 
 Departures, all optional: the norm before the layers (`norm="pre"`), with one more behind the last; no pooler; positions
-that begin as sinusoids.
+that begin as sinusoids; rotary ones in place of a table (`positions="rotary"`; Su et al. 2021).
 
 B batch, T time, D d_model, E d_embedding.
 """
@@ -26,11 +26,14 @@ class BERT(MarkedEncoder):
 
     initializer_range: σ of the first weights. The authors' 0.02 is for widths of 768 and more; what a layer makes of
         its input is as large at a width D with 0.02 · √(768 / D), which is 0.05 at 128.
+    positions: `learnt`, a vector each; or `rotary`, by which attention is told how far apart two tokens are, not where
+        they stand, and nothing is learnt. A learnt table takes long to tell neighbours; see recipe bert_rotary.
     sinusoids: whether the learnt positions begin as sinusoids of that σ, by which one matrix finds a neighbour from
         anywhere, and not at random, where each place has to learn its own.
     """
 
     max_length: int
+    rotations: Tensor | None
 
     def __init__(
         self,
@@ -45,14 +48,20 @@ class BERT(MarkedEncoder):
         pooler: bool = True,
         initializer_range: float = 0.02,
         sinusoids: bool = False,
+        positions: Literal["learnt", "rotary"] = "learnt",
     ):
         super().__init__()
-        if norm not in ("post", "pre"):
-            raise UsageError(f"a BERT has no norm={norm}; write one of post, pre")
+        for name, value, known in (("norm", norm, ("post", "pre")), ("positions", positions, ("learnt", "rotary"))):
+            if value not in known:
+                raise UsageError(f"a BERT has no {name}={value}; write one of {', '.join(known)}")
+        if sinusoids and positions == "rotary":
+            raise UsageError("rotary positions have no table that begins as sinusoids; write sinusoids=false")
         d_embedding = d_embedding or d_model
         self.d_model, self.max_length, self.initializer_range = d_model, max_length, initializer_range
         self.embedding = nn.Embedding(vocab_size, d_embedding)
-        self.positions = nn.Embedding(max_length, d_embedding)
+        self.positions = nn.Embedding(max_length, d_embedding) if positions == "learnt" else None
+        turns = transformer.rotations(max_length, d_model // n_heads) if positions == "rotary" else None
+        self.register_buffer("rotations", turns, persistent=False)  # known, so no file of weights needs to hold it
         self.segments = nn.Embedding(2, d_embedding)
         self.embedding_norm = nn.LayerNorm(d_embedding, NORM_EPS)
         self.dropout = nn.Dropout(dropout)
@@ -61,7 +70,7 @@ class BERT(MarkedEncoder):
         self.norm = nn.LayerNorm(d_model, NORM_EPS) if norm == "pre" else nn.Identity()
         self.pooler = nn.Linear(d_model, d_model) if pooler else None
         self.apply(self.initialise)
-        if sinusoids:
+        if sinusoids and self.positions is not None:
             begin = transformer.sinusoids(max_length, d_embedding) * initializer_range * 2**0.5
             self.positions.weight.data.copy_(begin)
 
@@ -91,11 +100,14 @@ class BERT(MarkedEncoder):
             )
         mask = None if lengths is None else padding_mask_if_any(lengths, T)
         segment = self.segments.weight[0] if segments is None else self.segments(segments)
-        embedded = self.embedding(input_ids) + self.positions.weight[:T] + segment
-        hidden = self.projection(self.dropout(self.embedding_norm(embedded)))
+        embedded = self.embedding(input_ids)
+        if self.positions is not None:
+            embedded = embedded + self.positions.weight[:T]
+        rotation = None if self.rotations is None else self.rotations[:, :T]
+        hidden = self.projection(self.dropout(self.embedding_norm(embedded + segment)))
         states = [hidden]
         for block in self.blocks:
-            hidden = block(hidden, mask)
+            hidden = block(hidden, mask, rotation)
             states.append(hidden)
         return [*states[:-1], self.norm(hidden)]
 

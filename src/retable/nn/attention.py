@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.nn.transformer import rotate
+
 
 class Attention(nn.Module):
     """Scaled dot-product attention of H heads from each position of a sequence to all that a mask lets it see.
@@ -32,23 +34,37 @@ class Attention(nn.Module):
         self.key_value = nn.Linear(d_model, 2 * width, bias)
         self.output = nn.Linear(width, d_model, bias)
 
-    def forward(self, hidden: Tensor, memory: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, hidden: Tensor, memory: Tensor | None = None, mask: Tensor | None = None, rotation: Tensor | None = None
+    ) -> Tensor:
         """(B, T, D), which looks at itself or at `memory` (B, S, D), to (B, T, D).
 
         `mask`, of a shape that broadcasts to (B, H, T, S), is True where a position may look, or a number to add to
-        its score.
+        its score. `rotation` (2, T, K / 2) is for `rotate`, where it looks at itself.
         """
-        return self.attend(hidden, *self.keys_and_values(hidden if memory is None else memory), mask)
+        keys, values = self.keys_and_values(hidden if memory is None else memory)
+        if rotation is not None:
+            keys = rotate(keys, rotation)
+        return self.attend(hidden, keys, values, mask, rotation)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S, D) to keys and values, (B, H, S, K) each."""
         keys, values = self.key_value(memory).chunk(2, dim=2)
         return self._heads(keys), self._heads(values)
 
-    def attend(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(B, T, D) and what `keys_and_values` made of a memory to (B, T, D)."""
+    def attend(
+        self,
+        hidden: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        rotation: Tensor | None = None,
+    ) -> Tensor:
+        """(B, T, D) and what `keys_and_values` made of a memory to (B, T, D); `rotation` is the queries'."""
         dropout = self.dropout if self.training else 0.0
         queries = self._heads(self.query(hidden))
+        if rotation is not None:
+            queries = rotate(queries, rotation)
         if mask is not None and mask.requires_grad and self.scale == 1 and not mask.is_cuda:
             # torch has no kernel here for scores with a learnt part, and looks for rows that see nothing: 4 % of a T5's
             # step, see benchmarks/contextual.md.

@@ -38,10 +38,10 @@ class ReplacedTokenDetection(Objective):
         self.generator = generator(vocab_size=vocab_size)
         require_encoder(self.generator, "replaced_token_detection")
         for each in (model, self.generator):
-            if not isinstance(each, MarkedEncoder):
+            if not isinstance(each, MarkedEncoder) or each.positions is None:
                 raise UsageError(
                     "replaced_token_detection shares token and position embeddings, which "
-                    f"{type(each).__name__} lacks; take recipe=bert/electra"
+                    f"{type(each).__name__} lacks; take recipe=bert/electra, with learnt positions"
                 )
         for table in ("embedding", "positions"):
             ours, theirs = getattr(model, table), getattr(self.generator, table)
