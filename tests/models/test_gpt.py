@@ -227,16 +227,19 @@ def test_what_goes_into_the_blocks_is_dropped_out_in_training(positions):
     torch.testing.assert_close(hidden[~dropped], 2 * whole[~dropped])
 
 
+@pytest.mark.parametrize("settings", [{}, {"initializer_range": 0.05}])
 @pytest.mark.parametrize(("norm", "share"), [("pre", 6**-0.5), ("post", 1.0)])
-def test_initialisation(norm, share):
+def test_initialisation(norm, share, settings):
     torch.manual_seed(0)
-    for name, parameter in GPT(200, 64, 3, 2, max_length=64, dropout=0.0, norm=norm).named_parameters():
+    for name, parameter in GPT(200, 64, 3, 2, max_length=64, dropout=0.0, norm=norm, **settings).named_parameters():
         if "norm" in name:
             assert (parameter == (1 if name.endswith("weight") else 0)).all(), name
         elif name.endswith("bias"):
             assert not parameter.any(), name
         else:
-            std = 0.02 * (share if name.endswith(("attention.output.weight", "contract.weight")) else 1)
+            std = settings.get("initializer_range", 0.02) * (
+                share if name.endswith(("attention.output.weight", "contract.weight")) else 1
+            )
             assert parameter.std().item() == pytest.approx(std, rel=0.05), name
 
 

@@ -23,6 +23,8 @@ class GPT(LeftToRight):
 
     With `separate_documents` no token sees what stands before the last `boundary` token up to it: documents that share
     a window are as if each stood alone, but for their positions.
+
+    initializer_range: σ of the first weights; for small widths see BERT's.
     """
 
     max_length: int
@@ -44,12 +46,13 @@ class GPT(LeftToRight):
         bias: bool = True,
         separate_documents: bool = False,
         boundary: int = 0,
+        initializer_range: float = 0.02,
     ):
         super().__init__()
         _require("norm", norm, ["pre", "post"])
         _require("positions", positions, ["learnt", "sinusoidal", "rotary"])
         _require("activation", activation, list(ACTIVATIONS))
-        self.d_model, self.max_length = d_model, max_length
+        self.d_model, self.max_length, self.initializer_range = d_model, max_length, initializer_range
         self.separate_documents, self.boundary = separate_documents, boundary
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.positions = nn.Embedding(max_length, d_model) if positions == "learnt" else None
@@ -64,13 +67,12 @@ class GPT(LeftToRight):
         self.apply(self.initialise)
         for name, weight in self.named_parameters():
             if norm == "pre" and name.endswith(("attention.output.weight", "contract.weight")):
-                nn.init.normal_(weight, std=0.02 * (2 * n_layers) ** -0.5)
+                nn.init.normal_(weight, std=initializer_range * (2 * n_layers) ** -0.5)
 
-    @staticmethod
-    def initialise(module: nn.Module) -> None:
-        """N(0, 0.02²) weights, zero biases; also for the head that an objective puts on top."""
+    def initialise(self, module: nn.Module) -> None:
+        """N(0, σ²) weights, zero biases; also for the head that an objective puts on top."""
         if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=0.02)
+            nn.init.normal_(module.weight, std=self.initializer_range)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
