@@ -362,7 +362,30 @@ def test_each_pooling_reaches_what_it_depends_on(name, pooling):
     torch.testing.assert_close(objective(batch()), logits)
 
 
-@pytest.mark.parametrize("name", ["gpt", "deep_averaging", "cnn"])
+@pytest.mark.parametrize("pooling", ["max", "mean"])
+@pytest.mark.parametrize("name", LEFT_TO_RIGHT)
+def test_a_left_to_right_model_is_summed_up_by_all_its_positions(name, pooling):
+    """Each sequence as if it stood alone; in a pair both orders are added up."""
+    torch.manual_seed(0)
+    objective = Classification(MODELS[name](), N_LABELS, dropout=0.0, pairs=True, pooling=pooling).eval()
+    expected = torch.zeros(3, D)
+    for ids, lengths in ((batch().input_ids, LENGTHS), (pair_batch().other_ids, pair_batch().other_lengths)):
+        for row, length in enumerate(lengths):
+            states = objective.model(ids[row : row + 1, :length])[0][0]  # (length, D)
+            expected[row] += states.mean(dim=0) if pooling == "mean" else states.max(dim=0).values
+    torch.testing.assert_close(objective(pair_batch()), objective.head(expected))
+    objective.train().loss(pair_batch(), None, 0)[0].backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in objective.parameters())
+
+
+@pytest.mark.parametrize("pooling", ["token", "last"])
+@pytest.mark.parametrize("name", LEFT_TO_RIGHT)
+def test_states_of_both_directions_are_not_asked_of_one(name, pooling):
+    with pytest.raises(UsageError, match=rf"reads one way, and pooling={pooling} is for both; write pooling=max or "):
+        Classification(MODELS[name](), N_LABELS, dropout=0.0, pooling=pooling)
+
+
+@pytest.mark.parametrize("name", ["deep_averaging", "cnn"])
 def test_a_pooling_is_refused_where_the_summary_is_the_models_own(name):
     with pytest.raises(UsageError, match="has a summary of its own; leave pooling=mean out"):
         Classification(MODELS[name](), N_LABELS, dropout=0.0, pooling="mean")

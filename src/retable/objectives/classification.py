@@ -24,8 +24,8 @@ class Classification(Objective):
 
     An encoder that reads both ways is summed up by `pooling`; without one BERT, which can `pool`, by its state of [CLS]
     (Devlin et al. 2019, section 3.2), and another by the max. A left-to-right model is summed up by its last position,
-    which alone has read everything (Radford et al. 2018, section 3.2); a model without direction, such as a bag of
-    words, gives one vector a sequence.
+    which alone has read everything (Radford et al. 2018, section 3.2), or by a `pooling`; a model without direction,
+    such as a bag of words, gives one vector a sequence.
 
     A pair is one sequence to BERT and to a left-to-right model. The latter may read it in both orders: the two
     summaries are added up (Radford et al. 2018, section 3.3). Any other model reads its sequences apart, or if it can,
@@ -37,8 +37,8 @@ class Classification(Objective):
         the authors' code; the softmax is the input embedding, as GPT's in pretraining.
     pairs: whether an example is a pair.
     d_hidden: the width of a layer with tanh before the linear one; None for none.
-    pooling: of the states of an encoder that reads both ways, the max or the mean over time (Conneau et al. 2017); the
-        token's that stands before the sentence; or the last of each direction, of an LSTM. None: see above.
+    pooling: the max or the mean of the states over time (Conneau et al. 2017); of an encoder that reads both ways also
+        the token's that stands before the sentence, or the last of each direction, of an LSTM. None: see above.
     """
 
     def __init__(
@@ -166,12 +166,17 @@ def _require_pooling(model: Model, pooling: str | None) -> None:
         return
     if pooling not in POOLINGS:
         raise UsageError(f"pooling={pooling} is none of {', '.join(POOLINGS)}")
-    if not isinstance(model, Encoder):
-        raise UsageError(f"{type(model).__name__} has a summary of its own; leave pooling={pooling} out")
-    if pooling == "last" and not model.two_ends:
-        raise UsageError(
-            f"{type(model).__name__} has no last states of two directions; write pooling=max, mean or token"
-        )
+    name = type(model).__name__
+    if isinstance(model, LeftToRight):
+        if pooling not in ("max", "mean"):
+            raise UsageError(
+                f"{name} reads one way, and pooling={pooling} is for both; write pooling=max or mean, or leave it out "
+                "for the last position"
+            )
+    elif not isinstance(model, Encoder):
+        raise UsageError(f"{name} has a summary of its own; leave pooling={pooling} out")
+    elif pooling == "last" and not model.two_ends:
+        raise UsageError(f"{name} has no last states of two directions; write pooling=max, mean or token")
 
 
 def _require_softmax(model: Model, auxiliary: float) -> None:
