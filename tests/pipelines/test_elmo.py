@@ -21,7 +21,7 @@ def build(cfg: DictConfig) -> BidirectionalLM:
     return instantiate(cfg.objective, model=model, vocab_size=V)
 
 
-@pytest.mark.parametrize("name", ["elmo", "elmo_word"])
+@pytest.mark.parametrize("name", ["elmo", "elmo_1x128", "elmo_word"])
 def test_the_first_loss_is_about_that_of_guessing(name):
     cfg = composed("pretrain", name, "batches.batch_size=4", "batches.length=16")
     torch.manual_seed(0)
@@ -31,7 +31,9 @@ def test_the_first_loss_is_about_that_of_guessing(name):
     assert loss.item() == pytest.approx(np.log(V), abs=0.4)
     assert metrics.keys() == {"loss", "forward/loss", "backward/loss"}
     assert instantiate(cfg.optimizer)(objective).param_groups[0]["lr"] > 0
-    assert objective.model.reads_spelling == (name == "elmo")
+    assert objective.model.reads_spelling == (name != "elmo_word")
+    loss.backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in objective.parameters())
 
 
 @pytest.mark.parametrize(("name", "millions"), [("elmo_small", 13.6), ("elmo_medium", 28.0), ("elmo_original", 93.6)])

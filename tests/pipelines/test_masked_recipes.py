@@ -34,7 +34,7 @@ def tokens(request, tmp_path_factory) -> tuple[str, Path, Tokenizer]:
     return request.param, folder, tokenizer
 
 
-@pytest.mark.parametrize("name", ["bert", "electra"])
+@pytest.mark.parametrize("name", ["bert", "bert_rotary", "electra"])
 def test_from_tokens_to_a_loss(name, tokens):
     choice, folder, tokenizer = tokens
     cfg = composed("pretrain", name, f"tokenizer={choice}", *SMALL)
@@ -54,7 +54,9 @@ def test_from_tokens_to_a_loss(name, tokens):
     assert "[CLS]" in text and "[SEP]" in text and "<eos>" not in text
 
 
-@pytest.mark.parametrize("name", ["bert", "bert_base", "bert_large", "bert_small", "electra", "electra_small"])
+@pytest.mark.parametrize(
+    "name", ["bert", "bert_rotary", "bert_base", "bert_large", "bert_small", "electra", "electra_small"]
+)
 def test_recipe_builds(name):
     cfg = composed("pretrain", name)
 

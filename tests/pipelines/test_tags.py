@@ -215,10 +215,16 @@ def test_a_tagger_alone_takes_no_weights(tmp_path):
         load_pretrained(tagger, tagger, tmp_path / "model.safetensors")
 
 
-def test_elmo_stands_beside_a_tagger_and_a_labeller_alike():
-    names = ("bilstm_tagger", "elmo_tagger", "role_labeller", "elmo_role_labeller")
-    tagger, elmo, roles, elmo_roles = (composed("train", name, "task=grammar_pos") for name in names)
-    pretrained = {**composed("pretrain", "elmo").model, "_partial_": True}
-    beside = {"_target_": elmo.model._target_, "elmo": pretrained, "frozen": True}
-    for plain, with_elmo in ((tagger, elmo), (roles, elmo_roles)):
-        assert with_elmo.model == {**plain.model, **beside} and with_elmo.finetuning == plain.finetuning
+@pytest.mark.parametrize(
+    ("name", "plain", "elmo"),
+    [
+        ("elmo_tagger", "bilstm_tagger", "elmo"),
+        ("elmo_1x128_tagger", "bilstm_tagger", "elmo_1x128"),
+        ("elmo_role_labeller", "role_labeller", "elmo"),
+    ],
+)
+def test_elmo_stands_beside_a_tagger_and_a_labeller_alike(name, plain, elmo):
+    with_elmo, without = (composed("train", each, "task=grammar_pos") for each in (name, plain))
+    pretrained = {**composed("pretrain", elmo).model, "_partial_": True}
+    beside = {"_target_": "retable.models.elmo_tagger.ELMoTagger", "elmo": pretrained, "frozen": True}
+    assert with_elmo.model == {**without.model, **beside} and with_elmo.finetuning == without.finetuning
