@@ -1,5 +1,6 @@
 # make repro              everything, from nothing to the tables of the embedded corpus
-# make repro STUDY=ptb    another study; RETABLE_DATA=folder says where its data sets are (default: data/)
+# make repro STUDY=ptb    another study; RETABLE_DATA=folder says where its data sets are (default: data/),
+#                         JOBS=4 how many stages run at a time (default: one a core)
 # make test               the tests, those on real data too where the folder is there
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -26,7 +27,7 @@ WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 .PHONY: help env data-link repro graph test check ui clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -3
+	@sed -n 's/^# //p' Makefile | head -4
 	@echo 'make graph               DVC'"'"'s files, from conf/study (make repro does it, too)'
 	@echo 'make check               style, types'
 	@echo 'make ui                  MLflow, on the runs of this project'
@@ -46,9 +47,7 @@ data-link:
 	  ln -sfn "$(RETABLE_DATA)" data; fi
 
 repro: env data-link
-	@graph=$$(python -m pipelines.plan check $(STUDY)) \
-	&& { [ -z "$$graph" ] || RETABLE_STUDY=$(STUDY) dvc repro --quiet $$graph; } \
-	&& cat results/$(STUDY)/report.md && echo 'The report: results/$(STUDY)/report.html'
+	@python -m pipelines.repro $(STUDY) $(if $(JOBS),--jobs $(JOBS))
 
 graph: env
 	@python -m pipelines.plan graph

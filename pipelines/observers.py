@@ -1,7 +1,9 @@
 """Who looks on while a stage trains, by the groups `logger` and `callbacks`, and whether `debug` was chosen."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.errors import InstantiationException
@@ -41,8 +43,14 @@ def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable
 
 
 def callbacks(cfg: DictConfig) -> list[Any]:
-    """Those of Lightning that `cfg` names, which look on at a training."""
-    return [_made("callbacks", name, each) for name, each in (cfg.get("callbacks") or {}).items()]
+    """Those of Lightning that `cfg` names, which look on at a training; with RETABLE_PROGRESS, a file's path, one more
+    that keeps there how far it is."""
+    made = [_made("callbacks", name, each) for name, each in (cfg.get("callbacks") or {}).items()]
+    if told := os.environ.get("RETABLE_PROGRESS"):
+        from retable.training.observers import Steps
+
+        made.append(Steps(Path(told)))
+    return made
 
 
 def _made(group: str, name: str, part: Any) -> Any:

@@ -8,7 +8,6 @@ cell and add the fingerprint of the code that it reaches. What comes out the sam
 import argparse
 import contextlib
 import copy
-import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,8 +24,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from pipelines.entry import CONF, one_line, one_line_errors
 from pipelines.reach import LOADED, code, own_part, reached_by
-from retable.artifacts import digest as digest_of_file
-from retable.artifacts import digest_of
 from retable.corpora.text import SPLITS
 from retable.errors import UsageError
 from retable.plan.conf import Conf, strings
@@ -102,47 +99,6 @@ def report(study: str) -> None:
     path = Path("outputs/plan/report", f"{study}.yaml")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_yaml(said), encoding="utf-8")
-
-
-def check(study: str) -> None:
-    """Bring the graph up to date, and print the file that makes a study, or nothing where all of it is made. UsageError
-    where its data are not there."""
-    found = read_study(Conf(CONF), study)
-    made_from = [
-        *sorted(CONF.rglob("*.yaml")),
-        *sorted((CONF.parent / "src/retable/plan").glob("*.py")),
-        Path(__file__),
-    ]
-    stamp, digest = Path("outputs/plan/graph.txt"), digest_of([digest_of_file(path) for path in made_from])
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest:
-        graph()
-        stamp.parent.mkdir(parents=True, exist_ok=True)
-        stamp.write_text(digest, encoding="utf-8")
-    for group in {cell.group for cell in found.cells.values()}:
-        stages = yaml.load(graph_file(group).read_text(encoding="utf-8"), yaml.CSafeLoader)
-        for cell in (cell for cell in found.cells.values() if cell.group == group):
-            for path in stages["stages"][cell.name]["deps"]:
-                if path.startswith("data/") and not Path(path).exists():
-                    raise UsageError(
-                        f"{path} does not exist, and study {study} reads it for {cell.place}; set RETABLE_DATA to the "
-                        "folder of data sets, or put them in data/"
-                    )
-    if not _is_made(found):
-        print(report_file(study, DEFAULT))
-
-
-def _is_made(study: Study) -> bool:
-    """Whether DVC has nothing to run for a study. It is asked about the study's own stages; `dvc repro` reads those of
-    all studies before it looks at the first, which takes four times as long."""
-    from dvc.repo import Repo
-
-    logging.getLogger("dvc").setLevel(logging.WARNING)
-    stages: dict[str, set[str]] = {str(report_file(study.name, DEFAULT)): {"plan", "report"}}
-    for cell in study.cells.values():
-        stages.setdefault(str(graph_file(cell.group)), {"plan"}).add(cell.name)
-    with Repo() as repo, repo.lock:
-        found = (each for file, names in stages.items() for each in repo.stage.load_file(file) if each.name in names)
-        return not any(each.changed() for each in found)
 
 
 def new(name: str, settings: Sequence[str]) -> None:
@@ -288,8 +244,8 @@ def _yaml(value: Any, **options: Any) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pipelines.plan", description=__doc__)
-    verbs = parser.add_subparsers(required=True, metavar="graph | check | new | cells | report")
-    for each, argument in ((graph, ""), (cells, "corpus"), (report, "study"), (check, "study")):
+    verbs = parser.add_subparsers(required=True, metavar="graph | new | cells | report")
+    for each, argument in ((graph, ""), (cells, "corpus"), (report, "study")):
         parsed = verbs.add_parser(each.__name__, help=(each.__doc__ or "").splitlines()[0])
         parsed.set_defaults(verb=each)
         if argument:

@@ -1,11 +1,12 @@
 """Recording in MLflow: one run a cell, the same one when a killed stage goes on. The only importer of mlflow."""
 
 import contextlib
+import fcntl
 import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,9 @@ def start(name: str, key: str, parameters: Mapping[str, Any], tags: Mapping[str,
     done again is recorded once. The store is `MLFLOW_TRACKING_URI`, by default `mlflow.db` (sqlite) in the project
     with the artifacts beside it.
     """
-    client = _client()
-    experiment = _experiment(client)
+    with _alone():
+        client = _client()
+        experiment = _experiment(client)
     named = {"retable.key": key} | {tag: str(value) for tag, value in tags.items()}
     begun = client.search_runs([experiment], f"tags.`retable.key` = '{key}'", max_results=1)
     if begun:
@@ -87,6 +89,14 @@ def start(name: str, key: str, parameters: Mapping[str, Any], tags: Mapping[str,
 def _root() -> Path:
     # An experiment of `dvc exp run --temp` runs in a copy of the project; its records belong to the project.
     return Path(os.environ.get("DVC_ROOT", ".")).resolve()
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One process at a time: two that open a store which isn't there would both make its tables, and one would fail."""
+    with (_root() / "mlflow.db.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _client() -> MlflowClient:

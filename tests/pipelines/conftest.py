@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.forking import ask
+from pipelines.forks import ask, serving
 
 ROOT = Path(__file__).parent.parent.parent
 PATHS = ROOT / "src", ROOT, ROOT / "tests/pipelines"  # this tree's code, even where another one is installed
@@ -50,13 +50,9 @@ class Project:
 
 @pytest.fixture(scope="session")
 def forks():
-    """The address of the process that forking.py describes."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(Path(__file__).parent / "forking.py"), address := f"{folder}/forks"]
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout.readline() == "ready\n"
-            yield address
-            process.terminate()
+    """The address of the process that pipelines/forks.py describes."""
+    with serving() as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

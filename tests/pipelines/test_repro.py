@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from pipelines.entry import CONF
-from tests.pipelines.forking import write_python
+from pipelines.forks import write_python
 
 ROOT = CONF.parent
 STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}], "benchmarks": {"perplexity": "all"}}
@@ -21,7 +21,7 @@ CELLS = [f"{GRAPH}:evaluate-{system}-1-perplexity" for system in ("kn3", "kn5")]
 
 
 class Repro:
-    """A project of its own, whose Python is that of forking.py."""
+    """A project of its own, whose Python is that of forks.py."""
 
     def __init__(self, folder: Path, tools: Path, forks: str):
         self.folder, self.python = folder, tools / "python"
@@ -38,9 +38,19 @@ class Repro:
         """The stages that a `dvc repro` of the evaluations runs."""
         return re.findall(r"Running stage '[^:']+:([\w-]+)'", self("dvc", "repro", *CELLS))
 
-    def to_make(self) -> str:
-        """The file that `make repro` hands to DVC; empty where there is nothing to do."""
-        return self(str(self.python), "-m", "pipelines.plan", "check", "lineage").strip()
+    def make(self, *arguments: str) -> subprocess.CompletedProcess:
+        """As `make repro` would."""
+        return subprocess.run(
+            [str(self.python), "-m", "pipelines.repro", *arguments],
+            cwd=self.folder, env=self.environment, capture_output=True, text=True,
+        )  # fmt: skip
+
+    def made(self, *arguments: str) -> list[str]:
+        """The stages in which `make repro` found something to do, in their order."""
+        done = self.make(*arguments)
+        assert done.returncode == 0, done.stderr
+        lines = re.findall(r"^\[ ?\d+/\d+\] +[\d.]+ s  (.*)$", done.stderr, re.MULTILINE)
+        return [line for line in lines if not line.endswith("no change")]
 
     def edit(self, file: str, old: str, new: str) -> None:
         path = self.folder / file
@@ -70,23 +80,51 @@ def test_only_what_may_change_a_number_runs_again(repro):
              "evaluate-kn5-1-perplexity"]  # fmt: skip
     assert sorted(repro.ran()) == sorted(first)
     assert repro.ran() == []
-    assert repro.to_make() == "dvc.yaml"
-    repro("dvc", "repro")
-    assert repro.to_make() == ""
+    assert repro.made() == ["plan report/lineage", "report lineage"]
+    assert repro.make().stdout.endswith("\n\nNothing to do. The report: results/lineage/report.html\n")
 
     repro.edit("src/retable/models/ngram.py", "class KneserNey(", "# edited\nclass KneserNey(")
     repro.edit("conf/recipe/counted/kn3.yaml", "stage: pretrain", "stage: pretrain  # edited")
-    assert repro.ran() == ["plan"]
+    assert sorted(repro.made()) == ["plan grammar_tiny", "plan report/lineage"]
+    assert repro.ran() == []
 
-    repro("dvc", "repro")
-    assert repro.to_make() == ""
     (repro.folder / "outputs/evaluate/grammar_tiny/kn3-1-perplexity/metrics.json").unlink()
-    assert repro.to_make() == "dvc.yaml"
-    repro("dvc", "repro")
+    assert repro.made() == ["evaluate grammar_tiny/kn3-1-perplexity  from the cache"]
 
     repro.edit("conf/recipe/counted/kn5.yaml", "order: 5", "order: 4")
-    assert repro.to_make() == "dvc.yaml"
-    assert repro.ran() == ["plan", "pretrain-kn5-1", "evaluate-kn5-1-perplexity"]
+    places = ["pretrain grammar_tiny/kn5-1", "evaluate grammar_tiny/kn5-1-perplexity", "report lineage"]
+    assert [name for name in repro.made() if not name.startswith("plan")] == places
+
+
+def test_what_a_reader_of_the_log_sees(repro):
+    """A line a stage; then the first table, and how long it took."""
+    shutil.rmtree(repro.folder / "outputs")
+    shutil.rmtree(repro.folder / ".dvc/cache")
+    done = repro.make("lineage", "--jobs", "2")
+    assert len(done.stderr.splitlines()) == 9
+    assert all(re.fullmatch(r"\[\d/9\] +[\d.]+ s  \w+ [\w/-]+", line) for line in done.stderr.splitlines())
+    assert done.stdout.startswith("### Perplexity\n") and done.stdout.count("###") == 1
+    assert re.fullmatch(r"9 of 9 stages run in [\d.]+ s\. .*report\.html", done.stdout.splitlines()[-1])
+
+
+def test_a_failed_stage_is_named_and_what_does_not_wait_for_it_runs(repro):
+    repro.edit("conf/recipe/counted/kn3.yaml", "order: 3", "order: 0")
+    repro.edit("conf/recipe/counted/kn5.yaml", "order: 4", "order: 5")
+    done = repro.make("lineage", "--jobs", "1")
+    repro.edit("conf/recipe/counted/kn3.yaml", "order: 0", "order: 3")
+    assert done.returncode == 1 and done.stdout.endswith("stages run in " + done.stdout.rpartition(" in ")[2])
+    assert "pretrain grammar_tiny/kn3-1  failed\n" in done.stderr
+    assert "evaluate grammar_tiny/kn3-1" not in done.stderr
+    assert "evaluate grammar_tiny/kn5-1-perplexity\n" in done.stderr and "report lineage" not in done.stderr
+    assert re.search(r"^failed pretrain grammar_tiny/kn3-1: error: .*order", done.stderr, re.MULTILINE)
+    assert f"alone: dvc repro --single-item {GRAPH}:pretrain-kn3-1\n" in done.stderr
+    assert repro.make().returncode == 0
+
+
+def test_there_is_a_line_for_a_mistake(repro):
+    done = repro.make("lineages")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "write lineage" in done.stderr
+    assert repro.make("lineage", "--jobs", "0").stderr == "error: jobs=0 runs nothing; write 1 or more\n"
 
 
 def test_what_is_proved_the_same_is_renewed(repro):

@@ -1,7 +1,9 @@
 """Lightning's loggers and callbacks beside those of a training, and what shows whether a model learns at all."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -42,6 +44,18 @@ class Handed(Logger):
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         pass
+
+
+class Steps(L.Callback):
+    """Keeps in a file how far a training is, `step/of`, a few times a second."""
+
+    def __init__(self, path: Path):
+        self._path, self._kept = path, 0.0
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.is_global_zero and (now := time.monotonic()) > self._kept + 0.3:
+            self._kept = now
+            self._path.write_text(f"{trainer.global_step}/{trainer.max_steps}", encoding="utf-8")
 
 
 class Overfit(L.Callback):

@@ -2,27 +2,34 @@
 imported: their import, seconds of each stage's start, is done once. The second process of a distributed training is
 such a fork, too.
 
-`python forking.py ADDRESS` serves at a Unix socket, and says so when it does; `ask` has it run one. The exit code is
-below 0 for a signal, as `subprocess` has it. What starts Python by its path can be given that of
-`write_python`.
+`python forks.py ADDRESS` serves at a Unix socket, and says so when it does, until its standard input ends; then all
+that still runs is killed. `ask` has it run one, which is killed if who asked is. The exit code is below 0 for a signal,
+as `subprocess` has it. What starts Python by its path, as a shell does, can be given that of `write_python`.
 """
 
 import atexit
+import contextlib
 import gc
 import importlib
 import json
 import os
 import runpy
+import select
+import shutil
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+OURS = "RETABLE_FORKS"  # the address of the server that runs this
 # What the stages import of others, and the parts that come in late; none of the project's own code.
 LIBRARIES = [
     "hydra",
@@ -36,12 +43,28 @@ LIBRARIES = [
 ]
 
 
+@contextlib.contextmanager
+def serving() -> Iterator[str]:
+    """The address of a server, which ends with this; in what one runs, that one's."""
+    if OURS in os.environ:
+        yield os.environ[OURS]
+        return
+    folder = tempfile.mkdtemp(prefix="retable-")  # no TemporaryDirectory, which goes where any fork of this ends
+    try:
+        command = [sys.executable, __file__, address := f"{folder}/forks"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None and server.stdout.readline() == "ready\n"
+            yield address
+    finally:
+        shutil.rmtree(folder)
+
+
 def write_python(script: Path, address: str) -> None:
     """Write a script that does what `python -m module argument…` does where it is started."""
-    text = f"""#!{sys.executable} -S
+    text = f"""#!{os.readlink("/proc/self/exe")} -S
 import os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from forking import ask
+from forks import ask
 out, err = (f"/proc/{{os.getpid()}}/fd/{{number}}" for number in (1, 2))
 sys.exit(ask({address!r}, sys.argv[2], sys.argv[3:], os.getcwd(), dict(os.environ), out, err, {str(script)!r}))
 """
@@ -100,7 +123,8 @@ def become(
     module: str, arguments: list[str], folder: str, environment: dict[str, str], out: str, err: str, executable: str
 ) -> None:
     """Do in this process what was asked for."""
-    for stream, path, flags in ((0, os.devnull, os.O_RDONLY), (1, out, os.O_WRONLY), (2, err, os.O_WRONLY)):
+    write = os.O_WRONLY | os.O_APPEND  # out and err may be one file
+    for stream, path, flags in ((0, os.devnull, os.O_RDONLY), (1, out, write), (2, err, write)):
         opened = os.open(path, flags)
         os.dup2(opened, stream)
         os.close(opened)
@@ -143,6 +167,7 @@ def forked(work: Callable[[], None]) -> int:
 
 
 def serve(address: str) -> None:
+    os.setsid()  # what is killed at the end is this process and its forks; Ctrl-C is for who asks
     for name in LIBRARIES:
         importlib.import_module(name)
     gc.freeze()  # or every fork goes through all of it, and copies it, when it ends: two seconds
@@ -151,18 +176,23 @@ def serve(address: str) -> None:
         server.listen()
         print("ready", flush=True)
         waiting: list[int] = []
-        while True:
+        while 0 not in select.select([server.fileno(), 0], [], [])[0]:  # 0: standard input
             connection, _ = server.accept()
             waiting = [pid for pid in waiting if os.waitpid(pid, os.WNOHANG) == (0, 0)]
-            waiting.append(forked(lambda given=connection: answer(given)))
+            waiting.append(forked(partial(answer, connection, address)))
             connection.close()
+    os.killpg(0, signal.SIGKILL)
 
 
-def answer(connection: socket.socket) -> None:
+def answer(connection: socket.socket, address: str) -> None:
     """What is asked is a fork of this one, so that it may itself ask for more."""
     with connection.makefile("rw") as stream:
         job = json.loads(stream.readline())
+        job["environment"][OURS] = address
         pid = forked(lambda: become(**job))
+        ended = os.pidfd_open(pid)
+        if ended not in select.select([ended, connection.fileno()], [], [])[0]:  # who asked is no more
+            os.kill(pid, signal.SIGKILL)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=stream)
 
 

@@ -1,0 +1,291 @@
+"""A study, from nothing to its tables: `python -m pipelines.repro smoke --jobs 2`, or `make repro STUDY=smoke JOBS=2`.
+
+DVC runs each stage and keeps what it leaves, as with `dvc repro`. But stages that don't wait for each other run side by
+side, a thread each (unless OMP_NUM_THREADS says otherwise), and start as forks of a process that has the libraries
+loaded. Those that train on other devices than a processor take turns. What is interrupted goes on from there when the
+command is given again.
+"""
+
+import argparse
+import os
+import re
+import select
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from pipelines.entry import CONF, one_line_errors
+from pipelines.forks import forked, serving, write_python
+from pipelines.plan import DEFAULT, graph
+from retable.artifacts import digest, digest_of
+from retable.errors import UsageError
+from retable.plan.conf import Conf
+from retable.plan.graph import graph_file, report_file
+from retable.plan.study import Study, read_study
+
+LOGS = Path("work/log")
+
+
+@dataclass
+class Stage:
+    """A stage of DVC's. `before` are the addresses of those that make what it reads."""
+
+    address: str  # as `dvc repro` takes it
+    name: str
+    reads: list[str]
+    outs: list[str]
+    changed: bool
+    takes_turns: bool = False
+    before: set[str] = field(default_factory=set)
+
+    @property
+    def log(self) -> Path:
+        return LOGS / f"{self.name.replace(' ', '/')}.txt"
+
+    def did(self) -> str:
+        """What DVC did, by the words that it has for it; nothing where it ran the stage."""
+        said = self.log.read_text(encoding="utf-8", errors="replace")
+        return "" if "Running stage" in said else "from the cache" if "is cached" in said else "no change"
+
+    def problem(self) -> str:
+        """What its log says last, but for DVC's word that it failed."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        told = [
+            line for line in lines if line.strip() and not line.startswith(("ERROR: failed to repro", "Running st"))
+        ]
+        errors = [line for line in told if line.startswith("error: ")]
+        return (errors or told or ["it left no word"])[-1].strip()
+
+
+def repro(name: str, jobs: int) -> int:
+    """Make a study; the exit code."""
+    started = time.monotonic()
+    study = read_study(Conf(CONF), name)
+    refresh_graph()
+    require_data(study)
+    stages = to_run(stages_of(study))
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    failed, ran = run(name, stages, jobs, console) if stages else ([], 0)
+    report = Path("results", name, "report.md")
+    if not failed:
+        print(headline(report.read_text(encoding="utf-8")))
+    for stage in failed:
+        console.print(f"[red]failed[/red] {stage.name}: {stage.problem()}", markup=True)
+        console.print(f"  all it said: {stage.log}; alone: dvc repro --single-item {stage.address}", markup=False)
+    took = f"{ran} of {len(stages)} stages run in {_duration(time.monotonic() - started)}"
+    print(f"{took if stages else 'Nothing to do'}. The report: {report.with_suffix('.html')}" if not failed else took)
+    return 1 if failed else 0
+
+
+def refresh_graph() -> None:
+    """Write DVC's files anew where what they are made of has changed."""
+    sources = [*sorted(CONF.rglob("*.yaml")), *sorted((CONF.parent / "src/retable/plan").glob("*.py"))]
+    sources.append(Path(__file__).with_name("plan.py"))
+    stamp, now = Path("outputs/plan/graph.txt"), digest_of([digest(path) for path in sources])
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != now:
+        graph()
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.write_text(now, encoding="utf-8")
+
+
+def require_data(study: Study) -> None:
+    """UsageError for a data set that a study reads and that is not there."""
+    for group in {cell.group for cell in study.cells.values()}:
+        stages = yaml.load(graph_file(group).read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"]
+        for cell in (cell for cell in study.cells.values() if cell.group == group):
+            for path in stages[cell.name]["deps"]:
+                if path.startswith("data/") and not Path(path).exists():
+                    raise UsageError(
+                        f"{path} does not exist, and study {study.name} reads it for {cell.place}; set RETABLE_DATA to "
+                        "the folder of data sets, or put them in data/"
+                    )
+
+
+def stages_of(study: Study) -> list[Stage]:
+    """The study's own, in its order. DVC is asked for them alone; `dvc repro` reads those of all studies before it
+    looks at the first, which takes longer than to run one."""
+    from dvc.repo import Repo
+
+    wanted: dict[str, dict[str, str]] = {}
+    for group in dict.fromkeys(cell.group for cell in study.cells.values()):
+        wanted[str(graph_file(group))] = {"plan": f"plan {group}"}
+    taking_turns = set()
+    for cell in study.cells.values():
+        wanted[str(graph_file(cell.group))][cell.name] = name = f"{cell.stage} {cell.out}"
+        if not cell.settings.get("trainer", "cpu").startswith("cpu"):
+            taking_turns.add(name)
+    report = {"plan": f"plan report/{study.name}", "report": f"report {study.name}"}
+    wanted[str(report_file(study.name, DEFAULT))] = report
+    stages = []
+    with Repo() as repo, repo.lock:
+        for file, names in wanted.items():
+            found = {each.name: each for each in repo.stage.load_file(file) if each.name in names}
+            for key, name in names.items():
+                reads, outs = (
+                    [os.path.relpath(p.fs_path) for p in parts] for parts in (found[key].deps, found[key].outs)
+                )
+                changed = bool(found[key].changed())
+                stages.append(Stage(f"{file}:{key}", name, reads, outs, changed, name in taking_turns))
+    maker = {out: stage.address for stage in stages for out in stage.outs}
+    for stage in stages:
+        read = (path for file in stage.reads for path in (file, *map(str, Path(file).parents)))
+        stage.before = {maker[path] for path in read if path in maker}
+    return stages
+
+
+def to_run(stages: Sequence[Stage]) -> list[Stage]:
+    """Those that have changed, and those that wait for these, however far behind; each behind what it waits for."""
+    known, ordered = {stage.address: stage for stage in stages}, dict[str, Stage]()
+    stale: set[str] = set()
+
+    def visit(stage: Stage) -> None:
+        if stage.address in ordered:
+            return
+        for address in sorted(stage.before):
+            visit(known[address])
+        ordered[stage.address] = stage
+        if stage.changed or stage.before & stale:
+            stale.add(stage.address)
+
+    for stage in stages:
+        visit(stage)
+    return [stage for address, stage in ordered.items() if address in stale]
+
+
+def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tuple[list[Stage], int]:
+    """Run stages, `jobs` at a time; those that failed, and how many DVC found something to do in. What doesn't wait for
+    a failed one runs all the same."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ |= {"RETABLE_STUDY": study, "SHELL": "/bin/sh"}
+    waiting, failed, ran = list(stages), list[Stage](), 0
+    done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
+    running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that tells a process's end
+    with serving() as address, Told(study, len(stages), console) as told:
+        python = Path(address).with_name("python")
+        write_python(python, address)
+        os.environ["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+        while waiting or running:
+            busy = any(stage.takes_turns for stage, _, _ in running.values())
+            ready = (each for each in waiting if each.before <= done and not (busy and each.takes_turns))
+            if len(running) < jobs and (stage := next(ready, None)):
+                waiting.remove(stage)
+                pid = start(stage)
+                running[os.pidfd_open(pid)] = stage, pid, time.monotonic()
+                told.begins(stage)
+                continue
+            if not running:  # the rest waits for what failed
+                break
+            for end in select.select(list(running), [], [], 0.5)[0]:
+                stage, pid, since = running.pop(end)
+                os.close(end)
+                succeeded = os.waitpid(pid, 0)[1] == 0
+                did = stage.did()
+                ran += did == ""
+                told.ends(stage, time.monotonic() - since, did if succeeded else "failed")
+                if succeeded:
+                    done.add(stage.address)
+                else:
+                    failed.append(stage)
+            told.goes_on()
+    return failed, ran
+
+
+def start(stage: Stage) -> int:
+    """The id of the process in which DVC runs a stage, if there is something to do."""
+    stage.log.parent.mkdir(parents=True, exist_ok=True)
+    log = os.open(stage.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+
+    def work() -> None:
+        from dvc.cli import main
+
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ["RETABLE_PROGRESS"] = str(_progress_of(stage).resolve())
+        sys.exit(main(["--wait-for-lock", "repro", "--single-item", stage.address]))
+
+    pid = forked(work)
+    os.close(log)
+    return pid
+
+
+def _progress_of(stage: Stage) -> Path:
+    return stage.log.with_suffix(".steps")
+
+
+class Told:
+    """What a reader sees of a study in the making: a line a stage that ended; in a terminal, bars of those that run."""
+
+    def __init__(self, study: str, total: int, console: Console):
+        columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}")]
+        self._bars = Progress(
+            *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True,
+            disable=not console.is_terminal, refresh_per_second=4,
+        )  # fmt: skip
+        self._total, self._ended = total, 0
+        self._study = self._bars.add_task(f"study {study}", total=total, figures=f"stage 0 of {total}")
+        self._stages: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "Told":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._bars.stop()
+
+    def begins(self, stage: Stage) -> None:
+        _progress_of(stage).unlink(missing_ok=True)
+        self._stages[stage.name] = self._bars.add_task(f"  {stage.name}", total=None, figures="")
+
+    def goes_on(self) -> None:
+        for name, task in self._stages.items():
+            steps = _progress_of(Stage("", name, [], [], False))
+            if steps.exists() and (found := re.fullmatch(r"(\d+)/(\d+)", steps.read_text(encoding="utf-8"))):
+                at, of = map(int, found.groups())
+                self._bars.update(task, completed=at, total=of, figures=f"step {at} of {of}")
+
+    def ends(self, stage: Stage, seconds: float, remark: str) -> None:
+        self._ended += 1
+        _progress_of(stage).unlink(missing_ok=True)
+        self._bars.remove_task(self._stages.pop(stage.name))
+        self._bars.update(self._study, completed=self._ended, figures=f"stage {self._ended} of {self._total}")
+        width = len(str(self._total))
+        line = f"[{self._ended:>{width}}/{self._total}] {seconds:6.1f} s  {stage.name}"
+        self._bars.console.print(f"{line}  {remark}".rstrip(), markup=False)
+
+
+def headline(report: str) -> str:
+    """The first table of a report."""
+    found = re.search(r"^### .*?(?=\n### |\Z)", report, re.DOTALL | re.MULTILINE)
+    return f"{found[0].strip()}\n" if found else report
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds // 60)} min {seconds % 60:.0f} s"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m pipelines.repro", description=__doc__)
+    parser.add_argument("study", nargs="?", default=DEFAULT, help=f"of conf/study; by default {DEFAULT}")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--jobs", type=int, default=cores, metavar="N", help="stages at a time; by default one a core")
+    given = parser.parse_args()
+    os.chdir(CONF.parent)
+    with one_line_errors():
+        if given.jobs < 1:
+            raise UsageError(f"jobs={given.jobs} runs nothing; write 1 or more")
+        try:
+            sys.exit(repro(given.study, given.jobs))
+        except KeyboardInterrupt:
+            print("\ninterrupted; the same command goes on from here", file=sys.stderr)
+            sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
