@@ -47,7 +47,8 @@ data-link:
 
 repro: env data-link
 	@graph=$$(python -m pipelines.plan check $(STUDY)) \
-	&& { [ -z "$$graph" ] || RETABLE_STUDY=$(STUDY) dvc repro --quiet $$graph; } \
+	&& { [ -z "$$graph" ] || RETABLE_DATA=data RETABLE_STUDY=$(STUDY) dvc repro --quiet $$graph; } \
+	&& { [ -f results/$(STUDY)/runs.csv ] || python -m pipelines.report study=$(STUDY) >/dev/null; } \
 	&& cat results/$(STUDY)/report.md && echo 'The report: results/$(STUDY)/report.html'
 
 graph: env

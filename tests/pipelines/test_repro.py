@@ -89,6 +89,31 @@ def test_only_what_may_change_a_number_runs_again(repro):
     assert repro.ran() == ["plan", "pretrain-kn5-1", "evaluate-kn5-1-perplexity"]
 
 
+def test_what_is_made_again_from_nothing_is_as_it_was_committed(repro):
+    """The locks and the tables are the same bytes; beside them, outside of what DVC compares, stand the runs."""
+    repro("dvc", "repro")
+
+    def committed() -> dict[str, bytes]:
+        files = [*repro.folder.rglob("dvc.lock"), *(repro.folder / "results").rglob("*")]
+        return {str(path): path.read_bytes() for path in files if path.is_file() and path.stem != "runs"}
+
+    before, runs = committed(), repro.folder / "results/lineage/runs.csv"
+    rows = runs.read_text(encoding="utf-8").splitlines()
+    for folder in ("outputs", ".dvc/cache", "mlflow.db", "mlartifacts"):
+        repro("rm", "-r", folder)
+    repro("dvc", "repro")
+    assert committed() == before and len(before) > 10
+    assert runs.exists()  # DVC has left what it does not compare
+    repro("rm", "-r", "results/lineage")
+    assert repro.to_make() == "dvc.yaml"
+    repro("dvc", "repro")
+    assert committed() == before
+    again = runs.read_text(encoding="utf-8").splitlines()
+    assert again[0] == rows[0] and len(again) == len(rows) == 7 and not set(again[1:]) & set(rows[1:])
+    runs.unlink()
+    assert repro.to_make() == ""
+
+
 def test_what_is_proved_the_same_is_renewed(repro):
     """A line that changes no number: one cell of each kind runs under both commits, and nothing is made again."""
     (repro.folder / ".gitignore").write_text("outputs/\nwork/\nmlflow.db*\nmlartifacts/\n.dvc/\n", encoding="utf-8")
