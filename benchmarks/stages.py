@@ -1,15 +1,15 @@
 """What a study cost, stage by stage: python -m benchmarks.stages [--study lineage] [--output FILE]
 
-Reads the records of the study's finished cells (`make repro STUDY=...`). "Start" is the time from the process's start,
-Python's and the libraries' loading included, to the work; "training" the training loop with its validations. DVC's own
-time between stages is what the wall time of `make repro` has beyond the sum.
+Reads the records of the study's cells, of those that were made here (`make repro STUDY=...`). "Start" is the time from
+the process's start, Python's and the libraries' loading included, to the work; "training" the training loop with its
+validations. DVC's own time between stages is what the wall time of `make repro` has beyond the sum.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 from pipelines.entry import CONF
+from retable.artifacts import read_record
 from retable.plan.conf import Conf
 from retable.plan.study import read_study
 
@@ -22,10 +22,12 @@ def main() -> None:
 
     rows, machines = [], set()
     for place in read_study(Conf(CONF), arguments.study).cells:
-        run = json.loads(Path("outputs", place, "run.json").read_text(encoding="utf-8"))
-        training = run.get("training_seconds", 0.0)
-        rows.append((place, run["startup_seconds"], run["seconds"], training, run["peak_memory_mib"]))
-        machines.add(run["hardware"])
+        if record := read_record(Path("outputs", place)):
+            training = record.get("training_seconds", 0.0)
+            rows.append((place, record["startup_seconds"], record["seconds"], training, record["peak_memory_mib"]))
+            machines.add(record["hardware"])
+    if not rows:
+        parser.error(f"no cell of study {arguments.study} was made here; run make repro STUDY={arguments.study}")
 
     start, work, training = (sum(row[i] for row in rows) for i in (1, 2, 3))
     lines = [f"# What study {arguments.study} costs", "", f"On {', '.join(sorted(machines))}.", ""]

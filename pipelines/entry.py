@@ -194,7 +194,8 @@ class Record:
     def __init__(self, folder: Path, scratch: Path, log: Callable[..., None]):
         self.folder, self.scratch, self.log = folder, scratch, log
         self.metrics: dict[str, float] = {}
-        self.extra: dict[str, Any] = {}
+        self.extra: dict[str, Any] = {}  # facts, the same whenever the cell is made
+        self.costs: dict[str, Any] = {}  # seconds, speeds, memory: of this making alone
         self.files: list[str] = []  # of the folder, small ones to read: they stand in MLflow too
 
 
@@ -214,8 +215,8 @@ def recorded(
 
     `inputs` are the files whose digests the record keeps; `upstream` the cells that led to them, to which those that
     hold an input are added; `place` is where the cell goes if not to `cfg.out`. The body fills `record.folder` and
-    `record.metrics`; `record.extra` adds to `run.json`. In the processes that a distributed strategy starts beside the
-    first, the body runs alike, and what it writes is thrown away.
+    `record.metrics`; `record.extra` adds to `run.json`, `record.costs` to the record beside the cell. In the processes
+    that a distributed strategy starts beside the first, the body runs alike, and what it writes is thrown away.
     """
     place = place or cfg.out
     name, out = stage_name(), output_folder(place)
@@ -234,19 +235,14 @@ def recorded(
             yield Record(Path(nowhere), scratch, lambda points: None)
         return
     made = [path.parent for path in inputs if (path.parent / "run.json").exists()]
-    found = [artifacts.read_run(folder)["mlflow_run_id"] for folder in dict.fromkeys([*upstream, *made])]
-    runs = [run for run in found if run is not None]
-    provenance = {
-        "stage": name,
-        "system": system,
-        "corpus": corpus,
-        "seed": seed,
-        "task": task,
-        "study": current_study(),
-        **artifacts.git_state(),
-    }
+    cells = [*dict.fromkeys([*upstream, *made])]
+    known = [artifacts.read_record(cell).get("mlflow_run_id") for cell in cells]
+    runs = [run for run in known if run is not None]
+    facts = {"stage": name, "system": system, "corpus": corpus, "seed": seed, "task": task}
+    making = {"study": current_study(), **artifacts.git_state()}
     with loggers(cfg, _flat(config)) as sinks:
-        run = _run_of(key, place, config, provenance, digests, runs) if in_mlflow(cfg, overrides()) else None
+        tags = {"cell": _called(out), **facts, **making}
+        run = _run_of(key, place, config, tags, digests, runs) if in_mlflow(cfg, overrides()) else None
         if run is not None:
             sinks = [run.log, *sinks]
 
@@ -261,23 +257,25 @@ def recorded(
                 yield record
                 OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
                 artifacts.write_metrics(folder, record.metrics)
-                details = {
-                    "mlflow_run_id": run and run.id,
-                    "upstream": runs,
-                    "digests": digests,
-                    "startup_seconds": round(started - process_start, 2),
-                    "seconds": round(time.time() - started, 2),
-                    "peak_memory_mib": round(artifacts.peak_memory()),
-                    "hardware": artifacts.hardware(),
-                    "environment": artifacts.environment(),
-                }
-                artifacts.write_json(folder / "run.json", provenance | details | record.extra)
+                origins = {"made_from": [*map(_called, cells)], "digests": digests}
+                artifacts.write_json(folder / "run.json", facts | origins | record.extra)
+            making |= {
+                "mlflow_run_id": run and run.id,
+                "upstream_runs": runs,
+                "startup_seconds": round(started - process_start, 2),
+                "seconds": round(time.time() - started, 2),
+                "peak_memory_mib": round(artifacts.peak_memory()),
+                "hardware": artifacts.hardware(),
+                "environment": artifacts.environment(),
+            }
+            artifacts.write_record(out, making | record.costs)
         except Exception:  # an interrupted run stays open: like a killed one, it goes on when the stage runs again
             if run is not None:
                 run.fail()
             raise
     if run is not None:
-        run.describe(record.metrics, out, ["config.yaml", "metrics.json", "run.json", *record.files])
+        files = [out / file for file in ("config.yaml", "metrics.json", "run.json", *record.files)]
+        run.describe(record.metrics, [*files, artifacts.record_file(out)])
     shutil.rmtree(scratch)
     if run is not None:
         run.finish()
@@ -285,20 +283,25 @@ def recorded(
         print(f"debugged: {out} has what came of it; outputs/ and MLflow are as they were", file=sys.stderr)
 
 
+def _called(cell: Path) -> str:
+    """What a cell is called: `pretrain/grammar/lstm-1`, and outside of `outputs/` the whole path."""
+    return str(cell).removeprefix("outputs/")
+
+
 def _run_of(
-    key: str, place: str, config: Any, provenance: dict[str, Any], digests: dict[str, str], upstream: list[str]
+    key: str, place: str, config: Any, said: dict[str, Any], digests: dict[str, str], upstream: list[str]
 ) -> Any:
     """The cell's run in MLflow."""
     from retable import tracking
 
-    tags = {f"retable.{k}": v for k, v in provenance.items() if v is not None}
-    tags |= {"mlflow.source.name": f"pipelines.{provenance['stage']}"}
-    if provenance["git_commit"]:
-        tags["mlflow.source.git.commit"] = provenance["git_commit"]
+    tags = {f"retable.{k}": v for k, v in said.items() if v is not None}
+    tags |= {"mlflow.source.name": f"pipelines.{said['stage']}"}
+    if said["git_commit"]:
+        tags["mlflow.source.git.commit"] = said["git_commit"]
     tags |= {"retable.data_digest": artifacts.digest_of(digests)[:16], "retable.upstream": ",".join(upstream)}
     if parent := os.environ.get("RETABLE_PARENT_RUN"):
         tags["mlflow.parentRunId"] = parent
-    return tracking.start(f"{provenance['stage']} {place}", key, _flat(config), tags)
+    return tracking.start(f"{said['stage']} {place}", key, _flat(config), tags)
 
 
 def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:

@@ -31,7 +31,7 @@ from retable.plan.study import Cell
 ROOT = CONF.parent
 RENEWALS = Path("results/renewals.csv")
 COLUMNS = ("stage", "old_code", "new_code", "cell", "digest", "old_commit", "new_commit", "renewed")
-RECORDS = ("run.json", "config.yaml")  # which say when and how a cell was made
+RECORDS = ("run.json", "config.yaml")  # which say how a cell was made
 SMALL = {
     "words": "{train: 10000, validation: 2000, test: 2000}",
     "task_examples": "{train: 100, validation: 20, test: 40}",

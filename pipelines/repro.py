@@ -35,7 +35,12 @@ LOGS = Path("work/log")
 
 @dataclass
 class Stage:
-    """A stage of DVC's. `before` are the addresses of those that make what it reads."""
+    """A stage of DVC's.
+
+    Attributes:
+        before: the addresses of those that make what it reads.
+        reports: of a report, the file of the runs behind its numbers, which DVC doesn't know of.
+    """
 
     address: str  # as `dvc repro` takes it
     name: str
@@ -43,6 +48,7 @@ class Stage:
     outs: list[str]
     changed: bool
     takes_turns: bool = False
+    reports: Path | None = None
     before: set[str] = field(default_factory=set)
 
     @property
@@ -72,14 +78,14 @@ def repro(name: str, jobs: int) -> int:
     require_data(study)
     stages = to_run(stages_of(study))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    failed, ran = run(name, stages, jobs, console) if stages else ([], 0)
+    failed, ran = run(name, stages, jobs, console) if stages else ([], [])
     report = Path("results", name, "report.md")
     if not failed:
         print(headline(report.read_text(encoding="utf-8")))
     for stage in failed:
         console.print(f"[red]failed[/red] {stage.name}: {stage.problem()}", markup=True)
         console.print(f"  all it said: {stage.log}; alone: dvc repro --single-item {stage.address}", markup=False)
-    took = f"{ran} of {len(stages)} stages run in {_duration(time.monotonic() - started)}"
+    took = f"{len(ran)} of {len(stages)} stages run in {_duration(time.monotonic() - started)}"
     print(f"{took if stages else 'Nothing to do'}. The report: {report.with_suffix('.html')}" if not failed else took)
     return 1 if failed else 0
 
@@ -128,11 +134,11 @@ def stages_of(study: Study) -> list[Stage]:
         for file, names in wanted.items():
             found = {each.name: each for each in repo.stage.load_file(file) if each.name in names}
             for key, name in names.items():
-                reads, outs = (
-                    [os.path.relpath(p.fs_path) for p in parts] for parts in (found[key].deps, found[key].outs)
-                )
-                changed = bool(found[key].changed())
-                stages.append(Stage(f"{file}:{key}", name, reads, outs, changed, name in taking_turns))
+                each = found[key]
+                reads, outs = ([os.path.relpath(path.fs_path) for path in paths] for paths in (each.deps, each.outs))
+                runs = Path("results", study.name, "runs.csv") if name == report["report"] else None
+                changed = each.changed() or (runs is not None and not runs.exists())
+                stages.append(Stage(f"{file}:{key}", name, reads, outs, changed, name in taking_turns, runs))
     maker = {out: stage.address for stage in stages for out in stage.outs}
     for stage in stages:
         read = (path for file in stage.reads for path in (file, *map(str, Path(file).parents)))
@@ -159,12 +165,12 @@ def to_run(stages: Sequence[Stage]) -> list[Stage]:
     return [stage for address, stage in ordered.items() if address in stale]
 
 
-def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tuple[list[Stage], int]:
-    """Run stages, `jobs` at a time; those that failed, and how many DVC found something to do in. What doesn't wait for
-    a failed one runs all the same."""
+def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tuple[list[Stage], list[Stage]]:
+    """Run stages, `jobs` at a time; those that failed, and those in which DVC found something to do. What doesn't wait
+    for a failed one runs all the same. A report is written anew with the runs that its numbers come from."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ |= {"RETABLE_STUDY": study, "SHELL": "/bin/sh"}
-    waiting, failed, ran = list(stages), list[Stage](), 0
+    os.environ |= {"RETABLE_STUDY": study, "RETABLE_DATA": "data", "SHELL": "/bin/sh"}
+    waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
     done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
     running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that tells a process's end
     with serving() as address, Told(study, len(stages), console) as told:
@@ -176,7 +182,8 @@ def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tup
             ready = (each for each in waiting if each.before <= done and not (busy and each.takes_turns))
             if len(running) < jobs and (stage := next(ready, None)):
                 waiting.remove(stage)
-                pid = start(stage)
+                runs, new = stage.reports, any(not each.name.startswith("plan ") for each in ran)
+                pid = start(stage, force=runs is not None and (new or not runs.exists()))
                 running[os.pidfd_open(pid)] = stage, pid, time.monotonic()
                 told.begins(stage)
                 continue
@@ -187,7 +194,7 @@ def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tup
                 os.close(end)
                 succeeded = os.waitpid(pid, 0)[1] == 0
                 did = stage.did()
-                ran += did == ""
+                ran += [stage] if did == "" else []
                 told.ends(stage, time.monotonic() - since, did if succeeded else "failed")
                 if succeeded:
                     done.add(stage.address)
@@ -197,8 +204,8 @@ def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tup
     return failed, ran
 
 
-def start(stage: Stage) -> int:
-    """The id of the process in which DVC runs a stage, if there is something to do."""
+def start(stage: Stage, force: bool) -> int:
+    """The id of the process in which DVC runs a stage, if there is something to do, or by `force`."""
     stage.log.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(stage.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
@@ -208,7 +215,7 @@ def start(stage: Stage) -> int:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.environ["RETABLE_PROGRESS"] = str(_progress_of(stage).resolve())
-        sys.exit(main(["--wait-for-lock", "repro", "--single-item", stage.address]))
+        sys.exit(main(["--wait-for-lock", "repro", "--single-item", *["--force"] * force, stage.address]))
 
     pid = forked(work)
     os.close(log)

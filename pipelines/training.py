@@ -63,10 +63,10 @@ def train(
     record.metrics |= {point.metric: point.value for point in points if point.step == kept}
     record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}
     record.metrics |= {unit: round(steps * each) for unit, each in cost.items()}
-    record.extra["training_seconds"] = round(time.monotonic() - started, 2)
-    record.extra |= {f"{unit}_per_second": round(stepped * each / seconds) for unit, each in cost.items() if stepped}
+    record.costs["training_seconds"] = round(time.monotonic() - started, 2)
+    record.costs |= {f"{unit}_per_second": round(stepped * each / seconds) for unit, each in cost.items() if stepped}
     if gpus:
-        record.extra["peak_gpu_memory_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
+        record.costs["peak_gpu_memory_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
         if stepped and cost:
             share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), gpus)
-            record.extra |= {} if share is None else {"flops_utilisation": round(share, 4)}
+            record.costs |= {} if share is None else {"flops_utilisation": round(share, 4)}

@@ -13,9 +13,12 @@ from retable.artifacts import (
     git_state,
     hardware,
     publish,
+    read_record,
     read_run,
+    record_file,
     require,
     write_metrics,
+    write_record,
 )
 from retable.errors import UsageError
 
@@ -92,6 +95,24 @@ def test_what_is_missing_is_named_with_the_stage_that_makes_it(path, command, tm
     Path(path).parent.mkdir(parents=True)
     (Path(path).parent / "run.json").write_text('{"seed": 1}')
     assert read_run(Path(path).parent) == {"seed": 1}
+
+
+def test_a_record_is_that_of_the_making_that_left_the_cell(tmp_path):
+    cell = tmp_path / "outputs/pretrain/ptb/lstm-1"
+    cell.mkdir(parents=True)
+    for name in ("metrics.json", "run.json", "model.safetensors"):
+        (cell / name).write_text("{}")
+    assert read_record(cell) == {}  # from a cache, or from another machine
+    write_record(cell, {"seconds": 1.5})
+    assert read_record(cell) == {"seconds": 1.5}
+    assert {path.name for path in cell.parent.iterdir()} == {"lstm-1", record_file(cell).name}
+
+    (cell / "metrics.json").write_text('{"loss": 1}')  # such as an older making, out of DVC's run cache
+    assert read_record(cell) == {}
+    (cell / "metrics.json").write_text("{}")  # the same numbers again
+    assert read_record(cell) == {"seconds": 1.5}
+    (cell / "run.json").unlink()
+    assert read_record(cell) == {}
 
 
 def test_the_commit_is_known_and_whether_the_code_is_as_committed(tmp_path, monkeypatch):

@@ -68,7 +68,7 @@ def test_a_finished_run_is_closed_with_its_files_and_figures(client, tmp_path):
     run = start("finished")
     run.log([(10, "validation/loss", 0.5), (20, "validation/loss", 0.25)])
     (tmp_path / "run.json").write_text("{}")
-    run.describe({"steps": 20, "validation/loss": 0.25}, tmp_path, ["run.json"])
+    run.describe({"steps": 20, "validation/loss": 0.25}, [tmp_path / "run.json"])
     run.finish()
     stored = client.get_run(run.id)
     assert stored.info.status == "FINISHED"

@@ -1,4 +1,8 @@
-"""What a stage leaves behind: payload files, `config.yaml`, `metrics.json` and `run.json`, all or nothing."""
+"""What a stage leaves behind: payload files, `config.yaml`, `metrics.json` and `run.json`, all or nothing.
+
+All of it follows from configuration, inputs and code: made again, a cell is the same bytes. What is of one making
+alone, such as its run in MLflow, its commit and its seconds, is the cell's record, a file beside the cell.
+"""
 
 import contextlib
 import hashlib
@@ -64,6 +68,32 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
 def read_run(folder: Path) -> dict[str, Any]:
     """The `run.json` of a finished stage."""
     return json.loads(require(folder / "run.json").read_text(encoding="utf-8"))
+
+
+def record_file(cell: Path) -> Path:
+    """Where a cell's record is: beside the cell, outside of what DVC keeps."""
+    return cell.with_name(f"{cell.name}.record.json")
+
+
+def write_record(cell: Path, record: Mapping[str, Any]) -> None:
+    """Write the record of a finished cell; a kill leaves all of it or none."""
+    path = record_file(cell)
+    begun = path.with_name(f"{path.name}.begun")
+    write_json(begun, {**record, "of": _told_by(cell)})
+    begun.replace(path)
+
+
+def read_record(cell: Path) -> dict[str, Any]:
+    """The record of the making that left this cell, {} where there is none: the cell came out of DVC's cache, from
+    another machine or from an interrupted stage, or a record that is there is of other numbers."""
+    path = record_file(cell)
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return record if record.pop("of", None) == _told_by(cell) else {}
+
+
+def _told_by(cell: Path) -> dict[str, str]:
+    """By what a record knows its cell."""
+    return {name: digest(path) for name in ("metrics.json", "run.json") if (path := cell / name).exists()}
 
 
 def require(path: Path) -> Path:

@@ -48,11 +48,11 @@ class Run:
         for start in range(0, len(fresh), 1000):  # MLflow's limit for a batch
             self._client.log_batch(self.id, metrics=fresh[start : start + 1000])
 
-    def describe(self, metrics: Mapping[str, float], folder: Path, files: Iterable[str]) -> None:
+    def describe(self, metrics: Mapping[str, float], files: Iterable[Path]) -> None:
         """Log the final metrics that no curve has logged, and the small files that describe the run."""
         self.log([(0, name, value) for name, value in metrics.items() if name not in self._logged])
         for file in files:
-            self._client.log_artifact(self.id, str(folder / file))
+            self._client.log_artifact(self.id, str(file))
 
     def finish(self) -> None:
         self._client.set_terminated(self.id, RunStatus.to_string(RunStatus.FINISHED))

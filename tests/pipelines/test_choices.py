@@ -46,7 +46,7 @@ def test_the_cell_is_complete_and_was_trained(folder):
         1,
     ]
     assert run["examples"] == {"train": 96, "validation": 24, "test": 40} and set(run["shortened"].values()) == {0}
-    assert len(run["digests"]) == 4 and len(run["upstream"]) == 1  # of the tokenizer and three files; its cell
+    assert len(run["digests"]) == 4 and len(run["made_from"]) == 1  # of the tokenizer and three files; its cell
     losses = [float(row["value"]) for row in rows(folder, "curve.csv") if row["metric"] == "train/loss"]
     assert losses[-1] < 0.8 * losses[0]
 

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 from pipelines.complete import complete
 from pipelines.generate import generate
 from pipelines.rank import rank
-from retable.artifacts import digest
+from retable.artifacts import digest, read_record
 from retable.models.ngram import KneserNey
 from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM
@@ -43,7 +43,7 @@ def project(tmp_path_factory):
         made = folder / "outputs" / stage / "c" / name
         made.mkdir(parents=True)
         (made / "config.yaml").write_text(json.dumps({"tokens": f"c/{tokens}"} | config))
-        run = {"system": name[:-2], "corpus": "c", "seed": 1, "mlflow_run_id": name}
+        run = {"system": name[:-2], "corpus": "c", "seed": 1}
         (made / "run.json").write_text(json.dumps(run))
         return made
 
@@ -161,10 +161,10 @@ def test_samples_stand_in_the_cell_and_in_mlflow(run, project):
     pairs = [pair for text in words for pair in pairwise(text)]
     assert metrics["distinct_2"] == pytest.approx(len(set(pairs)) / len(pairs))
     assert (made["system"], made["seed"], made["strategy"], made["corpus"]) == ("lstm", 1, "top_p", "c")
-    assert made["upstream"] == ["lstm-1"] and "outputs/prepare/c/test.txt" in made["digests"]
+    assert made["made_from"] == ["pretrain/c/lstm-1"] and "outputs/prepare/c/test.txt" in made["digests"]
     client = MlflowClient(f"sqlite:///{project.folder / 'mlflow.db'}")
-    artifacts = {file.path for file in client.list_artifacts(made["mlflow_run_id"])}
-    assert {"samples.jsonl", "samples.txt", "config.yaml"} <= artifacts
+    artifacts = {file.path for file in client.list_artifacts(read_record(cell)["mlflow_run_id"])}
+    assert {"samples.jsonl", "samples.txt", "config.yaml", "lstm-1-top_p.record.json"} <= artifacts
 
     run(generate, "cell=c/words-1", "decoding=greedy", 'prompts=["the old café",""]', "stop=false")
     rows = (project.folder / "outputs/generate/c/words-1-greedy/samples.jsonl").read_text().splitlines()

@@ -9,6 +9,7 @@ import torch
 from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file
 
+from retable.artifacts import read_record, record_file
 from retable.models.word2vec_format import read_word2vec
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -48,21 +49,39 @@ def read(project, path):
 
 
 def test_cells_are_complete(graph):
-    for folder in (graph.folder / "outputs").glob("*/grammar_tiny/*-*"):
+    for folder in (graph.folder / "outputs").glob("*/grammar_tiny/*-*/"):
         names = {path.name for path in folder.iterdir()}
-        assert {"config.yaml", "metrics.json", "run.json"} <= names, folder
+        assert {"config.yaml", "metrics.json", "run.json"} <= names and read_record(folder), folder
 
 
 def test_run_leads_to_its_origins(graph):
-    run = read(graph, "evaluate/grammar_tiny/lstm-1-perplexity/run.json")
-    upstream = read(graph, "pretrain/grammar_tiny/lstm-1/run.json")
-    tokens = read(graph, "encode/grammar_tiny/word/run.json")
-    assert run["upstream"] == [upstream["mlflow_run_id"], tokens["mlflow_run_id"]]
-    assert run["system"] == upstream["system"] == "lstm"
+    cell, *origins = (
+        "evaluate/grammar_tiny/lstm-1-perplexity",
+        "pretrain/grammar_tiny/lstm-1",
+        "encode/grammar_tiny/word",
+    )
+    run = read(graph, f"{cell}/run.json")
+    assert (run["system"], run["made_from"]) == ("lstm", origins)
+    record, *upstream = (read_record(graph.folder / "outputs" / place) for place in (cell, *origins))
+    assert record["upstream_runs"] == [each["mlflow_run_id"] for each in upstream]
     client = MlflowClient(f"sqlite:///{graph.folder / 'mlflow.db'}")
-    tags = client.get_run(run["mlflow_run_id"]).data.tags
-    assert tags["retable.upstream"] == ",".join(run["upstream"])
-    assert tags["mlflow.runName"] == "evaluate grammar_tiny/lstm-1-perplexity"
+    (experiment,) = client.search_experiments(filter_string="name = 'retable'")
+    (found,) = client.search_runs([experiment.experiment_id], f"tags.`retable.cell` = '{cell}'")
+    assert found.info.run_id == record["mlflow_run_id"]
+    assert found.data.tags["retable.upstream"] == ",".join(record["upstream_runs"])
+    assert found.data.tags["mlflow.runName"] == "evaluate grammar_tiny/lstm-1-perplexity"
+
+
+def test_a_cell_whose_origins_have_no_record_is_made_alike(graph):
+    cell, origin = (graph.folder / "outputs" / place for place in ("evaluate/grammar_tiny/kn5-1-perplexity",
+                                                                   "pretrain/grammar_tiny/kn5-1"))  # fmt: skip
+    before = {path.name: path.read_bytes() for path in cell.iterdir()}
+    record = record_file(origin).read_bytes()
+    record_file(origin).unlink()
+    graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1")
+    assert {path.name: path.read_bytes() for path in cell.iterdir()} == before
+    assert len(read_record(cell)["upstream_runs"]) == 1  # that of the tokens
+    record_file(origin).write_bytes(record)
 
 
 def test_the_corpus_is_that_of_the_text_wherever_the_cell_lies(project):
@@ -160,8 +179,7 @@ def test_word_vectors_start_an_input_layer(graph):
     rows = rows[[vocabulary.index(word) for word in words]]
     scale = rows.std() / vectors.std()
     np.testing.assert_allclose(rows, vectors * scale, rtol=1e-4, atol=1e-6)
-    upstream = read(graph, "embed/grammar_tiny/skipgram-1/run.json")["mlflow_run_id"]
-    assert upstream in json.loads((cell / "run.json").read_text())["upstream"]
+    assert "embed/grammar_tiny/skipgram-1" in json.loads((cell / "run.json").read_text())["made_from"]
 
 
 def test_unseen_words_have_ngrams(graph):

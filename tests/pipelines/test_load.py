@@ -109,7 +109,7 @@ def test_a_file_from_elsewhere_is_evaluated(project, tmp_path):
     cell = project.folder / "outputs/evaluate/vectors/mine-analogies"
     assert json.loads((cell / "metrics.json").read_text())["analogies/capital-world/accuracy"] == 1
     run = json.loads((cell / "run.json").read_text())
-    assert (run["system"], run["corpus"], run["upstream"]) == ("mine", "vectors", [])
+    assert (run["system"], run["corpus"], run["made_from"]) == ("mine", "vectors", [])
     composed = OmegaConf.load(cell / "config.yaml")  # which the stage leaves as it is
     assert composed.out == f"{composed.cell}-analogies"
 

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from pipelines import plan
+from retable.artifacts import read_record
 from retable.plan.study import Cell
 from tests.pipelines.test_errors import files, refuse
 
@@ -52,7 +53,7 @@ def test_onlookers_change_no_number(project, plain):
     for file in ("model.safetensors", "curve.csv", "metrics.json"):
         assert (watched / file).read_bytes() == (plain / file).read_bytes()
     assert done.stdout.count("objective.model.embedding") == 1
-    assert runs(project) == before and json.loads((watched / "run.json").read_text())["mlflow_run_id"] is None
+    assert runs(project) == before and read_record(watched)["mlflow_run_id"] is None
     logged = rows(project, "watched")
     rates = [float(row["lr-AdamW/pg1"]) for row in logged if row["lr-AdamW/pg1"]]
     assert len(rates) == 4 and rates == sorted(rates, reverse=True) and rates[-1] < rates[0] == 0.005

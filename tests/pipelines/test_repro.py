@@ -102,7 +102,8 @@ def test_what_a_reader_of_the_log_sees(repro):
     shutil.rmtree(repro.folder / ".dvc/cache")
     done = repro.make("lineage", "--jobs", "2")
     assert len(done.stderr.splitlines()) == 9
-    assert all(re.fullmatch(r"\[\d/9\] +[\d.]+ s  \w+ [\w/-]+", line) for line in done.stderr.splitlines())
+    for line in done.stderr.splitlines():
+        assert re.fullmatch(r"\[\d/9\] +[\d.]+ s  \w+ [\w/-]+", line)
     assert done.stdout.startswith("### Perplexity\n") and done.stdout.count("###") == 1
     assert re.fullmatch(r"9 of 9 stages run in [\d.]+ s\. .*report\.html", done.stdout.splitlines()[-1])
 
@@ -125,6 +126,31 @@ def test_there_is_a_line_for_a_mistake(repro):
     done = repro.make("lineages")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "write lineage" in done.stderr
     assert repro.make("lineage", "--jobs", "0").stderr == "error: jobs=0 runs nothing; write 1 or more\n"
+
+
+def test_what_is_made_again_from_nothing_is_as_it_was_committed(repro):
+    """The locks and the tables are the same bytes; beside them, outside of what DVC compares, stand the runs."""
+    repro.make("lineage", "--jobs", "2")
+
+    def committed() -> dict[str, bytes]:
+        files = [*repro.folder.rglob("dvc.lock"), *(repro.folder / "results").rglob("*")]
+        return {str(path): path.read_bytes() for path in files if path.is_file() and path.stem != "runs"}
+
+    before, runs = committed(), repro.folder / "results/lineage/runs.csv"
+    rows = runs.read_text(encoding="utf-8").splitlines()
+    for folder in ("outputs", ".dvc/cache", "mlflow.db", "mlartifacts"):
+        repro("rm", "-r", folder)
+    repro.make("lineage", "--jobs", "1")
+    assert committed() == before and len(before) > 10
+    assert runs.exists()  # DVC has left what it does not compare
+    repro("rm", "-r", "results/lineage")
+    assert repro.made() == ["report lineage"]
+    assert committed() == before
+    again = runs.read_text(encoding="utf-8").splitlines()
+    assert again[0] == rows[0] and len(again) == len(rows) == 7 and not set(again[1:]) & set(rows[1:])
+    runs.unlink()
+    assert repro.made() == ["report lineage"]
+    assert committed() == before and runs.exists()
 
 
 def test_what_is_proved_the_same_is_renewed(repro):

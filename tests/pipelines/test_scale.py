@@ -38,7 +38,7 @@ def project(tmp_path_factory) -> Path:
         tokens = folder / "outputs/encode" / cell
         tokens.mkdir(parents=True)
         tokenizer.save(tokens / "tokenizer.json")
-        (tokens / "run.json").write_text('{"mlflow_run_id": "0"}')
+        (tokens / "run.json").write_text("{}")
         for split in ("train", "validation"):
             ids = [i for line in LINES for i in tokenizer.encode(line + "</s>")]
             np.array(ids, dtype="<u2").tofile(tokens / f"{split}.bin")

@@ -36,6 +36,6 @@ def test_utilisation_counts_every_gpu(gpus, share, monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100 80GB HBM3")
     record = Record(tmp_path, tmp_path, lambda points: None)
     training.train(CFG, record, nn.Linear(2, 2), Batches(), validate=lambda objective: {})
-    assert record.extra.get("flops_utilisation") == share
-    assert ("peak_gpu_memory_mib" in record.extra) == bool(gpus)
-    assert record.extra["tokens_per_second"] == 50_000
+    assert record.costs.get("flops_utilisation") == share
+    assert ("peak_gpu_memory_mib" in record.costs) == bool(gpus)
+    assert record.costs["tokens_per_second"] == 50_000

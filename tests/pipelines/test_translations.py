@@ -46,7 +46,7 @@ def test_a_translator_leaves_its_translations_and_their_scores(translated):
         assert metrics[f"{task}/test/chrf"] == pytest.approx(sacrebleu.corpus_chrf(written, [references]).score)
     assert run["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a")
     assert (run["protocol"], run["task"], run["system"]) == ("beam_5", "translation", "rnn_translation")
-    assert len(run["upstream"]) == 2
+    assert run["made_from"] == ["prepare/multi30k", "encode/multi30k/word"]
     units = pd.read_csv(cell / "units.csv")
     assert units.groupby("split").size().to_dict() == {"test": 10, "test_2017": 6, "test_coco": 4}
     for split, task in (("test", "translation"), ("test_2017", "translation_2017")):

@@ -8,11 +8,22 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from retable.artifacts import write_record
 from retable.metrics.classification import classification_metrics
 from retable.metrics.likelihood import likelihood_metrics
 
 Write = Callable[..., Path]
 SPLITS = ("validation", "test")
+RECORD = {
+    "mlflow_run_id": "a1b2c3",
+    "git_commit": "c0ffee" * 6,
+    "git_dirty": False,
+    "seconds": 12.5,
+    "startup_seconds": 2.5,
+    "peak_memory_mib": 321,
+    "hardware": "two cores",
+    "environment": {"python": "3.12.1"},
+}
 # What leaves cells with such metrics, by how their names begin.
 TASKS = {
     "tagging": "tagged.TaggingTask",
@@ -39,7 +50,9 @@ def made_by(stage: str, metrics: dict) -> str:
 
 @pytest.fixture
 def write_run(tmp_path: Path) -> Write:
-    def write(stage: str, out: str, system: str, seed: int | None, metrics: dict, **more) -> Path:
+    def write(
+        stage: str, out: str, system: str, seed: int | None, metrics: dict, record: dict | None = None, **more
+    ) -> Path:
         corpus = out.split("/")[0]
         folder = tmp_path / "outputs" / stage / out
         folder.mkdir(parents=True)
@@ -49,20 +62,15 @@ def write_run(tmp_path: Path) -> Write:
             "corpus": corpus,
             "seed": seed,
             "task": None,
-            "study": "small",
-            "mlflow_run_id": f"{stage}-{out}".replace("/", "-"),
-            "git_commit": "c0ffee" * 6,
-            "git_dirty": False,
             "digests": {"test.bin": "ab" * 32},
-            "upstream": [],
-            "hardware": "two cores",
-            "seconds": 12.5,
+            "made_from": [],
         }
         (folder / "run.json").write_text(json.dumps(run | more), encoding="utf-8")
         (folder / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
         (folder / "config.yaml").write_text(
             f"system: {system}\nseed: {seed}\n{made_by(stage, metrics)}", encoding="utf-8"
         )
+        write_record(folder, RECORD | (record or {}))
         return folder
 
     return write

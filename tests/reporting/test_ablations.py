@@ -211,6 +211,6 @@ def test_the_report_has_the_table_and_its_sentence(write_run, tmp_path):
     for name in ("report.html", "report.md", "ablation-pairs.md", "ablation-pairs.tex", "ablation-pairs.html"):
         assert "Holds, where higher is better: bert less" in (out / name).read_text(encoding="utf-8"), name
     rows = pd.read_csv(out / "ablation-pairs.csv")
-    assert rows["runs"][0] == "train-grammar-bert-1 train-grammar-bert-2 train-grammar-bert-3"
+    assert rows["runs"][0] == "train/grammar/bert-1 train/grammar/bert-2 train/grammar/bert-3"
     for markup in (markdown_table, latex_table, html_table):
         assert "Ablation: BERT without pairs" in markup(tables[1])

@@ -31,7 +31,7 @@ def write(tmp_path):
         folder = tmp_path / "outputs" / stage / out
         folder.mkdir(parents=True)
         run = {"stage": stage, "system": system, "corpus": out.split("/")[0], "seed": seed, "task": None}
-        (folder / "run.json").write_text(json.dumps(run | {"mlflow_run_id": f"{stage}-{out}".replace("/", "-")}))
+        (folder / "run.json").write_text(json.dumps(run))
         (folder / "metrics.json").write_text(json.dumps(metrics))
         for name, table in tables.items():
             table.to_csv(folder / f"{name}.csv", index=False)
@@ -89,7 +89,7 @@ def test_phenomena_table_has_a_row_a_system_and_the_oracle(phenomena):
     assert lstm["nesting", "excess"].spread == f"{nesting['std']:.3f}"
     assert lstm["nesting", "excess"].bold and lstm["agreement", "excess"].bold
     assert not lstm["repetition", "excess"].bold
-    assert lstm["total", "excess"].runs == ("evaluate-grammar-lstm-1-phenomena", "evaluate-grammar-lstm-2-phenomena")
+    assert lstm["total", "excess"].runs == ("evaluate/grammar/lstm-1-phenomena", "evaluate/grammar/lstm-2-phenomena")
     oracle, share = (dict(zip(titles, row.values, strict=True)) for row in rows[3:])
     assert rows[3].apart and oracle["agreement", "excess"].text == "1.000"
     n = N * 100 - 5

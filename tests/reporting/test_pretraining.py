@@ -68,7 +68,7 @@ def test_a_row_a_system_with_the_metrics_of_its_objective(held_out, tmp_path):
     shown = {title: (value.text, value.spread) for title, value in bert.items()}
     assert shown["Masked words nats"] == ("2.125", "0.177") and shown["Runs"] == ("2", "")
     assert shown["Pairs of segments accuracy"] == ("85.0", "7.1")
-    assert bert["Masked words nats"].runs == ("evaluate-grammar-bert-1-held_out", "evaluate-grammar-bert-2-held_out")
+    assert bert["Masked words nats"].runs == ("evaluate/grammar/bert-1-held_out", "evaluate/grammar/bert-2-held_out")
     electra = {title: value.text for title, value in rows["electra"].items()}
     # the weighted sum of the generator's loss and the discriminator's is no nats of anything
     assert electra == {

@@ -1,9 +1,11 @@
+import csv
 import json
 import re
 from html.parser import HTMLParser
 
 import pytest
 
+from retable.artifacts import record_file, write_record
 from retable.errors import UsageError
 from retable.reporting.report import write_report
 from tests.reporting.specifications import SPECIFICATIONS
@@ -36,13 +38,14 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def folders(write_run, write_likelihood, write_curve, perplexity_of):
-    pretrained = write_run("pretrain", "ptb/lstm_small-1", "lstm_small", 1, {"steps": 200}, git_dirty=True)
+    pretrained = write_run("pretrain", "ptb/lstm_small-1", "lstm_small", 1, {"steps": 200}, {"git_dirty": True})
     write_curve(pretrained, [6.0, 5.0, 4.8])
     evaluated = write_likelihood(
         "evaluate", "ptb/lstm_small-1", "lstm_small", 1, [perplexity_of(118)] * 3,
-        upstream=["pretrain-ptb-lstm_small-1", "gone"], hardware="<cores> & more",
+        made_from=["pretrain/ptb/lstm_small-1", "encode/ptb/word"], record={"hardware": "<cores> & more"},
     )  # fmt: skip
-    kn5 = write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(141)] * 3, mlflow_run_id=None)
+    kn5 = write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(141)] * 3)
+    record_file(kn5).unlink()
     return {"prepare": [], "pretrain": [pretrained], "evaluate": [evaluated, kn5]}
 
 
@@ -54,20 +57,44 @@ def report(folders, tmp_path):
 
 def test_the_page_stands_alone(report):
     page = Page(report)
-    assert page.references and all(reference.startswith("#") for reference in page.references)
-    assert {reference[1:] for reference in page.references} <= set(page.ids)
+    own = [reference for reference in page.references if not reference.startswith("runs.html")]
+    assert own and {reference.removeprefix("#") for reference in own} <= set(page.ids)
     assert len(page.ids) == len(set(page.ids)) and not page.open
     assert "url(http" not in report and "@import" not in report and "<script" not in report
 
 
-def test_numbers_lead_to_their_runs_and_those_to_what_they_used(report):
+def entry(page: str, cell: str) -> str:
+    return re.search(rf"<tr id='{cell}'>.*?</tr>", page, re.DOTALL).group()
+
+
+def test_numbers_lead_to_their_cells_and_those_to_what_they_are_made_from(report):
     assert re.search(r'<a href="#run-evaluate-ptb-lstm_small-1"[^>]*>(<strong>)?118\.00', report)
-    entry = re.search(r"<tr id='run-evaluate-ptb-lstm_small-1'>.*?</tr>", report, re.DOTALL).group()
-    assert "<a href='#run-pretrain-ptb-lstm_small-1'>pretrain/ptb/lstm_small-1</a>" in entry
-    assert "<code>gone</code>" in entry and "&lt;cores&gt; &amp; more" in entry
-    assert "c0ffeec0ff" in entry and "abababababab" in entry
-    assert "dirty" in re.search(r"<tr id='run-pretrain-ptb-lstm_small-1'>.*?</tr>", report, re.DOTALL).group()
-    assert "run-evaluate-ptb-kn5-1" in report  # named after its folder, for want of a tracked run
+    cell = entry(report, "run-evaluate-ptb-lstm_small-1")
+    assert "<a href='#run-pretrain-ptb-lstm_small-1'>pretrain/ptb/lstm_small-1</a>, encode/ptb/word" in cell
+    assert "<a href='runs.html#run-evaluate-ptb-lstm_small-1'>evaluate/ptb/lstm_small-1</a>" in cell
+
+
+def test_cells_lead_to_their_runs(report, tmp_path):
+    runs = (tmp_path / "results/runs.html").read_text(encoding="utf-8")
+    page, linked = Page(runs), Page(report)
+    assert not page.open and len(page.ids) == len(set(page.ids)) == 3
+    assert {each.partition("#")[2] for each in linked.references if each.startswith("runs.html#")} == set(page.ids)
+    assert {each.removeprefix("report.html#") for each in page.references} <= set(linked.ids)
+    run = entry(runs, "run-evaluate-ptb-lstm_small-1")
+    for part in ("a1b2c3", "c0ffeec0ff", "12.5", "321", "abababababab", "&lt;cores&gt; &amp; more"):
+        assert part in run
+    assert "dirty" in entry(runs, "run-pretrain-ptb-lstm_small-1")
+    assert "2 runs, 25 seconds in all, from <code>c0ffeec0ff</code>; <span class=fail>1 of them with" in runs
+    assert "1 of the cells came out of a cache" in runs and "python 3.12.1: 2 cells" in runs
+    with (tmp_path / "results/runs.csv").open(encoding="utf-8") as file:
+        rows = {row.pop("cell"): row for row in csv.DictReader(file)}
+    assert rows["evaluate/ptb/lstm_small-1"] == {
+        "system": "lstm_small", "corpus": "ptb", "task": "", "seed": "1", "mlflow_run_id": "a1b2c3",
+        "git_commit": "c0ffee" * 6, "git_dirty": "False", "seconds": "12.5", "startup_seconds": "2.5",
+        "peak_memory_mib": "321", "hardware": "<cores> & more",
+        "made_from": "pretrain/ptb/lstm_small-1 encode/ptb/word",
+    }  # fmt: skip
+    assert rows["evaluate/ptb/kn5-1"]["mlflow_run_id"] == rows["evaluate/ptb/kn5-1"]["seconds"] == ""
 
 
 def test_verdicts_are_counted_and_failures_named(report, tmp_path):
@@ -80,13 +107,18 @@ def test_verdicts_are_counted_and_failures_named(report, tmp_path):
     assert "| kn5 " in summary
 
 
-def test_the_same_results_give_the_same_bytes(folders, tmp_path):
+def test_the_same_numbers_give_the_same_bytes_whenever_they_were_made(folders, tmp_path):
     for name in ("first", "second"):
         write_report("ptb", folders, tmp_path / name, SPECIFICATIONS)
+        assert (tmp_path / name / "runs.csv").exists()
+        for folder in (each for listed in folders.values() for each in listed):
+            write_record(folder, {"mlflow_run_id": "fedcba", "seconds": 99, "git_commit": "ad" * 20, "hardware": "?"})
     files = sorted(path.name for path in (tmp_path / "first").iterdir())
     assert {"report.html", "report.md", "perplexity.csv", "perplexity-ptb.svg"} <= set(files)
-    for name in files:
-        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+    differing = {
+        name for name in files if (tmp_path / "first" / name).read_bytes() != (tmp_path / "second" / name).read_bytes()
+    }
+    assert differing == {"runs.csv", "runs.html"}
 
 
 def test_a_missing_cell_writes_nothing(folders, tmp_path):

@@ -33,7 +33,7 @@ def test_seeds_average_by_hand(write_likelihood, perplexity_of):
     assert row["std"] == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
     assert row["n"] == 3
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((101, 101))  # all units alike: nothing to resample
-    assert row["runs"].split() == [f"evaluate-ptb-lstm-{seed}" for seed in (1, 2, 3)]
+    assert row["runs"].split() == [f"evaluate/ptb/lstm-{seed}" for seed in (1, 2, 3)]
 
 
 def test_one_seed_has_no_deviation_but_an_interval_over_units(write_likelihood):

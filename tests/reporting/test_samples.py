@@ -39,7 +39,7 @@ def test_continuations_of_a_beginning_stand_side_by_side(write_run):
         ["(nothing)", *kn5], ["", "kn5", "top_p", "1987 / NA first"], ["", "lstm", "beam", "man first"],
     ]  # fmt: skip
     assert [row.apart for row in table.panels["ptb"]] == [True, False, False] * 3
-    assert table.panels["ptb"][2].values[1].runs == ("generate-ptb-lstm-1-beam",)
+    assert table.panels["ptb"][2].values[1].runs == ("generate/ptb/lstm-1-beam",)
 
 
 def test_the_table_can_be_written_in_every_markup(write_run, tmp_path):

@@ -37,7 +37,7 @@ def test_rows_go_from_worst_to_best_with_the_oracle_last(perplexities, tmp_path)
     word = [column.title for column in table.columns].index("PPL/word")
     assert [row.values[word].text for row in rows] == ["350.00", "92.00", "70.00", "45.00"]
     assert [row.values[word].bold for row in rows] == [False, False, True, False]
-    assert rows[2].values[word].runs == ("evaluate-grammar-lstm-1",)
+    assert rows[2].values[word].runs == ("evaluate/grammar/lstm-1",)
 
 
 def test_an_oracle_without_systems_is_left_out(write_likelihood, perplexity_of, tmp_path):
@@ -176,7 +176,7 @@ def test_neighbours_stand_under_their_words(write_neighbours, tmp_path):
     assert [(column.group, column.title) for column in table.columns] == [("", ""), ("NA", "1"), ("rare|", "90")]
     assert table.panels.keys() == {"glove", "skipgram"}
     assert texts(table.panels["skipgram"]) == [["1", "b", "c"], ["2", '"', ""]]  # of the first seed
-    assert table.panels["skipgram"][0].values[0].runs == ("evaluate-ptb-skipgram-1",)
+    assert table.panels["skipgram"][0].values[0].runs == ("evaluate/ptb/skipgram-1",)
     assert markdown_table(table).count("System: ") == 2
     write_table(table, frame, tmp_path)
     with (tmp_path / "neighbours-ptb.csv").open() as file:
@@ -220,7 +220,7 @@ def test_latex_escapes_every_special(nasty):
 
 
 def test_html_shows_the_text_it_was_given(nasty):
-    text = html_table(nasty, provenance="report.html")
+    text = html_table(nasty, page="report.html")
     text = re.sub(r" (class|scope)=(\w+)", r' \1="\2"', text)  # HTML needs no quotes, XML does
     root = ElementTree.fromstring(text)
     assert [element.text for element in root.iter("th") if element.text] == [

@@ -117,7 +117,7 @@ def _table(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> tupl
         mean, std = mean_std(part["value"])
         low, high = mean_interval(part["value"])
         less = difference(runs, system, base) if system != base else Difference(np.nan, np.nan, np.nan, paired=False)
-        ids = tuple(result.id for result in part["result"])
+        ids = tuple(result.name for result in part["result"])
         values = [Value(system), Value(str(len(part)))]
         values.append(Value(f"{mean:.{digits}f}", "" if isnan(std) else f"{std:.{digits}f}", runs=ids))
         values.append(Value(interval_text(low, high, digits)))

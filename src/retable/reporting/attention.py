@@ -95,7 +95,7 @@ def heads_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
         is_first = True
         for (layer, head), part in own.groupby(["layer", "head"]):
             cells = part.set_index("share")
-            values = [_share(cells.loc[share], share, floors, result.id) for share in SHARES]
+            values = [_share(cells.loc[share], share, floors, result.name) for share in SHARES]
             rows.append(Row([*name, Value(str(layer)), Value(str(head)), *values], apart=is_first and bool(rows)))
             is_first = False
         for kind, title in FLOORS.items():
@@ -103,7 +103,7 @@ def heads_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
             rows.append(Row([*name, Value(title), Value(""), *map(Value, texts)]))
         run = {name: result.run[name] for name in ("corpus", "system", "seed")}
         counts = {name: int(result.metrics[f"attention/{name}"]) for name in ("words", "verbs", "far_verbs")}
-        frames.append(own.assign(**run, **counts, runs=result.id))
+        frames.append(own.assign(**run, **counts, runs=result.name))
     if not frames:
         return []
     columns = [Column("System", numeric=False), Column("Seed"), Column("Layer", numeric=False), Column("Head")]

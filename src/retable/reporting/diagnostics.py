@@ -100,7 +100,7 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
             (mean, std), (low, high) = means[system], percentile_interval(replicates[system])
             p = paired_test(means[best][0] - mean, replicates[best] - replicates[system])
             n_tokens, _, true_nats = sums[system][0].sum(axis=0)
-            facts = true_nats / n_tokens, n_tokens, " ".join(run.id for run in runs)
+            facts = true_nats / n_tokens, n_tokens, " ".join(run.name for run in runs)
             rows.append((system, name, mean, std, len(runs), low, high, p, *facts))
     columns = ["system", "phenomenon", "mean", "std", "n", "ci_low", "ci_high", "p_best", "entropy", "share", "runs"]
     frame = pd.DataFrame(rows, columns=columns)
@@ -189,10 +189,10 @@ def scaling_table(results: list[Result]) -> tuple[Table, pd.DataFrame]:
             texts = [layer, {"length": "length n", "width": "width d"}[varied], THEORY[layer]]
             texts += [f"{cell['operations']:.2f}"]
             interval = f"{cell['seconds_low']:.2f} to {cell['seconds_high']:.2f}"
-            time = Value(f"{cell['seconds']:.2f}", runs=(result.id,))
+            time = Value(f"{cell['seconds']:.2f}", runs=(result.name,))
             values = [*map(Value, texts), time, Value(interval), Value(f"{cell['bytes']:.2f}")]
             rows.append(Row(values, apart=varied == "length" and bool(rows)))
-            parts.append({"device": device, "layer": layer, "varied": varied, **cell, "runs": result.id})
+            parts.append({"device": device, "layer": layer, "varied": varied, **cell, "runs": result.name})
         panels[device] = rows
     notes = [
         "The slope of a line through the logarithms of size and cost. Counted: that of the operations on the same "
@@ -209,7 +209,7 @@ def _metric_means(systems: Systems, prefix: str, names: Iterable[str]) -> pd.Dat
             "system": system,
             **{name: np.mean([run.metrics[f"{prefix}/{name}"] for run in runs]) for name in names},
             "n": len(runs),
-            "runs": " ".join(run.id for run in runs),
+            "runs": " ".join(run.name for run in runs),
         }
         for system, runs in systems.items()
     )

@@ -58,7 +58,7 @@ def _measured(cell: tuple[str, ...], runs: pd.DataFrame, baseline: str, elmo: st
     for side, system in (("baseline", baseline), ("elmo", elmo)):
         own = runs[runs["system"] == system].sort_values("seed")
         facts[f"{side}_mean"], facts[f"{side}_std"] = mean_std(own["value"])
-        facts[f"{side}_runs"] = " ".join(result.id for result in own["result"])
+        facts[f"{side}_runs"] = " ".join(result.name for result in own["result"])
         facts[f"{side}_n"] = len(own)
     absolute = difference(runs, elmo, baseline)
     facts |= {"absolute": absolute.mean, "low": absolute.low, "high": absolute.high, "paired": absolute.paired}

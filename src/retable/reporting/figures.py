@@ -86,7 +86,7 @@ def _has_batches(result: Result, settings: Mapping[str, Any]) -> bool:
 
 def _curves(name: str, results: list[Result], bound: float | None) -> Figure | None:
     curves = pd.concat(
-        result.curve.assign(system=result.run["system"], run=result.id)
+        result.curve.assign(system=result.run["system"], run=result.name)
         for result in results
         if result.curve is not None
     )

@@ -91,7 +91,7 @@ def _task_scores(values: pd.Series) -> pd.DataFrame:
 def _aggregated(values: pd.DataFrame) -> pd.DataFrame:
     """The runs of one average as a row of the aggregates."""
     mean, std = mean_std(values["value"])
-    runs = " ".join(dict.fromkeys(result.id for results in values["result"] for result in results))
+    runs = " ".join(dict.fromkeys(result.name for results in values["result"] for result in results))
     row = dict(zip(CELL, values[CELL].iloc[0], strict=True)) | {"mean": mean, "std": std, "n": len(values)}
     return pd.DataFrame([row | {"runs": runs, "protocol": "", "verdict": "n/a", "source": "", "note": ""}])
 

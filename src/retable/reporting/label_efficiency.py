@@ -81,7 +81,7 @@ def _compared(runs: pd.DataFrame, pretrained: str, scratch: str) -> dict[str, An
         own = runs[runs["system"] == system].sort_values("seed")
         mean, std = mean_std(own["value"])
         low, high = mean_interval(own["value"])
-        ids = " ".join(result.id for result in own["result"])
+        ids = " ".join(result.name for result in own["result"])
         found = {"n": len(own), "mean": mean, "std": std, "ci_low": low, "ci_high": high, "runs": ids}
         facts |= {f"{role}_{name}": value for name, value in found.items()}
     less = difference(runs, pretrained, scratch)

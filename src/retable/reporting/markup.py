@@ -14,7 +14,7 @@ class Value:
     text: str
     spread: str = ""  # a standard deviation, after ±
     bold: bool = False
-    runs: tuple[str, ...] = ()  # the runs behind the number, which HTML links to
+    runs: tuple[str, ...] = ()  # the cells behind the number, which HTML links to
     hint: str = ""  # shown by HTML on hovering
 
 
@@ -98,8 +98,8 @@ def latex_table(table: Table) -> str:
     return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]) + "\n"
 
 
-def html_table(table: Table, provenance: str = "") -> str:
-    """A `figure` with the table; numbers link to `<provenance>#run-<id>` of their first run."""
+def html_table(table: Table, page: str = "") -> str:
+    """A `figure` with the table; numbers link to `<page>#run-<cell>` of their first cell."""
     groups = _groups(table)
     head = "".join(f"<th{_align(column)} scope=col>{html.escape(column.title)}</th>" for column in table.columns)
     if any(group for group, _, _ in groups):
@@ -112,7 +112,7 @@ def html_table(table: Table, provenance: str = "") -> str:
         span = f'colspan="{len(table.columns)}" scope=rowgroup'
         body.append(f"<tr class=panel><th {span}>{html.escape(corpus)}</th></tr>")
         for row in rows:
-            first, *rest = (_html(value, provenance, spread) for value, spread in zip(row.values, spreads, strict=True))
+            first, *rest = (_html(value, page, spread) for value, spread in zip(row.values, spreads, strict=True))
             cells = [f"<td{_align(column)}>{text}</td>" for column, text in zip(table.columns[1:], rest, strict=True)]
             body.append(f"<tr{' class=apart' * row.apart}><th scope=row>{first}</th>{''.join(cells)}</tr>")
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in table.notes)
@@ -134,9 +134,9 @@ def html_page(title: str, body: str) -> str:
     )
 
 
-def anchor(run: str) -> str:
-    """The fragment of a run's entry in the report."""
-    return "run-" + re.sub(r"[^\w.-]", "-", run)
+def anchor(cell: str) -> str:
+    """The fragment of a cell's entry, in the report and among the runs."""
+    return "run-" + re.sub(r"[^\w.-]", "-", cell)
 
 
 def _groups(table: Table) -> list[tuple[str, int, int]]:
@@ -174,14 +174,14 @@ def _latex(text: str, spread: str = "", bold: bool = False) -> str:
     return (rf"\textbf{{{text}}}" if bold else text) + (rf" $\pm$ {spread}" if spread else "")
 
 
-def _html(value: Value, provenance: str, spread: bool) -> str:
+def _html(value: Value, page: str, spread: bool) -> str:
     """A field; with `spread` it keeps the room for a standard deviation, so that decimal points align."""
     text = html.escape(value.text)
     if value.bold:
         text = f"<strong>{text}</strong>"
     hint = f' title="{html.escape(value.hint)}"' if value.hint else ""
     if value.runs:
-        text = f'<a href="{provenance}#{anchor(value.runs[0])}"{hint}>{text}</a>'
+        text = f'<a href="{page}#{anchor(value.runs[0])}"{hint}>{text}</a>'
     elif value.hint:
         text = f"<span{hint}>{text}</span>"
     return text + (f"<small>{'± ' * bool(value.spread)}{value.spread}</small>" if spread else "")

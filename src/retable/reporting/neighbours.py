@@ -30,10 +30,10 @@ def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFra
             assert result.neighbours is not None
             lists = [part["neighbour"] for _, part in result.neighbours.groupby("word", sort=False)]
             panels[system] = [
-                Row([Value(str(place), runs=(result.id,)), *map(Value, line)])
+                Row([Value(str(place), runs=(result.name,)), *map(Value, line)])
                 for place, line in enumerate(zip_longest(*lists, fillvalue=""), start=1)
             ]
-            frames.append(result.neighbours.assign(system=system, corpus=corpus, runs=result.id))
+            frames.append(result.neighbours.assign(system=system, corpus=corpus, runs=result.name))
         names[corpus] += 1
         table = Table(
             f"neighbours-{corpus}" + f"-{names[corpus]}" * (names[corpus] > 1),
@@ -60,7 +60,7 @@ def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.
     tables = []
     for corpus, systems in sorted(found.items()):
         frames = {
-            system: result.unseen_words.assign(system=system, corpus=corpus, runs=result.id)
+            system: result.unseen_words.assign(system=system, corpus=corpus, runs=result.name)
             for system, result in sorted(systems.items())
             if result.unseen_words is not None
         }
@@ -71,7 +71,7 @@ def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.
         for system, frame in frames.items():
             lists = [frame.loc[frame["word"] == word, "neighbour"][:NEIGHBOURS] for word in shown["word"]]
             panels[system] = [
-                Row([Value(str(place), runs=(systems[system].id,)), *map(Value, line)])
+                Row([Value(str(place), runs=(systems[system].name,)), *map(Value, line)])
                 for place, line in enumerate(zip_longest(*lists, fillvalue=""), start=1)
             ]
         titles = (f"{form} of {stem}" if stem else "" for stem, form in zip(shown["stem"], shown["form"], strict=True))

@@ -1,10 +1,13 @@
-"""A study's report: `report.html`, which stands alone, and `report.md` for a job's summary."""
+"""A study's report: `report.html`, which stands alone, and `report.md` for a job's summary.
+
+The same numbers are the same bytes, whenever, wherever and however fast they were made, but for the times that stage
+`scaling` measures; what is of one making alone goes to `runs.html` and `runs.csv`.
+"""
 
 import html
 import re
 from collections import Counter
 from collections.abc import Mapping
-from itertools import groupby
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -23,11 +26,12 @@ from retable.reporting.elmo import elmo_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
-from retable.reporting.markup import Table, anchor, html_page, html_table, markdown_table
+from retable.reporting.markup import Table, html_page, html_table, markdown_table
 from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
 from retable.reporting.neighbours import neighbours_tables, unseen_neighbours_tables
 from retable.reporting.pretraining import senses_figures
 from retable.reporting.probes import probes_figures
+from retable.reporting.provenance import cells_html, write_runs
 from retable.reporting.published import NOT_RUN, complete, signed
 from retable.reporting.results import Result, aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
@@ -54,7 +58,7 @@ def write_report(
     `specifications` are those of the tables of the aggregates, by name, in their order; see `retable.reporting.tables`.
 
     Numbers come from `prepare` (oracles), `encode` (where it measured), `evaluate` and `train`, curves from every stage
-    that left one, provenance from all. `notes` say by corpus and system what its numbers don't: why one is outside its
+    that left one, origins from all. `notes` say by corpus and system what its numbers don't: why one is outside its
     tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a system, there is a table of
     what others differ by from it on GLUE's tasks; `elmo` says of systems what they are called with ELMo, see
     `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there are its tables and
@@ -112,6 +116,7 @@ def write_report(
     (out / "report.html").write_text(report_html(study, frame, tables, svgs, everything), encoding="utf-8")
     write_json(out / "metrics.json", summary(frame))
     (out / "report.md").write_text(report_markdown(study, frame, tables), encoding="utf-8")
+    write_runs(study, everything, out)
     return tables
 
 
@@ -153,24 +158,17 @@ def report_html(
         if verdict in VERDICTS or counts[verdict]
     )
     failures = "".join(f"<li class=fail>{html.escape(line)}</li>" for line in _failures(frame))
-    commits = sorted({result.run.get("git_commit") or "no commit" for result in results})
-    dirty = sum(bool(result.run.get("git_dirty")) for result in results)
-    seconds = sum(result.run.get("seconds", 0) for result in results)
-    lead = (
-        f"{len(results)} runs, {_duration(seconds)} in all, from "
-        + ", ".join(f"<code>{html.escape(commit[:10])}</code>" for commit in commits)
-        + (f"; <span class=fail>{dirty} of them with uncommitted changes</span>." if dirty else ".")
-    )
+    lead = f"{len(results)} cells, made in <a href='runs.html'>these runs</a>."
     body = [
         f"<header><h1>Study {html.escape(study)}</h1><p class=lead>{lead}</p>",
-        "<nav><a href='#tables'>Tables</a><a href='#figures'>Figures</a><a href='#provenance'>Provenance</a></nav>",
+        "<nav><a href='#tables'>Tables</a><a href='#figures'>Figures</a><a href='#cells'>Cells</a></nav>",
         f"<ul class=verdicts>{tiles}</ul>" + (f"<ul>{failures}</ul>" if failures else "") + "</header>",
-        "<h2 id=tables>Tables</h2><p class=lead>Every number leads to the runs behind it.</p>",
+        "<h2 id=tables>Tables</h2><p class=lead>Every number leads to the cells behind it, those to their runs.</p>",
         *(html_table(table) for table in tables),
         "<h2 id=figures>Figures</h2>",
         *(f"<figure>{svg}<figcaption>{html.escape(title)}</figcaption></figure>" for title, svg in figures.items()),
-        "<h2 id=provenance>Provenance</h2>",
-        *_provenance(results),
+        "<h2 id=cells>Cells</h2>",
+        cells_html(results),
         _sources(frame),
     ]
     return html_page(f"Retable: {study}", "\n".join(body))
@@ -198,62 +196,3 @@ def _sources(frame: pd.DataFrame) -> str:
         lines.append(f"{source}. {'; '.join(numbers)}.")
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return f"<h3>Sources of the published numbers</h3><ul>{items}</ul>" if lines else ""
-
-
-def _provenance(results: list[Result]) -> list[str]:
-    """A section a stage, corpus, system and task; in it a row a run, which the tables' numbers link to."""
-
-    def key(result: Result) -> tuple[str, ...]:
-        return tuple(result.run.get(name) or "" for name in ("stage", "corpus", "system", "task"))
-
-    names = {result.id: result.name for result in results}
-    stages = list(dict.fromkeys(result.run["stage"] for result in results))
-    ordered = sorted(results, key=lambda result: (stages.index(result.run["stage"]), key(result), result.name))
-    sections = []
-    for group, runs in groupby(ordered, key=key):
-        listed = list(runs)
-        title = " · ".join(html.escape(part) for part in dict.fromkeys(group) if part)
-        heads = "".join(
-            f"<th scope=col>{head}</th>"
-            for head in ("Cell", "Seed", "Run", "Commit", "Seconds", "Upstream", "Inputs", "Hardware")
-        )
-        rows = "\n".join(_run(result, names) for result in listed)
-        summary = f"<summary>Configuration of {html.escape(listed[0].name)}</summary>"
-        config = f"<details>{summary}<pre>{html.escape(listed[0].config)}</pre></details>" * bool(listed[0].config)
-        sections.append(
-            f"<section class=runs><h3>{title}</h3><div class=scroll><table><thead><tr>{heads}</tr></thead>"
-            f"<tbody>\n{rows}\n</tbody></table></div>{config}</section>"
-        )
-    return sections
-
-
-def _run(result: Result, names: Mapping[str, str]) -> str:
-    run = result.run
-    commit = f"<code>{html.escape((run.get('git_commit') or 'none')[:10])}</code>"
-    upstream = ", ".join(
-        f"<a href='#{anchor(run_id)}'>{html.escape(names[run_id])}</a>"
-        if run_id in names
-        else f"<code>{html.escape(run_id)}</code>"
-        for run_id in run.get("upstream", [])
-    )
-    digests = "<br>".join(
-        f"{html.escape(name)} <code title='{html.escape(value)}'>{html.escape(value[:12])}</code>"
-        for name, value in sorted(run.get("digests", {}).items())
-    )
-    seed = run["seed"]
-    fields = [
-        f"<td>{'' if seed is None else html.escape(str(seed))}</td>",
-        f"<td><code>{html.escape(result.id)}</code></td>",
-        f"<td>{commit}{' <span class=fail>dirty</span>' if run.get('git_dirty') else ''}</td>",
-        f"<td class=n>{run.get('seconds', '')}</td>",
-        f"<td>{upstream}</td>",
-        f"<td>{digests}</td>",
-        f"<td class=wide>{html.escape(str(run.get('hardware', '')))}</td>",
-    ]
-    return f"<tr id='{anchor(result.id)}'><th scope=row>{html.escape(result.name)}</th>{''.join(fields)}</tr>"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

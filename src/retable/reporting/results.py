@@ -63,11 +63,7 @@ class Result:
     attention: pd.DataFrame | None = None  # attention.csv
     mix: pd.DataFrame | None = None  # layer, share and gamma of the scalar mix in model.safetensors
     diagnostics: dict[str, pd.DataFrame] = field(default_factory=dict)  # DIAGNOSTICS, those that there are
-
-    @property
-    def id(self) -> str:
-        """The MLflow run, or the folder where the stage was not tracked."""
-        return self.run.get("mlflow_run_id") or self.name
+    record: dict = field(default_factory=dict)  # what is known of its making, for `runs.write_runs` alone
 
     @cached_property
     def sums(self) -> dict[str, Sums]:
@@ -133,6 +129,7 @@ def read_result(folder: Path) -> Result:
             for name in DIAGNOSTICS
             if (path := folder / f"{name}.csv").exists()
         },
+        record=artifacts.read_record(folder),
     )
 
 
@@ -255,7 +252,7 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
                 "n": len(group),
                 "ci_low": low,
                 "ci_high": high,
-                "runs": " ".join(result.id for result in group["result"]),
+                "runs": " ".join(result.name for result in group["result"]),
                 "flops": np.nan,
             }
         )

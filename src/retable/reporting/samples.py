@@ -16,7 +16,7 @@ def samples_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]
     frames = []
     for result in sorted(results, key=lambda result: (result.run["corpus"], result.run["seed"] or 0, result.name)):
         if result.samples is not None:
-            facts = {"corpus": result.run["corpus"], "system": result.run["system"], "runs": result.id}
+            facts = {"corpus": result.run["corpus"], "system": result.run["system"], "runs": result.name}
             frames.append(result.samples.assign(**facts))
     if not frames:
         return []
