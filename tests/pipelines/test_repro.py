@@ -15,9 +15,10 @@ from pipelines.entry import CONF
 from tests.pipelines.forking import write_python
 
 ROOT = CONF.parent
-STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}], "benchmarks": {"perplexity": "all"}}
+STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}],
+         "benchmarks": {"perplexity": "all", "phenomena": "all"}}  # fmt: skip
 GRAPH = "graph/corpus/grammar_tiny/dvc.yaml"
-CELLS = [f"{GRAPH}:evaluate-{system}-1-perplexity" for system in ("kn3", "kn5")]
+CELLS = [f"{GRAPH}:evaluate-{system}-1-perplexity-phenomena" for system in ("kn3", "kn5")]
 
 
 class Repro:
@@ -66,13 +67,15 @@ def repro(tmp_path_factory, forks):
 
 
 def test_only_what_may_change_a_number_runs_again(repro):
-    first = ["plan", "prepare", "encode-word", "pretrain-kn3-1", "evaluate-kn3-1-perplexity", "pretrain-kn5-1",
-             "evaluate-kn5-1-perplexity"]  # fmt: skip
+    first = ["plan", "prepare", "encode-word", "pretrain-kn3-1", "evaluate-kn3-1-perplexity-phenomena",
+             "pretrain-kn5-1", "evaluate-kn5-1-perplexity-phenomena"]  # fmt: skip
     assert sorted(repro.ran()) == sorted(first)
     assert repro.ran() == []
     assert repro.to_make() == "dvc.yaml"
     repro("dvc", "repro")
     assert repro.to_make() == ""
+    tables = {path.stem for path in (repro.folder / "results/lineage").glob("*.md")}
+    assert {"perplexity", "phenomena-grammar_tiny"} <= tables
 
     repro.edit("src/retable/models/ngram.py", "class KneserNey(", "# edited\nclass KneserNey(")
     repro.edit("conf/recipe/counted/kn3.yaml", "stage: pretrain", "stage: pretrain  # edited")
@@ -80,13 +83,13 @@ def test_only_what_may_change_a_number_runs_again(repro):
 
     repro("dvc", "repro")
     assert repro.to_make() == ""
-    (repro.folder / "outputs/evaluate/grammar_tiny/kn3-1-perplexity/metrics.json").unlink()
+    (repro.folder / "outputs/evaluate/grammar_tiny/kn3-1-perplexity-phenomena/metrics.json").unlink()
     assert repro.to_make() == "dvc.yaml"
     repro("dvc", "repro")
 
     repro.edit("conf/recipe/counted/kn5.yaml", "order: 5", "order: 4")
     assert repro.to_make() == "dvc.yaml"
-    assert repro.ran() == ["plan", "pretrain-kn5-1", "evaluate-kn5-1-perplexity"]
+    assert repro.ran() == ["plan", "pretrain-kn5-1", "evaluate-kn5-1-perplexity-phenomena"]
 
 
 def test_what_is_proved_the_same_is_renewed(repro):
@@ -103,8 +106,8 @@ def test_what_is_proved_the_same_is_renewed(repro):
     said = repro(str(repro.python), "-m", "pipelines.prove", "HEAD~1")
     assert said.splitlines() == [
         "same   pretrain/grammar_tiny/kn3-1, for 2: pretrain/grammar_tiny/kn3-1 pretrain/grammar_tiny/kn5-1",
-        "same   evaluate/grammar_tiny/kn3-1-perplexity, for 2: evaluate/grammar_tiny/kn3-1-perplexity "
-        "evaluate/grammar_tiny/kn5-1-perplexity",
+        "same   evaluate/grammar_tiny/kn3-1-perplexity-phenomena, for 2: "
+        "evaluate/grammar_tiny/kn3-1-perplexity-phenomena evaluate/grammar_tiny/kn5-1-perplexity-phenomena",
     ]
     assert repro.ran() == ["plan"]
     with (repro.folder / "results/renewals.csv").open(encoding="utf-8") as file:

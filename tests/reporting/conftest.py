@@ -34,14 +34,15 @@ def made_by(stage: str, metrics: dict) -> str:
     if stage == "train":
         return f"task:\n  _target_: retable.tasks.{TASKS.get(first, 'sentences.SentenceTask')}\n"
     named = BENCHMARKS.get(first) or BENCHMARKS.get(first.split("_")[0], "perplexity.Perplexity")
-    return f"benchmark:\n  _target_: retable.evaluation.{named}\n" if stage == "evaluate" else ""
+    return f"benchmark:\n  measured:\n    _target_: retable.evaluation.{named}\n" if stage == "evaluate" else ""
 
 
 @pytest.fixture
 def write_run(tmp_path: Path) -> Write:
     def write(stage: str, out: str, system: str, seed: int | None, metrics: dict, **more) -> Path:
         corpus = out.split("/")[0]
-        folder = tmp_path / "outputs" / stage / out
+        cell = tmp_path / "outputs" / stage / out
+        folder = cell / "measured" if stage == "evaluate" else cell
         folder.mkdir(parents=True)
         run = {
             "stage": stage,
@@ -58,9 +59,9 @@ def write_run(tmp_path: Path) -> Write:
             "hardware": "two cores",
             "seconds": 12.5,
         }
-        (folder / "run.json").write_text(json.dumps(run | more), encoding="utf-8")
+        (cell / "run.json").write_text(json.dumps(run | more), encoding="utf-8")
         (folder / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
-        (folder / "config.yaml").write_text(
+        (cell / "config.yaml").write_text(
             f"system: {system}\nseed: {seed}\n{made_by(stage, metrics)}", encoding="utf-8"
         )
         return folder

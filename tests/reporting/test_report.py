@@ -80,6 +80,28 @@ def test_verdicts_are_counted_and_failures_named(report, tmp_path):
     assert "| kn5 " in summary
 
 
+@pytest.mark.parametrize("tracked", [True, False])
+def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_of, tmp_path, tracked):
+    """With a table each, whose numbers lead to the one row of the run that measured them."""
+    untracked = {} if tracked else {"mlflow_run_id": None}
+    cell = "grammar/lstm-1-measured-phenomena"
+    likelihoods = write_likelihood("evaluate", cell, "lstm", 1, [perplexity_of(50)] * 3, **untracked)
+    (phenomena := likelihoods.parent / "phenomena").mkdir()
+    (phenomena / "metrics.json").write_text('{"phenomena/total/excess": 0.1}')
+    kinds = ("local", "agreement", "nesting", "repetition")
+    rows = "".join(f"{unit},{kind},10,20,19\n" for unit in range(3) for kind in kinds)
+    (phenomena / "phenomena.csv").write_text(f"unit,phenomenon,tokens,nats,true_nats\n{rows}")
+    out = tmp_path / "results"
+    tables = write_report("small", {"evaluate": [likelihoods, phenomena]}, out, SPECIFICATIONS)
+    assert [table.name for table in tables] == ["perplexity", "phenomena-grammar"]
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "1 runs, 12 seconds in all" in page
+    assert page.count("<th scope=row>evaluate/grammar/lstm-1-measured-phenomena</th>") == 1
+    assert page.count("<tr id='run-evaluate-grammar-lstm-1-measured-phenomena'>") == 1
+    for name in ("perplexity", "phenomena-grammar"):
+        assert "report.html#run-evaluate-grammar-lstm-1-measured-phenomena" in (out / f"{name}.html").read_text()
+
+
 def test_the_same_results_give_the_same_bytes(folders, tmp_path):
     for name in ("first", "second"):
         write_report("ptb", folders, tmp_path / name, SPECIFICATIONS)
