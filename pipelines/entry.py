@@ -31,12 +31,13 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 from pipelines.observers import debugging, in_mlflow, loggers
 from pipelines.reach import LOADED, code, own_part, reached_by
 from retable import artifacts
-from retable.errors import UsageError
+from retable.errors import UsageError, closest
 
 CONF = Path(__file__).parent.parent / "conf"
 
 # A system is called as the file of its recipe, without the folder: recurrent/lstm is lstm.
 OmegaConf.register_new_resolver("stem", lambda path: Path(path).stem)
+OmegaConf.register_new_resolver("joined", "-".join)
 OmegaConf.register_new_resolver("half", lambda length: max(length // 2, 1))  # of a window: how far it moves
 
 
@@ -75,10 +76,13 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
     return main
 
 
-def _groups() -> str:
+def _groups(_root_: DictConfig) -> str:
     """The groups that the root config composes, with their choices: for `--help`, where Hydra lists all of conf."""
-    options = GlobalHydra.instance().config_loader().get_group_options
-    names = sorted(name for name in HydraConfig.get().runtime.choices if not name.startswith("hydra/"))
+    loader = GlobalHydra.instance().config_loader()
+    options = loader.get_group_options
+    composed = {name for name in loader.list_groups("") if OmegaConf.is_dict(_root_.get(name))}  # one choice or several
+    named = {*HydraConfig.get().runtime.choices, *composed}
+    names = sorted(name for name in named if not name.startswith("hydra"))
     return "\n".join(f"{name}: {', '.join(options(name))}" for name in names) or "none"
 
 
@@ -134,6 +138,10 @@ def _refuse_misplaced(cfg: DictConfig) -> None:
     for group in misplaced:
         file = f"{group}={choices[group]}" if group in choices else f"a file of conf/{group}"
         raise UsageError(f"{file} begins without the line `# @package _global_`; nothing would read its settings")
+    measured, choice = cfg.get("benchmark", {}), choices.get("benchmark")  # of several there is no choice
+    if "_target_" in measured or choice not in (None, *measured):
+        file = f"benchmark={choice}" if choice else "a file of conf/benchmark"
+        raise UsageError(f"{file} begins without the line `# @package benchmark.{choice or 'ITS_NAME'}`")
     if task and "_target_" not in task:
         raise UsageError(
             f"task={choices['task']} is of no kind; write `defaults: [/kind/sentences, _self_]`, or another kind"
@@ -362,8 +370,12 @@ def _cause(error: BaseException) -> BaseException:
 
 def one_line(error: BaseException) -> str:
     """What to say of a mistake of use: Hydra's without its noise."""
-    if isinstance(error, MissingConfigException) and (error.missing_cfg_file or "").startswith("recipe/"):
-        return _missing_recipe(str(error.missing_cfg_file))
+    file = str(error.missing_cfg_file) if isinstance(error, MissingConfigException) else ""
+    if file.startswith("recipe/"):
+        return _missing_recipe(file)
+    if file.startswith("benchmark/"):  # of one in a list, Hydra doesn't say what there is
+        known = sorted(path.stem for path in (CONF / "benchmark").glob("*.yaml"))
+        return f"there is no conf/{file}.yaml; {closest(Path(file).stem, known)}"
     if isinstance(error, InterpolationKeyError) and "'finetuning." in str(error):
         return (
             f"recipe={chosen('recipe')} says nothing of how it learns a task, and task={chosen('task')} asks for it; "

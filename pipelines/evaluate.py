@@ -1,5 +1,7 @@
 """A trained system → its scores: `python -m pipelines.evaluate stage=pretrain cell=grammar/lstm-1`.
 
+Several benchmarks read the model once, each into a folder of its own: `benchmark=[perplexity,phenomena]`.
+
 Word vectors that were trained elsewhere: `python -m pipelines.evaluate vectors=google.bin benchmark=google_analogies`.
 """
 
@@ -10,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from pipelines.entry import recorded, stage
 from pipelines.load import load_system, load_vectors
-from retable.artifacts import read_run, require
+from retable.artifacts import read_run, require, write_metrics
 from retable.errors import UsageError
 
 
@@ -32,15 +34,23 @@ def evaluate(cfg: DictConfig) -> None:
             text, _, tokenizer = tokens.partition("/")
             raise UsageError(f"{source} was trained on {tokens}; write corpus={text} tokenizer={tokenizer}")
         system = load_system(source)
-    benchmark = instantiate(cfg.benchmark)
-    if not isinstance(system, benchmark.asks_for):
-        raise UsageError(
-            f"{source} is no {benchmark.asks_for.__name__}, which this benchmark asks for; choose another one"
-        )
-    inputs += map(_require, benchmark.inputs)
-    cells += sorted({path.parent for path in benchmark.inputs if (path.parent / "run.json").exists()})
+    benchmarks = {key: instantiate(part) for key, part in cfg.benchmark.items()}
+    for key, benchmark in benchmarks.items():
+        if not isinstance(system, benchmark.asks_for):
+            raise UsageError(
+                f"{source} is no {benchmark.asks_for.__name__}, which benchmark {key} asks for; choose another one"
+            )
+    named = dict.fromkeys(path for benchmark in benchmarks.values() for path in benchmark.inputs)
+    inputs += map(_require, named)
+    cells += sorted({path.parent for path in named if (path.parent / "run.json").exists()})
     with recorded(cfg, inputs, cells, name, seed, corpus=corpus, place=place) as record:
-        record.metrics = benchmark(system, record.folder)
+        for key, benchmark in benchmarks.items():
+            (folder := record.folder / key).mkdir()
+            metrics = benchmark(system, folder)
+            if twice := sorted(metrics.keys() & record.metrics.keys()):
+                raise UsageError(f"benchmark {key} has {twice[0]}, as one before it; ask the two in runs of their own")
+            write_metrics(folder, metrics)
+            record.metrics |= metrics
         record.extra["protocol"] = system.protocol
 
 

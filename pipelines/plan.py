@@ -92,7 +92,7 @@ def report(study: str) -> None:
     """Write the plan of a study's report: its code is also that of tasks and benchmarks, which say their metrics."""
     conf = Conf(CONF)
     found, tables = read_study(conf, study), conf.tables()
-    chosen = {item for cell in found.cells.values() for item in cell.settings.items() if item[0] in MEASURED}
+    chosen = {(group, name) for cell in found.cells.values() for group in MEASURED for name in cell.choices(group)}
     measured = [conf.says(*each) for each in sorted(chosen)]
     said = {"study": study, "cells": sorted(found.cells), "said": dict(found.reported), "tables": tables}
     said["code"] = code().fingerprint(reached_by("report", tables, measured))
@@ -145,7 +145,7 @@ def configuration(cell: Cell) -> dict[str, Any]:
 
 
 def data_of(cell: Cell) -> list[str]:
-    """The files that a cell's corpus, tokenizer, task or benchmark names: data sets, and those of other cells."""
+    """The files that a cell's corpus, tokenizer, task or benchmarks name: data sets, and those of other cells."""
     values = {"${oc.env:RETABLE_DATA,data}": "data", "${text}": cell.corpus}
     values |= {"${tokens}": f"{cell.corpus}/{cell.tokenizer}"}
     found = [path for said in _naming(cell) for text in strings(said) for path in _files(text, values)]
@@ -162,7 +162,7 @@ def _naming(cell: Cell) -> Iterator[Any]:
         yield from (conf.says("task", task) for task in corpus.get("tasks", ()))
     if cell.stage == "encode":
         yield conf.says("tokenizer", cell.tokenizer)
-    yield from (conf.says(group, cell.settings[group]) for group in MEASURED if group in cell.settings)
+    yield from (conf.says(group, name) for group in MEASURED for name in cell.choices(group))
 
 
 def _files(text: str, values: Mapping[str, str]) -> list[str]:

@@ -19,7 +19,8 @@ def report(cfg: DictConfig) -> None:
     study = read_study(conf, cfg.name)
     folders: dict[str, list[Path]] = {name: [] for name in STAGES}
     for cell in study.cells.values():
-        folders[cell.stage].append(require(Path("outputs", cell.place)))
+        for part in cell.choices("benchmark") or [""]:
+            folders[cell.stage].append(require(Path("outputs", cell.place, part)))
     out = Path(cfg.results)
     sections = {
         name: study.reported.get(name) for name in ("notes", "ablations", "baseline", "elmo", "label_efficiency")

@@ -191,7 +191,7 @@ def test_neighbours_come_from_the_most_frequent_words(text):
 def test_mistakes_of_use_in_unseen_words(text):
     with pytest.raises(UsageError, match=r"has the words cups; choose some that it lacks"):
         UnseenWords(str(text), words=["cups", "new"])(Spelling(), text)
-    with pytest.raises(UsageError, match=r"write benchmark.words=\[new\]"):
+    with pytest.raises(UsageError, match=r"write benchmark.unseen_words.words=\[new\]"):
         UnseenWords(str(text), words="new")
     with pytest.raises(UsageError, match="without a lexicon"):
         UnseenWords(str(text))

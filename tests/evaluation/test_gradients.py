@@ -135,7 +135,7 @@ def test_the_benchmark_writes_what_it_fits(folder):
 
 def test_what_can_not_be_measured_is_refused(folder):
     batches = partial(CarriedStreams, batch_size=4, length=5)
-    with pytest.raises(UsageError, match=r"length=6 must be above benchmark\.distances=6"):
+    with pytest.raises(UsageError, match=r"length=6 must be above \.distances=6"):
         Gradients(str(folder), batches, distances=6, length=6)
     model = Linear(0.8)
     model.embedding = nn.EmbeddingBag(V, D)
@@ -146,5 +146,5 @@ def test_what_can_not_be_measured_is_refused(folder):
         by_distance(objective_of(model), windows_of(2, 8), 3)
     with pytest.raises(UsageError, match="Linear sees 0 words before the last"):
         Gradients(str(folder), batches)(SimpleNamespace(objective=objective_of(Linear(0.0))), folder)
-    with pytest.raises(UsageError, match=r"lower benchmark\.length"):
+    with pytest.raises(UsageError, match=r"lower benchmark\.gradients\.length"):
         Gradients(str(folder), batches, length=10**6)(SimpleNamespace(objective=objective_of(Linear(0.8))), folder)

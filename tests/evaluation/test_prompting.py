@@ -146,7 +146,7 @@ def test_shots_change_what_is_scored(tokens, model):
 def test_mistakes_of_use(tokens, model):
     with pytest.raises(UsageError, match="by=chance is no way to answer; write by=likelihood or by=generation"):
         Prompted("x", tokens, QUESTIONS, "{text}", by="chance")
-    with pytest.raises(UsageError, match=r"shots=2 needs benchmark\.examples"):
+    with pytest.raises(UsageError, match=r"shots=2 needs examples"):
         Prompted("x", tokens, QUESTIONS, "{text}", shots=2)
     with pytest.raises(UsageError, match="pool has 7 examples; write shots=7 or fewer"):
         Prompted("x", tokens, QUESTIONS, "{text}", shots=8, examples=POOL)(model, Path(tokens))

@@ -148,5 +148,5 @@ def test_another_corpus_is_refused(grammar, tmp_path):
     write_tokens(tokenizer, [["a b"]], True, tmp_path / "test")
     with pytest.raises(UsageError, match="corpus=grammar"):
         Samples(str(tmp_path), grammar, [1.0], [])(BackoffModel(4, 1, 1), tmp_path)
-    with pytest.raises(UsageError, match=r"benchmark\.samples=1"):
+    with pytest.raises(UsageError, match=r"benchmark\.sampling\.samples=1"):
         Samples(str(tmp_path), grammar, [1.0], [], samples=1)

@@ -85,6 +85,21 @@ def test_file_of_ones_own_that_is_read_otherwise_than_meant(project, tmp_path, g
     assert message in line
 
 
+@pytest.mark.parametrize("header", ["", "# @package benchmark.perplexity\n"])
+def test_benchmark_of_ones_own_under_another_name(project, tmp_path, header):
+    (tmp_path / "benchmark").mkdir()
+    (tmp_path / "benchmark/own.yaml").write_text(f"{header}_target_: retable.evaluation.perplexity.Perplexity\n")
+    line = refuse(project, "evaluate", f"--config-dir={tmp_path}", "corpus=grammar_tiny", "benchmark=own")
+    assert "benchmark=own begins without the line `# @package benchmark.own`" in line
+
+
+def test_unknown_benchmark(project):
+    line = refuse(project, "evaluate", "benchmark=nothing_like_it")
+    assert "there is no conf/benchmark/nothing_like_it.yaml" in line and "perplexity, phenomena" in line
+    line = refuse(project, "evaluate", "benchmark=[perplexity,phenomenon]")
+    assert "there is no conf/benchmark/phenomenon.yaml; write phenomena" in line
+
+
 def test_setting_of_the_recipe_that_another_choice_does_not_take(project):
     line = refuse(project, "pretrain", "corpus=grammar_tiny", "recipe=transformer/gpt", "optimizer=sgd")
     assert "sgd takes no optimizer.beta2" in line and "~optimizer.beta2" in line

@@ -119,7 +119,59 @@ def test_the_excess_by_phenomenon_is_what_the_system_lacks_of_the_oracle(graph):
 def test_a_counted_system_has_no_gradients(graph):
     done = graph.run("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=gradients")
     assert done.returncode == 2
-    assert "kn5-1 is no TrainedSystem, which this benchmark asks for" in done.stderr
+    assert "kn5-1 is no TrainedSystem, which benchmark gradients asks for" in done.stderr
+
+
+COUNTING = """
+from pipelines import evaluate
+
+own, loads = evaluate.load_system, []
+evaluate.load_system = lambda cell: loads.append(cell) or own(cell)
+evaluate.evaluate()
+print(len(loads), "loaded")
+"""
+
+
+def test_several_benchmarks_read_the_model_once_and_are_as_one_at_a_time(graph, tmp_path):
+    """The gradients, too, of a model that others have read without any."""
+    names, few = ("perplexity", "gradients", "phenomena"), "benchmark.gradients.windows=8"
+    lstm = ["corpus=grammar_tiny", "cell=grammar_tiny/lstm-1"]
+    (counting := tmp_path / "counting.py").write_text(COUNTING, encoding="utf-8")
+    done = graph.succeed(str(counting), *lstm, f"benchmark=[{','.join(names)}]", few)
+    assert done.stdout == "1 loaded\n"
+    evaluated = graph.folder / "outputs/evaluate/grammar_tiny"
+    together, metrics = evaluated / "lstm-1-perplexity-gradients-phenomena", {}
+    for name in names:
+        graph.succeed("evaluate", *lstm, f"benchmark={name}", *[few] * (name == "gradients"))
+        alone = evaluated / f"lstm-1-{name}"
+        files = {path.name: path.read_bytes() for path in (alone / name).iterdir()}
+        assert len(files) > 1 and files == {path.name: path.read_bytes() for path in (together / name).iterdir()}
+        metrics |= json.loads((alone / "metrics.json").read_text())
+    assert json.loads((together / "metrics.json").read_text()) == metrics
+    assert {path.name for path in together.iterdir()} == {"config.yaml", "metrics.json", "run.json", *names}
+
+
+def test_a_benchmark_that_can_not_be_answered_is_refused_before_any_runs(graph):
+    done = graph.run("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=[perplexity,gradients]")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "kn5-1 is no TrainedSystem, which benchmark gradients asks for" in done.stderr
+    begun = [graph.folder / top / "evaluate/grammar_tiny/kn5-1-perplexity-gradients" for top in ("outputs", "work")]
+    assert not any(folder.exists() for folder in begun)
+
+
+def test_a_variant_of_a_benchmark_and_both_at_once(graph, tmp_path):
+    """It inherits the rest and has a name of its own; the two measure the same."""
+    (tmp_path / "benchmark").mkdir()
+    text = "# @package benchmark.again\ndefaults: [perplexity@_here_, _self_]\nsplits: [test]\n"
+    (tmp_path / "benchmark/again.yaml").write_text(text, encoding="utf-8")
+    kn5 = [f"--config-dir={tmp_path}", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1"]
+    graph.succeed("evaluate", *kn5, "benchmark=again")
+    first, again = (read(graph, f"evaluate/grammar_tiny/kn5-1-{name}/metrics.json") for name in ("perplexity", "again"))
+    assert again == {name: value for name, value in first.items() if name.startswith("test/")}
+    done = graph.run("evaluate", *kn5, "benchmark=[perplexity,again]")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "benchmark again has test/bits_per_byte, as one before it" in done.stderr
+    assert not (graph.folder / "outputs/evaluate/grammar_tiny/kn5-1-perplexity-again").exists()
 
 
 def test_same_seed_same_bytes(graph):
@@ -185,10 +237,10 @@ def test_word_vectors_start_an_input_layer(graph):
 def test_unseen_words_have_ngrams(graph):
     system = graph.succeed(
         "evaluate", "corpus=grammar_tiny", "stage=embed", "cell=grammar_tiny/fasttext-1", "benchmark=neighbours",
-        "benchmark.words=[smeteling]",
+        "benchmark.neighbours.words=[smeteling]",
     )  # fmt: skip
     assert system.returncode == 0
-    table = pd.read_csv(graph.folder / "outputs/evaluate/grammar_tiny/fasttext-1-neighbours/neighbours.csv")
+    table = pd.read_csv(graph.folder / "outputs/evaluate/grammar_tiny/fasttext-1-neighbours/neighbours/neighbours.csv")
     assert (table["word"] == "smeteling").sum() == 10
 
 

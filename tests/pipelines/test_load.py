@@ -105,7 +105,7 @@ def test_a_file_from_elsewhere_is_evaluated(project, tmp_path):
     (tmp_path / "questions.txt").write_text("\n".join([": capital-world", *questions]))
     assert load_vectors(tmp_path / "mine.txt").vectors == pytest.approx(vectors, abs=1e-6)
     project.succeed("evaluate", f"vectors={tmp_path}/mine.txt", "benchmark=analogies",
-                    f"benchmark.questions={tmp_path}/questions.txt")  # fmt: skip
+                    f"benchmark.analogies.questions={tmp_path}/questions.txt")  # fmt: skip
     cell = project.folder / "outputs/evaluate/vectors/mine-analogies"
     assert json.loads((cell / "metrics.json").read_text())["analogies/capital-world/accuracy"] == 1
     run = json.loads((cell / "run.json").read_text())

@@ -80,7 +80,7 @@ def test_stages_pretrain_and_measure(project):
     project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
     common = ["corpus=grammar_tiny", "tokenizer=word_marked"]
     project.succeed("pretrain", *common, "recipe=bert/bert", "epochs=1", *SMALL)
-    measure = ["cell=grammar_tiny/bert-1", "benchmark=held_out", "benchmark.split=validation"]
+    measure = ["cell=grammar_tiny/bert-1", "benchmark=held_out", "benchmark.held_out.split=validation"]
     project.succeed("evaluate", *common, *measure)
     outputs = project.folder / "outputs"
     trained = json.loads((outputs / "pretrain/grammar_tiny/bert-1/metrics.json").read_text())

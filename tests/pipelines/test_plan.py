@@ -73,8 +73,8 @@ STAGES = {
         *("pretrain", "recipe=transformer/gpt", "system=traced_gpt", "epochs=0.1", "model.d_model=8"),
     ),
     "evaluate/grammar_tiny/traced_lstm-1-perplexity": ("evaluate", "cell=grammar_tiny/traced_lstm-1"),
-    "evaluate/grammar_tiny/traced_kn3-1-phenomena": (
-        *("evaluate", "cell=grammar_tiny/traced_kn3-1", "benchmark=phenomena"),
+    "evaluate/grammar_tiny/traced_kn3-1-perplexity-phenomena": (
+        *("evaluate", "cell=grammar_tiny/traced_kn3-1", "benchmark=[perplexity,phenomena]"),
     ),
 }  # each evaluation after what it loads
 DISPATCH = {("pipelines.pretrain", "pretrain")}  # it calls one of two functions, which are the roots

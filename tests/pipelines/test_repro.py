@@ -15,9 +15,10 @@ from pipelines.entry import CONF
 from pipelines.forks import write_python
 
 ROOT = CONF.parent
-STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}], "benchmarks": {"perplexity": "all"}}
+STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}],
+         "benchmarks": {"perplexity": "all", "phenomena": "all"}}  # fmt: skip
 GRAPH = "graph/corpus/grammar_tiny/dvc.yaml"
-CELLS = [f"{GRAPH}:evaluate-{system}-1-perplexity" for system in ("kn3", "kn5")]
+CELLS = [f"{GRAPH}:evaluate-{system}-1-perplexity-phenomena" for system in ("kn3", "kn5")]
 
 
 class Repro:
@@ -76,11 +77,13 @@ def repro(tmp_path_factory, forks):
 
 
 def test_only_what_may_change_a_number_runs_again(repro):
-    first = ["plan", "prepare", "encode-word", "pretrain-kn3-1", "evaluate-kn3-1-perplexity", "pretrain-kn5-1",
-             "evaluate-kn5-1-perplexity"]  # fmt: skip
+    first = ["plan", "prepare", "encode-word", "pretrain-kn3-1", "evaluate-kn3-1-perplexity-phenomena",
+             "pretrain-kn5-1", "evaluate-kn5-1-perplexity-phenomena"]  # fmt: skip
     assert sorted(repro.ran()) == sorted(first)
     assert repro.ran() == []
     assert repro.made() == ["plan report/lineage", "report lineage"]
+    tables = {path.stem for path in (repro.folder / "results/lineage").glob("*.md")}
+    assert {"perplexity", "phenomena-grammar_tiny"} <= tables
     assert repro.make().stdout.endswith("\n\nNothing to do. The report: results/lineage/report.html\n")
 
     repro.edit("src/retable/models/ngram.py", "class KneserNey(", "# edited\nclass KneserNey(")
@@ -88,11 +91,11 @@ def test_only_what_may_change_a_number_runs_again(repro):
     assert sorted(repro.made()) == ["plan grammar_tiny", "plan report/lineage"]
     assert repro.ran() == []
 
-    (repro.folder / "outputs/evaluate/grammar_tiny/kn3-1-perplexity/metrics.json").unlink()
-    assert repro.made() == ["evaluate grammar_tiny/kn3-1-perplexity  from the cache"]
+    (repro.folder / "outputs/evaluate/grammar_tiny/kn3-1-perplexity-phenomena/metrics.json").unlink()
+    assert repro.made() == ["evaluate grammar_tiny/kn3-1-perplexity-phenomena  from the cache"]
 
     repro.edit("conf/recipe/counted/kn5.yaml", "order: 5", "order: 4")
-    places = ["pretrain grammar_tiny/kn5-1", "evaluate grammar_tiny/kn5-1-perplexity", "report lineage"]
+    places = ["pretrain grammar_tiny/kn5-1", "evaluate grammar_tiny/kn5-1-perplexity-phenomena", "report lineage"]
     assert [name for name in repro.made() if not name.startswith("plan")] == places
 
 
@@ -116,7 +119,7 @@ def test_a_failed_stage_is_named_and_what_does_not_wait_for_it_runs(repro):
     assert done.returncode == 1 and done.stdout.endswith("stages run in " + done.stdout.rpartition(" in ")[2])
     assert "pretrain grammar_tiny/kn3-1  failed\n" in done.stderr
     assert "evaluate grammar_tiny/kn3-1" not in done.stderr
-    assert "evaluate grammar_tiny/kn5-1-perplexity\n" in done.stderr and "report lineage" not in done.stderr
+    assert "evaluate grammar_tiny/kn5-1-perplexity-phenomena\n" in done.stderr and "report lineage" not in done.stderr
     assert re.search(r"^failed pretrain grammar_tiny/kn3-1: error: .*order", done.stderr, re.MULTILINE)
     assert f"alone: dvc repro --single-item {GRAPH}:pretrain-kn3-1\n" in done.stderr
     assert repro.make().returncode == 0
@@ -167,8 +170,8 @@ def test_what_is_proved_the_same_is_renewed(repro):
     said = repro(str(repro.python), "-m", "pipelines.prove", "HEAD~1")
     assert said.splitlines() == [
         "same   pretrain/grammar_tiny/kn3-1, for 2: pretrain/grammar_tiny/kn3-1 pretrain/grammar_tiny/kn5-1",
-        "same   evaluate/grammar_tiny/kn3-1-perplexity, for 2: evaluate/grammar_tiny/kn3-1-perplexity "
-        "evaluate/grammar_tiny/kn5-1-perplexity",
+        "same   evaluate/grammar_tiny/kn3-1-perplexity-phenomena, for 2: "
+        "evaluate/grammar_tiny/kn3-1-perplexity-phenomena evaluate/grammar_tiny/kn5-1-perplexity-phenomena",
     ]
     assert repro.ran() == ["plan"]
     with (repro.folder / "results/renewals.csv").open(encoding="utf-8") as file:

@@ -126,7 +126,7 @@ def test_probes_of_what_was_pretrained(tagged):
     """After the test above, by the same ELMo."""
     tagged.succeed(
         "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/elmo-1", "benchmark=probes",
-        "benchmark.text.words={train: 400, test: 300}",
+        "benchmark.probes.text.words={train: 400, test: 300}",
     )  # fmt: skip
     metrics = json.loads((tagged.folder / "outputs/evaluate/grammar_tiny/elmo-1-probes/metrics.json").read_text())
     layers = {f"probes/layer_{k}/{kind}{end}" for k in range(3) for kind in ("number", "part_of_speech")

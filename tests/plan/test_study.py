@@ -76,6 +76,17 @@ def test_a_selection_takes_those_that_can_answer():
     assert [place for place in found if place.startswith("evaluate")] == ["evaluate/ptb/lstm-1-perplexity"]
 
 
+def test_the_benchmarks_of_a_cell_are_one_evaluation_in_the_studys_order():
+    said = {"corpus": "ptb", "systems": [{"of": ["kn5", "lstm"]}]}
+    asked = {"positions": "all", "gradients": "lstm", "perplexity": ["kn5", "lstm"]}
+    found = places(**said, benchmarks=asked)
+    several = "evaluate/ptb/lstm-1-positions-gradients-perplexity"
+    assert found[-2:] == ["evaluate/ptb/kn5-1-positions-perplexity", several]
+    one = cell(several, **said, benchmarks=asked)
+    assert one.choices("benchmark") == ["positions", "gradients", "perplexity"]
+    assert one.command.endswith(" cell=ptb/lstm-1 benchmark='[positions,gradients,perplexity]'")
+
+
 def test_a_mixture_is_of_its_systems():
     found = cell(
         "mix/ptb/both-1", corpus="ptb", systems=[{"of": ["kn5", "cache"]}], mixtures={"both": ["kn5", "cache"]}

@@ -45,7 +45,7 @@ def made_by(stage: str, metrics: dict) -> str:
     if stage == "train":
         return f"task:\n  _target_: retable.tasks.{TASKS.get(first, 'sentences.SentenceTask')}\n"
     named = BENCHMARKS.get(first) or BENCHMARKS.get(first.split("_")[0], "perplexity.Perplexity")
-    return f"benchmark:\n  _target_: retable.evaluation.{named}\n" if stage == "evaluate" else ""
+    return f"benchmark:\n  measured:\n    _target_: retable.evaluation.{named}\n" if stage == "evaluate" else ""
 
 
 @pytest.fixture
@@ -54,7 +54,8 @@ def write_run(tmp_path: Path) -> Write:
         stage: str, out: str, system: str, seed: int | None, metrics: dict, record: dict | None = None, **more
     ) -> Path:
         corpus = out.split("/")[0]
-        folder = tmp_path / "outputs" / stage / out
+        cell = tmp_path / "outputs" / stage / out
+        folder = cell / "measured" if stage == "evaluate" else cell
         folder.mkdir(parents=True)
         run = {
             "stage": stage,
@@ -65,12 +66,12 @@ def write_run(tmp_path: Path) -> Write:
             "digests": {"test.bin": "ab" * 32},
             "made_from": [],
         }
-        (folder / "run.json").write_text(json.dumps(run | more), encoding="utf-8")
+        (cell / "run.json").write_text(json.dumps(run | more), encoding="utf-8")
         (folder / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
-        (folder / "config.yaml").write_text(
+        (cell / "config.yaml").write_text(
             f"system: {system}\nseed: {seed}\n{made_by(stage, metrics)}", encoding="utf-8"
         )
-        write_record(folder, RECORD | (record or {}))
+        write_record(cell, RECORD | (record or {}))
         return folder
 
     return write

@@ -248,7 +248,7 @@ def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_
         return read_result(folder)
 
     bound = write_run("evaluate", "grammar/bert-1-masked_bound", "bert", 1, BOUND)
-    (bound / "config.yaml").write_text("tokens: grammar/word_marked\n", encoding="utf-8")
+    (bound.parent / "config.yaml").write_text("tokens: grammar/word_marked\n", encoding="utf-8")
     scorer = "validation_scorer: {window: 3}\n"
     results = [
         write("gpt", "grammar/word", "causal_lm", scorer),
@@ -289,7 +289,7 @@ def test_targets_have_the_bound_of_their_corruption(write_run, write_curve, obje
     (trained / "config.yaml").write_text(f"tokens: grammar/word_marked\n{target}", encoding="utf-8")
     write_curve(trained, [3.0, 2.0])
     bounds = write_run("evaluate", "grammar/t5-1-spans_bound", "t5", 1, {"spans/loss": 1.5, "prefix/loss": 2.5})
-    (bounds / "config.yaml").write_text("tokens: grammar/word_marked\n", encoding="utf-8")
+    (bounds.parent / "config.yaml").write_text("tokens: grammar/word_marked\n", encoding="utf-8")
     (figure,) = learning_curves([read_result(trained), read_result(bounds)]).values()
     labels = {text.get_text() for text in figure.axes[0].texts}
     assert labels == ({"t5"} if bound is None else {"t5", "bound (grammar)"})

@@ -45,7 +45,7 @@ def folders(write_run, write_likelihood, write_curve, perplexity_of):
         made_from=["pretrain/ptb/lstm_small-1", "encode/ptb/word"], record={"hardware": "<cores> & more"},
     )  # fmt: skip
     kn5 = write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(141)] * 3)
-    record_file(kn5).unlink()
+    record_file(kn5.parent).unlink()
     return {"prepare": [], "pretrain": [pretrained], "evaluate": [evaluated, kn5]}
 
 
@@ -107,12 +107,32 @@ def test_verdicts_are_counted_and_failures_named(report, tmp_path):
     assert "| kn5 " in summary
 
 
+def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_of, tmp_path):
+    """With a table each, whose numbers lead to the one row of the cell that measured them."""
+    cell = "grammar/lstm-1-measured-phenomena"
+    likelihoods = write_likelihood("evaluate", cell, "lstm", 1, [perplexity_of(50)] * 3)
+    (phenomena := likelihoods.parent / "phenomena").mkdir()
+    (phenomena / "metrics.json").write_text('{"phenomena/total/excess": 0.1}')
+    kinds = ("local", "agreement", "nesting", "repetition")
+    rows = "".join(f"{unit},{kind},10,20,19\n" for unit in range(3) for kind in kinds)
+    (phenomena / "phenomena.csv").write_text(f"unit,phenomenon,tokens,nats,true_nats\n{rows}")
+    out = tmp_path / "results"
+    tables = write_report("small", {"evaluate": [likelihoods, phenomena]}, out, SPECIFICATIONS)
+    assert [table.name for table in tables] == ["perplexity", "phenomena-grammar"]
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert (out / "runs.csv").read_text(encoding="utf-8").count("evaluate/grammar/lstm-1-measured-phenomena") == 1
+    assert page.count("<tr id='run-evaluate-grammar-lstm-1-measured-phenomena'>") == 1
+    for name in ("perplexity", "phenomena-grammar"):
+        assert "report.html#run-evaluate-grammar-lstm-1-measured-phenomena" in (out / f"{name}.html").read_text()
+
+
 def test_the_same_numbers_give_the_same_bytes_whenever_they_were_made(folders, tmp_path):
     for name in ("first", "second"):
         write_report("ptb", folders, tmp_path / name, SPECIFICATIONS)
         assert (tmp_path / name / "runs.csv").exists()
         for folder in (each for listed in folders.values() for each in listed):
-            write_record(folder, {"mlflow_run_id": "fedcba", "seconds": 99, "git_commit": "ad" * 20, "hardware": "?"})
+            cell = folder.parent if folder.name == "measured" else folder
+            write_record(cell, {"mlflow_run_id": "fedcba", "seconds": 99, "git_commit": "ad" * 20, "hardware": "?"})
     files = sorted(path.name for path in (tmp_path / "first").iterdir())
     assert {"report.html", "report.md", "perplexity.csv", "perplexity-ptb.svg"} <= set(files)
     differing = {

@@ -131,9 +131,11 @@ class UnseenWords:
         restrict_vocab: int = 30_000,
     ):
         if isinstance(words, str):
-            raise UsageError(f"benchmark.words={words} is one word, not a list; write benchmark.words=[{words}]")
+            raise UsageError(f"words={words} is one word, not a list; write benchmark.unseen_words.words=[{words}]")
         if not words and lexicon is None:
-            raise UsageError("without a lexicon there are no words to look at; write benchmark.words=[some,words]")
+            raise UsageError(
+                "without a lexicon there are no words to look at; write benchmark.unseen_words.words=[some,words]"
+            )
         self.inputs = [Path(text, "train.txt")]
         self.words, self.lexicon = words, lexicon
         self.neighbours, self.restrict_vocab = neighbours, restrict_vocab
@@ -154,7 +156,9 @@ class UnseenWords:
         if known := [word for word in unseen if word in seen]:
             raise UsageError(f"{self.inputs[0]} has the words {', '.join(known)}; choose some that it lacks")
         if not unseen:
-            raise UsageError(f"{self.inputs[0]} lacks no form of the lexicon; write benchmark.words=[some,words]")
+            raise UsageError(
+                f"{self.inputs[0]} lacks no form of the lexicon; write benchmark.unseen_words.words=[some,words]"
+            )
         vocabulary = [word for word, _ in seen.most_common(self.restrict_vocab)]
         names = [*vocabulary, *unseen]
         vectors = np.concatenate([layers[0] for layers in system.layers([[name] for name in names])])

@@ -52,7 +52,7 @@ class Gradients:
         clip_norm: float = 1.0,
     ):
         if length <= distances:
-            raise UsageError(f"benchmark.length={length} must be above benchmark.distances={distances}")
+            raise UsageError(f"benchmark.gradients.length={length} must be above .distances={distances}")
         self.folder, self.split, self.batches = Path(tokens), split, batches
         self.distances, self.length, self.windows = distances, length, windows
         self.n_batches, self.clip_norm = n_batches, clip_norm
@@ -76,7 +76,9 @@ class Gradients:
             )
         tokens, _ = read_split(self.folder, self.split, vocab_size)
         if len(tokens) <= self.length:
-            raise UsageError(f"the {self.split} split has {len(tokens)} tokens; lower benchmark.length={self.length}")
+            raise UsageError(
+                f"the {self.split} split has {len(tokens)} tokens; lower benchmark.gradients.length={self.length}"
+            )
         starts = np.linspace(0, len(tokens) - self.length - 1, self.windows).astype(np.int64)
         windows = torch.from_numpy(tokens[starts[:, None] + np.arange(self.length + 1)].astype(np.int64))
         norms = np.concatenate([by_distance(objective, part, self.distances) for part in windows.split(BATCH_SIZE)])

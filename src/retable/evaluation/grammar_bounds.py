@@ -69,7 +69,7 @@ class MaskedBound:
         seed: int = 1,
     ):
         if documents < 2:
-            raise UsageError(f"benchmark.documents={documents} has no spread; write 2 or more")
+            raise UsageError(f"benchmark.masked_bound.documents={documents} has no spread; write 2 or more")
         self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
         self.words, self.documents, self.sweeps = words, documents, sweeps
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
@@ -95,7 +95,7 @@ class MaskedBound:
         if len(found) < self.words or len(texts) < self.documents:
             raise UsageError(
                 f"{self.inputs[1]} has {len(found)} words in {len(texts)} documents; lower "
-                f"benchmark.words={self.words} or benchmark.documents={self.documents}"
+                f"benchmark.masked_bound.words={self.words} or .documents={self.documents}"
             )
         rows = []
         with (folder / "masked_words.csv").open("w", newline="", encoding="utf-8") as file:

@@ -27,7 +27,7 @@ class Neighbours:
     def __init__(self, words: Sequence[str] | None = None, neighbours: int = 10) -> None:
         self.inputs: list[Path] = []
         if isinstance(words, str):
-            raise UsageError(f"benchmark.words={words} is one word, not a list; write benchmark.words=[{words}]")
+            raise UsageError(f"words={words} is one word, not a list; write benchmark.neighbours.words=[{words}]")
         self.words, self.neighbours = [str(word) for word in words or ()], neighbours
 
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:

@@ -59,7 +59,7 @@ class Prompted(Labelled):
         if by not in ("likelihood", "generation"):
             raise UsageError(f"by={by} is no way to answer; write by=likelihood or by=generation")
         if shots and examples is None:
-            raise UsageError(f"shots={shots} needs benchmark.examples to draw from; name them, or write shots=0")
+            raise UsageError(f"shots={shots} needs examples to draw from; name them, or write shots=0")
         self.questions, self.examples, self.template, self.split = questions, examples, template, split
         self.shots, self.seed, self.description, self.separator = shots, seed, description, separator
         self.by, self.convention, self.sentinels = by, convention, sentinels

@@ -51,7 +51,7 @@ class Samples:
         seed: int = 1,
     ):
         if samples < 2:
-            raise UsageError(f"benchmark.samples={samples} can't be compared with each other; write 2 or more")
+            raise UsageError(f"benchmark.sampling.samples={samples} can't be compared with each other; write 2 or more")
         self.folder, self.language = Path(tokens), language
         self.settings = [("temperature", value) for value in temperatures] + [("top_p", value) for value in top_p]
         self.samples, self.length, self.seed = samples, length, seed

@@ -58,7 +58,7 @@ class Scorer:
         self._system, self._tokenizer, self._convention = system, tokenizer, convention or str
         marks = tokenizer.special_ids
         if sentinels and "<extra_id_0>" not in marks:
-            raise UsageError("the tokenizer has no <extra_id_0>; write benchmark.sentinels=false")
+            raise UsageError("the tokenizer has no <extra_id_0>; write sentinels=false")
         self._sentinel = [marks["<extra_id_0>"]] if sentinels else []
         self.unknown = unknown_id(tokenizer)
 

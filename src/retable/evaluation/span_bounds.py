@@ -113,7 +113,9 @@ class SpansBound:
         n_targets = n_hidden + n_spans + 2  # a sentinel before each span and one behind them, and the end mark
         log_sizes = -log(comb(n_hidden - 1, n_spans - 1))
         if len(text) <= window:
-            raise UsageError(f"{self.inputs[1]} has {len(text)} tokens; lower benchmark.length={self.length}")
+            raise UsageError(
+                f"{self.inputs[1]} has {len(text)} tokens; lower benchmark.spans_bound.length={self.length}"
+            )
         rows = []
         with (folder / "spans.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")

@@ -57,6 +57,10 @@ class Cell:
         """Of its stage in that part."""
         return "-".join([self.stage, *self.out.split("/")[1:]])
 
+    def choices(self, group: str) -> list[str]:
+        """What it takes of a group of configurations: nothing, one, or several."""
+        return self.settings[group].strip("[]").split(",") if group in self.settings else []
+
     @property
     def command(self) -> str:
         return " ".join([f"python -m pipelines.{self.stage}", *(f"{k}={_quoted(v)}" for k, v in self.settings.items())])
@@ -108,10 +112,13 @@ class _Expansion:
                 self._tokens(corpus, tokenizer)
         for system, parts in self._said.get("mixtures", {}).items():
             self._add_mixture(system, parts)
+        asked: dict[str, list[str]] = {}  # by the place of what is measured, which is read once for all of them
         for benchmark, selection in self._said.get("benchmarks", {}).items():
             self._conf.require("benchmark", benchmark, f"{self._where}, benchmarks")
             for cell in self._selected(selection, f"{self._where}, benchmarks.{benchmark}", benchmark):
-                self._add_evaluation(cell, benchmark)
+                asked.setdefault(cell.place, []).append(benchmark)
+        for place, benchmarks in asked.items():
+            self._add_evaluation(self._pretrained[place][0], benchmarks)
         for decoding, selection in self._said.get("texts", {}).items():
             self._conf.require("decoding", decoding, f"{self._where}, texts")
             for cell in self._selected(selection, f"{self._where}, texts.{decoding}", None):
@@ -246,15 +253,16 @@ class _Expansion:
         self._add(cell)
         self._pretrained[cell.place] = cell, _LANGUAGE_MODEL
 
-    def _add_evaluation(self, cell: Cell, benchmark: str) -> None:
+    def _add_evaluation(self, cell: Cell, benchmarks: Sequence[str]) -> None:
         settings = {"corpus": cell.corpus, "tokenizer": cell.tokenizer, "stage": cell.stage, "cell": cell.out}
+        settings |= {"benchmark": benchmarks[0] if len(benchmarks) == 1 else f"[{','.join(benchmarks)}]"}
         reads = (f"{cell.place}/model.safetensors", *([f"{cell.place}/vectors.bin"] if cell.stage == "embed" else []))
         tokens = self._tokens(cell.corpus, cell.tokenizer)
         self._add(
             Cell(
                 "evaluate",
-                f"{cell.out}-{benchmark}",
-                settings | {"benchmark": benchmark},
+                "-".join([cell.out, *benchmarks]),
+                settings,
                 made_from=(cell.place,),
                 reads=(*reads, tokens[0]),
                 corpus=cell.corpus,

@@ -53,7 +53,8 @@ def write_report(
     elmo: Mapping[str, str] | None = None,
     label_efficiency: Mapping[str, Any] | None = None,
 ) -> list[Table]:
-    """Write a study's tables, figures and report into `out`, from its result folders by stage.
+    """Write a study's tables, figures and report into `out`, from its result folders by stage, of evaluations those of
+    their benchmarks.
 
     `specifications` are those of the tables of the aggregates, by name, in their order; see `retable.reporting.tables`.
 
@@ -113,10 +114,11 @@ def write_report(
             write_figure(figure, out / f"{name}-{key}.svg")
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
     svgs = {title: inline_svg(figure, title) for title, figure in figures.items()}
-    (out / "report.html").write_text(report_html(study, frame, tables, svgs, everything), encoding="utf-8")
+    cells = [*{result.name: result for result in everything}.values()]  # one, of however many benchmarks
+    (out / "report.html").write_text(report_html(study, frame, tables, svgs, cells), encoding="utf-8")
     write_json(out / "metrics.json", summary(frame))
     (out / "report.md").write_text(report_markdown(study, frame, tables), encoding="utf-8")
-    write_runs(study, everything, out)
+    write_runs(study, cells, out)
     return tables
 
 

@@ -47,9 +47,9 @@ KNOWN = ("published", "tolerance", "source", "relative_to", "note")
 
 @dataclass(frozen=True)
 class Result:
-    """What one stage left in `outputs/<stage>/<corpus>/<cell>/`."""
+    """What one stage left in `outputs/<stage>/<corpus>/<cell>/`, of an evaluation what one benchmark left below it."""
 
-    name: str  # the folder from the stage on: evaluate/grammar/lstm-1
+    name: str  # the cell from the stage on: evaluate/grammar/lstm-1-perplexity
     run: dict  # run.json
     metrics: dict[str, float]  # metrics.json
     config: str  # config.yaml, "" where there is none
@@ -64,6 +64,7 @@ class Result:
     mix: pd.DataFrame | None = None  # layer, share and gamma of the scalar mix in model.safetensors
     diagnostics: dict[str, pd.DataFrame] = field(default_factory=dict)  # DIAGNOSTICS, those that there are
     record: dict = field(default_factory=dict)  # what is known of its making, for `runs.write_runs` alone
+    benchmark: str = ""  # of an evaluation
 
     @cached_property
     def sums(self) -> dict[str, Sums]:
@@ -94,7 +95,7 @@ class Result:
     def _measured(self) -> type[Measured]:
         """That of the task or the benchmark; the oracle that stage `prepare` leaves has the likelihoods of a text."""
         config = yaml.load(self.config, yaml.CSafeLoader) or {}
-        part = config.get("task") or config.get("benchmark")
+        part = config.get("task") or config.get("benchmark", {}).get(self.benchmark)
         if not part:
             return Likelihoods
         try:
@@ -104,12 +105,14 @@ class Result:
 
 
 def read_result(folder: Path) -> Result:
-    """Read a result folder; UsageError where it or one of its `run.json` and `metrics.json` is missing."""
-    run = artifacts.read_run(folder)
+    """Read a result folder, or that of a benchmark in it; UsageError where it or one of its `run.json` and
+    `metrics.json` is missing."""
+    cell = folder.parent if (folder.parent / "run.json").exists() else folder
+    run = artifacts.read_run(cell)
     metrics = json.loads(artifacts.require(folder / "metrics.json").read_text(encoding="utf-8"))
-    path = folder / "config.yaml"
+    path = cell / "config.yaml"
     config = path.read_text(encoding="utf-8") if path.exists() else ""
-    parts = folder.parts
+    parts = cell.parts
     return Result(
         name="/".join(parts[parts.index(run["stage"]) :] if run["stage"] in parts else parts[-1:]),
         run=run,
@@ -129,7 +132,8 @@ def read_result(folder: Path) -> Result:
             for name in DIAGNOSTICS
             if (path := folder / f"{name}.csv").exists()
         },
-        record=artifacts.read_record(folder),
+        record=artifacts.read_record(cell),
+        benchmark=folder.name if folder != cell else "",
     )
 
 
