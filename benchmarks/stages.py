@@ -7,6 +7,7 @@ validations. DVC's own time between stages is what the wall time of `make repro`
 
 import argparse
 from pathlib import Path
+from statistics import median
 
 from pipelines.entry import CONF
 from retable.artifacts import read_record
@@ -36,7 +37,8 @@ def main() -> None:
     peak = max(row[4] for row in rows)
     lines.append(f"| **{len(rows)} stages** | **{start:.0f}** | **{work:.0f}** | **{training:.0f}** | **{peak}** |")
     share = 1 - training / (start + work)
-    lines += ["", f"Not training: {start + work - training:.0f} of {start + work:.0f} seconds, {share:.0%}."]
+    lines += ["", f"Not training: {start + work - training:.0f} of {start + work:.0f} seconds, {share:.0%}. "]
+    lines[-1] += f"Start of a stage, median: {median(row[1] for row in rows):.2f} s."
     text = "\n".join(lines) + "\n"
     print(text)
     if arguments.output:

@@ -218,7 +218,7 @@ def test_a_tagger_alone_takes_no_weights(tmp_path):
     ("name", "plain", "elmo"),
     [
         ("elmo_tagger", "bilstm_tagger", "elmo"),
-        ("elmo_1x128_tagger", "bilstm_tagger", "elmo_1x128"),
+        ("few_tags_elmo", "few_tags", "elmo_1x128"),
         ("elmo_role_labeller", "role_labeller", "elmo"),
     ],
 )

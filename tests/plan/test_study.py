@@ -68,6 +68,17 @@ def test_names_are_made_of_recipes_and_starts():
     assert [place.rpartition("/")[2] for place in found[-2:]] == ["sentiment-from_gpt-1", "sentiment-from_gpt_rotary-1"]
 
 
+def test_rates_are_a_system_each():
+    systems = [{"of": ["lstm", "elman"], "rates": ["5e-3", 0.01], "set": {"epochs": 2}}]
+    made = expand(CONF, "mine", {"corpus": "grammar", "systems": systems}).cells
+    told = {place: cell.settings for place, cell in made.items() if cell.stage == "pretrain"}
+    assert [place.rpartition("/")[2] for place in told] == [
+        "lstm_rate_1-1", "lstm_rate_2-1", "elman_rate_1-1", "elman_rate_2-1",
+    ]  # fmt: skip
+    assert [settings["optimizer.lr"] for settings in told.values()] == ["5e-3", "0.01"] * 2
+    assert all(settings["epochs"] == "2" for settings in told.values())
+
+
 def test_a_selection_takes_those_that_can_answer():
     systems = [{"of": ["kn5", "lstm", "bert", "skipgram"]}]
     found = places(corpus="ptb", tokenizer="word", systems=systems, benchmarks={"perplexity": "all"})

@@ -21,7 +21,7 @@ REPORTED = ("notes", "ablations", "baseline", "elmo", "label_efficiency", "bands
 _CELLS = ("corpus", "tokenizer", "tokenizers", "seeds", "trainer", "systems", "mixtures", "benchmarks", "texts")
 _SYSTEM = (
     *("of", "as", "corpus", "tokenizer", "task", "seeds", "init", "embedding", "objective", "trainer", "decoding"),
-    "set",
+    *("set", "rates"),
 )
 
 
@@ -151,7 +151,12 @@ class _Expansion:
                 names = {"of": recipe, "init": str(start).rpartition("/")[2]}
                 init = None if start is None else start.format(**names)
                 system = str(entry.get("as", "{of}")).format(**names)
-                yield shared | dict(entry) | {"of": recipe, "as": system, "init": init}
+                one = shared | dict(entry) | {"of": recipe, "as": system, "init": init}
+                if "rates" not in entry:
+                    yield one
+                for number, rate in enumerate(_listed(entry.get("rates")), start=1):  # of learning, a system for each
+                    settings = {**(entry.get("set") or {}), "optimizer.lr": rate}
+                    yield one | {"as": f"{system}_rate_{number}", "set": settings}
 
     def _stage(self, entry: Mapping[str, Any]) -> str:
         facts = self._conf.recipe(entry["of"])
