@@ -1,7 +1,18 @@
-"""A study's tables against its recorded bands: `python -m pipelines.bands study=smoke`. Exit code 1 on a drift."""
+"""A study's tables against its recorded bands: `python -m pipelines.bands study=smoke`. Exit code 1 on a drift.
+
+A band is of a row of a table's CSV, and says what is expected of its mean, or of its verdict:
+
+    bands:
+      perplexity:
+        - [lstm, "", test, perplexity_word, 108, 132]      # system, task, split, metric, lowest, highest
+      lineage:
+        - [lstm, "", test, perplexity_word, better]        # or in their place the verdict
+"""
 
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from omegaconf import DictConfig
@@ -18,19 +29,28 @@ def bands(cfg: DictConfig) -> None:
     recorded = read_study(Conf(CONF), cfg.name).reported.get("bands")
     if not recorded:
         raise UsageError(f"study {cfg.name} has no recorded bands; give conf/study/{cfg.name}.yaml a list `bands`")
-    drifted = 0
+    drifted = False
     for table, rows in recorded.items():
-        path = require(Path("results", cfg.name, f"{table}.csv"))
-        measured = pd.read_csv(path, keep_default_na=False).set_index(["system", "task", "split", "metric"])["mean"]
-        for system, task, split, metric, low, high in rows:
-            key = (system, task, split, metric)
-            value = float(measured.get(key, float("nan")))
-            inside = low <= value <= high
-            drifted += not inside
-            verdict = "ok   " if inside else "DRIFT"
-            print(f"{verdict} {table}: {' '.join(filter(None, key))} = {value:.4g}, band {low} to {high}")
+        measured = pd.read_csv(require(Path("results", cfg.name, f"{table}.csv")), keep_default_na=False)
+        for holds, found in judged(measured, rows):
+            drifted |= not holds
+            print(f"{'ok   ' if holds else 'DRIFT'} {table}: {found}")
     if drifted:
         sys.exit(1)
+
+
+def judged(measured: pd.DataFrame, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[bool, str]]:
+    """Of each band whether it holds, and what was found."""
+    cells = measured.set_index(["system", "task", "split", "metric"])
+    for row in rows:
+        key, expected = tuple(row[:4]), row[4:]
+        cell = cells.loc[key] if key in cells.index else {"mean": "nan", "verdict": "missing"}
+        if len(expected) == 1:
+            holds, found = cell["verdict"] == expected[0], f"{cell['verdict']}, expected {expected[0]}"
+        else:
+            value, (low, high) = float(cell["mean"]), expected
+            holds, found = low <= value <= high, f"{value:.4g}, band {low} to {high}"
+        yield holds, f"{' '.join(filter(None, key))} = {found}"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 from pipelines.entry import CONF, stage
 from retable.artifacts import require
 from retable.plan.conf import Conf
-from retable.plan.study import read_study
+from retable.plan.study import REPORTED, read_study
 from retable.reporting.report import write_report
 
 STAGES = ("prepare", "encode", "embed", "pretrain", "mix", "train", "evaluate", "generate", "scaling")
@@ -22,9 +22,7 @@ def report(cfg: DictConfig) -> None:
         for part in cell.choices("benchmark") or [""]:
             folders[cell.stage].append(require(Path("outputs", cell.place, part)))
     out = Path(cfg.results)
-    sections = {
-        name: study.reported.get(name) for name in ("notes", "ablations", "baseline", "elmo", "label_efficiency")
-    }
+    sections = {name: study.reported.get(name) for name in REPORTED if name != "bands"}
     write_report(study.name, folders, out, conf.tables(), **sections)
     print(f"The report is {out / 'report.html'}")
 

@@ -116,6 +116,9 @@ def test_write_corpus(tmp_path: Path):
         assert int(row["bytes"]) == len("\n".join([*document, "", ""]))
     for column in ("nats", "tokens", "words", "bytes"):
         assert metrics[f"test/{column}"] == pytest.approx(sum(float(row[column]) for row in rows))
+    alone = sum(float(row["nats_alone"]) for row in rows)
+    assert metrics["test/perplexity_word_alone"] == pytest.approx(np.exp(alone / metrics["test/words"]))
+    assert metrics["test/perplexity_word"] < metrics["test/perplexity_word_alone"]
     assert metrics["acceptability/test/matthews"] == metrics["acceptability/test/accuracy"] == 1
     assert 0.7 < metrics["sentiment/test/accuracy"] <= 1
     for task in ("acceptability", "sentiment"):

@@ -8,9 +8,10 @@ from typing import TextIO
 from retable.errors import UsageError
 from retable.grammar.analogies import analogies
 from retable.grammar.language import Grammar
+from retable.grammar.lone_sentences import LoneSentences
 from retable.grammar.tasks import acceptability, judge_acceptability, judge_sentiment, sentiment
 from retable.metrics.classification import classification_metrics
-from retable.metrics.likelihood import likelihood_metrics
+from retable.metrics.likelihood import likelihood_metrics, perplexity
 
 SPLITS = ("train", "validation", "test")
 SCORED_SPLITS = ("validation", "test")
@@ -27,7 +28,8 @@ def write_corpus(
 
     Files: `<split>.txt`, documents with a blank line after each; `vocabulary.txt`, a word a line, sorted;
     `<task>/<split>.tsv`, columns sentence and label; `analogies.txt`; `units.csv`, a row a document of
-    validation and test. All is streamed: memory does not grow with the sizes.
+    validation and test, with its nats and those of its sentences on their own. All is streamed: memory does
+    not grow with the sizes.
 
     Args:
         folder: where to.
@@ -38,7 +40,8 @@ def write_corpus(
 
     Returns:
         the oracle's `<split>/<metric>` (see `likelihood_metrics`; perplexity of the true model, its entropy
-        rate), and `<task>/test/accuracy` and `<task>/test/matthews` of the Bayes-optimal predictor.
+        rate), `<split>/perplexity_word_alone` of one that forgets every earlier sentence (see `LoneSentences`), and
+        `<task>/test/accuracy` and `<task>/test/matthews` of the Bayes-optimal predictor.
 
     Raises:
         UsageError: a split without a size, or with a size below 1.
@@ -51,13 +54,14 @@ def write_corpus(
     sections = analogies(grammar.lexicon).items()
     questions = (line for name, section in sections for line in (f": {name}", *map(" ".join, section)))
     write_lines(folder / "analogies.txt", questions)
+    alone = LoneSentences(grammar)
     metrics: dict[str, float] = {}
     with (folder / "units.csv").open("w", encoding="utf-8", newline="\n") as scores:
-        scores.write("split,unit,nats,tokens,words,bytes\n")
+        scores.write("split,unit,nats,tokens,words,bytes,nats_alone\n")
         for split in SPLITS:
             documents = until(words[split], grammar.documents(seed, split))
             if split in SCORED_SPLITS:
-                totals = write_scored(folder / f"{split}.txt", documents, grammar, split, scores)
+                totals = write_scored(folder / f"{split}.txt", documents, grammar, alone, split, scores)
                 metrics |= {f"{split}/{name}": value for name, value in totals.items()}
             else:
                 write_lines(folder / f"{split}.txt", (line for document in documents for line in (*document, "")))
@@ -85,18 +89,21 @@ def until(n_words: int, documents: Iterator[list[str]]) -> Iterator[list[str]]:
 
 
 def write_scored(
-    path: Path, documents: Iterable[list[str]], grammar: Grammar, split: str, scores: TextIO
+    path: Path, documents: Iterable[list[str]], grammar: Grammar, alone: LoneSentences, split: str, scores: TextIO
 ) -> dict[str, float]:
     """Write the documents to `path` and a row for each to `scores`; the metrics of them all."""
-    nats, n_words, n_bytes = 0.0, 0, 0
+    nats, nats_alone, n_words, n_bytes = 0.0, 0.0, 0, 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for unit, document in enumerate(documents):
             text = "\n".join([*document, "", ""])
             file.write(text)
             loss, words, size = -grammar.log_probability(document), count_words(document), len(text.encode())
-            scores.write(f"{split},{unit},{loss!r},{words},{words},{size}\n")  # the grammar's tokens are words
-            nats, n_words, n_bytes = nats + loss, n_words + words, n_bytes + size
-    return likelihood_metrics(nats, tokens=n_words, words=n_words, bytes=n_bytes)
+            loss_alone = -alone.log_probability(document)
+            # the grammar's tokens are words
+            scores.write(f"{split},{unit},{loss!r},{words},{words},{size},{loss_alone!r}\n")
+            nats, nats_alone, n_words, n_bytes = nats + loss, nats_alone + loss_alone, n_words + words, n_bytes + size
+    metrics = likelihood_metrics(nats, tokens=n_words, words=n_words, bytes=n_bytes)
+    return metrics | {"perplexity_word_alone": float(perplexity(nats_alone, n_words))}
 
 
 def count_words(document: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ from retable.errors import UsageError, closest
 from retable.plan.conf import Conf
 
 # What a study says for the report alone.
-REPORTED = ("notes", "ablations", "baseline", "elmo", "label_efficiency", "bands")
+REPORTED = ("notes", "ablations", "baseline", "elmo", "label_efficiency", "lineage", "gains", "tuned", "bands")
 _CELLS = ("corpus", "tokenizer", "tokenizers", "seeds", "trainer", "systems", "mixtures", "benchmarks", "texts")
 _SYSTEM = (
     *("of", "as", "corpus", "tokenizer", "task", "seeds", "init", "embedding", "objective", "trainer", "decoding"),

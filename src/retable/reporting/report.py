@@ -7,7 +7,7 @@ The same numbers are the same bytes, whenever, wherever and however fast they we
 import html
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from retable.reporting.elmo import elmo_tables
 from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
+from retable.reporting.lineage import gains_tables, lineage_tables
 from retable.reporting.markup import Table, html_page, html_table, markdown_table
 from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
 from retable.reporting.neighbours import neighbours_tables, unseen_neighbours_tables
@@ -52,6 +53,9 @@ def write_report(
     baseline: str | None = None,
     elmo: Mapping[str, str] | None = None,
     label_efficiency: Mapping[str, Any] | None = None,
+    lineage: Mapping[str, int] | None = None,
+    gains: Sequence[Mapping[str, Any]] | None = None,
+    tuned: str | None = None,
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage, of evaluations those of
     their benchmarks.
@@ -63,7 +67,8 @@ def write_report(
     tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a system, there is a table of
     what others differ by from it on GLUE's tasks; `elmo` says of systems what they are called with ELMo, see
     `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there are its tables and
-    figures. UsageError names the stage to run where a folder is missing.
+    figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables stand first.
+    UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
@@ -85,7 +90,9 @@ def write_report(
         scores = scores_by_labels(label_efficiency, values)
         compared += label_efficiency_tables(label_efficiency, scores)
         by_labels = label_efficiency_figures(label_efficiency, scores)
+    first = [*lineage_tables(lineage or {}, values, everything, tuned), *gains_tables(gains or (), values, tuned)]
     tables = write_tables(signed(pd.concat([frame, averages]), measured), specifications, out)
+    tables[:0] = [write_table(table, rows, out) for table, rows in first]
     for found in (
         compared,
         mixes_tables(mixes),

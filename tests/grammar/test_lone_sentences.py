@@ -1,0 +1,102 @@
+"""Sentences without those before them: that their distribution is a proper one, and never better than the whole."""
+
+import math
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from retable.grammar import Grammar
+from retable.grammar.discourse import Discourse
+from retable.grammar.language import tokens_of, uniforms
+from retable.grammar.lexicon import PRONOUNS
+from retable.grammar.lone_sentences import END, LoneSentences
+from retable.grammar.syntax import Referent
+from retable.grammar.tables import N_LATENTS
+
+N_DRAWN = 1000
+
+
+@pytest.fixture(scope="module")
+def grammar() -> Grammar:
+    return Grammar(scale=0.1)
+
+
+@pytest.fixture(scope="module")
+def alone(grammar: Grammar) -> LoneSentences:
+    return LoneSentences(grammar)
+
+
+def sentence_probability(alone: LoneSentences, sentence: str) -> float:
+    """From documents of no sentence and of one, of which the language has none: lines are independent."""
+    return math.exp(alone.log_probability([sentence]) - alone.log_probability([])) / (1 - END)
+
+
+def drawn(grammar: Grammar, places: list, pronoun: str | None) -> list[tuple[str, float]]:
+    """Sentences that begin at one of the places, all as likely, with their exact probabilities: of `N_DRAWN` those that
+    open with the pronoun, where there is one."""
+
+    def at(place):
+        def sentence(discourse: Discourse) -> None:
+            discourse.antecedent, discourse.tense = place
+            discourse.sentence()
+
+        return sentence
+
+    sentences = []
+    for index in range(N_DRAWN):
+        uniform = uniforms(3, "drawn", index)
+        place, latent = places[int(uniform() * len(places))], int(uniform() * N_LATENTS)
+        tokens = grammar.sample(uniform, latent, at(place))
+        if pronoun not in (None, tokens[0]):
+            continue
+        joint = logsumexp([grammar.log_joint(tokens, at(each)) for each in places])
+        sentences.append((" ".join(tokens[:-1]), math.exp(joint) / len(places)))
+    return sentences
+
+
+def test_the_probabilities_of_all_sentences_sum_to_what_begins_like_them(grammar: Grammar, alone: LoneSentences):
+    """Σ p(s) is the mean of p(s) / q(s) over s drawn from q. By the words that they open with it must be what is
+    counted in documents, and so sum to one over all."""
+    documents = islice(grammar.documents(seed=9, split="count"), 1000)
+    counts = Counter(sentence.split(" ")[0] for document in documents for sentence in document)
+    total = 0.0
+    for agreement, pronoun in [*PRONOUNS.items(), (None, None)]:
+        gendered = agreement in ("masculine", "feminine")
+        kinds = [kind for kind in grammar.lexicon.nouns if agreement == "plural" or (kind == "person") == gendered]
+        antecedents = [Referent(kind, agreement, "") for kind in kinds] if agreement else [None]
+        places = [(antecedent, tense) for antecedent in antecedents for tense in ("open", "past", "present")]
+        share = 0.25 if pronoun else 1  # of the draws, that open so
+        ratios = [sentence_probability(alone, sentence) / q for sentence, q in drawn(grammar, places, pronoun)]
+        summed = share * np.mean(ratios)
+        counted = counts[pronoun] if pronoun else sum(counts.values()) - sum(counts[p] for p in PRONOUNS.values())
+        assert summed == pytest.approx(counted / counts.total(), rel=0.2 if pronoun else 0.05), pronoun
+        total += summed
+    assert total == pytest.approx(1, abs=0.05)
+
+
+def test_a_reader_that_remembers_is_better(grammar: Grammar, alone: LoneSentences):
+    documents = [*islice(grammar.documents(seed=1, split="test"), 150)]
+    n_words = sum(len(tokens_of(document)) for document in documents)
+    whole, lone = (sum(map(each.log_probability, documents)) for each in (grammar, alone))
+    assert 6.5 < math.exp(-whole / n_words) < 8 < math.exp(-lone / n_words) < 10
+
+
+def test_lines_are_independent_of_each_other(grammar: Grammar, alone: LoneSentences):
+    document = next(grammar.documents(seed=1, split="train"))
+    assert alone.log_probability(document[::-1]) == pytest.approx(alone.log_probability(document))
+    by_hand = sum(math.log(sentence_probability(alone, each) * (1 - END)) for each in document) + math.log(END)
+    assert alone.log_probability(document) == pytest.approx(by_hand)
+    assert alone.log_probability(["the the ."]) == -math.inf
+
+
+def test_documents_close_as_often_as_lines_say(grammar: Grammar):
+    lengths = [len(document) for document in islice(grammar.documents(seed=4, split="lengths"), 1000)]
+    assert 1 / (1 + np.mean(lengths)) == pytest.approx(END, rel=0.04)
+
+
+def test_the_same_each_time(grammar: Grammar, alone: LoneSentences):
+    document = next(grammar.documents(seed=2, split="train"))
+    assert LoneSentences(grammar).log_probability(document) == alone.log_probability(document)

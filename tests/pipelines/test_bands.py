@@ -1,0 +1,57 @@
+"""Recorded bands: what is told of a table that keeps to them, and of one that does not."""
+
+import pandas as pd
+import pytest
+
+from pipelines.bands import judged
+from pipelines.entry import CONF
+from retable.plan.conf import Conf
+from retable.plan.study import read_study
+from tests.pipelines.conftest import Project
+
+KEY = ["system", "task", "split", "metric"]
+LINEAGE = pd.DataFrame(
+    [
+        ("kn5", "", "test", "perplexity_word", 9.5, ""),
+        ("elman", "", "test", "perplexity_word", 9.0, "better"),
+        ("lstm", "", "test", "perplexity_word", 9.01, "undecided"),
+    ],
+    columns=[*KEY, "mean", "verdict"],
+)
+
+
+@pytest.mark.parametrize(
+    ("band", "holds", "found"),
+    [
+        (["elman", "better"], True, "elman test perplexity_word = better, expected better"),
+        (["lstm", "better"], False, "lstm test perplexity_word = undecided, expected better"),
+        (["lstm", "undecided"], True, "lstm test perplexity_word = undecided, expected undecided"),
+        (["gpt", "better"], False, "gpt test perplexity_word = missing, expected better"),
+        (["elman", 8.9, 9.1], True, "elman test perplexity_word = 9, band 8.9 to 9.1"),
+        (["elman", 9.1, 9.2], False, "elman test perplexity_word = 9, band 9.1 to 9.2"),
+        (["gpt", 8, 9], False, "gpt test perplexity_word = nan, band 8 to 9"),
+    ],
+)
+def test_a_band_is_of_a_mean_or_of_a_verdict(band, holds, found):
+    system, *expected = band
+    assert [*judged(LINEAGE, [[system, "", "test", "perplexity_word", *expected]])] == [(holds, found)]
+
+
+def test_a_drift_is_a_line_and_exit_code_1(tmp_path, forks):
+    folder = tmp_path / "results/smoke"
+    folder.mkdir(parents=True)
+    recorded = read_study(Conf(CONF), "smoke").reported["bands"]
+    means = {table: [(*row[:4], (row[4] + row[5]) / 2) for row in rows] for table, rows in recorded.items()}
+
+    def bands():
+        for table, rows in means.items():
+            pd.DataFrame(rows, columns=[*KEY, "mean"]).to_csv(folder / f"{table}.csv", index=False)
+        return Project(tmp_path, forks).run("bands", "study=smoke")
+
+    kept = bands()
+    assert kept.returncode == 0 and "DRIFT" not in kept.stdout
+    assert kept.stdout.count("ok   ") == sum(map(len, means.values()))
+    *key, mean = means["perplexity"][0]
+    means["perplexity"][0] = (*key, 2 * mean)
+    drifted = bands()
+    assert drifted.returncode == 1 and drifted.stdout.count("DRIFT perplexity: oracle") == 1

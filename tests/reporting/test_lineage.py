@@ -1,0 +1,275 @@
+"""The tables of the lineage and of what pretraining gives, from result folders as stages leave them."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from retable.errors import UsageError
+from retable.metrics.intervals import bootstrap, percentile_interval
+from retable.metrics.units import share
+from retable.reporting.lineage import gains_tables, lineage_tables
+from retable.reporting.report import write_report
+from retable.reporting.results import read_result, tidy
+from tests.reporting.specifications import SPECIFICATIONS
+
+YEARS = {"kn5": 1998, "elman": 2010, "lstm": 2012, "gpt": 2018}
+N = 50  # documents
+NOISE = np.random.default_rng(0).normal(0, 2, N)  # that all systems share
+NATS = {  # of a document of 10 words, by seed
+    "kn5": [25], "elman": [24, 24.2], "lstm": [21.9, 22.1], "gpt": [22, 22.3],
+}  # fmt: skip
+
+
+@pytest.fixture
+def write(write_likelihood):
+    """Cells of the lineage with their perplexities, and the oracle's; `changed` gives systems other nats."""
+
+    def build(corpus="grammar", alone=True, **changed):
+        folders = [
+            write_likelihood(
+                "evaluate", f"{corpus}/{system}-{seed}-perplexity", system, seed, [*(nats + NOISE + tilt(system))]
+            )
+            for system, seeds in (NATS | changed).items()
+            for seed, nats in enumerate(seeds, 1)
+        ]
+        oracle = write_likelihood("prepare", corpus, "oracle", 0, [*(20 + NOISE)])
+        if alone:
+            units = pd.read_csv(oracle / "units.csv")
+            units.assign(nats_alone=units["nats"] + 1).to_csv(oracle / "units.csv", index=False)
+        return [*folders, oracle]
+
+    return build
+
+
+def tilt(system):
+    """What the documents are harder or easier for a system, so that differences have an interval."""
+    return np.random.default_rng(len(system)).normal(0, 0.2, N)
+
+
+def tables(folders, years=YEARS, **more):
+    results = [read_result(folder) for folder in folders]
+    ((table, frame),) = lineage_tables(years, tidy(results), results, **more)
+    return table, frame.set_index("system")
+
+
+def fields(table, corpus="grammar"):
+    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
+    return {row.values[0].text: dict(zip(titles, row.values, strict=True)) for row in table.panels[corpus]}
+
+
+def test_rows_stand_in_the_order_of_history_and_the_oracles_last(write):
+    table, frame = tables(write())
+    assert table.name == "lineage"
+    rows = fields(table)
+    assert [*rows] == [
+        *YEARS, "true distribution (oracle)", "true distribution, a sentence alone (oracle)",
+    ]  # fmt: skip
+    assert [row.apart for row in table.panels["grammar"]] == [False] * 4 + [True, False]
+    assert [rows[system]["Year"].text for system in YEARS] == ["1998", "2010", "2012", "2018"]
+    mean = np.mean([math.exp((nats + (NOISE + tilt("elman")).mean()) / 10) for nats in NATS["elman"]])
+    assert frame.loc["elman", "mean"] == pytest.approx(mean)
+    elman = rows["elman"]["Test PPL/word"]
+    assert elman.text == f"{mean:.2f}" and elman.spread
+    assert elman.runs == ("evaluate/grammar/elman-1-perplexity", "evaluate/grammar/elman-2-perplexity")
+    assert rows["kn5"]["Test PPL/word"].spread == "" and rows["kn5"]["Against the row before verdict"].text == ""
+    level = NOISE.mean() / 10
+    assert frame.loc["oracle", "mean"] == pytest.approx(math.exp(2 + level))
+    assert frame.loc["oracle_alone", "mean"] == pytest.approx(math.exp(2.1 + level))
+    assert not any("Excess" in column.group for column in table.columns)  # nobody has measured it
+
+
+def test_differences_are_nats_a_word_with_a_paired_interval(write):
+    _, frame = tables(write())
+    row = frame.loc["elman"]
+    own, its = (
+        [np.stack([nats + NOISE + tilt(system), np.full(N, 10.0)], axis=1) for nats in NATS[system]]
+        for system in ("elman", "kn5")
+    )
+    replicates = bootstrap(own, share) - bootstrap(its, share)
+    assert row["difference"] == pytest.approx((24.1 - 25 + (tilt("elman") - tilt("kn5")).mean()) / 10)
+    assert [row["difference_low"], row["difference_high"]] == pytest.approx([*percentile_interval(replicates)])
+    assert (row["before"], row["verdict"]) == ("kn5", "better")
+    assert row["difference_high"] - row["difference_low"] < 0.1 * (row["ci_high"] - row["ci_low"])  # for it is paired
+
+
+@pytest.mark.parametrize(
+    ("seeds", "verdict"),
+    [
+        ([23, 23.2], "worse"),
+        ([20.9, 21.1], "better"),
+        ([22, 22.02], "undecided"),  # the interval holds 0
+        ([21, 21.95], "undecided"),  # it does not, but a run is no better than the best before
+        ([22.9, 22.05], "undecided"),
+    ],
+)
+def test_the_interval_and_every_seed_decide(write, seeds, verdict):
+    _, frame = tables(write(gpt=seeds))
+    assert frame.loc["gpt", "verdict"] == verdict
+    assert (frame.loc["gpt", "difference_low"] * frame.loc["gpt", "difference_high"] < 0) == (seeds == [22, 22.02])
+
+
+def test_the_excess_by_phenomenon_stands_beside_where_it_was_measured(write, tmp_path):
+    folders = write()
+    for seed in (1, 2):
+        folder = tmp_path / f"outputs/evaluate/grammar/lstm-{seed}-phenomena"
+        folder.mkdir()
+        run = {"stage": "evaluate", "system": "lstm", "corpus": "grammar", "seed": seed, "task": None}
+        (folder / "run.json").write_text(json.dumps(run))
+        (folder / "metrics.json").write_text("{}")
+        excess = {"local": 0.1 * seed, "agreement": 0.3, "nesting": 0, "repetition": -0.5}
+        rows = [(unit, name, 8, 8 * (2 + nats), 16) for unit in range(N) for name, nats in excess.items()]
+        columns = ["unit", "phenomenon", "tokens", "nats", "true_nats"]
+        pd.DataFrame(rows, columns=columns).to_csv(folder / "phenomena.csv", index=False)
+        folders.append(folder)
+    table, frame = tables(folders)
+    rows = fields(table)
+    assert frame.loc["lstm", "excess_local"] == pytest.approx(0.15)
+    assert rows["lstm"]["Excess, nats/token local"].text == "0.150"
+    assert rows["lstm"]["Excess, nats/token repetition"].text == "-0.500"
+    assert rows["lstm"]["Excess, nats/token agreement"].runs == (
+        "evaluate/grammar/lstm-1-phenomena", "evaluate/grammar/lstm-2-phenomena",
+    )  # fmt: skip
+    assert rows["kn5"]["Excess, nats/token local"].text == "" and pd.isna(frame.loc["kn5", "excess_total"])
+    assert any(note.startswith("Excess") for note in table.notes)
+
+
+def test_a_text_without_an_oracle_and_one_without_lone_sentences(write, write_likelihood):
+    *systems, oracle = write(alone=False)
+    _, frame = tables([*systems, oracle])
+    assert [*frame.index] == [*YEARS, "oracle"]
+    table, frame = tables(systems)
+    assert [*frame.index] == [*YEARS] and not any("oracle" in note.lower() for note in table.notes)
+
+
+def test_how_the_systems_were_tuned_stands_among_the_notes(write):
+    table, _ = tables(write(), tuned="Learning rates: the best of four.")
+    assert table.notes[-1] == "Learning rates: the best of four."
+
+
+def test_each_corpus_that_all_were_measured_on_is_a_panel(write):
+    toy, whole = write("toy", gpt=[]), write()
+    assert [*tables([*toy, *whole])[0].panels] == ["grammar"]
+    assert [*tables([*toy, *whole], {"kn5": 1998, "lstm": 2012})[0].panels] == ["grammar", "toy"]
+
+
+def test_mistakes_in_the_lineage_are_told(write, write_likelihood):
+    folders = write(gpt=[])
+    with pytest.raises(UsageError, match="lineage: gpt has no test perplexity in this study; add it"):
+        tables(folders)
+    folders.append(write_likelihood("evaluate", "toy/gpt-1-perplexity", "gpt", 1, [20.0] * N))
+    with pytest.raises(UsageError, match="there is no corpus that all of its systems were measured on"):
+        tables(folders)
+    folders[-1] = write_likelihood("evaluate", "grammar/gpt-1-perplexity", "gpt", 1, [20.0] * (N - 1))
+    with pytest.raises(UsageError, match=r"gpt-1-perplexity and .*lstm-1-perplexity left no scores of the same units"):
+        tables(folders)
+
+
+GAIN = {
+    "task": "sentiment", "metric": "accuracy", "labels": "1,000", "pretraining": "GPT", "scratch": "gpt",
+    "pretrained": "gpt_pretrained",
+}  # fmt: skip
+LABELS = ["positive", "negative"] * 100
+
+
+@pytest.fixture
+def write_task(write_classifier, write_run):
+    """Cells of a system on a task that get the first `right` of 200 examples right, by seed."""
+
+    def build(rights, task="sentiment", corpus="grammar", optimum=0.93):
+        folders = []
+        for system, seeds in rights.items():
+            for seed, right in enumerate(seeds, 1):
+                wrong = LABELS[1:] + LABELS[:1]
+                predictions = LABELS[:right] + wrong[right:]
+                folders.append(
+                    write_classifier(f"{corpus}/{task}-{system}-{seed}", system, seed, task, LABELS, predictions)
+                )
+        return [*folders, write_run("prepare", corpus, "oracle", 0, {f"{task}/test/accuracy": optimum})]
+
+    return build
+
+
+def gains(folders, *comparisons, **more):
+    ((table, frame),) = gains_tables(comparisons or (GAIN,), tidy(map(read_result, folders)), **more)
+    return table, frame
+
+
+def test_what_pretraining_gives_with_its_interval(write_task):
+    table, frame = gains(write_task({"gpt": [140, 150], "gpt_pretrained": [170, 172]}), tuned="Tuned.")
+    row = fields(table)["GPT"]
+    assert {name: (value.text, value.spread) for name, value in row.items() if "interval" not in name} == {
+        "Pretraining": ("GPT", ""), "Task": ("sentiment", ""), "Metric": ("accuracy", ""), "Labels": ("1,000", ""),
+        "Runs": ("2", ""), "From scratch": ("72.5", "3.5"), "Pretrained": ("85.5", "0.7"),
+        "Bayes-optimal": ("93.0", ""), "Gain points": ("+13.0", ""), "Gain verdict": ("gains", ""),
+    }  # fmt: skip
+    assert row["From scratch"].runs == ("train/grammar/sentiment-gpt-1", "train/grammar/sentiment-gpt-2")
+    places = np.arange(200)
+    own, its = ([np.stack([places < n, places >= 0], axis=1) for n in seeds] for seeds in ([170, 172], [140, 150]))
+    low, high = percentile_interval(bootstrap(own, share) - bootstrap(its, share))
+    assert row["Gain 95 % interval"].text == f"{100 * low:+.1f} to {100 * high:+.1f}"
+    cell = frame.iloc[0]
+    assert cell[["difference", "difference_low", "difference_high"]].tolist() == pytest.approx([0.13, low, high])
+    assert (cell["system"], cell["scratch"], cell["scratch_mean"], cell["bayes_optimal"]) == pytest.approx(
+        ("gpt_pretrained", "gpt", 0.725, 0.93)
+    )
+    assert table.name == "gains" and table.notes[-1] == "Tuned."
+
+
+@pytest.mark.parametrize(
+    ("seeds", "verdict"), [([120, 122], "loses"), ([150, 190], "undecided"), ([150.5, 151], "undecided")]
+)
+def test_a_gain_is_one_in_every_run(write_task, seeds, verdict):
+    _, frame = gains(write_task({"gpt": [150, 150], "gpt_pretrained": [int(right) for right in seeds]}))
+    assert frame["verdict"].tolist() == [verdict]
+
+
+def test_a_task_of_its_own_text_is_called_like_its_corpus(write_task):
+    """As parts of speech: their metrics are `tagging/test/accuracy`."""
+    folders = write_task({"gpt": [140], "gpt_pretrained": [170]}, corpus="grammar")
+    folders += write_task({"tagger": [100], "tagger_skipgram": [150]}, task="pieces", corpus="grammar_pos")[:-1]
+    speech = {"task": "grammar_pos", "pretraining": "skip-gram", "scratch": "tagger", "pretrained": "tagger_skipgram"}
+    table, frame = gains(folders, GAIN | speech, GAIN)
+    assert [*table.panels] == ["grammar_pos", "grammar"]  # as the study has them
+    assert frame["task"].tolist() == ["grammar_pos", "sentiment"]
+    assert frame["difference"].tolist() == pytest.approx([0.25, 0.15]) and pd.isna(frame["bayes_optimal"].iloc[0])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"pretrained": "bert"}, "gains: bert has no test accuracy of sentiment in this study; add the cell"),
+        ({"metric": "pearson"}, "gains: gpt, gpt_pretrained has no test pearson of sentiment"),
+        ({"task": "cola"}, "gains: gpt, gpt_pretrained has no test accuracy of cola"),
+        ({"labels": None}, "a comparison of gains has no labels; it has task, metric, labels"),
+    ],
+)
+def test_mistakes_in_gains_are_told(write_task, changed, message):
+    comparison = {name: value for name, value in (GAIN | changed).items() if value is not None}
+    with pytest.raises(UsageError, match=message):
+        gains(write_task({"gpt": [140], "gpt_pretrained": [170]}), comparison)
+
+
+def test_only_systems_of_one_corpus_are_compared(write_task):
+    folders = write_task({"gpt": [140]}) + write_task({"gpt_pretrained": [170]}, corpus="toy")
+    with pytest.raises(UsageError, match="sentiment was learnt on grammar, toy; compare two systems of one corpus"):
+        gains(folders)
+
+
+def test_both_tables_are_the_first_of_the_report(write, write_task, tmp_path):
+    out = tmp_path / "results"
+    task = write_task({"gpt": [140, 141], "gpt_pretrained": [170, 171]}, corpus="toy")
+    folders = [*write(), *task]
+    stages = {stage: [each for each in folders if stage in each.parts] for stage in ("prepare", "evaluate", "train")}
+    made = write_report("small", stages, out, SPECIFICATIONS, lineage=YEARS, gains=[GAIN], tuned="Tuned.")
+    assert [table.name for table in made][:2] == ["lineage", "gains"] and len(made) > 2
+    text = (out / "report.md").read_text(encoding="utf-8")
+    assert text.index("The lineage: held-out") < text.index("What pretraining gives") < text.index("### Perplexity")
+    for name in ("lineage", "gains"):
+        assert all((out / f"{name}.{kind}").stat().st_size for kind in ("csv", "md", "tex", "html"))
+    rows = pd.read_csv(out / "lineage.csv", keep_default_na=False).set_index(["system", "task", "split", "metric"])
+    assert rows.loc[("lstm", "", "test", "perplexity_word"), "verdict"] == "better"
+    rows = pd.read_csv(out / "gains.csv").set_index(["system", "task", "split", "metric"])
+    assert rows.loc[("gpt_pretrained", "sentiment", "test", "accuracy"), "verdict"] == "gains"
