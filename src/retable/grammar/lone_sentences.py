@@ -27,7 +27,7 @@ class LoneSentences:
     a pronoun may refer to, and the tense, are summed out: their joint distribution at a sentence's beginning is counted
     in `N_DOCUMENTS` sampled ones of a seed of their own. So it is a proper distribution, p(lines) summing to 1.
 
-    It is all but the best that a model can do which begins anew with each line: that one would also sum out the nouns
+    It is nearly the best that a model can do which begins anew with each line: that one would also sum out the nouns
     and names that may be recalled, and the head of what a pronoun refers to. A mixture over 10,000 sampled places, with
     all that is known there, has a perplexity lower by 1 % at scale 0.1, and by 0.4 % at least at scale 1.
     """

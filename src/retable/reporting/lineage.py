@@ -42,12 +42,14 @@ ALONE = f"{ORACLE}_alone"  # the true distribution that forgets every earlier se
 ORACLES = {ORACLE: "true distribution (oracle)", ALONE: "true distribution, a sentence alone (oracle)"}
 ORACLE_NOTES = {
     ORACLE: "Oracle: the language's own probabilities, which no model can better.",
-    ALONE: "A sentence alone: those of each sentence as if nothing before it were known. It is all but the best that a "
+    ALONE: "A sentence alone: those of each sentence as if nothing before it were known. It is nearly the best that a "
     "model can do which begins anew with each.",
 }
 EXCESS = {name: f"excess_{name}" for name in PHENOMENA}
-ABSENT = {"year": nan, "before": "", "difference": nan, "difference_low": nan, "difference_high": nan, "verdict": ""}
-ABSENT |= {**dict.fromkeys(EXCESS.values(), nan), "excess_runs": ""}
+COLUMNS = [
+    "system", "corpus", *PERPLEXITY, "year", "mean", "std", "n", "ci_low", "ci_high", "runs",
+    "before", "difference", "difference_low", "difference_high", "verdict", *EXCESS.values(), "excess_runs",
+]  # fmt: skip
 EXCEEDED = (
     "Excess: nats a token above those of the true distribution, by what decides a token: the words beside it, an "
     "agreement, what is still open, or an earlier mention; its intervals are in the table of phenomena."
@@ -123,9 +125,9 @@ def lineage_tables(
     rows = []
     for corpus, part in panels.items():
         excess = _excess({name: runs for name, runs in phenomena.get(corpus, {}).items() if name in years})
-        facts = {"corpus": corpus, **PERPLEXITY}
-        rows += [facts | ABSENT | row | excess.get(row["system"], {}) for row in _compared(years, part)]
-    frame = pd.DataFrame(rows)
+        facts = {"corpus": corpus, **PERPLEXITY, "before": "", "verdict": "", "excess_runs": ""}
+        rows += [facts | row | excess.get(row["system"], {}) for row in _compared(years, part)]
+    frame = pd.DataFrame(rows, columns=COLUMNS)
     yield _lineage_table(frame, tuned), frame
 
 
