@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipelines.plan import DEFAULT
 from retable.errors import UsageError
 from retable.plan.conf import Conf
 from retable.plan.graph import distinct
@@ -66,6 +67,13 @@ def test_names_are_made_of_recipes_and_starts():
                {"of": "gpt", "init": ["gpt", "gpt_rotary"], "as": "from_{init}", "task": "sentiment"}]  # fmt: skip
     found = places(corpus="grammar", systems=systems)
     assert [place.rpartition("/")[2] for place in found[-2:]] == ["sentiment-from_gpt-1", "sentiment-from_gpt_rotary-1"]
+
+
+def test_the_default_is_of_forty_stages_at_most():
+    """Its time, ten minutes, is that of its trainings and a second for each stage (benchmarks/lineage.md)."""
+    study = read_study(CONF, DEFAULT)
+    plans, report = len({cell.group for cell in study.cells.values()}) + 1, 1
+    assert len(study.cells) + plans + report <= 40
 
 
 def test_rates_are_a_system_each():
