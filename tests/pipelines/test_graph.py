@@ -75,11 +75,11 @@ def test_run_leads_to_its_origins(graph):
 def test_a_cell_whose_origins_have_no_record_is_made_alike(graph):
     cell, origin = (graph.folder / "outputs" / place for place in ("evaluate/grammar_tiny/kn5-1-perplexity",
                                                                    "pretrain/grammar_tiny/kn5-1"))  # fmt: skip
-    before = {path.name: path.read_bytes() for path in cell.iterdir()}
+    before = {path: path.read_bytes() for path in cell.rglob("*.*")}
     record = record_file(origin).read_bytes()
     record_file(origin).unlink()
     graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1")
-    assert {path.name: path.read_bytes() for path in cell.iterdir()} == before
+    assert {path: path.read_bytes() for path in cell.rglob("*.*")} == before and len(before) == 5
     assert len(read_record(cell)["upstream_runs"]) == 1  # that of the tokens
     record_file(origin).write_bytes(record)
 

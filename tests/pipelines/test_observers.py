@@ -56,7 +56,7 @@ def test_onlookers_change_no_number(project, plain):
     assert runs(project) == before and read_record(watched)["mlflow_run_id"] is None
     logged = rows(project, "watched")
     rates = [float(row["lr-AdamW/pg1"]) for row in logged if row["lr-AdamW/pg1"]]
-    assert len(rates) == 4 and rates == sorted(rates, reverse=True) and rates[-1] < rates[0] == 0.005
+    assert len(rates) == 4 and rates == sorted(rates, reverse=True) and rates[-1] < rates[0] == 0.01
     with (plain / "curve.csv").open(encoding="utf-8") as file:
         curve = {(row["step"], row["metric"]): float(row["value"]) for row in csv.DictReader(file)}
     values = {(row["step"], name): value for row in logged for name, value in row.items() if value}

@@ -14,9 +14,11 @@ from hydra.utils import instantiate
 
 from pipelines.build import build_model, build_objective
 from pipelines.entry import CONF
-from pipelines.plan import check
 from pipelines.pretrain import pretrain
+from pipelines.repro import require_data
 from retable.errors import UsageError
+from retable.plan.conf import Conf
+from retable.plan.study import read_study
 from retable.tokenizers import unigram
 from retable.training.weights import matrix_parameters
 from tests.pipelines.recipes import composed
@@ -156,4 +158,4 @@ def without_data(tmp_path_factory) -> Path:
 def test_a_study_says_what_data_it_misses(without_data, monkeypatch, study, missing):
     monkeypatch.chdir(without_data)
     with pytest.raises(UsageError, match=f"{missing}.* does not exist, and study {study} reads it for prepare/"):
-        check(study)
+        require_data(read_study(Conf(CONF), study))

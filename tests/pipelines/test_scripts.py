@@ -20,8 +20,11 @@ def test_help(stage, bare_project):
     groups = shown.partition("Groups")[2].partition("Settings")[0]
     root = (CONF / f"{stage}.yaml").read_text(encoding="utf-8")
     if recipe := re.search("- recipe: (.*)", root):
-        root += (CONF / f"recipe/{recipe[1]}.yaml").read_text(encoding="utf-8")
         assert recipe[1] in groups and "/_" not in groups
+        above: re.Match | None = recipe
+        while above:
+            root += (text := (CONF / f"recipe/{above[1]}.yaml").read_text(encoding="utf-8"))
+            above = re.search(r"/recipe/([\w/]+)", text)
     for group in (path.name for path in CONF.iterdir() if path.is_dir()):
         assert (f"\n{group}: " in groups) == (re.search(f"\n  - /?{group}: ", root) is not None)
 
