@@ -6,7 +6,8 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from pipelines.entry import chosen, recorded, stage
+from pipelines.entry import chosen, stage
+from pipelines.record import recorded
 from retable.artifacts import require
 from retable.errors import UsageError
 from retable.models.word2vec_format import write_word2vec

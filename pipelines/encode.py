@@ -9,7 +9,8 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from pipelines.entry import Record, recorded, stage
+from pipelines.entry import stage
+from pipelines.record import Record, recorded
 from retable.artifacts import require
 from retable.corpora.text import SPLITS, read_lines, read_units
 from retable.data.encode import write_tokens

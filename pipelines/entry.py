@@ -1,4 +1,4 @@
-"""What every stage shares: the Hydra entry point with one-line errors, and the record of a cell."""
+"""What every stage shares: the Hydra entry point with one-line errors."""
 
 import contextlib
 import errno
@@ -7,17 +7,13 @@ import inspect
 import logging
 import os
 import re
-import shutil
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import hydra
-import psutil
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -28,9 +24,6 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
-from pipelines.observers import debugging, in_mlflow, loggers
-from pipelines.reach import LOADED, code, own_part, reached_by
-from retable import artifacts
 from retable.errors import UsageError, closest
 
 CONF = Path(__file__).parent.parent / "conf"
@@ -196,138 +189,6 @@ def _disk_is_full(error: Exception) -> bool:
     return getattr(error, "errno", None) == errno.ENOSPC or any(word in str(error) for word in words)
 
 
-class Record:
-    """An open cell: `folder` takes its payload, `scratch` survives a kill, `log` goes to MLflow."""
-
-    def __init__(self, folder: Path, scratch: Path, log: Callable[..., None]):
-        self.folder, self.scratch, self.log = folder, scratch, log
-        self.metrics: dict[str, float] = {}
-        self.extra: dict[str, Any] = {}  # facts, the same whenever the cell is made
-        self.costs: dict[str, Any] = {}  # seconds, speeds, memory: of this making alone
-        self.files: list[str] = []  # of the folder, small ones to read: they stand in MLflow too
-
-
-@contextlib.contextmanager
-def recorded(
-    cfg: DictConfig,
-    inputs: list[Path],
-    upstream: list[Path],
-    system: str,
-    seed: int,
-    *,
-    corpus: str,
-    task: str | None = None,
-    place: str | None = None,
-) -> Iterator[Record]:
-    """Run the body of a stage and leave its cell complete, or not at all.
-
-    `inputs` are the files whose digests the record keeps; `upstream` the cells that led to them, to which those that
-    hold an input are added; `place` is where the cell goes if not to `cfg.out`. The body fills `record.folder` and
-    `record.metrics`; `record.extra` adds to `run.json`, `record.costs` to the record beside the cell. In the processes
-    that a distributed strategy starts beside the first, the body runs alike, and what it writes is thrown away.
-    """
-    place = place or cfg.out
-    name, out = stage_name(), output_folder(place)
-    config: Any = OmegaConf.to_container(cfg, resolve=True)
-    config.pop("logger", None)  # who is told changes no number
-    digests = {str(path): artifacts.digest(artifacts.require(path)) for path in inputs}
-    own = own_part(name, config)
-    reached = code().fingerprint(reached_by(name, own, *loaded_from(upstream)))
-    key = artifacts.digest_of([name, str(out), own, digests, reached])
-    scratch = Path("work", "debug/scratch" if debugging(overrides()) else "", name, place, key[:12])
-    if debugging(overrides()):  # from the first step again, whatever became of the last try
-        shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True, exist_ok=True)
-    if not is_main_process():
-        with tempfile.TemporaryDirectory() as nowhere:
-            yield Record(Path(nowhere), scratch, lambda points: None)
-        return
-    made = [path.parent for path in inputs if (path.parent / "run.json").exists()]
-    cells = [*dict.fromkeys([*upstream, *made])]
-    known = [artifacts.read_record(cell).get("mlflow_run_id") for cell in cells]
-    runs = [run for run in known if run is not None]
-    facts = {"stage": name, "system": system, "corpus": corpus, "seed": seed, "task": task}
-    making = {"study": current_study(), **artifacts.git_state()}
-    with loggers(cfg, _flat(config)) as sinks:
-        tags = {"cell": _called(out), **facts, **making}
-        run = _run_of(key, place, config, tags, digests, runs) if in_mlflow(cfg, overrides()) else None
-        if run is not None:
-            sinks = [run.log, *sinks]
-
-        def log(points: Any) -> None:
-            for sink in sinks:
-                sink(points)
-
-        started, process_start = time.time(), psutil.Process().create_time()
-        try:
-            with artifacts.publish(out, scratch / "payload") as folder:
-                record = Record(folder, scratch, log)
-                yield record
-                OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
-                artifacts.write_metrics(folder, record.metrics)
-                origins = {"made_from": [*map(_called, cells)], "digests": digests}
-                artifacts.write_json(folder / "run.json", facts | origins | record.extra)
-            making |= {
-                "mlflow_run_id": run and run.id,
-                "upstream_runs": runs,
-                "startup_seconds": round(started - process_start, 2),
-                "seconds": round(time.time() - started, 2),
-                "peak_memory_mib": round(artifacts.peak_memory()),
-                "hardware": artifacts.hardware(),
-                "environment": artifacts.environment(),
-            }
-            artifacts.write_record(out, making | record.costs)
-        except Exception:  # an interrupted run stays open: like a killed one, it goes on when the stage runs again
-            if run is not None:
-                run.fail()
-            raise
-    if run is not None:
-        files = [out / file for file in ("config.yaml", "metrics.json", "run.json", *record.files)]
-        run.describe(record.metrics, [*files, artifacts.record_file(out)])
-    shutil.rmtree(scratch)
-    if run is not None:
-        run.finish()
-    if debugging(overrides()):
-        print(f"debugged: {out} has what came of it; outputs/ and MLflow are as they were", file=sys.stderr)
-
-
-def _called(cell: Path) -> str:
-    """What a cell is called: `pretrain/grammar/lstm-1`, and outside of `outputs/` the whole path."""
-    return str(cell).removeprefix("outputs/")
-
-
-def _run_of(
-    key: str, place: str, config: Any, said: dict[str, Any], digests: dict[str, str], upstream: list[str]
-) -> Any:
-    """The cell's run in MLflow."""
-    from retable import tracking
-
-    tags = {f"retable.{k}": v for k, v in said.items() if v is not None}
-    tags |= {"mlflow.source.name": f"pipelines.{said['stage']}"}
-    if said["git_commit"]:
-        tags["mlflow.source.git.commit"] = said["git_commit"]
-    tags |= {"retable.data_digest": artifacts.digest_of(digests)[:16], "retable.upstream": ",".join(upstream)}
-    if parent := os.environ.get("RETABLE_PARENT_RUN"):
-        tags["mlflow.parentRunId"] = parent
-    return tracking.start(f"{said['stage']} {place}", key, _flat(config), tags)
-
-
-def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
-    """What the systems of these cells are built from again, of those that hold one."""
-    for cell in cells:
-        if (config := cell / "config.yaml").exists():
-            made: Any = OmegaConf.load(config)
-            yield {str(key): OmegaConf.to_container(made[key]) for key in LOADED if OmegaConf.is_config(made.get(key))}
-
-
-def output_folder(place: str) -> Path:
-    """Where a cell goes: `outputs/<stage>/<place>`, `work/debug/<stage>/<place>`, or a multirun's folder of the job."""
-    hydra_config = HydraConfig.get()
-    if hydra_config.mode == RunMode.MULTIRUN:
-        return Path(os.path.relpath(hydra_config.runtime.output_dir)) / place
-    return Path("work/debug" if debugging(overrides()) else "outputs", stage_name(), place)
-
-
 def stage_name() -> str:
     """The root config that runs, which is called like its stage."""
     return str(HydraConfig.get().job.config_name)
@@ -347,17 +208,6 @@ def is_main_process() -> bool:
     """False in the processes that Lightning, torchrun or Slurm start beside the first."""
     ranks = (os.environ[name] for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK") if name in os.environ)
     return int(next(ranks, 0)) == 0
-
-
-def current_study() -> str | None:
-    """The study that `make repro` makes, for which DVC runs this cell; None for a run by hand."""
-    return os.environ.get("RETABLE_STUDY") if "DVC_STAGE" in os.environ else None
-
-
-def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    if isinstance(config, dict):
-        return {k: v for name, part in config.items() for k, v in _flat(part, f"{prefix}{name}.").items()}
-    return {prefix[:-1]: config}
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -10,8 +10,9 @@ from pathlib import Path
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.entry import recorded, stage
+from pipelines.entry import stage
 from pipelines.load import load_system, load_vectors
+from pipelines.record import recorded
 from retable.artifacts import read_run, require, write_metrics
 from retable.errors import UsageError
 

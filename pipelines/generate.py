@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from pipelines.entry import recorded, stage
+from pipelines.entry import stage
 from pipelines.prompts import encode, open_cell, report_unknown
+from pipelines.record import recorded
 from retable.artifacts import read_run, require
 from retable.corpora.text import read_lines
 from retable.errors import UsageError

@@ -9,8 +9,9 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from safetensors.numpy import save_file
 
-from pipelines.entry import chosen, recorded, stage
+from pipelines.entry import chosen, stage
 from pipelines.load import load_language_model
+from pipelines.record import recorded
 from retable.artifacts import digest, require
 from retable.errors import UsageError
 from retable.evaluation.mixture import fit_weights, log_average

@@ -26,9 +26,10 @@ from pipelines.entry import CONF, one_line, one_line_errors
 from pipelines.reach import LOADED, code, own_part, reached_by
 from retable.corpora.text import SPLITS
 from retable.errors import UsageError
+from retable.plan.cell import Cell
 from retable.plan.conf import Conf, strings
 from retable.plan.graph import corpus_graph, distinct, graph_file, plan_file, report_file, report_graph
-from retable.plan.study import Cell, Study, expand, read_study
+from retable.plan.study import Study, expand, read_study
 
 DEFAULT = "lineage"
 MEASURED = ("task", "benchmark")  # the groups of what leaves units of a metric

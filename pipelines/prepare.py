@@ -6,7 +6,8 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.build import build_task
-from pipelines.entry import chosen, recorded, stage
+from pipelines.entry import chosen, stage
+from pipelines.record import recorded
 
 
 @stage

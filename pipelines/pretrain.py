@@ -7,7 +7,8 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.build import asks, build_batches, build_counted, build_model, build_objective
-from pipelines.entry import chosen, recorded, stage
+from pipelines.entry import chosen, stage
+from pipelines.record import recorded
 from retable.artifacts import require
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 

@@ -25,8 +25,8 @@ from pipelines.entry import CONF, one_line_errors
 from pipelines.plan import composing, configuration, data_of, studies
 from retable.artifacts import digest, digest_of
 from retable.errors import UsageError
+from retable.plan.cell import Cell
 from retable.plan.graph import distinct, graph_file, plan_file
-from retable.plan.study import Cell
 
 ROOT = CONF.parent
 RENEWALS = Path("results/renewals.csv")

@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 from pipelines.entry import CONF, one_line_errors
 from pipelines.forks import forked, serving, write_python
@@ -55,19 +56,26 @@ class Stage:
     def log(self) -> Path:
         return LOGS / f"{self.name.replace(' ', '/')}.txt"
 
+    @property
+    def steps(self) -> Path:
+        """Where its training says how far it is: `step/steps`."""
+        return self.log.with_suffix(".steps")
+
     def did(self) -> str:
-        """What DVC did, by the words that it has for it; nothing where it ran the stage."""
+        """What DVC did, by the line that it has for it; nothing where it ran the stage."""
         said = self.log.read_text(encoding="utf-8", errors="replace")
-        return "" if "Running stage" in said else "from the cache" if "is cached" in said else "no change"
+        if re.search(r"^Running stage '.*':$", said, re.MULTILINE):
+            return ""
+        cached = re.search(r"^Stage '.*' is cached - skipping run", said, re.MULTILINE)
+        return "from the cache" if cached else "no change"
 
     def problem(self) -> str:
         """What its log says last, but for DVC's word that it failed."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        told = [
-            line for line in lines if line.strip() and not line.startswith(("ERROR: failed to repro", "Running st"))
-        ]
-        errors = [line for line in told if line.startswith("error: ")]
-        return (errors or told or ["it left no word"])[-1].strip()
+        of_dvc = ("ERROR: failed to repro", "Running stage '")
+        said = [line for line in lines if line.strip() and not line.startswith(of_dvc)]
+        errors = [line for line in said if line.startswith("error: ")]
+        return (errors or said or ["it left no word"])[-1].strip()
 
 
 def repro(name: str, jobs: int) -> int:
@@ -83,8 +91,8 @@ def repro(name: str, jobs: int) -> int:
     if not failed:
         print(headline(report.read_text(encoding="utf-8")))
     for stage in failed:
-        console.print(f"[red]failed[/red] {stage.name}: {stage.problem()}", markup=True)
-        console.print(f"  all it said: {stage.log}; alone: dvc repro --single-item {stage.address}", markup=False)
+        console.print(Text.assemble(("failed", "red"), f" {stage.name}: {stage.problem()}"))
+        console.print(Text(f"  all it said: {stage.log}; alone: dvc repro --single-item {stage.address}"))
     took = f"{len(ran)} of {len(stages)} stages run in {_duration(time.monotonic() - started)}"
     print(f"{took if stages else 'Nothing to do'}. The report: {report.with_suffix('.html')}" if not failed else took)
     return 1 if failed else 0
@@ -173,7 +181,7 @@ def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tup
     waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
     done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
     running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that tells a process's end
-    with serving() as address, Told(study, len(stages), console) as told:
+    with serving() as address, StudyProgress(study, len(stages), console) as progress:
         python = Path(address).with_name("python")
         write_python(python, address)
         os.environ["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
@@ -185,7 +193,7 @@ def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tup
                 runs, new = stage.reports, any(not each.name.startswith("plan ") for each in ran)
                 pid = start(stage, force=runs is not None and (new or not runs.exists()))
                 running[os.pidfd_open(pid)] = stage, pid, time.monotonic()
-                told.begins(stage)
+                progress.begins(stage)
                 continue
             if not running:  # the rest waits for what failed
                 break
@@ -195,12 +203,12 @@ def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tup
                 succeeded = os.waitpid(pid, 0)[1] == 0
                 did = stage.did()
                 ran += [stage] if did == "" else []
-                told.ends(stage, time.monotonic() - since, did if succeeded else "failed")
+                progress.ends(stage, time.monotonic() - since, did if succeeded else "failed")
                 if succeeded:
                     done.add(stage.address)
                 else:
                     failed.append(stage)
-            told.goes_on()
+            progress.goes_on()
     return failed, ran
 
 
@@ -214,7 +222,7 @@ def start(stage: Stage, force: bool) -> int:
 
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.environ["RETABLE_PROGRESS"] = str(_progress_of(stage).resolve())
+        os.environ["RETABLE_PROGRESS"] = str(stage.steps.resolve())
         sys.exit(main(["--wait-for-lock", "repro", "--single-item", *["--force"] * force, stage.address]))
 
     pid = forked(work)
@@ -222,12 +230,8 @@ def start(stage: Stage, force: bool) -> int:
     return pid
 
 
-def _progress_of(stage: Stage) -> Path:
-    return stage.log.with_suffix(".steps")
-
-
-class Told:
-    """What a reader sees of a study in the making: a line a stage that ended; in a terminal, bars of those that run."""
+class StudyProgress:
+    """How far a study is: a line a stage that ended; in a terminal, bars of those that run."""
 
     def __init__(self, study: str, total: int, console: Console):
         columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}")]
@@ -237,9 +241,9 @@ class Told:
         )  # fmt: skip
         self._total, self._ended = total, 0
         self._study = self._bars.add_task(f"study {study}", total=total, figures=f"stage 0 of {total}")
-        self._stages: dict[str, TaskID] = {}
+        self._stages: dict[str, tuple[Path, TaskID]] = {}  # where each says its steps, and its bar
 
-    def __enter__(self) -> "Told":
+    def __enter__(self) -> "StudyProgress":
         self._bars.start()
         return self
 
@@ -247,24 +251,25 @@ class Told:
         self._bars.stop()
 
     def begins(self, stage: Stage) -> None:
-        _progress_of(stage).unlink(missing_ok=True)
-        self._stages[stage.name] = self._bars.add_task(f"  {stage.name}", total=None, figures="")
+        stage.steps.unlink(missing_ok=True)
+        task = self._bars.add_task(f"  {stage.name}", total=None, figures="")
+        self._stages[stage.address] = stage.steps, task
 
     def goes_on(self) -> None:
-        for name, task in self._stages.items():
-            steps = _progress_of(Stage("", name, [], [], False))
+        for steps, task in self._stages.values():
             if steps.exists() and (found := re.fullmatch(r"(\d+)/(\d+)", steps.read_text(encoding="utf-8"))):
                 at, of = map(int, found.groups())
                 self._bars.update(task, completed=at, total=of, figures=f"step {at} of {of}")
 
     def ends(self, stage: Stage, seconds: float, remark: str) -> None:
         self._ended += 1
-        _progress_of(stage).unlink(missing_ok=True)
-        self._bars.remove_task(self._stages.pop(stage.name))
+        steps, task = self._stages.pop(stage.address)
+        steps.unlink(missing_ok=True)
+        self._bars.remove_task(task)
         self._bars.update(self._study, completed=self._ended, figures=f"stage {self._ended} of {self._total}")
         width = len(str(self._total))
         line = f"[{self._ended:>{width}}/{self._total}] {seconds:6.1f} s  {stage.name}"
-        self._bars.console.print(f"{line}  {remark}".rstrip(), markup=False)
+        self._bars.console.print(Text(f"{line}  {remark}".rstrip()))
 
 
 def headline(report: str) -> str:

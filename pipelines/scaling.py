@@ -2,7 +2,8 @@
 
 from omegaconf import DictConfig
 
-from pipelines.entry import recorded, stage
+from pipelines.entry import stage
+from pipelines.record import recorded
 from retable.errors import UsageError
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from pipelines.entry import recorded, stage
+from pipelines.entry import stage
+from pipelines.record import recorded
 
 
 @stage

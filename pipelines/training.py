@@ -7,8 +7,8 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from pipelines.entry import Record
 from pipelines.observers import callbacks
+from pipelines.record import Record
 from retable.data.batches import Batches
 from retable.errors import UsageError
 from retable.objectives.base import Objective, SelfUpdating

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines import plan
 from retable.artifacts import read_record
-from retable.plan.study import Cell
+from retable.plan.cell import Cell
 from tests.pipelines.test_errors import files, refuse
 
 SMALL = ["corpus=grammar_tiny", "model.d_model=8", "epochs=2", "+trainer.log_every_n_steps=1"]

@@ -6,11 +6,13 @@ import pytest
 import yaml
 
 from pipelines import plan, reach
-from pipelines.entry import CONF, loaded_from
+from pipelines.entry import CONF
+from pipelines.record import loaded_from
 from retable.errors import UsageError
+from retable.plan.cell import Cell
 from retable.plan.conf import Conf, strings
 from retable.plan.fingerprint import RECORDING, Code
-from retable.plan.study import Cell, Study
+from retable.plan.study import Study
 
 ROOT = CONF.parent
 

@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from pipelines import training
-from pipelines.entry import Record
+from pipelines.record import Record
 from retable.training.curve import Point
 from retable.training.fit import Fitted
 

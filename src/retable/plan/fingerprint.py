@@ -17,8 +17,9 @@ from typing import Any
 
 # What records a run, reports mistakes, or reads a study, whose cells stand in its report's plan: it decides no number.
 RECORDING = (
-    *("pipelines.entry", "pipelines.observers", "pipelines.reach", "pipelines.sweep"),
-    *("retable.artifacts", "retable.errors", "retable.plan.conf", "retable.plan.study", "retable.tracking"),
+    *("pipelines.entry", "pipelines.observers", "pipelines.reach", "pipelines.record", "pipelines.sweep"),
+    *("retable.artifacts", "retable.errors", "retable.tracking"),
+    *("retable.plan.cell", "retable.plan.conf", "retable.plan.study"),
 )
 
 Place = tuple[str, str]  # module, definition; "" for what a module does when it is imported

@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 
 from retable.errors import UsageError
-from retable.plan.study import Cell, Study
+from retable.plan.cell import Cell
+from retable.plan.study import Study
 
 SOURCES = ("conf", "pipelines", "src/retable")  # what a plan is made of
 HEADER = "# Generated from conf/study by `make graph`.\n"

@@ -5,7 +5,7 @@ and from each other. It is checked when it is read: each mistake is one line tha
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import product
 from string import Template
@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from retable.errors import UsageError, closest
+from retable.plan.cell import Cell
 from retable.plan.conf import Conf
 
 # What a study says for the report alone.
@@ -23,51 +24,6 @@ _SYSTEM = (
     *("of", "as", "corpus", "tokenizer", "task", "seeds", "init", "embedding", "objective", "trainer", "decoding"),
     *("set", "rates"),
 )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run of a stage: `python -m pipelines.<stage>` with `settings`, which leaves `outputs/<stage>/<out>`.
-
-    Attributes:
-        made_from: the cells whose systems it loads, as `pretrain/ptb/kn5-1`: their configuration is part of its own.
-        reads: files of other cells that it starts from, below `outputs/`.
-        corpus, tokenizer: of the text that it reads; empty where it reads none.
-    """
-
-    stage: str
-    out: str
-    settings: Mapping[str, str] = field(default_factory=dict)
-    made_from: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
-    corpus: str = ""
-    tokenizer: str = ""
-
-    @property
-    def place(self) -> str:
-        return f"{self.stage}/{self.out}"
-
-    @property
-    def group(self) -> str:
-        """What the cell's part of the graph is called: its corpus, or its task where that brings its own data."""
-        return self.out.partition("/")[0]
-
-    @property
-    def name(self) -> str:
-        """Of its stage in that part."""
-        return "-".join([self.stage, *self.out.split("/")[1:]])
-
-    def choices(self, group: str) -> list[str]:
-        """What it takes of a group of configurations: nothing, one, or several."""
-        return self.settings[group].strip("[]").split(",") if group in self.settings else []
-
-    @property
-    def command(self) -> str:
-        return " ".join([f"python -m pipelines.{self.stage}", *(f"{k}={_quoted(v)}" for k, v in self.settings.items())])
-
-
-def _quoted(value: str) -> str:
-    return f"'{value}'" if set(value) & set("[]{}, ") else value
 
 
 @dataclass(frozen=True)
