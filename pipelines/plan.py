@@ -18,6 +18,8 @@ from typing import Any
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
@@ -191,24 +193,31 @@ def _loaded(cell: Cell) -> dict[str, Any]:
 
 @cache
 def _composed(stage: str, overrides: tuple[str, ...]) -> dict[str, Any]:
-    said = dict(each.split("=", 1) for each in overrides)
-    plain = {key: said.pop(key) for key in _PLAIN if key in said}
-    cfg, whole = _chosen(stage, tuple(f"{key}={value}" for key, value in said.items()), tuple(plain))
+    parsed = dict(zip(overrides, OverridesParser.create().parse_overrides([*overrides]), strict=True))
+    values = {each.key_or_group: each.value() for each in parsed.values() if _is_value(each)}
+    choices = tuple(text for text, each in parsed.items() if not _is_value(each))
+    cfg, whole = _chosen(stage, choices, tuple(values))
     HydraConfig.instance().set_config(whole)
-    for key, value in plain.items():
-        cfg[key] = yaml.safe_load(value)
+    for key, value in values.items():
+        try:
+            OmegaConf.update(cfg, key, value)
+        except OmegaConfBaseException:
+            compose(stage, overrides=[*overrides])  # which says what is wrong with it
+            raise
     resolved = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(resolved, dict)
     return {str(key): value for key, value in resolved.items()}
 
 
-_PLAIN = ("system", "seed", "stage", "cell")  # what chooses nothing, and is set in what many cells have in common
+def _is_value(override: Override) -> bool:
+    """Whether it sets a value, and chooses nothing of a group: what many cells compose alike is composed once."""
+    return override.type == OverrideType.CHANGE and not (CONF / override.key_or_group).is_dir()
 
 
 @cache
-def _chosen(stage: str, overrides: tuple[str, ...], plain: tuple[str, ...]) -> tuple[DictConfig, DictConfig]:
-    """What is composed, without and with Hydra's own part; the first is for those that set the same `plain` keys."""
-    whole = compose(stage, overrides=list(overrides), return_hydra_config=True)
+def _chosen(stage: str, choices: tuple[str, ...], keys: tuple[str, ...]) -> tuple[DictConfig, DictConfig]:
+    """What is composed, without and with Hydra's own part; the first is for those that set the same `keys`."""
+    whole = compose(stage, overrides=list(choices), return_hydra_config=True)
     cfg = copy.deepcopy(whole)
     with flag_override(cfg, ["struct", "readonly"], False):
         del cfg["hydra"]

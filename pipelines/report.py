@@ -23,7 +23,7 @@ def report(cfg: DictConfig) -> None:
             folders[cell.stage].append(require(Path("outputs", cell.place, part)))
     out = Path(cfg.results)
     sections = {name: study.reported.get(name) for name in REPORTED if name != "bands"}
-    write_report(study.name, folders, out, conf.tables(), **sections)
+    write_report(study.name, folders, out, conf.tables(), rates=study.rates, **sections)
     print(f"The report is {out / 'report.html'}")
 
 

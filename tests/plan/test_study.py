@@ -78,13 +78,30 @@ def test_the_default_is_of_forty_stages_at_most():
 
 def test_rates_are_a_system_each():
     systems = [{"of": ["lstm", "elman"], "rates": ["5e-3", 0.01], "set": {"epochs": 2}}]
-    made = expand(CONF, "mine", {"corpus": "grammar", "systems": systems}).cells
-    told = {place: cell.settings for place, cell in made.items() if cell.stage == "pretrain"}
+    study = expand(CONF, "mine", {"corpus": "grammar", "systems": systems})
+    told = {place: cell.settings for place, cell in study.cells.items() if cell.stage == "pretrain"}
+    assert study.rates["lstm"] == {"lstm_rate_1": 0.005, "lstm_rate_2": 0.01}
     assert [place.rpartition("/")[2] for place in told] == [
         "lstm_rate_1-1", "lstm_rate_2-1", "elman_rate_1-1", "elman_rate_2-1",
     ]  # fmt: skip
     assert [settings["optimizer.lr"] for settings in told.values()] == ["5e-3", "0.01"] * 2
     assert all(settings["epochs"] == "2" for settings in told.values())
+
+
+def test_what_starts_from_a_system_with_rates_is_made_from_each():
+    systems = [{"of": "skipgram", "rates": [0.1, 0.2]},
+               {"of": "bilstm", "as": "on_skipgram", "embedding": "skipgram", "task": "sentiment"}]  # fmt: skip
+    study = expand(CONF, "mine", {"corpus": "grammar", "systems": systems})
+    told = {place: cell.settings["embedding"] for place, cell in study.cells.items() if cell.stage == "train"}
+    assert told == {
+        f"train/grammar/sentiment-on_skipgram_rate_{k}-1": f"outputs/embed/grammar/skipgram_rate_{k}-1/vectors.bin"
+        for k in (1, 2)
+    }
+    assert study.rates["on_skipgram"] == {"on_skipgram_rate_1": 0.1, "on_skipgram_rate_2": 0.2}
+    with pytest.raises(UsageError, match=r"on_skipgram starts from skipgram, which has rates; .*, skipgram_rate_1$"):
+        expand(CONF, "mine", {"corpus": "grammar", "systems": [systems[0], systems[1] | {"rates": [1e-3]}]})
+    with pytest.raises(UsageError, match="skipgram, rates: 'fast' is no number"):
+        expand(CONF, "mine", {"corpus": "grammar", "systems": [{"of": "skipgram", "rates": ["fast"]}]})
 
 
 def test_a_selection_takes_those_that_can_answer():

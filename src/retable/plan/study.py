@@ -5,7 +5,7 @@ and from each other. It is checked when it is read: each mistake is one line tha
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import product
 from string import Template
@@ -18,7 +18,18 @@ from retable.plan.cell import Cell
 from retable.plan.conf import Conf
 
 # What a study says for the report alone.
-REPORTED = ("notes", "ablations", "baseline", "elmo", "label_efficiency", "lineage", "gains", "tuned", "bands")
+REPORTED = (
+    "notes",
+    "ablations",
+    "baseline",
+    "elmo",
+    "label_efficiency",
+    "lineage",
+    "gains",
+    "tuned",
+    "chosen_by",
+    "bands",
+)
 _CELLS = ("corpus", "tokenizer", "tokenizers", "seeds", "trainer", "systems", "mixtures", "benchmarks", "texts")
 _SYSTEM = (
     *("of", "as", "corpus", "tokenizer", "task", "seeds", "init", "embedding", "objective", "trainer", "decoding"),
@@ -28,11 +39,13 @@ _SYSTEM = (
 
 @dataclass(frozen=True)
 class Study:
-    """The cells of a study by their places, in its order, and what it says for the report."""
+    """The cells of a study by their places, in its order, what it says for the report, and by system with `rates` the
+    rate of each of those that stand for it."""
 
     name: str
     cells: Mapping[str, Cell]
     reported: Mapping[str, Any]
+    rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def read_study(conf: Conf, name: str) -> Study:
@@ -52,6 +65,7 @@ class _Expansion:
     def __init__(self, conf: Conf, where: str, said: Mapping[str, Any]):
         self._conf, self._where, self._said = conf, where, said
         self._cells: dict[str, Cell] = {}
+        self._rates: dict[str, dict[str, float]] = {}
         self._pretrained: dict[str, tuple[Cell, frozenset[str]]] = {}  # what benchmarks measure, and what it can answer
 
     def study(self, name: str) -> Study:
@@ -92,7 +106,7 @@ class _Expansion:
                 )
         for device in _listed(self._said.get("scaling")):
             self._add(Cell("scaling", f"layers/{device}", {"device": device}))
-        return Study(name, self._cells, {key: self._said[key] for key in REPORTED if key in self._said})
+        return Study(name, self._cells, {key: self._said[key] for key in REPORTED if key in self._said}, self._rates)
 
     def _entries(self) -> Iterator[dict[str, Any]]:
         """The systems, each with the study's own settings where it says nothing else, one recipe and one start each."""
@@ -108,11 +122,31 @@ class _Expansion:
                 init = None if start is None else start.format(**names)
                 system = str(entry.get("as", "{of}")).format(**names)
                 one = shared | dict(entry) | {"of": recipe, "as": system, "init": init}
-                if "rates" not in entry:
-                    yield one
-                for number, rate in enumerate(_listed(entry.get("rates")), start=1):  # of learning, a system for each
-                    settings = {**(entry.get("set") or {}), "optimizer.lr": rate}
-                    yield one | {"as": f"{system}_rate_{number}", "set": settings}
+                yield from self._at_rates(one)
+
+    def _at_rates(self, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """An entry for each of its `rates` of learning, or for each of the system's that it starts from, or itself."""
+        system = entry["as"]
+        where = f"{self._where}, system {system}"
+        tuned = [key for key in ("init", "embedding") if entry.get(key) in [*self._rates]]
+        if not tuned and "rates" not in entry:
+            yield entry
+        elif len(tuned) + ("rates" in entry) > 1:
+            start = entry[tuned[0]]
+            raise UsageError(f"{where} starts from {start}, which has rates; start from one of them, {start}_rate_1")
+        else:
+            given = [*self._rates[entry[tuned[0]]].items()] if tuned else [("", rate) for rate in entry["rates"]]
+            for number, (start, rate) in enumerate(given, start=1):
+                name, said = f"{system}_rate_{number}", entry.get("set") or {}
+                own = {tuned[0]: start} if tuned else {"set": {**said, "optimizer.lr": rate}}
+                self._rates.setdefault(system, {})[name] = self._rate(rate, where)
+                yield entry | {"as": name} | own
+
+    def _rate(self, said: Any, where: str) -> float:
+        try:
+            return float(said)
+        except (TypeError, ValueError):
+            raise UsageError(f"{where}, rates: {said!r} is no number; write rates: [1e-3, 2e-3]") from None
 
     def _stage(self, entry: Mapping[str, Any]) -> str:
         facts = self._conf.recipe(entry["of"])

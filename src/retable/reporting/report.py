@@ -34,6 +34,7 @@ from retable.reporting.pretraining import senses_figures
 from retable.reporting.probes import probes_figures
 from retable.reporting.provenance import cells_html, write_runs
 from retable.reporting.published import NOT_RUN, complete, signed
+from retable.reporting.rates import rates_tables
 from retable.reporting.results import Result, aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.tables import Specification, write_table, write_tables
@@ -56,6 +57,8 @@ def write_report(
     lineage: Mapping[str, int] | None = None,
     gains: Sequence[Mapping[str, Any]] | None = None,
     tuned: str | None = None,
+    rates: Mapping[str, Mapping[str, float]] | None = None,
+    chosen_by: Mapping[str, str] | None = None,
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage, of evaluations those of
     their benchmarks.
@@ -67,7 +70,8 @@ def write_report(
     tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a system, there is a table of
     what others differ by from it on GLUE's tasks; `elmo` says of systems what they are called with ELMo, see
     `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there are its tables and
-    figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables stand first.
+    figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables stand first;
+    `rates` and `chosen_by` as `retable.reporting.rates` has them.
     UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
@@ -91,6 +95,7 @@ def write_report(
         compared += label_efficiency_tables(label_efficiency, scores)
         by_labels = label_efficiency_figures(label_efficiency, scores)
     first = [*lineage_tables(lineage or {}, values, everything, tuned), *gains_tables(gains or (), values, tuned)]
+    first += rates_tables(rates or {}, chosen_by or {}, results.get("pretrain", []), values)
     tables = write_tables(signed(pd.concat([frame, averages]), measured), specifications, out)
     tables[:0] = [write_table(table, rows, out) for table, rows in first]
     for found in (

@@ -1,0 +1,82 @@
+"""The table of learning rates, from result folders as stages leave them."""
+
+import json
+
+import pytest
+
+from retable.errors import UsageError
+from retable.reporting.rates import rates_tables
+from retable.reporting.results import read_result, tidy
+
+LSTM = {"lstm_rate_1": 1e-3, "lstm_rate_2": 2e-3, "lstm_rate_3": 4e-3}
+BERT = {"bert_rate_1": 5e-4, "bert_rate_2": 1e-3}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def build(stage, system, task=None, seed=1, **metrics):
+        folder = tmp_path / f"outputs/{stage}/grammar/{task or 'text'}-{system}-{seed}"
+        folder.mkdir(parents=True)
+        run = {"stage": stage, "system": system, "corpus": "grammar", "seed": seed, "task": task}
+        (folder / "run.json").write_text(json.dumps(run))
+        (folder / "metrics.json").write_text(json.dumps({k.replace("__", "/"): v for k, v in metrics.items()}))
+        return folder
+
+    return build
+
+
+def tables(rates, folders, chosen_by=None):
+    results = [read_result(folder) for folder in folders]
+    pretrained = [result for result in results if result.run["stage"] == "pretrain"]
+    trained = [result for result in results if result.run["stage"] == "train"]
+    ((table, frame),) = rates_tables(rates, chosen_by or {}, pretrained, tidy(trained))
+    return table, frame
+
+
+def fields(table):
+    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
+    return [dict(zip(titles, row.values, strict=True)) for row in table.panels["grammar"]]
+
+
+def test_the_lowest_loss_and_the_highest_metric_are_the_best(write):
+    folders = [
+        write("pretrain", system, validation__loss=loss) for system, loss in zip(LSTM, (3.0, 2.5, 2.75), strict=True)
+    ]
+    folders += [
+        write("train", system, "sentiment", sentiment__validation__accuracy=score, sentiment__test__accuracy=1 - score)
+        for system, score in zip(BERT, (0.5, 0.75), strict=True)
+    ]
+    table, frame = tables({"lstm": LSTM, "bert": BERT}, folders, {"sentiment": "accuracy"})
+    lstm, bert = fields(table)
+    assert [lstm[f"Validation × {times}"].text for times in (1, 2, 4)] == ["3.000", "2.500", "2.750"]
+    assert [lstm[f"Validation × {times}"].bold for times in (1, 2, 4)] == [False, True, False]
+    assert (lstm["Lowest rate"].text, lstm["Best rate"].text) == ("0.001", "0.002")
+    assert lstm["Chosen by"].text == "nats a token" and lstm["Validation × 2"].runs == (
+        "pretrain/grammar/text-lstm_rate_2-1",
+    )
+    assert [bert[f"Validation × {times}"].text for times in (1, 2, 4)] == ["50.0", "75.0", ""]
+    assert (bert["Task"].text, bert["Chosen by"].text) == ("sentiment", "accuracy")
+    assert bert["Best rate"].text == "0.001 *"  # the highest that was tried
+    assert frame.loc[frame["best"], "rate"].tolist() == [2e-3, 1e-3]
+    assert set(frame["split"]) == {"validation"}
+
+
+def test_seeds_are_chosen_by_their_mean_and_equal_ones_by_the_lower_rate(write):
+    scores = {("bert_rate_1", 1): 0.75, ("bert_rate_1", 2): 0.25, ("bert_rate_2", 1): 0.5, ("bert_rate_2", 2): 0.5}
+    folders = [write("train", *at[:1], "cola", at[1], cola__validation__matthews=score) for at, score in scores.items()]
+    _, frame = tables({"bert": BERT}, folders, {"cola": "matthews"})
+    assert frame["value"].tolist() == [0.5, 0.5] and frame["best"].tolist() == [True, False]
+    assert frame["runs"].iloc[0] == "train/grammar/cola-bert_rate_1-1 train/grammar/cola-bert_rate_1-2"
+
+
+def test_a_task_without_a_metric_to_choose_by(write):
+    folders = [write("train", "bert_rate_1", "cola", cola__validation__matthews=0.5, cola__validation__accuracy=0.5)]
+    with pytest.raises(UsageError) as mistake:
+        tables({"bert": BERT}, folders)
+    assert str(mistake.value) == (
+        "bert has rates, and nothing says which is the best for cola; write chosen_by: {cola: accuracy, or matthews}"
+    )
+
+
+def test_a_study_without_rates_has_no_table():
+    assert not [*rates_tables({}, {}, [], tidy([]))]
