@@ -38,7 +38,8 @@ MEASURED = ("task", "benchmark")  # the groups of what leaves units of a metric
 
 
 def graph() -> None:
-    """Write every `dvc.yaml`, and remove those whose study or corpus is no more."""
+    """Write every `dvc.yaml`, and remove those whose study or corpus is no more; of stages that are no more, what their
+    lock remembers."""
     files = graph_files(studies())
     for path in {*Path("graph").rglob("dvc.yaml")} - set(files):
         shutil.rmtree(path.parent)
@@ -46,6 +47,17 @@ def graph() -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
+            _forget_stages(path)
+
+
+def _forget_stages(path: Path) -> None:
+    from dvc.utils.serialize import modify_yaml  # as DVC itself writes it
+
+    if (lock := path.with_name("dvc.lock")).exists():
+        known = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"]
+        with modify_yaml(str(lock)) as remembered:
+            for name in [name for name in remembered["stages"] if name not in known]:
+                del remembered["stages"][name]
 
 
 def graph_files(of: Sequence[Study]) -> dict[Path, str]:

@@ -26,6 +26,22 @@ def test_the_graph_is_that_of_the_studies():
         assert (ROOT / path).read_text(encoding="utf-8") == text, path
 
 
+def test_what_is_no_more_leaves_the_graph_and_its_locks(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for folder, stages in (("kept", ["one", "two"]), ("gone", ["three"])):
+        path = Path("graph/corpus", folder)
+        path.mkdir(parents=True)
+        (path / "dvc.yaml").write_text(yaml.dump({"stages": {name: {"cmd": name} for name in stages}}))
+        remembered = {"schema": "2.0", "stages": {name: {"cmd": name, "outs": []} for name in stages}}
+        (path / "dvc.lock").write_text(yaml.dump(remembered))
+    text = yaml.dump({"stages": {"two": {"cmd": "two"}}})
+    monkeypatch.setattr(plan, "graph_files", lambda of: {Path("graph/corpus/kept/dvc.yaml"): text})
+    plan.graph()
+    assert [str(path) for path in Path("graph/corpus").iterdir()] == ["graph/corpus/kept"]
+    lock = yaml.safe_load(Path("graph/corpus/kept/dvc.lock").read_text())
+    assert lock == {"schema": "2.0", "stages": {"two": {"cmd": "two", "outs": []}}}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
