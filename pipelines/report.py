@@ -1,13 +1,25 @@
-"""Results → tables, figures and the report: `python -m pipelines.report study=lineage`."""
+"""Results → tables, figures and the report: `python -m pipelines.report study=lineage`.
 
+`against=main`, or another commit, or another study, makes no report: it says what changed since, in Markdown, for a
+pull request, and leaves it as a page in `work/compare/`.
+"""
+
+import sys
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 from omegaconf import DictConfig
 
 from pipelines.entry import CONF, stage
-from retable.artifacts import require
+from retable.artifacts import remote, require
 from retable.plan.conf import Conf
+from retable.plan.graph import graph_file
 from retable.plan.study import REPORTED, read_study
+from retable.reporting.comparison import aggregates, compared, comparison_table, tables_at, tables_of
+from retable.reporting.markup import markdown_table
+from retable.reporting.page import report_page
+from retable.reporting.provenance import Making
 from retable.reporting.report import write_report
 
 STAGES = ("prepare", "encode", "embed", "pretrain", "mix", "train", "evaluate", "generate", "scaling")
@@ -16,15 +28,37 @@ STAGES = ("prepare", "encode", "embed", "pretrain", "mix", "train", "evaluate", 
 @stage
 def report(cfg: DictConfig) -> None:
     conf = Conf(CONF)
+    if cfg.against is not None:
+        compare(cfg.name, str(cfg.against), conf)
+        return
     study = read_study(conf, cfg.name)
     folders: dict[str, list[Path]] = {name: [] for name in STAGES}
     for cell in study.cells.values():
         for part in cell.choices("benchmark") or [""]:
             folders[cell.stage].append(require(Path("outputs", cell.place, part)))
     out = Path(cfg.results)
-    sections = {name: study.reported.get(name) for name in REPORTED if name != "bands"}
-    write_report(study.name, folders, out, conf.tables(), rates=study.rates, **sections)
+    sections: dict[str, Any] = {name: study.reported.get(name) for name in REPORTED if name != "bands"}
+    makings = {
+        cell.place: Making(cell.command, f"{graph_file(cell.group)}:{cell.name}", cell.set)
+        for cell in study.cells.values()
+    }
+    sections |= {"rates": study.rates, "makings": makings, "remote": remote()}
+    write_report(study.name, folders, out, conf.tables(), **sections)
     print(f"The report is {out / 'report.html'}")
+
+
+def compare(study: str, against: str, conf: Conf) -> None:
+    """Say what changed of a study since a commit, or beside another study."""
+    own, other = Path("results", study), Path("results", against)
+    before = tables_of(other) if against in conf.names("study") else tables_at(against, own)
+    frame = compared(aggregates(before.values()), aggregates(tables_of(own).values()))
+    table = comparison_table(frame, {"before": against, "after": study})
+    title = f"{study} against {against}"
+    page = Path("work/compare", f"{title.replace(' ', '-').replace('/', '-')}.html")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(report_page(title, table.notes[0], pd.DataFrame({"verdict": []}), [table], {}, {}), "utf-8")
+    print(markdown_table(table))
+    print(f"The page: {page}", file=sys.stderr)
 
 
 if __name__ == "__main__":

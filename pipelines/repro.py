@@ -40,7 +40,7 @@ class Stage:
 
     Attributes:
         before: the addresses of those that make what it reads.
-        reports: of a report, the file of the runs behind its numbers, which DVC doesn't know of.
+        reports: of a report, its page, which names the runs behind its numbers, and which DVC doesn't know of.
     """
 
     address: str  # as `dvc repro` takes it
@@ -144,7 +144,7 @@ def stages_of(study: Study) -> list[Stage]:
             for key, name in names.items():
                 each = found[key]
                 reads, outs = ([os.path.relpath(path.fs_path) for path in paths] for paths in (each.deps, each.outs))
-                runs = Path("results", study.name, "runs.csv") if name == report["report"] else None
+                runs = Path("results", study.name, "report.html") if name == report["report"] else None
                 changed = each.changed() or (runs is not None and not runs.exists())
                 stages.append(Stage(f"{file}:{key}", name, reads, outs, changed, name in taking_turns, runs))
     maker = {out: stage.address for stage in stages for out in stage.outs}

@@ -1,4 +1,5 @@
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,17 @@ def data_dir() -> Path:
     folder = Path(os.environ.get("RETABLE_DATA", ROOT / "data"))
     assert folder.is_dir(), f"tests marked `real` need RETABLE_DATA; {folder} is not a folder"
     return folder
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A Chromium without a window, of the system; what needs one is skipped where there is none."""
+    from playwright.sync_api import sync_playwright
+
+    names = ("chromium", "chromium-browser", "google-chrome")
+    if not (path := next(filter(None, map(shutil.which, names)), None)):
+        pytest.skip(f"there is no {' or '.join(names)}; on Debian: apt-get install chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield started
+        started.close()

@@ -113,13 +113,18 @@ def require(path: Path) -> Path:
 
 def git_state() -> dict[str, Any]:
     """The commit that runs, and whether code, configuration or locked versions differ from it; None outside git."""
+    changed = _git("status", "--porcelain", "--", *_CODE)
+    return {"git_commit": _git("rev-parse", "HEAD"), "git_dirty": None if changed is None else bool(changed)}
 
-    def git(*arguments: str) -> str | None:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True)
-        return done.stdout.strip() if done.returncode == 0 else None
 
-    changed = git("status", "--porcelain", "--", *_CODE)
-    return {"git_commit": git("rev-parse", "HEAD"), "git_dirty": None if changed is None else bool(changed)}
+def remote() -> str | None:
+    """Where the repository came from, as git calls it; None for one that nobody else has."""
+    return _git("remote", "get-url", "origin")
+
+
+def _git(*arguments: str) -> str | None:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def environment() -> dict[str, str]:

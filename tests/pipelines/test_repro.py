@@ -1,8 +1,10 @@
 """`dvc repro` on a small study: what runs at first, after an edit that changes no number, and after one that does."""
 
 import csv
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -109,6 +111,25 @@ def test_what_a_reader_of_the_log_sees(repro):
         assert re.fullmatch(r"\[\d/9\] +[\d.]+ s  \w+ [\w/-]+", line)
     assert done.stdout.startswith("### Perplexity\n") and done.stdout.count("###") == 1
     assert re.fullmatch(r"9 of 9 stages run in [\d.]+ s\. .*report\.html", done.stdout.splitlines()[-1])
+
+
+def test_what_a_reader_of_the_page_does(repro, browser):
+    """Opens a number's provenance, copies its command and runs it: the number is the same."""
+    page = browser.new_page()
+    page.goto((repro.folder / "results/lineage/report.html").as_uri())
+    page.wait_for_selector("html[data-ready]", state="attached")
+    row = page.locator("#table-perplexity tr", has_text="kn3").first
+    number = row.locator("a[data-cells]").first
+    shown = float(number.inner_text())
+    number.click()
+    command = page.get_by_role("dialog").locator(".command").first.inner_text()
+    assert command.startswith("python -m pipelines.evaluate corpus=grammar_tiny ")
+    metrics = repro.folder / "outputs/evaluate/grammar_tiny/kn3-1-perplexity-phenomena/perplexity/metrics.json"
+    written = metrics.read_bytes()
+    metrics.unlink()
+    repro(*shlex.split(command))
+    assert metrics.read_bytes() == written
+    assert json.loads(written)["test/perplexity_word"] == pytest.approx(shown, abs=0.005)
 
 
 def test_a_failed_stage_is_named_and_what_does_not_wait_for_it_runs(repro):

@@ -8,7 +8,7 @@ from scipy import stats
 
 from retable.errors import UsageError
 from retable.reporting.ablations import ablation_tables
-from retable.reporting.markup import html_table, latex_table, markdown_table
+from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.report import write_report
 from retable.reporting.results import read_result, tidy
 from tests.reporting.specifications import SPECIFICATIONS
@@ -208,9 +208,9 @@ def test_the_report_has_the_table_and_its_sentence(write_run, tmp_path):
     out = tmp_path / "results"
     tables = write_report("small", {"train": folders}, out, SPECIFICATIONS, ablations={"pairs": COMPARISON})
     assert [table.name for table in tables] == ["tasks", "ablation-pairs"]
-    for name in ("report.html", "report.md", "ablation-pairs.md", "ablation-pairs.tex", "ablation-pairs.html"):
+    for name in ("report.html", "report.md", "ablation-pairs.md", "ablation-pairs.tex"):
         assert "Holds, where higher is better: bert less" in (out / name).read_text(encoding="utf-8"), name
     rows = pd.read_csv(out / "ablation-pairs.csv")
     assert rows["runs"][0] == "train/grammar/bert-1 train/grammar/bert-2 train/grammar/bert-3"
-    for markup in (markdown_table, latex_table, html_table):
+    for markup in (markdown_table, latex_table):
         assert "Ablation: BERT without pairs" in markup(tables[1])

@@ -12,7 +12,7 @@ from retable.metrics.regression import fit_power
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import PHENOMENA, THEORY, diagnostic_tables, phenomena_frame
 from retable.reporting.figures import write_figure
-from retable.reporting.markup import html_table, latex_table, markdown_table
+from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.results import read_result
 
 N = 40  # documents
@@ -96,7 +96,7 @@ def test_phenomena_table_has_a_row_a_system_and_the_oracle(phenomena):
     assert [share[name, "excess"].text for name in ("local", "nesting", "total")] == [
         f"{100 * N * 60 / n:.1f}", f"{100 * (N - 1) * 5 / n:.1f}", "100.0",
     ]  # fmt: skip
-    for markup in (markdown_table, latex_table, html_table):
+    for markup in (markdown_table, latex_table):
         assert "agreement" in markup(table)
 
 

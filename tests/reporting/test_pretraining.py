@@ -7,7 +7,7 @@ import pytest
 
 from retable.errors import UsageError
 from retable.reporting.figures import learning_curves, write_figure
-from retable.reporting.markup import html_table, latex_table, markdown_table
+from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.neighbours import unseen_neighbours_tables
 from retable.reporting.pretraining import senses_figures
 from retable.reporting.report import write_report
@@ -94,7 +94,7 @@ def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
         "judge of sentence order (grammar)": {"Pairs of segments accuracy": ("75.0", "2.0")},
     }  # fmt: skip
     assert not any(value.bold for row in table.panels["grammar"] for value in row.values)
-    for markup in (markdown_table, latex_table, html_table):
+    for markup in (markdown_table, latex_table):
         assert "bound (grammar)" in markup(table)
 
 

@@ -109,3 +109,11 @@ def test_a_mistake_is_one_line(tmp_path, change, message):
 def test_a_title_is_needed(tmp_path):
     with pytest.raises(UsageError, match="table orders has no title, columns"):
         write_tables(FRAME, {"orders": {"where": {"task": "ordering"}}}, tmp_path)
+
+
+def test_lead_columns_are_those_that_a_page_shows_at_once(tmp_path):
+    said = yaml.safe_load(OWN) | {"lead": ["Runs", "Test τ"]}
+    (table,) = write_tables(FRAME, {"orders": said}, tmp_path)
+    assert table.lead == ("Runs", "Test τ")
+    with pytest.raises(UsageError, match=r"table orders, lead: there is no column 'Test tau'; .*Test τ"):
+        write_tables(FRAME, {"orders": said | {"lead": ["Test tau"]}}, tmp_path)

@@ -1,11 +1,9 @@
 import csv
 import io
-import re
-import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from retable.reporting.markup import Column, Row, Table, Value, html_table, latex_table, markdown_table
+from retable.reporting.markup import Column, Row, Table, Value, latex_table, markdown_table
 from retable.reporting.neighbours import neighbours_tables
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_table, write_tables
@@ -65,7 +63,7 @@ def test_the_same_results_give_the_same_bytes(perplexities, tmp_path):
     for name in ("first", "second"):
         write_tables(perplexities.copy(), SPECIFICATIONS, tmp_path / name)
     files = sorted(path.name for path in (tmp_path / "first").iterdir())
-    assert files == [f"perplexity.{suffix}" for suffix in ("csv", "html", "md", "tex")]
+    assert files == [f"perplexity.{suffix}" for suffix in ("csv", "md", "tex")]
     for name in files:
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 
@@ -217,19 +215,3 @@ def test_latex_escapes_every_special(nasty):
     assert rf"{expected} & \textbf{{1.0}} $\pm$ 0.1 \\" in text
     for line in ("toprule", "midrule", "bottomrule", "cmidrule(lr){2-2}"):
         assert f"\\{line}" in text
-
-
-def test_html_shows_the_text_it_was_given(nasty):
-    text = html_table(nasty, page="report.html")
-    text = re.sub(r" (class|scope)=(\w+)", r' \1="\2"', text)  # HTML needs no quotes, XML does
-    root = ElementTree.fromstring(text)
-    assert [element.text for element in root.iter("th") if element.text] == [
-        NASTY,
-        "System",
-        NASTY,
-        NASTY,
-        NASTY,
-    ]
-    (link,) = root.iter("a")
-    assert link.get("href") == "report.html#run-evaluate-x-y" and link.get("title") == f'"{NASTY}"'
-    assert root.find(".//caption").text == NASTY

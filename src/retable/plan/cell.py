@@ -3,6 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+_CHOSEN = (
+    *("corpus", "tokenizer", "recipe", "task", "objective", "trainer", "decoding", "benchmark", "device"),
+    *("system", "seed", "init", "embedding", "stage", "cell", "cells"),
+)
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -39,6 +44,11 @@ class Cell:
     def choices(self, group: str) -> list[str]:
         """What it takes of a group of configurations: nothing, one, or several."""
         return self.settings[group].strip("[]").split(",") if group in self.settings else []
+
+    @property
+    def set(self) -> dict[str, str]:
+        """What it sets beside its recipe and its other choices."""
+        return {key: value for key, value in self.settings.items() if key not in _CHOSEN}
 
     @property
     def command(self) -> str:

@@ -31,7 +31,14 @@ def system_panels(
     return panels
 
 
-def filled_table(name: str, title: str, columns: list[Column], panels: dict[str, list[Row]], notes: list[str]) -> Table:
+def filled_table(
+    name: str,
+    title: str,
+    columns: list[Column],
+    panels: dict[str, list[Row]],
+    notes: list[str],
+    lead: tuple[str, ...] = (),
+) -> Table:
     """The table without the columns that say nothing throughout."""
     rows = [row for panel in panels.values() for row in panel]
     kept = [i for i in range(len(columns)) if any(row.values[i].text not in ("", "n/a") for row in rows)]
@@ -41,6 +48,7 @@ def filled_table(name: str, title: str, columns: list[Column], panels: dict[str,
         [columns[i] for i in kept],
         {corpus: [Row([row.values[i] for i in kept], row.apart) for row in panel] for corpus, panel in panels.items()},
         notes,
+        lead=lead,
     )
 
 

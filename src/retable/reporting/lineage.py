@@ -195,7 +195,8 @@ def _lineage_table(frame: pd.DataFrame, tuned: str | None) -> Table:
     notes += [SPREAD, *filter(None, [tuned])]
     panels = {str(corpus): [row(cell) for _, cell in part.iterrows()] for corpus, part in frame.groupby("corpus")}
     title = "The lineage: held-out perplexity in the order of history"
-    return filled_table("lineage", title, columns, panels, notes)
+    lead = ("Year", "Test PPL/word", "Test 95 % interval", "Against the row before nats/word")
+    return filled_table("lineage", title, columns, panels, notes, (*lead, "Against the row before verdict"))
 
 
 def gains_tables(

@@ -1,9 +1,8 @@
-"""One table in three markups: Markdown, LaTeX (booktabs) and HTML, each with its own escaping."""
+"""A table, and what it is in Markdown and LaTeX (booktabs); for HTML see `page`."""
 
-import html
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from itertools import groupby
 
 
@@ -30,6 +29,10 @@ class Column:
     group: str = ""  # a heading over neighbouring columns
     numeric: bool = True
 
+    @property
+    def name(self) -> str:
+        return f"{self.group} {self.title}".strip()
+
 
 @dataclass(frozen=True)
 class Table:
@@ -39,11 +42,12 @@ class Table:
     panels: dict[str, list[Row]]  # corpus, or what `panel` says: rows
     notes: list[str]
     panel: str = "Corpus"
+    lead: tuple[str, ...] = ()  # the columns that a page shows, the others on a click; by default it shows all
 
 
 def markdown_table(table: Table) -> str:
     """A heading, one pipe table a corpus (GitHub's flavour), and the notes."""
-    heads = [" ".join(filter(None, [column.group, column.title])) for column in table.columns]
+    heads = [column.name for column in table.columns]
     parts = [f"### {_markdown(table.title)}"]
     for corpus, rows in table.panels.items():
         fields = [[_markdown(head) for head in heads]]
@@ -58,7 +62,8 @@ def markdown_table(table: Table) -> str:
                 for column, width in zip(table.columns, widths, strict=True)
             ],
         )
-        parts += [f"{table.panel}: {_markdown(corpus)}", "\n".join(_pipes(table, line, widths) for line in fields)]
+        parts += [f"{table.panel}: {_markdown(corpus)}"] * bool(corpus)
+        parts += ["\n".join(_pipes(table, line, widths) for line in fields)]
     return "\n\n".join([*parts, *map(_markdown, table.notes)]) + "\n"
 
 
@@ -73,7 +78,7 @@ def _pipes(table: Table, line: list[str], widths: list[int]) -> str:
 def latex_table(table: Table) -> str:
     """A `table` environment for `\\usepackage{booktabs}`, a panel a corpus."""
     width = len(table.columns)
-    groups, heads = _groups(table), [_latex(column.title) for column in table.columns]
+    grouped, heads = groups(table.columns), [_latex(column.title) for column in table.columns]
     lines = [
         r"% needs \usepackage{booktabs}",
         r"\begin{table}",
@@ -83,11 +88,11 @@ def latex_table(table: Table) -> str:
         rf"  \begin{{tabular}}{{{''.join('r' if column.numeric else 'l' for column in table.columns)}}}",
         r"    \toprule",
     ]
-    if any(group for group, _, _ in groups):
+    if any(group for group, _, _ in grouped):
         spans = [
-            rf"\multicolumn{{{n}}}{{c}}{{{_latex(group)}}}" if group else " & " * (n - 1) for group, _, n in groups
+            rf"\multicolumn{{{n}}}{{c}}{{{_latex(group)}}}" if group else " & " * (n - 1) for group, _, n in grouped
         ]
-        rules = [rf"\cmidrule(lr){{{start + 1}-{start + n}}}" for group, start, n in groups if group]
+        rules = [rf"\cmidrule(lr){{{start + 1}-{start + n}}}" for group, start, n in grouped if group]
         lines += [f"    {' & '.join(spans)} \\\\", f"    {' '.join(rules)}"]
     lines += [f"    {' & '.join(heads)} \\\\"]
     for corpus, rows in table.panels.items():
@@ -98,55 +103,15 @@ def latex_table(table: Table) -> str:
     return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]) + "\n"
 
 
-def html_table(table: Table, page: str = "") -> str:
-    """A `figure` with the table; numbers link to `<page>#run-<cell>` of their first cell."""
-    groups = _groups(table)
-    head = "".join(f"<th{_align(column)} scope=col>{html.escape(column.title)}</th>" for column in table.columns)
-    if any(group for group, _, _ in groups):
-        spans = "".join(f'<th colspan="{n}" scope=colgroup>{html.escape(group)}</th>' for group, _, n in groups)
-        head = f"{spans}</tr>\n<tr>{head}"
-    rows_of_all = [row for rows in table.panels.values() for row in rows]
-    spreads = [any(row.values[i].spread for row in rows_of_all) for i in range(len(table.columns))]
-    body = []
-    for corpus, rows in table.panels.items():
-        span = f'colspan="{len(table.columns)}" scope=rowgroup'
-        body.append(f"<tr class=panel><th {span}>{html.escape(corpus)}</th></tr>")
-        for row in rows:
-            first, *rest = (_html(value, page, spread) for value, spread in zip(row.values, spreads, strict=True))
-            cells = [f"<td{_align(column)}>{text}</td>" for column, text in zip(table.columns[1:], rest, strict=True)]
-            body.append(f"<tr{' class=apart' * row.apart}><th scope=row>{first}</th>{''.join(cells)}</tr>")
-    notes = "".join(f"<p>{html.escape(note)}</p>" for note in table.notes)
-    return (
-        f'<figure class=table id="table-{table.name}">\n<div class=scroll><table>\n'
-        f"<caption>{html.escape(table.title)}</caption>\n<thead>\n<tr>{head}</tr>\n</thead>\n<tbody>\n"
-        + "\n".join(body)
-        + f"\n</tbody>\n</table></div>\n<figcaption>{notes}</figcaption>\n</figure>\n"
-    )
-
-
-def html_page(title: str, body: str) -> str:
-    """A page that stands alone: the style sheet inside, nothing from the network."""
-    css = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
-    return (
-        "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
-        '<meta name=viewport content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
-    )
-
-
 def anchor(cell: str) -> str:
-    """The fragment of a cell's entry, in the report and among the runs."""
+    """The fragment of a cell's entry in the report."""
     return "run-" + re.sub(r"[^\w.-]", "-", cell)
 
 
-def _groups(table: Table) -> list[tuple[str, int, int]]:
+def groups(columns: Sequence[Column]) -> list[tuple[str, int, int]]:
     """(heading, first column, number of columns) of each stretch of columns under one heading."""
-    stretches = groupby(range(len(table.columns)), key=lambda i: table.columns[i].group)
-    return [(group, (columns := list(stretch))[0], len(columns)) for group, stretch in stretches]
-
-
-def _align(column: Column) -> str:
-    return " class=n" if column.numeric else ""
+    stretches = groupby(range(len(columns)), key=lambda i: columns[i].group)
+    return [(group, (places := list(stretch))[0], len(places)) for group, stretch in stretches]
 
 
 def _markdown(text: str, spread: str = "", bold: bool = False) -> str:
@@ -172,16 +137,3 @@ _LATEX = {
 def _latex(text: str, spread: str = "", bold: bool = False) -> str:
     text = "".join(_LATEX.get(character, character) for character in text)
     return (rf"\textbf{{{text}}}" if bold else text) + (rf" $\pm$ {spread}" if spread else "")
-
-
-def _html(value: Value, page: str, spread: bool) -> str:
-    """A field; with `spread` it keeps the room for a standard deviation, so that decimal points align."""
-    text = html.escape(value.text)
-    if value.bold:
-        text = f"<strong>{text}</strong>"
-    hint = f' title="{html.escape(value.hint)}"' if value.hint else ""
-    if value.runs:
-        text = f'<a href="{page}#{anchor(value.runs[0])}"{hint}>{text}</a>'
-    elif value.hint:
-        text = f"<span{hint}>{text}</span>"
-    return text + (f"<small>{'± ' * bool(value.spread)}{value.spread}</small>" if spread else "")

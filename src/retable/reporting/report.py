@@ -1,14 +1,10 @@
-"""A study's report: `report.html`, which stands alone, and `report.md` for a job's summary.
+"""A study's report: a page, `report.html`, and the same in Markdown, `report.md`; its tables and figures, a file each.
 
 The same numbers are the same bytes, whenever, wherever and however fast they were made, but for the times that stage
-`scaling` measures; what is of one making alone goes to `runs.html` and `runs.csv`.
+`scaling` measures. What is of one making alone, runs and commits and seconds, goes to the page and `runs.csv`.
 """
 
-import html
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +12,32 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from retable.artifacts import write_json
-from retable.metrics.likelihood import LIKELIHOODS
+from retable.reporting import provenance
 from retable.reporting.ablations import ablation_tables
 from retable.reporting.alignments import alignment_figures
 from retable.reporting.attention import attention_figures, heads_tables
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import diagnostic_tables
 from retable.reporting.elmo import elmo_tables
-from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
+from retable.reporting.figures import learning_curves, perplexities, planes, size_curves, write_figure
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
 from retable.reporting.lineage import gains_tables, lineage_tables
-from retable.reporting.markup import Table, html_page, html_table, markdown_table
+from retable.reporting.markup import Table, markdown_table
 from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
 from retable.reporting.neighbours import neighbours_tables, unseen_neighbours_tables
+from retable.reporting.page import failures, report_page, verdicts
 from retable.reporting.pretraining import senses_figures
 from retable.reporting.probes import probes_figures
-from retable.reporting.provenance import cells_html, write_runs
-from retable.reporting.published import NOT_RUN, complete, signed
+from retable.reporting.provenance import Making, entries, write_runs
+from retable.reporting.published import complete, signed
 from retable.reporting.rates import rates_tables
-from retable.reporting.results import Result, aggregate, read_references, read_result, tidy
+from retable.reporting.results import aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.tables import Specification, write_table, write_tables
 
 # The stages whose metrics the tables hold.
 MEASURED = ("prepare", "evaluate", "train")
-VERDICTS = ("pass", "fail", "n/a")
 
 
 def write_report(
@@ -59,6 +55,8 @@ def write_report(
     tuned: str | None = None,
     rates: Mapping[str, Mapping[str, float]] | None = None,
     chosen_by: Mapping[str, str] | None = None,
+    makings: Mapping[str, Making] | None = None,
+    remote: str | None = None,
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage, of evaluations those of
     their benchmarks.
@@ -71,7 +69,8 @@ def write_report(
     what others differ by from it on GLUE's tasks; `elmo` says of systems what they are called with ELMo, see
     `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there are its tables and
     figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables stand first;
-    `rates` and `chosen_by` as `retable.reporting.rates` has them.
+    `rates` and `chosen_by` as `retable.reporting.rates` has them. `makings` say how each cell is made, and `remote`
+    where the repository is, for the page.
     UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
@@ -125,12 +124,13 @@ def write_report(
             figures[f"{title}, {key}"] = figure
             write_figure(figure, out / f"{name}-{key}.svg")
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
-    svgs = {title: inline_svg(figure, title) for title, figure in figures.items()}
     cells = [*{result.name: result for result in everything}.values()]  # one, of however many benchmarks
-    (out / "report.html").write_text(report_html(study, frame, tables, svgs, cells), encoding="utf-8")
+    made = entries(cells, makings or {}, remote)
+    page = report_page(study, provenance.summary(cells), frame, tables, figures, made)
+    (out / "report.html").write_text(page, encoding="utf-8")
     write_json(out / "metrics.json", summary(frame))
     (out / "report.md").write_text(report_markdown(study, frame, tables), encoding="utf-8")
-    write_runs(study, cells, out)
+    write_runs(cells, out)
     return tables
 
 
@@ -146,67 +146,8 @@ def summary(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def report_markdown(study: str, frame: pd.DataFrame, tables: list[Table]) -> str:
-    """The verdicts and the tables, for a CI job's summary page."""
-    counts = Counter(frame["verdict"])
-    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
-    failures = [f"- {line}" for line in _failures(frame)]
-    unrun = f" Published, but not run: {counts[NOT_RUN]}." if counts[NOT_RUN] else ""
-    parts = [f"## Study {study}", f"Verdicts: {verdicts}.{unrun}", *(["\n".join(failures)] if failures else [])]
+    """The verdicts and the tables."""
+    parts = [f"## Study {study}"]
+    parts += [", ".join(f"{count} {meaning}" for _, count, meaning in verdicts(frame)) + "."] * any(verdicts(frame))
+    parts += ["\n".join(f"- {line}" for line in failures(frame))] * any(failures(frame))
     return "\n\n".join([*parts, *(markdown_table(table).rstrip() for table in tables)]) + "\n"
-
-
-def report_html(
-    study: str, frame: pd.DataFrame, tables: list[Table], figures: Mapping[str, str], results: list[Result]
-) -> str:
-    """The whole report as one page, with no reference to the network; `figures` are SVG elements by title."""
-    counts = Counter(frame["verdict"])
-    explained = {
-        "pass": "within tolerance",
-        "fail": "outside tolerance",
-        "n/a": "nothing published to be judged by",
-        NOT_RUN: "published alone",
-    }
-    tiles = "".join(
-        f"<li class={re.sub('[^a-z]', '', verdict)}><b>{counts[verdict]}</b>{verdict}: {meaning}</li>"
-        for verdict, meaning in explained.items()
-        if verdict in VERDICTS or counts[verdict]
-    )
-    failures = "".join(f"<li class=fail>{html.escape(line)}</li>" for line in _failures(frame))
-    lead = f"{len(results)} cells, made in <a href='runs.html'>these runs</a>."
-    body = [
-        f"<header><h1>Study {html.escape(study)}</h1><p class=lead>{lead}</p>",
-        "<nav><a href='#tables'>Tables</a><a href='#figures'>Figures</a><a href='#cells'>Cells</a></nav>",
-        f"<ul class=verdicts>{tiles}</ul>" + (f"<ul>{failures}</ul>" if failures else "") + "</header>",
-        "<h2 id=tables>Tables</h2><p class=lead>Every number leads to the cells behind it, those to their runs.</p>",
-        *(html_table(table) for table in tables),
-        "<h2 id=figures>Figures</h2>",
-        *(f"<figure>{svg}<figcaption>{html.escape(title)}</figcaption></figure>" for title, svg in figures.items()),
-        "<h2 id=cells>Cells</h2>",
-        cells_html(results),
-        _sources(frame),
-    ]
-    return html_page(f"Retable: {study}", "\n".join(body))
-
-
-def _failures(frame: pd.DataFrame) -> list[str]:
-    return [
-        f"{row.system} on {row.corpus}, {row.split} {row.metric}: "
-        f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
-        f"{row.published:g} ± {row.tolerance:g} ({row.source})" + f"; {row.note}" * bool(row.note)
-        for row in frame[frame["verdict"] == "fail"].itertuples()
-    ]
-
-
-def _sources(frame: pd.DataFrame) -> str:
-    """The published numbers by their source."""
-    published = frame[frame["published"].notna()]
-    lines = []
-    for source, rows in published.groupby("source", sort=False):
-        numbers = [
-            f"{row.system}, {row.corpus}, {row.split}: {row.published:g}"
-            + ("" if isnan(row.tolerance) else f" ± {row.tolerance:g}")
-            for row in rows.itertuples()
-        ]
-        lines.append(f"{source}. {'; '.join(numbers)}.")
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-    return f"<h3>Sources of the published numbers</h3><ul>{items}</ul>" if lines else ""

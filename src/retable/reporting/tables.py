@@ -18,6 +18,7 @@ panels are corpora.
 
 And where it is wanted:
 
+    lead: [Runs, Test F1]              # what a page shows of a row at once, and the rest on a click; by default all
     others: true                       # of those rows that no other table is of
     prefer: {split: [test, validation]}              # of a task's splits the first that it has
     row: Section                       # what the first column is called
@@ -63,15 +64,15 @@ from retable.reporting.fields import (
     runs_value,
     span,
 )
-from retable.reporting.markup import Column, Row, Table, Value, html_page, html_table, latex_table, markdown_table
+from retable.reporting.markup import Column, Row, Table, Value, latex_table, markdown_table
 from retable.reporting.results import CELL, ORACLE
 
 Specification = Mapping[str, Any]
 Facts = Mapping[str, str]  # values of columns of the aggregates, such as {split: test, metric: f1}
 Cell = Mapping[str, Any]  # a row of the aggregates
 
-KEYS = ("title", "where", "columns", "notes", "order", "digits", "scale", "others", "prefer", "row", "rows", "oracle",
-        "published", "names", "_target_")  # fmt: skip
+KEYS = ("title", "where", "columns", "lead", "notes", "order", "digits", "scale", "others", "prefer", "row", "rows",
+        "oracle", "published", "names", "_target_")  # fmt: skip
 WHOLE = {"context": "Context", "runs": "Runs", "flops": "FLOPs", "note": "Note"}  # columns of the whole row
 TEXTS = ("context", "note", "verdict")
 BESIDE = {"interval": "95 % interval", "published": "published", "verdict": "verdict"}
@@ -93,7 +94,7 @@ class Shown(NamedTuple):
 
 
 def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification], folder: Path) -> list[Table]:
-    """Write `<table>.{csv,md,tex,html}` of each table that has rows; the same frame gives the same bytes.
+    """Write `<table>.{csv,md,tex}` of each table that has rows; the same frame gives the same bytes.
 
     A corpus on which a table has an oracle and no system to measure by it is left out, and so is a table of published
     rows alone. UsageError for a specification that can't be followed.
@@ -115,15 +116,13 @@ def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification
 
 
 def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
-    """Write `<table>.{csv,md,tex,html}` into an existing folder, the CSV from `frame`."""
+    """Write `<table>.{csv,md,tex}` into an existing folder, the CSV from `frame`."""
     if "signature" in frame and not frame["signature"].any():
         frame = frame.drop(columns="signature")
     # six digits: beyond them shows the order of summation, which is the machine's
     frame.to_csv(folder / f"{table.name}.csv", index=False, float_format="%.6g", lineterminator="\n")
     (folder / f"{table.name}.md").write_text(markdown_table(table), encoding="utf-8")
     (folder / f"{table.name}.tex").write_text(latex_table(table), encoding="utf-8")
-    page = html_page(table.title, html_table(table, "report.html"))
-    (folder / f"{table.name}.html").write_text(page, encoding="utf-8")
     return table
 
 
@@ -170,7 +169,14 @@ class _Specified:
         heads = [Column(self._said.get("row", "System"), numeric=False), *(column for column, _ in columns)]
         corpora = sorted(self._frame.groupby("corpus"), key=lambda item: (not item[1]["n"].any(), item[0]))
         panels = {str(corpus): [*self._rows(part, [shown for _, shown in columns])] for corpus, part in corpora}
-        return filled_table(self._name, self._said["title"], heads, panels, [*self._notes()])
+        return filled_table(self._name, self._said["title"], heads, panels, [*self._notes()], self._lead(heads))
+
+    def _lead(self, columns: list[Column]) -> tuple[str, ...]:
+        names = {column.name for column in columns}
+        for name in (lead := tuple(self._said.get("lead", ()))):
+            if name not in names:
+                raise UsageError(f"table {self._name}, lead: there is no column {name!r}; {closest(name, names)}")
+        return lead
 
     def _columns(self) -> Iterator[tuple[Column, Shown]]:
         for said in self._said["columns"]:

@@ -1,0 +1,192 @@
+"""A study's page: `report.html`, one file that needs no network. Its tables sort and filter, its figures answer the
+mouse, and each number opens what made it.
+
+The page is of one making: it names runs, commits and seconds. What is the same whenever its numbers are stands beside
+it, in CSV, Markdown, LaTeX and SVG.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from math import isnan
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+
+from retable.metrics.likelihood import LIKELIHOODS
+from retable.reporting.figures import Figure
+from retable.reporting.markup import Row, Table, Value, anchor, groups
+from retable.reporting.provenance import Entry
+from retable.reporting.published import NOT_RUN
+
+NOTE = "Note"  # the column that becomes footnotes
+MEANINGS = {"pass": "within the tolerance of what was published", "fail": "outside of it"}
+
+
+def report_page(
+    study: str,
+    summary: str,
+    frame: pd.DataFrame,
+    tables: Sequence[Table],
+    figures: Mapping[str, Figure],
+    cells: Mapping[str, Sequence[Entry]],
+) -> str:
+    """The page. `frame` are the aggregates, for verdicts and sources; `figures` are by title, `cells` by what they are
+    of; `summary` says of the runs what all have in common."""
+    environment = Environment(
+        loader=PackageLoader("retable.reporting"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["anchor"] = anchor
+    template = environment.get_template("report.html")
+    return template.render(
+        study=study,
+        summary=summary,
+        verdicts=verdicts(frame),
+        failures=failures(frame),
+        tables=[_table(table) for table in tables],
+        figures=[{"title": title, "spec": _json(figure.to_dict())} for title, figure in figures.items()],
+        cells=cells.items(),
+        sources=[*_sources(frame)],
+        css=Markup(_template("report.css")),
+        scripts=_scripts(drawn=bool(figures)),
+    )
+
+
+def failures(frame: pd.DataFrame) -> list[str]:
+    """A line each number that is outside of its tolerance; the tables' notes say why, where it is known."""
+    return [
+        f"{row.system} on {row.corpus}, {row.split} {row.metric}: "
+        f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
+        f"{row.published:g} ± {row.tolerance:g} ({row.source})"
+        for row in frame[frame["verdict"] == "fail"].itertuples()
+    ]
+
+
+def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
+    """Each verdict with the number of rows that have it, of those that can have one, and what it means."""
+    counts = Counter(frame["verdict"])
+    judged = [(verdict, counts[verdict], meaning) for verdict, meaning in MEANINGS.items()]
+    unrun = [("unrun", counts[NOT_RUN], "published, but not run here")]
+    return judged * any(count for _, count, _ in judged) + unrun * (counts[NOT_RUN] > 0)
+
+
+def _sources(frame: pd.DataFrame) -> Iterable[str]:
+    """The published numbers by their source."""
+    if "published" not in frame:
+        return
+    for source, rows in frame[frame["published"].notna()].groupby("source", sort=False):
+        numbers = [
+            f"{row.system}, {row.corpus}, {row.split}: {row.published:g}"
+            + ("" if isnan(row.tolerance) else f" ± {row.tolerance:g}")
+            for row in rows.itertuples()
+        ]
+        yield f"{source}. {'; '.join(numbers)}."
+
+
+def _table(table: Table) -> dict[str, Any]:
+    """A table as the template takes it: of each panel the rows that were run, and those that others published alone,
+    which show what they lack. The notes of rows become footnotes."""
+    note = next((i for i, column in enumerate(table.columns) if column.title == NOTE), None)
+    footnotes: dict[str, dict[str, Any]] = {}
+    panels = []
+    for title, rows in table.panels.items():
+        unrun = [row for row in rows if any(value.text == NOT_RUN for value in row.values)]
+        run = [row for row in rows if row not in unrun]
+        for text in (row.values[note].text for row in run if note is not None):
+            if text and text not in footnotes:
+                number = len(footnotes) + 1
+                footnotes[text] = {"number": number, "id": f"note-{table.name}-{number}", "text": text}
+        own = [i for i in range(len(table.columns)) if i != note]
+        own, said = ([i for i in own if i == 0 or _says(part, i)] for part in (run, unrun))
+        if note is not None and not (lacks := _common(unrun, note)):
+            said.append(note)
+        shown = {"run": _shown(table, run, own, table.lead, footnotes, note), "unrun": _shown(table, unrun, said)}
+        panels.append({"title": title, "lacks": "" if note is None else lacks, **shown})
+    return {
+        "name": table.name,
+        "title": table.title,
+        "notes": table.notes,
+        "panels": panels,
+        "footnotes": [*footnotes.values()],
+    }
+
+
+def _says(rows: Sequence[Row], column: int) -> bool:
+    """Whether a column says something of these rows."""
+    return any(row.values[column].text not in ("", "n/a", NOT_RUN) for row in rows)
+
+
+def _shown(
+    table: Table,
+    rows: Sequence[Row],
+    kept: Sequence[int],
+    lead: Sequence[str] = (),
+    footnotes: Mapping[str, Mapping[str, Any]] | None = None,
+    note: int | None = None,
+) -> dict[str, Any]:
+    """Rows with the columns `kept`; where there are `lead` ones, the others but the first are details."""
+    columns = [table.columns[i] for i in kept]
+    details = [bool(lead) and i > 0 and column.name not in lead for i, column in enumerate(columns)]
+    kinds = [
+        ("n" if column.numeric else "text") + " detail" * detail
+        for column, detail in zip(columns, details, strict=True)
+    ]
+    spreads = [any(row.values[i].spread for row in rows) for i in kept]
+    shown = []
+    for row in rows:
+        fields = zip((row.values[i] for i in kept), kinds, spreads, strict=True)
+        cells = [
+            {"value": value, "kind": kind, "spread": spread, "order": _order(value)} for value, kind, spread in fields
+        ]
+        own = (footnotes or {}).get(row.values[note].text) if note is not None else None
+        shown.append({"cells": cells, "apart": row.apart, "details": any(details), "note": own})
+    heads = [{"title": column.title, "kind": kind} for column, kind in zip(columns, kinds, strict=True)]
+    grouped = groups(columns) if any(column.group for column in columns) else []
+    sorts = len(rows) > 2 and all(row.values[0].text for row in rows)  # a blank says: as in the row above
+    return {"columns": heads, "groups": [(group, n) for group, _, n in grouped], "rows": shown, "sorts": sorts}
+
+
+def _common(rows: Sequence[Row], note: int) -> str:
+    """What all of these rows lack, where they lack the same."""
+    lacking = {row.values[note].text for row in rows}
+    return lacking.pop() if len(lacking) == 1 else ""
+
+
+def _order(value: Value) -> float | None:
+    """The number that a field sorts by; None where it sorts by its text."""
+    try:
+        return float(value.text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def _scripts(drawn: bool) -> list[dict[str, str | Markup]]:
+    scripts = [{"type": "text/plain", "id": "datatables", "text": _datatables()}]
+    if drawn:
+        scripts.append({"type": "module", "text": _vega()})
+    return [*scripts, {"type": "module", "text": Markup(_template("report.js"))}]
+
+
+def _template(name: str) -> str:
+    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
+
+
+@cache
+def _datatables() -> Markup:
+    return Markup(resources.files("itables").joinpath("html/dt_bundle.js").read_text(encoding="utf-8"))
+
+
+@cache
+def _vega() -> Markup:
+    import vl_convert
+
+    return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+
+
+def _json(value: Any) -> Markup:
+    """For a script element, which ends at the first `</`."""
+    return Markup(json.dumps(value, separators=(",", ":")).replace("</", "<\\/"))

@@ -1,0 +1,110 @@
+// Tables that sort and filter (DataTables, as itables brings it), figures (Vega), and what made a number, in a dialog.
+const bundle = new Blob([document.getElementById("datatables").textContent], { type: "text/javascript" });
+const { default: DataTable } = await import(URL.createObjectURL(bundle));
+
+for (const table of document.querySelectorAll("table.sorts")) {
+  const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
+  const groups = table.tHead.rows.length > 1 ? [...table.tHead.rows[0].cells].flatMap((g) => Array(g.colSpan).fill(g.textContent)) : [];
+  const names = heads.map((head, i) => `${groups[i] ?? ""} ${head.textContent}`.trim());
+  const api = new DataTable(table, {
+    paging: false, info: false, order: [], autoWidth: false, orderMulti: false,
+    layout: { topStart: null, topEnd: table.tBodies[0].rows.length > 8 ? "search" : null, bottomStart: null, bottomEnd: null },
+    language: { search: "", searchPlaceholder: "Filter" },
+    columnDefs: [{ targets: "detail", visible: false }],
+  });
+  const details = heads.flatMap((head, i) => (head.classList.contains("detail") ? [i] : []));
+  for (const head of details.length ? table.querySelectorAll("tbody th[data-details]") : []) {
+    const more = document.createElement("button");
+    Object.assign(more, { type: "button", className: "more", textContent: "+", ariaExpanded: "false" });
+    more.setAttribute("aria-label", `all of ${head.textContent}`);
+    more.addEventListener("click", () => {
+      const row = api.row(head.parentElement);
+      const open = row.child.isShown();
+      if (open) row.child.hide();
+      else row.child(detailsOf(api, row, details, names)).show();
+      more.textContent = open ? "+" : "−";
+      more.ariaExpanded = String(!open);
+    });
+    head.prepend(more);
+  }
+}
+
+function detailsOf(api, row, columns, names) {
+  const list = document.createElement("dl");
+  for (const column of columns) {
+    const cell = api.cell(row.index(), column).node();
+    if (!cell.textContent.trim()) continue;
+    const [term, value] = [document.createElement("dt"), document.createElement("dd")];
+    term.textContent = names[column];
+    value.append(...[...cell.childNodes].map((node) => node.cloneNode(true)));
+    list.append(term, value);
+  }
+  return list;
+}
+
+// What made a number: the entries of its cells, which stand in the page, shown where one looks.
+const dialog = document.querySelector("dialog");
+const inside = dialog.querySelector("div");
+function show(ids) {
+  inside.replaceChildren(...ids.map((id) => {
+    const entry = document.getElementById(id).cloneNode(true);
+    entry.removeAttribute("id");
+    entry.open = ids.length === 1;
+    return entry;
+  }));
+  if (!dialog.open) dialog.showModal();
+}
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest("a[data-cells]");
+  if (link) {
+    event.preventDefault();
+    show(link.dataset.cells.split(" ").filter((id) => document.getElementById(id)));
+  } else if (event.target === dialog) {
+    dialog.close();
+  } else if (event.target.matches("button.copy")) {
+    await copy(event.target.parentElement.querySelector(".command"));
+    event.target.textContent = "Copied";
+  }
+});
+async function copy(element) {
+  try {
+    await navigator.clipboard.writeText(element.textContent);
+  } catch {
+    getSelection().selectAllChildren(element);
+    document.execCommand("copy");
+  }
+}
+function openTarget() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (target?.matches("details.cell")) target.open = true;
+}
+addEventListener("hashchange", openTarget);
+openTarget();
+
+// Figures are drawn when they come near.
+const figures = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    figures.unobserve(target);
+    draw(target);
+  }
+}, { rootMargin: "600px" });
+async function draw(figure) {
+  const spec = JSON.parse(figure.querySelector("script").textContent);
+  await vegaEmbed(figure.querySelector(".chart"), spec, { actions: false, renderer: "svg" });
+  figure.querySelector(".data").addEventListener("click", () => download(figure, spec));
+}
+function download(figure, spec) {
+  const tables = Object.values(spec.datasets ?? {}).filter((rows) => rows.length && typeof rows[0] === "object");
+  const text = tables.map((rows) => {
+    const names = [...new Set(rows.flatMap(Object.keys))];
+    const quoted = (value) => (value === null || value === undefined ? "" : /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+    return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(quoted).join(",")).join("\n");
+  }).join("\n\n");
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  link.download = `${figure.querySelector("figcaption").firstChild.textContent.trim()}.csv`;
+  link.click();
+}
+document.querySelectorAll("figure").forEach((figure) => figures.observe(figure));
+document.documentElement.dataset.ready = "";

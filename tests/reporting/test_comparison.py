@@ -1,0 +1,92 @@
+"""What changed between two reports, from their tables in CSV."""
+
+import subprocess
+
+import pandas as pd
+import pytest
+
+from retable.errors import UsageError
+from retable.reporting.comparison import aggregates, compared, comparison_table, tables_at, tables_of
+from retable.reporting.markup import markdown_table
+from retable.reporting.results import CELL
+
+NAMES = {"before": "main", "after": "lineage"}
+
+
+def csv(rows: dict[str, tuple], corpus="grammar") -> str:
+    """A table of test perplexities: mean and interval by system."""
+    lines = [f"{name},{corpus},,test,perplexity_word,x,{mean},{low},{high}" for name, (mean, low, high) in rows.items()]
+    return "\n".join([",".join([*CELL, "protocol", "mean", "ci_low", "ci_high"]), *lines]) + "\n"
+
+
+BEFORE = csv({"kn5": (17.65, 17.3, 18), "lstm": (9.27, 9.1, 9.4), "gpt": (9.01, 8.9, 9.2), "old": (1, 1, 1)})
+AFTER = csv({"kn5": (17.65, 17.3, 18), "lstm": (9.5, 9.3, 9.7), "gpt": (9.1, 9, 9.3), "new": (2, 2, 2)})
+
+
+def changes(before: str, after: str) -> dict[str, str]:
+    frame = compared(aggregates([before]), aggregates([after]))
+    return dict(zip(frame["system"], frame["change"], strict=True))
+
+
+def test_what_became_of_each_number():
+    assert changes(BEFORE, AFTER) == {
+        "kn5": "the same", "lstm": "moved", "gpt": "within the interval", "old": "gone", "new": "new",
+    }  # fmt: skip
+
+
+def test_without_an_interval_five_digits_decide():
+    without = [csv({"lstm": (mean, "", "")}) for mean in (9.27, 9.270001, 9.271)]
+    assert changes(without[0], without[1]) == {"lstm": "the same"}
+    assert changes(without[0], without[2]) == {"lstm": "moved"}
+
+
+def test_two_studies_of_a_corpus_each_are_compared_whatever_it_is_called():
+    assert changes(BEFORE, csv({"kn5": (18.1, 18, 19)}, corpus="again"))["kn5"] == "moved"
+    several = csv({"kn5": (18.1, 18, 19)}, corpus="again") + "\n".join(BEFORE.splitlines()[1:])
+    assert len(compared(aggregates([BEFORE]), aggregates([several]))) == 5
+
+
+def test_a_number_in_two_tables_is_one_and_tables_without_means_are_passed_over():
+    assert len(aggregates([BEFORE, BEFORE, "system,corpus\na,b\n", "layer,share\n1,0.5\n"])) == 4
+    assert aggregates([]).empty
+
+
+def test_the_table_begins_with_what_moved_and_leaves_out_what_did_not():
+    table = comparison_table(compared(aggregates([BEFORE]), aggregates([AFTER])), NAMES)
+    text = markdown_table(table)
+    rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][2:]
+    assert rows == ["lstm", "gpt", "new", "old"]
+    lstm = next(line for line in text.splitlines() if "| lstm" in line)
+    assert [part.strip() for part in lstm.split("|")[4:9]] == ["9.27", "9.10 to 9.40", "9.50", "+0.23", "**moved**"]
+    assert "Of 5 numbers: 1 moved, 1 within the interval, 1 new, 1 gone, 1 the same." in text
+    same = markdown_table(comparison_table(compared(aggregates([BEFORE]), aggregates([BEFORE])), NAMES))
+    assert "|" not in same and "Of 4 numbers: 4 the same." in same
+
+
+def test_tables_of_a_commit(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (folder := tmp_path / "results/mine").mkdir(parents=True)
+    (folder / "perplexity.csv").write_text(BEFORE)
+    (folder / "perplexity.md").write_text("no CSV")
+    commit = ["-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty", "-m", "a commit"]
+    for command in (["init", "-q", "-b", "main"], commit, ["tag", "first"], ["add", "."], commit):
+        subprocess.run(["git", *command], check=True)
+    (folder / "perplexity.csv").write_text(AFTER)
+    place = folder.relative_to(tmp_path)
+    assert tables_at("main", place) == {"perplexity.csv": BEFORE}
+    assert tables_of(place) == {"perplexity.csv": AFTER}
+    with pytest.raises(UsageError, match="results/mine had no tables at first; write a later commit"):
+        tables_at("first", place)
+    with pytest.raises(UsageError, match="git knows no mian; write a commit, or the name of a study"):
+        tables_at("mian", place)
+    with pytest.raises(UsageError, match="results/yours has no tables; make it: make repro STUDY=yours"):
+        tables_of(place.with_name("yours"))
+
+
+def test_committed_tables_are_the_same_as_themselves():
+    from pipelines.entry import CONF
+
+    for study in ("lineage", "ptb", "smoke"):
+        frame = aggregates(tables_of(CONF.parent / "results" / study).values())
+        assert len(frame) > 50 and pd.notna(frame["mean"]).all()
+        assert set(compared(frame, frame)["change"]) == {"the same"}
