@@ -4,10 +4,11 @@ import math
 import pandas as pd
 import pytest
 
-from retable.reporting.figures import perplexities
+from retable.reporting.perplexities import perplexities
 from retable.reporting.published import NOT_RUN, complete
 from retable.reporting.report import write_report
 from retable.reporting.results import CELL, COLUMNS, aggregate, read_references, read_result
+from tests.reporting.charts import texts
 from tests.reporting.specifications import SPECIFICATIONS, made
 
 REFERENCES = read_references()
@@ -152,6 +153,6 @@ def test_the_figure_shows_what_ran_and_grows_with_it(write_likelihood, perplexit
     ]
     (few,) = perplexities(frame_of(cells[:4])).values()
     (many,) = perplexities(frame_of(cells)).values()
-    assert [label.get_text() for label in few.axes[0].get_yticklabels()] == ["s3", "s2", "s1", "s0"]
-    rows = [figure.get_figheight() / len(figure.axes[0].get_yticks()) for figure in (few, many)]
-    assert many.get_figheight() > 3 * few.get_figheight() and rows[1] > 0.3  # inches a row
+    assert [text for text in texts(few) if text[0] == "s"] == ["s3", "s2", "s1", "s0"]
+    heights = [figure.to_dict()["height"] for figure in (few, many)]
+    assert heights[1] == 10 * heights[0] and heights[1] / 40 > 20  # pixels a row

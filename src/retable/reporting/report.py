@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from retable.artifacts import write_json
 from retable.metrics.likelihood import LIKELIHOODS
@@ -23,13 +22,15 @@ from retable.reporting.attention import attention_figures, heads_tables
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import diagnostic_tables
 from retable.reporting.elmo import elmo_tables
-from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
+from retable.reporting.figures import Figure, inline_svg, write_figure
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
+from retable.reporting.learning_curves import learning_curves
 from retable.reporting.lineage import gains_tables, lineage_tables
 from retable.reporting.markup import Table, html_page, html_table, markdown_table
 from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
 from retable.reporting.neighbours import neighbours_tables, unseen_neighbours_tables
+from retable.reporting.perplexities import perplexities
 from retable.reporting.pretraining import senses_figures
 from retable.reporting.probes import probes_figures
 from retable.reporting.provenance import cells_html, write_runs
@@ -38,6 +39,7 @@ from retable.reporting.rates import rates_tables
 from retable.reporting.results import Result, aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.tables import Specification, write_table, write_tables
+from retable.reporting.vectors import planes, size_curves
 
 # The stages whose metrics the tables hold.
 MEASURED = ("prepare", "evaluate", "train")
@@ -125,9 +127,8 @@ def write_report(
             figures[f"{title}, {key}"] = figure
             write_figure(figure, out / f"{name}-{key}.svg")
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
-    svgs = {title: inline_svg(figure, title) for title, figure in figures.items()}
     cells = [*{result.name: result for result in everything}.values()]  # one, of however many benchmarks
-    (out / "report.html").write_text(report_html(study, frame, tables, svgs, cells), encoding="utf-8")
+    (out / "report.html").write_text(report_html(study, frame, tables, figures, cells), encoding="utf-8")
     write_json(out / "metrics.json", summary(frame))
     (out / "report.md").write_text(report_markdown(study, frame, tables), encoding="utf-8")
     write_runs(study, cells, out)
@@ -156,9 +157,9 @@ def report_markdown(study: str, frame: pd.DataFrame, tables: list[Table]) -> str
 
 
 def report_html(
-    study: str, frame: pd.DataFrame, tables: list[Table], figures: Mapping[str, str], results: list[Result]
+    study: str, frame: pd.DataFrame, tables: list[Table], figures: Mapping[str, Figure], results: list[Result]
 ) -> str:
-    """The whole report as one page, with no reference to the network; `figures` are SVG elements by title."""
+    """The whole report as one page, with no reference to the network; `figures` by title."""
     counts = Counter(frame["verdict"])
     explained = {
         "pass": "within tolerance",
@@ -180,7 +181,10 @@ def report_html(
         "<h2 id=tables>Tables</h2><p class=lead>Every number leads to the cells behind it, those to their runs.</p>",
         *(html_table(table) for table in tables),
         "<h2 id=figures>Figures</h2>",
-        *(f"<figure>{svg}<figcaption>{html.escape(title)}</figcaption></figure>" for title, svg in figures.items()),
+        *(
+            f"<figure>{inline_svg(figure, title)}<figcaption>{html.escape(title)}</figcaption></figure>"
+            for title, figure in figures.items()
+        ),
         "<h2 id=cells>Cells</h2>",
         cells_html(results),
         _sources(frame),
