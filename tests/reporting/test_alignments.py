@@ -2,34 +2,59 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.reporting.alignments import alignment_figure
-from retable.reporting.figures import inline_svg, write_figure
+from retable.reporting.alignments import SENTENCES, alignment_figures
+from retable.reporting.figures import write_figure
+from retable.reporting.heat_map import FAINT
+from retable.reporting.results import read_result
+from tests.reporting.charts import squares_of, texts
 
 SOURCE, TARGET = ["a", "dog", "costs", "$5$", "a"], ["ein", "Hund", "<end>"]
 SHARES = np.random.default_rng(0).dirichlet(np.ones(len(SOURCE)), len(TARGET))
 
 
 @pytest.fixture
-def alignment() -> pd.DataFrame:
-    rows = [(u, t, s, w, SHARES[u, s]) for u, t in enumerate(TARGET) for s, w in enumerate(SOURCE)]
-    frame = pd.DataFrame(rows, columns=["target_place", "target", "source_place", "source", "weight"])
-    return frame.sample(frac=1, random_state=0)  # the order of rows says nothing
+def figure(write_run):
+    """Of a seed whose sentences are those of `SHARES`, the first with nothing that looks at its second word, and of
+    another with other words."""
+    results = []
+    for seed, (target, source) in ((2, (["x"], ["y"])), (1, (TARGET, SOURCE))):
+        folder = write_run("train", f"multi30k/rnn-{seed}", "rnn", seed, {})
+        rows = [
+            (sentence, u, t, s, w, 0.0 if (sentence, s) == (3, 1) else SHARES[u, s])
+            for sentence in range(3, 3 + SENTENCES + 1)
+            for u, t in enumerate(target)
+            for s, w in enumerate(source)
+        ]
+        frame = pd.DataFrame(rows, columns=["sentence", "target_place", "target", "source_place", "source", "weight"])
+        frame = frame.sample(frac=1, random_state=0)  # the order of rows says nothing
+        frame.to_csv(folder / "alignments.csv", index=False)
+        results.append(read_result(folder))
+    figures = alignment_figures(results)
+    assert [*figures] == ["multi30k-rnn"]
+    return figures["multi30k-rnn"]
 
 
-def test_words_stand_at_their_places_and_squares_have_their_weights(alignment):
-    (axes,) = alignment_figure(alignment).axes
-    assert [label.get_text() for label in axes.get_xticklabels()] == SOURCE
-    assert [label.get_text() for label in axes.get_yticklabels()] == TARGET
-    (mesh,) = axes.collections
-    np.testing.assert_allclose(mesh.get_array(), SHARES)
-    assert axes.yaxis_inverted()
-    assert mesh.get_clim() == (0, 1)
+def test_squares_have_their_weights_and_words_their_places(figure):
+    squares = squares_of(figure.to_dict())
+    own = squares[squares["sentence"] == 2]
+    assert sorted(set(own["source"])) == ["000 a", "001 dog", "002 costs", "003 $5$", "004 a"]
+    assert sorted(set(own["target"])) == ["000 ein", "001 Hund", "002 <end>"]
+    for square in own.itertuples():
+        assert square.weight == pytest.approx(SHARES[int(square.target[:3]), int(square.source[:3])], rel=5e-3)
+    assert len(own) == (SHARES >= FAINT).sum()
 
 
-def test_files_have_the_same_bytes_each_time(alignment, tmp_path):
+def test_one_of_the_first_sentences_is_chosen_by_what_was_written(figure):
+    (menu,) = figure.to_dict()["params"]
+    assert menu["name"] == "sentence" and menu["value"] == 1
+    assert menu["bind"]["options"] == [*range(1, SENTENCES + 1)]
+    assert menu["bind"]["labels"][1] == "2: ein Hund <end>"
+
+
+def test_the_file_has_all_words_of_the_first_sentence_and_the_same_bytes_each_time(figure, tmp_path):
     for name in ("first.svg", "second.svg"):
-        write_figure(alignment_figure(alignment), tmp_path / name)
+        write_figure(figure, tmp_path / name)
     first = (tmp_path / "first.svg").read_bytes()
-    assert first == (tmp_path / "second.svg").read_bytes()
-    assert b"$5$" in first and b"<image" not in first
-    assert "Hund" in inline_svg(alignment_figure(alignment), "Alignment")
+    assert first == (tmp_path / "second.svg").read_bytes() and b"<image" not in first
+    words = [text for text in texts(figure) if text in {*SOURCE, *TARGET}]
+    assert words == [*SOURCE, *TARGET]  # "dog" too, that nothing looks at

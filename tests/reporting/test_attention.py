@@ -5,9 +5,12 @@ import pandas as pd
 import pytest
 
 from retable.evaluation.attention_maps import MAP_COLUMNS, SHARES
-from retable.reporting.attention import FAINT, attention_figures, heads_tables
+from retable.reporting.attention import attention_figures, heads_tables
+from retable.reporting.figures import COLOURS, svg_of
+from retable.reporting.heat_map import FAINT
 from retable.reporting.report import write_report
 from retable.reporting.results import read_result
+from tests.reporting.charts import marks, squares_of, texts
 from tests.reporting.specifications import SPECIFICATIONS
 
 WORDS = ["[CLS]", "NA", "$runs$", "[SEP]"]
@@ -46,22 +49,38 @@ def write(write_run):
     return build
 
 
-def test_a_panel_a_layer_and_head_with_words_on_both_axes(write):
+def test_a_sentence_a_layer_and_a_head_are_chosen(write):
     figures = attention_figures([read_result(write("grammar", "bert", 1))])
-    assert [*figures] == ["grammar-bert-1-1", "grammar-bert-1-2"]
-    panels = figures["grammar-bert-1-1"].axes
-    assert [axes.get_xlabel() for axes in panels] == [f"layer {k}, head {h}" for k in (1, 2) for h in (1, 2)]
-    assert [label.get_text() for label in panels[0].get_xticklabels()] == WORDS
-    assert [label.get_text() for label in panels[2].get_yticklabels()] == WORDS
-    for axes, weights in zip(panels, MAPS.reshape(4, 4, 4), strict=True):
-        (squares,) = axes.collections
-        places = np.argwhere(weights >= FAINT)  # (squares, 2): the row looks at the column
-        np.testing.assert_allclose(squares.get_array(), weights[weights >= FAINT])
-        corners = np.stack([path.vertices[0] for path in squares.get_paths()])
-        np.testing.assert_array_equal(corners, places[:, ::-1])
-        assert squares.get_clim() == (0, 1) and axes.get_ylim() == (4, 0)
-        (frame,) = axes.patches
-        assert frame.get_xy() == (1, 2)
+    assert [*figures] == ["grammar-bert-1"]
+    specification = figures["grammar-bert-1"].to_dict()
+    menus = {param["name"]: param["bind"]["options"] for param in specification["params"]}
+    assert menus == {"sentence": [1, 2], "layer": [1, 2], "head": [1, 2]}
+    drawn, framed = marks(specification, "rect")[1:]
+    chosen = {"filter": "datum.sentence == sentence && datum.layer == layer && datum.head == head"}
+    assert drawn["transform"][0] == framed["transform"][0] == chosen
+    squares = squares_of(specification)
+    frames = squares[squares["subject"] == 1]
+    assert set(zip(frames["target"], frames["source"], strict=True)) == {("002 $runs$", "001 NA")}
+    shown = squares[(squares["weight"] >= FAINT) & (squares["sentence"] == 2)].set_index(["layer", "head"])
+    for (layer, head), weights in (((k, h), MAPS[k - 1, h - 1]) for k in (1, 2) for h in (1, 2)):
+        own = shown.loc[layer, head]
+        np.testing.assert_array_equal(
+            own[["target", "source"]].map(lambda word: int(word[:3])), np.argwhere(weights >= FAINT)
+        )
+        np.testing.assert_allclose(own["weight"], weights[weights >= FAINT], rtol=5e-3)
+    assert len(squares) < MAPS.size * 2  # what nobody would see is left out
+
+
+def test_the_file_shows_the_first_head_with_words_on_both_axes(write):
+    result = read_result(write("grammar", "bert", 1))
+    figure, again = (attention_figures([result])["grammar-bert-1"] for _ in range(2))
+    shown = texts(figure)
+    assert "sentence 1, layer 1, head 1" in shown
+    assert [text for text in shown if text in WORDS] == [*WORDS, *WORDS]
+    assert svg_of(figure) == svg_of(again)
+    n_seen = sum(weight >= FAINT or place == (2, 1) for place, weight in np.ndenumerate(MAPS[0, 0]))
+    assert svg_of(figure).count(f'fill="{COLOURS[0]}"') == n_seen
+    assert svg_of(figure).count(f'stroke="{COLOURS[1]}"') == 1
 
 
 def test_a_row_a_head_and_what_no_head_is_needed_for(write):
@@ -92,5 +111,5 @@ def test_the_report_has_table_and_figures(write, tmp_path):
         "small", {"evaluate": [write("grammar", "bert", 1, n_sentences=1)]}, tmp_path / "results", SPECIFICATIONS
     )
     assert [table.name for table in tables] == ["attention-heads"]
-    assert (tmp_path / "results" / "attention-grammar-bert-1-1.svg").exists()
+    assert (tmp_path / "results" / "attention-grammar-bert-1.svg").exists()
     assert heads_tables([]) == [] and attention_figures([]) == {}

@@ -14,6 +14,7 @@ from retable.reporting.diagnostics import PHENOMENA, THEORY, diagnostic_tables, 
 from retable.reporting.figures import write_figure
 from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.results import read_result
+from tests.reporting import charts
 
 N = 40  # documents
 ENTROPY = {"local": 2.0, "agreement": 1.0, "nesting": 0.5, "repetition": 3.0}
@@ -166,7 +167,8 @@ def test_scaling_table_sets_measured_exponents_beside_the_theory(scaling):
     assert len(rows) == 2 * len(THEORY)
 
 
-def test_figures_have_a_line_a_system_and_the_same_bytes_twice(phenomena, scaling, write, tmp_path):
+@pytest.fixture
+def diagnosed(phenomena, scaling, write):
     places = np.arange(1, 9)
     position = pd.DataFrame({"where": "sentence", "first": places, "last": places, "tokens": 500, "nats": 5 / places})
     gradient = pd.DataFrame({"distance": places - 1, "norm": 0.5**places, "relative": 0.5 ** (places - 1.0)})
@@ -183,13 +185,16 @@ def test_figures_have_a_line_a_system_and_the_same_bytes_twice(phenomena, scalin
             ("gradients", {"gradients": gradient, "gradient_norms": norms}),
         ):
             folders.append(write("evaluate", f"grammar/{system}-1-{name}", system, 1, {}, **tables))
-    results = [*phenomena, *map(read_result, [*folders, scaling])]
-    drawn = {kind: figures for _, kind, figures in diagnostic_figures(results)}
+    return [*phenomena, *map(read_result, [*folders, scaling])]
+
+
+def test_figures_of_each_kind_are_the_same_bytes_twice(diagnosed, tmp_path):
+    drawn = {kind: figures for _, kind, figures in diagnostic_figures(diagnosed)}
     assert {kind: [*figures] for kind, figures in drawn.items()} == {
         "phenomena": ["grammar"], "positions": ["grammar"], "gradients": ["grammar"], "sampling": ["grammar"],
         "scaling": ["cpu"],
     }  # fmt: skip
-    again = {kind: figures for _, kind, figures in diagnostic_figures(results)}
+    again = {kind: figures for _, kind, figures in diagnostic_figures(diagnosed)}
     named = {kind: ["gru", "lstm"] for kind in ("positions", "gradients", "sampling")}
     named |= {"phenomena": [*EXCESS], "scaling": ["self-attentive: 2.00"]}
     for kind, figures in drawn.items():
@@ -199,6 +204,40 @@ def test_figures_have_a_line_a_system_and_the_same_bytes_twice(phenomena, scalin
             svg = (tmp_path / "one.svg").read_text()
             assert svg == (tmp_path / "two.svg").read_text(), kind
             assert all(f">{name}<" in svg for name in named[kind]), kind
+
+
+def test_figures_have_the_numbers_of_each_system(diagnosed):
+    figures = {kind: next(iter(drawn.values())) for _, kind, drawn in diagnostic_figures(diagnosed)}
+    bars = charts.table(figures["phenomena"], "phenomenon").set_index(["system", "phenomenon"])
+    frame = phenomena_frame({name: [run for run in diagnosed if _is_phenomena(run, name)] for name in EXCESS})
+    for cell in frame.itertuples():
+        bar = bars.loc[cell.system, cell.phenomenon]
+        numbers = [cell.mean, cell.ci_low, cell.ci_high]
+        assert bar[["mean", "ci_low", "ci_high"]].tolist() == pytest.approx(numbers, rel=1e-4)
+    (drawn,) = charts.marks(figures["phenomena"].to_dict(), "bar")
+    assert drawn["encoding"]["y"]["sort"] == ["kn5", "lstm", "gpt"]  # by their totals
+    (sentences,) = figures["positions"].concat
+    for system in ("gru", "lstm"):
+        assert charts.line(sentences, system) == ([*range(1, 9)], pytest.approx([5 / k for k in range(1, 9)], rel=1e-4))
+    fading, above = figures["gradients"].concat
+    assert charts.line(fading, "lstm") == ([*range(8)], pytest.approx([0.5**k for k in range(8)], rel=1e-4))
+    assert charts.line(above, "lstm", "norm") == ([k / 4 for k in range(1, 9)], [1 - k / 8 for k in range(8)])
+    assert max(charts.line(above, "lstm", "clipped")[0]) == 1
+    grammatical, nats = figures["sampling"].concat
+    assert charts.line(grammatical, "gru", "temperature") == ([25, 50], [20, 50])  # ends at what is varied least
+    assert charts.line(nats, "gru", "temperature") == ([25, 50], [2.0, 1.5])
+    star = next(rows for rows in charts.tables(nats, "x") if "held-out text" in set(rows["system"]))
+    assert star[["x", "y"]].to_numpy().tolist() == [[20, 2.5]]
+    seconds = figures["scaling"].concat[0]
+    x, fitted = charts.line(seconds, "self-attentive: 1.00", "fitted")
+    assert x == [16, 32, 64] and fitted == pytest.approx(
+        charts.line(seconds, "self-attentive: 1.00", "measured")[1], rel=1e-3
+    )
+    assert fitted == pytest.approx([1e-9 * n * 64 for n in x], rel=1e-3)
+
+
+def _is_phenomena(run, system):
+    return run.run["system"] == system and "phenomena" in run.diagnostics
 
 
 def test_without_diagnostics_there_is_nothing(write):

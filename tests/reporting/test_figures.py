@@ -1,11 +1,13 @@
-import re
-import xml.etree.ElementTree as ElementTree
-
+import numpy as np
 import pandas as pd
 import pytest
 
-from retable.reporting.figures import inline_svg, learning_curves, perplexities, planes, size_curves, write_figure
+from retable.reporting.figures import write_figure
+from retable.reporting.learning_curves import DECAY, ENOUGH, learning_curves
+from retable.reporting.perplexities import perplexities
 from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.vectors import planes, size_curves
+from tests.reporting.charts import ends, line, marks, table, tables, texts
 
 
 @pytest.fixture
@@ -20,55 +22,97 @@ def results(write_likelihood, write_curve, perplexity_of):
     return [read_result(folder) for folder in folders]
 
 
-def texts(svg):
-    return [element.text for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+@pytest.fixture
+def write_losses(write_run):
+    def write(system, seed, training, validation):
+        folder = write_run("pretrain", f"grammar/{system}-{seed}", system, seed, {})
+        rows = [(10 * step, "train/loss", loss) for step, loss in enumerate(training)]
+        rows += [(10 * step, "validation/loss", loss) for step, loss in enumerate(validation)]
+        pd.DataFrame(rows, columns=["step", "metric", "value"]).to_csv(folder / "curve.csv", index=False)
+        return read_result(folder)
+
+    return write
 
 
-def test_curves_are_labelled_means_over_common_steps(results):
+def test_a_few_validation_losses_are_points_at_common_steps(results):
     (figure,) = learning_curves(results).values()
-    (axes,) = figure.axes
-    assert [line.get_xdata().tolist() for line in axes.lines] == [
-        [0, 100],
-        [0, 100],
-    ]  # step 200: one seed alone
-    assert [line.get_ydata().tolist() for line in axes.lines] == [[6.0, 5.0], [6.0, 5.0]]
-    labels = [text for text in axes.texts]
-    assert [label.get_text() for label in labels] == ["gpt", "lstm"]
-    offsets = sorted(label.get_position()[1] for label in labels)
-    assert offsets[1] - offsets[0] > 10  # points: the two ends coincide, their names must not
+    for system in ("gpt", "lstm"):
+        assert line(figure, system) == ([0, 100], [6.0, 5.0])  # step 200: one seed alone
+    assert ends(figure) == {"gpt": 5.0, "lstm": 5.0}
+    specification = figure.to_dict()
+    (drawn,) = marks(specification, "line")
+    assert drawn["transform"] == [{"filter": {"field": "variant", "oneOf": ["training loss"]}}]
+    low, high = drawn["encoding"]["y"]["scale"]["domain"]
+    places = table(figure, "place")["place"]
+    pixels = specification["height"] * (places - low) / (high - low)
+    assert pixels.diff().abs()[1] > 11  # the two ends coincide, their names must not
+    assert {"gpt", "lstm", "evaluate · grammar"} <= set(texts(figure))
+
+
+def test_training_losses_are_smoothed_means_in_the_band_of_the_seeds(write_losses):
+    losses = np.random.default_rng(0).uniform(1, 5, (2, 30))
+    runs = [write_losses("lstm", seed, own, [4.0 + seed, 2.0 + seed]) for seed, own in enumerate(losses)]
+    (figure,) = learning_curves(runs).values()
+    average, smooth = np.zeros(2), []
+    for n, both in enumerate(losses.T, 1):
+        average = DECAY * average + (1 - DECAY) * both
+        smooth.append(average / (1 - DECAY**n))
+    rows = table(figure, "low")
+    training, validation = (rows[rows["variant"] == f"{name} loss"] for name in ("training", "validation"))
+    assert training["x"].tolist() == [10 * step for step in range(30)]
+    np.testing.assert_allclose(training["y"], np.mean(smooth, axis=1), rtol=1e-4)
+    np.testing.assert_allclose(training["low"], np.min(smooth, axis=1), rtol=1e-4)
+    np.testing.assert_allclose(training["high"], np.max(smooth, axis=1), rtol=1e-4)
+    assert validation["y"].tolist() == [4.5, 2.5] and validation["low"].tolist() == [4, 2]
+    assert ends(figure) == {"lstm": pytest.approx(np.mean(smooth[-1]), rel=1e-4)}  # of the line, and not of the points
+    assert f"decay {DECAY}" in figure.to_dict()["title"]["subtitle"]
+    assert len(marks(figure.to_dict(), "area")) == 1
+    assert not marks(learning_curves(runs[:1])["pretrain · grammar"].to_dict(), "area")  # of a single seed no band
+
+
+def test_enough_validation_losses_are_the_line(write_losses):
+    many = [6.0 - i / 10 for i in range(ENOUGH)]
+    gpt = write_losses("gpt", 1, [9.0] * 20, many)
+    (figure,) = learning_curves([gpt, write_losses("lstm", 1, [9.0] * 20, many)]).values()
+    assert set(table(figure, "variant")["variant"]) == {"validation loss"}
+    assert line(figure, "lstm") == ([10 * i for i in range(ENOUGH)], pytest.approx(many))
+    (figure,) = learning_curves([gpt, write_losses("rnn", 1, [9.0] * 20, many[1:])]).values()
+    assert line(figure, "gpt", "training loss")[1] == [9.0] * 20
 
 
 def test_training_loss_stands_in_and_no_curve_is_no_figure(results, write_run):
     folder = write_run("embed", "grammar/skipgram-1", "skipgram", 1, {})
     assert learning_curves([read_result(folder)]) == {}
-    table = pd.DataFrame({"step": [0, 1], "metric": "train/loss", "value": [3.0, 2.0]})
-    table.to_csv(folder / "curve.csv", index=False)
+    frame = pd.DataFrame({"step": [0, 1], "metric": "train/loss", "value": [3.0, 2.0]})
+    frame.to_csv(folder / "curve.csv", index=False)
     figures = learning_curves([*results, read_result(folder)])
     assert list(figures) == ["embed · grammar", "evaluate · grammar"]
-    assert figures["embed · grammar"].axes[0].get_ylabel() == "train loss (nats)"
+    assert figures["embed · grammar"].to_dict()["title"]["subtitle"].startswith("line: training loss")
+    frame.assign(metric="train/accuracy").to_csv(folder / "curve.csv", index=False)
+    assert learning_curves([read_result(folder)]) == {}
 
 
 def test_perplexities_show_every_system_and_the_oracle(results):
-    (figure,) = perplexities(aggregate(results, read_references())).values()
-    shown = texts(inline_svg(figure, "Perplexity"))
-    assert {"gpt", "lstm", "71.0", "70.0", "oracle 45.0"} <= set(shown)
+    frame = aggregate(results, read_references())
+    frame.loc[(frame["system"] == "gpt") & (frame["metric"] == "perplexity_word"), "published"] = 71.5
+    (figure,) = perplexities(frame).values()
+    assert {"gpt", "lstm", "71.0", "70.0", "oracle 45.0"} <= set(texts(figure))
+    rows = table(figure, "end")
+    assert rows["system"].tolist() == ["gpt", "lstm"]  # the worst above
+    cells = frame[(frame["split"] == "test") & (frame["metric"] == "perplexity_word")].set_index("system")
+    for row in rows.itertuples():
+        drawn, cell = [row.mean, row.ci_low, row.ci_high], cells.loc[row.system, ["mean", "ci_low", "ci_high"]]
+        assert drawn == pytest.approx(cell.tolist(), rel=1e-4)
+    assert rows["published"].tolist()[0] == rows["end"].tolist()[0] == 71.5  # the number stands behind the diamond
+    (axis,) = {mark["encoding"]["x"]["axis"]["title"] for mark in marks(figure.to_dict(), "circle")}
+    assert axis.endswith("diamonds: published")
 
 
-@pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_files_have_the_same_bytes_each_time(results, tmp_path, suffix):
+def test_files_have_the_same_bytes_each_time(results, tmp_path):
     for name in ("first", "second"):
         (figure,) = learning_curves(results).values()
-        write_figure(figure, tmp_path / f"{name}.{suffix}")
-    assert (tmp_path / f"first.{suffix}").read_bytes() == (tmp_path / f"second.{suffix}").read_bytes()
-
-
-def test_inline_svg_fits_any_page(results):
-    frame = aggregate(results, read_references())
-    svg = inline_svg(perplexities(frame)["grammar"], 'a "title"')
-    assert svg.startswith("<svg") and "currentColor" in svg
-    assert ElementTree.fromstring(svg).get("aria-label") == 'a "title"'
-    ids = re.findall(r'\bid="([^"]+)"', svg)
-    assert len(ids) == len(set(ids)) and set(re.findall(r'href="#([^"]+)"', svg)) <= set(ids)
+        write_figure(figure, tmp_path / f"{name}.svg")
+    assert (tmp_path / "first.svg").read_bytes() == (tmp_path / "second.svg").read_bytes()
 
 
 def test_analogies_grow_with_the_corpus(write_vectors):
@@ -79,13 +123,13 @@ def test_analogies_grow_with_the_corpus(write_vectors):
     words = {"grammar": 1.03e6, "grammar_3m": 3e6, "grammar_tiny": 5e4, "ptb": 9e5}
     figures = size_curves(frame, words)
     assert list(figures) == ["regular-grammar", "total-grammar"]
-    (axes,) = figures["total-grammar"].axes
-    curves = {line.get_color(): (line.get_xdata().tolist(), line.get_ydata().tolist()) for line in axes.lines}
-    glove, skipgram = curves.values()
-    assert skipgram == (pytest.approx([1.03e6, 3e6]), pytest.approx([55, 72]))
-    assert glove == (pytest.approx([1.03e6]), pytest.approx([30]))
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["1.03 million", "3 million"]
-    assert {text.get_text() for text in axes.texts} == {"glove", "skipgram"}
+    figure = figures["total-grammar"]
+    assert line(figure, "skipgram") == ([1.03e6, 3e6], pytest.approx([55, 72]))
+    assert line(figure, "glove") == ([1.03e6], pytest.approx([30]))
+    rows = table(figure, "low")
+    skipgram = rows[rows["system"] == "skipgram"]
+    assert (skipgram["high"] - skipgram["low"]).tolist() == pytest.approx([2 * 50**0.5, 2 * 8**0.5], rel=1e-3)
+    assert {"1.03M", "3M", "glove", "skipgram", "grammar: all analogies"} <= set(texts(figure))
     assert size_curves(frame, {"grammar": 1e6}) == {} == size_curves(frame, {})
 
 
@@ -97,13 +141,17 @@ def test_planes_join_their_pairs(write_plane):
         write_plane("grammar/skipgram-1", "skipgram", 1, places[:1]),
     ]
     (figure,) = planes(read_result(folder) for folder in folders).values()
-    glove, skipgram = figure.axes
-    assert (glove.get_title("left"), skipgram.get_title("left")) == ("glove", "skipgram")
-    joined = [line for line in glove.lines if line.get_linestyle() == ":"]
-    assert [line.get_xydata().tolist() for line in joined] == [[list(point) for point in pair] for pair in places]
-    assert [text.get_text() for text in skipgram.texts] == ["word00", "word01"]  # of the first seed
-    heights = {text.get_text(): text.get_position()[1] for text in glove.texts}
-    assert abs(heights["word00"] - heights["word10"]) > 5  # points: the dots nearly coincide, their names must not
+    specification = figure.to_dict()
+    assert [panel["title"] for panel in specification["concat"]] == ["glove", "skipgram"]
+    assert [mark["encoding"]["detail"]["field"] for mark in marks(specification, "line")] == ["pair"] * 2
+    glove, skipgram = tables(figure, "word")
+    for number, pair in glove.groupby("pair"):
+        assert {tuple(point) for point in pair[["x", "y"]].to_numpy()} == set(places[number])
+    assert skipgram["word"].tolist() == ["word00", "word01"]  # of the first seed
+    heights = glove.set_index("word")["place"]
+    assert abs(heights["word00"] - heights["word10"]) > 0.05  # the dots nearly coincide, their names must not
+    assert heights[["word01", "word11"]].tolist() == pytest.approx([2.0, 0.0])
+    assert {"word00", "word11", "glove"} <= set(texts(figure))
     assert planes([]) == {}
 
 

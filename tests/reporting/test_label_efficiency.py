@@ -10,6 +10,7 @@ from retable.errors import UsageError
 from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
 from retable.reporting.report import write_report
 from retable.reporting.results import read_result, tidy
+from tests.reporting.charts import ends, line, table, texts
 from tests.reporting.specifications import SPECIFICATIONS
 
 SETTINGS = {
@@ -101,15 +102,17 @@ def test_the_figure_has_both_lines_and_the_optimum(write):
     rows = scores_by_labels(SETTINGS, values(write()))
     ((name, figure),) = label_efficiency_figures(SETTINGS, rows).items()
     assert name == "grammar-sentiment"
-    (axes,) = figure.axes
-    drawn = {text.get_text() for text in axes.texts}
-    assert drawn == {"bert", "bert_pretrained", "Bayes-optimal"}
-    means = [container.lines[0].get_ydata().tolist() for container in axes.containers]
-    assert means == [rows["scratch_mean"].tolist(), rows["pretrained_mean"].tolist()]
-    (bars,) = axes.containers[1].lines[2]
-    low, high = bars.get_segments()[0][:, 1]
-    assert [low, high] == pytest.approx(rows.loc[0, ["pretrained_ci_low", "pretrained_ci_high"]].tolist())
-    assert axes.lines[-1].get_ydata()[0] == pytest.approx(90)
+    for role, system in (("scratch", "bert"), ("pretrained", "bert_pretrained")):
+        places, means = line(figure, system)
+        assert places == pytest.approx(rows["labels"].tolist(), rel=0.05)
+        assert means == pytest.approx(rows[f"{role}_mean"].tolist(), rel=1e-4)
+        drawn = table(figure, "low").set_index("system").loc[system]
+        for end in ("low", "high"):
+            assert drawn[end].tolist() == pytest.approx(rows[f"{role}_ci_{end}"].tolist(), rel=1e-4)
+    # the intervals stand beside each other
+    assert line(figure, "bert")[0][0] < 100 < line(figure, "bert_pretrained")[0][0]
+    assert ends(figure)["Bayes-optimal"] == pytest.approx(90)
+    assert {"bert", "bert_pretrained", "Bayes-optimal", "100", "10,000"} <= set(texts(figure))
 
 
 def test_the_report_has_table_and_figures(write, tmp_path):
@@ -124,7 +127,7 @@ def test_the_report_has_table_and_figures(write, tmp_path):
     }
     page = (out / "report.html").read_text(encoding="utf-8")
     for title in ("Label efficiency, grammar-sentiment", "Label efficiency, toy-acceptability"):
-        assert f"<figcaption>{title}</figcaption>" in page
+        assert f"<figcaption>{title} <" in page
     text = (out / "label-efficiency-grammar.md").read_text(encoding="utf-8")
     assert "Task: sentiment, accuracy" in text and re.search(r"\|\s+10,000 \|\s+3 \|\s+81.0 ± 1.0 \|", text)
     rows = pd.read_csv(out / "label-efficiency-grammar.csv")

@@ -18,6 +18,7 @@ from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
 from retable.reporting.report import write_report
 from retable.reporting.results import read_result
 from retable.training.weights import save_weights
+from tests.reporting.charts import marks, table, texts
 from tests.reporting.specifications import SPECIFICATIONS
 
 WORDS = ["<unk>", "<eos>", "dog", "barks"]
@@ -99,16 +100,18 @@ def test_a_row_a_task_in_the_order_of_glue(folders):
 def test_the_figure_has_a_square_a_task_and_layer(folders, tmp_path):
     figures = mixes_figures(frame_of(folders))
     assert [*figures] == ["glue", "grammar_pos"]
-    (axes,) = figures["glue"].axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["CoLA", "sst5"]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["layer 0", "layer 1", "layer 2", "γ"]
-    (mesh,) = axes.collections
     cola = (shares_of(0, 1, 0) + shares_of(0, 2, -1)) / 2
-    np.testing.assert_allclose(mesh.get_array(), [cola - 1 / 3, [0, 0, 0]], atol=1e-12)
-    low, high = mesh.get_clim()
-    assert low == -high and high == pytest.approx(abs(cola - 1 / 3).max())
-    shown = [text.get_text() for text in axes.texts]
-    assert shown == [*(f"{share:.2f}" for share in cola), "1.50", "0.33", "0.33", "0.33", "0.50"]
+    squares = table(figures["glue"], "apart").pivot(index="name", columns="column", values="apart")
+    np.testing.assert_allclose(squares.loc["CoLA", ["layer 0", "layer 1", "layer 2"]], cola - 1 / 3, rtol=1e-4)
+    np.testing.assert_allclose(squares.loc["sst5", ["layer 0", "layer 1", "layer 2"]], 0, atol=1e-12)
+    (square,) = marks(figures["glue"].to_dict(), "rect")
+    low, middle, high = square["encoding"]["color"]["scale"]["domain"]
+    assert low == -high and middle == 0 and high == pytest.approx(abs(cola - 1 / 3).max())
+    shown = texts(figures["glue"])
+    assert shown.index("layer 0") < shown.index("layer 1") < shown.index("layer 2") < shown.index("γ")
+    assert shown.index("CoLA") < shown.index("sst5")
+    numbers = [*(f"{share:.2f}" for share in cola), "1.50", "0.33", "0.33", "0.33", "0.50"]
+    assert sorted(text for text in shown if text[0].isdigit()) == sorted(numbers)
     for name in ("first.svg", "second.svg"):
         write_figure(mixes_figures(frame_of(folders))["glue"], tmp_path / name)
     assert (tmp_path / "first.svg").read_bytes() == (tmp_path / "second.svg").read_bytes()

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import altair as alt
 import pandas as pd
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -203,7 +204,7 @@ def test_a_number_opens_what_made_it(opened):
     dialog = page.get_by_role("dialog")
     assert dialog.locator(".command").first.inner_text() == f"python -m pipelines.evaluate cell={CELLS[0]}"
     dialog.get_by_role("button", name="Copy").first.click()
-    assert dialog.get_by_role("button", name="Copied").is_visible()
+    dialog.get_by_role("button", name="Copied").wait_for()
     dialog.get_by_role("link", name="pretrain/ptb/x-1").click()
     assert dialog.get_by_role("link", name="c0ffeec0ff").get_attribute("href") == "https://github.com/o/r/commit/c0ffee"
     page.keyboard.press("Escape")
@@ -217,6 +218,18 @@ def test_a_number_of_several_runs_names_them_all(opened):
     page = opened(page_of(replace(table(), panels={"ptb": [row, *rows[1:]]})))
     page.get_by_role("link", name="101.00").click()
     assert page.get_by_role("dialog").locator("summary").all_inner_texts() == CELLS[:3]
+
+
+def test_a_figure_is_drawn_and_its_data_can_be_had(opened):
+    data = pd.DataFrame({"step": [1, 2, 3], "loss": [3.5, 2.5, 2.25], "name": ["a, b", 'c "d"', "e"]})
+    chart = alt.Chart(data).mark_line().encode(x="step:Q", y="loss:Q", tooltip="loss:Q")
+    page = opened(page_of(table(), figures={f"Curves {NASTY}": chart}))
+    page.locator("figure").scroll_into_view_if_needed()
+    page.locator("figure svg path").first.wait_for(state="attached")
+    with page.expect_download() as downloaded:
+        page.get_by_role("button", name="Data (CSV)").click()
+    with open(downloaded.value.path(), encoding="utf-8") as file:
+        assert pd.read_csv(file).equals(data)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

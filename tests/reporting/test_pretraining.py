@@ -6,13 +6,15 @@ import pandas as pd
 import pytest
 
 from retable.errors import UsageError
-from retable.reporting.figures import learning_curves, write_figure
+from retable.reporting.figures import write_figure
+from retable.reporting.learning_curves import learning_curves
 from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.neighbours import unseen_neighbours_tables
 from retable.reporting.pretraining import senses_figures
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables
+from tests.reporting.charts import ends, line, marks, texts
 from tests.reporting.specifications import SPECIFICATIONS
 
 MASKED = {"alone": 1.5, "alone_corrupted": 1.25, "accuracy": 0.55, "corrupted": 1.375}
@@ -177,12 +179,11 @@ def test_senses_figure_has_two_lines_a_system_and_the_same_bytes_twice(senses, t
         (figure,) = senses_figures(frame).values()
         write_figure(figure, tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
-    (axes,) = figure.axes
-    lines = {(line.get_label(), line.get_marker()): line for line in axes.lines}
-    elmo = next(line for (label, _), line in lines.items() if label == "elmo")
-    assert elmo.get_xydata().tolist() == [pytest.approx([0, 50]), pytest.approx([1, 85]), pytest.approx([2, 70])]
-    assert [line.get_marker() for line in axes.lines] == ["o", "s", "o", "s", "None"]
-    assert axes.lines[-1].get_ydata()[0] == 50
+    assert line(figure, "elmo", "nearest") == ([0, 1, 2], pytest.approx([50, 85, 70]))
+    assert line(figure, "elmo", "centroid") == ([0, 1, 2], pytest.approx([40, 75, 60]))
+    assert line(figure, "bert", "nearest")[0] == [*range(11)]  # 10 behind 9
+    assert ends(figure) == {"bert": 95, "elmo": 70, "most frequent sense": 50}
+    assert {"bert", "elmo", "most frequent sense"} <= set(texts(figure))
     assert senses_figures(frame[frame["task"] == "none"]) == {}
 
 
@@ -259,19 +260,19 @@ def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_
         read_result(bound),
     ]
     figures = learning_curves(results)
-    drawn = {name: [text.get_text() for text in figure.axes[0].texts] for name, figure in figures.items()}
-    assert {name: set(labels) for name, labels in drawn.items()} == {
+    assert {name: set(ends(figure)) for name, figure in figures.items()} == {
         "pretrain · grammar": {"gpt", "big"},
         "pretrain · grammar · masked_lm · grammar/word_marked": {"bert", "bound (grammar)"},
         "pretrain · grammar · masked_lm · grammar/wordpiece_uncased": {"bert_pieces"},
         "pretrain · grammar · text_to_text": {"t5"},
     }
-    (axes,) = figures["pretrain · grammar · masked_lm · grammar/word_marked"].axes
-    assert axes.lines[-1].get_ydata()[0] == BOUND["masked/corrupted"]
+    bounded = figures["pretrain · grammar · masked_lm · grammar/word_marked"]
+    assert ends(bounded)["bound (grammar)"] == BOUND["masked/corrupted"]
+    assert len(marks(bounded.to_dict(), "rule")) == 2  # with the lines to the names
     assert [*learning_curves([*results[:3], results[-1]])][1] == "pretrain · grammar · masked_lm"
     more = write("bert_more", "grammar/word_marked", "masked_lm", rate=0.3)  # whose bound is another
     figure = learning_curves([more, results[-1]])["pretrain · grammar · masked_lm"]
-    assert {text.get_text() for text in figure.axes[0].texts} == {"bert_more"}
+    assert set(ends(figure)) == {"bert_more"}
 
 
 @pytest.mark.parametrize(
@@ -291,6 +292,4 @@ def test_targets_have_the_bound_of_their_corruption(write_run, write_curve, obje
     bounds = write_run("evaluate", "grammar/t5-1-spans_bound", "t5", 1, {"spans/loss": 1.5, "prefix/loss": 2.5})
     (bounds.parent / "config.yaml").write_text("tokens: grammar/word_marked\n", encoding="utf-8")
     (figure,) = learning_curves([read_result(trained), read_result(bounds)]).values()
-    labels = {text.get_text() for text in figure.axes[0].texts}
-    assert labels == ({"t5"} if bound is None else {"t5", "bound (grammar)"})
-    assert bound is None or figure.axes[0].lines[-1].get_ydata()[0] == bound
+    assert ends(figure) == {"t5": 2.0} | ({} if bound is None else {"bound (grammar)": bound})

@@ -5,6 +5,7 @@ import pytest
 from retable.reporting.probes import probes_figures, probes_table
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
+from tests.reporting.charts import ends, line, marks, texts
 from tests.reporting.specifications import SPECIFICATIONS
 
 KINDS = ("number", "part_of_speech")
@@ -49,15 +50,24 @@ def test_a_corpus_may_lack_a_kind_of_label(write_probes):
     table = probes_table(frame)
     assert [value.text for value in table.panels["grammar"][0].values][-3:] == ["", "", ""]
     figures = probes_figures(frame)
-    assert {corpus: len(figure.axes) for corpus, figure in figures.items()} == {"grammar": 2, "grammar_senses": 3}
+    panels = {corpus: len(figure.to_dict()["concat"]) for corpus, figure in figures.items()}
+    assert panels == {"grammar": 2, "grammar_senses": 3}
 
 
 def test_the_figure_has_the_accuracies_by_layer(write_probes):
-    (figure,) = probes_figures(frame_of(write_probes("grammar", "gpt", [0.5, 0.75]))).values()
-    lines = {line.get_label(): line for line in figure.axes[0].lines}
-    assert lines["gpt"].get_ydata().tolist() == [50.0, 75.0]
-    assert lines["gpt, control"].get_ydata().tolist() == [25.0, 50.0]
-    assert list(lines["most frequent label"].get_ydata()) == [62.5, 62.5]
+    folders = write_probes("grammar", "gpt", [0.5, 0.75]), write_probes("grammar", "elmo", [0.7], KINDS[1:])
+    (figure,) = probes_figures(frame_of(*folders)).values()
+    number, part_of_speech = figure.concat
+    assert line(number, "gpt", "probe") == ([0, 1], [50.0, 75.0])
+    assert line(number, "gpt", "control") == ([0, 1], [25.0, 50.0])
+    assert ends(number) == {"gpt": 75.0, "most frequent label": 62.5}
+    assert line(part_of_speech, "elmo", "control") == ([0], [45.0])
+    drawn = marks(figure.to_dict(), "line")
+    assert [mark["encoding"]["y"]["axis"]["title"] for mark in drawn] == ["number (%)", "part of speech (%)"]
+    colours = [mark["encoding"]["color"]["scale"] for mark in drawn]  # one that a panel lacks keeps its colour
+    assert colours[0] == colours[1] and colours[0]["domain"] == ["elmo", "gpt", "most frequent label"]
+    assert drawn[0]["encoding"]["strokeDash"]["scale"]["range"] == [[1, 0], [2, 3]]
+    assert {"gpt", "elmo", "most frequent label", "number (%)"} <= set(texts(figure))
 
 
 def test_the_report_has_table_and_figure(write_probes, tmp_path):

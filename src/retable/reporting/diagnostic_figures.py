@@ -1,22 +1,19 @@
 """Figures of the diagnostic benchmarks, and of the layers' costs. Equal data give equal bytes."""
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import cycle, product
-from typing import Any
+from collections.abc import Callable, Iterable
 
-import matplotlib
+import altair as alt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
 from retable.metrics.regression import fit_power
 from retable.reporting.diagnostics import PHENOMENA, Systems, by_corpus, phenomena_frame, sampling_frame
-from retable.reporting.figures import COLOURS, INK, LINES, STYLE
+from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, beside
+from retable.reporting.lines import DOTTED, Look, Scale, line_panel, significant, stacked
 from retable.reporting.results import Result
 
 FEW = 100  # tokens of a bin whose mean says too little for a figure
+BAR = 18  # pixels
 
 
 def diagnostic_figures(results: Iterable[Result]) -> list[tuple[str, str, dict[str, Figure]]]:
@@ -41,27 +38,28 @@ def diagnostic_figures(results: Iterable[Result]) -> list[tuple[str, str, dict[s
 
 
 def _phenomena_figure(corpus: str, systems: Systems) -> Figure:
-    """A group of bars a phenomenon, a bar a system with its 95 % interval; the systems in the order of their totals."""
-    frame = phenomena_frame(systems)
+    """A panel a phenomenon, in it a bar a system with its 95 % interval; the systems in the order of their totals."""
+    frame = phenomena_frame(systems).drop(columns=["runs", "p_best"])
     order = frame[frame["phenomenon"] == "total"].sort_values("mean", ascending=False)["system"].tolist()
-    width = 0.8 / len(order)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.6, 4.2), layout="constrained")
-        axes = figure.subplots()
-        for i, (system, (_, colour)) in enumerate(zip(order, cycle(product(LINES, COLOURS)), strict=False)):
-            part = frame[frame["system"] == system].set_index("phenomenon").loc[list(PHENOMENA)]
-            places = np.arange(len(PHENOMENA)) + (i - (len(order) - 1) / 2) * width
-            reach = [part["mean"] - part["ci_low"], part["ci_high"] - part["mean"]]
-            hatch = "//" * (i // len(COLOURS))  # once the colours are used up
-            axes.bar(places, part["mean"], 0.9 * width, color=colour, label=system, hatch=hatch, yerr=reach,
-                     error_kw={"ecolor": INK, "elinewidth": 0.8})  # fmt: skip
-        axes.axhline(0, color=INK, lw=0.8)
-        axes.set_xticks(range(len(PHENOMENA)), PHENOMENA)
-        axes.tick_params(bottom=False)
-        axes.set_ylabel("nats a token above the entropy")
-        axes.set_title(corpus)
-        _finish(figure, [axes])
-        return figure
+    low, high = min(0, frame["ci_low"].min()), frame["ci_high"].max()
+    frame = frame.assign(end=frame["ci_high"].clip(lower=0))
+    titles = {"mean": "nats above the entropy", "ci_low": "from", "ci_high": "to", "entropy": "entropy", "n": "runs"}
+    tooltip = [alt.Tooltip("phenomenon:N"), alt.Tooltip("system:N")]
+    tooltip += [alt.Tooltip(f"{field}:Q", title=title, format=".4~f") for field, title in titles.items()]
+    rows = alt.Chart().encode(alt.Y("system:N", sort=order), tooltip=tooltip)
+    # the numbers behind the bars need room
+    scale = alt.Scale(domain=[low, low + (high - low) * 1.45], nice=False)
+    mean = alt.X("mean:Q", title=None, scale=scale, axis=alt.Axis(tickCount=3))
+    layers = [
+        rows.mark_bar(color=COLOURS[0], height=0.6 * BAR).encode(mean),
+        rows.mark_rule(color=INK).encode(alt.X("ci_low:Q"), alt.X2("ci_high:Q")),
+        rows.mark_text(align="left", dx=4, fontSize=10).encode(alt.X("end:Q"), alt.Text("mean:Q", format=".3f")),
+    ]
+    width = (WIDTH - beside(order)) / len(PHENOMENA) - 12
+    panels = alt.layer(*layers, data=significant(frame)).properties(width=width, height=BAR * len(order))
+    facet = panels.facet(column=alt.Column("phenomenon:N", sort=list(PHENOMENA)), spacing=12)
+    told = "nats a token above the entropy, 95 % intervals"
+    return facet.properties(title={"text": corpus, "subtitle": told})
 
 
 def _positions_figure(corpus: str, systems: Systems) -> Figure:
@@ -69,113 +67,95 @@ def _positions_figure(corpus: str, systems: Systems) -> Figure:
     parts = [run.diagnostics["positions"].assign(system=name) for name, runs in systems.items() for run in runs]
     frame = pd.concat(parts)
     frame = frame[frame["tokens"] >= FEW]
+    bins = frame.groupby(["where", "system", "first", "last"], as_index=False)["nats"].mean()
+    bins = bins.assign(x=np.sqrt(bins["first"] * bins["last"]), y=bins["nats"], variant="")
     titles = {"sentence": "in the sentence", "unit": "in the document or line", "window": "in fresh context"}
-    shown = [where for where in titles if where in set(frame["where"])]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.6, 1.0 + 2.6 * len(shown)), layout="constrained")
-        panels = figure.subplots(len(shown), 1, squeeze=False).ravel()
-        for axes, where in zip(panels, shown, strict=True):
-            bins = frame[frame["where"] == where].groupby(["system", "first", "last"], as_index=False)["nats"].mean()
-            for system, style in _styles(systems):
-                part = bins[bins["system"] == system]
-                axes.plot(np.sqrt(part["first"] * part["last"]), part["nats"], marker="o", ms=3, label=system, **style)
-            axes.set_xscale("log", base=2)
-            axes.xaxis.set_major_formatter("{x:.0f}")
-            axes.set_xlabel(f"position {titles[where]}, log scale")
-            axes.set_ylabel("nats a token")
-        panels[0].set_title(corpus)
-        _finish(figure, panels)
-        return figure
+    panels = []
+    for where, title in titles.items():
+        if len(lines := bins.loc[bins["where"] == where, ["system", "variant", "x", "y"]]):
+            low, high = min(lines["x"]) / 1.1, max(lines["x"]) * 1.1
+            powers = [2.0**k for k in range(30) if low <= 2**k <= high]
+            x = Scale(f"position {title}, log scale", low, high, True, powers, "d")
+            y = Scale.over("nats a token", lines["y"])
+            look = {"": Look(is_marked=True)}
+            panels.append(line_panel(lines, x, y, look, systems=systems, height=190, name=where))
+    return stacked(panels).properties(title=corpus)
 
 
 def _gradients_figure(corpus: str, systems: Systems) -> Figure:
     """Norm against distance, a line a system; below it the share of batches whose norm is above a value, before
     clipping and, dotted, after it."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.6, 6.4), layout="constrained")
-        upper, lower = panels = figure.subplots(2, 1)
-        for system, style in _styles(systems):
-            runs = systems[system]
-            by_distance = pd.concat(run.diagnostics["gradients"] for run in runs).groupby("distance")["relative"].mean()
-            seen = by_distance[by_distance > 0]
-            upper.plot(seen.index, seen, label=system, **style)
-            norms = pd.concat(run.diagnostics["gradient_norms"] for run in runs)
-            above = 1 - np.arange(len(norms)) / len(norms)
-            lower.step(np.sort(norms["norm"]), above, where="pre", label=system, **style)
-            lower.step(np.sort(norms["clipped"]), above, where="pre", **style | {"ls": ":", "lw": 1.0})
-        upper.set_yscale("log")
-        upper.set_xlabel("tokens between the loss and the embedding")
-        upper.set_ylabel("gradient's norm, relative")
-        lower.set_xscale("log")
-        lower.xaxis.set_major_formatter("{x:g}")
-        lower.xaxis.set_minor_formatter(NullFormatter())
-        lower.set_xlabel("norm of a batch's gradient, log scale; dotted: after clipping")
-        lower.set_ylabel("share of batches above")
-        upper.set_title(corpus)
-        _finish(figure, panels)
-        return figure
+    fading, above = [], []
+    for system, runs in systems.items():
+        by_distance = pd.concat(run.diagnostics["gradients"] for run in runs).groupby("distance")["relative"].mean()
+        seen = by_distance[by_distance > 0]
+        fading.append(pd.DataFrame({"x": seen.index, "y": seen.to_numpy(), "system": system, "variant": ""}))
+        norms = pd.concat(run.diagnostics["gradient_norms"] for run in runs)
+        share = 1 - np.arange(len(norms)) / len(norms)
+        for variant in ("norm", "clipped"):
+            own = pd.DataFrame({"x": np.sort(norms[variant]), "y": share, "system": system, "variant": variant})
+            above.append(own)
+    upper, lower = pd.concat(fading), pd.concat(above)
+    distance = Scale("tokens between the loss and the embedding", 0, max(upper["x"]))
+    relative = Scale.over("gradient's norm, relative", upper["y"], is_log=True)
+    norm = Scale.over("norm of a batch's gradient, log scale; dotted: after clipping", lower["x"], is_log=True)
+    batches = Scale("share of batches above", 0, 1, format="%")
+    looks = {"norm": Look(), "clipped": Look(DOTTED)}
+    panels = [
+        line_panel(upper, distance, relative, {"": Look()}, height=210, name="fading"),
+        line_panel(lower, norm, batches, looks, height=210, interpolate="step-before", name="above"),
+    ]
+    return stacked(panels).properties(title=corpus)
 
 
 def _sampling_figure(corpus: str, systems: Systems) -> Figure:
     """Grammaticality and the grammar's nats against self-BLEU: a line a system over temperatures, a dotted one over
     nuclei, and a star for the held-out text."""
     frame = sampling_frame(systems)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.6, 6.4), layout="constrained")
-        panels = figure.subplots(2, 1)
-        for axes, (score, label, scale) in zip(
-            panels, (("grammatical", "grammatical sentences (%)", 100), ("nats", "their nats a token", 1)), strict=True
-        ):
-            for system, style in _styles(systems):
-                for method, more in (("temperature", {"marker": "o"}), ("top_p", {"marker": "s", "ls": ":"})):
-                    part = frame[(frame["system"] == system) & (frame["method"] == method)]
-                    name = system if method == "temperature" else None
-                    axes.plot(part["self_bleu"], scale * part[score], ms=4, label=name, **style | more)
-                    for _, end in part.iloc[[0, -1]].iterrows() if len(part) else ():
-                        axes.annotate(f"{end['value']}", (end["self_bleu"], scale * end[score]), (4, 4),
-                                      textcoords="offset points", fontsize=8, color=style["color"])  # fmt: skip
-            text = frame[frame["method"] == "text"].iloc[0]
-            axes.plot([text["self_bleu"]], [scale * text[score]], "*", ms=12, color=INK, label="held-out text")
-            axes.set_xlabel("self-BLEU: less varied to the right")
-            axes.set_ylabel(label)
-        panels[0].set_title(f"{corpus}: circles temperatures, squares nuclei")
-        _finish(figure, panels)
-        return figure
+    looks = {"temperature": Look(is_marked=True), "top_p": Look(DOTTED, is_marked=True, shape="square")}
+    panels = []
+    for score, label, factor in (("grammatical", "grammatical sentences (%)", 100), ("nats", "their nats a token", 1)):
+        drawn = frame.assign(x=frame["self_bleu"], y=factor * frame[score], variant=frame["method"])
+        drawn = drawn[["system", "variant", "value", "x", "y"]].dropna(subset=["y"])
+        lines = drawn[drawn["variant"] != "text"][::-1]  # their names stand at the less varied end
+        text = drawn.loc[drawn["variant"] == "text", ["x", "y"]].head(1).assign(system="held-out text")
+        x = Scale.over("self-BLEU: less varied to the right", drawn["x"])
+        y = Scale.over(label, drawn["y"])
+        ends = lines.groupby(["system", "variant"])
+        values = alt.Chart(significant(pd.concat([ends.head(1), ends.tail(1)]).drop(columns="variant")))
+        star = alt.Chart(significant(text)).encode(x.x(), y.y())
+        star = star.mark_point(shape=STAR, size=150, color=INK, filled=True)
+        over = (
+            values.mark_text(align="left", dx=4, dy=-5, fontSize=9).encode(x.x(), y.y(), text="value:N"),
+            star.encode(tooltip=["system:N", alt.Tooltip("x:Q", title=x.title), alt.Tooltip("y:Q", title=y.title)]),
+        )
+        panels.append(line_panel(lines, x, y, looks, systems=systems, height=230, over=over, name=score))
+    told = "circles: temperatures; squares, dotted: nuclei; star: held-out text"
+    return stacked(panels).properties(title={"text": corpus, "subtitle": told})
+
+
+STAR = "M0,-1L0.29,-0.4L0.95,-0.31L0.48,0.15L0.59,0.81L0,0.5L-0.59,0.81L-0.48,0.15L-0.95,-0.31L-0.29,-0.4Z"
 
 
 def _scaling_figure(rows: pd.DataFrame) -> Figure:
     """Time and memory against length and width, on logarithms, with the fitted lines and their slopes."""
-    with matplotlib.rc_context(STYLE | {"font.size": 9}):
-        figure = Figure(figsize=(7.6, 7.6), layout="constrained")
-        grid = figure.subplots(2, 2)
-        labels = {"seconds": "seconds", "bytes": "MiB kept for the backward pass"}
-        for (quantity, varied), axes in zip(product(labels, ("length", "width")), grid.ravel(), strict=True):
-            for (layer, part), colour in zip(rows.groupby("layer", sort=False), COLOURS, strict=False):
-                part = part[part["varied"] == varied]
-                values = part[quantity] / (2**20 if quantity == "bytes" else 1)
+    looks = {"fitted": Look(), "measured": Look(None, is_marked=True)}
+    quantities = {"seconds": ("seconds", 1), "bytes": ("MiB kept for the backward pass", 2**20)}
+    panels = []
+    for quantity, (label, unit) in quantities.items():
+        for varied, title in (("length", "length n, log scale"), ("width", "width d, log scale")):
+            parts = []
+            for layer, part in rows[rows["varied"] == varied].groupby("layer", sort=False):
+                values = part[quantity] / unit
                 line = fit_power(part[varied], values)
                 fitted = np.exp(line.intercept) * part[varied] ** line.slope
-                axes.plot(part[varied], values, "o", ms=4, color=colour)
-                axes.plot(part[varied], fitted, lw=1.2, color=colour, label=f"{layer}: {line.slope:.2f}")
-            axes.set_xscale("log", base=2)
-            axes.set_yscale("log")
-            axes.xaxis.set_major_formatter("{x:.0f}")
-            axes.set_xlabel({"length": "length n", "width": "width d"}[varied])
-            axes.set_ylabel(labels[quantity])
-            axes.grid(lw=0.5, alpha=0.25, color=INK)
-            axes.legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16))
-        return figure
-
-
-def _styles(systems: Systems) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The line of each system, the same in all figures of the same systems."""
-    for system, (line, colour) in zip(sorted(systems), cycle(product(LINES, COLOURS)), strict=False):
-        yield system, {"color": colour, "ls": line, "lw": 1.6}
-
-
-def _finish(figure: Figure, panels: Iterable[Axes]) -> None:
-    """Grids, and one legend beside the panels."""
-    for axes in panels:
-        axes.grid(axis="y", lw=0.5, alpha=0.25, color=INK)
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=9)
+                for variant, y in (("fitted", fitted), ("measured", values)):
+                    own = pd.DataFrame({"x": part[varied], "y": y, "variant": variant})
+                    parts.append(own.assign(system=f"{layer}: {line.slope:.2f}"))
+            lines = pd.concat(parts)
+            x = Scale(title, min(lines["x"]) / 1.1, max(lines["x"]) * 1.1, True, sorted(set(lines["x"])), "d")
+            y = Scale.over(label, lines["y"], is_log=True)
+            panel = line_panel(lines, x, y, looks, width=WIDTH / 2, height=210, name=f"{quantity}_{varied}")
+            panels.append(panel)
+    told = "points: measured; lines, with their slopes: fitted"
+    return stacked(panels, columns=2).properties(title={"text": "Time and memory of layers", "subtitle": told})

@@ -15,16 +15,14 @@ from dataclasses import replace
 from math import isnan
 from typing import Any
 
-import matplotlib
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
 from retable.errors import UsageError
 from retable.metrics.intervals import mean_interval, mean_std
 from retable.reporting.ablations import difference, interval_text, judged
 from retable.reporting.fields import SPREAD, filled_table, span
-from retable.reporting.figures import COLOURS, INK, STYLE, label_ends
+from retable.reporting.figures import Figure
+from retable.reporting.lines import Look, Scale, line_panel
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import ORACLE
 
@@ -124,26 +122,15 @@ def label_efficiency_figures(settings: Mapping[str, Any], rows: pd.DataFrame) ->
 
 def _figure(settings: Mapping[str, Any], rows: pd.DataFrame) -> Figure:
     first = rows.iloc[0]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.6, 4.2), layout="constrained")
-        axes = figure.subplots()
-        ends = []
-        for role, colour, aside in (("scratch", COLOURS[1], 1 / ASIDE), ("pretrained", COLOURS[0], ASIDE)):
-            places, means = rows["labels"] * aside, rows[f"{role}_mean"]
-            reach = [means - rows[f"{role}_ci_low"], rows[f"{role}_ci_high"] - means]
-            axes.errorbar(places, means, reach, color=colour, lw=1.8, marker="o", ms=4, elinewidth=1.2, capsize=3)
-            ends.append((places.iloc[-1], means.iloc[-1], settings[role], colour))
-        left, right = rows["labels"].min() / 1.3, rows["labels"].max() * 1.3
-        if not isnan(first["bayes_optimal"]):
-            axes.axhline(first["bayes_optimal"], color=INK, lw=1.2, ls="--")
-            ends.append((right, first["bayes_optimal"], "Bayes-optimal", INK))
-        axes.set_xscale("log")
-        axes.set_xlim(left, right)
-        axes.set_xticks(rows["labels"], [f"{labels:,}" for labels in rows["labels"]])
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_title(f"{first['corpus']}: {first['task']}")
-        axes.set_xlabel("labels to learn from, log scale")
-        axes.set_ylabel(f"test {first['metric']}, times 100")
-        axes.grid(axis="y", lw=0.5, alpha=0.25, color=INK)
-        label_ends(figure, axes, ends)
-        return figure
+    parts = [
+        pd.DataFrame({"x": rows["labels"] * aside, "y": rows[f"{role}_mean"], "system": settings[role], "variant": ""})
+        .assign(low=rows[f"{role}_ci_low"], high=rows[f"{role}_ci_high"])
+        for role, aside in (("scratch", 1 / ASIDE), ("pretrained", ASIDE))
+    ]  # fmt: skip
+    lines, labels = pd.concat(parts), rows["labels"]
+    bounds = [] if isnan(first["bayes_optimal"]) else [("Bayes-optimal", first["bayes_optimal"])]
+    x = Scale("labels to learn from, log scale", min(labels) / 1.3, max(labels) * 1.3, True, labels.tolist(), ",")
+    y = Scale.over(f"test {first['metric']}, times 100", lines[["y", "low", "high"]], [value for _, value in bounds])
+    figure = line_panel(lines, x, y, {"": Look(is_marked=True)}, bounds=bounds, has_bars=True)
+    subtitle = "bars: 95 % intervals over seeds"
+    return figure.properties(title={"text": f"{first['corpus']}: {first['task']}", "subtitle": subtitle})

@@ -3,24 +3,21 @@ arXiv 1802.05365, equation 1 and figure 2). Equal data give equal bytes."""
 
 from collections.abc import Iterable
 
-import matplotlib
+import altair as alt
 import numpy as np
 import pandas as pd
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
 
 from retable.metrics.intervals import mean_std
 from retable.reporting.fields import SPREAD, filled_table
-from retable.reporting.figures import COLOURS, INK, STYLE
+from retable.reporting.figures import COLOURS, INK, Figure
 from retable.reporting.glue import TASKS
+from retable.reporting.lines import significant
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import Result
 
-BELOW, ABOVE = COLOURS[1], COLOURS[0]
-STOPS = [(0.0, (BELOW, 0.5)), (0.5, (BELOW, 0.0)), (0.5, (ABOVE, 0.0)), (1.0, (ABOVE, 0.5))]
-FILL = LinearSegmentedColormap.from_list("share", STOPS)
+FILL = f"{COLOURS[1]}80", "#80808000", f"{COLOURS[0]}80"  # less, equal, more
 LEAST = 0.1  # of a share's distance to an equal one, at which a square is full
-CELL = 0.62, 0.34  # of inches
+CELL = 62, 30  # pixels across and down
 
 
 def mixes_frame(results: Iterable[Result]) -> pd.DataFrame:
@@ -92,29 +89,23 @@ def _figure(frame: pd.DataFrame) -> Figure:
     names = [
         _title(task) + f", {system}" * several for task, system in zip(frame["task"], frame["system"], strict=True)
     ]
-    frame = frame.assign(name=names)
-    shares = frame.pivot(index="name", columns="layer", values="share").reindex(dict.fromkeys(names))
-    gammas = frame.drop_duplicates("name")["gamma"]
-    apart = shares.sub(1 / shares.count(axis=1), axis=0)  # from an equal share
-    reach = max(LEAST, float(apart.abs().max(axis=None)))
-    down, across = shares.shape
-    with matplotlib.rc_context(STYLE | {"font.size": 10}):
-        figure = Figure(figsize=(2.6 + CELL[0] * (across + 1), 1.2 + CELL[1] * down), layout="constrained")
-        axes = figure.subplots()
-        # a mesh and no image: squares that any size of paper shows sharp
-        axes.pcolormesh(apart.to_numpy(), cmap=FILL, vmin=-reach, vmax=reach, edgecolors=f"{INK}30", linewidth=0.4)
-        for i, (row, gamma) in enumerate(zip(shares.to_numpy(), gammas, strict=True)):
-            texts = ["" if np.isnan(share) else f"{share:.2f}" for share in row]
-            for j, text in enumerate([*texts, f"{gamma:.2f}"]):
-                axes.text(j + 0.5, i + 0.5, text, ha="center", va="center")
-        axes.set_xlim(0, across + 1)
-        axes.invert_yaxis()
-        axes.xaxis.tick_top()
-        axes.set_xticks([j + 0.5 for j in range(across + 1)], [*(f"layer {layer}" for layer in shares.columns), "γ"])
-        axes.set_yticks([i + 0.5 for i in range(down)], shares.index)
-        for label in axes.get_yticklabels():
-            label.set_parse_math(False)
-        axes.set_xlabel("share of each layer: blue more than an equal one, orange less", fontsize=9)
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-        return figure
+    frame = frame.assign(name=names, column=[f"layer {layer}" for layer in frame["layer"]])
+    apart = frame["share"] - 1 / frame.groupby("name")["layer"].transform("count")  # from an equal share
+    reach = max(LEAST, float(apart.abs().max()))
+    shares = frame.assign(apart=apart, value=frame["share"], std=frame["share_std"])
+    gammas = frame.drop_duplicates("name").assign(column="γ")
+    gammas = gammas.assign(value=gammas["gamma"], std=gammas["gamma_std"])
+    columns = [f"layer {layer}" for layer in sorted(set(frame["layer"]))] + ["γ"]
+    squares = pd.concat([shares, gammas])[["name", "column", "value", "std", "apart", "n"]]
+    titles = {"name": "task", "column": "of", "value": "mean", "std": "deviation", "n": "runs"}
+    base = alt.Chart(significant(squares)).encode(
+        alt.X("column:N", sort=columns, axis=alt.Axis(orient="top", labelAngle=0)),
+        alt.Y("name:N", sort=[*dict.fromkeys(names)]),
+        tooltip=[alt.Tooltip(field, title=title) for field, title in titles.items()],
+    )
+    fill = alt.Color("apart:Q", legend=None).scale(domain=[-reach, 0, reach], range=FILL)
+    full = base.mark_rect(stroke=INK, strokeOpacity=0.2).encode(fill)
+    texts = base.mark_text().encode(alt.Text("value:Q", format=".2f"))
+    told = "share of each layer: blue more than an equal one, orange less"
+    size = {"width": alt.Step(CELL[0]), "height": alt.Step(CELL[1])}
+    return alt.layer(full, texts).properties(title={"text": str(frame["corpus"].iloc[0]), "subtitle": told}, **size)

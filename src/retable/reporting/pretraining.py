@@ -2,14 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from itertools import cycle, product
 
-import matplotlib
 import pandas as pd
-from matplotlib.figure import Figure
 
 from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value, span
-from retable.reporting.figures import COLOURS, INK, LINES, STYLE
+from retable.reporting.figures import Figure
+from retable.reporting.lines import DOTTED, Look, Scale, line_panel
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import BOUNDS
 
@@ -142,29 +140,25 @@ def senses_figures(frame: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _senses_figure(corpus: str, frame: pd.DataFrame) -> Figure:
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.6, 4.2), layout="constrained")
-        axes = figure.subplots()
-        deepest = 0
-        for (system, own), (line, colour) in zip(frame.groupby("system"), cycle(product(LINES, COLOURS))):
-            layers = dict(layers_of(own))
-            for way, style, marker, label in (
-                ("nearest", line, "o", str(system)),
-                ("centroid", ":", "s", f"{system}, by means"),
-            ):
-                means = {layer: 100 * cells[way]["mean"] for layer, cells in layers.items() if way in cells}
-                x, y = [*means], [*means.values()]
-                axes.plot(x, y, color=colour, lw=1.6, ls=style, marker=marker, ms=4, label=label)
-            deepest = max([deepest, *layers])
-        for share in sorted(set(frame.loc[frame["metric"] == "majority", "mean"].round(6))):
-            axes.axhline(100 * share, color=INK, lw=1, ls=(0, (6, 3)), label="most frequent sense")
-        axes.set_xticks(range(deepest + 1))
-        axes.set_xlabel("layer; 0 has no context")
-        axes.set_ylabel("senses told right (%)")
-        axes.set_title(corpus)
-        axes.grid(axis="y", lw=0.5, alpha=0.25, color=INK)
-        figure.legend(loc="outside right upper", frameon=False, fontsize=9)
-        return figure
+    ways = {"nearest": Look(is_marked=True), "centroid": Look(DOTTED, is_marked=True, shape="square")}
+    rows = [
+        (system, way, layer, 100 * cells[way]["mean"])
+        for system, own in frame.groupby("system")
+        for layer, cells in layers_of(own)
+        for way in ways
+        if way in cells
+    ]
+    lines = pd.DataFrame(rows, columns=["system", "variant", "x", "y"]).sort_values(["variant", "x"], kind="stable")
+    shares = sorted(set(frame.loc[frame["metric"] == "majority", "mean"].round(6)))
+    bounds = [("most frequent sense", 100 * share) for share in shares]
+    y = Scale.over("senses told right (%)", lines["y"], [value for _, value in bounds])
+    subtitle = "circles: by the nearest occurrence; squares, dotted: by the nearest mean"
+    figure = line_panel(lines, layers_scale("layer; 0 has no context", lines["x"]), y, ways, bounds=bounds)
+    return figure.properties(title={"text": corpus, "subtitle": subtitle})
+
+
+def layers_scale(title: str, layers: pd.Series) -> Scale:
+    return Scale(title, -0.1, max(layers) + 0.1, ticks=range(max(layers) + 1), format="d")
 
 
 def layers_of(system: pd.DataFrame) -> list[tuple[int, dict[str, pd.Series]]]:

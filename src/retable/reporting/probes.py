@@ -1,16 +1,12 @@
 """What linear probes read off the layers of pretrained models: the table, and the figure by layer."""
 
-from itertools import cycle, product
-
-import matplotlib
-import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value
-from retable.reporting.figures import COLOURS, INK, LINES, STYLE
+from retable.reporting.figures import Figure
+from retable.reporting.lines import DOTTED, Look, Scale, line_panel, stacked
 from retable.reporting.markup import Column, Row, Table, Value
-from retable.reporting.pretraining import layers_of
+from retable.reporting.pretraining import layers_of, layers_scale
 
 CONTROL = "_control"
 
@@ -57,27 +53,26 @@ def probes_figures(frame: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _figure(corpus: str, frame: pd.DataFrame) -> Figure:
-    kinds = _kinds(frame)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.6, 1.0 + 2.6 * len(kinds)), layout="constrained")
-        panels = figure.subplots(len(kinds), 1, squeeze=False).ravel()
-        for axes, kind in zip(panels, kinds, strict=True):
-            for (system, own), (line, colour) in zip(frame.groupby("system"), cycle(product(LINES, COLOURS))):
-                layers = layers_of(own)
-                for metric, style, label in ((kind, line, str(system)), (kind + CONTROL, ":", f"{system}, control")):
-                    points = [(layer, 100 * cells[metric]["mean"]) for layer, cells in layers if metric in cells]
-                    axes.plot(*np.array(points).T, color=colour, lw=1.6, ls=style, marker="o", ms=4, label=label)
-            majority = frame[(frame["split"] == "majority") & (frame["metric"] == kind)]["mean"]
-            for share in sorted(set(majority.round(6))):
-                axes.axhline(100 * share, color=INK, lw=1, ls=(0, (6, 3)), label="most frequent label")
-            axes.xaxis.get_major_locator().set_params(integer=True)
-            axes.set_ylabel(f"{_title(kind)} (%)")
-            axes.grid(axis="y", lw=0.5, alpha=0.25, color=INK)
-        panels[0].set_title(corpus)
-        panels[-1].set_xlabel("layer; 0 goes into the first with context")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=9)
-        return figure
+    panels = [_panel(frame, kind) for kind in _kinds(frame)]
+    return stacked(panels).properties(title={"text": corpus, "subtitle": "squares, dotted: the control task"})
+
+
+def _panel(frame: pd.DataFrame, kind: str) -> Figure:
+    looks = {"probe": Look(is_marked=True), "control": Look(DOTTED, is_marked=True, shape="square")}
+    metrics = {"probe": kind, "control": kind + CONTROL}
+    rows = [
+        (system, variant, layer, 100 * cells[metric]["mean"])
+        for system, own in frame.groupby("system")
+        for variant, metric in metrics.items()
+        for layer, cells in layers_of(own)
+        if metric in cells
+    ]
+    lines = pd.DataFrame(rows, columns=["system", "variant", "x", "y"])
+    majority = frame[(frame["split"] == "majority") & (frame["metric"] == kind)]["mean"]
+    bounds = [("most frequent label", 100 * share) for share in sorted(set(majority.round(6)))]
+    x = layers_scale("layer; 0 goes into the first with context", lines["x"])
+    y = Scale.over(f"{_title(kind)} (%)", lines["y"], [value for _, value in bounds])
+    return line_panel(lines, x, y, looks, systems=set(frame["system"]), bounds=bounds, height=190, name=kind)
 
 
 def _kinds(frame: pd.DataFrame) -> list[str]:

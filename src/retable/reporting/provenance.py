@@ -19,6 +19,7 @@ COSTS = {
     "tokens": "{:,.0f} tokens",
     "flops": "{:.2g} FLOPs",
 }
+SPENT = {"seconds": "{:g} s", "peak_memory_mib": "{:,} MiB at most", "hardware": "{}"}
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,7 @@ def _entry(result: Result, makings: Mapping[str, Making], names: set[str], page:
     record, making = result.record, makings.get(result.name, Making("", ""))
     commit = record.get("git_commit") or ""
     cost = [form.format(result.metrics[name]) for name, form in COSTS.items() if name in result.metrics]
-    if record:
-        cost += [f"{record['seconds']:g} s", f"{record['peak_memory_mib']:,} MiB at most", record["hardware"]]
+    cost += [form.format(record[name]) for name, form in SPENT.items() if name in record]
     return Entry(
         id=anchor(result.name),
         name=result.name,
@@ -120,8 +120,9 @@ def summary(results: Iterable[Result]) -> str:
     commits = sorted({(record.get("git_commit") or "no commit")[:10] for record in records})
     dirty = sum(bool(record.get("git_dirty")) for record in records)
     absent = len(listed) - len(records)
+    seconds = sum(record.get("seconds", 0) for record in records)
     return (
-        f"{len(listed)} cells; {len(records)} runs, {_duration(sum(record['seconds'] for record in records))} in all"
+        f"{len(listed)} cells; {len(records)} runs, {_duration(seconds)} in all"
         + f", of {', '.join(commits)}" * bool(commits)
         + f"; {dirty} of them with uncommitted changes" * bool(dirty)
         + f"; {absent} of the cells came out of a cache, or from elsewhere" * bool(absent)

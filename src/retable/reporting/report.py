@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from retable.artifacts import write_json
 from retable.reporting import provenance
@@ -19,14 +18,16 @@ from retable.reporting.attention import attention_figures, heads_tables
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import diagnostic_tables
 from retable.reporting.elmo import elmo_tables
-from retable.reporting.figures import learning_curves, perplexities, planes, size_curves, write_figure
+from retable.reporting.figures import Figure, write_figure
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
+from retable.reporting.learning_curves import learning_curves
 from retable.reporting.lineage import gains_tables, lineage_tables
 from retable.reporting.markup import Table, markdown_table
 from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
 from retable.reporting.neighbours import neighbours_tables, unseen_neighbours_tables
 from retable.reporting.page import failures, report_page, verdicts
+from retable.reporting.perplexities import perplexities
 from retable.reporting.pretraining import senses_figures
 from retable.reporting.probes import probes_figures
 from retable.reporting.provenance import Making, entries, write_runs
@@ -35,6 +36,7 @@ from retable.reporting.rates import rates_tables
 from retable.reporting.results import aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.tables import Specification, write_table, write_tables
+from retable.reporting.vectors import planes, size_curves
 
 # The stages whose metrics the tables hold.
 MEASURED = ("prepare", "evaluate", "train")

@@ -1,0 +1,99 @@
+"""Figures of losses against steps."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from retable.reporting.figures import Figure
+from retable.reporting.lines import Look, Scale, line_panel
+from retable.reporting.results import Result
+
+TRAINING, VALIDATION = "train/loss", "validation/loss"
+ENOUGH = 6  # validation losses of a run, to be called a curve
+DECAY = 0.9  # of the moving average of training losses
+
+# by objective: the metric that bounds its loss on the embedded language, and the batches that it is the bound of
+BOUND_OF: dict[str, tuple[str, dict[str, Any]]] = {
+    "masked_lm": ("masked/corrupted", {"rate": 0.15, "masking": "token"}),
+    "text_to_text": (
+        "spans/loss",
+        {"corruption": {"_target_": "retable.data.corruption.RandomSpans", "density": 0.15, "mean": 3.0}},
+    ),
+    "prefix_lm": ("prefix/loss", {"corruption": {"_target_": "retable.data.corruption.Prefix"}}),
+}
+
+
+def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
+    """A figure a stage, corpus, task and kind of loss, of loss against step: the mean over seeds, in the band of all.
+
+    Takes the runs that left a curve. The line is the validation loss where every run has enough of them, else the
+    smoothed training loss, with the validation losses as points. Steps that not every seed has reached are left out.
+    All language models' losses are of one kind, nats of the next token; others are of their objectives'. What the
+    grammar allows is a line across those on the same tokens under the corruption that it is the bound of.
+    """
+    groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    bounds: dict[tuple[str, str], float] = {}
+    for result in results:
+        if result.curve is not None:
+            config = yaml.safe_load(result.config)
+            target = (config.get("objective") or {}).get("_target_", "")  # fine-tuning keeps a recipe's bare settings
+            kind = target.split(".")[-2] if target and "validation_scorer" not in config else ""
+            tokens = config["tokens"] if kind in BOUND_OF else ""
+            where = (result.run["stage"], result.run["corpus"], result.run.get("task"), kind)
+            groups[" · ".join(filter(None, dict.fromkeys(where))), tokens, kind].append(result)
+        for kind, (metric, _) in BOUND_OF.items():
+            if metric in result.metrics:
+                bounds[yaml.safe_load(result.config).get("tokens"), kind] = result.metrics[metric]
+    names = Counter(name for name, _, _ in groups)
+    figures = {}
+    for (name, tokens, kind), group in sorted(groups.items()):
+        title = name if names[name] == 1 else f"{name} · {tokens}"
+        bounded = kind in BOUND_OF and all(_has_batches(result, BOUND_OF[kind][1]) for result in group)
+        if figure := _curves(title, group, bounds.get((tokens, kind)) if bounded else None):
+            figures[title] = figure
+    return figures
+
+
+def _has_batches(result: Result, settings: Mapping[str, Any]) -> bool:
+    batches = yaml.safe_load(result.config).get("batches") or {}
+    return all(batches.get(name) == value for name, value in settings.items())
+
+
+def _curves(title: str, results: list[Result], bound: float | None) -> Figure | None:
+    curves = pd.concat(
+        result.curve.assign(system=result.run["system"], run=result.name)
+        for result in results
+        if result.curve is not None
+    )
+    curves = curves[curves["metric"].isin([TRAINING, VALIDATION])]
+    counts = curves.pivot_table(index="run", columns="metric", values="value", aggfunc="count", fill_value=0)
+    is_validated = VALIDATION in counts and counts[VALIDATION].min() >= ENOUGH
+    names = {TRAINING: "training loss", VALIDATION: "validation loss"}
+    looks = {names[VALIDATION]: Look()} if is_validated else {
+        names[TRAINING]: Look(), names[VALIDATION]: Look(dash=None, is_marked=True)
+    }  # fmt: skip
+    lines = []
+    for (system, metric), part in curves.groupby(["system", "metric"]):
+        seeds = part.pivot_table(index="step", columns="run", values="value").dropna()
+        if metric == TRAINING:
+            seeds = seeds.ewm(alpha=1 - DECAY).mean()  # pandas corrects the bias
+        ends = {"low": seeds.min(axis=1), "high": seeds.max(axis=1)}
+        line = pd.DataFrame({"x": seeds.index, "y": seeds.mean(axis=1), **ends})
+        lines.append(line.assign(system=system, variant=names[metric]))
+    frame = pd.concat(lines) if lines else pd.DataFrame(columns=["variant"])
+    frame = frame[frame["variant"].isin(list(looks))]
+    if frame.empty:
+        return None
+    bounds = [] if bound is None else [("bound (grammar)", bound)]
+    x = Scale("step", 0, frame["x"].max() or 1)
+    y = Scale.over("loss (nats)", frame["low"], frame["high"], [value for _, value in bounds])
+    if is_validated:
+        told = "validation loss"
+    else:
+        told = f"line: training loss, smoothed (moving average, decay {DECAY})"
+        told += "; points: validation loss" * (names[VALIDATION] in set(frame["variant"]))
+    told += "; band: all seeds" * bool((frame["low"] < frame["high"]).any())
+    return line_panel(frame, x, y, looks, bounds=bounds).properties(title={"text": title, "subtitle": told})

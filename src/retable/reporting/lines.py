@@ -1,0 +1,241 @@
+"""Panels of lines: a colour a system, names at the lines' ends, and on hover the numbers of the nearest point.
+
+Of more systems than there are colours each has a panel of its own, before all others in grey.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import Any, Literal
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
+
+from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, beside
+
+DOTTED = (2, 3)  # a dash
+POINTS = 200  # of a line, at most
+ALL_POINTS = 900  # of a panel's lines, about
+NAME = 13  # pixels that a name at a line's end is high
+ACROSS = 3  # panels, where each system has one
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What an axis shows, from `low` to `high`; its labels are in D3's `format`, or as long as their ticks need."""
+
+    title: str
+    low: float
+    high: float
+    is_log: bool = False
+    ticks: Sequence[float] | None = None
+    format: str | None = None
+
+    @classmethod
+    def over(cls, title: str, *values: ArrayLike, is_log: bool = False, margin: float = 0.04) -> "Scale":
+        """From the least to the largest of the values, with a margin on both sides, a share of what is between them;
+        NaNs say nothing."""
+        everything = np.concatenate([np.ravel(value).astype(float) for value in values])
+        low, high = np.nanmin(everything), np.nanmax(everything)
+        if not is_log:
+            beyond = margin * (high - low) or 0.5
+            return cls(title, low - beyond, high + beyond)
+        beyond = (high / low) ** margin if high > low else 1.5
+        low, high = low / beyond, high * beyond
+        return cls(title, low, high, True, round_ticks(low, high), "~g")
+
+    def x(self, field: str = "x") -> alt.X:
+        return alt.X(f"{field}:Q", axis=self._axis(), scale=self._scale(), sort=None)  # lines go in the order of rows
+
+    def y(self, field: str = "y") -> alt.Y:
+        return alt.Y(f"{field}:Q", axis=self._axis(), scale=self._scale(), sort=None)
+
+    def _axis(self) -> alt.Axis:
+        ticks: dict[str, Any] = {"tickCount": 6} if self.ticks is None else {"values": list(self.ticks)}
+        if self.format is not None:
+            ticks["format"] = self.format
+        return alt.Axis(title=self.title or None, labelOverlap=False, **ticks)
+
+    def _scale(self) -> alt.Scale:
+        # the last of all digits would say how it was rounded
+        domain = [float(f"{end:.8g}") for end in (self.low, self.high)]
+        return alt.Scale(domain=domain, type="log" if self.is_log else "linear", nice=False)
+
+    def pixels(self, values: ArrayLike, length: float) -> NDArray[np.float64]:
+        """How far along an axis of so many pixels the values stand."""
+        low, high, shown = (self._linear(each) for each in (self.low, self.high, values))
+        return length * (shown - low) / (high - low)
+
+    def values(self, pixels: ArrayLike, length: float) -> NDArray[np.float64]:
+        """What stands so far along an axis."""
+        low, high = self._linear(self.low), self._linear(self.high)
+        values = low + np.asarray(pixels) / length * (high - low)
+        return np.exp(values) if self.is_log else values
+
+    def _linear(self, values: ArrayLike) -> NDArray[np.float64]:
+        values = np.asarray(values, dtype=float)
+        return np.log(values) if self.is_log else values
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a variant of each system's line is drawn; without a dash it is points alone."""
+
+    dash: tuple[int, int] | None = (1, 0)
+    is_marked: bool = False
+    shape: str = "circle"
+
+
+def round_ticks(low: float, high: float) -> list[float]:
+    """At most seven round numbers between low and high for a log scale: of equal distances where the scale is short,
+    else of each power of ten as many as there is room for."""
+    if high / low < 3:
+        steps = (step * 10.0**power for power in range(-30, 30) for step in (1, 2, 5))
+        step = next(step for step in steps if (high - low) / step <= 6)
+        return [float(f"{step * i:.6g}") for i in range(ceil(low / step), floor(high / step) + 1)]
+    dense = ((10, 15, 20, 30, 50, 70), (10, 20, 30, 50), (10, 20, 50), (10, 30))
+    for digits, every in (*((digits, 1) for digits in dense), *(((10,), every) for every in (1, 2, 3, 5, 10))):
+        ticks = [float(f"{digit}e{power}") for power in range(-30, 30, every) for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) <= 7:
+            break
+    return ticks
+
+
+def significant(frame: pd.DataFrame, digits: int = 5) -> pd.DataFrame:
+    """The table with so many digits of each fraction: more than a figure shows, and fewer bytes."""
+    fractions = frame.select_dtypes("float")
+    return frame.assign(**{name: fractions[name].map(lambda value: float(f"{value:.{digits}g}")) for name in fractions})
+
+
+def apart(pixels: ArrayLike, length: float, distance: float = NAME) -> NDArray[np.float64]:
+    """The places along an axis that are nearest to these, no two of them nearer to each other than `distance`, and
+    within the axis where it has room for all."""
+    pixels = np.asarray(pixels, dtype=float)
+    order, steps = np.argsort(pixels, kind="stable"), distance * np.arange(len(pixels))
+    placed = np.empty_like(pixels)
+    # of places less what must be between them, none may be below the one before
+    free = isotonic_regression(pixels[order] - steps).x
+    placed[order] = steps + np.clip(free, 0, max(0, length - steps[-1]))
+    return placed
+
+
+def line_panel(
+    frame: pd.DataFrame,
+    x: Scale,
+    y: Scale,
+    looks: Mapping[str, Look],
+    *,
+    systems: Iterable[str] | None = None,
+    bounds: Sequence[tuple[str, float]] = (),
+    width: float = WIDTH,
+    height: float = 260,
+    interpolate: Literal["linear", "step-before"] = "linear",
+    has_bars: bool = False,
+    over: Sequence[alt.Chart] = (),
+    name: str = "point",
+) -> Figure:
+    """Lines through the rows of `frame` in their order: of each `system` and `variant`, by `x` and `y`; `looks` are
+    those of the variants, the first of them the one whose end has the system's name.
+
+    From `low` to `high`, where the table has them, goes a band, or with `has_bars` a bar at each point. `bounds` are
+    dashed lines across, by name; `over` more layers, with data of their own. Panels that `stacked` puts in one figure
+    need another `name` each, and the same `systems`, where not all of them are in each, for the same colours.
+    """
+    systems = sorted(systems or set(frame["system"]))
+    if "low" in frame and not (frame["low"] < frame["high"]).any():
+        frame = frame.drop(columns=["low", "high"])
+    frame = significant(_thinned(frame, min(POINTS, max(POINTS // 4, ALL_POINTS // len(systems)))))
+    is_apart = len(systems) > len(COLOURS)
+    names = [*systems, *dict.fromkeys(name for name, _ in bounds)]
+    width = (WIDTH - 50) / ACROSS - 20 if is_apart else width - beside(names)
+    height = height / 2 if is_apart else height
+    colour = alt.Color("system:N", legend=None)
+    colours = COLOURS[:1] * len(systems) if is_apart else COLOURS[: len(systems)]
+    colour = colour.scale(domain=names, range=[*colours, *[INK] * (len(names) - len(systems))])
+    dashes = {variant: look.dash for variant, look in looks.items() if look.dash is not None}
+    dash = alt.StrokeDash("variant:N", legend=None).scale(domain=[*dashes], range=[*dashes.values()])
+
+    def lines(chart: alt.Chart) -> alt.Chart:
+        chart = chart.transform_filter(alt.FieldOneOfPredicate("variant", [*dashes]))
+        return chart.mark_line(strokeWidth=1.8, interpolate=interpolate).encode(x.x(), y.y(), dash)
+
+    own = alt.Chart() if is_apart else alt.Chart(frame)  # a panel a system shows the part of the data that is its own
+    layers: list[alt.Chart] = []
+    if is_apart:
+        others = _thinned(frame, POINTS // 4)[["system", "variant", "x", "y"]].rename(columns={"system": "other"})
+        behind = lines(alt.Chart(others)).mark_line(strokeWidth=1, opacity=0.25, interpolate=interpolate)
+        layers.append(behind.encode(color=alt.value(INK), detail="other:N"))
+    if "low" in frame:
+        spread = own.encode(x.x(), y.y("low"), alt.Y2("high"), colour, alt.Detail("variant:N"))
+        layers.append(spread.mark_rule(strokeWidth=1.3) if has_bars else spread.mark_area(opacity=0.2))
+    layers += [layer.encode(colour) for layer in (lines(own), *_points(own, frame, x, y, looks, name))]
+    layers += _bounds(bounds, y, is_named=is_apart)
+    if not is_apart:
+        layers += [layer.encode(colour) for layer in _ends(frame, [*looks], bounds, x, y, height)]
+    panel = alt.layer(*layers, *over).properties(width=width, height=height)
+    if not is_apart:
+        return panel
+    return panel.properties(data=frame).facet("system:N", columns=ACROSS, spacing=14)
+
+
+def stacked(panels: Sequence[Figure], columns: int = 1) -> alt.ConcatChart:
+    """Panels of lines below each other, or in so many columns."""
+    of_its_own: Any = dict.fromkeys(("color", "shape", "strokeDash"), "independent")
+    return alt.concat(*panels, columns=columns).resolve_scale(**of_its_own)
+
+
+def _thinned(frame: pd.DataFrame, most: int) -> pd.DataFrame:
+    """At most so many points of each line, at even distances, the first and the last among them."""
+    parts = [part for _, part in frame.groupby(["system", "variant"], sort=False)]
+    places = [np.linspace(0, len(part) - 1, min(most, len(part))).round().astype(int) for part in parts]
+    return pd.concat([part.iloc[kept] for part, kept in zip(parts, places, strict=True)], ignore_index=True)
+
+
+def _points(
+    own: alt.Chart, frame: pd.DataFrame, x: Scale, y: Scale, looks: Mapping[str, Look], name: str
+) -> list[alt.Chart]:
+    """Those of marked lines, and of all lines the one that the pointer is nearest to, with its numbers."""
+    shape = alt.Shape("variant:N", legend=None)
+    shape = shape.scale(domain=[*looks], range=[look.shape for look in looks.values()])
+    chart = own.mark_point(filled=True, size=36, opacity=1).encode(x.x(), y.y(), shape)
+    titles = {"system": "system", "variant": " ", "x": x.title, "y": y.title, "low": "from", "high": "to"}
+    tooltip = [alt.Tooltip(field, title=title) for field, title in titles.items() if field in frame]
+    nearest = alt.selection_point(
+        name=f"nearest_{name}", nearest=True, on="pointerover", clear="pointerout", empty=False
+    )
+    shown = alt.when(nearest).then(alt.value(1)).otherwise(alt.value(0))
+    hover = chart.encode(opacity=shown, tooltip=tooltip).add_params(nearest)
+    marked = [variant for variant, look in looks.items() if look.is_marked]
+    return [chart.transform_filter(alt.FieldOneOfPredicate("variant", marked)), hover] if marked else [hover]
+
+
+def _bounds(bounds: Sequence[tuple[str, float]], y: Scale, is_named: bool) -> list[alt.Chart]:
+    if not bounds:
+        return []
+    table = alt.Chart(significant(pd.DataFrame(bounds, columns=["system", "y"]))).encode(y.y())
+    lines = table.mark_rule(color=INK, strokeDash=[6, 3]).encode(
+        tooltip=["system:N", alt.Tooltip("y:Q", title=y.title)]
+    )
+    names = table.mark_text(align="left", baseline="bottom", dx=3, dy=-1, fontSize=9)
+    return [lines, names.encode(x=alt.value(0), text="system:N")] if is_named else [lines]
+
+
+def _ends(
+    frame: pd.DataFrame, variants: Sequence[str], bounds: Sequence[tuple[str, float]], x: Scale, y: Scale, height: float
+) -> list[alt.Chart]:
+    """The systems' names at the right edge, with a thin line to where a line that ends sooner or lower does."""
+    order = frame["variant"].map(variants.index)
+    firsts = frame[order == order.groupby(frame["system"]).transform("min")]
+    ends = firsts.drop_duplicates("system", keep="last")[["system", "x", "y"]]
+    if bounds:
+        ends = pd.concat([ends, pd.DataFrame(bounds, columns=["system", "y"]).assign(x=x.high)])
+    places = y.values(apart(y.pixels(ends["y"], height), height), height)
+    table = alt.Chart(significant(ends.assign(place=places)))
+    right = alt.value("width")
+    leaders = table.mark_rule(strokeWidth=0.7, strokeDash=[1, 2]).encode(x.x(), y.y(), x2=right, y2="place:Q")
+    names = table.mark_text(align="left", dx=6).encode(y.y("place"), x=right, text="system:N")
+    return [leaders, names]

@@ -1,0 +1,84 @@
+"""Figures of word vectors: analogies by the size of the corpus, and pairs of words in the plane."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import altair as alt
+import pandas as pd
+
+from retable.reporting.figures import COLOURS, INK, LETTER, WIDTH, Figure
+from retable.reporting.lines import Look, Scale, line_panel, significant
+from retable.reporting.results import Result
+
+SIDE = 300  # pixels of a plane
+WORD = 9  # pixels that a word in it is high
+
+
+def size_curves(frame: pd.DataFrame, words: Mapping[str, float]) -> dict[str, Figure]:
+    """Figures of analogy accuracy against training words, of all questions and of the regular ones: a line a system,
+    the mean over seeds, in a band of their standard deviation.
+
+    `words` are those of each corpus. Corpora that differ in a size at the end of their names alone (grammar,
+    grammar_300k, grammar_3m) are one language; two of them at least make a figure.
+    """
+    frame = frame[(frame["task"] == "analogies") & (frame["metric"] == "accuracy") & frame["corpus"].isin(list(words))]
+    frame = frame.assign(language=frame["corpus"].str.replace(r"_\d+[km]?$", "", regex=True))
+    mean, std = 100 * frame["mean"], 100 * frame["std"].fillna(0)
+    frame = frame.assign(x=frame["corpus"].map(words), y=mean, low=mean - std, high=mean + std, variant="")
+    return {
+        f"{section}-{language}": _size_curve(f"{language}: {title}", part.sort_values("x"))
+        for section, title in (("regular", "regular features"), ("total", "all analogies"))
+        for language, part in frame[frame["split"] == section].groupby("language")
+        if part["x"].nunique() > 1
+    }
+
+
+def _size_curve(title: str, frame: pd.DataFrame) -> Figure:
+    sizes = sorted(set(frame["x"]))
+    x = Scale("words of training text, log scale", sizes[0] / 1.1, sizes[-1] * 1.1, True, sizes, ".3~s")
+    y = Scale("accuracy by 3CosAdd (%)", 0, 100)
+    lines = frame[["system", "variant", "x", "y", "low", "high"]]
+    subtitle = "band: standard deviation over seeds"
+    return line_panel(lines, x, y, {"": Look(is_marked=True)}).properties(title={"text": title, "subtitle": subtitle})
+
+
+def planes(results: Iterable[Result]) -> dict[str, Figure]:
+    """A figure a corpus: the pairs of a relation in the plane, joined by lines, a panel a system (its first seed)."""
+    found: dict[str, dict[str, pd.DataFrame]] = defaultdict(dict)
+    for result in sorted(results, key=lambda result: (result.run["seed"] or 0, result.name)):
+        if result.plane is not None:
+            found[result.run["corpus"]].setdefault(result.run["system"], result.plane)
+    return {
+        corpus: alt.concat(*(_plane(*item) for item in sorted(systems.items())), columns=2)
+        for corpus, systems in sorted(found.items())
+    }
+
+
+def _plane(system: str, points: pd.DataFrame) -> Figure:
+    x, y = (Scale.over("", points[axis], margin=0.1) for axis in ("x", "y"))
+    parts = [words.assign(place=_heights(words, x, y)) for _, words in points.groupby("side")]
+    axis = alt.Axis(title=None, labels=False, ticks=False, grid=False)
+    base = alt.Chart(significant(pd.concat(parts))).encode(x.x().axis(axis), y.y().axis(axis))
+    colour = alt.Color("side:N", legend=None).scale(domain=[0, 1], range=COLOURS[:2])
+    layers = [
+        base.mark_line(color=INK, strokeWidth=0.7, strokeDash=[2, 3]).encode(detail="pair:N"),
+        base.mark_circle(size=20, opacity=1).encode(color=colour, tooltip=["word:N", "x:Q", "y:Q"]),
+    ]
+    for side, step in enumerate((5, -5)):
+        names = base.transform_filter(alt.datum.side == side)
+        names = names.mark_text(align="right" if side else "left", dx=step, fontSize=WORD)
+        layers.append(names.encode(y.y("place").axis(axis), color=colour, text="word:N"))
+    return alt.layer(*layers).properties(width=WIDTH / 2 - 60, height=SIDE, title=system)
+
+
+def _heights(words: pd.DataFrame, x: Scale, y: Scale) -> pd.Series:
+    """Where the words of a side stand beside their points: moved upwards off those that they would cover."""
+    places = pd.Series(y.pixels(words["y"], SIDE), words.index).sort_values(kind="stable")
+    lefts = pd.Series(x.pixels(words["x"], WIDTH / 2 - 60), words.index)
+    widths = words["word"].str.len() * LETTER
+    for i, word in enumerate(places.index):
+        for other in places.index[:i]:
+            # names of a side begin, or end, at their points
+            if abs(lefts[word] - lefts[other]) < max(widths[word], widths[other]):
+                places[word] = max(places[word], places[other] + WORD)
+    return pd.Series(y.values(places, SIDE), places.index)

@@ -1,0 +1,54 @@
+"""What a chart's specification says."""
+
+import xml.etree.ElementTree as ElementTree
+from io import StringIO
+
+import pandas as pd
+
+from retable.reporting.figures import svg_of
+
+
+def tables(figure, *columns):
+    """Its tables that have these columns, in the order that its marks come in."""
+    found = [pd.DataFrame(rows) for rows in figure.to_dict()["datasets"].values()]
+    return [table for table in found if set(columns) <= set(table)]
+
+
+def table(figure, *columns):
+    (found,) = tables(figure, *columns)
+    return found
+
+
+def line(figure, system, variant=None):
+    """Places and heights of the points of a line of the one panel."""
+    rows = table(figure, "system", "variant")
+    rows = rows[(rows["system"] == system) & (rows["variant"] == (variant or rows["variant"].iloc[0]))]
+    return rows["x"].tolist(), rows["y"].tolist()
+
+
+def ends(figure):
+    """The names at the lines' ends, of the one panel, each with the height that its line ends at."""
+    rows = table(figure, "place")
+    return dict(zip(rows["system"], rows["y"], strict=True))
+
+
+def marks(specification, kind):
+    """The parts of a specification that draw marks of a kind."""
+    if isinstance(specification, list):
+        return [mark for part in specification for mark in marks(part, kind)]
+    if not isinstance(specification, dict):
+        return []
+    own = specification.get("mark")
+    inner = [mark for name, part in specification.items() if name != "datasets" for mark in marks(part, kind)]
+    return [specification, *inner] if isinstance(own, dict) and own.get("type") == kind else inner
+
+
+def texts(figure):
+    elements = ElementTree.fromstring(svg_of(figure)).iter("{http://www.w3.org/2000/svg}text")
+    return ["".join(element.itertext()) for element in elements]
+
+
+def squares_of(specification):
+    """The table of a map of words."""
+    (text,) = (rows for rows in specification["datasets"].values() if isinstance(rows, str))
+    return pd.read_csv(StringIO(text), keep_default_na=False)

@@ -1,0 +1,127 @@
+"""Scales, names at lines' ends, and panels of many systems."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from retable.reporting.figures import COLOURS, INK, svg_of
+from retable.reporting.lines import NAME, POINTS, Look, Scale, apart, line_panel, round_ticks, stacked
+from tests.reporting.charts import ends, line, marks, table, tables, texts
+
+X, Y = Scale("step", 0, 1000), Scale("loss", 0, 10)
+
+
+def lines_of(systems, n=5, **more):
+    steps = np.linspace(0, 1000, n)
+    parts = [{"system": name, "variant": "", "x": steps, "y": 1 + i + steps / 1000} for i, name in enumerate(systems)]
+    return pd.concat([pd.DataFrame(part | more) for part in parts])
+
+
+def test_names_keep_their_distance_and_stay_near():
+    places = apart([10, 100, 101, 250], 260)
+    assert places[[0, 3]].tolist() == pytest.approx([10, 250])
+    assert places[2] - places[1] == pytest.approx(NAME) and places[1:3].mean() == pytest.approx(100.5)
+    crowded = apart([259, 260, 258], 260)
+    assert crowded.max() <= 260 and crowded.argsort().tolist() == [2, 0, 1]
+    assert np.diff(np.sort(crowded)).min() >= NAME - 1e-9
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+def test_pixels_and_values_are_each_others_inverse(is_log):
+    scale = Scale.over("", [2.0, 50.0, float("nan")], is_log=is_log)
+    assert scale.low < 2 and scale.high > 50
+    values = np.array([2.0, 10.0, 50.0])
+    pixels = scale.pixels(values, 200)
+    np.testing.assert_allclose(scale.values(pixels, 200), values)
+    middle = (scale.low * scale.high) ** 0.5 if is_log else (scale.low + scale.high) / 2
+    assert scale.pixels(middle, 200) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (6.6, 18.5, [8, 10, 12, 14, 16, 18]),
+        (90, 700, [100, 150, 200, 300, 500, 700]),
+        (9, 400, [10, 20, 30, 50, 100, 200, 300]),
+        (1e-4, 1e2, [1e-4, 1e-3, 1e-2, 1e-1, 1, 10, 100]),
+    ],
+)
+def test_ticks_of_logarithms_are_round_and_few(low, high, ticks):
+    assert round_ticks(low, high) == ticks
+    assert 2 <= len(round_ticks(1e-22, 1)) <= 7
+
+
+def test_a_system_has_a_colour_and_its_name_at_the_end():
+    figure = line_panel(lines_of(["lstm", "gpt"]), X, Y, {"": Look()}, bounds=[("bound", 0.5)])
+    assert line(figure, "gpt") == ([0, 250, 500, 750, 1000], [2, 2.25, 2.5, 2.75, 3])
+    assert ends(figure) == {"gpt": 3, "lstm": 2, "bound": 0.5}
+    (drawn,) = marks(figure.to_dict(), "line")
+    scale = drawn["encoding"]["color"]["scale"]
+    assert scale == {"domain": ["gpt", "lstm", "bound"], "range": [*COLOURS[:2], INK]}
+    assert drawn["encoding"]["x"]["scale"]["domain"] == [0, 1000] and drawn["encoding"]["x"]["axis"]["title"] == "step"
+    assert {"gpt", "lstm", "bound"} <= set(texts(figure))
+    for colour in COLOURS[:2]:
+        assert f'stroke="{colour}"' in svg_of(figure)
+
+
+def test_numbers_are_told_where_the_pointer_is_nearest():
+    figure = line_panel(lines_of(["lstm"], low=0.5, high=4.0), X, Y, {"": Look()}).to_dict()
+    (nearest,) = figure["params"]
+    assert nearest["select"]["nearest"] and nearest["select"]["on"] == "pointerover"
+    (hover,) = [mark for mark in marks(figure, "point") if "tooltip" in mark["encoding"]]
+    assert [each["field"] for each in hover["encoding"]["tooltip"]] == ["system", "variant", "x", "y", "low", "high"]
+    opacity = hover["encoding"]["opacity"]
+    assert opacity == {"condition": [{"param": nearest["name"], "empty": False, "value": 1}], "value": 0}
+
+
+def test_lines_end_by_their_first_variant_and_points_alone_are_no_line():
+    both = pd.concat([lines_of(["gpt"]), lines_of(["gpt"], variant="dots").assign(y=9.0)])
+    figure = line_panel(both, X, Y, {"": Look(), "dots": Look(None, is_marked=True)})
+    assert ends(figure) == {"gpt": 2}
+    (drawn,) = marks(figure.to_dict(), "line")
+    assert drawn["transform"] == [{"filter": {"field": "variant", "oneOf": [""]}}]
+    dots = [mark for mark in marks(figure.to_dict(), "point") if "transform" in mark]
+    assert [mark["transform"][0]["filter"]["oneOf"] for mark in dots] == [["dots"]]
+    figure = line_panel(both[both["variant"] == "dots"], X, Y, {"": Look(), "dots": Look(None, is_marked=True)})
+    assert ends(figure) == {"gpt": 9}
+
+
+def test_more_systems_than_colours_have_a_panel_each_before_the_others():
+    names = [f"system_{i}" for i in range(len(COLOURS) + 1)]
+    figure = line_panel(lines_of(names), X, Y, {"": Look()}, bounds=[("bound", 0.5)])
+    specification = figure.to_dict()
+    assert specification["facet"]["field"] == "system"
+    assert set(names) <= set(texts(figure)) and texts(figure).count("bound") == len(names)
+    others = table(figure, "other")
+    assert set(others["other"]) == set(names)
+    behind, own = marks(specification, "line")
+    assert behind["encoding"]["color"]["value"] == INK and behind["encoding"]["detail"]["field"] == "other"
+    assert "data" not in own and set(own["encoding"]["color"]["scale"]["range"]) == {COLOURS[0], INK}
+    # each panel has the lines of all others and its own
+    assert len(re.findall(f'stroke="{INK}"[^>]* opacity="0.25"', svg_of(figure))) == len(names) ** 2
+    assert not tables(figure, "place")
+    assert "facet" not in line_panel(lines_of(names[:-1]), X, Y, {"": Look()}).to_dict()
+
+
+def test_long_lines_are_thinned_to_their_ends(tmp_path):
+    figure = line_panel(lines_of(["gpt"], n=5000), X, Y, {"": Look()})
+    x, _ = line(figure, "gpt")
+    assert len(x) == POINTS and (x[0], x[-1]) == (0, 1000) and max(np.diff(x)) < 6
+    many = line_panel(lines_of([f"system_{i}" for i in range(20)], n=5000, low=0.1, high=0.2), X, Y, {"": Look()})
+    assert len(json.dumps(many.to_dict())) < 200_000
+
+
+def test_stacked_panels_keep_a_systems_colour():
+    systems = ["gpt", "kn5", "lstm"]
+    panels = [
+        line_panel(lines_of(shown), X, Y, {"": Look()}, systems=systems, name=name)
+        for name, shown in (("all", systems), ("two", ["gpt", "lstm"]))
+    ]
+    specification = stacked(panels).to_dict()
+    scales = [mark["encoding"]["color"]["scale"] for mark in marks(specification, "line")]
+    assert scales[0] == scales[1] == {"domain": systems, "range": [*COLOURS[:3]]}
+    names = [param["name"] for param in specification["params"]]
+    assert len(set(names)) == 2
