@@ -8,9 +8,10 @@ for (const table of document.querySelectorAll("table.sorts")) {
   const names = heads.map((head, i) => `${groups[i] ?? ""} ${head.textContent}`.trim());
   const api = new DataTable(table, {
     paging: false, info: false, order: [], autoWidth: false, orderMulti: false,
+    titleRow: table.tHead.rows.length - 1,
     layout: { topStart: null, topEnd: table.tBodies[0].rows.length > 8 ? "search" : null, bottomStart: null, bottomEnd: null },
     language: { search: "", searchPlaceholder: "Filter" },
-    columnDefs: [{ targets: "detail", visible: false }],
+    columnDefs: [{ targets: "_all", orderSequence: ["asc", "desc"] }, { targets: "detail", visible: false }],
   });
   const details = heads.flatMap((head, i) => (head.classList.contains("detail") ? [i] : []));
   for (const head of details.length ? table.querySelectorAll("tbody th[data-details]") : []) {
