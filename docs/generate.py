@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # `mkdocs` alone has not the project's folder on its path
 
 from docs.catalogue import Catalogue, Check, Number, Setting, System, functions  # noqa: E402
-from docs.sources import Files  # noqa: E402
+from docs.sources import ASSETS, Files  # noqa: E402
 
 FEW = 12  # numbers that a system shows without a click
 KINDS = {
@@ -209,7 +209,7 @@ class Pages:
         """The files that the other pages lead to."""
         for path in sorted(self.files.linked):
             place = f"files/{path}"
-            if path.endswith((".svg", ".png", ".html")):
+            if path.endswith(ASSETS):
                 with mkdocs_gen_files.open(place, "wb") as file:
                     file.write((ROOT / path).read_bytes())
             else:

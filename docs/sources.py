@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
-_CODE = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".md": "markdown", ".csv": "text", ".tex": "tex"}
-_ASSETS = (".svg", ".png", ".html")
+_CODE = {".py": "python", ".yml": "yaml", ".toml": "toml", ".md": "markdown"}
+ASSETS = (".svg", ".png", ".html", ".yaml")  # copied as they are
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Files:
                 return f"results/{parts[1]}.md"
         if parts[0] == "benchmarks" and path.endswith(".md"):
             return f"costs.md#{Path(path).stem}"
-        return f"files/{path}" if path.endswith(_ASSETS) else f"files/{path.rstrip('/')}.md"
+        return f"files/{path}" if path.endswith(ASSETS) else f"files/{path.rstrip('/')}.md"
 
     def rewritten(self, page: str, text: str) -> str:
         """A page written for the project's folder, as `docs/<page>` is, with its links as the site needs them. A link to
