@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import yaml
@@ -22,7 +23,7 @@ STAGES = ("mix", "rank", "complete", "scaling")  # root files whose comments nam
 _BESIDE = ("corpora", "data", "grammar", "training")  # packages that configurations name for many systems
 _IDS = re.compile(r"[A-J]\d+[a-z]?(?:(?:, | with )[A-J]\d+[a-z]?)*(?=\W)")
 
-# Of each table the number that a system is shown by: its name, the metrics that may be it, and what it is multiplied by.
+# Of each table the number that a system is shown by: its name, the metrics that may be it, and its scale.
 HEADLINES: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     "perplexity": ("perplexity a word", ("test/perplexity_word", "validation/perplexity_word"), 1),
     "directions": ("perplexity a word", ("test/perplexity_word",), 1),
@@ -31,7 +32,11 @@ HEADLINES: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     "unseen_words": ("stem or form of unseen words", ("/stem_or_form",), 100),
     "tokenizers": ("tokens a word", ("test/fertility",), 1),
     "glue": ("", ("validation/matthews", "validation/pearson", "validation/accuracy"), 100),
-    "tasks": ("", ("test/matthews", "test/pearson", "test/accuracy", "validation/matthews", "validation/accuracy"), 100),
+    "tasks": (
+        "",
+        ("test/matthews", "test/pearson", "test/accuracy", "validation/matthews", "validation/accuracy"),
+        100,
+    ),
     "tagging": ("", ("test/f1", "test/accuracy"), 100),
     "answers": ("", ("test/f1",), 100),
     "choices": ("", ("test/accuracy",), 100),
@@ -252,60 +257,48 @@ def _targets(said: Any) -> Iterator[str]:
 def _headlines(
     study: str, path: Path, title: str, metrics: tuple[str, ...], scale: float
 ) -> Iterator[tuple[tuple[str, str, str], Number]]:
+    """Of each task, corpus and system of a table the first of the metrics that it has."""
     rows: dict[tuple[str, str, str], dict[str, dict[str, str]]] = defaultdict(dict)
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             rows[row["task"], row["corpus"], row["system"]].setdefault(f"{row['split']}/{row['metric']}", row)
     for (task, corpus, system), measured in rows.items():
-        if name := next((name for name in metrics if name in measured), None):
-            row = measured[name]
-            key = path.stem if path.stem == "tokenizers" else "" if path.stem in _UNTRAINED else task
-            split, _, metric = name.partition("/")
-            label = f"{title}, {split}" if title and split not in ("", "total") else title or f"{task}: {split} {metric}"
-            if path.stem == "directions":
-                label += f", {task}"
-            yield (key, corpus, system), Number(
-                study,
-                path.stem,
-                corpus,
-                system,
-                label.replace("_", " "),
-                _mean(row, scale),
-                int(row["n"] or 0),
-                _interval(row, scale),
-                _published(row, scale),
-                "" if row["verdict"] == "n/a" else row["verdict"],
-            )
+        found = [measured[name] for name in metrics if name in measured]
+        if not found:
+            continue
+        row = found[0]
+        said = [title or f"{task}: {row['metric']}", row["split"] if row["split"] != "total" else ""]
+        said += [task] if title and task not in (path.stem, "tokenizer") else []
+        number = Number(
+            study=study,
+            table=path.stem,
+            corpus=corpus,
+            system=system,
+            metric=", ".join(filter(None, said)).replace("_", " "),
+            mean=_shown(row, scale, "{mean} ± {std}"),
+            runs=int(row["n"] or 0),
+            interval=_shown(row, scale, "{ci_low} to {ci_high}"),
+            published=_shown(row, scale, "{published} ± {tolerance}"),
+            verdict="" if row["verdict"] == "n/a" else row["verdict"],
+        )
+        yield (
+            (path.stem if path.stem == "tokenizers" else "" if path.stem in _UNTRAINED else task, corpus, system),
+            number,
+        )
 
 
-def _shown(text: str, scale: float) -> str:
-    value = float(text) * scale
-    return f"{value:.2f}" if abs(value) < 1000 else f"{value:,.0f}"
-
-
-def _mean(row: Mapping[str, str], scale: float) -> str:
-    if not row["mean"]:
-        return ""
-    return _shown(row["mean"], scale) + (f" ± {_shown(row['std'], scale)}" if row["std"] else "")
-
-
-def _interval(row: Mapping[str, str], scale: float) -> str:
-    return f"{_shown(row['ci_low'], scale)} to {_shown(row['ci_high'], scale)}" if row["ci_low"] else ""
-
-
-def _published(row: Mapping[str, str], scale: float) -> str:
-    if not row["published"]:
-        return ""
-    return _shown(row["published"], scale) + (f" ± {_shown(row['tolerance'], scale)}" if row["tolerance"] else "")
-
-
-def tests_of(checks: list[Check]) -> list[str]:
-    """The tests that the checks name, `models/test_gpt.py::test_…`, each once."""
-    return list(dict.fromkeys(test for check in checks for test in check.tests))
+def _shown(row: Mapping[str, str], scale: float, form: str) -> str:
+    """A number of a row and what belongs to it, `{mean} ± {std}`, as far as the row has them."""
+    shown = ""
+    for before, name, _, _ in Formatter().parse(form):
+        if not name or not row[name]:
+            break
+        value = float(row[name]) * scale
+        shown += before + (f"{value:.2f}" if abs(value) < 1000 else f"{value:,.0f}")
+    return shown
 
 
 def functions(path: Path) -> dict[str, ast.FunctionDef]:
     """The functions of a file by their names."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     return {each.name: each for each in body if isinstance(each, ast.FunctionDef)}
-

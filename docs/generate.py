@@ -4,9 +4,8 @@ stand. mkdocs-gen-files runs it in each build; what it writes is in memory alone
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import mkdocs_gen_files
 import yaml
@@ -14,9 +13,10 @@ import yaml
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # `mkdocs` alone has not the project's folder on its path
 
-from docs.catalogue import Catalogue, Check, Number, Setting, System, functions  # noqa: E402
-from docs.sources import ASSETS, Files  # noqa: E402
+from docs.catalogue import Catalogue, Check, Number, Setting, System, comment_of, functions  # noqa: E402
+from docs.sources import ASSETS, ROOT_PAGES, Files  # noqa: E402
 
+NO_TABLE = "**Results:** in no table yet.\n"
 FEW = 12  # numbers that a system shows without a click
 KINDS = {
     "equations": "Written a second time, from the equations",
@@ -48,7 +48,8 @@ class Pages:
             page = f"systems/{family['page']}.md"
             own = [self.catalogue.systems[said["id"]] for said in family["systems"]]
             body = "\n".join(self._system(page, system) for system in own)
-            write(page, f"# {family['title']}\n\n{family['about']}\n\n{body}")
+            note = "Shares, accuracies and correlations among the results are times 100."
+            write(page, f"# {family['title']}\n\n{family['about']} {note}\n\n{body}")
             index.append(f"\n## [{family['title']}]({family['page']}.md)\n\n{family['about']}\n")
             index.append("\n| Id | System | Recipes | Checks | Numbers |\n| --- | --- | ---: | ---: | ---: |")
             for system in own:
@@ -79,15 +80,15 @@ class Pages:
 
     def _checks(self, page: str, checks: Iterable[Check]) -> Iterator[str]:
         for check in checks:
-            tests = ", ".join(self._test(page, test) for test in check.tests)
+            tests = "; ".join(self._test(page, test) for test in check.tests)
             yield f"- {check.claim}: {tests}"
 
     def _test(self, page: str, test: str) -> str:
         path, _, name = test.partition("::")
         function = functions(ROOT / "tests" / path)[name]
         real = any(ast.unparse(each) == "pytest.mark.real" for each in function.decorator_list)
-        link = f"[`{name.removeprefix('test_')}`]({self.files.link(page, f'tests/{path}', function.lineno)})"
-        return link + (" (on real data)" if real else "")
+        words = f"{Path(path).stem}: {name}".replace("test_", "").replace("_", " ")
+        return f"[{words}]({self.files.link(page, f'tests/{path}', function.lineno)})" + " (on real data)" * real
 
     def _setting(self, page: str, setting: Setting) -> str:
         said = self.catalogue.said(setting)
@@ -114,28 +115,40 @@ class Pages:
         return f"[{name}]({self.files.link(page, f'conf/study/{name}.yaml')}) (not run)"
 
     def _results(self, page: str, system: System) -> Iterator[str]:
-        measured = any(setting.group in ("benchmark", "decoding") or not setting.group for setting in system.settings)
-        told = [study for study in system.studies if study in self.reports and study != "smoke"]
         if not system.numbers:
-            in_reports = ", ".join(self._study(page, study) for study in told)
-            yield f"**Results:** tables of their own in {in_reports}.\n" if measured and told else "**Results:** in no table yet.\n"
+            measures = any(setting.group in ("", "benchmark", "decoding") for setting in system.settings)
+            told = [study for study in system.studies if study in self.reports and study != "smoke"]
+            reports = ", ".join(self._study(page, study) for study in told)
+            yield f"**Results:** tables of their own in {reports}.\n" if measures and told else NO_TABLE
             return
         table = self._table(page, system.numbers)
         if len(system.numbers) <= FEW:
             yield from ["**Results:**\n", *table, ""]
         else:
             ran = sum(number.runs > 0 for number in system.numbers)
-            yield f'??? note "Results: {ran} numbers, {len(system.numbers) - ran} published rows that were not run"\n'
+            rest = f", {len(system.numbers) - ran} published rows that were not run" * (ran < len(system.numbers))
+            yield f'??? note "Results: {ran} numbers{rest}"\n'
             yield from (f"    {line}" for line in table)
             yield ""
 
-    def _table(self, page: str, numbers: Iterable[Number]) -> Iterator[str]:
-        yield "| Study | Corpus | System | What | Mean ± s.d. | Runs | 95 % interval | Published | Verdict |"
-        yield "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |"
-        for each in numbers:
-            cells = (self._study(page, each.study), each.corpus, each.system, each.metric, each.mean)
-            cells += (str(each.runs or ""), each.interval, each.published, each.verdict)
-            yield f"| {' | '.join(cells)} |"
+    def _table(self, page: str, numbers: Sequence[Number]) -> Iterator[str]:
+        """Without the columns in which nothing stands."""
+        columns = {
+            "Study": [self._study(page, each.study) for each in numbers],
+            "Corpus": [each.corpus for each in numbers],
+            "System": [each.system for each in numbers],
+            "What": [each.metric for each in numbers],
+            "Mean ± s.d.": [each.mean for each in numbers],
+            "Runs": [str(each.runs or "") for each in numbers],
+            "95 % interval": [each.interval for each in numbers],
+            "Published": [each.published for each in numbers],
+            "Verdict": [each.verdict for each in numbers],
+        }
+        columns = {title: cells for title, cells in columns.items() if any(cells)}
+        left = ("Study", "Corpus", "System", "What", "Verdict")
+        yield f"| {' | '.join(columns)} |"
+        yield f"| {' | '.join(':---' if title in left else '---:' for title in columns)} |"
+        yield from (f"| {' | '.join(row)} |" for row in zip(*columns.values(), strict=True))
 
     def correctness(self) -> None:
         """The page's own text, with the checks of each kind in the place of `<!-- checks: kind -->`."""
@@ -175,7 +188,7 @@ class Pages:
                 text += f"![{figure.stem}]({link})\n\n"
             head = f"---\nsearch:\n  exclude: true\n---\n{text}"
             write(f"results/{study}.md", head)
-            about = comment(ROOT / "conf/study" / f"{study}.yaml")
+            about = comment_of(ROOT / "conf/study" / f"{study}.yaml")
             rows.append(f"| [{study}]({study}.md) | {plain(about)} |")
         body = "\n".join(["| Study | What it is |", "| --- | --- |", *rows])
         write("results/index.md", f"# Reports\n\nThe studies whose tables are kept in the project.\n\n{body}\n")
@@ -195,15 +208,24 @@ class Pages:
             for path in sorted((source / name).glob("*.py")):
                 if path.stem != "__init__":
                     listed.append(f"- [`{path.stem}`]({path.stem}.md): {about(path)}")
-                    write(f"api/{name}/{path.stem}.md", f"::: retable.{name}.{path.stem}\n")
-            write(f"api/{name}/index.md", f"# `retable.{name}`\n\n{about(source / name)}\n\n" + "\n".join(listed) + "\n")
+                    write(
+                        f"api/{name}/{path.stem}.md",
+                        f"[`retable.{name}`](index.md)\n\n::: retable.{name}.{path.stem}\n",
+                    )
+            write(
+                f"api/{name}/index.md", f"# `retable.{name}`\n\n{about(source / name)}\n\n" + "\n".join(listed) + "\n"
+            )
 
     def written(self) -> None:
         """The pages that people wrote: their links to files outside of docs/ lead to pages of the site."""
         for path in sorted((ROOT / "docs").rglob("*.md")):
             page = path.relative_to(ROOT / "docs").as_posix()
             if page not in ("correctness.md", "costs.md"):
-                write(page, self.files.rewritten(page, path.read_text(encoding="utf-8")))
+                write(page, self.files.rewritten(f"docs/{page}", page, path.read_text(encoding="utf-8")))
+        for name, page in ROOT_PAGES.items():
+            write(page, self.files.rewritten(name, page, (ROOT / name).read_text(encoding="utf-8")))
+        citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+        write("citation.md", f"# How to cite\n\nThe file `CITATION.cff`:\n\n```yaml\n{citation}```\n")
 
     def linked(self) -> None:
         """The files that the other pages lead to."""
@@ -224,17 +246,10 @@ def about(path: Path) -> str:
     return plain(re.split(r"(?<=[^.A-Z]{3}[.?!)\]])\s(?=[A-Z])", paragraph)[0])
 
 
-def comment(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    count = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return " ".join(line.removeprefix("#").strip() for line in lines[:count])
-
-
 def plain(text: str) -> str:
     """Text of a comment or docstring, in which no sign is markup but `code`."""
-    parts = text.split("`")
-    shown: list[Any] = [re.sub(r"([\\*_\[\]<>|#])", r"\\\1", part) for part in parts[::2]]
-    return "".join(each for pair in zip(shown, [f"`{part}`" for part in parts[1::2]] + [""], strict=False) for each in pair)
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part[:1] == "`" else re.sub(r"([\\*_\[\]<>|#])", r"\\\1", part) for part in parts)
 
 
 def main() -> None:

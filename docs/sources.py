@@ -7,6 +7,7 @@ from pathlib import Path
 
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
 _CODE = {".py": "python", ".yml": "yaml", ".toml": "toml", ".md": "markdown"}
+ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 ASSETS = (".svg", ".png", ".html", ".yaml")  # copied as they are
 
 
@@ -32,24 +33,27 @@ class Files:
         parts = path.split("/")
         if parts[0] == "docs":
             return "/".join(parts[1:])
-        if parts[0] == "results" and (self.root / "results" / parts[1] / "report.md").is_file():
-            if len(parts) == 2 or parts[2] in ("", "report.md"):
-                return f"results/{parts[1]}.md"
+        if path in ROOT_PAGES:
+            return ROOT_PAGES[path]
+        report = self.root / "results" / "/".join(parts[1:2]) / "report.md"
+        if parts[0] == "results" and parts[2:] in ([], ["report.md"]) and report.is_file():
+            return f"results/{parts[1]}.md"
         if parts[0] == "benchmarks" and path.endswith(".md"):
             return f"costs.md#{Path(path).stem}"
         return f"files/{path}" if path.endswith(ASSETS) else f"files/{path.rstrip('/')}.md"
 
-    def rewritten(self, page: str, text: str) -> str:
-        """A page written for the project's folder, as `docs/<page>` is, with its links as the site needs them. A link to
-        nothing stays as it is, for the build to refuse."""
+    def rewritten(self, source: str, page: str, text: str) -> str:
+        """A text as it stands in a file of the project, with its links as a page of the site needs them.
+
+        A link to nothing stays as it is, for the build to refuse, and so does one to what the site alone has.
+        """
 
         def replaced(match: re.Match[str]) -> str:
             opening, target, anchor = match[1], match[2], match[3] or ""
-            path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), target))
-            outside = ":" not in target and not path.startswith("docs/") and (self.root / path).exists()
-            line = re.fullmatch(r"#L(\d+)", anchor)
-            if not outside:
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+            if ":" in target or not (self.root / path).exists():
                 return match[0]
+            line = re.fullmatch(r"#L(\d+)", anchor)
             link = self.link(page, path, int(line[1]) if line else None)
             return f"{opening}{link})" if line or "#" in link else f"{opening}{link}{anchor})"
 

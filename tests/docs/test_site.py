@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -137,13 +138,14 @@ def test_links_to_the_projects_files_become_the_sites():
     files = Files(ROOT)
     text = "[a](../conf/study/ptb.yaml) [b](../results/ptb/report.md#tasks) [c](../benchmarks/graph.md) [d](index.md)"
     expected = "[a](files/conf/study/ptb.yaml) [b](results/ptb.md#tasks) [c](costs.md#graph) [d](index.md)"
-    assert files.rewritten("studies.md", text) == expected
+    assert files.rewritten("docs/studies.md", "studies.md", text) == expected
     assert files.linked == {"conf/study/ptb.yaml"}
-    assert files.rewritten("howto/x.md", "[a](../../src/retable/errors.py#L3)") == (
-        "[a](../files/src/retable/errors.py.md#__codelineno-0-3)"
-    )
-    assert files.rewritten("howto/x.md", "[a](../../nowhere.py)") == "[a](../../nowhere.py)"
+    deep = partial(files.rewritten, "docs/howto/x.md", "howto/x.md")
+    assert deep("[a](../../src/retable/errors.py#L3)") == "[a](../files/src/retable/errors.py.md#__codelineno-0-3)"
+    assert deep("[a](../../nowhere.py)") == "[a](../../nowhere.py)"
+    assert deep("[a](../../CONTRIBUTING.md)") == "[a](../contributing.md)"
+    assert files.rewritten("CONTRIBUTING.md", "contributing.md", "[a](docs/studies.md)") == "[a](studies.md)"
 
 
 def page_of(site: Path, family: dict) -> Path:
-    return site / "systems" / family["page"] / "index.html"
+    return site / "systems" / f"{family['page']}.html"
