@@ -17,6 +17,11 @@ from docs.catalogue import Catalogue, Check, Number, Setting, System, comment_of
 from docs.sources import ASSETS, ROOT_PAGES, Files  # noqa: E402
 
 NO_TABLE = "**Results:** in no table yet.\n"
+INDEX = """# The systems
+
+Each system has an id, by which files of `conf/` and modules name it. Recipes are the files that train it, checks the
+claims that tests hold it to, numbers the rows that it has in tables of the project's [reports](../results/index.md).
+"""
 FEW = 12  # numbers that a system shows without a click
 KINDS = {
     "equations": "Written a second time, from the equations",
@@ -43,7 +48,7 @@ class Pages:
         self.reports = sorted(path.parent.name for path in ROOT.glob("results/*/report.md"))
 
     def systems(self) -> None:
-        index = ["# The systems\n\nEach system has an id, by which files of `conf/`, modules and tests name it.\n"]
+        index = [INDEX]
         for family in self.catalogue.families:
             page = f"systems/{family['page']}.md"
             own = [self.catalogue.systems[said["id"]] for said in family["systems"]]
@@ -93,8 +98,9 @@ class Pages:
     def _setting(self, page: str, setting: Setting) -> str:
         said = self.catalogue.said(setting)
         choices = {group: choice for group, choice in said["choices"].items() if choice is not None}
-        own = {key: value for key, value in said.items() if key != "choices"}
-        shown = yaml.safe_dump(choices | own, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None)
+        settings = {"defaults": choices} | {key: value for key, value in said.items() if key != "choices"}
+        settings = {key: value for key, value in settings.items() if key != "defaults" or value}
+        shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None)
         lines = [
             f'??? example "{setting.group or "stage"} {setting.choice}"',
             "",
