@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -298,6 +298,7 @@ def _shown(row: Mapping[str, str], scale: float, form: str) -> str:
     return shown
 
 
+@cache
 def functions(path: Path) -> dict[str, ast.FunctionDef]:
     """The functions of a file by their names."""
     body = ast.parse(path.read_text(encoding="utf-8")).body

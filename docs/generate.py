@@ -98,8 +98,8 @@ class Pages:
     def _setting(self, page: str, setting: Setting) -> str:
         said = self.catalogue.said(setting)
         choices = {group: choice for group, choice in said["choices"].items() if choice is not None}
-        settings = {"defaults": choices} | {key: value for key, value in said.items() if key != "choices"}
-        settings = {key: value for key, value in settings.items() if key != "defaults" or value}
+        settings = {"defaults": choices} if choices else {}
+        settings |= {key: value for key, value in said.items() if key != "choices"}
         shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None)
         lines = [
             f'??? example "{setting.group or "stage"} {setting.choice}"',
