@@ -24,12 +24,13 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # order, since the few tests of a file may take the longest, and would come last.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help env data-link repro graph test check ui clean
+.PHONY: help env data-link repro graph test check docs ui clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -4
 	@echo 'make graph               DVC'"'"'s files, from conf/study (make repro does it, too)'
 	@echo 'make check               style, types'
+	@echo 'make docs                the documentation, into site/index.html'
 	@echo 'make ui                  MLflow, on the runs of this project'
 
 env: $(VENV)/installed
@@ -62,8 +63,15 @@ check: env
 	ruff format --check
 	mypy
 
+# MkDocs 1 and its themes warn of MkDocs 2, which the extra docs leaves out.
+docs: export DISABLE_MKDOCS_2_WARNING := true
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: env
+	@python -m mkdocs build --strict --quiet
+	@echo 'site/index.html'
+
 ui: env
 	@mlflow ui --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" --port 5000
 
 clean:
-	rm -rf outputs work multirun
+	rm -rf outputs work multirun site

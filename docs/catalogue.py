@@ -1,0 +1,305 @@
+"""What the site says of each system: read off docs/systems.yaml, docs/checks.yaml, conf/, src/ and results/."""
+
+import ast
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+import yaml
+
+from retable.plan.cell import Cell
+from retable.plan.conf import Conf
+from retable.plan.study import read_study
+
+ROOT = Path(__file__).parent.parent
+GROUPS = ("recipe", "tokenizer", "objective", "corruption", "task", "benchmark", "decoding")
+STAGES = ("mix", "rank", "complete", "scaling")  # root files whose comments name an id
+_BESIDE = ("corpora", "data", "grammar", "training")  # packages that configurations name for many systems
+_IDS = re.compile(r"[A-J]\d+[a-z]?(?:(?:, | with )[A-J]\d+[a-z]?)*(?=\W)")
+
+# Of each table the number that a system is shown by: its name, the metrics that may be it, and its scale.
+HEADLINES: Mapping[str, tuple[str, tuple[str, ...], float]] = {
+    "perplexity": ("perplexity a word", ("test/perplexity_word", "validation/perplexity_word"), 1),
+    "directions": ("perplexity a word", ("test/perplexity_word",), 1),
+    "held_out": ("loss", ("/loss",), 1),
+    "analogies": ("analogies", ("total/accuracy",), 100),
+    "unseen_words": ("stem or form of unseen words", ("/stem_or_form",), 100),
+    "tokenizers": ("tokens a word", ("test/fertility",), 1),
+    "glue": ("", ("validation/matthews", "validation/pearson", "validation/accuracy"), 100),
+    "tasks": (
+        "",
+        ("test/matthews", "test/pearson", "test/accuracy", "validation/matthews", "validation/accuracy"),
+        100,
+    ),
+    "tagging": ("", ("test/f1", "test/accuracy"), 100),
+    "answers": ("", ("test/f1",), 100),
+    "choices": ("", ("test/accuracy",), 100),
+    "coreference": ("", ("test/average_f1",), 100),
+    "translation": ("BLEU", ("test/bleu", "test2016/bleu", "flickr_2016/bleu"), 1),
+}
+_UNTRAINED = ("perplexity", "directions", "held_out", "analogies", "unseen_words")  # tables of no task
+
+
+@dataclass(frozen=True)
+class Check:
+    """A claim of a kind, and the tests that it rests on: files below tests/ and functions in them."""
+
+    kind: str
+    claim: str
+    tests: tuple[str, ...]
+    systems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A file of conf/: its choice (`recurrent/lstm`) of a group, the ids that its comment names, and the comment."""
+
+    group: str
+    choice: str
+    ids: tuple[str, ...]
+    comment: str
+
+    @property
+    def path(self) -> str:
+        return f"conf/{self.group}/{self.choice}.yaml" if self.group else f"conf/{self.choice}.yaml"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A row of a table of a study, in the units of the table."""
+
+    study: str
+    table: str
+    corpus: str
+    system: str
+    metric: str
+    mean: str
+    runs: int
+    interval: str
+    published: str
+    verdict: str
+
+
+@dataclass
+class System:
+    """A row of docs/systems.yaml, with what the project has of it."""
+
+    said: Mapping[str, Any]
+    settings: list[Setting] = field(default_factory=list)
+    code: list[str] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    studies: list[str] = field(default_factory=list)
+    numbers: list[Number] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return str(self.said["id"])
+
+
+def read_systems() -> list[dict[str, Any]]:
+    """The families of docs/systems.yaml."""
+    return list(yaml.safe_load((ROOT / "docs/systems.yaml").read_text(encoding="utf-8")))
+
+
+def read_checks() -> list[Check]:
+    """The checks of docs/checks.yaml, in its order."""
+    said = yaml.safe_load((ROOT / "docs/checks.yaml").read_text(encoding="utf-8"))
+    return [
+        Check(kind, each["claim"], tuple(each["tests"]), tuple(each["systems"]))
+        for kind, checks in said.items()
+        for each in checks
+    ]
+
+
+def comment_of(path: Path) -> str:
+    """The comment that a configuration begins with, without what it says of its package."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = [line for line in lines if not line.startswith("# @package")]
+    count = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return " ".join(line.removeprefix("#").strip() for line in lines[:count])
+
+
+def ids_of(comment: str) -> tuple[str, ...]:
+    """The ids that a comment or docstring begins with: `F5 with D1: …`, `B3, B7, of 200 dimensions: …`."""
+    found = _IDS.match(comment)
+    return tuple(re.findall(r"[A-J]\d+[a-z]?", found[0])) if found else ()
+
+
+class Catalogue:
+    """Every system with its settings, code, checks, studies and numbers."""
+
+    def __init__(self) -> None:
+        self.conf = Conf(ROOT / "conf")
+        self.families = read_systems()
+        self.checks = read_checks()
+        self.systems = {said["id"]: System(said) for family in self.families for said in family["systems"]}
+        self._kinds: dict[str, str | None] = {}
+        self._read: dict[str, Mapping[tuple[str, str, str], list[Number]]] = {}
+        self._studies = {name: read_study(self.conf, name) for name in self.conf.names("study")}
+        for setting in self.settings:
+            for each in setting.ids:
+                self.systems[each].settings.append(setting)
+        for system in self.systems.values():
+            system.code = self._code(system)
+            system.checks = [check for check in self.checks if system.id in check.systems]
+            cells = self._cells(system)
+            system.studies = [study for study, found in cells.items() if found]
+            system.numbers = sorted(
+                {number for study, found in cells.items() for number in self._numbers(system, study, found)},
+                key=lambda each: (each.runs == 0, each.study, each.corpus, each.metric, each.system),
+            )
+
+    @cached_property
+    def settings(self) -> list[Setting]:
+        """The configurations whose comments name an id."""
+        choices = [("", stage) for stage in STAGES]
+        for group in GROUPS:
+            names = self.conf.names(group)
+            choices += [(group, self.conf.choice(name) if group == "recipe" else name) for name in names]
+        made = []
+        for group, choice in choices:
+            comment = comment_of(self.conf.folder / group / f"{choice}.yaml")
+            made.append(Setting(group, choice, ids_of(comment), comment))
+        return [setting for setting in made if setting.ids]
+
+    def said(self, setting: Setting) -> dict[str, Any]:
+        """What a configuration and those that it inherits from say."""
+        return self.conf.says(setting.group or ".", setting.choice)
+
+    def _code(self, system: System) -> list[str]:
+        """Modules whose docstrings begin with the id, what its configurations name, and what docs/systems.yaml adds."""
+        named = {name for name, ids in self._modules.items() if system.id in ids}
+        for setting in system.settings:
+            said = self.said(setting)
+            if setting.group == "recipe":
+                chosen = {group: said["choices"].get(group) for group in ("model", "objective")}
+                said = {group: self.conf.says(group, choice) for group, choice in chosen.items() if choice}
+            named |= {target for target in _targets(said) if target.startswith("retable.")}
+        named = {name for name in named if name.split(".")[1] not in _BESIDE} | set(system.said.get("code", ()))
+        return sorted(name for name in named if not any(other.startswith(f"{name}.") for other in named))
+
+    @cached_property
+    def _modules(self) -> dict[str, tuple[str, ...]]:
+        found = {}
+        for path in sorted((ROOT / "src/retable").rglob("*.py")):
+            docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            found[".".join(path.relative_to(ROOT / "src").with_suffix("").parts)] = ids_of(docstring)
+        return found
+
+    def _cells(self, system: System) -> dict[str, list[Cell]]:
+        """By study the cells that are made by a configuration of the system."""
+        used = {(setting.group, setting.choice) for setting in system.settings}
+        keep = system.said.get("stage")
+
+        def is_of(cell: Cell) -> bool:
+            groups = [group for group in GROUPS if group != "tokenizer" or cell.stage == "encode"]
+            named = ("", cell.stage) in used or any((each, c) in used for each in groups for c in cell.choices(each))
+            return named and keep in (None, cell.stage)
+
+        return {name: [*filter(is_of, study.cells.values())] for name, study in self._studies.items()}
+
+    def _numbers(self, system: System, study: str, cells: list[Cell]) -> Iterator[Number]:
+        """The headline numbers of those cells in a study's tables, and published rows that were not run."""
+        if study == "smoke":
+            return
+        tables = self._tables(study)
+        own = {setting.choice.removeprefix("google_") for setting in system.settings if setting.group == "benchmark"}
+        for cell in cells:
+            if cell.stage == "evaluate":
+                key = ("", cell.corpus, cell.made_from[0].rpartition("/")[2].rpartition("-")[0])
+                yield from (number for number in tables[key] if number.table in own)
+            elif cell.stage == "encode":
+                yield from tables["tokenizers", cell.corpus, cell.tokenizer]
+            elif cell.stage == "train":
+                yield from tables[self._kind(cell.settings["task"]), cell.group, cell.settings["system"]]
+            else:
+                yield from tables["", cell.corpus, cell.settings.get("system", "")]
+        recipes = {setting.choice.rpartition("/")[2] for setting in system.settings if setting.group == "recipe"}
+        for numbers in tables.values():
+            yield from (number for number in numbers if number.runs == 0 and number.system in recipes)
+
+    def _kind(self, task: str) -> str:
+        """What the tables call a task: its kind where that has a table of its own, else its name."""
+        target = self.conf.says("task", task)["task"]["_target_"]
+        if target not in self._kinds:
+            self._kinds[target] = self.conf.class_says(target, "kind")
+        return self._kinds[target] or task
+
+    def _tables(self, study: str) -> Mapping[tuple[str, str, str], list[Number]]:
+        """The headline numbers of a study by task (empty for what is measured without one), corpus and system."""
+        if study not in self._read:
+            found: dict[tuple[str, str, str], list[Number]] = defaultdict(list)
+            for table, (title, metrics, scale) in HEADLINES.items():
+                if (path := ROOT / "results" / study / f"{table}.csv").is_file():
+                    for key, number in _headlines(study, path, title, metrics, scale):
+                        found[key].append(number)
+            self._read[study] = found
+        return self._read[study]
+
+
+def _targets(said: Any) -> Iterator[str]:
+    """The classes that a configuration names."""
+    if isinstance(said, dict):
+        yield from (value for key, value in said.items() if key == "_target_" and isinstance(value, str))
+        for value in said.values():
+            yield from _targets(value)
+    elif isinstance(said, list):
+        for value in said:
+            yield from _targets(value)
+
+
+def _headlines(
+    study: str, path: Path, title: str, metrics: tuple[str, ...], scale: float
+) -> Iterator[tuple[tuple[str, str, str], Number]]:
+    """Of each task, corpus and system of a table the first of the metrics that it has."""
+    rows: dict[tuple[str, str, str], dict[str, dict[str, str]]] = defaultdict(dict)
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            rows[row["task"], row["corpus"], row["system"]].setdefault(f"{row['split']}/{row['metric']}", row)
+    for (task, corpus, system), measured in rows.items():
+        found = [measured[name] for name in metrics if name in measured]
+        if not found:
+            continue
+        row = found[0]
+        said = [title or f"{task}: {row['metric']}", row["split"] if row["split"] != "total" else ""]
+        said += [task] if title and task not in (path.stem, "tokenizer") else []
+        number = Number(
+            study=study,
+            table=path.stem,
+            corpus=corpus,
+            system=system,
+            metric=", ".join(filter(None, said)).replace("_", " "),
+            mean=_shown(row, scale, "{mean} ± {std}"),
+            runs=int(row["n"] or 0),
+            interval=_shown(row, scale, "{ci_low} to {ci_high}"),
+            published=_shown(row, scale, "{published} ± {tolerance}"),
+            verdict="" if row["verdict"] == "n/a" else row["verdict"],
+        )
+        yield (
+            (path.stem if path.stem == "tokenizers" else "" if path.stem in _UNTRAINED else task, corpus, system),
+            number,
+        )
+
+
+def _shown(row: Mapping[str, str], scale: float, form: str) -> str:
+    """A number of a row and what belongs to it, `{mean} ± {std}`, as far as the row has them."""
+    shown = ""
+    for before, name, _, _ in Formatter().parse(form):
+        if not name or not row[name]:
+            break
+        value = float(row[name]) * scale
+        shown += before + (f"{value:.2f}" if abs(value) < 1000 else f"{value:,.0f}")
+    return shown
+
+
+@cache
+def functions(path: Path) -> dict[str, ast.FunctionDef]:
+    """The functions of a file by their names."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return {each.name: each for each in body if isinstance(each, ast.FunctionDef)}

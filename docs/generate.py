@@ -1,0 +1,272 @@
+"""Makes the pages of the site that say what other files say: systems, checks, costs, results, API, files shown as they
+stand. mkdocs-gen-files runs it in each build; what it writes is in memory alone."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import mkdocs_gen_files
+import yaml
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # `mkdocs` alone has not the project's folder on its path
+
+from docs.catalogue import Catalogue, Check, Number, Setting, System, comment_of, functions  # noqa: E402
+from docs.sources import ASSETS, ROOT_PAGES, Files  # noqa: E402
+
+NO_TABLE = "**Results:** in no table yet.\n"
+INDEX = """# The systems
+
+Each system has an id, by which files of `conf/` and modules name it. Recipes are the files that train it, checks the
+claims that tests hold it to, numbers the rows that it has in tables of the project's [reports](../results/index.md).
+"""
+FEW = 12  # numbers that a system shows without a click
+KINDS = {
+    "equations": "Written a second time, from the equations",
+    "brute force": "Brute force",
+    "closed form": "Closed forms and properties",
+    "peer library": "Peer libraries",
+    "source's entropy": "The source's entropy",
+    "published number": "Published numbers",
+    "kill and resume": "Kill and resume",
+}
+
+
+def write(page: str, text: str) -> None:
+    with mkdocs_gen_files.open(page, "w") as file:
+        file.write(text)
+
+
+class Pages:
+    """The generated pages, which share a catalogue of the systems and the files that they lead to."""
+
+    def __init__(self) -> None:
+        self.catalogue = Catalogue()
+        self.files = Files(ROOT)
+        self.reports = sorted(path.parent.name for path in ROOT.glob("results/*/report.md"))
+
+    def systems(self) -> None:
+        index = [INDEX]
+        for family in self.catalogue.families:
+            page = f"systems/{family['page']}.md"
+            own = [self.catalogue.systems[said["id"]] for said in family["systems"]]
+            body = "\n".join(self._system(page, system) for system in own)
+            note = "Shares, accuracies and correlations among the results are times 100."
+            write(page, f"# {family['title']}\n\n{family['about']} {note}\n\n{body}")
+            index.append(f"\n## [{family['title']}]({family['page']}.md)\n\n{family['about']}\n")
+            index.append("\n| Id | System | Recipes | Checks | Numbers |\n| --- | --- | ---: | ---: | ---: |")
+            for system in own:
+                recipes = sum(setting.group == "recipe" for setting in system.settings)
+                counts = (recipes, len(system.checks), sum(number.runs > 0 for number in system.numbers))
+                link = f"[{system.said['name']}]({family['page']}.md#{system.id})"
+                index.append(f"| {system.id} | {link} | {' | '.join(str(count or '–') for count in counts)} |")
+        write("systems/index.md", "\n".join(index) + "\n")
+
+    def _system(self, page: str, system: System) -> str:
+        said = system.said
+        parts = [f"## {system.id} {said['name']} {{ #{system.id} }}\n", said["definition"], ""]
+        if "source" in said:
+            parts.append(f"**Source:** {said['source']}.\n")
+        if "missing" in said:
+            return "\n".join([*parts, f"**{said['missing']}**\n"])
+        code = ", ".join(f"[`{name.removeprefix('retable.')}`][{name}]" for name in system.code)
+        parts.append(f"**Code:** {code}.\n")
+        parts += ["**Checked:**\n", *self._checks(page, system.checks), ""] if system.checks else []
+        parts += [] if system.checks else ["**Checked:** by no test against something independent.\n"]
+        if system.settings:
+            parts += ["**Configuration:**\n", *(self._setting(page, setting) for setting in system.settings)]
+        else:
+            parts.append("**Configuration:** none of its own.\n")
+        studies = ", ".join(self._study(page, name) for name in system.studies)
+        parts.append(f"**Studies:** {studies}.\n" if studies else "**Studies:** in none.\n")
+        return "\n".join([*parts, *self._results(page, system)])
+
+    def _checks(self, page: str, checks: Iterable[Check]) -> Iterator[str]:
+        for check in checks:
+            tests = "; ".join(self._test(page, test) for test in check.tests)
+            yield f"- {check.claim}: {tests}"
+
+    def _test(self, page: str, test: str) -> str:
+        path, _, name = test.partition("::")
+        function = functions(ROOT / "tests" / path)[name]
+        real = any(ast.unparse(each) == "pytest.mark.real" for each in function.decorator_list)
+        words = f"{Path(path).stem}: {name}".replace("test_", "").replace("_", " ")
+        return f"[{words}]({self.files.link(page, f'tests/{path}', function.lineno)})" + " (on real data)" * real
+
+    def _setting(self, page: str, setting: Setting) -> str:
+        said = self.catalogue.said(setting)
+        choices = {group: choice for group, choice in said["choices"].items() if choice is not None}
+        settings = {"defaults": choices} if choices else {}
+        settings |= {key: value for key, value in said.items() if key != "choices"}
+        shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None)
+        lines = [
+            f'??? example "{setting.group or "stage"} {setting.choice}"',
+            "",
+            f"    {plain(setting.comment)}",
+            "",
+            f"    [{setting.path}]({self.files.link(page, setting.path)}), with what it inherits:",
+            "",
+            "    ```yaml",
+            *(f"    {line}" for line in shown.splitlines()),
+            "    ```",
+            "",
+        ]
+        return "\n".join(lines)
+
+    def _study(self, page: str, name: str) -> str:
+        if name in self.reports:
+            return f"[{name}]({self.files.link(page, f'results/{name}/report.md')})"
+        return f"[{name}]({self.files.link(page, f'conf/study/{name}.yaml')}) (not run)"
+
+    def _results(self, page: str, system: System) -> Iterator[str]:
+        if not system.numbers:
+            measures = any(setting.group in ("", "benchmark", "decoding") for setting in system.settings)
+            told = [study for study in system.studies if study in self.reports and study != "smoke"]
+            reports = ", ".join(self._study(page, study) for study in told)
+            yield f"**Results:** tables of their own in {reports}.\n" if measures and told else NO_TABLE
+            return
+        table = self._table(page, system.numbers)
+        if len(system.numbers) <= FEW:
+            yield from ["**Results:**\n", *table, ""]
+        else:
+            ran = sum(number.runs > 0 for number in system.numbers)
+            rest = f", {len(system.numbers) - ran} published rows that were not run" * (ran < len(system.numbers))
+            yield f'??? note "Results: {ran} numbers{rest}"\n'
+            yield from (f"    {line}" for line in table)
+            yield ""
+
+    def _table(self, page: str, numbers: Sequence[Number]) -> Iterator[str]:
+        """Without the columns in which nothing stands."""
+        columns = {
+            "Study": [self._study(page, each.study) for each in numbers],
+            "Corpus": [each.corpus for each in numbers],
+            "System": [each.system for each in numbers],
+            "What": [each.metric for each in numbers],
+            "Mean ± s.d.": [each.mean for each in numbers],
+            "Runs": [str(each.runs or "") for each in numbers],
+            "95 % interval": [each.interval for each in numbers],
+            "Published": [each.published for each in numbers],
+            "Verdict": [each.verdict for each in numbers],
+        }
+        columns = {title: cells for title, cells in columns.items() if any(cells)}
+        left = ("Study", "Corpus", "System", "What", "Verdict")
+        yield f"| {' | '.join(columns)} |"
+        yield f"| {' | '.join(':---' if title in left else '---:' for title in columns)} |"
+        yield from (f"| {' | '.join(row)} |" for row in zip(*columns.values(), strict=True))
+
+    def correctness(self) -> None:
+        """The page's own text, with the checks of each kind in the place of `<!-- checks: kind -->`."""
+
+        def listed(match: re.Match[str]) -> str:
+            kind = match[1]
+            checks = [check for check in self.catalogue.checks if check.kind == kind]
+            rows = "\n".join(self._checks("correctness.md", checks))
+            return f"## {KINDS[kind]}\n\n{{about}}\n\n{rows}\n".replace("{about}", match[2].strip())
+
+        text = (ROOT / "docs/correctness.md").read_text(encoding="utf-8")
+        write("correctness.md", re.sub(r"<!-- checks: (.*?) -->\n(.*?)<!-- end -->", listed, text, flags=re.DOTALL))
+
+    def costs(self) -> None:
+        """The page's own text, with each file of benchmarks/ in the place of `<!-- include: name -->`."""
+
+        def included(match: re.Match[str]) -> str:
+            title, _, body = (ROOT / "benchmarks" / f"{match[1]}.md").read_text(encoding="utf-8").partition("\n")
+            body = re.sub(r"^(#+ )", r"#\1", body, flags=re.MULTILINE)
+            return f"## {title.removeprefix('# ')} {{ #{match[1]} }}\n{body}"
+
+        text = (ROOT / "docs/costs.md").read_text(encoding="utf-8")
+        write("costs.md", re.sub(r"<!-- include: (\w+) -->", included, text))
+
+    def results(self) -> None:
+        """Each study's report, with its figures."""
+        rows = []
+        for study in self.reports:
+            folder = ROOT / "results" / study
+            text = (folder / "report.md").read_text(encoding="utf-8")
+            text = re.sub(r"^## Study .*$", f"# Study {study}", text, count=1, flags=re.MULTILINE)
+            text = re.sub(r"^#(##+ )", r"\1", text, flags=re.MULTILINE)
+            figures = sorted(folder.glob("*.svg"))
+            text += "\n## Figures\n\n" * bool(figures)
+            for figure in figures:
+                link = self.files.link(f"results/{study}.md", f"results/{study}/{figure.name}")
+                text += f"![{figure.stem}]({link})\n\n"
+            head = f"---\nsearch:\n  exclude: true\n---\n{text}"
+            write(f"results/{study}.md", head)
+            about = comment_of(ROOT / "conf/study" / f"{study}.yaml")
+            rows.append(f"| [{study}]({study}.md) | {plain(about)} |")
+        body = "\n".join(["| Study | What it is |", "| --- | --- |", *rows])
+        write("results/index.md", f"# Reports\n\nThe studies whose tables are kept in the project.\n\n{body}\n")
+
+    def api(self) -> None:
+        """A page a module of src/retable, and a page a package that leads to them."""
+        source = ROOT / "src/retable"
+        names = sorted(path.name for path in source.iterdir() if path.is_dir() and list(path.glob("*.py")))
+        packages = "\n".join(f"- [`retable.{name}`]({name}/index.md): {about(source / name)}" for name in names)
+        tops = sorted(path for path in source.glob("*.py") if path.stem != "__init__")
+        modules = "\n".join(f"- [`retable.{path.stem}`]({path.stem}.md): {about(path)}" for path in tops)
+        write("api/index.md", f"# API\n\nFrom the docstrings. Imports point one way.\n\n{packages}\n{modules}\n")
+        for path in tops:
+            write(f"api/{path.stem}.md", f"::: retable.{path.stem}\n")
+        for name in names:
+            listed = []
+            for path in sorted((source / name).glob("*.py")):
+                if path.stem != "__init__":
+                    listed.append(f"- [`{path.stem}`]({path.stem}.md): {about(path)}")
+                    write(
+                        f"api/{name}/{path.stem}.md",
+                        f"[`retable.{name}`](index.md)\n\n::: retable.{name}.{path.stem}\n",
+                    )
+            write(
+                f"api/{name}/index.md", f"# `retable.{name}`\n\n{about(source / name)}\n\n" + "\n".join(listed) + "\n"
+            )
+
+    def written(self) -> None:
+        """The pages that people wrote: their links to files outside of docs/ lead to pages of the site."""
+        for path in sorted((ROOT / "docs").rglob("*.md")):
+            page = path.relative_to(ROOT / "docs").as_posix()
+            if page not in ("correctness.md", "costs.md"):
+                write(page, self.files.rewritten(f"docs/{page}", page, path.read_text(encoding="utf-8")))
+        for name, page in ROOT_PAGES.items():
+            write(page, self.files.rewritten(name, page, (ROOT / name).read_text(encoding="utf-8")))
+        citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+        write("citation.md", f"# How to cite\n\nThe file `CITATION.cff`:\n\n```yaml\n{citation}```\n")
+
+    def linked(self) -> None:
+        """The files that the other pages lead to."""
+        for path in sorted(self.files.linked):
+            place = f"files/{path}"
+            if path.endswith(ASSETS):
+                with mkdocs_gen_files.open(place, "wb") as file:
+                    file.write((ROOT / path).read_bytes())
+            else:
+                write(f"{place}.md", self.files.page(path))
+
+
+def about(path: Path) -> str:
+    """The first sentence of a module's or a package's docstring."""
+    path = path / "__init__.py" if path.is_dir() else path
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    return plain(re.split(r"(?<=[^.A-Z]{3}[.?!)\]])\s(?=[A-Z])", paragraph)[0])
+
+
+def plain(text: str) -> str:
+    """Text of a comment or docstring, in which no sign is markup but `code`."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part[:1] == "`" else re.sub(r"([\\*_\[\]<>|#])", r"\\\1", part) for part in parts)
+
+
+def main() -> None:
+    pages = Pages()
+    pages.systems()
+    pages.correctness()
+    pages.costs()
+    pages.results()
+    pages.api()
+    pages.written()
+    pages.linked()
+
+
+main()

@@ -1,0 +1,154 @@
+"""The documentation builds strictly, and what it says and leads to is there."""
+
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from docs.catalogue import Catalogue, functions, ids_of, read_checks, read_systems
+from docs.sources import Files
+from retable.plan.conf import Conf
+from tests.conftest import ROOT
+
+
+class Page(HTMLParser):
+    """What a page leads to, and the anchors and text that it has."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors = {""}
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = dict(attrs)
+        self.links += [said[key] or "" for key in ("href", "src") if key in said]
+        self.anchors |= {said[key] or "" for key in ("id", "name") if key in said}
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+@pytest.fixture(scope="session")
+def catalogue() -> Catalogue:
+    return Catalogue()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    quiet = {"DISABLE_MKDOCS_2_WARNING": "true", "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | quiet, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pages(site) -> dict[Path, Page]:
+    return {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+
+
+def test_every_link_leads_somewhere(site, pages):
+    broken = defaultdict(list)
+    for path, page in pages.items():
+        base = site if path.name == "404.html" else path.parent
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc or (path.name == "404.html" and link.startswith("/")):
+                continue  # elsewhere; the page of what is not found names its site from the root
+            target = path if not parts.path else Path(os.path.normpath(base / unquote(parts.path)))
+            target = target / "index.html" if target.is_dir() else target
+            if not target.is_file() or (target in pages and unquote(parts.fragment) not in pages[target].anchors):
+                broken[link].append(str(path.relative_to(site)))
+    assert not broken
+
+
+def test_nothing_is_fetched_from_elsewhere(pages):
+    """But what a reader clicks: styles, scripts and pictures are the site's own."""
+    for path, page in pages.items():
+        for link in page.links:
+            assert not link.endswith((".css", ".js", ".svg", ".png")) or not urlsplit(link).netloc, (path, link)
+
+
+def test_every_recipe_stands_on_the_page_of_its_systems(site, pages, catalogue):
+    shown = {setting.choice: setting for setting in catalogue.settings if setting.group == "recipe"}
+    conf = Conf(ROOT / "conf")
+    assert shown.keys() == {conf.choice(name) for name in conf.names("recipe")}, "a recipe's comment begins with its id"
+    for family in read_systems():
+        text = "".join(pages[page_of(site, family)].text)
+        ids = {said["id"] for said in family["systems"]}
+        assert all(f"recipe {choice}\n" in text for choice, setting in shown.items() if ids & set(setting.ids))
+
+
+def test_every_system_has_its_place(site, pages):
+    for family in read_systems():
+        assert {said["id"] for said in family["systems"]} <= pages[page_of(site, family)].anchors
+
+
+def test_what_is_said_of_a_system_is_known():
+    """Ids are unique, and no check or comment names one that is not listed."""
+    ids = [said["id"] for family in read_systems() for said in family["systems"]]
+    assert len(ids) == len(set(ids))
+    named = {each for check in read_checks() for each in check.systems}
+    assert named <= set(ids)
+
+
+def test_every_system_that_is_built_has_code_and_a_check(catalogue):
+    for system in catalogue.systems.values():
+        assert "missing" in system.said or (system.code and system.checks), system.id
+        assert "missing" not in system.said or not (system.code or system.settings), system.id
+
+
+def test_every_named_test_exists():
+    for check in read_checks():
+        for test in check.tests:
+            path, _, name = test.partition("::")
+            assert name in functions(ROOT / "tests" / path), test
+
+
+def test_what_people_wrote_families_and_packages_are_in_the_navigation():
+    said = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("nav:")[2])
+    written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    packages = {f"api/{path.parent.name}/index.md" for path in (ROOT / "src/retable").glob("*/__init__.py")}
+    families = {f"systems/{family['page']}.md" for family in read_systems()}
+    assert written | packages | families <= set(said)
+
+
+@pytest.mark.parametrize(
+    ("comment", "ids"),
+    [
+        ("C1: counted", ("C1",)),
+        ("F5 with D1: a tagger", ("F5", "D1")),
+        ("B3, B7, of 200 dimensions", ("B3", "B7")),
+        ("C4p, C12: large", ("C4p", "C12")),
+        ("BERT's masks", ()),
+    ],
+)
+def test_a_comment_begins_with_its_ids(comment, ids):
+    assert ids_of(comment) == ids
+
+
+def test_links_to_the_projects_files_become_the_sites():
+    files = Files(ROOT)
+    text = "[a](../conf/study/ptb.yaml) [b](../results/ptb/report.md#tasks) [c](../benchmarks/graph.md) [d](index.md)"
+    expected = "[a](files/conf/study/ptb.yaml) [b](results/ptb.md#tasks) [c](costs.md#graph) [d](index.md)"
+    assert files.rewritten("docs/studies.md", "studies.md", text) == expected
+    assert files.linked == {"conf/study/ptb.yaml"}
+    deep = partial(files.rewritten, "docs/howto/x.md", "howto/x.md")
+    assert deep("[a](../../src/retable/errors.py#L3)") == "[a](../files/src/retable/errors.py.md#__codelineno-0-3)"
+    assert deep("[a](../../nowhere.py)") == "[a](../../nowhere.py)"
+    assert deep("[a](../../CONTRIBUTING.md)") == "[a](../contributing.md)"
+    assert files.rewritten("CONTRIBUTING.md", "contributing.md", "[a](docs/studies.md)") == "[a](studies.md)"
+
+
+def page_of(site: Path, family: dict) -> Path:
+    return site / "systems" / f"{family['page']}.html"
