@@ -1,7 +1,7 @@
-"""The tables that pages show: `python -m pipelines.pages` writes them anew into README.md and docs/, from results/.
+"""What pages show of the project's files: `python -m pipelines.pages` writes it anew into README.md and docs/.
 
-A piece stands between `<!-- name -->` and `<!-- end name -->`. It is some columns of a committed table, as `PIECES`
-says; what stands around it is written by hand.
+A table stands between `<!-- name -->` and `<!-- end name -->`. It is some columns of a committed table, as `PIECES`
+says. The block behind "This is `file`:" is that file, whole. What stands around them is written by hand.
 """
 
 import re
@@ -45,6 +45,7 @@ PIECES = {
     ),
 }
 _PIECE = re.compile(r"<!-- (\w+) -->\n.*?<!-- end \1 -->", re.DOTALL)
+_FILE = re.compile(r"(This\s+is\s+`((?:conf|src)/[\w/.-]+)`:\n\n```\w+\n).*?(?=```)", re.DOTALL)
 
 
 def table_of(piece: Piece) -> str:
@@ -74,14 +75,17 @@ def _aligned(text: str, width: int, right: bool) -> str:
 
 
 def filled(text: str) -> str:
-    """A page's text with its pieces as the results give them."""
+    """A page's text with its tables as the results give them, and its files as they stand."""
 
     def piece(found: re.Match[str]) -> str:
         if (name := found[1]) not in PIECES:
             raise UsageError(f"there is no piece {name!r}; pipelines/pages.py has {', '.join(PIECES)}")
         return f"<!-- {name} -->\n\n{table_of(PIECES[name])}\n\n<!-- end {name} -->"
 
-    return _PIECE.sub(piece, text)
+    def file(found: re.Match[str]) -> str:
+        return found[1] + (ROOT / found[2]).read_text(encoding="utf-8")
+
+    return _FILE.sub(file, _PIECE.sub(piece, text))
 
 
 def pages() -> list[Path]:
@@ -94,7 +98,7 @@ def main() -> None:
         text = path.read_text(encoding="utf-8")
         if (new := filled(text)) != text:
             path.write_text(new, encoding="utf-8")
-            print(f"{path.relative_to(ROOT)} has new tables")
+            print(f"{path.relative_to(ROOT)} is written anew")
 
 
 if __name__ == "__main__":
