@@ -1,10 +1,10 @@
 """Words a second and quality of word vectors beside gensim's, in one run: `python -m benchmarks.word_vectors`.
 
-gensim is no dependency of the project: `pip install gensim` first. Both sides train on the same lines with the same
-settings, in turns: 100 dimensions, window 5, 5 negatives, sub-sampling 1e-3, linear decay from 0.025 for skip-gram and
-0.05 for fastText; for CBOW from 0.05 there and 0.15 here, where the gradient is divided among the window's words. Words
-a second: words of the text times epochs over the wall time of training alone, ours through the Lightning module.
-Quality: the grammar's analogies, 3CosAdd, in percent.
+gensim comes with the `dev` extra, which `make env` installs. Both sides train on the same lines with the same settings,
+in turns: 100 dimensions, window 5, 5 negatives, sub-sampling 1e-3, linear decay from 0.025 for skip-gram and 0.05 for
+fastText; for CBOW from 0.05 there and 0.15 here, where the gradient is divided among the window's words. Words a
+second: words of the text times epochs over the wall time of training alone, ours through the Lightning module. Quality:
+the grammar's analogies, 3CosAdd, in percent.
 """
 
 import argparse

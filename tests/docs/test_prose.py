@@ -1,0 +1,230 @@
+"""What pages say is so: numbers stand in the file that is named beside them, tables are those of the results, commands
+compose, and what is named is there.
+
+A number in prose is written in digits, and in the same paragraph a comment says where it comes from:
+
+    A GPT reaches 9.01, an LSTM 9.27. <!-- from results/lineage/lineage.csv: gpt; results/lineage/lineage.csv: lstm -->
+
+that is a file, and words that its line has. The number must be one of such a line, rounded to the digits written; a
+share may stand in percent, and a difference without its sign. Not looked up are: code, in backticks or fences; years;
+numbers that are part of a name (GPT-2, T5, v1.1) or count its parts (table 1); Python's version; the level of an
+interval, 95 %; the numbers of a list's items. What is written in words, such as three seeds, is no measurement.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hydra import compose
+
+from pipelines.entry import CONF
+from pipelines.pages import PIECES, ROOT, filled, pages, table_of
+from pipelines.plan import composing
+
+GENERATED = tuple(
+    ROOT / "docs" / folder for folder in ("api", "results", "systems")
+)  # from docstrings and conf/, by the site's own command
+SOURCES = ("results/", "benchmarks/", "conf/", "src/retable/reporting/references.yaml")
+WRITTEN = [path for path in pages() if not any(path.is_relative_to(folder) for folder in GENERATED)]
+NUMBER = re.compile(r"(?<![\w.,/–-])[+−-]?\d+(?:,\d{3})*(?:\.\d+)?(?![\w/]|[.,]\d)")
+EXEMPT = re.compile(
+    r"\b(?:19|20)\d\d\b(?!\.\d)|\b[Tt]ables? \d+|\b[Ss]ections? \d+|\b[Ff]igures? \d+|Python \d\.\d+|95 % (?=interval)"
+    r"|^(?:#+| *) ?\d+\. ",
+    re.MULTILINE,
+)
+FORMS = [  # of a file's numbers; 1,000 may be one in a page, and two in a CSV
+    re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)"),
+    re.compile(r"(?<![\w.,])\d+(?:,\d{3})+(?!\w)"),
+]
+LONGEST = 128  # characters of a line of prose; about 120
+OWN = re.compile(r"(?:.*/)?(?:mine|verdicts|running_mean|lstm_wide)(?:\b.*)?")  # what pages have a reader write
+LEFT_OUT_OF_GIT = ("runs.html", "runs.csv")
+FROM = re.compile(r"<!--\s+from\s(.*?)-->", re.DOTALL)
+
+
+def own(named: str) -> bool:
+    return OWN.fullmatch(named) is not None
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def without_fences(text: str) -> str:
+    return re.sub(r"^( *)(```|~~~).*?^\1\2$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def prose(text: str) -> str:
+    """What a reader reads as sentences; comments of sources stay."""
+    text = without_fences(re.sub(r"<!-- (\w+) -->\n.*?<!-- end \1 -->", "", text, flags=re.DOTALL))
+    text = re.sub(r"`[^`]*`", "", text)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    text = re.sub(r"https?://\S+", "", text)
+    text = re.sub(r"<!--(?!\s+from\s).*?-->|<(?!!--)[^>]*>", "", text, flags=re.DOTALL)
+    return text
+
+
+def claims(paragraph: str) -> list[str]:
+    """The numbers of a paragraph that have to stand somewhere."""
+    return NUMBER.findall(EXEMPT.sub("", FROM.sub("", paragraph)))
+
+
+def lines_of(paragraph: str) -> list[str]:
+    """The lines that the paragraph's comments point to."""
+    found = []
+    for sources in FROM.findall(paragraph):
+        for source in sources.split(";"):
+            path, _, words = " ".join(source.split()).partition(": ")
+            assert path.startswith(SOURCES), f"{path} is neither a result nor a setting"
+            lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+            chosen = [
+                line for line in lines if all(re.search(rf"(?<!\w){re.escape(w)}(?!\w)", line) for w in words.split())
+            ]
+            assert chosen, f"{path} has no line with {words}"
+            found += chosen
+    return found
+
+
+def stands_in(number: str, lines: list[str]) -> bool:
+    digits = len(number.partition(".")[2])
+    value = abs(float(number.replace(",", "").replace("−", "-")))
+    half = 0.5 * 10**-digits * (1 + 1e-6)
+    for text in (found for line in lines for form in FORMS for found in form.findall(line)):
+        other = float(text.replace(",", ""))
+        if abs(other - value) <= half or (other <= 1 and abs(100 * other - value) <= half):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_numbers_stand_where_the_page_says(path):
+    for paragraph in re.split(r"\n\s*\n", prose(path.read_text(encoding="utf-8"))):
+        lines = lines_of(paragraph)
+        for number in claims(paragraph):
+            assert stands_in(number, lines), f"{number} in: {' '.join(paragraph.split())[:300]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("The GPT-2 of 2019 (table 3), T5, SQuAD v1.1, word2vec, `lr=0.1` and Python 3.11.", []),
+        ("The 95 % interval is 8.88 to 9.16, or 1,000 of 2.", ["8.88", "9.16", "1,000", "2"]),
+        ("1. first\n2. second, +10.9 or −3 %", ["+10.9", "−3"]),
+        ("[88.7](results/lineage/gains.csv) of 100.", ["88.7", "100"]),
+        ("```\n3\n```\n  ```yaml\n  4\n  ```\n5", ["5"]),
+        ("<!-- lineage -->\n6\n<!-- end lineage --> 7", ["7"]),
+    ],
+)
+def test_what_is_a_claim(text, numbers):
+    assert claims(prose(text)) == numbers
+
+
+def test_what_a_claim_is_looked_up_in():
+    said = "<!-- from results/lineage/gains.csv: gpt_pretrained sentiment -->"
+    assert stands_in("88.7", lines_of(said)) and stands_in("6.3", lines_of(said)) and stands_in("500", lines_of(said))
+    assert not stands_in("88.8", lines_of(said)) and not stands_in("41.1", lines_of(said))
+    assert not lines_of("no comment")
+    with pytest.raises(AssertionError, match="neither a result nor a setting"):
+        lines_of("<!-- from LICENSE -->")
+    with pytest.raises(AssertionError, match="no line with gpt_best"):
+        lines_of("<!-- from results/lineage/gains.csv: gpt_best -->")
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_tables_and_files_are_as_they_stand(path):
+    text = path.read_text(encoding="utf-8")
+    assert filled(text) == text, "python -m pipelines.pages writes them anew"
+    assert len(re.findall(r"<!-- end \w+ -->", text)) == len(re.findall(r"<!-- (?!end)\w+ -->", text))
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_piece_is_of_the_table(piece):
+    head, _, *rows = table_of(PIECES[piece]).splitlines()
+    assert [field.strip() for field in head.split("|")[1:-1]] == [*PIECES[piece].columns.values()]
+    whole = (ROOT / PIECES[piece].source).read_text(encoding="utf-8")
+    assert len(rows) == sum(line.startswith("|") for line in whole.splitlines()) - 2
+
+
+def test_the_readme_is_short():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 200
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_lines_are_short(path):
+    text = without_fences(path.read_text(encoding="utf-8"))
+    assert not [line for line in text.splitlines() if len(line) > LONGEST and not line.lstrip().startswith("|")]
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_links_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_fences(path.read_text(encoding="utf-8"))):
+        file, _, anchor = target.partition("#")
+        if re.match(r"\w+:", target):
+            continue
+        to = (path.parent / file).resolve() if file else path
+        if any(to.is_relative_to(folder) for folder in GENERATED):
+            continue
+        assert to.exists() and to.is_relative_to(ROOT), target
+        if anchor and to.suffix == ".md":
+            heads = re.findall(r"^#+ (.*)$", without_fences(to.read_text(encoding="utf-8")), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in heads], target
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_what_is_named_is_there(path):
+    """Files of the project, stages, studies, and what is chosen of the groups of conf/."""
+    text = re.sub(r"\]\([^)]*\)", "]", path.read_text(encoding="utf-8"))
+    for file in re.findall(r"(?<![\w/.-])(?:conf|src|pipelines|benchmarks|results|graph|tests)/[\w/.-]+\w", text):
+        if not own(file) and not file.endswith(LEFT_OUT_OF_GIT):
+            assert (ROOT / file).exists() or list(ROOT.glob(f"{file}*")), file
+    for module in re.findall(r"python -m ((?:pipelines|benchmarks|retable)[\w.]*\w)", text):
+        assert (ROOT / f"{module.replace('.', '/')}.py").exists(), module
+    for study in re.findall(r"\b(?:STUDY|study)=(\w+)", text):
+        assert own(study) or (CONF / f"study/{study}.yaml").exists(), study
+    for group in sorted(entry.name for entry in CONF.iterdir() if entry.is_dir()):
+        for chosen in re.findall(rf"(?<![\w.]){group}=(\w[\w/,]*)", text):
+            for each in chosen.split(","):
+                assert own(each) or (CONF / group / f"{each}.yaml").exists(), f"{group}={each}"
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_lines_of_a_file_stand_there(path):
+    """The block behind "from `file`:"."""
+    text = path.read_text(encoding="utf-8")
+    for file, block in re.findall(r"[Ff]rom\s+`((?:conf|src)/[\w/.-]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL):
+        assert block in (ROOT / file).read_text(encoding="utf-8"), file
+
+
+def test_every_study_has_its_paragraph():
+    text = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
+    run, _, rest = text.partition("\n## What has not run\n")
+    made = {path.parent.name for path in ROOT.glob("results/*/report.md")}
+    assert set(re.findall(r"^## (\w+)$", run, re.MULTILINE)) == made
+    others = {path.stem for path in (CONF / "study").glob("*.yaml")} - made
+    assert {*re.findall(r"`(\w+)`", rest)} == others
+
+
+def commands(text: str) -> set[tuple[str, ...]]:
+    """Those of stages that fences and backticks have, as words; what a reader is to fill in is left out."""
+    fences = "\n".join(re.findall(r"^ *```.*?^ *```", text, re.DOTALL | re.MULTILINE))
+    lines = [line.removeprefix("$ ") for line in fences.splitlines()]
+    lines += [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", without_fences(text))]
+    found = set()
+    for part in (part.strip() for line in lines for part in line.split("&&")):
+        if part.startswith("python -m pipelines.") and not {"…", "<"} & {*part} and "--config-dir=mine" not in part:
+            found.add(tuple(shlex.split(part, comments=True)[2:]))
+    return found
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_commands_compose(path):
+    """With the first of each setting that is swept."""
+    with composing():
+        for stage, *words in sorted(commands(path.read_text(encoding="utf-8"))):
+            config = stage.removeprefix("pipelines.")
+            if (CONF / f"{config}.yaml").exists() and not any(own(word.partition("=")[2]) for word in words):
+                swept = "-m" in words
+                given = [word for word in words if word != "-m"]
+                compose(config, [word.partition(",")[0] if swept and "[" not in word else word for word in given])

@@ -1,0 +1,31 @@
+"""What tests skip where a library is missing is installed by `make env`: a comparison that never runs is none."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+LOCK = (TESTS.parent / "requirements.lock").read_text(encoding="utf-8")
+LOCKED = {re.sub(r"[-_.]+", "-", name).lower() for name in re.findall(r"^([\w.-]+)==", LOCK, re.MULTILINE)}
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # of modules that are called otherwise
+
+
+def skipped() -> list[str]:
+    """The first names of the modules that some test asks for by `importorskip`."""
+    names = set()
+    for path in TESTS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.importorskip":
+                names.add(ast.literal_eval(node.args[0]).partition(".")[0])
+    return sorted(names)
+
+
+def test_there_are_such_tests():
+    assert {"gensim", "transformers"} <= {*skipped()}
+
+
+@pytest.mark.parametrize("name", skipped())
+def test_a_library_that_tests_ask_for_is_in_the_lock(name):
+    assert DISTRIBUTIONS.get(name, name) in LOCKED
