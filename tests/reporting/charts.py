@@ -44,11 +44,25 @@ def marks(specification, kind):
 
 
 def texts(figure):
-    elements = ElementTree.fromstring(svg_of(figure)).iter("{http://www.w3.org/2000/svg}text")
+    return texts_of(svg_of(figure))
+
+
+def texts_of(svg):
+    elements = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
     return ["".join(element.itertext()) for element in elements]
 
 
 def squares_of(specification):
-    """The table of a map of words."""
+    """The table of a map of words, with them."""
     (text,) = (rows for rows in specification["datasets"].values() if isinstance(rows, str))
-    return pd.read_csv(StringIO(text), keep_default_na=False)
+    (words,) = (param["value"] for param in specification["params"] if param["name"] == "words")
+    squares = pd.read_csv(StringIO(text))
+    return squares.assign(**{f"{side}_word": [words[word] for word in squares[side]] for side in ("target", "source")})
+
+
+def chosen(figure, **numbers):
+    """The specification with these numbers chosen in its menus."""
+    specification = figure.to_dict()
+    for param in specification["params"]:
+        param["value"] = numbers.get(param["name"], param["value"])
+    return specification

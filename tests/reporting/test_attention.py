@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import vl_convert
 
 from retable.evaluation.attention_maps import MAP_COLUMNS, SHARES
 from retable.reporting.attention import attention_figures, heads_tables
@@ -10,6 +11,7 @@ from retable.reporting.figures import COLOURS, svg_of
 from retable.reporting.heat_map import FAINT
 from retable.reporting.report import write_report
 from retable.reporting.results import read_result
+from tests.reporting import charts
 from tests.reporting.charts import marks, squares_of, texts
 from tests.reporting.specifications import SPECIFICATIONS
 
@@ -49,26 +51,32 @@ def write(write_run):
     return build
 
 
+def n_drawn(weights):
+    return sum(weight >= FAINT or place == (2, 1) for place, weight in np.ndenumerate(weights))
+
+
 def test_a_sentence_a_layer_and_a_head_are_chosen(write):
     figures = attention_figures([read_result(write("grammar", "bert", 1))])
     assert [*figures] == ["grammar-bert-1"]
     specification = figures["grammar-bert-1"].to_dict()
-    menus = {param["name"]: param["bind"]["options"] for param in specification["params"]}
+    menus = {param["name"]: param["bind"]["options"] for param in specification["params"] if "bind" in param}
     assert menus == {"sentence": [1, 2], "layer": [1, 2], "head": [1, 2]}
     drawn, framed = marks(specification, "rect")[1:]
     chosen = {"filter": "datum.sentence == sentence && datum.layer == layer && datum.head == head"}
     assert drawn["transform"][0] == framed["transform"][0] == chosen
     squares = squares_of(specification)
     frames = squares[squares["subject"] == 1]
-    assert set(zip(frames["target"], frames["source"], strict=True)) == {("002 $runs$", "001 NA")}
+    assert set(zip(frames["target_word"], frames["source_word"], strict=True)) == {("$runs$", "NA")}
     shown = squares[(squares["weight"] >= FAINT) & (squares["sentence"] == 2)].set_index(["layer", "head"])
     for (layer, head), weights in (((k, h), MAPS[k - 1, h - 1]) for k in (1, 2) for h in (1, 2)):
         own = shown.loc[layer, head]
-        np.testing.assert_array_equal(
-            own[["target", "source"]].map(lambda word: int(word[:3])), np.argwhere(weights >= FAINT)
-        )
+        places = own[["target_word", "source_word"]].map(WORDS.index)
+        np.testing.assert_array_equal(places, np.argwhere(weights >= FAINT))
         np.testing.assert_allclose(own["weight"], weights[weights >= FAINT], rtol=5e-3)
     assert len(squares) < MAPS.size * 2  # what nobody would see is left out
+    svg = vl_convert.vegalite_to_svg(charts.chosen(figures["grammar-bert-1"], sentence=2, layer=2, head=1))
+    assert "sentence 2, layer 2, head 1" in charts.texts_of(svg)
+    assert svg.count(f'fill="{COLOURS[0]}"') == n_drawn(MAPS[1, 0])
 
 
 def test_the_file_shows_the_first_head_with_words_on_both_axes(write):
@@ -78,8 +86,7 @@ def test_the_file_shows_the_first_head_with_words_on_both_axes(write):
     assert "sentence 1, layer 1, head 1" in shown
     assert [text for text in shown if text in WORDS] == [*WORDS, *WORDS]
     assert svg_of(figure) == svg_of(again)
-    n_seen = sum(weight >= FAINT or place == (2, 1) for place, weight in np.ndenumerate(MAPS[0, 0]))
-    assert svg_of(figure).count(f'fill="{COLOURS[0]}"') == n_seen
+    assert svg_of(figure).count(f'fill="{COLOURS[0]}"') == n_drawn(MAPS[0, 0])
     assert svg_of(figure).count(f'stroke="{COLOURS[1]}"') == 1
 
 

@@ -14,6 +14,7 @@ from retable.reporting.results import Result
 
 FEW = 100  # tokens of a bin whose mean says too little for a figure
 BAR = 18  # pixels
+STAR = "M0,-1L0.29,-0.4L0.95,-0.31L0.48,0.15L0.59,0.81L0,0.5L-0.59,0.81L-0.48,0.15L-0.95,-0.31L-0.29,-0.4Z"
 
 
 def diagnostic_figures(results: Iterable[Result]) -> list[tuple[str, str, dict[str, Figure]]]:
@@ -132,9 +133,6 @@ def _sampling_figure(corpus: str, systems: Systems) -> Figure:
         panels.append(line_panel(lines, x, y, looks, systems=systems, height=230, over=over, name=score))
     told = "circles: temperatures; squares, dotted: nuclei; star: held-out text"
     return stacked(panels).properties(title={"text": corpus, "subtitle": told})
-
-
-STAR = "M0,-1L0.29,-0.4L0.95,-0.31L0.48,0.15L0.59,0.81L0,0.5L-0.59,0.81L-0.48,0.15L-0.95,-0.31L-0.29,-0.4Z"
 
 
 def _scaling_figure(rows: pd.DataFrame) -> Figure:

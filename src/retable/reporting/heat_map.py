@@ -1,7 +1,6 @@
 """The map of a sentence: words down that look at words across."""
 
-from collections.abc import Sequence
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 import pandas as pd
@@ -10,8 +9,7 @@ from retable.reporting.figures import COLOURS, INK, Figure
 
 CELL = 24  # pixels of a square's side
 FAINT = 0.02  # a lesser weight is not drawn: nobody would see it
-WORDS = 50  # letters of a sentence that tell which it is
-PLACE = 4  # letters of a word's place before it
+LETTERS = 50  # of a sentence that tell which it is
 
 
 def heat_map(squares: pd.DataFrame, choices: Sequence[str], told: str, framed: str = "") -> Figure:
@@ -22,58 +20,55 @@ def heat_map(squares: pd.DataFrame, choices: Sequence[str], told: str, framed: s
     of them; `target_place`, `target`, `source_place`, `source`; `weight` from 0 to 1; with `framed` a column of that
     name, 1 where a frame stands round the square.
     """
-    places = {side: squares[f"{side}_place"].map(f"{{:0{PLACE - 1}d}} ".format) for side in ("target", "source")}
-    # words behind their places: in their order along the axis, and the second of two equal ones stays one of its own
-    squares = squares.assign(**{side: places[side] + squares[side] for side in places}).sort_values(
-        [*choices, "target", "source"]
-    )
-    words, labels = [], {}
-    for sentence, own in squares.groupby("sentence"):
-        targets, sources = sorted(set(own["target"])), sorted(set(own["source"]))
-        labels[sentence] = _label(sentence, targets)
-        rows = zip_longest(targets, sources, fillvalue=None)
-        words += [(sentence, target or targets[-1], source or sources[-1]) for target, source in rows]
-    word = f"slice(datum.label, {PLACE})"
-    across = alt.X("source:N", axis=alt.Axis(orient="top", labelAngle=-60, labelExpr=word))
-    down = alt.Y("target:N", axis=alt.Axis(labelExpr=word))
-    params = [_menu(choice, sorted(set(squares[choice])), labels if choice == "sentence" else {}) for choice in choices]
-    is_chosen = " && ".join(f"datum.{choice} == {choice}" for choice in choices)
-    columns = [*choices, "target", "source", "weight", *filter(None, [framed])]
+    words: list[str] = []  # of all sentences; a square has their numbers, which are few bytes
+    for side in ("target", "source"):
+        of_side = ["sentence", f"{side}_place"]
+        found = squares[[*of_side, side]].drop_duplicates(of_side).sort_values(of_side)
+        numbers = pd.Series(range(len(words), len(words) + len(found)), pd.MultiIndex.from_frame(found[of_side]))
+        words += found[side].tolist()
+        squares = squares.assign(**{side: numbers.loc[pd.MultiIndex.from_frame(squares[of_side])].to_numpy()})
+    squares = squares.sort_values([*choices, "target", "source"])
+    sentences = {
+        int(number): f"{number}: {' '.join(words[word] for word in dict.fromkeys(own['target']))}"
+        for number, own in squares.groupby("sentence")
+    }
+    labels = {"sentence": [text if len(text) <= LETTERS else f"{text[:LETTERS]}…" for text in sentences.values()]}
+    params = [_menu(choice, sorted(set(squares[choice])), labels) for choice in choices]
+
+    word = "words[datum.value]"
+    across = alt.X("source:O", axis=alt.Axis(orient="top", labelAngle=-60, labelExpr=word))
+    down = alt.Y("target:O", axis=alt.Axis(labelExpr=word))
+    # all words stand on the axes, whether they are looked at or not
+    of_words = pd.concat([squares.drop_duplicates(["sentence", side]) for side in ("target", "source")])
+    grid = alt.Chart(of_words[["sentence", "target", "source"]].drop_duplicates())
+    grid = grid.transform_filter("datum.sentence == sentence").mark_rect(opacity=0).encode(across, down)
     is_seen = squares["weight"] >= FAINT
     seen = squares[is_seen | (squares[framed] == 1) if framed else is_seen]
-    # all words stand on the axes, whether they are looked at or not
-    grid = alt.Chart(pd.DataFrame(words, columns=["sentence", "target", "source"]))
-    grid = grid.transform_filter("datum.sentence == sentence").mark_rect(opacity=0).encode(across, down)
-    base = alt.Chart(_csv(seen[columns])).transform_filter(is_chosen).encode(across, down)
-    base = base.transform_calculate(**{"from": f"slice(datum.target, {PLACE})", "to": f"slice(datum.source, {PLACE})"})
+    base = alt.Chart(_csv(seen[[*choices, "target", "source", "weight", *filter(None, [framed])]]))
+    base = base.transform_filter(" && ".join(f"datum.{choice} == {choice}" for choice in choices))
+    base = base.transform_calculate(**{"from": "words[datum.target]", "to": "words[datum.source]"})
     full = base.mark_rect(color=COLOURS[0]).encode(
-        opacity=alt.Opacity("weight:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[0, 1])),
+        across, down, alt.Opacity("weight:Q", legend=None).scale(domain=[0, 1], range=[0, 1]),
         tooltip=["from:N", "to:N", alt.Tooltip("weight:Q", format=".3f")],
-    )
+    )  # fmt: skip
     layers = [grid, full]
     if framed:
-        frames = base.transform_filter(f"datum.{framed} == 1").mark_rect(filled=False, stroke=COLOURS[1], strokeWidth=2)
-        layers.append(frames)
+        frames = base.transform_filter(f"datum.{framed} == 1").encode(across, down)
+        layers.append(frames.mark_rect(filled=False, stroke=COLOURS[1], strokeWidth=2))
     title = alt.expr(" + ', ' + ".join(f"'{choice} ' + {choice}" for choice in choices))
-    figure = alt.layer(*layers, view=alt.ViewConfig(stroke=INK, strokeOpacity=0.3)).add_params(*params)
+    figure = alt.layer(*layers, view=alt.ViewConfig(stroke=INK, strokeOpacity=0.3))
+    figure = figure.add_params(*params, alt.param(name="words", value=words))
     size = {"width": alt.Step(CELL), "height": alt.Step(CELL)}
     return figure.properties(title={"text": title, "subtitle": told}, **size)
 
 
-def _menu(choice: str, numbers: Sequence[int], labels: dict[int, str]) -> alt.Parameter:
-    shown = [labels.get(number, str(number)) for number in numbers]
+def _menu(choice: str, numbers: Sequence[int], labels: Mapping[str, list[str]]) -> alt.Parameter:
     options = [int(number) for number in numbers]
-    menu = alt.binding_select(options=options, labels=shown, name=f"{choice} ")
+    menu = alt.binding_select(options=options, labels=labels.get(choice, [str(n) for n in options]), name=f"{choice} ")
     return alt.param(name=choice, value=options[0], bind=menu)
 
 
-def _label(sentence: int, words: Sequence[str]) -> str:
-    text = " ".join(word[PLACE:] for word in words)
-    return f"{sentence}: {text}" if len(text) <= WORDS else f"{sentence}: {text[:WORDS]}…"
-
-
 def _csv(frame: pd.DataFrame) -> alt.InlineData:
-    """The table in fewer bytes than a row's names take in JSON."""
-    parse = {name: "string" if name in ("target", "source") else "number" for name in frame}
+    """The table in fewer bytes than its columns' names take in each row of JSON."""
     text = frame.to_csv(index=False, lineterminator="\n", float_format="%.3g")
-    return alt.InlineData(values=text, format=alt.CsvDataFormat(type="csv", parse=parse))
+    return alt.InlineData(values=text, format=alt.CsvDataFormat(type="csv", parse=dict.fromkeys(frame, "number")))

@@ -92,7 +92,7 @@ class Look:
 def round_ticks(low: float, high: float) -> list[float]:
     """At most seven round numbers between low and high for a log scale: of equal distances where the scale is short,
     else of each power of ten as many as there is room for."""
-    if high / low < 3:
+    if high / low < 5:
         steps = (step * 10.0**power for power in range(-30, 30) for step in (1, 2, 5))
         step = next(step for step in steps if (high - low) / step <= 6)
         return [float(f"{step * i:.6g}") for i in range(ceil(low / step), floor(high / step) + 1)]

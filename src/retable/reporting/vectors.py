@@ -10,7 +10,7 @@ from retable.reporting.figures import COLOURS, INK, LETTER, WIDTH, Figure
 from retable.reporting.lines import Look, Scale, line_panel, significant
 from retable.reporting.results import Result
 
-SIDE = 300  # pixels of a plane
+ACROSS, DOWN = WIDTH / 2 - 60, 300  # pixels of a plane
 WORD = 9  # pixels that a word in it is high
 
 
@@ -68,17 +68,17 @@ def _plane(system: str, points: pd.DataFrame) -> Figure:
         names = base.transform_filter(alt.datum.side == side)
         names = names.mark_text(align="right" if side else "left", dx=step, fontSize=WORD)
         layers.append(names.encode(y.y("place").axis(axis), color=colour, text="word:N"))
-    return alt.layer(*layers).properties(width=WIDTH / 2 - 60, height=SIDE, title=system)
+    return alt.layer(*layers).properties(width=ACROSS, height=DOWN, title=system)
 
 
 def _heights(words: pd.DataFrame, x: Scale, y: Scale) -> pd.Series:
     """Where the words of a side stand beside their points: moved upwards off those that they would cover."""
-    places = pd.Series(y.pixels(words["y"], SIDE), words.index).sort_values(kind="stable")
-    lefts = pd.Series(x.pixels(words["x"], WIDTH / 2 - 60), words.index)
+    places = pd.Series(y.pixels(words["y"], DOWN), words.index).sort_values(kind="stable")
+    lefts = pd.Series(x.pixels(words["x"], ACROSS), words.index)
     widths = words["word"].str.len() * LETTER
     for i, word in enumerate(places.index):
         for other in places.index[:i]:
             # names of a side begin, or end, at their points
             if abs(lefts[word] - lefts[other]) < max(widths[word], widths[other]):
                 places[word] = max(places[word], places[other] + WORD)
-    return pd.Series(y.values(places, SIDE), places.index)
+    return pd.Series(y.values(places, DOWN), places.index)
