@@ -96,16 +96,23 @@ async function draw(figure) {
   figure.querySelector(".data").addEventListener("click", () => download(figure, spec));
 }
 function download(figure, spec) {
-  const tables = Object.values(spec.datasets ?? {}).filter((rows) => rows.length && typeof rows[0] === "object");
-  const text = tables.map((rows) => {
+  const text = [...Object.values(spec.datasets ?? {}), ...inline(spec)].filter((rows) => rows.length).map((rows) => {
+    if (typeof rows === "string") return rows.trimEnd();
     const names = [...new Set(rows.flatMap(Object.keys))];
-    const quoted = (value) => (value === null || value === undefined ? "" : /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
     return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(quoted).join(",")).join("\n");
   }).join("\n\n");
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
   link.download = `${figure.querySelector("figcaption").firstChild.textContent.trim()}.csv`;
   link.click();
+}
+function* inline(part) {
+  if (typeof part.data?.values === "string") yield part.data.values;
+  for (const inner of Object.values(part)) if (inner && typeof inner === "object") yield* inline(inner);
+}
+function quoted(value) {
+  if (value === null || value === undefined) return "";
+  return /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value;
 }
 document.querySelectorAll("figure").forEach((figure) => figures.observe(figure));
 document.documentElement.dataset.ready = "";
