@@ -16,6 +16,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 from hydra import compose
 
 from pipelines.entry import CONF
@@ -228,3 +229,16 @@ def test_commands_compose(path):
                 swept = "-m" in words
                 given = [word for word in words if word != "-m"]
                 compose(config, [word.partition(",")[0] if swept and "[" not in word else word for word in given])
+
+
+def test_the_model_that_a_page_adds_works():
+    page = (ROOT / "docs/howto/add-a-system.md").read_text(encoding="utf-8")
+    names: dict[str, type] = {}
+    exec(page.partition("```python\n")[2].partition("```")[0], names)
+    model = names["RunningMean"](vocab_size=5, d_model=3)
+    ids = torch.tensor([[0, 1, 2, 3], [4, 4, 0, 1]])
+    whole, _ = model(ids)
+    first, state = model(ids[:, :1])
+    rest, _ = model(ids[:, 1:], state)
+    torch.testing.assert_close(torch.cat([first, rest], dim=1), whole)
+    torch.testing.assert_close(whole[:, -1], model.embedding(ids).mean(1))
