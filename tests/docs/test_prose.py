@@ -40,7 +40,7 @@ FORMS = [  # of a file's numbers; 1,000 may be one in a page, and two in a CSV
 ]
 LONGEST = 128  # characters of a line of prose; about 120
 OWN = re.compile(r"(?:.*/)?(?:mine|verdicts|running_mean|lstm_wide)(?:\b.*)?")  # what pages have a reader write
-LEFT_OUT_OF_GIT = ("runs.html", "runs.csv")
+LEFT_OUT_OF_GIT = ("report.html", "runs.csv")
 FROM = re.compile(r"<!--\s+from\s(.*?)-->", re.DOTALL)
 
 

@@ -73,7 +73,7 @@ def corpus_graph(group: str, cells: Iterable[Cell], data: Mapping[str, Sequence[
 def report_graph(study: Study, default: str) -> str:
     """The text of the `dvc.yaml` with the stage of a study's report."""
     folders = sorted(f"outputs/{place}" for place in study.cells)
-    data = ["src/retable/reporting/references.yaml", "src/retable/reporting/report.css"]
+    data = ["src/retable/reporting/references.yaml", "src/retable/reporting/templates"]
     plan = f"outputs/plan/report/{study.name}.yaml"
     where = {} if study.name == default else {"wdir": "../../.."}
     stages: dict[str, Any] = {
