@@ -55,8 +55,8 @@ graph: env
 
 test: env data-link
 	python -m pytest $(WORKERS)
-	@if [ -d data ]; then python -m pytest $(WORKERS) -m real; \
-	else echo 'Without RETABLE_DATA the tests on real data are left out.'; fi
+	@if [ -d data ]; then python -m pytest $(WORKERS) -m 'real or site'; \
+	else echo 'Without RETABLE_DATA the tests on real data are left out.'; python -m pytest -m site; fi
 
 check: env
 	ruff check

@@ -17,6 +17,8 @@ from docs.sources import Files
 from retable.plan.conf import Conf
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.site
+
 
 class Page(HTMLParser):
     """What a page leads to, and the anchors and text that it has."""

@@ -50,7 +50,7 @@ function show(ids) {
   inside.replaceChildren(...ids.map((id) => {
     const entry = document.getElementById(id).cloneNode(true);
     entry.removeAttribute("id");
-    entry.open = ids.length === 1;
+    entry.open = id === ids[0];
     return entry;
   }));
   if (!dialog.open) dialog.showModal();
