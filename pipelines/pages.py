@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.entry import CONF
+from pipelines.entry import CONF, one_line_errors
 from retable.errors import UsageError
 
 ROOT = CONF.parent
@@ -94,11 +94,12 @@ def pages() -> list[Path]:
 
 
 def main() -> None:
-    for path in pages():
-        text = path.read_text(encoding="utf-8")
-        if (new := filled(text)) != text:
-            path.write_text(new, encoding="utf-8")
-            print(f"{path.relative_to(ROOT)} is written anew")
+    with one_line_errors():
+        for path in pages():
+            text = path.read_text(encoding="utf-8")
+            if (new := filled(text)) != text:
+                path.write_text(new, encoding="utf-8")
+                print(f"{path.relative_to(ROOT)} is written anew")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from retable.reporting.markup import markdown_table
 from retable.reporting.page import report_page
 from retable.reporting.provenance import Making
 from retable.reporting.report import write_report
+from retable.reporting.results import COLUMNS
 
 STAGES = ("prepare", "encode", "embed", "pretrain", "mix", "train", "evaluate", "generate", "scaling")
 
@@ -56,7 +57,7 @@ def compare(study: str, against: str, conf: Conf) -> None:
     title = f"{study} against {against}"
     page = Path("work/compare", f"{title.replace(' ', '-').replace('/', '-')}.html")
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(report_page(title, table.notes[0], pd.DataFrame({"verdict": []}), [table], {}, {}), "utf-8")
+    page.write_text(report_page(title, table.notes[0], pd.DataFrame(columns=COLUMNS), [table], {}, {}), "utf-8")
     print(markdown_table(table))
     print(f"The page: {page}", file=sys.stderr)
 

@@ -57,9 +57,12 @@ def test_what_starts_from_another_starts_from_its_best():
     study = read_study(Conf(CONF), "rates")
     rates = pd.read_csv(CONF.parent / "results/rates/rates.csv", keep_default_na=False)
     best = rates[rates["best"]].set_index("system")["rate"]
+    started = 0
     for cell in study.cells.values():
         start = cell.settings.get("init", cell.settings.get("embedding", "").removesuffix("/vectors.bin"))
         name = start.rpartition("/")[2].rpartition("-")[0]
         system = name.rpartition("_rate_")[0]
         if start and not cell.settings["system"].startswith("on_"):
             assert study.rates[system][name] == best["on_skipgram" if system == "skipgram" else system], cell.place
+            started += 1
+    assert started == 16  # what starts from word vectors, an ELMo, a GPT and a BERT, at four rates each

@@ -71,11 +71,13 @@ def test_seeds_are_chosen_by_their_mean_and_equal_ones_by_the_lower_rate(write):
 
 def test_a_task_without_a_metric_to_choose_by(write):
     folders = [write("train", "bert_rate_1", "cola", cola__validation__matthews=0.5, cola__validation__accuracy=0.5)]
-    with pytest.raises(UsageError) as mistake:
-        tables({"bert": BERT}, folders)
-    assert str(mistake.value) == (
-        "bert has rates, and nothing says which is the best for cola; write chosen_by: {cola: accuracy, or matthews}"
-    )
+    for chosen_by in ({}, {"cola": "acuracy"}):
+        with pytest.raises(UsageError) as mistake:
+            tables({"bert": BERT}, folders, chosen_by)
+        assert str(mistake.value) == (
+            "bert has rates, and no metric says which is the best for cola; write chosen_by: "
+            "{cola: accuracy, or matthews}"
+        )
 
 
 def test_a_study_without_rates_has_no_table():

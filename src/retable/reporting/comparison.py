@@ -33,11 +33,12 @@ def tables_at(commit: str, folder: Path) -> dict[str, str]:
     """The texts of the tables that stood in a folder at a commit. UsageError where there were none."""
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True)
-        if done.returncode:
-            raise UsageError(f"git knows no {commit}; write a commit, or the name of a study, after against=")
-        return done.stdout
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout
 
+    if subprocess.run(
+        ["git", "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"], capture_output=True
+    ).returncode:
+        raise UsageError(f"git knows no {commit}; write a commit, or the name of a study, after against=")
     listed = git("ls-tree", "--name-only", commit, f"{folder}/").splitlines()
     names = [Path(name).name for name in listed if name.endswith(".csv")]
     if not names:

@@ -14,6 +14,7 @@ from math import isnan
 from typing import Any
 
 import pandas as pd
+import vl_convert
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
@@ -76,8 +77,6 @@ def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
 
 def _sources(frame: pd.DataFrame) -> Iterable[str]:
     """The published numbers by their source."""
-    if "published" not in frame:
-        return
     for source, rows in frame[frame["published"].notna()].groupby("source", sort=False):
         numbers = [
             f"{row.system}, {row.corpus}, {row.split}: {row.published:g}"
@@ -94,18 +93,18 @@ def _table(table: Table) -> dict[str, Any]:
     footnotes: dict[str, dict[str, Any]] = {}
     panels = []
     for title, rows in table.panels.items():
-        unrun = [row for row in rows if any(value.text == NOT_RUN for value in row.values)]
-        run = [row for row in rows if row not in unrun]
+        run, unrun = ([row for row in rows if _is_unrun(row) == is_unrun] for is_unrun in (False, True))
         for text in (row.values[note].text for row in run if note is not None):
             if text and text not in footnotes:
                 number = len(footnotes) + 1
                 footnotes[text] = {"number": number, "id": f"note-{table.name}-{number}", "text": text}
         own = [i for i in range(len(table.columns)) if i != note]
         own, said = ([i for i in own if i == 0 or _says(part, i)] for part in (run, unrun))
-        if note is not None and not (lacks := _common(unrun, note)):
+        lacks = "" if note is None else _common(unrun, note)
+        if note is not None and not lacks:
             said.append(note)
         shown = {"run": _shown(table, run, own, table.lead, footnotes, note), "unrun": _shown(table, unrun, said)}
-        panels.append({"title": title, "lacks": "" if note is None else lacks, **shown})
+        panels.append({"title": title, "lacks": lacks, **shown})
     return {
         "name": table.name,
         "title": table.title,
@@ -113,6 +112,10 @@ def _table(table: Table) -> dict[str, Any]:
         "panels": panels,
         "footnotes": [*footnotes.values()],
     }
+
+
+def _is_unrun(row: Row) -> bool:
+    return any(value.text == NOT_RUN for value in row.values)
 
 
 def _says(rows: Sequence[Row], column: int) -> bool:
@@ -182,8 +185,6 @@ def _datatables() -> Markup:
 
 @cache
 def _vega() -> Markup:
-    import vl_convert
-
     return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 

@@ -93,10 +93,11 @@ def commit_page(remote: str | None) -> str:
     return f"https://{found[1]}/{found[2]}/commit" if found else ""
 
 
-def runs_frame(results: Iterable[Result]) -> pd.DataFrame:
-    """A row a cell: its run in MLflow, commit, seconds, machine, and what it is made from.
+def write_runs(results: Iterable[Result], out: Path) -> None:
+    """Write `runs.csv`, a row a cell: its run in MLflow, commit, seconds, machine, and what it is made from.
 
-    A cell that came out of DVC's cache or from another machine has no record, and empty fields.
+    It is of one making, where tables are the same whenever their numbers are. A cell that came out of DVC's cache or
+    from another machine has no record, and empty fields.
     """
     rows = [
         {"cell": result.name}
@@ -105,12 +106,8 @@ def runs_frame(results: Iterable[Result]) -> pd.DataFrame:
         | {"made_from": " ".join(result.run.get("made_from", []))}
         for result in _ordered(results)
     ]
-    return pd.DataFrame(rows, dtype=object)  # as they are: a count beside a missing one would be written as a float
-
-
-def write_runs(results: Iterable[Result], out: Path) -> None:
-    """Write `runs.csv`. It is of one making, where tables are the same whenever their numbers are."""
-    runs_frame(results).to_csv(out / "runs.csv", index=False, lineterminator="\n")
+    # as they are: a count beside a missing one would be written as a float
+    pd.DataFrame(rows, dtype=object).to_csv(out / "runs.csv", index=False, lineterminator="\n")
 
 
 def summary(results: Iterable[Result]) -> str:

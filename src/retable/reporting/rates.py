@@ -32,7 +32,7 @@ def rates_tables(
 
     `rates` are by system those of the systems that stand for it, by their names; `pretrained` is what was learnt
     without a task; `values` are the runs of the others, as `results.tidy` has them. A system of several seeds is chosen
-    by their mean. UsageError for a task without a metric to choose by.
+    by their mean. UsageError for a task whose metric to choose by is not said, or not measured.
     """
     if not rates:
         return
@@ -64,10 +64,10 @@ def _of_tasks(
     values = values[(values["split"] == "validation") & (values["task"] != "")]
     for system, by_name in rates.items():
         for task, runs in values[values["system"].isin([*by_name])].groupby("task"):
-            if task not in chosen_by:
+            if chosen_by.get(str(task)) not in (known := {*runs["metric"]}):
                 raise UsageError(
-                    f"{system} has rates, and nothing says which is the best for {task}; write chosen_by: "
-                    f"{{{task}: {', or '.join(sorted({*runs['metric']}))}}}"
+                    f"{system} has rates, and no metric says which is the best for {task}; write chosen_by: "
+                    f"{{{task}: {', or '.join(sorted(known))}}}"
                 )
             for run in runs[runs["metric"] == chosen_by[task]].itertuples():
                 facts = {"system": system, "corpus": run.corpus, "task": task, "split": "validation"}
