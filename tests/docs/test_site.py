@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from docs.catalogue import Catalogue, functions, ids_of, read_checks, read_systems
 from docs.sources import Files
@@ -79,6 +80,29 @@ def test_nothing_is_fetched_from_elsewhere(pages):
     for path, page in pages.items():
         for link in page.links:
             assert not link.endswith((".css", ".js", ".svg", ".png")) or not urlsplit(link).netloc, (path, link)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_accessibility_checker_has_nothing_to_say(site, browser, scheme):
+    """On a page of each kind. Two rules are left out: the theme's boxes of code are landmarks of one name, and what
+    scrolls is reached by the keyboard in every browser of today without a mark of its own."""
+    left_out = {rule: {"enabled": False} for rule in ("landmark-unique", "scrollable-region-focusable")}
+    page = browser.new_page(color_scheme=scheme)
+    for name in ("index", "howto/use", "systems/language-models", "results/lineage", "costs", "api/models/index"):
+        page.goto((site / f"{name}.html").as_uri())
+        checked = Axe().run(page, options={"rules": left_out})
+        assert checked.violations_count == 0, checked.generate_report()
+
+
+def test_no_page_is_wider_than_a_phone(site, pages, browser):
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    wide = []
+    for path in pages:
+        if "api" not in path.parts and "files" not in path.parts:
+            page.goto(path.as_uri())
+            if page.evaluate("document.documentElement.scrollWidth") > 390:
+                wide.append(path.relative_to(site))
+    assert not wide
 
 
 def test_every_recipe_stands_on_the_page_of_its_systems(site, pages, catalogue):

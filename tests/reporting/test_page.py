@@ -232,6 +232,33 @@ def test_a_figure_is_drawn_and_its_data_can_be_had(opened):
         assert pd.read_csv(file).equals(data)
 
 
+def test_a_figure_says_its_values_where_the_mouse_is(opened):
+    data = pd.DataFrame({"system": ["kn5", "lstm"], "loss": [2.5, 1.25]})
+    bars = alt.Chart(data).mark_bar().encode(x="loss:Q", y="system:N", tooltip=["system:N", "loss:Q"])
+    page = opened(page_of(table(), figures={"Losses": bars}))
+    page.locator("figure").scroll_into_view_if_needed()
+    page.locator("figure .mark-rect path").nth(1).hover()
+    page.locator("#vg-tooltip-element.visible").wait_for()
+    assert page.locator("#vg-tooltip-element td").all_inner_texts() == ["system", "lstm", "loss", "1.25"]
+
+
+def test_the_data_of_a_figure_that_names_them_in_its_parts_can_be_had(opened):
+    """As the heat maps and the maps of words do, whose many cells would be larger as JSON."""
+    parts = [
+        alt.Chart(alt.InlineData(values=f"word,x\n{word},1.5\n", format=alt.DataFormat(type="csv")))
+        .mark_text()
+        .encode(x="x:Q", text="word:N")
+        for word in ("cat", "dog")
+    ]
+    page = opened(page_of(table(), figures={"Words": alt.hconcat(*parts)}))
+    page.locator("figure").scroll_into_view_if_needed()
+    page.locator("figure svg text").first.wait_for(state="attached")
+    with page.expect_download() as downloaded:
+        page.get_by_role("button", name="Data (CSV)").click()
+    with open(downloaded.value.path(), encoding="utf-8") as file:
+        assert file.read() == "word,x\ncat,1.5\n\nword,x\ndog,1.5"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_accessibility_checker_has_nothing_to_say(opened, scheme):
     page = opened(page_of(table()), scheme=scheme)
