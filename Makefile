@@ -28,6 +28,8 @@ WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 help:
 	@sed -n 's/^# //p' Makefile | head -4
+	@echo 'make env                the environment alone: .venv, 2.7 GB'
+	@echo 'make data-link          data/ as a link to RETABLE_DATA, for commands without make'
 	@echo 'make graph               DVC'"'"'s files, from conf/study (make repro does it, too)'
 	@echo 'make check               style, types'
 	@echo 'make docs                the documentation, into site/index.html'

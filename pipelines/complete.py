@@ -1,6 +1,8 @@
 """Autocomplete: `python -m pipelines.complete cell=grammar/gpt-1 "prompt=the old"`, with `decoding=beam
 decoding.num_return_sequences=4` for alternatives."""
 
+import sys
+
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
@@ -21,16 +23,19 @@ def complete(cfg: DictConfig) -> None:
     (begun,) = encode(tokenizer, [prompt])
     if isinstance(strategy, TokenByToken) and strategy.num_return_sequences == 1:
         print(prompt, end="", flush=True)
-        ids = begun[1:]
+        ids, ended = begun[1:], False
         shown = tokenizer.decode(ids)
         for token in strategy.stream(model, begun, eos):
-            if token != eos:
+            ended = token == eos
+            if not ended:
                 ids.append(token)
                 text = tokenizer.decode(ids)
                 if not text.endswith("\ufffd"):  # in the middle of a character
                     print(text[len(shown) :], end="", flush=True)
                     shown = text
         print()
+        if ended and len(ids) == len(begun) - 1:
+            print("The model takes this for the end of its text; write more, or another prompt.", file=sys.stderr)
     else:
         for ids, log_prob in strategy(model, [begun], eos)[0]:
             print(f"{log_prob:9.3f}  {tokenizer.decode(begun[1:] + [token for token in ids if token != eos])}")

@@ -43,7 +43,8 @@ def report(cfg: DictConfig) -> None:
         cell.place: Making(cell.command, f"{graph_file(cell.group)}:{cell.name}", cell.set)
         for cell in study.cells.values()
     }
-    sections |= {"rates": study.rates, "makings": makings, "remote": remote()}
+    about = conf.comment("study", study.name)
+    sections |= {"rates": study.rates, "makings": makings, "remote": remote(), "about": about}
     write_report(study.name, folders, out, conf.tables(), **sections)
     print(f"The report is {out / 'report.html'}")
 
@@ -57,7 +58,7 @@ def compare(study: str, against: str, conf: Conf) -> None:
     title = f"{study} against {against}"
     page = Path("work/compare", f"{title.replace(' ', '-').replace('/', '-')}.html")
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(report_page(title, table.notes[0], pd.DataFrame(columns=COLUMNS), [table], {}, {}), "utf-8")
+    page.write_text(report_page(title, "", table.notes[0], pd.DataFrame(columns=COLUMNS), [table], {}, {}), "utf-8")
     print(markdown_table(table))
     print(f"The page: {page}", file=sys.stderr)
 

@@ -279,7 +279,8 @@ def headline(report: str) -> str:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds // 60)} min {seconds % 60:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{seconds:.1f} s" if round(seconds, 1) < 60 else f"{minutes} min {rest} s"
 
 
 def main() -> None:

@@ -149,7 +149,7 @@ def test_questions(write_run):
     rows = cells(table, "web")
     piqa = "piqa, 0 shots (validation)"
     assert {key: value for key, value in rows["gpt"].items() if key.startswith(piqa)} == {
-        f"{piqa} questions": "4", f"{piqa} accuracy": "75.0", f"{piqa} 95 % interval": "25.0–100.0",
+        f"{piqa} questions": "4", f"{piqa} accuracy": "75.0",  # four questions have no interval
         f"{piqa} a token": "50.0", f"{piqa} a byte": "25.0",
     }  # fmt: skip
     assert rows["gpt"]["sst2, 1 shot, generated (validation) accuracy"] == "25.0"

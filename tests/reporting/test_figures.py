@@ -15,10 +15,10 @@ def results(write_likelihood, write_curve, perplexity_of):
     folders = []
     for seed in (1, 2):
         for name, value in (("lstm", 70), ("gpt", 71)):
-            folder = write_likelihood("evaluate", f"grammar/{name}-{seed}", name, seed, [perplexity_of(value)] * 4)
+            folder = write_likelihood("evaluate", f"grammar/{name}-{seed}", name, seed, [perplexity_of(value)] * 5)
             write_curve(folder, [6.0, 5.0, 4.0 + seed / 10][: 4 - seed])
             folders.append(folder)
-    folders.append(write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 4))
+    folders.append(write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 5))
     return [read_result(folder) for folder in folders]
 
 

@@ -57,7 +57,7 @@ def frame(verdicts=("pass", "pass", "fail", "not run", "n/a")) -> pd.DataFrame:
 
 def page_of(*tables: Table, cells=None, study="ptb", figures=None) -> str:
     made = {"evaluate · ptb": [entry(name) for name in CELLS]} if cells is None else cells
-    return report_page(study, "11 cells.", frame(), tables, figures or {}, made)
+    return report_page(study, "What it is for.", "11 cells.", frame(), tables, figures or {}, made)
 
 
 class Elements(HTMLParser):
@@ -96,7 +96,7 @@ def test_verdicts_are_counted_over_the_rows_that_can_have_one():
     for kind, count in (("pass", 2), ("fail", 1), ("unrun", 1)):
         assert f'<li class="{kind}"><b>{count}</b>' in page
     assert "<li>lstm on ptb, test perplexity_word: 118.00, published 114.5 ± 2 (Zaremba et al. 2014)</li>" in page
-    assert "<ul class=verdicts>" not in report_page("s", "", frame(("n/a", "n/a")), [table()], {}, {})
+    assert "<ul class=verdicts>" not in report_page("s", "", "", frame(("n/a", "n/a")), [table()], {}, {})
 
 
 def test_notes_are_footnotes_once_each_and_unrun_rows_stand_apart():

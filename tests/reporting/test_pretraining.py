@@ -101,7 +101,7 @@ def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
 
 
 def test_no_system_owns_a_bound_and_other_tables_see_none(held_out, write_likelihood, perplexity_of, tmp_path):
-    likelihood = write_likelihood("evaluate", "grammar/gpt-1-perplexity", "gpt", 1, [perplexity_of(40)] * 3)
+    likelihood = write_likelihood("evaluate", "grammar/gpt-1-perplexity", "gpt", 1, [perplexity_of(40)] * 5)
     out = tmp_path / "results"
     tables = write_report("small", {"evaluate": [*held_out, likelihood]}, out, SPECIFICATIONS)
     assert [table.name for table in tables] == ["perplexity", "held_out"]
@@ -134,7 +134,7 @@ def test_directions_stand_beside_the_true_distribution(write_run, write_likeliho
         out = f"grammar/{system}-{seed}-directions"
         return write_run("evaluate", out, system, seed, metrics, protocol="carried")
 
-    oracle = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(13)] * 3)
+    oracle = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(13)] * 5)
     cells = [write("elmo", 1, 31.0, 35.0), write("elmo", 2, 32.0, 35.0), write("elmo_word", 9, 33.0, 36.0)]
     (table,) = write_tables(framed([*cells, oracle]), SPECIFICATIONS, tmp_path / "results")
     assert table.name == "directions"

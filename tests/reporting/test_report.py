@@ -17,10 +17,10 @@ def folders(write_run, write_likelihood, write_curve, perplexity_of):
     pretrained = write_run("pretrain", "ptb/lstm_small-1", "lstm_small", 1, {"steps": 200}, {"git_dirty": True})
     write_curve(pretrained, [6.0, 5.0, 4.8])
     evaluated = write_likelihood(
-        "evaluate", "ptb/lstm_small-1", "lstm_small", 1, [perplexity_of(118)] * 3,
+        "evaluate", "ptb/lstm_small-1", "lstm_small", 1, [perplexity_of(118)] * 5,
         made_from=["pretrain/ptb/lstm_small-1", "encode/ptb/word"], record={"hardware": "<cores> & more"},
     )  # fmt: skip
-    kn5 = write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(141)] * 3)
+    kn5 = write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(141)] * 5)
     record_file(kn5.parent).unlink()
     return {"prepare": [], "pretrain": [pretrained], "evaluate": [evaluated, kn5]}
 
@@ -57,7 +57,10 @@ def test_numbers_lead_to_their_cells_and_those_to_what_made_them(report):
     assert "200 steps" in entry(report, "run-pretrain-ptb-lstm_small-1")
     assert "with uncommitted changes" in entry(report, "run-pretrain-ptb-lstm_small-1")
     assert "Commit not known" in entry(report, "run-evaluate-ptb-kn5-1")
-    assert "3 cells; 2 runs, 25 seconds in all, of c0ffeec0ff; 1 of them with uncommitted changes; 1 of the" in report
+    assert (
+        "3 cells; 2 runs, 25 seconds in all, of commit c0ffeec0ff; 1 of them with uncommitted changes; 1 of the"
+        in report
+    )
 
 
 def test_runs_stand_in_a_table_for_programs(report, tmp_path):
@@ -85,7 +88,7 @@ def test_verdicts_are_counted_and_failures_named(report, tmp_path):
 def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_of, tmp_path):
     """With a table each, whose numbers lead to the one row of the cell that measured them."""
     cell = "grammar/lstm-1-measured-phenomena"
-    likelihoods = write_likelihood("evaluate", cell, "lstm", 1, [perplexity_of(50)] * 3)
+    likelihoods = write_likelihood("evaluate", cell, "lstm", 1, [perplexity_of(50)] * 5)
     (phenomena := likelihoods.parent / "phenomena").mkdir()
     (phenomena / "metrics.json").write_text('{"phenomena/total/excess": 0.1}')
     kinds = ("local", "agreement", "nesting", "repetition")

@@ -25,7 +25,7 @@ def rows_of(folders, references=NONE_PUBLISHED):
 
 def test_seeds_average_by_hand(write_likelihood, perplexity_of):
     folders = [
-        write_likelihood("evaluate", f"ptb/lstm-{seed}", "lstm", seed, [perplexity_of(value)] * 3)
+        write_likelihood("evaluate", f"ptb/lstm-{seed}", "lstm", seed, [perplexity_of(value)] * 5)
         for seed, value in ((1, 98), (2, 100), (3, 105))
     ]
     row = rows_of(folders).loc[("lstm", "", "test", "perplexity_word")]
@@ -34,6 +34,28 @@ def test_seeds_average_by_hand(write_likelihood, perplexity_of):
     assert row["n"] == 3
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((101, 101))  # all units alike: nothing to resample
     assert row["runs"].split() == [f"evaluate/ptb/lstm-{seed}" for seed in (1, 2, 3)]
+
+
+def test_few_units_have_neither_interval_nor_test(write_likelihood):
+    """Two documents have three resamples, of which an interval would say little and be believed."""
+    for n, has in ((4, False), (5, True)):
+        folder = write_likelihood("evaluate", f"c{n}/lstm-1", "lstm", 1, [40.0, 50.0, 45.0, 41.0, 44.0][:n])
+        row = rows_of([folder]).loc[("lstm", "", "test", "perplexity_word")]
+        assert [not math.isnan(row[name]) for name in ("ci_low", "ci_high", "p_best")] == [has] * 3
+
+
+def test_perplexities_are_compared_by_their_ratio(write_likelihood):
+    """One system is off by nats on every line: as perplexities, that few lines make most of a resample's difference
+    hid it."""
+    generator = np.random.default_rng(0)
+    nats = generator.normal(45, 3, size=40)
+    wild = nats + np.abs(generator.normal(150, 60, size=40))
+    folders = [
+        write_likelihood("evaluate", f"ptb/{name}-1", name, 1, list(values))
+        for name, values in (("a", nats), ("b", wild))
+    ]
+    rows = rows_of(folders)["p_best"]
+    assert rows["b", "", "test", "perplexity_word"] == rows["b", "", "test", "bits_per_byte"] == pytest.approx(1 / 1001)
 
 
 def test_one_seed_has_no_deviation_but_an_interval_over_units(write_likelihood):
@@ -121,9 +143,9 @@ def reference(system, value, tolerance=math.nan, relative_to=""):
 )
 def test_a_difference_is_judged(write_likelihood, perplexity_of, base, variant, expected):
     references = pd.DataFrame([reference("small", 114.5, 2.0), reference("tied", 112.4, 1.5, relative_to="small")])
-    cells = [write_likelihood("evaluate", "ptb/tied-1", "tied", 1, [perplexity_of(variant)] * 2)]
+    cells = [write_likelihood("evaluate", "ptb/tied-1", "tied", 1, [perplexity_of(variant)] * 5)]
     if base:
-        cells.append(write_likelihood("evaluate", "ptb/small-1", "small", 1, [perplexity_of(base)] * 2))
+        cells.append(write_likelihood("evaluate", "ptb/small-1", "small", 1, [perplexity_of(base)] * 5))
     row = rows_of(cells, references).loc[("tied", "", "test", "perplexity_word")]
     assert row["verdict"] == expected and row["published"] == 112.4
     measured = f": {variant - base:+.2f}, published -2.10 ± 1.50" if base else ""
@@ -131,15 +153,15 @@ def test_a_difference_is_judged(write_likelihood, perplexity_of, base, variant, 
 
 
 def test_without_a_tolerance_there_is_no_verdict(write_likelihood, perplexity_of):
-    cells = [write_likelihood("evaluate", "ptb/a-1", "a", 1, [perplexity_of(100.0)] * 2)]
+    cells = [write_likelihood("evaluate", "ptb/a-1", "a", 1, [perplexity_of(100.0)] * 5)]
     row = rows_of(cells, pd.DataFrame([reference("a", 100.0)])).loc[("a", "", "test", "perplexity_word")]
     assert (row["verdict"], row["published"], row["source"]) == ("n/a", 100.0, "a paper")
 
 
 def test_published_numbers_find_their_rows(write_likelihood, perplexity_of):
     folders = [
-        write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(142.0)] * 2),
-        write_likelihood("evaluate", "grammar/kn5-1", "kn5", 1, [perplexity_of(142.0)] * 2),
+        write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(142.0)] * 5),
+        write_likelihood("evaluate", "grammar/kn5-1", "kn5", 1, [perplexity_of(142.0)] * 5),
     ]
     frame = aggregate([read_result(folder) for folder in folders], read_references())
     published = frame[frame["verdict"] != "n/a"]

@@ -16,9 +16,9 @@ NASTY = r"a_b|c & <d> 50% $x$ {y} ~z^ #1 \n *e*"
 def perplexities(write_likelihood, perplexity_of, tmp_path):
     systems = {"oracle": 45, "unigram": 350, "lstm": 70, "kn5": 92}
     folders = [
-        write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 4),
+        write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 5),
         *(
-            write_likelihood("evaluate", f"grammar/{name}-1", name, 1, [perplexity_of(value)] * 4, protocol="carried")
+            write_likelihood("evaluate", f"grammar/{name}-1", name, 1, [perplexity_of(value)] * 5, protocol="carried")
             for name, value in systems.items()
             if name != "oracle"
         ),
@@ -39,7 +39,7 @@ def test_rows_go_from_worst_to_best_with_the_oracle_last(perplexities, tmp_path)
 
 
 def test_an_oracle_without_systems_is_left_out(write_likelihood, perplexity_of, tmp_path):
-    folder = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 4)
+    folder = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 5)
     assert write_tables(aggregate([read_result(folder)], read_references()), SPECIFICATIONS, tmp_path / "results") == []
 
 

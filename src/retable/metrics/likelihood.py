@@ -38,7 +38,9 @@ class Likelihoods(Measured):
             return super().sums(units, metric)
         count, value = LIKELIHOODS[metric]
         sums = columns(units, ["nats", count])
-        return Sums(sums, lambda sums: value(sums[..., 0], sums[..., 1]), tuple(units[count]), "lowest")
+        # A resample with a hard unit more moves a perplexity by a factor, not by a difference.
+        compared = np.log if value is perplexity else None
+        return Sums(sums, lambda sums: value(sums[..., 0], sums[..., 1]), tuple(units[count]), "lowest", compared)
 
 
 def likelihood_metrics(nats: float, tokens: int, words: int, bytes: int) -> dict[str, float]:

@@ -19,6 +19,7 @@ class Sums(NamedTuple):
     statistic: Statistic  # (..., K) to (...)
     text: tuple  # what the units are, whoever is measured on them: their counts, or their labels
     best: Best = "highest"
+    compared: Statistic | None = None  # of values, before one is tested against another: a logarithm for perplexities
 
     def value(self) -> float:
         return float(self.statistic(self.sums.sum(axis=0)))

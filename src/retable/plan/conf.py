@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,11 @@ class Conf:
     def says(self, group: str, name: str) -> dict[str, Any]:
         """What a choice of a group, and those that it inherits from, say: their own keys, unresolved."""
         return self._read(self.folder / group / f"{name}.yaml")
+
+    def comment(self, group: str, name: str) -> str:
+        """What the file of a choice begins with: what it is for."""
+        lines = (self.folder / group / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+        return " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """The specifications of tables: first those that the report's configuration names, in its order."""

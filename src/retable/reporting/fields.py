@@ -11,6 +11,7 @@ from retable.reporting.results import ORACLE
 
 Cell: TypeAlias = Mapping[str, Any] | pd.Series  # a row of the aggregates
 SIGNIFICANT = 0.05
+LARGE = 1e6
 SPREAD = "± is the sample standard deviation over seeds; a row of one run has none."
 BOLD = (
     "Bold: the best system, and those that a paired bootstrap over the units of the split can't tell from it "
@@ -63,13 +64,18 @@ def span(counts: Iterable[float]) -> str:
     return "–".join(f"{count:.0f}" for count in dict.fromkeys([*found[:1], *found[-1:]]))
 
 
+def number(value: float, digits: int) -> str:
+    """With so many digits behind the point; what nobody would count the digits of, as a power of ten."""
+    return f"{value:.{digits}f}" if abs(value) < LARGE else f"{value:.1e}"
+
+
 def mean_value(cell: Cell | None, digits: int, scale: float = 1, bold: bool = True) -> Value:
     if cell is None or np.isnan(cell["mean"]):
         return Value("")
     runs = tuple(cell["runs"].split(" "))
     return Value(
-        f"{cell['mean'] * scale:.{digits}f}",
-        spread="" if np.isnan(cell["std"]) else f"{cell['std'] * scale:.{digits}f}",
+        number(cell["mean"] * scale, digits),
+        spread="" if np.isnan(cell["std"]) else number(cell["std"] * scale, digits),
         bold=bold and cell["p_best"] >= SIGNIFICANT,
         runs=runs,
         hint=f"{len(runs)} run{'s' * (len(runs) > 1)}: {', '.join(runs)}",
@@ -80,19 +86,19 @@ def number_value(cell: Cell | None, digits: int, scale: float = 1) -> Value:
     """The mean, or of a system that was not run the published number."""
     if cell is None or not np.isnan(cell["mean"]):
         return mean_value(cell, digits, scale)
-    return Value(f"{cell['published'] * scale:.{digits}f}", hint=cell["source"])
+    return Value(number(cell["published"] * scale, digits), hint=cell["source"])
 
 
 def interval_value(cell: Cell | None, digits: int, scale: float = 1) -> Value:
     if cell is None or np.isnan(cell["ci_low"]):
         return Value("")
-    return Value(f"{cell['ci_low'] * scale:.{digits}f}–{cell['ci_high'] * scale:.{digits}f}")
+    return Value("–".join(number(cell[end] * scale, digits) for end in ("ci_low", "ci_high")))
 
 
 def published_values(cell: Cell | None, digits: int, scale: float = 1) -> tuple[Value, Value]:
     """The published number and the verdict."""
     if cell is None or np.isnan(cell["published"]):
         return Value(""), Value("" if cell is None else cell["verdict"])
-    number, tolerance = (f"{cell[name] * scale:.{digits}f}" for name in ("published", "tolerance"))
+    published, tolerance = (number(cell[name] * scale, digits) for name in ("published", "tolerance"))
     spread = "" if np.isnan(cell["tolerance"]) else tolerance
-    return Value(number, spread, hint=cell["source"]), Value(cell["verdict"])
+    return Value(published, spread, hint=cell["source"]), Value(cell["verdict"])

@@ -30,6 +30,7 @@ MEANINGS = {"pass": "within the tolerance of what was published", "fail": "outsi
 
 def report_page(
     study: str,
+    about: str,
     summary: str,
     frame: pd.DataFrame,
     tables: Sequence[Table],
@@ -37,7 +38,7 @@ def report_page(
     cells: Mapping[str, Sequence[Entry]],
 ) -> str:
     """The page. `frame` are the aggregates, for verdicts and sources; `figures` are by title, `cells` by what they are
-    of; `summary` says of the runs what all have in common."""
+    of; `about` says what the study is for, `summary` what all runs have in common."""
     environment = Environment(
         loader=PackageLoader("retable.reporting"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -45,6 +46,7 @@ def report_page(
     template = environment.get_template("report.html")
     return template.render(
         study=study,
+        about=about,
         summary=summary,
         verdicts=verdicts(frame),
         failures=failures(frame),

@@ -120,7 +120,7 @@ def summary(results: Iterable[Result]) -> str:
     seconds = sum(record.get("seconds", 0) for record in records)
     return (
         f"{len(listed)} cells; {len(records)} runs, {_duration(seconds)} in all"
-        + f", of {', '.join(commits)}" * bool(commits)
+        + f", of commit{'s' * (len(commits) > 1)} {', '.join(commits)}" * bool(commits)
         + f"; {dirty} of them with uncommitted changes" * bool(dirty)
         + f"; {absent} of the cells came out of a cache, or from elsewhere" * bool(absent)
         + "."

@@ -59,6 +59,7 @@ def write_report(
     chosen_by: Mapping[str, str] | None = None,
     makings: Mapping[str, Making] | None = None,
     remote: str | None = None,
+    about: str = "",
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its result folders by stage, of evaluations those of
     their benchmarks.
@@ -72,7 +73,7 @@ def write_report(
     `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there are its tables and
     figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables stand first;
     `rates` and `chosen_by` as `retable.reporting.rates` has them. `makings` say how each cell is made, and `remote`
-    where the repository is, for the page.
+    where the repository is, and `about` what the study is for, for the page.
     UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
@@ -128,7 +129,7 @@ def write_report(
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
     cells = [*{result.name: result for result in everything}.values()]  # one, of however many benchmarks
     made = entries(cells, makings or {}, remote)
-    page = report_page(study, provenance.summary(cells), frame, tables, figures, made)
+    page = report_page(study, about, provenance.summary(cells), frame, tables, figures, made)
     (out / "report.html").write_text(page, encoding="utf-8")
     write_json(out / "metrics.json", summary(frame))
     (out / "report.md").write_text(report_markdown(study, frame, tables), encoding="utf-8")

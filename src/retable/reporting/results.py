@@ -40,6 +40,7 @@ DIAGNOSTICS = (
     "scaling",
     "heads",
 )  # tables in CSV
+FEWEST = 5  # units that an interval or a test wants: resamples of two documents are three
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
 MIX = "model.mix."  # what the names of a scalar mix's weights begin with
 KNOWN = ("published", "tolerance", "source", "relative_to", "note")
@@ -237,15 +238,16 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
 
     std is the sample standard deviation over the n seeds; ci_low and ci_high bound the mean's 95 % bootstrap
     interval over the units of the split (documents, lines, examples); p_best is the paired bootstrap's
-    p-value against the best system but the oracle. All are NaN where they don't exist, and so are the flops, which
-    `published.complete` adds.
+    p-value against the best system but the oracle. All are NaN where they don't exist, the last three for fewer than
+    FEWEST units, and so are the flops, which `published.complete` adds.
     """
     rows: list[dict] = []
     units: list[UnitSums | None] = []
     for cell, group in tidy(results).groupby(CELL, sort=True):
         group = group.sort_values("seed")
         mean, std = mean_std(group["value"])
-        units.append(units_of(group))
+        found = units_of(group)
+        units.append(found if found and len(found.runs[0].sums) >= FEWEST else None)
         low, high = percentile_interval(units[-1].replicates) if units[-1] else (np.nan, np.nan)
         rows.append(
             dict(zip(CELL, cell, strict=True))
@@ -327,6 +329,7 @@ def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
         for row in group.index:
             other = units[row]
             if top and other and top.text == other.text:
-                difference = frame["mean"][first] - frame["mean"][row]
-                p_best[row] = paired_test(difference, top.replicates - other.replicates)
+                means = top.compared([frame["mean"][first], frame["mean"][row]])
+                resampled = top.compared(top.replicates) - top.compared(other.replicates)
+                p_best[row] = paired_test(means[0] - means[1], resampled)
     return p_best

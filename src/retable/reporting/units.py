@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from retable.metrics.intervals import bootstrap
 from retable.metrics.units import Sums
@@ -28,6 +28,11 @@ class UnitSums:
     @property
     def best(self) -> str | None:
         return self.runs[0].best
+
+    def compared(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Values of the metric on the scale on which one system is tested against another."""
+        scale = self.runs[0].compared
+        return np.asarray(values) if scale is None else scale(np.asarray(values))
 
     @cached_property
     def replicates(self) -> NDArray[np.float64]:
