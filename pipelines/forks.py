@@ -186,14 +186,16 @@ def serve(address: str) -> None:
 
 def answer(connection: socket.socket, address: str) -> None:
     """What is asked is a fork of this one, so that it may itself ask for more."""
-    with connection.makefile("rw") as stream:
+    with connection.makefile() as stream:
         job = json.loads(stream.readline())
-        job["environment"][OURS] = address
-        pid = forked(lambda: become(**job))
-        ended = os.pidfd_open(pid)
-        if ended not in select.select([ended, connection.fileno()], [], [])[0]:  # who asked is no more
-            os.kill(pid, signal.SIGKILL)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=stream)
+    job["environment"][OURS] = address
+    pid = forked(lambda: become(**job))
+    ended = os.pidfd_open(pid)
+    if ended not in select.select([ended, connection.fileno()], [], [])[0]:  # who asked is no more
+        os.kill(pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with contextlib.suppress(BrokenPipeError):
+        connection.sendall(f"{code}\n".encode())
 
 
 if __name__ == "__main__":
