@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retable.models.base import LeftToRight
+from retable.nn.dot_product import dot_product_attention
 from retable.nn.variational import LockedDropout
 
 
@@ -123,13 +124,8 @@ class Layer(nn.Module):
         k, v = self.key_value(context).view(B, -1, 2, *heads).permute(2, 0, 3, 1, 4)  # (B, H, S, K)
         r = self.position(positions).view(-1, *heads).transpose(0, 1)  # (H, S, K)
         scores = shift(by_position @ r.mT) * heads[1] ** -0.5  # (B, H, T, S)
-        mixed = F.scaled_dot_product_attention(
-            by_content,
-            k,
-            v,
-            attn_mask=scores.masked_fill(~seen, float("-inf")),
-            dropout_p=self.attention_dropout if self.training else 0.0,
-        )
+        dropout = self.attention_dropout if self.training else 0.0
+        mixed = dot_product_attention(by_content, k, v, scores.masked_fill(~seen, float("-inf")), dropout=dropout)
         attended = self.output(mixed.transpose(1, 2).reshape(B, T, D))
         hidden = self.attention_norm(hidden + self.dropout(attended))
         expanded = self.dropout(F.relu(self.expand(hidden)))

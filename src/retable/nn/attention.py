@@ -4,9 +4,9 @@ B batch, T time of the queries, S time of what is attended to, D d_model, H head
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.nn.dot_product import dot_product_attention
 from retable.nn.transformer import rotate
 
 
@@ -65,13 +65,7 @@ class Attention(nn.Module):
         queries = self._heads(self.query(hidden))
         if rotation is not None:
             queries = rotate(queries, rotation)
-        if mask is not None and mask.requires_grad and self.scale == 1 and not mask.is_cuda:
-            # torch has no kernel here for scores with a learnt part, and looks for rows that see nothing: 4 % of a T5's
-            # step, see benchmarks/contextual.md.
-            scores = queries @ keys.mT + mask
-            mixed = F.dropout(scores.softmax(dim=3), dropout) @ values
-        else:
-            mixed = F.scaled_dot_product_attention(queries, keys, values, mask, dropout, scale=self.scale)
+        mixed = dot_product_attention(queries, keys, values, mask, dropout=dropout, scale=self.scale)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _heads(self, projected: Tensor) -> Tensor:

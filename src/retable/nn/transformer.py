@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.nn.dot_product import dot_product_attention
+
 ROOM = 64  # a cache has memory for a multiple of so many positions
 
 
@@ -140,9 +142,7 @@ class CausalSelfAttention(nn.Module):
         causal = S == 0 and mask is None
         if S and T > 1 and mask is None:
             mask = torch.ones(T, S + T, dtype=torch.bool, device=q.device).tril(S)
-        mixed = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=causal, dropout_p=self.dropout if self.training else 0.0
-        )
+        mixed = dot_product_attention(q, k, v, mask, causal, self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).reshape(B, T, D)), past
 
 
