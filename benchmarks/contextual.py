@@ -43,6 +43,7 @@ from transformers import (
 )
 
 from benchmarks.language_models import WARMING, autocast, times
+from benchmarks.ratio import Ratio, at_least_one, command_line, precisions, show
 from retable.data.corruption import START, Corrupted, RandomSpans
 from retable.data.masking import MaskedBatch, MaskedDocuments
 from retable.models.bert import BERT
@@ -287,21 +288,8 @@ def _memory(name: str) -> float:
     return int(line.split()[1]) / 1024
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS])
-    parser.add_argument("--precisions", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=4, help="of each side in a round")
-    for name, default in Sizes()._asdict().items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
-    arguments = parser.parse_args()
+def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
     sizes = Sizes(*(getattr(arguments, name) for name in Sizes._fields))
-    torch.set_num_threads(arguments.threads)
-    _keep_freed_memory()
-    print("| system | precision | ours, tokens/s | transformers, tokens/s | ratio | ours, MiB | transformers, MiB |")
-    print("|---|---|---:|---:|---:|---:|---:|", flush=True)
     for name in arguments.systems:
         for precision in arguments.precisions:
             peaks = []
@@ -317,12 +305,17 @@ def main() -> None:
             for _ in range(arguments.rounds):
                 for found, each in zip(seconds, running, strict=True):
                     found += times(each, arguments.steps)
-            ours, theirs = (side.tokens / statistics.median(found) for side, found in zip(sides, seconds, strict=True))
-            print(
-                f"| {name} | {precision} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} | "
-                f"{peaks[0]:,.0f} | {peaks[1]:,.0f} |",
-                flush=True,
-            )
+            speeds = [side.tokens / statistics.median(found) for side, found in zip(sides, seconds, strict=True)]
+            memory = f"{peaks[0]:,.0f} MiB against {peaks[1]:,.0f}"
+            yield Ratio(f"{name}, {precision}", "transformers", "tokens/s", *speeds, memory)
+
+
+def main() -> None:
+    parser = precisions(command_line(__doc__, [*SYSTEMS], rounds=5))
+    parser.add_argument("--steps", type=at_least_one, default=4, help="of each side in a round")
+    for name, default in Sizes()._asdict().items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=at_least_one, default=default)
+    show(parser, ratios)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertForSequenceClassification
 
 from benchmarks.language_models import WARMING, autocast, times
+from benchmarks.ratio import Ratio, at_least_one, command_line, precisions, show
 from retable.data.bucketed import Bucketed
 from retable.data.examples import Inputs, encoded
 from retable.data.layouts import in_segments
@@ -32,7 +33,6 @@ from retable.evaluation.prediction import predict
 from retable.models.bert import BERT
 from retable.objectives.classification import Classification
 from retable.tasks.table import read_table
-from retable.training.fit import _keep_freed_memory
 from retable.training.optimizers import adamw
 
 PAD, CLS, SEP = range(3)
@@ -150,28 +150,23 @@ def measure(sides: list[Side], dev: Inputs, precision: str, rounds: int, n_steps
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--precisions", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=20, help="of each side in a round")
-    parser.add_argument("--batch-size", type=int, default=32)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    _keep_freed_memory()
+def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
     splits, vocab_size = sst2(Path(os.environ.get("RETABLE_DATA", "data"), "glue/SST-2"))
-    print("| precision | system | training, examples/s | ratio | evaluation, examples/s | ratio |")
-    print("|---|---|---:|---:|---:|---:|", flush=True)
     for precision in arguments.precisions:
         torch.manual_seed(1)
         common = (splits["train"], vocab_size, arguments.batch_size)
-        sides = [ours(*common), theirs(*common, longest=False), theirs(*common, longest=True)]
-        found = measure(sides, splits["dev"].inputs, precision, arguments.rounds, arguments.steps)
-        names = ("ours", "transformers, padded to 128", "transformers, padded to the batch")
-        for name, speeds in zip(names, found, strict=True):
-            numbers = (f"{speed:,.0f} | {best / speed:.2f}" for speed, best in zip(speeds, found[0], strict=True))
-            print(f"| {precision} | {name} | {' | '.join(numbers)} |", flush=True)
+        sides = [ours(*common), *(theirs(*common, longest=name == "to the batch") for name in arguments.systems)]
+        own, *found = measure(sides, splits["dev"].inputs, precision, arguments.rounds, arguments.steps)
+        for name, speeds in zip(arguments.systems, found, strict=True):
+            for work, speed, its in zip(("fine-tuning", "prediction"), own, speeds, strict=True):
+                yield Ratio(f"SST-2 {work}, {precision}", f"transformers, padded {name}", "examples/s", speed, its)
+
+
+def main() -> None:
+    parser = precisions(command_line(__doc__, ["to 128", "to the batch"], rounds=5))
+    parser.add_argument("--steps", type=at_least_one, default=20, help="of each side in a round")
+    parser.add_argument("--batch-size", type=at_least_one, default=32)
+    show(parser, ratios)
 
 
 if __name__ == "__main__":

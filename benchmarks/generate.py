@@ -8,11 +8,13 @@ A line says so where the two do not find the same tokens. transformers is of the
 import argparse
 import statistics
 import time
+from collections.abc import Iterator
 from functools import partial
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from benchmarks.ratio import Ratio, at_least_one, command_line, show
 from retable.generation.beam_search import BeamSearch
 from retable.generation.next_token import Trained
 from retable.generation.sampling import Greedy
@@ -65,33 +67,27 @@ def their_decoding(model: GPT2LMHeadModel, prompts: torch.Tensor, beams: int, n:
     return texts[:, PROMPT:].tolist()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=[*CASES])
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    ours, peer = build(PROMPT + arguments.tokens)
-    sides = {"ours": partial(our_decoding, ours), "transformers": partial(their_decoding, peer)}
-    for name in arguments.cases:
+def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
+    own, peer = build(PROMPT + arguments.tokens)
+    sides = [partial(our_decoding, own), partial(their_decoding, peer)]
+    for name in arguments.systems:
         rows, beams = CASES[name]
         prompts = torch.randint(1, V, (rows, PROMPT), generator=torch.Generator().manual_seed(2))
-        first, second = (decode(prompts, beams, arguments.tokens) for decode in sides.values())  # and both are warm
-        seconds: dict[str, list[float]] = {side: [] for side in sides}
+        first, second = (decode(prompts, beams, arguments.tokens) for decode in sides)  # and both are warm
+        seconds: list[list[float]] = [[], []]
         for _ in range(arguments.rounds):
-            for side, decode in sides.items():
+            for found, decode in zip(seconds, sides, strict=True):
                 start = time.perf_counter()
                 decode(prompts, beams, arguments.tokens)
-                seconds[side].append(time.perf_counter() - start)
-        speed = {side: rows * arguments.tokens / statistics.median(found) for side, found in seconds.items()}
-        print(
-            f"{name}, {arguments.threads} threads: {', '.join(f'{side} {each:,.0f}' for side, each in speed.items())} "
-            f"tokens/s, ratio {speed['ours'] / speed['transformers']:.2f}"
-            f"{'' if first == second else '; NOT the same tokens'}",
-            flush=True,
-        )
+                found.append(time.perf_counter() - start)
+        speeds = [rows * arguments.tokens / statistics.median(found) for found in seconds]
+        yield Ratio(name, "transformers", "tokens/s", *speeds, "the same tokens" if first == second else "OTHER TOKENS")
+
+
+def main() -> None:
+    parser = command_line(__doc__, [*CASES], rounds=5)
+    parser.add_argument("--tokens", type=at_least_one, default=128)
+    show(parser, ratios)
 
 
 if __name__ == "__main__":

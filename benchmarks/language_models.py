@@ -25,11 +25,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from benchmarks.ratio import Ratio, at_least_one, command_line, precisions, show
 from retable.data.streams import CarriedStreams, ShuffledWindows
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM
-from retable.training.fit import MEASURED, _keep_freed_memory, _seconds_per_step
+from retable.training.fit import MEASURED, _seconds_per_step
 from retable.training.module import Training
 from retable.training.optimizers import adamw, sgd
 from retable.training.schedules import constant
@@ -148,38 +149,31 @@ def lightning_seconds(name: str, precision: str, tokens: np.ndarray) -> float:
         return _seconds_per_step(training, {"accelerator": "cpu", "devices": 1, "precision": kind}, Path(scratch))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--systems", nargs="+", default=[*LSTMS, *GPTS])
-    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--steps", type=int, default=8, help="of each side in a round")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    _keep_freed_memory()
+def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
     tokens = np.random.default_rng(1).integers(V, size=400_000).astype(np.uint16)
     for name in arguments.systems:
-        peer = example_steps if name in LSTMS else transformers_steps
+        theirs = example_steps if name in LSTMS else transformers_steps
         rows, length = LSTMS[name][3:] if name in LSTMS else (BATCH, LENGTH)
         for precision in arguments.precisions:
-            sides = {"ours": our_steps(name, precision, tokens), "peer": peer(name, precision, tokens)}
-            seconds: dict[str, list[float]] = {side: [] for side in sides}
-            for steps in sides.values():
+            sides = [our_steps(name, precision, tokens), theirs(name, precision, tokens)]
+            seconds: list[list[float]] = [[], []]
+            for steps in sides:
                 times(steps, WARMING)
             through_lightning = []
             for _ in range(arguments.rounds):
-                for side, steps in sides.items():
-                    seconds[side] += times(steps, arguments.steps)
+                for found, steps in zip(seconds, sides, strict=True):
+                    found += times(steps, arguments.steps)
                 through_lightning.append(lightning_seconds(name, precision, tokens))
-            cost = statistics.median(through_lightning) / statistics.median(seconds["ours"]) - 1
-            speed = {side: rows * length / statistics.median(found) for side, found in seconds.items()}
-            print(
-                f"{name}, {precision}, {arguments.threads} threads: ours {speed['ours']:,.0f}, "
-                f"peer {speed['peer']:,.0f} tokens/s, ratio {speed['ours'] / speed['peer']:.2f}; "
-                f"through Lightning {cost:+.1%} of time",
-                flush=True,
-            )
+            cost = statistics.median(through_lightning) / statistics.median(seconds[0]) - 1
+            speeds = [rows * length / statistics.median(found) for found in seconds]
+            peer = "a plain loop" if name in LSTMS else "transformers"
+            yield Ratio(f"{name}, {precision}", peer, "tokens/s", *speeds, f"through Lightning {cost:+.1%} of time")
+
+
+def main() -> None:
+    parser = precisions(command_line(__doc__, [*LSTMS, *GPTS], rounds=6))
+    parser.add_argument("--steps", type=at_least_one, default=8, help="of each side in a round")
+    show(parser, ratios)
 
 
 if __name__ == "__main__":

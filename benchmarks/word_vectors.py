@@ -11,6 +11,7 @@ import argparse
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import torch
 from gensim.models import FastText as GensimFastText
 from gensim.models import Word2Vec
 
+from benchmarks.ratio import Ratio, at_least_one, command_line, show
 from retable.data.windows import Windows
 from retable.evaluation.analogies import analogy_accuracy, read_analogies
 from retable.metrics.intervals import mean_std
@@ -88,38 +90,37 @@ def gensims(text: Text, system: str, output: str, threads: int, epochs: int, see
     return time.perf_counter() - started, model.wv[text.words[1:]]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--text", type=Path, default=Path("outputs/prepare/grammar/train.txt"))
-    parser.add_argument("--analogies", type=Path, default=Path("outputs/prepare/grammar/analogies.txt"))
-    parser.add_argument("--systems", nargs="+", default=list(MODELS))
-    parser.add_argument("--outputs", nargs="+", default=["negative sampling"])
-    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--epochs", type=int, default=5)
-    arguments = parser.parse_args()
+def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
+    wanted = arguments.threads
     torch.set_num_threads(1)  # as the embed stage does
     text, questions = Text(arguments.text), read_analogies(arguments.analogies)
-    print(f"{text.n_words} words, {len(text.words)} types, {arguments.epochs} epochs")
     for system in arguments.systems:
         ours(text, system, "negative sampling", 1, 0.001, 1)  # compile
         for output in arguments.outputs:
-            for threads in arguments.threads:
-                speeds: dict[str, list[float]] = {"ours": [], "gensim": []}
-                accuracies: dict[str, list[float]] = {"ours": [], "gensim": []}
-                for seed in arguments.seeds:
-                    for side, train in (("gensim", gensims), ("ours", ours)):
+            for threads in range(1, wanted + 1):
+                speeds: list[list[float]] = [[], []]
+                accuracies: list[list[float]] = [[], []]
+                for seed in range(1, arguments.rounds + 1):
+                    for place, train in ((1, gensims), (0, ours)):
                         seconds, vectors = train(text, system, output, threads, arguments.epochs, seed)
-                        speeds[side].append(text.n_words * arguments.epochs / seconds)
+                        speeds[place].append(text.n_words * arguments.epochs / seconds)
                         metrics = analogy_accuracy(vectors, text.words[1:], questions)
-                        accuracies[side].append(100 * metrics["analogies/total/accuracy"])
-                ratio = np.median(np.array(speeds["ours"]) / np.array(speeds["gensim"]))
-                shown = "; ".join(
-                    f"{side} {np.median(speeds[side]) / 1e3:.0f}k words/s, analogies {mean:.1f} ± {std:.1f} %"
-                    for side in speeds
-                    for mean, std in [mean_std(accuracies[side])]
-                )
-                print(f"{system}, {output}, {threads} threads: {shown}; ratio of speed {ratio:.2f}", flush=True)
+                        accuracies[place].append(100 * metrics["analogies/total/accuracy"])
+                quality = " against ".join("{:.1f} ± {:.1f}".format(*mean_std(found)) for found in accuracies)
+                yield Ratio(
+                    f"{system}, {output}, {threads} thread{'s' * (threads > 1)}", "gensim", "words/s",
+                    *map(float, map(np.median, speeds)), f"analogies {quality} %",
+                )  # fmt: skip
+
+
+def main() -> None:
+    parser = command_line(__doc__, [*MODELS], rounds=3)
+    parser.add_argument("--text", type=Path, default=Path("outputs/prepare/grammar_small/train.txt"))
+    parser.add_argument("--analogies", type=Path, default=Path("outputs/prepare/grammar_small/analogies.txt"))
+    parser.add_argument("--outputs", nargs="+", choices=["negative sampling", "hierarchical"],
+                        default=["negative sampling"])  # fmt: skip
+    parser.add_argument("--epochs", type=at_least_one, default=5)
+    show(parser, ratios)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from retable.data.batches import Batches
 from retable.errors import UsageError
 from retable.objectives.base import Objective, SelfUpdating
 from retable.training.budget import parse_budget
-from retable.training.cost import flops_utilisation, training_cost
+from retable.training.cost import flops_utilisation, product_rate, training_cost
 from retable.training.curve import write_curve
 from retable.training.fit import fit
 from retable.training.progress import Best
@@ -70,3 +70,7 @@ def train(
         if stepped and cost:
             share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), gpus)
             record.costs |= {} if share is None else {"flops_utilisation": round(share, 4)}
+    elif stepped and cost.get("flops") and cfg.trainer.devices == 1:
+        rate = product_rate(torch.bfloat16 if cfg.trainer.precision == "bf16-mixed" else torch.float32)
+        record.costs |= {"product_flops_per_second": round(rate), "threads": torch.get_num_threads()}
+        record.costs["flops_utilisation"] = round(stepped * cost["flops"] / seconds / rate, 4)

@@ -4,8 +4,10 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from retable.artifacts import digest, read_record
+from retable.training.precision import fastest_precision
 from tests.pipelines.conftest import SMALL_CORPUS, Project
 
 TINY = "corpus=grammar_tiny"
@@ -62,3 +64,11 @@ def test_a_cell_made_again_is_the_same_bytes(place, makings):
     assert files(first) == files(second)
     records = [read_record(cell) for cell in (first, second)]
     assert records[0]["mlflow_run_id"] != records[1]["mlflow_run_id"]
+
+
+def test_a_cell_says_which_precision_auto_was(project):
+    project.succeed("pretrain", *SHORT, *GPT, "batches.batch_size=4", "trainer.precision=auto", "system=gpt_auto")
+    cell = project.folder / "outputs/pretrain/grammar_tiny/gpt_auto-1"
+    config = yaml.safe_load((cell / "config.yaml").read_text(encoding="utf-8"))
+    assert config["trainer"]["precision"] == fastest_precision("cpu")
+    assert 0 < read_record(cell)["flops_utilisation"] < 1

@@ -17,7 +17,7 @@ CFG = OmegaConf.create(
         "optimizer": None,
         "schedule": None,
         "clip_norm": None,
-        "trainer": {},
+        "trainer": {"devices": 1, "precision": "32-true"},
         "checkpoint_every": 10,
         "validations": 1,
     }
@@ -28,7 +28,7 @@ class Batches:
     tokens_per_step = 1000
 
 
-@pytest.mark.parametrize(("gpus", "share"), [(0, None), (1, 0.48), (8, 0.06)])
+@pytest.mark.parametrize(("gpus", "share"), [(1, 0.48), (8, 0.06)])
 def test_utilisation_counts_every_gpu(gpus, share, monkeypatch, tmp_path):
     fitted = Fitted([Point(100, "train/loss", 1.0)], steps=100, seconds=2.0, step=100, gpus=gpus)
     monkeypatch.setattr(training, "fit", lambda *_, **__: fitted)
@@ -37,5 +37,18 @@ def test_utilisation_counts_every_gpu(gpus, share, monkeypatch, tmp_path):
     record = Record(tmp_path, tmp_path, lambda points: None)
     training.train(CFG, record, nn.Linear(2, 2), Batches(), validate=lambda objective: {})
     assert record.costs.get("flops_utilisation") == share
-    assert ("peak_gpu_memory_mib" in record.costs) == bool(gpus)
+    assert "peak_gpu_memory_mib" in record.costs
     assert record.costs["tokens_per_second"] == 50_000
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
+def test_on_processors_it_is_of_the_products_that_were_measured(precision, dtype, monkeypatch, tmp_path):
+    fitted = Fitted([Point(100, "train/loss", 1.0)], steps=100, seconds=2.0, step=100, gpus=0)
+    monkeypatch.setattr(training, "fit", lambda *_, **__: fitted)
+    monkeypatch.setattr(training, "training_cost", lambda *_: {"tokens": 1000, "flops": 1e9})
+    monkeypatch.setattr(training, "product_rate", {dtype: 1e11}.__getitem__)
+    record = Record(tmp_path, tmp_path, lambda points: None)
+    cfg = OmegaConf.merge(CFG, {"trainer": {"precision": precision}})
+    training.train(cfg, record, nn.Linear(2, 2), Batches(), validate=lambda objective: {})
+    assert (record.costs["flops_utilisation"], record.costs["product_flops_per_second"]) == (0.5, 1e11)
+    assert "peak_gpu_memory_mib" not in record.costs

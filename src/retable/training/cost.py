@@ -1,9 +1,14 @@
 """How much arithmetic a training takes, and how much of what its chips can do that is."""
 
+import time
+
+import torch
 from torch import nn
 
 from retable.data.batches import Batches, CountsTokens
 from retable.training.weights import matrix_parameters
+
+_SIDE, _PRODUCTS = 1024, 4
 
 # What a chip multiplies a second in bf16 with dense matrices, by its data sheet.
 _PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12}
@@ -22,3 +27,15 @@ def flops_utilisation(flops_per_second: float, chip: str, n_chips: int) -> float
     chip's name; None for one that is not known here."""
     peak = next((peak for name, peak in _PEAK_FLOPS.items() if name in chip), None)
     return None if peak is None else flops_per_second / (n_chips * peak)
+
+
+def product_rate(dtype: torch.dtype) -> float:
+    """The operations a second that this process reaches in square products in `dtype`, the best of a few: what its
+    processors, as busy as they are, could do of a training that were nothing else."""
+    left, right = torch.ones(2, _SIDE, _SIDE, dtype=dtype)
+    seconds = []
+    for _ in range(_PRODUCTS):
+        started = time.perf_counter()
+        left @ right
+        seconds.append(time.perf_counter() - started)
+    return 2 * _SIDE**3 / min(seconds)

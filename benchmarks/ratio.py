@@ -1,0 +1,61 @@
+"""How fast a piece of work is beside a peer's, and a page of such."""
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from retable.training.fit import _keep_freed_memory
+
+HEAD = "| work | peer | unit | ours | peer's | ratio | beside |\n|---|---|---|---:|---:|---:|---|"
+
+
+class Ratio(NamedTuple):
+    """Speeds, medians of one run: the more the better."""
+
+    work: str
+    peer: str
+    unit: str
+    ours: float
+    theirs: float
+    beside: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"| {self.work} | {self.peer} | {self.unit} | {self.ours:,.0f} | {self.theirs:,.0f} | "
+            f"{self.ours / self.theirs:.2f} | {self.beside} |"
+        )
+
+
+def at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
+
+
+def command_line(about: str | None, systems: Sequence[str], rounds: int) -> argparse.ArgumentParser:
+    """What all benchmarks take: `--systems`, `--rounds` and `--threads`."""
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    parser.add_argument("--systems", nargs="+", choices=systems, default=[*systems], metavar="NAME",
+                        help=", ".join(systems))  # fmt: skip
+    parser.add_argument("--rounds", type=at_least_one, default=rounds, help="of both sides, one after the other")
+    parser.add_argument("--threads", type=at_least_one, default=2)
+    return parser
+
+
+def precisions(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """With `--precisions` as well."""
+    parser.add_argument("--precisions", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
+    return parser
+
+
+def show(parser: argparse.ArgumentParser, ratios: Callable[[argparse.Namespace], Iterable[Ratio]]) -> None:
+    """Measure what the command line says; both sides have as many threads and the same allocator."""
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    _keep_freed_memory()
+    print(HEAD, flush=True)
+    for ratio in ratios(arguments):
+        print(ratio, flush=True)

@@ -1,0 +1,27 @@
+import pytest
+import torch
+
+from retable.training.precision import fastest_precision
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "precision"),
+    [
+        ({"avx512_f": True, "avx512_bf16": False}, "32-true"),
+        ({"avx512_f": True, "avx512_bf16": True}, "bf16-mixed"),
+        ({"amx_bf16": True}, "bf16-mixed"),
+        ({}, "32-true"),  # as of an architecture that has neither by these names
+    ],
+)
+def test_a_processor_takes_bf16_where_it_has_products_of_it(capabilities, precision, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert fastest_precision("cpu") == precision
+
+
+@pytest.mark.parametrize(("supported", "precision"), [(True, "bf16-mixed"), (False, "32-true")])
+def test_a_gpu_goes_before_its_processor(supported, precision, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": not supported})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
+    assert fastest_precision("auto") == fastest_precision("gpu") == precision
