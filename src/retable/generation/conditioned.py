@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from retable.generation.packed import packed
 from retable.generation.states import select_rows
 from retable.objectives.base import Writing
 
@@ -20,7 +21,7 @@ class Conditioned:
     """
 
     def __init__(self, objective: Writing, start: int):
-        self.objective = objective.eval()
+        self.objective = packed(objective.eval())
         self.device = next(objective.parameters()).device
         self._start = start
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from retable.errors import UsageError
 from retable.generation.conditioned import Conditioned
+from retable.generation.packed import packed
 from retable.generation.states import select_rows
 from retable.models.base import EncoderDecoder
 from retable.objectives.base import Writing
@@ -56,7 +57,7 @@ class Trained:
     """
 
     def __init__(self, objective: CausalLM):
-        self.objective = objective.eval()
+        self.objective = packed(objective.eval())
         self.device = next(objective.parameters()).device
         self.max_length = objective.model.max_length
 

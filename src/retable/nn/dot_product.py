@@ -26,12 +26,13 @@ def dot_product_attention(
     1 / √K unless given.
 
     torch's own kernel keeps no scores, which pays in fp32. In bf16 it takes three to five times as long on a processor
-    as the products written out (benchmarks/language_models.md), and for scores with a learnt part there is none.
+    as the products written out, for a single query, as in decoding, twice as long (benchmarks/language_models.md), and
+    for scores with a learnt part there is none.
     """
     T, S = queries.shape[2], keys.shape[2]
     learnt = mask is not None and mask.requires_grad and scale == 1
-    short = queries.dtype == torch.bfloat16 and 1 < T * S <= SCORES
-    if queries.is_cuda or not (learnt or short):
+    short = queries.dtype == torch.bfloat16 and T * S <= SCORES
+    if queries.is_cuda or not (learnt or short or T == 1):
         return F.scaled_dot_product_attention(queries, keys, values, mask, dropout, causal, scale=scale)
     if causal:
         mask = torch.ones(T, S, dtype=torch.bool).tril()
