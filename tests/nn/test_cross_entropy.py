@@ -74,8 +74,11 @@ def test_frozen_weights_let_the_gradient_through():
     assert not linear_cross_entropy(hidden.detach(), weight.detach(), None, labels).requires_grad
 
 
+@pytest.mark.parametrize("waiting", [1, 7, N])
 @pytest.mark.parametrize("bias", [False, True])
-def test_under_autocast_products_are_rounded_and_sums_are_not(bias, parts):
+def test_under_autocast_products_are_rounded_and_sums_are_not(bias, waiting, parts, monkeypatch):
+    """However many rows' slopes wait for one product."""
+    monkeypatch.setattr(cross_entropy, "SLOPES", waiting * V)
     tensors, labels = inputs(bias)
     expected = F.cross_entropy(F.linear(*tensors), labels)
     with torch.autocast("cpu", torch.bfloat16):
