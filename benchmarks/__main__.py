@@ -43,7 +43,7 @@ def main() -> None:
         with subprocess.Popen(own, stdout=subprocess.PIPE, text=True) as running:
             assert running.stdout is not None
             for line in running.stdout:
-                if line.startswith("| ") and line.rstrip() not in HEAD:
+                if line.startswith("| ") and line.rstrip() not in HEAD.splitlines():
                     rows.append(line.rstrip())
                     print(rows[-1], flush=True)
         if running.returncode:
