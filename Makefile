@@ -37,7 +37,7 @@ help:
 
 env: $(VENV)/installed
 
-$(VENV)/installed: pyproject.toml requirements.lock
+$(VENV)/installed: pyproject.toml requirements.lock src/retable/nn/fused.c
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --quiet --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) "$$(grep ^torch== requirements.lock)"
 	$(PIP) --constraint requirements.lock --editable '.[dev]'

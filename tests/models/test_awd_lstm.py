@@ -6,7 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from retable.data.streams import TokenBatch
+from retable.models import awd_lstm as model_file
 from retable.models.awd_lstm import AWDLSTM
+from retable.nn import variational
+from retable.nn.dropout import drop
 from retable.objectives.causal_lm import CausalLM
 from retable.training.weights import load_weights, save_weights
 
@@ -91,14 +94,14 @@ def test_evaluation_equals_a_loop_written_from_the_equations(n_layers):
 def recorded(monkeypatch) -> list[Tensor]:
     """The masks that dropout makes of ones, as it makes them."""
     masks: list[Tensor] = []
-    dropout = nn.functional.dropout
 
     def record(ones: Tensor, *args: float) -> Tensor:
         assert (ones == 1).all()
-        masks.append(dropout(ones, *args))
+        masks.append(drop(ones, *args))
         return masks[-1]
 
-    monkeypatch.setattr(nn.functional, "dropout", record)
+    for module in (model_file, variational):
+        monkeypatch.setattr(module, "drop", record)
     return masks
 
 

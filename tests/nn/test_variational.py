@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from retable.nn import variational
+from retable.nn.dropout import drop
 from retable.nn.variational import LockedDropout, WeightDroppedLSTM
 
 B, T, D, H = 3, 7, 5, 4
@@ -62,13 +64,12 @@ def cell_by_cell(layer: nn.LSTM, inputs: torch.Tensor, recurrent: torch.Tensor) 
 def test_one_mask_on_the_recurrent_matrix_for_all_times_and_rows(units, monkeypatch):
     torch.manual_seed(0)
     layer, inputs, masks = WeightDroppedLSTM(D, H, 0.5, units), torch.randn(B, T, D), []
-    dropout = nn.functional.dropout
 
     def record(ones: torch.Tensor, *args: float) -> torch.Tensor:
-        masks.append(dropout(ones, *args))
+        masks.append(drop(ones, *args))
         return masks[-1]
 
-    monkeypatch.setattr(nn.functional, "dropout", record)
+    monkeypatch.setattr(variational, "drop", record)
     output, (h, c) = layer(inputs)
     (mask,) = masks
     assert set(mask.unique().tolist()) == {0.0, 2.0}

@@ -209,6 +209,8 @@ def stale_after(folder, file, old, new):
         ("src/retable/models/gpt.py", "super().__init__()", "super().__init__()\n        self.edited = 1", {"gpt"}),
         ("src/retable/models/ngram.py", "class KneserNey(", "class KneserNey(object, ", {"kn5"}),
         ("src/retable/objectives/causal_lm.py", "super().__init__()", "super().__init__(); 1", {"lstm", "gpt"}),
+        ("src/retable/nn/fused.c", "BLOCK 4096", "BLOCK 8192", {"lstm", "gpt", "bert"}),
+        ("src/retable/nn/fused.c", "/* Adds to sums", "/* Sums up into sums", set()),
         ("src/retable/training/optimizers.py", "def adamw(", "def adamw(\n    *_, ", {"lstm", "gpt", "bert"}),
     ],
 )

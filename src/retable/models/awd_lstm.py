@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retable.models.base import LeftToRight
+from retable.nn.dropout import drop
 from retable.nn.variational import LockedDropout, WeightDroppedLSTM
 
 
@@ -80,7 +81,7 @@ class AWDLSTM(LeftToRight):
         embedded = self.embedding(input_ids)
         if not self.training or not self.dropout_words:
             return embedded
-        mask = F.dropout(embedded.new_ones(self.embedding.num_embeddings, 1), self.dropout_words)
+        mask = drop(embedded.new_ones(self.embedding.num_embeddings, 1), self.dropout_words)
         return embedded * F.embedding(input_ids, mask)
 
     def _activation_penalty(self, raw: Tensor, dropped: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from retable.errors import UsageError
 from retable.models.base import MarkedEncoder
 from retable.nn import transformer
 from retable.nn.attention import padding_mask_if_any
+from retable.nn.dropout import Dropout
 from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
 
 
@@ -64,7 +65,7 @@ class BERT(MarkedEncoder):
         self.register_buffer("rotations", turns, persistent=False)  # known, so no file of weights needs to hold it
         self.segments = nn.Embedding(2, d_embedding)
         self.embedding_norm = nn.LayerNorm(d_embedding, NORM_EPS)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.projection = nn.Identity() if d_embedding == d_model else nn.Linear(d_embedding, d_model)
         self.blocks = nn.ModuleList(EncoderBlock(d_model, n_heads, dropout, norm) for _ in range(n_layers))
         self.norm = nn.LayerNorm(d_model, NORM_EPS) if norm == "pre" else nn.Identity()

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from retable.models.base import Reader
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.character_cnn import Highway
+from retable.nn.dropout import Dropout
 from retable.nn.word_input import WordInput
 
 
@@ -50,7 +51,7 @@ class BiDAF(Reader):
         self.attention = AttentionFlow(d_hidden)
         self.modelling = BidirectionalLSTM(4 * d_hidden, d_hidden, 2, dropout)
         self.end = BidirectionalLSTM(d_hidden, d_hidden)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:

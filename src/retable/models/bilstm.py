@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.nn.dropout import Dropout
 
 
 class BiLSTM(Encoder):
@@ -19,7 +20,7 @@ class BiLSTM(Encoder):
         self.d_model = d_model
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.layers = BidirectionalLSTM(d_embedding, d_model, n_layers, dropout)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from retable.models.base import LeftToRight
 from retable.nn.character_cnn import PADDING, CharacterCNN, Highway, spell
+from retable.nn.dropout import Dropout
 
 
 class CharacterLSTM(LeftToRight):
@@ -43,7 +44,7 @@ class CharacterLSTM(LeftToRight):
         self.cnn = CharacterCNN(d_character, filters, n_highway)
         between = dropout if n_layers > 1 else 0.0
         self.layers = nn.LSTM(self.cnn.d_output, d_model, n_layers, batch_first=True, dropout=between)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retable.models.base import SequenceEncoder
+from retable.nn.dropout import Dropout
 
 
 class ConvolutionalEncoder(SequenceEncoder):
@@ -28,7 +29,7 @@ class ConvolutionalEncoder(SequenceEncoder):
         self.d_model, self.widths = len(widths) * n_features, list(widths)
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.filters = nn.ModuleList(nn.Conv1d(d_embedding, n_features, width) for width in widths)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:

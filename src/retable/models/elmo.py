@@ -25,6 +25,7 @@ from torch.nn.utils.rnn import pad_sequence
 from retable.errors import UsageError
 from retable.models.base import BothDirections
 from retable.nn.character_cnn import PADDING, CharacterCNN, Highway, spell
+from retable.nn.dropout import Dropout
 
 
 class ELMo(BothDirections):
@@ -58,7 +59,7 @@ class ELMo(BothDirections):
             self.cnn = CharacterCNN(d_character, filters, n_highway, d_projection=d_model)
         self.forward_stack = Stack(d_model, d_cell, n_layers, dropout)
         self.backward_stack = Stack(d_model, d_cell, n_layers, dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.apply(self.initialise)
 
     @staticmethod
@@ -140,7 +141,7 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(
             nn.LSTM(d_model, d_cell, batch_first=True, proj_size=d_projection) for _ in range(n_layers)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Tensor, state: Any) -> tuple[list[Tensor], Any]:
         """(B, T, D) and the state before it to each layer's (B, T, D) and the state after: (L, B, D), (L, B, C)."""

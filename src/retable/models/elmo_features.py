@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from retable.errors import UsageError
 from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.nn.dropout import Dropout
 from retable.nn.scalar_mix import ScalarMix
 
 
@@ -52,7 +53,7 @@ class ELMoBiLSTM(Encoder):
         self.mix = ScalarMix(len(self.mixed))
         self.embedding = nn.Embedding(len(words), d_embedding)
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.layers = BidirectionalLSTM(d_embedding + 2 * self.elmo.d_model, d_model, n_layers, dropout)
 
     @property

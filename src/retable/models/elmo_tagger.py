@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.nn.dropout import Dropout
 from retable.nn.predicate import PredicateIndicator
 from retable.nn.scalar_mix import ScalarMix
 from retable.nn.word_input import WordInput
@@ -55,7 +56,7 @@ class ELMoTagger(Encoder):
         self.predicate = PredicateIndicator(d_predicate) if d_predicate else None
         d_input = self.input.d_output + d_predicate + 2 * self.elmo.d_model
         self.layers = BidirectionalLSTM(d_input, d_model, n_layers, dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def input_embedding(self) -> nn.Embedding:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.models.base import LeftToRight
+from retable.nn.dropout import Dropout
 
 
 class FixedWindow(LeftToRight):
@@ -38,7 +39,7 @@ class FixedWindow(LeftToRight):
         self.d_model = d_hidden + direct * self.words * d_embedding
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         self.hidden = nn.Linear(self.words * d_embedding, d_hidden)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from retable.models.base import LeftToRight
+from retable.nn.dropout import Dropout
 
 
 class GatedLayer(nn.Module):
@@ -26,7 +27,7 @@ class GatedLayer(nn.Module):
         super().__init__()
         # Half of what comes out are gates, about ½ at the beginning: four times the variance makes up for them.
         self.convolution = _convolution(d_in, 2 * d_out, k, variance=4 * (1 - dropout))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.before = k - 1
 
     def forward(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -76,7 +77,7 @@ class GatedConvolution(LeftToRight):
         self.blocks = nn.ModuleList(
             ResidualBlock(d, layers, dropout) for d, layers in zip(widths[:-1], blocks, strict=True)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.initialise(self.embedding)
 
     @staticmethod

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from retable.errors import UsageError
 from retable.models.base import LeftToRight
+from retable.nn.dropout import Dropout
 from retable.nn.transformer import ACTIVATIONS, Block, rotations, sinusoids
 
 
@@ -61,7 +62,7 @@ class GPT(LeftToRight):
         turns = rotations(max_length, d_model // n_heads) if positions == "rotary" else None
         self.register_buffer("sinusoids", sines, persistent=False)
         self.register_buffer("rotations", turns, persistent=False)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(Block(d_model, n_heads, dropout, norm, activation, bias) for _ in range(n_layers))
         self.norm = nn.LayerNorm(d_model, bias=bias) if norm == "pre" else nn.Identity()
         self.apply(self.initialise)

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from retable.models.base import SpanRanker
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.nn.dropout import Dropout
 from retable.nn.scalar_mix import ScalarMix
 from retable.nn.word_input import WordInput
 
@@ -78,9 +79,9 @@ class MentionRanker(SpanRanker):
         if self.elmo is not None:
             self.mix = ScalarMix(len(self.elmo.forward_stack.layers) + 1)
             d_input += 2 * self.elmo.d_model
-        self.input_dropout = nn.Dropout(input_dropout)
+        self.input_dropout = Dropout(input_dropout)
         self.layers = BidirectionalLSTM(d_input, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.width = nn.Embedding(len(BINS), d_feature)
         self.distance = nn.Embedding(len(BINS), d_feature)
         self.head = feed_forward(d_model, d_hidden, dropout)
@@ -182,7 +183,7 @@ def feed_forward(d_input: int, d_hidden: int, dropout: float) -> nn.Sequential:
     """w · FFNN(x): two hidden layers, and a score."""
     layers: list[nn.Module] = []
     for width in (d_input, d_hidden):
-        layers += [nn.Linear(width, d_hidden), nn.ReLU(), nn.Dropout(dropout)]
+        layers += [nn.Linear(width, d_hidden), nn.ReLU(), Dropout(dropout)]
     return nn.Sequential(*layers, nn.Linear(d_hidden, 1, bias=False))
 
 

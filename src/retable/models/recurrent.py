@@ -14,6 +14,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from retable.models.base import LeftToRight
+from retable.nn import lstm
+from retable.nn.dropout import Dropout
 
 
 class Recurrent(LeftToRight):
@@ -25,7 +27,7 @@ class Recurrent(LeftToRight):
         super().__init__()
         self.d_model, self.init_range = d_model, init_range
         self.embedding = nn.Embedding(vocab_size, d_embedding)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.layers = layers
         self.apply(self.initialise)
 
@@ -73,7 +75,7 @@ class LSTM(Recurrent):
         d_cell: int | None = None,
     ):
         d_cell, d_projection = (d_model, 0) if d_cell is None else (d_cell, d_model)
-        layers = nn.LSTM(
+        layers = lstm.LSTM(
             d_model, d_cell, n_layers, batch_first=True, dropout=_between(dropout, n_layers), proj_size=d_projection
         )
         super().__init__(layers, vocab_size, d_model, d_model, dropout, init_range)

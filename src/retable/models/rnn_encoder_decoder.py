@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from retable.errors import UsageError
 from retable.models.base import EncoderDecoder
 from retable.nn.alignment import AdditiveAttention, BilinearAttention
+from retable.nn.dropout import Dropout
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 ATTENTIONS = {"none": None, "bilinear": BilinearAttention, "additive": AdditiveAttention}
@@ -59,7 +60,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         self.d_model, self.n_layers, self.reading, self.input_feeding = d_model, n_layers, reading, input_feeding
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         settings: dict[str, Any] = {"num_layers": n_layers, "batch_first": True}
         settings["dropout"] = dropout if n_layers > 1 else 0.0  # torch warns of a dropout that has no place
         both = reading == "both"

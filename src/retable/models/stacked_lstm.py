@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.models.base import LeftToRight
+from retable.nn.dropout import Dropout
 from retable.nn.variational import LockedDropout, WeightDroppedLSTM
 
 
@@ -44,7 +45,7 @@ class StackedLSTM(LeftToRight):
             WeightDroppedLSTM(d_model, d_model, recurrent_dropout, units=True) for _ in range(n_layers)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(d_model) if layer_norm else nn.Identity() for _ in range(n_layers))
-        self.dropout = LockedDropout(dropout) if variational else nn.Dropout(dropout)
+        self.dropout = LockedDropout(dropout) if variational else Dropout(dropout)
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from retable.errors import UsageError
 from retable.models.base import EncoderDecoder, LeftToRight
 from retable.nn.attention import Attention, padding_mask, padding_mask_if_any
+from retable.nn.dropout import Dropout
 from retable.nn.relative_position import RelativePositions
 from retable.nn.transformer import Cache, Past, gelu
 
@@ -54,7 +55,7 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.RMSNorm(d_model, eps=1e-6)
         self.expand = nn.Linear(d_model, 2 * d_ff if activation == "geglu" else d_ff, bias=False)
         self.contract = nn.Linear(d_ff, d_model, bias=False)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.activation = ACTIVATIONS[activation]
 
     def forward(
@@ -106,7 +107,7 @@ class Stack(nn.Module):
             Block(d_model, n_heads, d_head, d_ff, dropout, activation, crosses) for _ in range(n_layers)
         )
         self.norm = nn.RMSNorm(d_model, eps=1e-6)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.nn.dropout import Dropout
 from retable.nn.predicate import PredicateIndicator
 from retable.nn.word_input import WordInput
 
@@ -51,7 +52,7 @@ class BiLSTMTagger(Encoder):
         self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
         self.predicate = PredicateIndicator(d_predicate) if d_predicate else None
         self.layers = BidirectionalLSTM(self.input.d_output + d_predicate, d_model, n_layers, dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from retable.errors import UsageError
 from retable.models.base import EncoderDecoder
 from retable.nn.attention import Attention, padding_mask
+from retable.nn.dropout import Dropout
 from retable.nn.transformer import Cache, Past, sinusoids
 
 
@@ -24,7 +25,7 @@ class Link(nn.Module):
 
     def __init__(self, d_model: int, dropout: float, norm: str):
         super().__init__()
-        self.norm, self.dropout, self.pre = nn.LayerNorm(d_model), nn.Dropout(dropout), norm == "pre"
+        self.norm, self.dropout, self.pre = nn.LayerNorm(d_model), Dropout(dropout), norm == "pre"
 
     def enter(self, hidden: Tensor) -> Tensor:
         """What goes into the layer."""
@@ -111,7 +112,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
         self.d_model, self.max_length = d_model, max_length
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.register_buffer("sinusoids", sinusoids(max_length, d_model), persistent=False)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         settings = (d_model, n_heads, d_ff, dropout, norm)
         self.encoder = nn.ModuleList(EncoderLayer(*settings) for _ in range(n_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*settings) for _ in range(n_layers))

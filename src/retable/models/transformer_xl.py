@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from retable.models.base import LeftToRight
 from retable.nn.dot_product import dot_product_attention
+from retable.nn.dropout import Dropout
 from retable.nn.variational import LockedDropout
 
 
@@ -47,7 +48,7 @@ class TransformerXL(LeftToRight):
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.content_bias = nn.Parameter(torch.empty(d_model))  # u of all heads
         self.position_bias = nn.Parameter(torch.empty(d_model))  # v
-        self.dropout = LockedDropout(dropout) if variational else nn.Dropout(dropout)
+        self.dropout = LockedDropout(dropout) if variational else Dropout(dropout)
         self.layers = nn.ModuleList(
             Layer(d_model, n_heads, d_inner, self.dropout, attention_dropout) for _ in range(n_layers)
         )

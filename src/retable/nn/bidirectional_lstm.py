@@ -6,6 +6,8 @@ B batch, T time, N width of the input, D width of the output.
 import torch
 from torch import Tensor, nn
 
+from retable.nn.dropout import Dropout
+
 
 class BidirectionalLSTM(nn.Module):
     """Half of the D units read forward, half backward, each row from its own last place. Dropout acts between layers.
@@ -22,7 +24,7 @@ class BidirectionalLSTM(nn.Module):
         widths = [d_input, *[d_output] * (n_layers - 1)]
         lstms = [nn.LSTM(width, d_output // 2, batch_first=True) for width in widths for _ in ("forth", "back")]
         self.forth, self.back = nn.ModuleList(lstms[::2]), nn.ModuleList(lstms[1::2])
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
         """(B, T, N), padded behind each row's length, to (B, T, D), zero on padding."""

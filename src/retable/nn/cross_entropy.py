@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from retable.nn import fused
+
 LOGITS = 1 << 22  # so many at a time on a processor: 16 MB; fewer take longer, more no less
 LOGITS_ON_GPU = 1 << 26
 SLOPES = 1 << 25  # so many at a time on a processor in a type narrower than the weights': 64 MB
@@ -40,32 +42,28 @@ class _LinearCrossEntropy(torch.autograd.Function):
             room = max(SLOPES // len(weight), size) if narrow and not hidden.is_cuda else size
             for span in _slices(0, len(hidden), room):
                 waiting = hidden.new_empty(span.stop - span.start, len(weight)) if narrow else None
-                shares = torch.empty(span.stop - span.start, 1, device=hidden.device)
+                scaled = []
                 for rows in _slices(span.start, span.stop, size):
-                    logits, label = logits_of(hidden[rows], table, bias), labels[rows, None]
-                    top = logits.amax(1, keepdim=True)
-                    of_label = logits.gather(1, label) - top
-                    total = logits.sub_(top).exp_().sum(1, keepdim=True)
-                    loss += (total.log() - of_label).sum()
+                    out = None if waiting is None else waiting[rows.start - span.start : rows.stop - span.start]
+                    nats, slope, total = _slopes(hidden[rows], table, bias, labels[rows], learns, out)
+                    loss += nats
                     if not learns:
                         continue
                     # The softmax's denominator and the mean divide the products' small factors, not N·V numbers.
-                    slope, share = logits.scatter_add_(1, label, -total), 1 / (total * len(labels))
+                    share = 1 / (total * len(labels))
                     if d_bias is not None:
-                        d_bias += slope.mT @ share[:, 0]
-                    here = slice(rows.start - span.start, rows.stop - span.start)
-                    shares[here] = share
-                    slope = slope.to(hidden.dtype) if waiting is None else waiting[here].copy_(slope)
+                        fused.add_column_sums_(d_bias, slope, share[:, 0])
+                    slope = slope.to(hidden.dtype) if out is None else out
                     torch.mm(slope, table, out=d_hidden[rows]).mul_(share)
+                    scaled.append((hidden[rows] * share).to(hidden.dtype))
                 if not learns:
                     continue
-                scaled = (hidden[span] * shares).to(hidden.dtype)
                 if waiting is None:
-                    d_weight.addmm_(slope.mT, scaled, beta=span.start > 0)
+                    d_weight.addmm_(slope.mT, scaled[0], beta=span.start > 0)
                 elif span.start > 0:
-                    d_weight += waiting.mT @ scaled
+                    d_weight += waiting.mT @ torch.cat(scaled)
                 else:
-                    d_weight.copy_(waiting.mT @ scaled)
+                    d_weight.copy_(waiting.mT @ torch.cat(scaled))
         if learns:
             ctx.save_for_backward(d_hidden, d_weight, d_bias)
         return loss / len(labels)
@@ -77,6 +75,27 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if d_loss.is_cuda or d_loss != 1:  # 1 where this is all of the loss; looking makes a GPU wait
             gradients = [None if gradient is None else gradient.mul_(d_loss) for gradient in gradients]
         return *gradients, None
+
+
+def _slopes(
+    hidden: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor, learns: bool, out: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sum of the cross-entropies of a few rows; where the model learns, also their slopes in the logits (n, V)
+    times the softmax's denominators, and those, (n, 1). `out` (n, V) takes the slopes in its type as well."""
+    if out is not None and fused.serves(out.device, out.dtype):
+        torch.mm(hidden, table.mT, out=out)
+        losses, totals = fused.cross_entropy_(out, bias, labels)
+        return losses.sum(), out, totals[:, None]
+    logits, label = logits_of(hidden, table, bias), labels[:, None]
+    top = logits.amax(1, keepdim=True)
+    of_label = logits.gather(1, label) - top
+    total = logits.sub_(top).exp_().sum(1, keepdim=True)
+    nats = (total.log() - of_label).sum()
+    if learns:
+        logits.scatter_add_(1, label, -total)
+        if out is not None:
+            out.copy_(logits)
+    return nats, logits, total
 
 
 def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from retable.nn.dropout import drop
+
 SCORES = 512 * 512  # more per head than these are not held at once
 
 
@@ -27,12 +29,12 @@ def dot_product_attention(
 
     torch's own kernel keeps no scores, which pays in fp32. In bf16 it takes three to five times as long on a processor
     as the products written out, for a single query, as in decoding, twice as long (benchmarks/language_models.md), and
-    for scores with a learnt part there is none.
+    for scores with a learnt part or dropout there is none.
     """
     T, S = queries.shape[2], keys.shape[2]
     learnt = mask is not None and mask.requires_grad and scale == 1
     short = queries.dtype == torch.bfloat16 and T * S <= SCORES
-    if queries.is_cuda or not (learnt or short or T == 1):
+    if queries.device.type != "cpu" or not (learnt or short or T == 1 or dropout):
         return F.scaled_dot_product_attention(queries, keys, values, mask, dropout, causal, scale=scale)
     if causal:
         mask = torch.ones(T, S, dtype=torch.bool).tril()
@@ -41,4 +43,4 @@ def dot_product_attention(
     scale = queries.shape[3] ** -0.5 if scale is None else scale
     scores = queries @ keys.mT
     scores = scores * scale if mask is None else torch.add(mask, scores, alpha=scale)
-    return F.dropout(scores.softmax(dim=3).to(values.dtype), dropout) @ values
+    return drop(scores.softmax(dim=3).to(values.dtype), dropout) @ values

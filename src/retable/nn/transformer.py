@@ -10,7 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.nn import fused
 from retable.nn.dot_product import dot_product_attention
+from retable.nn.dropout import Dropout
 
 ROOM = 64  # a cache has memory for a multiple of so many positions
 
@@ -100,7 +102,7 @@ def rotate(heads: Tensor, rotation: Tensor) -> Tensor:
 
 def gelu(x: Tensor) -> Tensor:
     """The Gaussian error linear unit, approximated with tanh as in GPT (Hendrycks and Gimpel 2016, section 2)."""
-    return F.gelu(x, approximate="tanh")
+    return fused.gelu(x, "tanh")
 
 
 def swiglu(x: Tensor) -> Tensor:
@@ -171,7 +173,7 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(d_model, bias=bias)
         self.expand = nn.Linear(d_model, 2 * d_ff if gated else d_ff, bias)
         self.contract = nn.Linear(d_ff, d_model, bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm = norm
         self.activation = ACTIVATIONS[activation]
 

@@ -5,10 +5,11 @@ B batch, T time, D d_model, H heads.
 
 from typing import Literal
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.nn import fused
 from retable.nn.attention import Attention
+from retable.nn.dropout import Dropout
 
 NORM_EPS = 1e-12  # as in BERT's code
 
@@ -27,7 +28,7 @@ class EncoderBlock(nn.Module):
         self.expand = nn.Linear(d_model, 4 * d_model)
         self.contract = nn.Linear(4 * d_model, d_model)
         self.feed_forward_norm = nn.LayerNorm(d_model, NORM_EPS)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm = norm
 
     def forward(self, hidden: Tensor, mask: Tensor | None = None, rotation: Tensor | None = None) -> Tensor:
@@ -40,4 +41,4 @@ class EncoderBlock(nn.Module):
         return self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
 
     def feed_forward(self, hidden: Tensor) -> Tensor:
-        return self.contract(F.gelu(self.expand(hidden)))
+        return self.contract(fused.gelu(self.expand(hidden)))

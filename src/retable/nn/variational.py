@@ -6,8 +6,9 @@ B batch, T time, D width.
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from retable.nn.dropout import drop
 
 
 class LockedDropout(nn.Module):
@@ -22,7 +23,7 @@ class LockedDropout(nn.Module):
         if not self.training or not self.rate:
             return hidden
         B, _, D = hidden.shape
-        return hidden * F.dropout(hidden.new_ones(B, 1, D), self.rate)
+        return hidden * drop(hidden.new_ones(B, 1, D), self.rate)
 
 
 class WeightDroppedLSTM(nn.LSTM):
@@ -42,7 +43,7 @@ class WeightDroppedLSTM(nn.LSTM):
         if not self.training or not self.rate:
             return super().forward(inputs, state)
         to_gates, recurrent, *biases = self.all_weights[0]
-        mask = F.dropout(recurrent.new_ones(1 if self.units else 4 * self.hidden_size, self.hidden_size), self.rate)
+        mask = drop(recurrent.new_ones(1 if self.units else 4 * self.hidden_size, self.hidden_size), self.rate)
         if state is None:
             zeros = inputs.new_zeros(1, len(inputs), self.hidden_size)
             state = zeros, zeros

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from retable.data.questions import PassageBatch, QuestionBatch
 from retable.models.base import Model, Reader
+from retable.nn.dropout import Dropout
 from retable.objectives.base import Objective
 from retable.objectives.states import require_token_states, states_of
 
@@ -29,7 +30,7 @@ class AnswerSpan(Objective):
         require_reader(type(model))
         model.leave_pooler()
         self.model = model
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.start = nn.Linear(model.d_model, 1, bias=False)
         self.end = nn.Linear(model.d_model, 1, bias=False)
         for head in (self.start, self.end):

@@ -13,6 +13,7 @@ from retable.data.examples import ExampleBatch
 from retable.errors import UsageError
 from retable.models.base import Encoder, LeftToRight, MarkedEncoder, Model, PairEncoder, SequenceEncoder
 from retable.nn.cross_entropy import linear_log_prob
+from retable.nn.dropout import Dropout
 from retable.objectives.base import Objective
 from retable.objectives.states import require_states, states_of
 
@@ -61,7 +62,7 @@ class Classification(Objective):
         self.model, self.auxiliary, self.pooling = model, auxiliary, pooling
         if pooling is not None:
             model.leave_pooler()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         d_summary = 4 * model.d_model if pairs and model.layout == "apart" else model.d_model
         if d_hidden is None:
             self.head: nn.Module = nn.Linear(d_summary, n_labels)
@@ -69,7 +70,7 @@ class Classification(Objective):
         else:
             last = nn.Linear(d_hidden, n_labels)
             last.apply(model.initialise)
-            self.head = nn.Sequential(nn.Linear(d_summary, d_hidden), nn.Tanh(), nn.Dropout(dropout), last)
+            self.head = nn.Sequential(nn.Linear(d_summary, d_hidden), nn.Tanh(), Dropout(dropout), last)
 
     def forward(self, batch: ExampleBatch) -> Tensor:
         """The (B, L) logits."""

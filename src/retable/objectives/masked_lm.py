@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
 from retable.models.base import BothDirections, Encoder, EncoderDecoder, LeftToRight, MarkedEncoder, Model
+from retable.nn import fused
 from retable.nn.cross_entropy import linear_cross_entropy, logits_of, row_chunks
 from retable.objectives.base import Objective, embedding_of
 
@@ -86,7 +87,7 @@ class MaskedLMHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(P, D) to the features (P, E) that the softmax reads."""
-        return self.norm(F.gelu(self.dense(hidden)))
+        return self.norm(fused.gelu(self.dense(hidden)))
 
     def nats(self, features: Tensor, labels: Tensor) -> Tensor:
         """(P, E) and (P,) to the mean of −log p(label)."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
 from retable.models.base import MarkedEncoder
+from retable.nn import fused
 from retable.nn.attention import padding_mask
 from retable.objectives.base import Objective
 from retable.objectives.masked_lm import MaskedLMHead, encode, require_encoder
@@ -90,4 +91,4 @@ class ReplacedTokenDetection(Objective):
 
     def judge(self, hidden: Tensor) -> Tensor:
         """(B, T, D) hidden states of the discriminator to (B, T) logits of having been replaced."""
-        return self.head(F.gelu(self.dense(hidden)))[:, :, 0]
+        return self.head(fused.gelu(self.dense(hidden)))[:, :, 0]

@@ -17,6 +17,7 @@ from retable.data.tagged import TaggedBatch
 from retable.errors import UsageError
 from retable.models.base import Model
 from retable.nn.crf import CRF, Scheme, allowed_transitions
+from retable.nn.dropout import Dropout
 from retable.objectives.base import Objective
 from retable.objectives.states import require_token_states, states_of
 
@@ -37,7 +38,7 @@ class Tagging(Objective):
         if scheme is not None and not crf:
             raise UsageError(f"scheme={scheme} is kept by a CRF, and tags are predicted apart; write crf=true")
         self.model = model
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.head = nn.Linear(model.d_model, len(tags))
         self.head.apply(model.initialise)
         self.crf = CRF(len(tags), None if scheme is None else allowed_transitions(tags, scheme)) if crf else None

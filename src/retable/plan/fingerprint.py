@@ -9,6 +9,7 @@ only shows at run time. Apache Hamilton's cache keys functions alike, by their c
 
 import ast
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -117,6 +118,7 @@ class Code:
             module, definition = place
             plain = (_without_annotation(node) or node for node in self._modules[module].parsed_again(definition))
             dumps = [ast.dump(_Essence().visit(node)) for node in plain]
+            dumps += self._modules[module].compiled
             self._digests[place] = hashlib.sha256("\n".join(dumps).encode()).hexdigest()
         return self._digests[place]
 
@@ -133,6 +135,14 @@ class _Module:
     @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.path.read_text(encoding="utf-8"))
+
+    @cached_property
+    def compiled(self) -> list[str]:
+        """The C source beside the module, of its name, that it calls, less comments: it counts with each definition."""
+        beside = self.path.with_suffix(".c")
+        if not beside.exists():
+            return []
+        return re.sub(r"/\*.*?\*/", "", beside.read_text(encoding="utf-8"), flags=re.DOTALL).split()
 
     @cached_property
     def definitions(self) -> dict[str, list[int]]:

@@ -1,0 +1,62 @@
+"""Dropout (Srivastava et al. 2014) whose draws cost a processor next to nothing.
+
+torch draws one number after the other there: 17 ms for the attention's weights of 16 × 8 heads × 128 × 128, a third of
+a step of a GPT of 6 × 256 at a rate of 0.1 (benchmarks/language_models.md). Here the generator gives a seed for a whole
+tensor, and a place's number is a hash of both, so that all are made at once, again for the gradient, and never kept.
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retable.nn import fused
+
+
+class Dropout(nn.Dropout):
+    """`nn.Dropout` by `drop`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return drop(input, self.p, self.training)
+
+
+def drop(x: Tensor, rate: float, training: bool = True) -> Tensor:
+    """x / (1 − rate), but 0 at a share `rate` of places, drawn anew at each call; x itself when not training."""
+    if not training or rate == 0:
+        return x
+    if x.device.type != "cpu" or rate == 1:
+        return F.dropout(x, rate)
+    return _Dropout.apply(x, rate, int(torch.randint(1 << 62, ())))
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, rate: float, seed: int) -> Tensor:
+        ctx.drawn = seed, round(rate * 2**32), 1 / (1 - rate)
+        return _dropped(x, *ctx.drawn)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy: Tensor) -> tuple[Tensor, None, None]:
+        return _dropped(dy, *ctx.drawn), None, None
+
+
+def _dropped(x: Tensor, seed: int, dropped: int, scale: float) -> Tensor:
+    x = x.contiguous()
+    if fused.COMPILED is not None and x.dtype in (torch.bfloat16, torch.float32):
+        return fused.dropout(x, seed, dropped, scale)
+    stays = torch.from_numpy(_numbers(x.numel(), seed) >= dropped)
+    return torch.where(stays.view_as(x), x * scale, 0)
+
+
+def _numbers(n: int, seed: int) -> np.ndarray:
+    """(n,) random numbers of 32 bits, as fused.c has them."""
+    places = np.arange(n, dtype=np.uint32)
+    return _mixed(_mixed(places ^ np.uint32(seed & 0xFFFFFFFF)) + np.uint32(seed >> 32))
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """A bijection of 32 bits in which each bit moves half of the others (Wellons, "Prospecting for hash functions")."""
+    x = (x ^ x >> 16) * np.uint32(0x7FEB352D)
+    x = (x ^ x >> 15) * np.uint32(0x846CA68B)
+    return x ^ x >> 16

@@ -1,0 +1,117 @@
+"""Element-wise work on a processor, mostly in bf16, in a pass over memory where torch takes several: what fused.c has.
+
+It is compiled when the package is installed, where there is a C compiler; elsewhere `COMPILED` is None, nothing here
+serves, and torch's own operations do the same work, which differ by roundings. In fp32, and on a GPU, they always do.
+"""
+
+import ctypes
+from importlib.util import find_spec
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def _compiled() -> ctypes.CDLL | None:
+    found = find_spec("retable.nn._fused")
+    if found is None or found.origin is None:
+        return None
+    library = ctypes.CDLL(found.origin)
+    pointer, number, flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+    library.cross_entropy.argtypes = [pointer, pointer, pointer, number, number, pointer, pointer]
+    library.column_sums.argtypes = [pointer, pointer, number, number, pointer]
+    library.gelu.argtypes = [pointer, pointer, number, flag]
+    library.gelu_slopes.argtypes = [pointer, pointer, pointer, number, flag]
+    library.dropout.argtypes = [pointer, pointer, number, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_float, flag]
+    library.lstm_step.argtypes = [*[pointer] * 6, number, number]
+    library.lstm_step_slopes.argtypes = [*[pointer] * 6, number, number]
+    return library
+
+
+COMPILED = _compiled()
+
+
+def serves(device: torch.device, dtype: torch.dtype) -> bool:
+    return COMPILED is not None and device.type == "cpu" and dtype == torch.bfloat16
+
+
+def cross_entropy_(logits: Tensor, bias: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """(N,) fp32 each: −log softmax(logits + bias)[label], and the softmax's denominators.
+
+    logits (N, V) bf16 become the slopes of the former times the latter; bias (V,) fp32, labels (N,).
+    """
+    assert COMPILED is not None and logits.is_contiguous()
+    bias, labels = None if bias is None else bias.float().contiguous(), labels.contiguous()
+    losses, totals = torch.empty(2, len(logits)).unbind()
+    COMPILED.cross_entropy(
+        logits.data_ptr(), bias if bias is None else bias.data_ptr(), labels.data_ptr(), *logits.shape,
+        losses.data_ptr(), totals.data_ptr(),
+    )  # fmt: skip
+    return losses, totals
+
+
+def add_column_sums_(sums: Tensor, rows: Tensor, shares: Tensor) -> None:
+    """Add Σ_n shares[n] · rows[n], of rows (N, V) and shares (N,), to sums (V,), both fp32."""
+    if not serves(rows.device, rows.dtype):
+        sums += rows.mT @ shares
+        return
+    assert COMPILED is not None and rows.is_contiguous() and shares.is_contiguous() and sums.is_contiguous()
+    COMPILED.column_sums(rows.data_ptr(), shares.data_ptr(), *rows.shape, sums.data_ptr())
+
+
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """`torch.nn.functional.gelu`."""
+    return _GELU.apply(x, approximate == "tanh") if serves(x.device, x.dtype) else F.gelu(x, approximate=approximate)
+
+
+class _GELU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, with_tanh: bool) -> Tensor:
+        assert COMPILED is not None
+        x = x.contiguous()
+        ctx.with_tanh = with_tanh
+        ctx.save_for_backward(x)
+        y = torch.empty_like(x)
+        COMPILED.gelu(x.data_ptr(), y.data_ptr(), x.numel(), with_tanh)
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy: Tensor) -> tuple[Tensor, None]:
+        assert COMPILED is not None
+        (x,), dy = ctx.saved_tensors, dy.contiguous()
+        dx = torch.empty_like(x)
+        COMPILED.gelu_slopes(x.data_ptr(), dy.data_ptr(), dx.data_ptr(), x.numel(), ctx.with_tanh)
+        return dx, None
+
+
+def lstm_step_(gates: Tensor, recurrent: Tensor, bias: Tensor, before: Tensor, cell: Tensor, hidden: Tensor) -> None:
+    """A step of B rows. What the input gives to the gates, (B, 4H), becomes their values, once `recurrent` (B, 4H) and
+    `bias` (4H,) are added; with the cells before, (B, H), they fill `cell` and `hidden` (B, H).
+
+    Gates are in the order input, forget, cell, output. bias and cells are in fp32, the others in bf16; all are dense.
+    """
+    assert COMPILED is not None
+    tensors = (gates, recurrent, bias, before, cell, hidden)
+    COMPILED.lstm_step(*(tensor.data_ptr() for tensor in tensors), *cell.shape)
+
+
+def lstm_step_slopes_(
+    gates: Tensor, before: Tensor, cell: Tensor, above: Tensor, later: Tensor, d_cell: Tensor
+) -> None:
+    """The gates' values of `lstm_step_` become the loss's slopes in what was added up for them.
+
+    Its slopes in the hidden states are the sum of two, (B, H) each, in bf16. `d_cell`, (B, H) in fp32, those in the
+    cells, becomes those in the cells before.
+    """
+    assert COMPILED is not None
+    tensors = (gates, before, cell, above, later, d_cell)
+    COMPILED.lstm_step_slopes(*(tensor.data_ptr() for tensor in tensors), *cell.shape)
+
+
+def dropout(x: Tensor, seed: int, dropped: int, scale: float) -> Tensor:
+    """x times `scale`, but 0 where its place's random number of 32 bits is below `dropped`; x dense, bf16 or fp32."""
+    assert COMPILED is not None and x.is_contiguous() and x.dtype in (torch.bfloat16, torch.float32)
+    y = torch.empty_like(x)
+    COMPILED.dropout(x.data_ptr(), y.data_ptr(), x.numel(), seed, dropped, scale, x.dtype == torch.float32)
+    return y

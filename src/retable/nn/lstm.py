@@ -1,0 +1,89 @@
+"""LSTM layers (Hochreiter and Schmidhuber 1997, with forget gates) that are fast in bf16 on a processor.
+
+The products of all inputs are one, so are those of the weights' gradients; what is left for each step is a product of
+the few rows of a batch with weights laid out once for all steps, and one pass over the gates. torch's own, oneDNN's,
+takes 50 ms there for the backward pass of 35 steps of 20 rows of 650, this one 15 (benchmarks/language_models.md).
+
+T time, B batch, I input, H hidden.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from retable.nn import fused
+from retable.nn.dropout import drop
+
+
+class LSTM(nn.LSTM):
+    """torch's, with the same parameters, and the same numbers but for roundings.
+
+    By the way above under autocast to bf16, where it goes one way, has biases and no projection, and reads more than
+    one step, else as torch does. The state's cells are then in fp32, its hidden states in bf16.
+    """
+
+    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:
+        """As torch's; never a PackedSequence."""
+        kind, steps = input.device.type, input.shape[1 if self.batch_first else 0]
+        narrow = torch.is_autocast_enabled(kind) and fused.serves(input.device, torch.get_autocast_dtype(kind))
+        plain = self.bias and not self.bidirectional and not self.proj_size
+        if not (narrow and plain and steps > 1 and torch.backends.mkldnn.is_available()):
+            return super().forward(input, hx)
+        hidden = input.transpose(0, 1) if self.batch_first else input
+        if hx is None:
+            nothing = input.new_zeros(self.num_layers, hidden.shape[1], self.hidden_size, dtype=torch.float32)
+            hx = (nothing, nothing)
+        ends = []
+        for i, (h, c) in enumerate(zip(*hx, strict=True)):
+            weights = [getattr(self, f"{name}_l{i}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+            hidden, end = _Layer.apply(hidden, h, c, *weights)
+            ends.append((hidden[-1], end))
+            if i + 1 < self.num_layers:
+                hidden = drop(hidden, self.dropout, self.training)
+        h, c = (torch.stack(parts) for parts in zip(*ends, strict=True))
+        return hidden.transpose(0, 1) if self.batch_first else hidden, (h, c)
+
+
+class _Layer(torch.autograd.Function):
+    """(T, B, I) inputs, the hidden states and cells before them (B, H), weights (4H, I) and (4H, H), biases (4H,), to
+    the hidden states (T, B, H) and the last cells (B, H)."""
+
+    @staticmethod
+    def forward(ctx, inputs: Tensor, h: Tensor, c: Tensor, w: Tensor, u: Tensor, b: Tensor, b_u: Tensor) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            inputs, narrow_w, narrow_u, bias = inputs.bfloat16(), w.bfloat16(), u.bfloat16(), (b + b_u).float()
+            T, B, H = *inputs.shape[:2], u.shape[1]
+            gates = (inputs.flatten(0, 1) @ narrow_w.mT).view(T, B, 4 * H)
+            hiddens, cells = gates.new_empty(T + 1, B, H), torch.empty(T + 1, B, H)
+            hiddens[0], cells[0] = h, c
+            recurrent = _packed(narrow_u, B)
+            for t in range(T):
+                given = recurrent(hiddens[t])
+                fused.lstm_step_(gates[t], given, bias, cells[t], cells[t + 1], hiddens[t + 1])
+            ctx.save_for_backward(inputs, gates, hiddens, cells, narrow_w, narrow_u)
+            ctx.types = [given.dtype for given in (h, c, w, u, b, b_u)]
+            return hiddens[1:], cells[T].clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, d_hidden: Tensor, d_last: Tensor) -> tuple[Tensor, ...]:
+        inputs, gates, hiddens, cells, w, u = ctx.saved_tensors
+        gates, d_cell = gates.clone(), d_last.float().clone()
+        above, later = d_hidden.bfloat16().contiguous(), torch.zeros_like(hiddens[0])
+        recurrent = _packed(u.mT.contiguous(), len(later))
+        for t in reversed(range(len(gates))):
+            fused.lstm_step_slopes_(gates[t], cells[t], cells[t + 1], above[t], later, d_cell)
+            later = recurrent(gates[t])
+        slopes = gates.flatten(0, 1)
+        d_inputs = (slopes @ w).view_as(inputs)
+        d_w, d_u = slopes.mT @ inputs.flatten(0, 1), slopes.mT @ hiddens[:-1].flatten(0, 1)
+        d_bias = slopes.float().sum(0)
+        found = (later, d_cell, d_w, d_u, d_bias, d_bias)
+        return d_inputs, *(each.to(dtype) for each, dtype in zip(found, ctx.types, strict=True))
+
+
+def _packed(weight: Tensor, n_rows: int) -> Any:
+    """The product of rows, about so many, with a bf16 matrix's transpose, which oneDNN lays out for it."""
+    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight, n_rows)
+    return lambda rows: torch.ops.mkldnn._linear_pointwise(rows, laid_out, None, "none", [], "")

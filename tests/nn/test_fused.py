@@ -1,0 +1,74 @@
+"""What is compiled says what torch says, but for roundings to bf16."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from retable.nn import fused
+
+pytestmark = pytest.mark.skipif(fused.COMPILED is None, reason="built without a C compiler")
+ROUNDING = 2**-8  # of a number in bf16, to the nearest
+
+
+def spread(*shape: int) -> torch.Tensor:
+    """Small numbers, and a few large ones of both signs, in bf16."""
+    torch.manual_seed(sum(shape))
+    return (torch.randn(shape) * torch.tensor([0.01, 1.0, 8.0, 90.0])[torch.randint(4, shape)]).bfloat16()
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("shape", [(1,), (3, 5), (2, 4096 + 17)])
+def test_gelu_and_its_gradient(approximate, shape):
+    x = spread(*shape).requires_grad_()
+    exact = x.detach().double().requires_grad_()
+    y, expected = fused.gelu(x, approximate), F.gelu(exact, approximate=approximate)
+    above = torch.randn(shape).bfloat16()
+    y.backward(above)
+    expected.backward(above.double())
+    torch.testing.assert_close(y.double(), expected, rtol=ROUNDING, atol=1e-6)
+    torch.testing.assert_close(x.grad.double(), exact.grad, rtol=ROUNDING, atol=1e-5)
+
+
+def test_gelu_of_what_is_not_dense_and_in_other_types():
+    x = spread(6, 8).mT
+    torch.testing.assert_close(fused.gelu(x), F.gelu(x.float()).bfloat16(), rtol=ROUNDING, atol=1e-6)
+    assert torch.equal(fused.gelu(x.float(), "tanh"), F.gelu(x.float(), approximate="tanh"))
+
+
+def test_a_number_that_is_none_goes_on():
+    x = torch.tensor([1.0, torch.nan, 2.0]).bfloat16()
+    assert fused.gelu(x).isnan().any()
+    losses, _ = fused.cross_entropy_(torch.full((1, 40), torch.nan).bfloat16(), None, torch.tensor([3]))
+    assert losses.isnan().all()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 33, 1000])
+def test_cross_entropy_and_its_slopes(bias, n):
+    logits, labels = spread(9, n), torch.randint(n, (9,))
+    added = torch.randn(n) if bias else None
+    exact = (logits.double() + (0 if added is None else added.double())).requires_grad_()
+    expected = F.cross_entropy(exact, labels, reduction="none")
+    (slopes,) = torch.autograd.grad(expected.sum(), exact)
+    losses, totals = fused.cross_entropy_(logits, added, labels)
+    torch.testing.assert_close(losses.double(), expected.detach(), rtol=1e-5, atol=1e-5)
+    denominators = (exact - exact.amax(1, keepdim=True)).exp().sum(1).detach()
+    torch.testing.assert_close(totals.double(), denominators, rtol=1e-5, atol=0)
+    torch.testing.assert_close(logits / totals[:, None].double(), slopes, rtol=ROUNDING, atol=1e-6)
+
+
+def test_columns_are_added_up():
+    rows, shares, sums = spread(7, 4096 + 5), torch.rand(7), torch.randn(4096 + 5)
+    expected = sums.double() + rows.double().mT @ shares.double()
+    fused.add_column_sums_(sums, rows, shares)
+    torch.testing.assert_close(sums.double(), expected, rtol=1e-5, atol=1e-4)
+
+
+def test_one_thread_and_two_give_the_same():
+    logits, labels = spread(50, 5000), torch.randint(5000, (50,))
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        slopes = logits.clone()
+        found.append((*fused.cross_entropy_(slopes, None, labels), slopes, fused.gelu(logits)))
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
