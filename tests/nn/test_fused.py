@@ -64,6 +64,41 @@ def test_columns_are_added_up():
     torch.testing.assert_close(sums.double(), expected, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("shape", [None, (2, 3, 5, 70), (1, 3, 5, 70), (2, 1, 1, 70), (5, 70), (1, 1, 5, 1)])
+def test_attention_weights_and_their_gradient(shape):
+    scores = spread(2, 3, 5, 70).clamp(-20, 20)
+    bias = None if shape is None else torch.randn(shape)
+    if shape == (5, 70):
+        bias.masked_fill_(torch.ones(5, 70).triu(1) > 0, -torch.inf)
+    exact = [scores.double().requires_grad_(), *([] if bias is None else [bias.double().requires_grad_()])]
+    given = [scores.clone().requires_grad_(), *([] if bias is None else [bias.requires_grad_()])]
+    expected = (sum(exact[1:], 0.3 * exact[0])).softmax(3)
+    found = fused.AttentionWeights.apply(given[0] * 1, bias, 0.3)
+    torch.testing.assert_close(found.double(), expected, rtol=ROUNDING, atol=1e-6)
+    above = torch.randn(scores.shape).bfloat16()
+    found.backward(above)
+    expected.backward(above.double())
+    for one, other in zip(given, exact, strict=True):
+        assert one.grad.dtype == one.dtype
+        assert (one.grad - other.grad).norm() < 0.01 + 0.01 * other.grad.norm()  # of a bias for all scores, nothing
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 64), (2, 3, 200)])
+def test_rms_norm_and_its_gradient(shape):
+    torch.manual_seed(0)
+    x = (3 * torch.randn(shape)).requires_grad_()
+    norm = fused.RMSNorm(shape[-1], eps=1e-6)
+    torch.nn.init.normal_(norm.weight)
+    above = torch.randn(shape).bfloat16()
+    expected = norm(x)
+    slopes = torch.autograd.grad(expected, [x, norm.weight], above.float())
+    with torch.autocast("cpu", torch.bfloat16):
+        found = norm(x)
+    assert expected.dtype == torch.float32 and found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), expected, rtol=ROUNDING, atol=1e-6)
+    torch.testing.assert_close(torch.autograd.grad(found, [x, norm.weight], above), slopes, rtol=1e-4, atol=1e-5)
+
+
 def test_one_thread_and_two_give_the_same():
     logits, labels = spread(50, 5000), torch.randint(5000, (50,))
     found = []

@@ -4,10 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from retable.nn import fused
+from retable.nn import fused, lstm
 from retable.nn.lstm import LSTM
 
 T, B, D, H, L = 7, 3, 11, 13, 2
+
+
+@pytest.fixture(autouse=True)
+def however_narrow(monkeypatch):
+    monkeypatch.setattr(lstm, "NARROW", 1)
 
 
 def run(layers: nn.LSTM, inputs: torch.Tensor, state: tuple[torch.Tensor, ...] | None) -> list[torch.Tensor]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from retable.errors import UsageError
 from retable.models.base import EncoderDecoder, LeftToRight
+from retable.nn import fused
 from retable.nn.attention import Attention, padding_mask, padding_mask_if_any
 from retable.nn.dropout import Dropout
 from retable.nn.relative_position import RelativePositions
@@ -47,12 +48,12 @@ class Block(nn.Module):
         crosses: bool,
     ):
         super().__init__()
-        self.attention_norm = nn.RMSNorm(d_model, eps=1e-6)
+        self.attention_norm = fused.RMSNorm(d_model, eps=1e-6)
         self.attention = Attention(d_model, n_heads, dropout, bias=False, d_head=d_head, scale=1.0)
         if crosses:
-            self.crossing_norm = nn.RMSNorm(d_model, eps=1e-6)
+            self.crossing_norm = fused.RMSNorm(d_model, eps=1e-6)
             self.crossing = Attention(d_model, n_heads, dropout, bias=False, d_head=d_head, scale=1.0)
-        self.feed_forward_norm = nn.RMSNorm(d_model, eps=1e-6)
+        self.feed_forward_norm = fused.RMSNorm(d_model, eps=1e-6)
         self.expand = nn.Linear(d_model, 2 * d_ff if activation == "geglu" else d_ff, bias=False)
         self.contract = nn.Linear(d_ff, d_model, bias=False)
         self.dropout = Dropout(dropout)
@@ -106,7 +107,7 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(
             Block(d_model, n_heads, d_head, d_ff, dropout, activation, crosses) for _ in range(n_layers)
         )
-        self.norm = nn.RMSNorm(d_model, eps=1e-6)
+        self.norm = fused.RMSNorm(d_model, eps=1e-6)
         self.dropout = Dropout(dropout)
 
     def forward(

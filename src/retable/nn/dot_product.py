@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from retable.nn import fused
 from retable.nn.dropout import drop
 
 SCORES = 512 * 512  # more per head than these are not held at once
@@ -38,9 +39,15 @@ def dot_product_attention(
         return F.scaled_dot_product_attention(queries, keys, values, mask, dropout, causal, scale=scale)
     if causal:
         mask = torch.ones(T, S, dtype=torch.bool).tril()
+    compiled = fused.serves(queries.device, queries.dtype) and S <= fused.MOST
     if mask is not None and mask.dtype == torch.bool:
-        mask = torch.zeros(mask.shape, dtype=queries.dtype).masked_fill_(~mask, torch.finfo(queries.dtype).min)
+        dtype = torch.float32 if compiled else queries.dtype
+        mask = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, torch.finfo(dtype).min)
     scale = queries.shape[3] ** -0.5 if scale is None else scale
     scores = queries @ keys.mT
-    scores = scores * scale if mask is None else torch.add(mask, scores, alpha=scale)
-    return drop(scores.softmax(dim=3).to(values.dtype), dropout) @ values
+    if compiled:
+        weights = fused.AttentionWeights.apply(scores, mask, scale)
+    else:
+        scores = scores * scale if mask is None else torch.add(mask, scores, alpha=scale)
+        weights = scores.softmax(dim=3).to(values.dtype)
+    return drop(weights, dropout) @ values

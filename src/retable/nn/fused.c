@@ -5,6 +5,7 @@
  * whose idle threads would otherwise spin on the processors that a second set of threads needs. A number is made by one
  * thread, in an order that doesn't depend on how many there are. */
 
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -80,6 +81,7 @@ void cross_entropy(bf16 *logits, const float *bias, const int64_t *labels, int64
 }
 
 #define BLOCK 4096
+#define MOST 4096
 
 FOR_EACH_PROCESSOR
 static void add_columns(const bf16 *rows, const float *shares, int64_t n_rows, int64_t n, int64_t width, float *sums) {
@@ -151,6 +153,89 @@ void gelu_slopes(const bf16 *x, const bf16 *dy, bf16 *dx, int64_t n, int with_ta
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i += BLOCK)
         gelu_slopes_block(x + i, dy + i, dx + i, n - i < BLOCK ? n - i : BLOCK, with_tanh);
+}
+
+FOR_EACH_PROCESSOR
+static void softmax_weights(bf16 *row, const float *bias, float scale, int64_t n) {
+    float top = -FLT_MAX, sum = 0;
+    float wide[MOST];
+    for (int64_t j = 0; j < n; j++) {
+        wide[j] = widen(row[j]) * scale + (bias ? bias[j] : 0);
+        top = wide[j] > top ? wide[j] : top;
+    }
+    for (int64_t j = 0; j < n; j++) {
+        wide[j] = exponential(wide[j] - top);
+        sum += wide[j];
+    }
+    for (int64_t j = 0; j < n; j++) row[j] = narrow(wide[j] / sum);
+}
+
+/* Scores (rows, heads, queries, n) times scale become the attention's weights; the bias of a score, if any, is strides
+ * of row, head and query away from that of the first. n is at most MOST. */
+void attention_weights(bf16 *scores, const float *bias, const int64_t *strides, float scale, int64_t rows, int64_t heads,
+                       int64_t queries, int64_t n) {
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < rows * heads * queries; i++) {
+        int64_t row = i / (heads * queries), head = i / queries % heads, query = i % queries;
+        const float *its = bias ? bias + row * strides[0] + head * strides[1] + query * strides[2] : 0;
+        softmax_weights(scores + i * n, its, scale, n);
+    }
+}
+
+FOR_EACH_PROCESSOR
+static void softmax_slopes(const bf16 *weights, bf16 *slopes, float scale, int64_t n) {
+    float mean = 0;
+    for (int64_t j = 0; j < n; j++) mean += widen(weights[j]) * widen(slopes[j]);
+    for (int64_t j = 0; j < n; j++) slopes[j] = narrow(widen(weights[j]) * (widen(slopes[j]) - mean) * scale);
+}
+
+/* The loss's slopes (rows, n) in a softmax's weights become those in its scores, times scale. */
+void attention_slopes(const bf16 *weights, bf16 *slopes, float scale, int64_t rows, int64_t n) {
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < rows; i++) softmax_slopes(weights + i * n, slopes + i * n, scale, n);
+}
+
+FOR_EACH_PROCESSOR
+static float rms_norm_row(const float *x, const float *scale, bf16 *y, float eps, int64_t n) {
+    float squares = 0;
+    for (int64_t j = 0; j < n; j++) squares += x[j] * x[j];
+    float inverse = 1.0f / sqrtf(squares / n + eps);
+    for (int64_t j = 0; j < n; j++) y[j] = narrow(x[j] * inverse * scale[j]);
+    return inverse;
+}
+
+/* y (rows, n) is x over its root mean square, times scale (n); what x was divided by is 1 over inverse (rows). */
+void rms_norm(const float *x, const float *scale, bf16 *y, float *inverse, float eps, int64_t rows, int64_t n) {
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < rows; i++) inverse[i] = rms_norm_row(x + i * n, scale, y + i * n, eps, n);
+}
+
+FOR_EACH_PROCESSOR
+static void rms_norm_slopes_row(const float *x, const float *scale, const bf16 *dy, float *dx, float inverse, int64_t n) {
+    float along = 0;
+    for (int64_t j = 0; j < n; j++) along += widen(dy[j]) * scale[j] * x[j];
+    along *= inverse * inverse / n;
+    for (int64_t j = 0; j < n; j++) dx[j] = inverse * (widen(dy[j]) * scale[j] - along * x[j]);
+}
+
+#define COLUMNS 64
+
+FOR_EACH_PROCESSOR
+static void rms_norm_scale_slopes(const float *x, const bf16 *dy, const float *inverse, int64_t rows, int64_t n,
+                                  int64_t width, float *d_scale) {
+    for (int64_t j = 0; j < width; j++) d_scale[j] = 0;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < width; j++) d_scale[j] += widen(dy[i * n + j]) * x[i * n + j] * inverse[i];
+}
+
+/* The slopes of what comes out, dy (rows, n), to those of x and of scale (n). */
+void rms_norm_slopes(const float *x, const float *scale, const bf16 *dy, const float *inverse, float *dx, float *d_scale,
+                     int64_t rows, int64_t n) {
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < rows; i++) rms_norm_slopes_row(x + i * n, scale, dy + i * n, dx + i * n, inverse[i], n);
+#pragma omp parallel for schedule(static)
+    for (int64_t j = 0; j < n; j += COLUMNS)
+        rms_norm_scale_slopes(x + j, dy + j, inverse, rows, n, n - j < COLUMNS ? n - j : COLUMNS, d_scale + j);
 }
 
 /* A bijection of 32 bits in which each bit of x moves half of the others (Wellons, "Prospecting for hash functions"). */

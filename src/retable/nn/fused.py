@@ -9,7 +9,9 @@ from importlib.util import find_spec
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+MOST = 4096  # scores of a query that `AttentionWeights` takes
 
 
 def _compiled() -> ctypes.CDLL | None:
@@ -23,6 +25,10 @@ def _compiled() -> ctypes.CDLL | None:
     library.gelu.argtypes = [pointer, pointer, number, flag]
     library.gelu_slopes.argtypes = [pointer, pointer, pointer, number, flag]
     library.dropout.argtypes = [pointer, pointer, number, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_float, flag]
+    library.attention_weights.argtypes = [pointer, pointer, ctypes.c_int64 * 3, ctypes.c_float, *[number] * 4]
+    library.attention_slopes.argtypes = [pointer, pointer, ctypes.c_float, number, number]
+    library.rms_norm.argtypes = [*[pointer] * 4, ctypes.c_float, number, number]
+    library.rms_norm_slopes.argtypes = [*[pointer] * 6, number, number]
     library.lstm_step.argtypes = [*[pointer] * 6, number, number]
     library.lstm_step_slopes.argtypes = [*[pointer] * 6, number, number]
     return library
@@ -83,6 +89,69 @@ class _GELU(torch.autograd.Function):
         dx = torch.empty_like(x)
         COMPILED.gelu_slopes(x.data_ptr(), dy.data_ptr(), dx.data_ptr(), x.numel(), ctx.with_tanh)
         return dx, None
+
+
+class AttentionWeights(torch.autograd.Function):
+    """softmax(scores · scale + bias) over the last dimension, (B, H, T, S) in bf16, of scores dense in bf16 and a bias
+    that broadcasts to them, or None; S at most MOST. The scores are used up."""
+
+    @staticmethod
+    def forward(ctx, scores: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+        assert COMPILED is not None and scores.is_contiguous() and scores.shape[3] <= MOST
+        ctx.mark_dirty(scores)
+        ctx.scale, ctx.bias = scale, None if bias is None else (bias.shape, bias.dtype)
+        if bias is not None:
+            bias = bias.float().contiguous().expand(scores.shape)
+            bias = bias if bias.stride(3) == 1 else bias.contiguous()
+        strides = (ctypes.c_int64 * 3)(*(() if bias is None else bias.stride()[:3]))
+        pointer = None if bias is None else bias.data_ptr()
+        COMPILED.attention_weights(scores.data_ptr(), pointer, strides, scale, *scores.shape)
+        ctx.save_for_backward(scores)
+        return scores
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, slopes: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        assert COMPILED is not None
+        (weights,), slopes, d_bias = ctx.saved_tensors, slopes.contiguous().clone(), None
+        rows, n = weights.numel() // weights.shape[3], weights.shape[3]
+        COMPILED.attention_slopes(weights.data_ptr(), slopes.data_ptr(), ctx.scale, rows, n)
+        if ctx.needs_input_grad[1]:
+            shape, dtype = ctx.bias
+            d_bias = (slopes.sum_to_size(shape) / ctx.scale).to(dtype)
+        return slopes, d_bias, None
+
+
+class RMSNorm(nn.RMSNorm):
+    """torch's, in one pass each way where it goes from fp32 to bf16: under autocast on a processor."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        narrow = torch.is_autocast_enabled("cpu") and serves(input.device, torch.get_autocast_dtype("cpu"))
+        if not narrow or input.dtype != torch.float32 or self.weight is None or len(self.normalized_shape) > 1:
+            return super().forward(input)
+        return _RMSNorm.apply(input, self.weight, torch.finfo(torch.float32).eps if self.eps is None else self.eps)
+
+
+class _RMSNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, scale: Tensor, eps: float) -> Tensor:
+        assert COMPILED is not None
+        x, n = x.contiguous(), len(scale)
+        y, inverse = torch.empty_like(x, dtype=torch.bfloat16), x.new_empty(x.numel() // n)
+        tensors = (x, scale, y, inverse)
+        COMPILED.rms_norm(*(each.data_ptr() for each in tensors), eps, len(inverse), n)
+        ctx.save_for_backward(x, scale, inverse)
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy: Tensor) -> tuple[Tensor, Tensor, None]:
+        assert COMPILED is not None
+        x, scale, inverse = ctx.saved_tensors
+        dy, dx, d_scale = dy.contiguous(), torch.empty_like(x), torch.empty_like(scale)
+        tensors = (x, scale, dy, inverse, dx, d_scale)
+        COMPILED.rms_norm_slopes(*(each.data_ptr() for each in tensors), len(inverse), len(scale))
+        return dx, d_scale, None
 
 
 def lstm_step_(gates: Tensor, recurrent: Tensor, bias: Tensor, before: Tensor, cell: Tensor, hidden: Tensor) -> None:

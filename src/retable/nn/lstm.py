@@ -15,19 +15,21 @@ from torch import Tensor, nn
 from retable.nn import fused
 from retable.nn.dropout import drop
 
+NARROW = 256  # below, torch's takes no longer: what each step's calls cost is then most of it
+
 
 class LSTM(nn.LSTM):
     """torch's, with the same parameters, and the same numbers but for roundings.
 
-    By the way above under autocast to bf16, where it goes one way, has biases and no projection, and reads more than
-    one step, else as torch does. The state's cells are then in fp32, its hidden states in bf16.
+    By the way above under autocast to bf16, where it goes one way, isn't narrow, has biases and no projection, and
+    reads more than one step, else as torch does. The state's cells are then in fp32, its hidden states in bf16.
     """
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:
         """As torch's; never a PackedSequence."""
         kind, steps = input.device.type, input.shape[1 if self.batch_first else 0]
         narrow = torch.is_autocast_enabled(kind) and fused.serves(input.device, torch.get_autocast_dtype(kind))
-        plain = self.bias and not self.bidirectional and not self.proj_size
+        plain = self.bias and not self.bidirectional and not self.proj_size and self.hidden_size >= NARROW
         if not (narrow and plain and steps > 1 and torch.backends.mkldnn.is_available()):
             return super().forward(input, hx)
         hidden = input.transpose(0, 1) if self.batch_first else input
