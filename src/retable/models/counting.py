@@ -57,11 +57,6 @@ class Counts:
         """Such a sum as a part of total (n_contexts,): float64 (n_contexts,), 1 where the total is 0."""
         return np.divide(self.of_context(values), total, out=np.ones_like(total), where=total > 0)
 
-    @property
-    def nodes(self) -> slice:
-        """Where these n-grams are in their table."""
-        return slice(self.begin, self.begin + len(self.keys))
-
     def parts(self) -> Iterator["Counts"]:
         """These n-grams in turn, by whole contexts: `BLOCK` of either at a time, or one context that has more."""
         first, begin = self.first, 0
@@ -76,26 +71,21 @@ class Counts:
 
 
 class Growing:
-    """An array (length,) or (length, width) in a file without a name, to be added to, then read."""
+    """An array (length,) or (length, width) that is added to, in a file without a name, then read."""
 
-    def __init__(self, *width: int) -> None:
-        self.file, self.width, self.length = TemporaryFile(), width, 0
+    def __init__(self, *width: int, dtype: type = np.int64) -> None:
+        self.file, self.width, self.dtype, self.length = TemporaryFile(), width, dtype, 0
 
     def extend(self, values: np.ndarray) -> None:
-        self.file.write(np.ascontiguousarray(values).data)
+        self.file.write(np.ascontiguousarray(values, self.dtype).data)
         self.length += len(values)
 
     def array(self) -> np.ndarray:
+        """What there is so far, mapped into memory."""
         self.file.flush()
-        return mapped(self.length, *self.width, file=self.file)
-
-
-def mapped(length: int, *width: int, dtype: type = np.int64, file: object = None) -> np.ndarray:
-    """An array (length, *width) in a file: a new one, all zeros, or what is in `file`."""
-    if not length:
-        return np.empty((0, *width), dtype)
-    mode = "r+" if file else "w+"
-    return np.asarray(np.memmap(file or TemporaryFile(), dtype, mode, shape=(length, *width)))  # type: ignore[call-overload]
+        if not self.length:
+            return np.empty((0, *self.width), self.dtype)
+        return np.asarray(np.memmap(self.file, self.dtype, "r", shape=(self.length, *self.width)))
 
 
 def count(
@@ -115,8 +105,7 @@ def count(
         opens = bool(words[n - 1] == boundary)
         runs.extend(add_up(sort(rows, np.empty_like(rows))))
         ends.append(runs.length)
-    parts = np.split(runs.array(), ends[1:-1])
-    return tell_apart(merge(parts), packing, vocab_size + 1, order)
+    return tell_apart(merge(np.split(runs.array(), ends[1:-1])), packing, vocab_size + 1, order)
 
 
 class Packing:
@@ -169,14 +158,12 @@ def tell_apart(merged: Iterator[np.ndarray], packing: Packing, radix: int, order
     levels = [Counts(radix, 0, 1, 0, np.arange(radix), unigrams, root)]
     for n in range(1, order):
         counts[n].extend(sums[n : n + 1])  # of the last n-gram; the first entry was that of none
-        level, below = keys[n].array(), levels[-1]
-        suffixes = mapped(len(level))
-        if n == 1:
-            np.remainder(level, radix, out=suffixes)
-        else:
-            starts = begins(below.keys, below.n_contexts, radix)
-            find_suffixes(level, below.suffixes, below.keys, starts, radix, suffixes)
-        levels.append(Counts(radix, 0, len(below.keys), 0, level, counts[n].array()[1:], suffixes))
+        own, below, suffixes = keys[n].array(), levels[-1], Growing()
+        starts = begins(below.keys, below.n_contexts, radix)
+        for begin in range(0, len(own), BLOCK):
+            some = own[begin : begin + BLOCK]
+            suffixes.extend(find_suffixes(some, below.suffixes, below.keys, starts, radix) if n > 1 else some % radix)
+        levels.append(Counts(radix, 0, len(below.keys), 0, own, counts[n].array()[1:], suffixes.array()))
     return levels
 
 
@@ -310,13 +297,14 @@ def begins(keys, n_contexts, radix):
 
 
 @compiled
-def find_suffixes(keys, suffixes, shorter, starts, radix, found):
-    """Into `found` (nodes,) the nodes of all words but the first of these n-grams.
+def find_suffixes(keys, suffixes, shorter, starts, radix):
+    """The nodes, int64 (nodes,), of all words but the first of these n-grams.
 
     suffixes: those of their contexts; shorter: the keys of their order less one, and starts, where in it the n-grams of
     each context begin. The last words of a context's n-grams ascend, and so do those of its suffix, which has all of
     them and others: each is looked for from the one before on, in steps that double.
     """
+    found = np.empty(len(keys), np.int64)
     context, place, first = -1, 0, 0
     for i in range(len(keys)):
         if keys[i] // radix != context:
@@ -333,3 +321,4 @@ def find_suffixes(keys, suffixes, shorter, starts, radix, found):
             if place + step < len(shorter) and shorter[place + step] <= wanted:
                 place += step
         found[i] = place
+    return found

@@ -11,6 +11,7 @@ Departure: a discount of exactly 0 counts as no use too. It would leave some uns
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from retable.errors import UsageError
-from retable.models.counting import Counts, count, mapped
+from retable.models.counting import Counts, Growing, count
 
 
 class NGrams(NamedTuple):
@@ -72,18 +73,20 @@ class BackoffModel:
         shared = [self._shared(n, level.counts) for n, level in enumerate(levels)]
         tables: list[NGrams] = []
         probability = np.array([1 / self.vocab_size])
-        for n, level in enumerate(levels):
-            lower, probability = probability, mapped(len(level.keys), dtype=np.float64)
+        while levels:
+            level, lower, found = levels.pop(0), probability, Growing(dtype=np.float64)
             log_prob, log_weight = np.empty(len(level.keys), np.float32), np.empty(level.n_contexts, np.float32)
             for part in level.parts():
-                found, weight = self._estimate(part, lower[part.suffixes], shared[n])
-                probability[part.nodes] = found
-                log_prob[part.nodes] = np.log(found)
-                log_weight[part.first : part.first + part.n_contexts] = np.log(weight)
-            if n:  # what weighs the uniform distribution is in the unigrams
+                some, weight = self._estimate(part, lower[part.suffixes], shared[len(tables)])
+                log_prob[part.begin : part.begin + len(some)] = np.log(some)
+                log_weight[part.first : part.first + len(weight)] = np.log(weight)
+                if levels:
+                    found.extend(some)
+            probability = found.array()
+            if tables:  # what weighs the uniform distribution is in the unigrams
                 tables[-1] = tables[-1]._replace(backoff=log_weight)
             # no n-gram of the highest order is a context
-            tables.append(NGrams(np.array(level.keys), log_prob, log_weight[:0]))
+            tables.append(NGrams(np.array(level.keys), log_prob, np.empty(0, np.float32)))
         tables[0].log_prob[self.vocab_size] = 0  # <s> is given, as KenLM's ARPA files have it; no one looks this up
         self.tables = tables
 
@@ -272,10 +275,11 @@ class KneserNey(Interpolated):
     def _count(self, tokens: np.ndarray) -> list[Counts]:
         """With adjusted counts."""
         levels = super()._count(tokens)
-        for level, longer in pairwise(levels):
-            left_neighbours = np.bincount(longer.suffixes, minlength=len(level.counts))
-            # the n-grams that have none are those that begin with <s>
-            np.copyto(level.counts, left_neighbours, where=left_neighbours > 0)
+        for n, (level, longer) in enumerate(pairwise(levels)):
+            adjusted = np.bincount(longer.suffixes, minlength=len(level.counts))
+            # the n-grams without left neighbours are those that begin with <s>
+            np.copyto(adjusted, level.counts, where=adjusted == 0)
+            levels[n] = replace(level, counts=adjusted)
         return levels
 
     def _shared(self, n: int, counts: np.ndarray) -> np.ndarray:
