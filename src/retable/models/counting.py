@@ -74,7 +74,8 @@ class Growing:
     """An array (length,) or (length, width) that is added to, in a file without a name, then read."""
 
     def __init__(self, *width: int, dtype: type = np.int64) -> None:
-        self.file, self.width, self.dtype, self.length = TemporaryFile(), width, dtype, 0
+        self.file = TemporaryFile()  # noqa: SIM115 - open as long as the array grows
+        self.width, self.dtype, self.length = width, dtype, 0
 
     def extend(self, values: np.ndarray) -> None:
         self.file.write(np.ascontiguousarray(values, self.dtype).data)
@@ -85,7 +86,7 @@ class Growing:
         self.file.flush()
         if not self.length:
             return np.empty((0, *self.width), self.dtype)
-        return np.asarray(np.memmap(self.file, self.dtype, "r", shape=(self.length, *self.width)))
+        return np.asarray(np.memmap(self.file, self.dtype, "r+", shape=(self.length, *self.width)))
 
 
 def count(
