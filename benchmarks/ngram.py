@@ -58,7 +58,7 @@ def read_words(path: Path) -> list[str]:
 def longer(words: np.ndarray, unknown: int, n_types: int, n_tokens: int) -> np.ndarray:
     """Ids (n_tokens,), that of `</s>` last, made of `words`, which end in it; the rare words' are from n_types up."""
     rng = np.random.default_rng(1)
-    rows = min(20_000, n_tokens)
+    rows = -(-n_tokens // 1_000)
     before, two_before = np.roll(words, 1), np.roll(words, 2)
     places, first, n = [], [], []
     for context in (np.zeros_like(words), before, two_before * n_types + before):

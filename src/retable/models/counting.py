@@ -19,7 +19,8 @@ from tempfile import TemporaryFile
 import numpy as np
 from numba import njit
 
-# Rows sorted at a time, n-grams estimated at a time. A text of 20 million tokens took …
+# Rows sorted at a time, and n-grams estimated at a time. Of 20 million tokens 5-grams took as long with 1 << 18 and
+# 1 << 22, within the 15% between runs; the latter takes 60 MB more.
 BLOCK = 1 << 20
 DIGIT = 11  # bits that a pass of the radix sort goes by: its 2,048 places to write to stay in the nearest cache
 
@@ -94,7 +95,7 @@ def count(
 ) -> list[Counts]:
     """The n-grams of each order in a stream (length,); `check` makes int64 words (block,) of a block of tokens.
 
-    Takes about … bytes of disk a token in the folder for temporary files.
+    Takes 24 bytes of disk a token, then as many a distinct n-gram, in the folder for temporary files.
     """
     packing = Packing(vocab_size, order)
     runs, ends = Growing(packing.width), [0]
