@@ -155,7 +155,17 @@ def timed(command: list[str | Path], given: Path) -> tuple[float, float]:
 
 def kenlm(lmplz: Path, folder: Path, test: Path | None) -> Cost:
     """Estimates on `text.txt` in the folder and writes an ARPA file, then reads it and scores `test`."""
-    command = [lmplz, "-o", str(ORDER), "-S", "2G", "-T", folder, "--skip_symbols", "--discount_fallback"]
+    command: list[str | Path] = [
+        lmplz,
+        "-o",
+        str(ORDER),
+        "-S",
+        "2G",
+        "-T",
+        folder,
+        "--skip_symbols",
+        "--discount_fallback",
+    ]
     arpa = folder / "kenlm.arpa"
     estimating, peak = timed([*command, "--arpa", arpa], folder / "text.txt")
     seconds = {"estimate": estimating, "estimate, ARPA": estimating}
