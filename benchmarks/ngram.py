@@ -1,63 +1,213 @@
-"""Seconds and peak memory of an n-gram model: python -m benchmarks.ngram TRAIN TEST [--order 5]
+"""Kneser-Ney models of order 5 beside KenLM: `python -m benchmarks.ngram`.
 
-The files hold a sentence a line, words separated by spaces. Peak memory is that of the process so far,
-with numpy and both texts.
+On the Penn Treebank, estimated and its test text scored; on longer text, made here, estimated, then written as an ARPA
+file as well. Ours goes from memory-mapped ids to a model in memory, KenLM's `lmplz` from text to an ARPA file, and on
+the Penn Treebank `query` beside it reads that and scores. Where there is no `lmplz`, its recorded speed on the Penn
+Treebank stands in. Each is a process of its own, both sides in turns; ours includes the loading of compiled loops.
+
+Longer text is made from the Penn Treebank: from word to word it goes on where a random place has the same last two
+words, the same last one, or none, and `<unk>` becomes one of 290,000 rare words by Zipf's law.
 """
 
 import argparse
-import resource
+import re
+import shutil
+import statistics
+import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 
-from retable.models.arpa import read_arpa, write_arpa
-from retable.models.ngram import KneserNey
+from benchmarks.ratio import Ratio, at_least_one, command_line, show
+
+ORDER, PTB = 5, "Penn Treebank"
+MEGABYTE = 200_000  # tokens: an English word and its space are about 5 bytes
+RARE = 290_000
+SHARES = 0.05, 0.4, 0.55  # of words that go on after none, one and two; a text of 20 million has 0.8 5-grams a token
+# KenLM lmplz -o 5, PTB: 1.1 s to estimate, 0.7 s to load the ARPA, 137 MB (another machine)
+RECORDED = "KenLM on PTB, another machine"
+RECORDED_SECONDS = {"estimate": 1.1, "estimate, score": 1.1 + 0.7}
+
+
+class Text(NamedTuple):
+    """`tokens` is a file of ids, `test` ids to score; `spelling` has the words by id, and `</s>` ends a sentence."""
+
+    tokens: Path
+    test: np.ndarray
+    spelling: list[str]
+
+
+class Cost(NamedTuple):
+    seconds: dict[str, float]
+    peak: float  # MiB of resident memory, files mapped into it with it, and more than before
+    own: float  # MiB of it that is in no file
+    model: float  # MiB of the model's tables
 
 
 def read_words(path: Path) -> list[str]:
     return [word for line in path.read_text(encoding="utf-8").splitlines() for word in [*line.split(), "</s>"]]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("train", type=Path)
-    parser.add_argument("test", type=Path)
-    parser.add_argument("--order", type=int, default=5)
-    arguments = parser.parse_args()
+def longer(words: np.ndarray, unknown: int, n_types: int, n_tokens: int) -> np.ndarray:
+    """Ids (n_tokens,), that of `</s>` last, made of `words`, which end in it; the rare words' are from n_types up."""
+    rng = np.random.default_rng(1)
+    rows = -(-n_tokens // 1_000)
+    before, two_before = np.roll(words, 1), np.roll(words, 2)
+    places, first, n = [], [], []
+    for context in (np.zeros_like(words), before, two_before * n_types + before):
+        by_context = np.argsort(context, kind="stable")
+        inverse, counts = np.unique(context, return_inverse=True, return_counts=True)[1:]
+        places.append(by_context)
+        first.append((np.cumsum(counts) - counts)[inverse])
+        n.append(counts[inverse])
+    made = np.empty((rows, -(-n_tokens // rows)), np.uint32)
+    place = rng.integers(len(words), size=rows)
+    for step in range(made.shape[1]):
+        place = (place + 1) % len(words)
+        length = np.searchsorted(np.cumsum(SHARES[:-1]), rng.random(rows))
+        for k in range(3):
+            on = np.flatnonzero(length == k)
+            here = place[on]
+            place[on] = places[k][first[k][here] + (rng.random(len(on)) * n[k][here]).astype(int)]
+        made[:, step] = words[place]
+    tokens = made.ravel()[:n_tokens]
+    rare = np.flatnonzero(tokens == unknown)
+    share = np.cumsum(1 / (np.arange(RARE) + 50))
+    tokens[rare] = n_types + np.searchsorted(share, rng.random(len(rare)) * share[-1])
+    tokens[-1] = words[-1]
+    return tokens
 
-    train, test = read_words(arguments.train), read_words(arguments.test)
-    ids = {word: index for index, word in enumerate(dict.fromkeys(["<unk>", *train]))}
-    train_ids = np.array([ids[word] for word in train])
-    test_ids = np.array([ids.get(word, ids["<unk>"]) for word in test])
-    model = KneserNey(len(ids), arguments.order, boundary=ids["</s>"])
+
+def make(folder: Path, data: Path, n_tokens: int | None) -> Text:
+    """The Penn Treebank, or so many tokens made of it."""
+    train, test = (read_words(data / f"ptb.{split}.txt") for split in ("train", "test"))
+    spelling = list(dict.fromkeys(train))
+    ids = {word: index for index, word in enumerate(spelling)}
+    tokens = np.array([ids[word] for word in train])
+    if n_tokens:
+        tokens = longer(tokens, ids["<unk>"], len(ids), n_tokens)
+        spelling += [f"rare{k}" for k in range(RARE)]
+    np.save(folder / "tokens.npy", tokens.astype(np.uint32))
+    return Text(folder / "tokens.npy", np.array([ids[word] for word in test]), spelling)
+
+
+def spell(text: Text, path: Path) -> None:
+    """Writes a sentence a line."""
+    tokens = np.load(text.tokens, mmap_mode="r")
+    words = np.array(["\n" if word == "</s>" else word for word in text.spelling], object)
+    with open(path, "w", encoding="utf-8") as file:
+        for begin in range(0, len(tokens), 1 << 20):
+            file.write(" ".join(words[tokens[begin : begin + (1 << 20)]]) + " ")
+
+
+def status(entry: str) -> float:
+    """MiB of this process, by Linux's account."""
+    found = re.search(rf"{entry}:\s+(\d+)", Path("/proc/self/status").read_text())
+    return int(found[1]) / 1024 if found else float("nan")
+
+
+def ours(text: Text, arpa: Path | None) -> Cost:
+    """Estimates, then scores, or writes `arpa`."""
+    from retable.models.arpa import write_arpa
+    from retable.models.ngram import KneserNey
+
+    tokens = np.load(text.tokens, mmap_mode="r")
+    model = KneserNey(len(text.spelling), ORDER, text.spelling.index("</s>"))
+    start, done = {entry: status(entry) for entry in ("VmRSS", "RssAnon")}, threading.Event()
+    most = dict(start)
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            most.update({entry: max(most[entry], status(entry)) for entry in most})
+
+    watching = threading.Thread(target=watch)
+    watching.start()
     before = time.perf_counter()
+    model.estimate(tokens)
+    seconds = {"estimate": time.perf_counter() - before}
+    done.set()
+    watching.join()
+    before = time.perf_counter()
+    if arpa:
+        write_arpa(model, text.spelling, arpa)
+    else:
+        model.log_prob(text.test)
+    seconds["estimate, ARPA" if arpa else "estimate, score"] = seconds["estimate"] + time.perf_counter() - before
+    size = sum(column.nbytes for table in model.tables for column in table) / 2**20
+    return Cost(seconds, most["VmRSS"] - start["VmRSS"], most["RssAnon"] - start["RssAnon"], size)
 
-    def report(step: str) -> None:
-        nonlocal before
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{step:<14} {time.perf_counter() - before:6.2f} s {peak:8.0f} MiB")
+
+def timed(command: list[str | Path], given: Path) -> tuple[float, float]:
+    """Seconds of a program of KenLM's that reads a file, and MiB of resident memory as it says at its end."""
+    with open(given, encoding="utf-8") as file:
         before = time.perf_counter()
+        ran = subprocess.run(command, stdin=file, capture_output=True, text=True, check=True)
+    said = re.search(r"RSSMax:(\d+) kB", ran.stdout + ran.stderr)
+    return time.perf_counter() - before, int(said[1]) / 1024 if said else float("nan")
 
-    print(f"{len(train_ids):,} tokens to train, {len(test_ids):,} to score, {len(ids):,} words")
-    report("(start)")
-    model.estimate(train_ids)
-    report("estimate")
-    log_prob = model.log_prob(test_ids)
-    report("score")
-    with TemporaryDirectory() as folder:
-        model.save(f"{folder}/model.safetensors")
-        report("save")
-        model.load(f"{folder}/model.safetensors")
-        report("load")
-        write_arpa(model, list(ids), f"{folder}/model.arpa")
-        report("write ARPA")
-        arpa = read_arpa(f"{folder}/model.arpa")
-        report("read ARPA")
-    np.testing.assert_allclose(arpa.model.log_prob(test_ids), log_prob, rtol=0, atol=1e-5)
-    n_grams = sum(len(table.keys) for table in model.tables)
-    print(f"{n_grams:,} n-grams up to order {arguments.order}, perplexity {np.exp(-log_prob.mean()):.3f}")
+
+def kenlm(lmplz: Path, folder: Path, test: Path | None) -> Cost:
+    """Estimates on `text.txt` in the folder and writes an ARPA file, then reads it and scores `test`."""
+    command: list[str | Path] = [
+        lmplz,
+        "-o",
+        str(ORDER),
+        "-S",
+        "2G",
+        "-T",
+        folder,
+        "--skip_symbols",
+        "--discount_fallback",
+    ]
+    arpa = folder / "kenlm.arpa"
+    estimating, peak = timed([*command, "--arpa", arpa], folder / "text.txt")
+    seconds = {"estimate": estimating, "estimate, ARPA": estimating}
+    if test:
+        seconds["estimate, score"] = estimating + timed([lmplz.with_name("query"), "-v", "summary", arpa], test)[0]
+    return Cost(seconds, peak, peak, 0)
+
+
+def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
+    for name in arguments.systems:
+        for megabytes in [0] if name == PTB else arguments.megabytes:
+            with TemporaryDirectory() as temporary:
+                folder = Path(temporary)
+                text = make(folder, arguments.data, megabytes * MEGABYTE)
+                n_tokens = len(np.load(text.tokens, mmap_mode="r"))
+                test = None if megabytes else arguments.data / "ptb.test.txt"
+                if arguments.lmplz:
+                    spell(text, folder / "text.txt")
+                mine, theirs = [], []
+                for _ in range(arguments.rounds):
+                    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                        mine.append(process.submit(ours, text, None if test else folder / "ours.arpa").result())
+                    if arguments.lmplz:
+                        theirs.append(kenlm(arguments.lmplz, folder, test))
+                for work in mine[0].seconds:
+                    speed = n_tokens / statistics.median(cost.seconds[work] for cost in mine)
+                    if theirs:
+                        peers = n_tokens / statistics.median(cost.seconds[work] for cost in theirs)
+                    else:
+                        peers = 929_589 / RECORDED_SECONDS.get(work, RECORDED_SECONDS["estimate"])
+                    memory = f"{mine[0].peak:,.0f} MiB, {mine[0].own:,.0f} in no file, the model {mine[0].model:,.0f}"
+                    memory += f"; KenLM {theirs[0].peak:,.0f}" if theirs else ""
+                    title = f"{ORDER}-grams, {f'{megabytes} MB' if megabytes else PTB}: {work}"
+                    yield Ratio(title, "KenLM" if theirs else RECORDED, "tokens/s", speed, peers, memory)
+
+
+def main() -> None:
+    parser = command_line(__doc__, [PTB, "longer"], rounds=3)
+    parser.add_argument("--megabytes", type=at_least_one, nargs="+", default=[10, 100], help="of longer text")
+    parser.add_argument("--data", type=Path, default=Path("data/ptb"), help="the Penn Treebank's folder")
+    parser.add_argument("--lmplz", type=Path, default=shutil.which("lmplz"), help="KenLM's, with query beside it")
+    show(parser, ratios)
 
 
 if __name__ == "__main__":

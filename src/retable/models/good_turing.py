@@ -9,11 +9,10 @@ Departure: where a context's words take all of its probability and others may fo
 without discounts too. SRILM leaves words without probability there.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from retable.models.ngram import BackoffModel, Counts
+from retable.models.counting import Counts
+from retable.models.ngram import BackoffModel
 
 
 class GoodTuring(BackoffModel):
@@ -32,25 +31,26 @@ class GoodTuring(BackoffModel):
         super().estimate(tokens)
         self._compact()
 
-    def _estimates(self, levels: list[Counts]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        probability = np.array([1 / self.vocab_size])
-        for n, level in enumerate(levels):
-            listed = level.counts >= (self.minimum if n > 1 else 1)
-            ratio = ratios(level.counts, self.largest if n else 0)
-            discounted = listed * level.counts * ratio[np.minimum(level.counts, len(ratio) - 1)]
-            total, seen = level.of_context(level.counts), level.of_context(level.counts > 0)
-            spent = level.of_context(discounted) > total * (1 - 1e-6)
-            share = discounted / (total + (spent & (seen < self.vocab_size)))[level.contexts]
+    def _shared(self, n: int, counts: np.ndarray) -> tuple[int, np.ndarray]:
+        return n, ratios(counts, self.largest if n else 0)
 
-            lower = np.where(listed, probability[level.suffixes], 0)
-            left, over = 1 - level.of_context(share), 1 - level.of_context(lower)
-            all_listed = level.of_context(listed) == self.vocab_size  # no other word could have what is left
-            share /= np.where(all_listed, 1 - left, 1)[level.contexts]
-            backoff = np.where(all_listed, 1, left) / np.where(all_listed, 1, over)
+    def _estimate(
+        self, part: Counts, lower: np.ndarray, shared: tuple[int, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        n, ratio = shared
+        listed = part.counts >= (self.minimum if n > 1 else 1)
+        discounted = listed * part.counts * ratio[np.minimum(part.counts, len(ratio) - 1)]
+        total, seen = part.of_context(part.counts), part.of_context(part.counts > 0)
+        spent = part.of_context(discounted) > total * (1 - 1e-6)
+        share = discounted / (total + (spent & (seen < self.vocab_size)))[part.contexts]
 
-            unlisted = backoff[0] / self.vocab_size if n == 0 else np.nan
-            probability = np.where(listed, share, unlisted)
-            yield probability, backoff
+        left, over = 1 - part.of_context(share), 1 - part.of_context(np.where(listed, lower, 0))
+        all_listed = part.of_context(listed) == self.vocab_size  # no other word could have what is left
+        share /= np.where(all_listed, 1 - left, 1)[part.contexts]
+        backoff = np.where(all_listed, 1, left) / np.where(all_listed, 1, over)
+
+        unlisted = backoff[0] / self.vocab_size if n == 0 else np.nan
+        return np.where(listed, share, unlisted), backoff
 
 
 def ratios(counts: np.ndarray, largest: int) -> np.ndarray:

@@ -6,7 +6,8 @@ and 2.6. As in `KneserNey`, no count is cut off, and the uniform distribution st
 
 import numpy as np
 
-from retable.models.ngram import Counts, Interpolated, NGrams
+from retable.models.counting import Counts
+from retable.models.ngram import Interpolated, NGrams
 
 BUCKETS = 64
 
@@ -14,10 +15,9 @@ BUCKETS = 64
 class WittenBell(Interpolated):
     """A word that is new after h is as likely as it was so far: weight(h) = N(h) / (c(h) + N(h)), of N new words."""
 
-    def _shares(self, n: int, levels: list[Counts]) -> tuple[np.ndarray, np.ndarray]:
-        level = levels[n]
-        total = level.of_context(level.counts) + level.of_context(level.counts > 0)
-        return level.counts / total[level.contexts], level.part_of_context(level.counts > 0, total)
+    def _shares(self, part: Counts, shared: None) -> tuple[np.ndarray, np.ndarray]:
+        total = part.of_context(part.counts) + part.of_context(part.counts > 0)
+        return part.counts / total[part.contexts], part.part_of_context(part.counts > 0, total)
 
 
 class AbsoluteDiscounting(Interpolated):
@@ -26,12 +26,14 @@ class AbsoluteDiscounting(Interpolated):
     Where none is seen once, D is 1/2: it may not be 0, which would leave unseen words without probability.
     """
 
-    def _shares(self, n: int, levels: list[Counts]) -> tuple[np.ndarray, np.ndarray]:
-        level = levels[n]
-        once, twice = (np.count_nonzero(level.counts == k) for k in (1, 2))
-        discount = (level.counts > 0) * (once / (once + 2 * twice) if once else 0.5)
-        total = level.of_context(level.counts)
-        return (level.counts - discount) / total[level.contexts], level.part_of_context(discount, total)
+    def _shared(self, n: int, counts: np.ndarray) -> float:
+        once, twice = (np.count_nonzero(counts == k) for k in (1, 2))
+        return once / (once + 2 * twice) if once else 0.5
+
+    def _shares(self, part: Counts, shared: float) -> tuple[np.ndarray, np.ndarray]:
+        discount = (part.counts > 0) * shared
+        total = part.of_context(part.counts)
+        return (part.counts - discount) / total[part.contexts], part.part_of_context(discount, total)
 
 
 class JelinekMercer(Interpolated):
@@ -46,16 +48,17 @@ class JelinekMercer(Interpolated):
 
         Costs twice the time of other n-gram models, and 50 bytes of memory a held-out token and order more.
         """
-        words = self._words(tokens)
-        cut = -(-len(words) * 9 // 10)  # perhaps within a sentence, whose rest is one to the words held out
-        self.lambdas = self._fit(words[:cut], words[cut:])
-        super().estimate(words)
+        cut = -(-len(tokens) * 9 // 10)  # perhaps within a sentence, whose rest is one to the words held out
+        self.lambdas = self._fit(tokens[:cut], self._words(tokens[cut:]))
+        super().estimate(tokens)
 
-    def _shares(self, n: int, levels: list[Counts]) -> tuple[np.ndarray, np.ndarray]:
-        level = levels[n]
-        total = level.of_context(level.counts)
-        own = self.lambdas[n, bucket(total)]
-        return own[level.contexts] * level.counts / total[level.contexts], 1 - own
+    def _shared(self, n: int, counts: np.ndarray) -> np.ndarray:
+        return self.lambdas[n]
+
+    def _shares(self, part: Counts, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        total = part.of_context(part.counts)
+        own = shared[bucket(total)]
+        return own[part.contexts] * part.counts / total[part.contexts], 1 - own
 
     def _fit(self, text: np.ndarray, held_out: np.ndarray) -> np.ndarray:
         """λ of each order and bucket, float64 (order, BUCKETS), by EM on N held-out words.
