@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.ratio import HEAD, at_least_one
 
-BENCHMARKS = ("language_models", "contextual", "finetuning", "generate", "word_vectors", "ngram")
+BENCHMARKS = ("language_models", "contextual", "finetuning", "tagging", "generate", "word_vectors", "ngram")
 PAGE = Path(__file__).with_name("ratios.md")
 PEERS = ("torch", "transformers", "gensim", "numba")
 

@@ -205,6 +205,26 @@ def test_texts_that_are_the_same_get_the_same_number():
     assert len(set(found)) == 3 and found[0] == found[2] == found[5] and found[1] == found[3]
 
 
+SYSTEMS = {
+    **dict.fromkeys(("lstm", "gpt", "adaptive", "features"), trained),
+    **dict.fromkeys(("kn", "snm", "cache"), counted),
+    **dict.fromkeys(("t5", "prefix"), conditioned),
+    "mixture": lambda kind: Mixture([trained("lstm"), counted("kn")], [0.3, 0.7]),
+}
+
+
+@pytest.mark.parametrize("kind", SYSTEMS)
+def test_texts_that_begin_alike_have_the_numbers_that_they_have_alone(kind, tokens):
+    """Some begin as another does, one is the beginning of others, one is empty, and some are longer than the window."""
+    texts = [[1, 2, 3, 4], [1, 2, 3, 5, 6], [1, 2], [], [1, 2, 3, 4], [2, 2], [1, 2, 3, 5, 6, 7, 1, 3, 5, 2], [3]]
+    texts.append([*texts[6][:9], 4])
+    if kind in ("t5", "prefix"):
+        texts = [text[:4] for text in texts]
+    scorer = Scorer(SYSTEMS[kind](kind), TOKENIZER)
+    expected = [scorer.log_prob([()], [text])[0] for text in texts]
+    assert scorer.log_prob_of_texts(texts) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
 @pytest.mark.parametrize("system", ["lstm", "gpt", "kn", "mixture"])
 @torch.inference_mode()
 def test_greedy_continuations(system):

@@ -76,6 +76,17 @@ def test_full_rows_need_no_lengths(model):
         assert torch.equal(model(ids, torch.full((B,), T)), model(ids))
 
 
+def test_the_summary_is_that_of_all_states(model):
+    """Though of the last layer it is the first state alone that is computed."""
+    input_ids, segments = inputs()
+    widths = []
+    hook = model.blocks[-1].expand.register_forward_pre_hook(lambda _, given: widths.append(given[0].shape[1]))
+    found = model.summary(input_ids, LENGTHS, segments)
+    hook.remove()
+    torch.testing.assert_close(found, model.pool(model(input_ids, LENGTHS, segments)), atol=1e-5, rtol=1e-5)
+    assert widths == [1]
+
+
 def test_every_position_sees_every_other(model):
     ids, _ = inputs()
     with torch.no_grad():

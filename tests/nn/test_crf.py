@@ -1,3 +1,4 @@
+import math
 from itertools import pairwise, product
 
 import pytest
@@ -6,7 +7,7 @@ from torch import Tensor
 
 from retable.errors import UsageError
 from retable.metrics.spans import convert
-from retable.nn.crf import CRF, allowed_transitions
+from retable.nn.crf import CRF, _LogPartition, allowed_transitions
 
 B, T, K = 4, 4, 3
 LENGTHS = torch.tensor([4, 1, 3, 2])  # in no order
@@ -107,6 +108,48 @@ def test_gradients_are_observed_less_expected_counts(crf):
     for name, parameter in crf.named_parameters():
         torch.testing.assert_close(parameter.grad, expected[name], atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(given.grad, of_emissions, atol=1e-5, rtol=1e-4)
+
+
+def test_the_gradient_of_the_partition_is_that_of_enumeration_in_fp64(crf):
+    """With weights of its own for each row; where transitions are forbidden too."""
+    crf, given, weights = (
+        crf.double(),
+        emissions().double().requires_grad_(),
+        torch.tensor([1.0, -2.0, 0.5, 3.0]).double(),
+    )
+    partitions = [
+        torch.stack([*enumerated(crf, given[row, :length]).values()]).logsumexp(0)
+        for row, length in enumerate(LENGTHS.tolist())
+    ]
+    inputs = [given, *crf.parameters()]
+    expected = torch.autograd.grad(torch.stack(partitions) @ weights, inputs)
+    found = torch.autograd.grad(crf.log_partition(given, LENGTHS) @ weights, inputs)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_gradient_of_the_partition_is_its_slope():
+    torch.manual_seed(0)
+    scores = [torch.randn(K), torch.randn(K, K), torch.randn(K), torch.randn(B, T, K)]
+    inputs = [each.double().requires_grad_() for each in scores]
+    assert torch.autograd.gradcheck(lambda *given: _LogPartition.apply(*given, LENGTHS), inputs)
+
+
+def test_long_rows_and_great_scores_are_summed_without_overflow():
+    crf, given = CRF(2), 1e3 * torch.ones(1, 500, 2)
+    assert crf.log_partition(given, torch.tensor([500])).item() == pytest.approx(500 * (1e3 + math.log(2)))
+    given = torch.tensor([[[0.0, 200.0], [200.0, 0.0]]])
+    crf.transition.data.copy_(torch.tensor([[0.0, 0.0], [-150.0, 0.0]]))
+    assert crf.log_partition(given, torch.tensor([2])).item() == pytest.approx(250)
+
+
+def test_a_row_whose_sequences_are_all_forbidden_leaves_no_nan():
+    """In IOBES one word alone, of a type that is nowhere in training a chunk of one word."""
+    crf = CRF(2, allowed_transitions(["B-x", "E-x"], "IOBES"))
+    given = torch.randn(2, 3, 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    log_likelihood = crf.log_likelihood(given, torch.tensor([[0, 0, 0], [1, 1, 1]]), torch.tensor([1, 3]))
+    log_likelihood.sum().backward()
+    assert log_likelihood.isfinite().all()
+    assert all(grad.isfinite().all() for grad in (given.grad, *(p.grad for p in crf.parameters())))
 
 
 def test_it_starts_as_an_independent_softmax():

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from retable.data.bucketed import Encoded, in_order_of_length, on_device
+from retable.generation.packed import packed
 from retable.objectives.base import Objective
 
 
@@ -13,6 +14,7 @@ from retable.objectives.base import Objective
 def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> list[Any]:
     """What `objective.predict` says of each example, in their order; of a batch it gives a tensor or a list, a row an
     example."""
+    objective = packed(objective)
     device = next(objective.parameters()).device
     predictions: list[Any] = [None] * len(encoded.lengths)
     for places, batch in in_order_of_length(encoded, batch_size):

@@ -20,6 +20,7 @@ from retable.errors import UsageError
 from retable.evaluation.mixture import log_average
 from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken, next_token
+from retable.generation.packed import packed
 from retable.generation.sampling import Greedy
 from retable.models.base import EncoderDecoder
 from retable.nn.cross_entropy import linear_log_prob
@@ -85,10 +86,24 @@ class Scorer:
         return np.bincount(np.repeat(np.arange(len(lengths)), lengths), log_probs, minlength=len(lengths))
 
     def log_prob_of_texts(self, texts: Sequences) -> np.ndarray:
-        """(n,) float64: the log-probability of each text. Texts that are the same get the same number."""
-        places = {text: place for place, text in enumerate(dict.fromkeys(map(tuple, texts)))}
-        log_probs = self.log_prob([()] * len(places), [*places])
-        return log_probs[[places[tuple(text)] for text in texts]]
+        """(n,) float64: the log-probability of each text. Texts that are the same get the same number.
+
+        What a text begins with as another does is read again, but its softmax, most of the work, is computed once: in
+        the order of a dictionary, 31% of BLiMP's words begin a sentence as the one before does.
+        """
+        ordered = sorted({tuple(text) for text in texts})
+        shared = [_n_shared(text, before) for before, text in pairwise([(), *ordered])]
+        systems = self._system.systems if isinstance(self._system, MixedSystem) else [self._system]
+        if any(map(_text_to_text, systems)):  # which has a context for its inputs
+            shared = [0] * len(ordered)
+        split = [(text[:n], text[n:]) for text, n in zip(ordered, shared, strict=True)]
+        new = self._token_log_probs(self._system, [context for context, _ in split], [rest for _, rest in split])
+        found, so_far, start = {}, np.zeros(1), 0  # of a text's beginnings, the empty one first
+        for text, n in zip(ordered, shared, strict=True):
+            stop = start + len(text) - n
+            so_far = np.concatenate([so_far[: n + 1], so_far[n] + np.cumsum(new[start:stop])])
+            found[text], start = so_far[-1], stop
+        return np.array([found[tuple(text)] for text in texts], dtype=np.float64)
 
     def continue_greedily(self, contexts: Sequences, n_tokens: int) -> list[list[int]]:
         """The likeliest token after each context, and so on, `n_tokens` of them."""
@@ -174,7 +189,7 @@ def _of_trained(
     system: LanguageModel, objective: Likelihood, contexts: Sequences, continuations: Sequences, boundary: int
 ) -> np.ndarray:
     """Of a trained left-to-right model: texts alike in length together, and a softmax only where a token is scored."""
-    starts, window = _starts(continuations), objective.model.max_length
+    starts, window, objective = _starts(continuations), objective.model.max_length, packed(objective)
     device = next(objective.parameters()).device
     lengths = np.array([len(a) + len(b) for a, b in zip(contexts, continuations, strict=True)], dtype=np.int64)
     firsts = np.array([len(context) for context in contexts], dtype=np.int64)

@@ -1,7 +1,9 @@
-"""Linear layers whose weights are laid out for the few rows that a step of decoding multiplies.
+"""Linear layers whose weights are laid out beforehand, for oneDNN to multiply with.
 
-A product of 8 rows with a matrix of 10,000 × 256 takes most of its time to lay the matrix out; done once beforehand it
-is twice as fast (benchmarks/language_models.md, Decoding).
+A product of 8 rows, as in a step of decoding, with a matrix of 10,000 × 256 takes most of its time to lay the matrix
+out; done once it is twice as fast (benchmarks/language_models.md, Decoding). With thousands of rows, as in prediction,
+it is no slower, and on an AMD processor oneDNN is 2.3 times as fast as MKL, torch's choice for plain layers
+(benchmarks/finetuning.md).
 """
 
 import copy
@@ -9,6 +11,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 Module = TypeVar("Module", bound=nn.Module)
 _ROWS = 8  # the layout is best for about so many, and right for any number
@@ -25,9 +28,11 @@ class PackedLinear(nn.Linear):
 
 def packed(module: Module) -> Module:
     """The module with its linear layers packed, and all its weights and buffers shared with the given one; as it is
-    where they aren't in fp32 on a processor that torch has oneDNN for."""
+    where they aren't in fp32, and whole, on a processor that torch has oneDNN for, or under autocast."""
     tensors = [*module.parameters(), *module.buffers()]
     plain = all(tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16 for tensor in tensors)
+    if torch.is_autocast_enabled("cpu") or any(isinstance(tensor, DTensor) for tensor in tensors):
+        plain = False
     if not (plain and torch.backends.mkldnn.is_available()):
         return module
     found = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})

@@ -76,6 +76,10 @@ class MarkedEncoder(Encoder):
         """(B, T, D) states to the summaries (B, D)."""
         raise NotImplementedError
 
+    def summary(self, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
+        """`pool` of the states of (B, T) ids, and no other state of the last layer is computed than it reads."""
+        raise NotImplementedError
+
 
 class PairEncoder(Encoder):
     """An encoder that reads the two sentences of a pair with an eye on each other."""

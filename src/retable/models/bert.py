@@ -91,8 +91,18 @@ class BERT(MarkedEncoder):
         """
         return self.layers(input_ids, lengths, segments)[-1]
 
-    def layers(self, input_ids: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> list[Tensor]:
-        """As `forward`, but the hidden states of all layers: what goes into the first block, what comes out of each."""
+    def summary(self, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
+        return self.pool(self.layers(input_ids, lengths, segments, first=1)[-1])
+
+    def layers(
+        self,
+        input_ids: Tensor,
+        lengths: Tensor | None = None,
+        segments: Tensor | None = None,
+        first: int | None = None,
+    ) -> list[Tensor]:
+        """As `forward`, but the hidden states of all layers: what goes into the first block, what comes out of each.
+        With `first` the last are those of so many positions alone."""
         T = input_ids.shape[1]
         if self.max_length < T:
             raise UsageError(
@@ -107,8 +117,8 @@ class BERT(MarkedEncoder):
         rotation = None if self.rotations is None else self.rotations[:, :T]
         hidden = self.projection(self.dropout(self.embedding_norm(embedded + segment)))
         states = [hidden]
-        for block in self.blocks:
-            hidden = block(hidden, mask, rotation)
+        for k, block in enumerate(self.blocks, start=1):
+            hidden = block(hidden, mask, rotation, first if k == len(self.blocks) else None)
             states.append(hidden)
         return [*states[:-1], self.norm(hidden)]
 

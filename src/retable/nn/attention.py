@@ -40,11 +40,12 @@ class Attention(nn.Module):
         """(B, T, D), which looks at itself or at `memory` (B, S, D), to (B, T, D).
 
         `mask`, of a shape that broadcasts to (B, H, T, S), is True where a position may look, or a number to add to
-        its score. `rotation` (2, T, K / 2) is for `rotate`, where it looks at itself.
+        its score. `rotation` (2, S, K / 2) is for `rotate`, where it looks at itself or is the beginning of `memory`.
         """
         keys, values = self.keys_and_values(hidden if memory is None else memory)
         if rotation is not None:
             keys = rotate(keys, rotation)
+            rotation = rotation[:, : hidden.shape[1]]
         return self.attend(hidden, keys, values, mask, rotation)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:

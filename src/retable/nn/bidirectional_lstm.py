@@ -28,15 +28,21 @@ class BidirectionalLSTM(nn.Module):
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
         """(B, T, N), padded behind each row's length, to (B, T, D), zero on padding."""
-        places = torch.arange(inputs.shape[1], device=inputs.device)
-        last = lengths.to(inputs.device)[:, None] - 1
-        mirror = torch.where(places <= last, last - places, places)  # (B, T), its own inverse
+        mirror = mirrored(lengths.to(inputs.device), inputs.shape[1])
         hidden = inputs
         for k, (forth, back) in enumerate(zip(self.forth, self.back, strict=True)):
             hidden = self.dropout(hidden) if k else hidden
-            mirrored = taken(back(taken(hidden, mirror))[0], mirror)
-            hidden = torch.cat([forth(hidden)[0], mirrored], dim=-1)
-        return hidden.masked_fill((places > last)[:, :, None], 0.0)
+            backward = taken(back(taken(hidden, mirror))[0], mirror)
+            hidden = torch.cat([forth(hidden)[0], backward], dim=-1)
+        padding = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.to(inputs.device)[:, None]
+        return hidden.masked_fill(padding[:, :, None], 0.0)
+
+
+def mirrored(lengths: Tensor, length: int) -> Tensor:
+    """(B, length): the places of each row of `lengths` (B,) from its last back to its first, then those of its padding.
+    They are their own inverse."""
+    places, last = torch.arange(length, device=lengths.device), lengths[:, None] - 1
+    return torch.where(places <= last, last - places, places)
 
 
 def taken(states: Tensor, places: Tensor) -> Tensor:

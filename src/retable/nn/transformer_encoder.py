@@ -31,13 +31,19 @@ class EncoderBlock(nn.Module):
         self.dropout = Dropout(dropout)
         self.norm = norm
 
-    def forward(self, hidden: Tensor, mask: Tensor | None = None, rotation: Tensor | None = None) -> Tensor:
-        """(B, T, D) to (B, T, D); `mask`, which broadcasts to (B, H, T, T), is True where a position may look, and
-        `rotation` is the attention's."""
+    def forward(
+        self, hidden: Tensor, mask: Tensor | None = None, rotation: Tensor | None = None, first: int | None = None
+    ) -> Tensor:
+        """(B, T, D) to (B, T, D), or of the `first` positions alone, which look at all of them.
+
+        `mask`, which broadcasts to (B, H, T, T), is True where a position may look; `rotation` is the attention's.
+        """
         if self.norm == "pre":
-            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), mask=mask, rotation=rotation))
+            normed = self.attention_norm(hidden)
+            hidden = hidden[:, :first] + self.dropout(self.attention(normed[:, :first], normed, mask, rotation))
             return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
-        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, mask=mask, rotation=rotation)))
+        attended = self.attention(hidden[:, :first], hidden, mask, rotation)
+        hidden = self.attention_norm(hidden[:, :first] + self.dropout(attended))
         return self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
 
     def feed_forward(self, hidden: Tensor) -> Tensor:

@@ -74,6 +74,9 @@ class Classification(Objective):
 
     def forward(self, batch: ExampleBatch) -> Tensor:
         """The (B, L) logits."""
+        if isinstance(self.model, MarkedEncoder) and self.pooling is None:
+            summary = self.model.summary(batch.input_ids, batch.lengths, batch.segments)
+            return self.head(self.dropout(summary))
         return self._label(batch, *self._read(batch))
 
     def predict(self, batch: ExampleBatch) -> Tensor:
