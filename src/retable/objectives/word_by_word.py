@@ -30,10 +30,10 @@ class WordByWord(SelfUpdating):
 
     threads: share every batch, as processes do: each learns from a part of it, from the same weights and on a copy of
         them, and then all add up what they changed. So a seed gives the same bytes for the same number of threads and
-        processes. (word2vec.c and gensim share the weights themselves without locks, after Hogwild!; with vocabularies
-        of a few thousand words, two cores then mostly wait for each other's cache lines.) The copies, of the rows that
-        a batch may move, cost time, and processes send the tables round, so the larger they are the larger a batch has
-        to be for it to pay.
+        processes. (word2vec.c and gensim share the weights themselves without locks, after Hogwild!; with
+        vocabularies of a few thousand words, two cores then mostly wait for each other's cache lines.) The copies, of
+        the rows that a batch may move, cost time, and processes send the tables round, so the larger they are the
+        larger a batch has to be for it to pay.
 
     GloVe's cells are fitted by AdaGrad, whose sums of squares begin at 1, whatever the optimizer; that only lends its
     learning rate. UsageError for an objective without such an update.
@@ -93,8 +93,9 @@ class WordByWord(SelfUpdating):
                 kernels.add_changes(table, copies, np.array_split(moving, self.threads)[thread])
 
         with ThreadPoolExecutor(self.threads) as pool:
-            sums = list(pool.map(learn, range(self.threads)))
-            list(pool.map(add_up, range(self.threads)))
+            in_turn = pool.map if self.threads > 1 else map
+            sums = list(in_turn(learn, range(self.threads)))
+            list(in_turn(add_up, range(self.threads)))
         for table, start in zip(tables, before, strict=False):
             table.copy_(total(table.sub_(start)).add_(start))
         loss, pairs = np.sum(sums, axis=0)
