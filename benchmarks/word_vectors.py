@@ -1,10 +1,10 @@
 """Words a second and quality of word vectors beside gensim's, in one run: `python -m benchmarks.word_vectors`.
 
-gensim comes with the `dev` extra, which `make env` installs. Both sides train on the same lines with the same settings,
-in turns: 100 dimensions, window 5, 5 negatives, sub-sampling 1e-3, linear decay from 0.025 for skip-gram and 0.05 for
-fastText; for CBOW from 0.05 there and 0.15 here, where the gradient is divided among the window's words. Words a
-second: words of the text times epochs over the wall time of training alone, ours through the Lightning module. Quality:
-the grammar's analogies, 3CosAdd, in percent.
+gensim comes with the `dev` extra, which `make env` installs. Both sides train on the lines of the embedded corpus,
+which are made anew, with the same settings, in turns: 100 dimensions, window 5, 5 negatives, sub-sampling 1e-3,
+linear decay from 0.025 for skip-gram and 0.05 for fastText; for CBOW from 0.05 there and 0.15 here, where the
+gradient is divided among the window's words. Words a second: words of the text times epochs over the wall time of
+training alone, ours through the Lightning module. Quality: the grammar's analogies, 3CosAdd, in percent.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,10 @@ from gensim.models import Word2Vec
 
 from benchmarks.ratio import Ratio, at_least_one, command_line, show
 from retable.data.windows import Windows
-from retable.evaluation.analogies import analogy_accuracy, read_analogies
+from retable.evaluation.analogies import analogy_accuracy
+from retable.grammar.analogies import analogies
+from retable.grammar.corpus import until
+from retable.grammar.language import Grammar
 from retable.metrics.intervals import mean_std
 from retable.models.cbow import CBOW
 from retable.models.fasttext import FastText
@@ -40,11 +44,11 @@ BUCKETS = 200_000
 
 
 class Text:
-    """Lines of words, and the same as ids with a line end (id 0) after each."""
+    """Lines of words, those that corpus=grammar trains on, and the same as ids with a line end (id 0) after each."""
 
-    def __init__(self, path: Path):
-        with path.open(encoding="utf-8") as file:
-            self.lines = [words for words in (line.split() for line in file) if words]
+    def __init__(self, grammar: Grammar):
+        documents = until(1_000_000, grammar.documents(1, "train"))
+        self.lines = [line.split() for line in chain.from_iterable(documents)]
         counts = Counter(word for line in self.lines for word in line)
         self.words = ["<eos>", *sorted(counts, key=lambda word: (-counts[word], word))]
         ids = {word: i for i, word in enumerate(self.words)}
@@ -93,10 +97,11 @@ def gensims(text: Text, system: str, output: str, threads: int, epochs: int, see
 def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
     wanted = arguments.threads
     torch.set_num_threads(1)  # as the embed stage does
-    text, questions = Text(arguments.text), read_analogies(arguments.analogies)
+    grammar = Grammar()
+    text, questions = Text(grammar), analogies(grammar.lexicon)
     for system in arguments.systems:
-        ours(text, system, "negative sampling", 1, 0.001, 1)  # compile
         for output in arguments.outputs:
+            ours(text, system, output, wanted, 0.001, 1)  # compile
             for threads in range(1, wanted + 1):
                 speeds: list[list[float]] = [[], []]
                 accuracies: list[list[float]] = [[], []]
@@ -115,8 +120,6 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
 
 def main() -> None:
     parser = command_line(__doc__, [*MODELS], rounds=3)
-    parser.add_argument("--text", type=Path, default=Path("outputs/prepare/grammar_small/train.txt"))
-    parser.add_argument("--analogies", type=Path, default=Path("outputs/prepare/grammar_small/analogies.txt"))
     parser.add_argument("--outputs", nargs="+", choices=["negative sampling", "hierarchical"],
                         default=["negative sampling"])  # fmt: skip
     parser.add_argument("--epochs", type=at_least_one, default=5)

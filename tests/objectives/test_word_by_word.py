@@ -129,17 +129,20 @@ def test_slice_equals_loops_in_python(model):
     v = table.numpy().astype(np.float64)
     u = learner.objective.output.weight.detach().numpy().astype(np.float64)
     torch.manual_seed(3)
-    state = torch.randint(1, 2**62, (1,)).numpy().astype(np.uint64)
+    state, twice = torch.randint(1, 2**62, (1,)).numpy().astype(np.uint64), 0
     for i, c in enumerate(words):
         contexts = [words[j] for j in range(len(words)) if j != i and abs(j - i) <= reaches[i] and lines[j] == lines[i]]
         for context in contexts:
-            hidden, step = scales[c] * v[parts[c]].sum(axis=0), np.zeros(D)
-            noise = kernels.draw_many(*learner._noise, state, 5)
-            for word, label in [(context, 1), *((word, 0) for word in noise)]:
-                slope = LR * (label - 1 / (1 + np.exp(-u[word] @ hidden)))
-                step += slope * u[word]
-                u[word] += slope * hidden
+            hidden = scales[c] * v[parts[c]].sum(axis=0)
+            rows = [context, *kernels.draw_many(*learner._noise, state, 5)]
+            twice += len(rows) - len(set(rows))
+            slopes = LR * (np.eye(6)[0] - 1 / (1 + np.exp(-u[rows] @ hidden)))
+            step = np.zeros(D)
+            for row, slope in zip(rows, slopes, strict=True):
+                step += slope * u[row]
+                u[row] += slope * hidden
             v[parts[c]] += scales[c] * step
+    assert twice > 0  # a word that is drawn twice moves twice
     torch.manual_seed(3)
     learner.update(batch, 0, LR, one_process)
     np.testing.assert_allclose(learner.objective.model.inputs()[0].numpy(), v, rtol=1e-4, atol=1e-5)
@@ -152,6 +155,39 @@ def test_draws_follow_the_distribution():
     seen = np.bincount(outcomes, minlength=6)
     assert seen[0] == 0
     assert chisquare(seen[1:], 200_000 * probabilities[1:]).pvalue > 0.01
+
+
+def test_noise_is_drawn_by_counts_to_the_power():
+    learner = WordByWord(NegativeSampling(SkipGram(WORDS, D), COUNTS))
+    seen = np.bincount(kernels.draw_many(*learner._noise, np.array([5], np.uint64), 500_000), minlength=V)
+    assert chisquare(seen, 500_000 * COUNTS**0.75 / (COUNTS**0.75).sum()).pvalue > 0.01
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("objective", [NegativeSampling, HierarchicalSoftmax])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_add_up_what_they_changed(model, objective, threads):
+    """Each learns its part from the same weights, on whole tables; the rows that none moved stay as they were."""
+    batch = Windows(np.arange(200) % 40, COUNTS, boundary=V - 1, seed=1, subsample=0, batch_tokens=200).batch(0)
+    start = spread(objective(MODELS[model](), COUNTS))
+    together = WordByWord(copy.deepcopy(start), threads)
+    ends = np.linspace(0, len(batch.words), threads + 1).astype(int)
+    torch.manual_seed(0)
+    seeds = torch.randint(1, 2**62, (threads,)).numpy().astype(np.uint64)
+    before = [p.detach().clone() for p in start.parameters()]
+    expected = [p.clone() for p in before]
+    for thread in range(threads):
+        alone = WordByWord(copy.deepcopy(start))
+        tables = [p.detach().numpy() for p in alone.parameters()]
+        alone._learn(batch, tables, np.float32(LR), ends[thread], ends[thread + 1], seeds[thread])
+        for total, begun, ended in zip(expected, before, alone.parameters(), strict=True):
+            total += ended.detach() - begun
+    torch.manual_seed(0)
+    together.update(batch, 0, LR, one_process)
+    for got, wanted, begun in zip(together.parameters(), expected, before, strict=True):
+        torch.testing.assert_close(got.detach(), wanted)
+        still = (wanted == begun).all(dim=1)
+        assert torch.equal(got.detach()[still], begun[still])
 
 
 def test_processes_add_up_what_they_changed():
@@ -196,13 +232,14 @@ def test_learns_which_words_go_together(model, objective, threads):
     assert cosines[:20, :20].mean() > cosines[:20, 20:].mean() + 0.3
 
 
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_a_seed_gives_the_same_bytes(threads):
+def test_a_seed_gives_the_same_bytes(model, threads):
     tokens = np.random.default_rng(0).integers(V - 1, size=5000)
     ends = []
     for _ in range(2):
         torch.manual_seed(0)
-        learner = WordByWord(NegativeSampling(SkipGram(WORDS, D), COUNTS), threads)
+        learner = WordByWord(NegativeSampling(MODELS[model](), COUNTS), threads)
         windows = Windows(tokens, COUNTS, V - 1, batch_tokens=1000)
         for step in range(5):
             torch.manual_seed(step)

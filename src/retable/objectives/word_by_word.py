@@ -30,9 +30,10 @@ class WordByWord(SelfUpdating):
 
     threads: share every batch, as processes do: each learns from a part of it, from the same weights and on a copy of
         them, and then all add up what they changed. So a seed gives the same bytes for the same number of threads and
-        processes. (word2vec.c and gensim share the weights themselves without locks, after Hogwild!; with vocabularies
-        of a few thousand words, two cores then mostly wait for each other's cache lines.) The copies cost time, and
-        processes send the tables round, so the larger they are the larger a batch has to be for it to pay.
+        processes. (word2vec.c and gensim share the weights themselves without locks, after Hogwild!; with
+        vocabularies of a few thousand words, two cores then mostly wait for each other's cache lines.) The copies, of
+        the rows that a batch may move, cost time, and processes send the tables round, so the larger they are the
+        larger a batch has to be for it to pay.
 
     GloVe's cells are fitted by AdaGrad, whose sums of squares begin at 1, whatever the optimizer; that only lends its
     learning rate. UsageError for an objective without such an update.
@@ -57,6 +58,9 @@ class WordByWord(SelfUpdating):
             case _:
                 name = type(objective).__name__
                 raise UsageError(f"{name} can't be trained word by word; write word_by_word=false")
+        # Memory is taken up by the rows that are written, so what no batch moves costs nothing.
+        shapes = [table.shape for table in self._tables()] if threads > 1 else []
+        self._copies = [np.empty((threads, *shape), np.float32) for shape in shapes]  # each (threads, rows, columns)
 
     def vectors(self) -> Tensor:
         """The words' vectors (V, D), without gradient."""
@@ -69,31 +73,46 @@ class WordByWord(SelfUpdating):
         if batch[0].device.type != "cpu":
             raise UsageError("training word by word is for processors; write word_by_word=false on a GPU")
         self._processes = self._processes or round(total(torch.ones(())).item())
-        tables, alone = self._tables(), self.threads * self._processes == 1
-        work = [tables, *([table.clone() for table in tables] for _ in range(self.threads - 1))]
-        before = [] if alone else [table.clone() for table in tables]
+        tables = self._tables()
+        before = [table.clone() for table in tables] if self._processes > 1 else []
+        shared = [table.numpy() for table in tables]
+        rows = self._rows(batch, shared) if self.threads > 1 else []
 
         ends = np.linspace(0, len(batch[0]), self.threads + 1).astype(np.int64)
         # Training seeds torch with (seed, step, process).
         seeds = torch.randint(1, 2**62, (self.threads,)).numpy().astype(np.uint64)
 
         def learn(thread: int) -> tuple[float, int]:
-            arrays = [table.numpy() for table in work[thread]]
-            return self._learn(batch, arrays, np.float32(lr), ends[thread], ends[thread + 1], seeds[thread])
+            own = [copies[thread] for copies in self._copies] or shared
+            for copy, table, moving in zip(own, shared, rows, strict=False):
+                kernels.copy_rows(copy, table, moving)
+            return self._learn(batch, own, np.float32(lr), ends[thread], ends[thread + 1], seeds[thread])
+
+        def add_up(thread: int) -> None:
+            for table, copies, moving in zip(shared, self._copies, rows, strict=False):
+                kernels.add_changes(table, copies, np.array_split(moving, self.threads)[thread])
 
         with ThreadPoolExecutor(self.threads) as pool:
-            sums = list(pool.map(learn, range(self.threads)))
-        for table, start, *copies in zip(tables, before, *work[1:], strict=True) if before else ():
-            for copy in copies:
-                table.add_(copy).sub_(start)
-            if self._processes > 1:
-                table.copy_(total(table.sub_(start)).add_(start))
+            in_turn = pool.map if self.threads > 1 else map
+            sums = list(in_turn(learn, range(self.threads)))
+            list(in_turn(add_up, range(self.threads)))
+        for table, start in zip(tables, before, strict=False):
+            table.copy_(total(table.sub_(start)).add_(start))
         loss, pairs = np.sum(sums, axis=0)
         return {"loss": torch.tensor(loss / max(pairs, 1))}
 
     def _tables(self) -> list[Tensor]:
         """All that an update changes: the weights, and for GloVe as many sums of squared gradients."""
         return [*(parameter.detach() for parameter in self.parameters()), *self.buffers(recurse=False)]
+
+    def _rows(self, batch: WindowSlice | Cells, tables: list[np.ndarray]) -> list[np.ndarray]:
+        """The rows of each table that a batch may move: of the inputs those of its words, of the rest all."""
+        rows = [np.arange(len(table)) for table in tables]
+        if isinstance(batch, WindowSlice):
+            assert isinstance(self.objective.model, WindowModel)
+            _, units, offsets, _ = self.objective.model.inputs()
+            rows[0] = kernels.rows_of(batch.words.numpy(), units, offsets, len(tables[0]))
+        return rows
 
     def _negative_sampling(
         self, batch: WindowSlice, tables: list[np.ndarray], lr: np.float32, start: int, stop: int, seed: np.uint64
@@ -111,9 +130,10 @@ class WordByWord(SelfUpdating):
         """What both kernels of windows take: the slice, the input table and who is in it, the output table."""
         model = self.objective.model
         assert isinstance(model, WindowModel)
+        dimensions = (None,) * model.d_model
         words = (batch.words.numpy(), batch.lines.numpy(), batch.reaches.numpy(), start, stop)
         (table, output), (_, units, offsets, scales) = tables, model.inputs()
-        return *words, model.predicts == "centre", table, units, offsets, scales, output
+        return dimensions, *words, model.predicts == "centre", table, units, offsets, scales, output
 
     def _least_squares(
         self, batch: Cells, tables: list[np.ndarray], lr: np.float32, start: int, stop: int, seed: np.uint64

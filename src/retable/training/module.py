@@ -85,7 +85,9 @@ class Training(L.LightningModule):
     def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
         parts = self.trainer.accumulate_grad_batches
         part = batch_idx % parts
-        torch.manual_seed(step_seed(self._seed, self.global_step, self.global_rank * parts + part))
+        seed = step_seed(self._seed, self.global_step, self.global_rank * parts + part)
+        # torch.manual_seed notes the seed down for every kind of GPU that is not there, each time with the call stack.
+        (torch.default_generator if self.device.type == "cpu" else torch).manual_seed(seed)
         if isinstance(self.objective, SelfUpdating):
             self._update(self.objective, batch)
             return None
