@@ -49,6 +49,8 @@ from retable.data.masking import MaskedBatch, MaskedDocuments
 from retable.models.bert import BERT
 from retable.models.t5 import T5
 from retable.nn.attention import padding_mask
+from retable.nn.product import use_faster_products
+from retable.objectives.base import Objective
 from retable.objectives.masked_lm import MaskedLM
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
 from retable.objectives.text_to_text import TextToText
@@ -262,6 +264,8 @@ SYSTEMS: dict[str, tuple[Callable[[Sizes], Side], Callable[[Sizes], Side]]] = { 
 
 def steps(side: Side, precision: str) -> Iterator[None]:
     side.module.train()
+    if isinstance(side.module, Objective):
+        use_faster_products(side.module)
     optimizer = adamw(side.module, lr=1e-4, weight_decay=0.01)
     for step in count():
         with autocast(precision):

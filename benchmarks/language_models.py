@@ -30,6 +30,7 @@ from benchmarks.ratio import Ratio, at_least_one, command_line, precisions, show
 from retable.data.streams import CarriedStreams, ShuffledWindows
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
+from retable.nn.product import use_faster_products
 from retable.objectives.causal_lm import CausalLM
 from retable.training.fit import MEASURED, _seconds_per_step
 from retable.training.module import Training
@@ -123,6 +124,7 @@ def ours(name: str, tokens: np.ndarray) -> tuple[CausalLM, Any, Callable[..., An
 
 def our_steps(name: str, precision: str, tokens: np.ndarray) -> Iterator[None]:
     objective, data, make, clip = ours(name, tokens)
+    use_faster_products(objective)
     optimizer, state, step = make(objective), None, 0
     while True:
         with autocast(precision):

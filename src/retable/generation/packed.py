@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from retable.nn.product import Linear
+
 Module = TypeVar("Module", bound=nn.Module)
 _ROWS = 8  # the layout is best for about so many, and right for any number
 
@@ -37,7 +39,7 @@ def packed(module: Module) -> Module:
         return module
     found = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
     for layer in found.modules():
-        if type(layer) is nn.Linear and layer.weight.dtype == torch.float32:
+        if isinstance(layer, nn.Linear) and type(layer) in (nn.Linear, Linear) and layer.weight.dtype == torch.float32:
             layer.__class__ = PackedLinear
             layer.packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), _ROWS)
     return found

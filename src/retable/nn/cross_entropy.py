@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from retable.nn import fused
+from retable.nn.product import Times, pays, product, times
 
 LOGITS = 1 << 22  # so many at a time on a processor: 16 MB; fewer take longer, more no less
 LOGITS_ON_GPU = 1 << 26
@@ -37,6 +38,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             loss = hidden.new_zeros((), dtype=torch.float32)
             narrow = learns and hidden.dtype != weight.dtype
             size = _chunk_size(hidden, len(weight))
+            to_logits = times(table, hidden[:size])
+            to_hidden = times(table.mT, hidden.new_empty(min(size, len(hidden)), len(weight))) if learns else None
             # A product in a narrow type leaves V·D numbers to bring to the weights' type and to add up, which takes
             # longer than the product of a few rows: the slopes of many chunks wait for one.
             room = max(SLOPES // len(weight), size) if narrow and not hidden.is_cuda else size
@@ -45,21 +48,25 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 scaled = []
                 for rows in _slices(span.start, span.stop, size):
                     out = None if waiting is None else waiting[rows.start - span.start : rows.stop - span.start]
-                    nats, slope, total = _slopes(hidden[rows], table, bias, labels[rows], learns, out)
+                    nats, slope, total = _slopes(to_logits, hidden[rows], bias, labels[rows], learns, out)
                     loss += nats
-                    if not learns:
+                    if to_hidden is None:
                         continue
                     # The softmax's denominator and the mean divide the products' small factors, not N·V numbers.
                     share = 1 / (total * len(labels))
                     if d_bias is not None:
                         fused.add_column_sums_(d_bias, slope, share[:, 0])
                     slope = slope.to(hidden.dtype) if out is None else out
-                    torch.mm(slope, table, out=d_hidden[rows]).mul_(share)
+                    to_hidden(slope, out=d_hidden[rows]).mul_(share)
                     scaled.append((hidden[rows] * share).to(hidden.dtype))
-                if not learns:
+                if to_hidden is None:
                     continue
                 if waiting is None:
-                    d_weight.addmm_(slope.mT, scaled[0], beta=span.start > 0)
+                    if pays(slope.mT, scaled[0].mT):
+                        found = product(slope.mT, scaled[0].mT)
+                        d_weight = d_weight.add_(found) if span.start > 0 else found
+                    else:
+                        d_weight.addmm_(slope.mT, scaled[0], beta=span.start > 0)
                 elif span.start > 0:
                     d_weight += waiting.mT @ torch.cat(scaled)
                 else:
@@ -78,15 +85,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _slopes(
-    hidden: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor, learns: bool, out: Tensor | None
+    to_logits: Times, hidden: Tensor, bias: Tensor | None, labels: Tensor, learns: bool, out: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The sum of the cross-entropies of a few rows; where the model learns, also their slopes in the logits (n, V)
     times the softmax's denominators, and those, (n, 1). `out` (n, V) takes the slopes in its type as well."""
     if out is not None and fused.serves(out.device, out.dtype):
-        torch.mm(hidden, table.mT, out=out)
+        to_logits(hidden, out=out)
         losses, totals = fused.cross_entropy_(out, bias, labels)
         return losses.sum(), out, totals[:, None]
-    logits, label = logits_of(hidden, table, bias), labels[:, None]
+    logits, label = _with_bias(to_logits(hidden), bias), labels[:, None]
     top = logits.amax(1, keepdim=True)
     of_label = logits.gather(1, label) - top
     total = logits.sub_(top).exp_().sum(1, keepdim=True)
@@ -110,7 +117,11 @@ def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels:
 
 def logits_of(hidden: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
     """(N, V) in fp32."""
-    logits = (hidden @ table.mT).float()
+    return _with_bias(product(hidden, table), bias)
+
+
+def _with_bias(logits: Tensor, bias: Tensor | None) -> Tensor:
+    logits = logits.float()
     return logits if bias is None else logits.add_(bias)
 
 

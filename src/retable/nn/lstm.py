@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from retable.nn import fused
 from retable.nn.dropout import drop
+from retable.nn.product import laid_out
 
 NARROW = 256  # below, torch's takes no longer: what each step's calls cost is then most of it
 
@@ -59,7 +60,7 @@ class _Layer(torch.autograd.Function):
             gates = (inputs.flatten(0, 1) @ narrow_w.mT).view(T, B, 4 * H)
             hiddens, cells = gates.new_empty(T + 1, B, H), torch.empty(T + 1, B, H)
             hiddens[0], cells[0] = h, c
-            recurrent = _packed(narrow_u, B)
+            recurrent = laid_out(narrow_u, B)
             for t in range(T):
                 given = recurrent(hiddens[t])
                 fused.lstm_step_(gates[t], given, bias, cells[t], cells[t + 1], hiddens[t + 1])
@@ -73,7 +74,7 @@ class _Layer(torch.autograd.Function):
         inputs, gates, hiddens, cells, w, u = ctx.saved_tensors
         gates, d_cell = gates.clone(), d_last.float().clone()
         above, later = d_hidden.bfloat16().contiguous(), torch.zeros_like(hiddens[0])
-        recurrent = _packed(u.mT.contiguous(), len(later))
+        recurrent = laid_out(u.mT.contiguous(), len(later))
         for t in reversed(range(len(gates))):
             fused.lstm_step_slopes_(gates[t], cells[t], cells[t + 1], above[t], later, d_cell)
             later = recurrent(gates[t])
@@ -83,9 +84,3 @@ class _Layer(torch.autograd.Function):
         d_bias = slopes.float().sum(0)
         found = (later, d_cell, d_w, d_u, d_bias, d_bias)
         return d_inputs, *(each.to(dtype) for each, dtype in zip(found, ctx.types, strict=True))
-
-
-def _packed(weight: Tensor, n_rows: int) -> Any:
-    """The product of rows, about so many, with a bf16 matrix's transpose, which oneDNN lays out for it."""
-    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight, n_rows)
-    return lambda rows: torch.ops.mkldnn._linear_pointwise(rows, laid_out, None, "none", [], "")

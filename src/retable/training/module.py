@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from retable.data.batches import Batches, Scaled
 from retable.errors import UsageError
+from retable.nn.product import use_faster_products
 from retable.objectives.base import Objective, SelfUpdating
 from retable.training.averaging import Average
 from retable.training.blocks import FullySharded, shard
@@ -50,6 +51,7 @@ class Training(L.LightningModule):
         averaging: Callable[[Sequence[float]], bool] | None = None,
     ):
         super().__init__()
+        use_faster_products(objective)
         self.objective = objective
         self.metrics: dict[str, Tensor] = {}
         self._batches, self._seed, self._max_steps = batches, seed, max_steps
