@@ -11,7 +11,7 @@ from retable.nn import product as products
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob
 from retable.nn.product import Linear, pays, product, use_faster_products
 
-N, I, O = 9, 6, 11
+N, D, V = 9, 6, 11
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
 
@@ -32,10 +32,10 @@ def taken(monkeypatch) -> list[tuple[int, int]]:
 
 
 def test_it_is_the_product_and_asks_for_no_gradient(taken):
-    rows, weight = torch.randn(N, I), torch.randn(O, I)
+    rows, weight = torch.randn(N, D), torch.randn(V, D)
     torch.testing.assert_close(product(rows, weight), rows @ weight.mT)
     torch.testing.assert_close(product(rows.mT.contiguous().mT, weight.mT.contiguous().mT), rows @ weight.mT)
-    assert taken == [(O, I), (O, I)]
+    assert taken == [(V, D), (V, D)]
     weight.requires_grad_()
     assert not pays(rows, weight) and product(rows, weight).requires_grad
     assert not pays(rows.double(), weight.double()) and not pays(rows.bfloat16(), weight.bfloat16())
@@ -43,15 +43,15 @@ def test_it_is_the_product_and_asks_for_no_gradient(taken):
 
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("shape", [(N, I), (3, 4, I), (I,)])
+@pytest.mark.parametrize("shape", [(N, D), (3, 4, D), (D,)])
 def test_a_layer_is_torchs_in_value_and_gradient(shape, bias, frozen, taken):
-    theirs = nn.Linear(I, O, bias)
+    theirs = nn.Linear(D, V, bias)
     theirs.weight.requires_grad_(not frozen)
     ours = nn.Sequential(copy.deepcopy(theirs))
     use_faster_products(ours)
     assert type(ours[0]) is Linear and list(ours.state_dict()) == [f"0.{name}" for name in theirs.state_dict()]
     inputs = torch.randn(shape, requires_grad=True)
-    above = torch.randn(*shape[:-1], O)
+    above = torch.randn(*shape[:-1], V)
     found, expected = ours(inputs), theirs(inputs)
     torch.testing.assert_close(found, expected)
     learnt = [inputs, *(p for p in theirs.parameters() if p.requires_grad)]
@@ -63,19 +63,19 @@ def test_a_layer_is_torchs_in_value_and_gradient(shape, bias, frozen, taken):
 
 
 def test_under_autocast_and_in_double_precision_it_is_torchs(taken):
-    layer = Linear(I, O)
+    layer = Linear(D, V)
     with torch.autocast("cpu", torch.bfloat16):
-        assert layer(torch.randn(N, I)).dtype == torch.bfloat16
-    assert layer.double()(torch.randn(N, I).double()).dtype == torch.float64
+        assert layer(torch.randn(N, D)).dtype == torch.bfloat16
+    assert layer.double()(torch.randn(N, D).double()).dtype == torch.float64
     assert not taken
 
 
-@pytest.mark.parametrize("logits", [1, 4 * O, 1 << 20])
+@pytest.mark.parametrize("logits", [1, 4 * V, 1 << 20])
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_softmax_by_it(bias, logits, taken, monkeypatch):
     monkeypatch.setattr("retable.nn.cross_entropy.LOGITS", logits)
-    hidden, weight = torch.randn(N, I, requires_grad=True), torch.randn(O, I, requires_grad=True)
-    added, labels = torch.randn(O, requires_grad=True) if bias else None, torch.randint(O, (N,))
+    hidden, weight = torch.randn(N, D, requires_grad=True), torch.randn(V, D, requires_grad=True)
+    added, labels = torch.randn(V, requires_grad=True) if bias else None, torch.randint(V, (N,))
     learnt = [hidden, weight, *([added] if bias else [])]
     expected = F.cross_entropy(F.linear(hidden, weight, added), labels)
     loss = linear_cross_entropy(hidden, weight, added, labels)

@@ -67,12 +67,12 @@ class Linear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         whole = type(self.weight) is nn.Parameter  # and not a process's share of it
-        rows = input.flatten(0, -2)
+        rows = input.reshape(-1, input.shape[-1])
         with torch.no_grad():
             faster = whole and not torch.is_autocast_enabled(input.device.type) and pays(rows, self.weight)
         if not faster:
             return super().forward(input)
-        return _Linear.apply(rows, self.weight, self.bias).unflatten(0, input.shape[:-1])
+        return _Linear.apply(rows, self.weight, self.bias).view(*input.shape[:-1], self.out_features)
 
 
 class _Linear(torch.autograd.Function):
