@@ -11,6 +11,7 @@ from pipelines.observers import callbacks
 from pipelines.record import Record
 from retable.data.batches import Batches
 from retable.errors import UsageError
+from retable.nn import fused
 from retable.objectives.base import Objective, SelfUpdating
 from retable.training.budget import parse_budget
 from retable.training.cost import flops_utilisation, product_rate, training_cost
@@ -70,7 +71,9 @@ def train(
         if stepped and cost:
             share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), gpus)
             record.costs |= {} if share is None else {"flops_utilisation": round(share, 4)}
-    elif stepped and cost.get("flops") and cfg.trainer.devices == 1:
+    else:  # what gives its numbers other last digits than another machine's
+        record.costs |= {"threads": torch.get_num_threads(), "compiled_kernels": int(fused.COMPILED is not None)}
+    if not gpus and stepped and cost.get("flops") and cfg.trainer.devices == 1:
         rate = product_rate(torch.bfloat16 if cfg.trainer.precision == "bf16-mixed" else torch.float32)
-        record.costs |= {"product_flops_per_second": round(rate), "threads": torch.get_num_threads()}
+        record.costs["product_flops_per_second"] = round(rate)
         record.costs["flops_utilisation"] = round(stepped * cost["flops"] / seconds / rate, 4)

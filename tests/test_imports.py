@@ -20,7 +20,7 @@ ALLOWED = {
     "objectives": {"data", "nn", "models.base"},
     "tasks": {"evaluation", "generation", "objectives", "models.base", "data", "tokenizers", "corpora", "metrics"},
     "metrics": set(),
-    "training": {"objectives", "models", "data", "metrics"},
+    "training": {"objectives", "models", "nn", "data", "metrics"},
     "evaluation": {"training", "generation", "objectives", "models.base", "data", "metrics", "nn", "tokenizers"},
     "generation": {"objectives", "models.base", "nn"},
     "reporting": {"evaluation", "metrics"},

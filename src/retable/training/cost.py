@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from retable.data.batches import Batches, CountsTokens
+from retable.nn.product import times
 from retable.training.weights import matrix_parameters
 
 _SIDE, _PRODUCTS = 1024, 4
@@ -33,9 +34,9 @@ def product_rate(dtype: torch.dtype) -> float:
     """The operations a second that this process reaches in square products in `dtype`, the best of a few: what its
     processors, as busy as they are, could do of a training that were nothing else."""
     left, right = torch.ones(2, _SIDE, _SIDE, dtype=dtype)
-    seconds = []
+    multiplied, seconds = times(right, left), []
     for _ in range(_PRODUCTS):
         started = time.perf_counter()
-        left @ right
+        multiplied(left)
         seconds.append(time.perf_counter() - started)
     return 2 * _SIDE**3 / min(seconds)
