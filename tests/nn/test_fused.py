@@ -4,7 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from retable.nn import fused
+from retable.models.gpt import GPT
+from retable.nn import fused, product
+from retable.nn.product import use_faster_products
 
 pytestmark = pytest.mark.skipif(fused.COMPILED is None, reason="built without a C compiler")
 ROUNDING = 2**-8  # of a number in bf16, to the nearest
@@ -107,3 +109,17 @@ def test_one_thread_and_two_give_the_same():
         slopes = logits.clone()
         found.append((*fused.cross_entropy_(slopes, None, labels), slopes, fused.gelu(logits)))
     assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_within_torch_compile_all_is_torchs(autocast, monkeypatch):
+    monkeypatch.setattr(product, "ROWS", 1), monkeypatch.setattr(product, "PRODUCTS", 1)
+    torch.manual_seed(0)
+    model = GPT(20, 8, 1, 2, 6, 0.5)
+    use_faster_products(model)
+    whole = torch.compile(model, backend="eager", fullgraph=True)
+    ids = torch.randint(20, (3, 6))
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        whole(ids)[0].float().sum().backward()
+        torch.testing.assert_close(whole.eval()(ids)[0], model.eval()(ids)[0], rtol=0.02, atol=0.02)
+    assert all(p.grad is not None for p in model.parameters())

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from retable.nn import fused
 
@@ -24,7 +25,7 @@ def drop(x: Tensor, rate: float, training: bool = True) -> Tensor:
     """x / (1 − rate), but 0 at a share `rate` of places, drawn anew at each call; x itself when not training."""
     if not training or rate == 0:
         return x
-    if x.device.type != "cpu" or rate == 1:
+    if x.device.type != "cpu" or rate == 1 or is_compiling():
         return F.dropout(x, rate)
     return _Dropout.apply(x, rate, int(torch.randint(1 << 62, ())))
 

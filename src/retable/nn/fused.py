@@ -10,6 +10,7 @@ from importlib.util import find_spec
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 MOST = 4096  # scores of a query that `AttentionWeights` takes
 
@@ -38,7 +39,8 @@ COMPILED = _compiled()
 
 
 def serves(device: torch.device, dtype: torch.dtype) -> bool:
-    return COMPILED is not None and device.type == "cpu" and dtype == torch.bfloat16
+    """Whether it does what is asked, on a device and in a type; not within `torch.compile`, which joins passes too."""
+    return COMPILED is not None and device.type == "cpu" and dtype == torch.bfloat16 and not is_compiling()
 
 
 def cross_entropy_(logits: Tensor, bias: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor]:

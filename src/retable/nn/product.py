@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 ROWS = 256  # so many at least, and
 PRODUCTS = 1 << 26  # so many of numbers: below, laying out and calling take longer than is won
@@ -50,7 +51,7 @@ def product(rows: Tensor, weight: Tensor) -> Tensor:
 
 def pays(rows: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN is faster in multiplying rows (N, I) with weightᵀ, of weight (O, I), and no gradient is asked."""
-    if torch.is_grad_enabled() and (rows.requires_grad or weight.requires_grad):
+    if is_compiling() or (torch.is_grad_enabled() and (rows.requires_grad or weight.requires_grad)):
         return False
     large = len(rows) >= ROWS and len(rows) * weight.numel() >= PRODUCTS
     return large and rows.device.type == "cpu" and rows.dtype == weight.dtype == torch.float32 and _amd()
