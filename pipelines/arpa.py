@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from pipelines.entry import stage
-from pipelines.load import load_system
 from retable.artifacts import require
+from retable.cells.systems import load_system
 from retable.errors import UsageError
 from retable.models.arpa import write_arpa
 from retable.models.ngram import BackoffModel
@@ -19,8 +19,7 @@ def arpa(cfg: DictConfig) -> None:
     model = load_system(cell)
     if not isinstance(model, BackoffModel):
         raise UsageError(f"{cell} is no n-gram model; only those have ARPA files: write cell=ptb/kn5-1, for example")
-    tokens = OmegaConf.load(cell / "config.yaml").tokens
-    write_arpa(model, Tokenizer.load(require(Path("outputs/encode", tokens, "tokenizer.json"))).words, Path(cfg.file))
+    write_arpa(model, Tokenizer.load(require(cell / "tokenizer.json")).words, Path(cfg.file))
 
 
 if __name__ == "__main__":

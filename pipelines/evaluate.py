@@ -11,9 +11,9 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines.entry import stage
-from pipelines.load import load_system, load_vectors
 from pipelines.record import recorded
 from retable.artifacts import read_run, require, write_metrics
+from retable.cells.systems import load_system, load_vectors
 from retable.errors import UsageError
 
 

@@ -30,7 +30,7 @@ def generate(cfg: DictConfig) -> None:
     tokenizer, model, run = Tokenizer.load(path), next_token(system), read_run(cell)
     inputs = [cell / "model.safetensors", path]
     if cfg.prompts is None:
-        inputs.append(require(Path("outputs/prepare", path.parts[-3], "test.txt")))
+        inputs.append(require(Path("outputs/prepare", run["corpus"], "test.txt")))
         prompts = first_words(inputs[-1], cfg.prompt_words, cfg.n_prompts)
     else:
         prompts = [str(prompt) for prompt in cfg.prompts]

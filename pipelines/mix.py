@@ -3,6 +3,7 @@
 The weights are fitted on the validation text. A cell may hold a mixture itself.
 """
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ from omegaconf import DictConfig, OmegaConf
 from safetensors.numpy import save_file
 
 from pipelines.entry import chosen, stage
-from pipelines.load import load_language_model
 from pipelines.record import recorded
 from retable.artifacts import digest, require
+from retable.cells.systems import carry_parts, load_language_model
 from retable.errors import UsageError
 from retable.evaluation.mixture import fit_weights, log_average
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
@@ -45,6 +46,8 @@ def mix(cfg: DictConfig) -> None:
         digests = [list(bytes.fromhex(digest(cell / "model.safetensors"))) for cell in cells]
         arrays = {"weights": weights, "digests": np.array(digests, np.uint8)}
         save_file(arrays, record.folder / "model.safetensors")
+        carry_parts(cells, record.folder)
+        shutil.copy(folder / "tokenizer.json", record.folder)
         record.metrics = {f"weight/{name}": float(weight) for name, weight in zip(cfg.cells, weights, strict=True)}
         record.metrics["validation/loss"] = -float(log_average(log_probs, weights).mean())
 

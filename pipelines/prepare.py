@@ -5,9 +5,9 @@ from pathlib import Path
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from pipelines.build import build_task
 from pipelines.entry import chosen, stage
 from pipelines.record import recorded
+from pipelines.tasks import build_task
 
 
 @stage

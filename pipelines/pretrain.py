@@ -6,10 +6,10 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from pipelines.build import asks, build_batches, build_counted, build_model, build_objective
 from pipelines.entry import chosen, stage
 from pipelines.record import recorded
 from retable.artifacts import require
+from retable.cells.build import asks, build_batches, build_counted, build_model, build_objective
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
@@ -30,6 +30,7 @@ def count(cfg: DictConfig) -> None:
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         model.estimate(read_tokens(inputs[1], tokenizer.vocab_size))
         model.save(record.folder / "model.safetensors")
+        tokenizer.save(record.folder / "tokenizer.json")
 
 
 def learn(cfg: DictConfig) -> None:
@@ -74,6 +75,7 @@ def learn(cfg: DictConfig) -> None:
 
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         train(cfg, record, objective, batches, validate)
+        tokenizer.save(record.folder / "tokenizer.json")
 
 
 if __name__ == "__main__":

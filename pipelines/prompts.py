@@ -6,8 +6,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.load import load_system
 from retable.artifacts import require
+from retable.cells.systems import load_system
 from retable.errors import UsageError
 from retable.systems import System
 from retable.tokenizers.report import in_text, unknown_id
@@ -20,7 +20,7 @@ def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
     made = OmegaConf.load(require(cell / "config.yaml"))
     if not {"objective", "cells"} & set(made):
         raise UsageError(f"{cell} holds no language model; take a cell of stage=pretrain or stage=mix")
-    return cell, load_system(cell), require(Path("outputs/encode", made.tokens, "tokenizer.json"))
+    return cell, load_system(cell), require(cell / "tokenizer.json")
 
 
 def encode(tokenizer: Tokenizer, prompts: Sequence[str]) -> list[list[int]]:

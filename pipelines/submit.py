@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 from omegaconf import DictConfig
 
-from pipelines.build import build_task
 from pipelines.entry import stage
+from pipelines.tasks import build_task
 from retable.artifacts import require
 from retable.errors import UsageError
 from retable.tasks.submission import write_submission

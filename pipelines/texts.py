@@ -34,7 +34,7 @@ def open_text(
         words = (word for of_split in texts.values() for words in of_split for word in words)
         vectors = vectors_of(words, *read_word2vec(inputs[0]), task.convention or str)
     others = (words for split, of_split in texts.items() if split != "train" for words in of_split)
-    return Vocabulary(texts["train"], others, vectors), vectors, inputs
+    return Vocabulary.of_texts(texts["train"], others, vectors), vectors, inputs
 
 
 def draw(examples: Sequence[Example], number: int, seed: int) -> list[Example]:

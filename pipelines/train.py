@@ -15,9 +15,11 @@ def train(cfg: DictConfig) -> None:
     from hydra.utils import get_class, instantiate
 
     from pipelines import training
-    from pipelines.build import build_model
     from pipelines.initial import initialise
     from pipelines.texts import draw, open_text
+    from retable.artifacts import write_json
+    from retable.cells.build import build_model
+    from retable.cells.texts import write_text
     from retable.errors import UsageError
     from retable.objectives.base import Objective
     from retable.tasks.base import Task
@@ -48,6 +50,9 @@ def train(cfg: DictConfig) -> None:
     with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name) as record:
         best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
         training.train(cfg, record, objective, batches, validate, best)
+        write_text(text, record.folder)
+        if learnt := task.learnt():
+            write_json(record.folder / "learnt.json", learnt)
         for split in task.measured:
             predictions = task.predict(objective, encoded[split])
             units = task.units(examples[split], predictions)

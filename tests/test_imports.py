@@ -24,11 +24,23 @@ ALLOWED = {
     "evaluation": {"training", "generation", "objectives", "models.base", "data", "metrics", "nn", "tokenizers"},
     "generation": {"objectives", "models.base", "nn"},
     "reporting": {"evaluation", "metrics"},
+    "cells": {
+        "tasks",
+        "training",
+        "evaluation",
+        "generation",
+        "objectives",
+        "models",
+        "data",
+        "tokenizers",
+        "corpora",
+        "metrics",
+    },
 }
 ONLY_IMPORTER = {
     "lightning": "training",
     "mlflow": "tracking.py",
-    "hydra": None,
+    "hydra": "cells",  # which builds what a cell's settings name
     "omegaconf": None,
     "transformers": None,
 }

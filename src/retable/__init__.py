@@ -1,1 +1,26 @@
-"""Retable: the results tables of language-model pretraining, re-run as one reproducible pipeline."""
+"""Retable: the results tables of language-model pretraining, re-run as one reproducible pipeline.
+
+>>> import retable
+>>> gpt = retable.load("outputs/pretrain/grammar_small/gpt-1")
+>>> gpt.can
+('perplexity', 'score', 'choose', 'generate', 'continue_', 'encode')
+"""
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from retable.cells.load import load
+
+__all__ = ["__version__", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """What takes its time to import, when it is asked for: `import retable` alone takes a few milliseconds."""
+    if name == "load":
+        from retable.cells.load import load
+
+        return load
+    if name == "__version__":
+        return version("retable")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -122,3 +122,14 @@ def _experiment(client: MlflowClient) -> str:
         if found is None:
             raise
         return found.experiment_id
+
+
+def cell_of(run_id: str) -> Path:
+    """The folder of the cell that a run made. UsageError where there is no such run, or it was of no cell."""
+    try:
+        tags = _client().get_run(run_id).data.tags
+    except MlflowException as error:
+        raise UsageError(f"runs:/{run_id} is no run of this MLflow: {error.message}") from None
+    if "retable.cell" not in tags:
+        raise UsageError(f"runs:/{run_id} is a run of no cell; take one that a stage made")
+    return _root() / "outputs" / tags["retable.cell"]

@@ -6,7 +6,7 @@ from retable.data.bucketed import Bucketed, in_order_of_length
 from retable.data.coreference import coreference_example, encoded, pad_documents
 from retable.data.spelling import Vocabulary
 
-VOCABULARY = Vocabulary([["a", "b", "c"] * 2], [])  # whose ids are 2, 3 and 4, and 1 of the ends
+VOCABULARY = Vocabulary.of_texts([["a", "b", "c"] * 2], [])  # whose ids are 2, 3 and 4, and 1 of the ends
 DOCUMENTS = [
     Document("one", 0, [["a", "b", "c"], ["b"]], [[(0, 2), (3, 4)], [(1, 2), (2, 3)]]),
     Document("two", 0, [["c"]], []),

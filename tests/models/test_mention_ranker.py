@@ -48,7 +48,7 @@ def ranker(dropout: float = 0.0, spans_per_word: float = 0.8, **more) -> Mention
 def batch_of(*lengths: list[int]) -> CoreferenceBatch:
     """Documents of sentences of so many words each."""
     generator = np.random.default_rng(sum(map(sum, lengths)))
-    vocabulary = Vocabulary([], [WORDS[2:]])
+    vocabulary = Vocabulary.of_texts([], [WORDS[2:]])
     assert vocabulary.words == WORDS
     documents = [
         Document("d", 0, [[f"w{i}" for i in generator.integers(9, size=n)] for n in sizes], [[(0, 1), (2, 3)]])

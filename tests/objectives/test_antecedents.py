@@ -107,7 +107,7 @@ class Repeater(Given):
 @pytest.mark.parametrize("places", [[0], [3, 0], [1, 2, 0, 3]])
 def test_each_document_gets_its_own_clusters(places):
     texts = ["a b a / c b a", "c", "b / b b", "c a"]
-    vocabulary = Vocabulary([["a", "b", "c"]], [])
+    vocabulary = Vocabulary.of_texts([["a", "b", "c"]], [])
     documents = [Document("", 0, [part.split() for part in text.split(" / ")], []) for text in texts]
     given = pad_documents([coreference_example(each, vocabulary) for each in documents], places)
     expected = [[[(0, 1), (2, 3), (5, 6)], [(1, 2), (4, 5)]], [], [[(0, 1), (1, 2), (2, 3)]], []]

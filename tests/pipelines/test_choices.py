@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hydra.utils import instantiate
 
-from pipelines.build import build_model
+from retable.cells.build import build_model
 from retable.corpora.multiple_choice import Choice
 from retable.grammar.endings import write_endings
 from retable.tokenizers import word

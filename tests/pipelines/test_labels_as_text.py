@@ -11,8 +11,8 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.build import build_model
 from pipelines.entry import CONF
+from retable.cells.build import build_model
 from retable.data.layouts import prompt
 from retable.errors import UsageError
 from retable.models.bilstm import BiLSTM

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hydra.utils import instantiate
 
-from pipelines.build import build_counted, build_model
+from retable.cells.build import build_counted, build_model
 from retable.data.streams import TokenBatch
 from retable.nn.transformer import Cache
 from retable.objectives.base import CountsWords

@@ -8,8 +8,8 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from pipelines.build import build_counted, build_model
-from pipelines.load import load_system, load_vectors
+from retable.cells.build import build_counted, build_model
+from retable.cells.systems import load_system, load_vectors
 from retable.errors import UsageError
 from retable.models.fasttext import FastText
 from retable.models.skipgram import SkipGram
@@ -26,10 +26,9 @@ SETTINGS = {FastText: {"d_model": 4, "min_n": 3, "max_n": 6, "buckets": 50}, Ski
 def write_cell(tmp_path, monkeypatch):
     """An embed cell of a model, `owners` deep in what trained it; the model comes with it."""
     monkeypatch.chdir(tmp_path)
-    tokens, cell = tmp_path / "outputs/encode/c/word", tmp_path / "outputs/embed/c/system-1"
-    tokens.mkdir(parents=True)
+    cell = tmp_path / "outputs/embed/c/system-1"
     cell.mkdir(parents=True)
-    TOKENIZER.save(tokens / "tokenizer.json")
+    TOKENIZER.save(cell / "tokenizer.json")
 
     def write(model_class, owners=1, **changed):
         settings = SETTINGS[model_class] | changed

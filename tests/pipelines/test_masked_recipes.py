@@ -8,8 +8,8 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from pipelines.build import build_batches, build_model, build_objective
 from pipelines.entry import CONF
+from retable.cells.build import build_batches, build_model, build_objective
 from retable.data.encode import write_tokens
 from retable.evaluation.held_out import mean_metrics
 from retable.tokenizers.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hydra.utils import get_class
 
-from pipelines.build import build_model
+from retable.cells.build import build_model
 from retable.corpora.choice_files import ChoiceFiles
 from retable.corpora.coreference import Document, DocumentFiles, write_documents
 from retable.corpora.squad import read_triples
@@ -158,7 +158,7 @@ def test_it_learns_and_predicts(kind, system, data):
     task.require(model_class := get_class(cfg.model._target_), cfg.model.get("d_predicate", 0))
     examples = {split: task.examples(split) for split in task.splits}
     spelt = task.in_words and model_class.spelt
-    text = Vocabulary(*([*task.words(examples[split])] for split in ("train", "test"))) if spelt else TOKENIZER
+    text = Vocabulary.of_texts(*([*task.words(examples[split])] for split in ("train", "test"))) if spelt else TOKENIZER
     torch.manual_seed(0)
     model = build_model(cfg, text, dropout=0.0)
     objective = task.objective(model, text, **head)

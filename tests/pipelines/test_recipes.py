@@ -9,8 +9,8 @@ import torch
 from hydra.utils import get_class, get_method, instantiate
 from torch import nn
 
-from pipelines.build import build_counted, build_model
 from pipelines.entry import CONF
+from retable.cells.build import build_counted, build_model
 from retable.models.base import LeftToRight
 from retable.plan.conf import Conf
 from retable.reporting.results import read_references

@@ -12,10 +12,10 @@ import pytest
 import torch
 from hydra.utils import instantiate
 
-from pipelines.build import build_model, build_objective
 from pipelines.entry import CONF
 from pipelines.pretrain import pretrain
 from pipelines.repro import require_data
+from retable.cells.build import build_model, build_objective
 from retable.errors import UsageError
 from retable.plan.conf import Conf
 from retable.plan.study import read_study

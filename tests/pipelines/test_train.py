@@ -6,10 +6,10 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.build import build_model, build_objective
 from pipelines.entry import CONF
 from pipelines.initial import freeze, load_pretrained
 from pipelines.texts import draw
+from retable.cells.build import build_model, build_objective
 from retable.data.bucketed import Bucketed
 from retable.data.examples import Inputs, encoded
 from retable.errors import UsageError

@@ -118,7 +118,7 @@ def test_a_question_and_its_passage_are_one_sequence(model, start, end):
 
 
 def test_spelt_words_are_tokens():
-    text = Vocabulary([], [words for each in QUESTIONS for words in (each.context, each.question)])
+    text = Vocabulary.of_texts([], [words for each in QUESTIONS for words in (each.context, each.question)])
     tagger = BiLSTMTagger(text.vocab_size, text.words, 4, 3, [(2, 4)], 4, 1, 0.0)
     batch = ANSWERS.encode(tagger, text, QUESTIONS).pad(np.arange(2))
     assert sequences(batch, text.words)[1] == "<eos> a cat ? <eos> Dogs . <eos>"

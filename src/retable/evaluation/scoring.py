@@ -85,6 +85,11 @@ class Scorer:
         log_probs = self._token_log_probs(self._system, contexts, continuations)
         return np.bincount(np.repeat(np.arange(len(lengths)), lengths), log_probs, minlength=len(lengths))
 
+    def log_prob_of_tokens(self, contexts: Sequences, continuations: Sequences) -> list[np.ndarray]:
+        """Of each continuation the log-probabilities of its tokens, float64."""
+        ends = np.cumsum([len(continuation) for continuation in continuations])[:-1]
+        return np.split(self._token_log_probs(self._system, contexts, continuations), ends)
+
     def log_prob_of_texts(self, texts: Sequences) -> np.ndarray:
         """(n,) float64: the log-probability of each text. Texts that are the same get the same number.
 

@@ -58,6 +58,14 @@ class Task(Measured, Protocol[Example, Prediction]):
         """The texts of examples in words, for a model that reads them by their spelling."""
         raise NotImplementedError
 
+    def learnt(self) -> dict[str, Any]:
+        """What predictions need of the training examples beside the weights, such as the tags that there are; JSON can
+        hold it."""
+        return {}
+
+    def recall(self, learnt: Mapping[str, Any]) -> None:
+        """Have what was `learnt`, in place of examples."""
+
     def objective(self, model: Model, text: Text, **head: Any) -> Objective:
         """What trains the model, with the head that the settings describe."""
         ...

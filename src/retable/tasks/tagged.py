@@ -179,6 +179,12 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         counts = Counter(tag for each in self._sentences["train"] for tag in each.tags)
         return max(self.tags, key=counts.__getitem__)
 
+    def learnt(self) -> dict[str, Any]:
+        return {"tags": self.tags, "commonest": self._commonest}
+
+    def recall(self, learnt: Mapping[str, Any]) -> None:
+        self.tags, self._commonest = learnt["tags"], learnt["commonest"]
+
     def objective(self, model: Model, text: Text, *, dropout: float, crf: bool) -> Tagging:  # type: ignore[override]
         return Tagging(model, self.tags, dropout, crf, self._scheme if crf else None)
 
@@ -217,7 +223,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return [row[:n_words] for row, n_words in zip(rows, encoded.lengths, strict=True)]
 
     def units(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> pd.DataFrame:
-        gold, guessed = [each.tags for each in examples], self._named(examples, predictions)
+        gold, guessed = [each.tags for each in examples], self.named(examples, predictions)
         right = [sum(map(str.__eq__, *pair)) for pair in zip(gold, guessed, strict=True)]
         counts = np.array([[len(tags) for tags in gold], right]).T
         if self._scheme:
@@ -237,7 +243,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         """Word, tag and prediction a line, a blank line behind each sentence: what the Perl script conlleval reads.
         Where there is a predicate, a column behind the words holds it in its own line, and a hyphen in the others."""
         with (folder / f"{split}.tags.txt").open("w", encoding="utf-8") as file:
-            for each, guessed in zip(examples, self._named(examples, predictions), strict=True):
+            for each, guessed in zip(examples, self.named(examples, predictions), strict=True):
                 columns = [each.words, each.tags, guessed]
                 if each.predicate is not None:
                     columns.insert(1, [word if i == each.predicate else "-" for i, word in enumerate(each.words)])
@@ -248,7 +254,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     def facts(self, examples: Mapping[str, Sequence[TaggedSentence]]) -> dict[str, Any]:
         return {"tags": len(self.tags)}
 
-    def _named(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> list[list[str]]:
+    def named(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> list[list[str]]:
         """The tags of each sentence: those of its row, which may be padded, and of words behind that the commonest."""
         named = []
         for each, row in zip(examples, predictions, strict=True):

@@ -1,29 +1,40 @@
-"""Trained systems back from their cells, by the `config.yaml` that they were trained with."""
+"""Trained systems back from their cells, by the `config.yaml` that they were trained with.
 
-from collections.abc import Callable
+A cell has all that its system needs, its tokenizer included, and may stand anywhere; only what measures an objective on
+held-out text reads that text where the stage encode leaves it.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import yaml
 from hydra.utils import get_class, instantiate
-from omegaconf import OmegaConf
 
-from pipelines.build import build_batches, build_counted, build_model, build_objective
-from retable.artifacts import digest, require
+from retable.artifacts import require
+from retable.cells.build import Settings, build_batches, build_counted, build_model, build_objective
 from retable.errors import UsageError
 from retable.systems import LanguageModel, System
 from retable.tokenizers.tokenizer import Tokenizer
+
+SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # what a system is made of
+
+
+def read_config(cell: Path) -> Settings:
+    """The settings of a cell, resolved."""
+    return yaml.load(require(cell / "config.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def load_system(cell: Path) -> System:
     """The system in `cell`, by the class of its objective: a language model, in ELMo's case one of either direction,
     word vectors, or an objective that measures `held_out(split)` itself."""
-    cfg: Any = OmegaConf.load(require(cell / "config.yaml"))
+    cfg = read_config(cell)
     weights = require(cell / "model.safetensors")
     if "cells" in cfg:
-        return _load_mixture(weights, [Path("outputs", each) for each in cfg.cells])
-    tokenizer = Tokenizer.load(require(Path("outputs/encode", cfg.tokens, "tokenizer.json")))
-    if cfg.objective is None:
+        return _load_mixture(weights, parts_of(cell))
+    tokenizer = Tokenizer.load(require(cell / "tokenizer.json"))
+    if cfg["objective"] is None:
         counted = build_counted(cfg, tokenizer)
         counted.load(weights)
         return counted
@@ -31,7 +42,7 @@ def load_system(cell: Path) -> System:
     from retable.objectives.base import LanguageModelling, TwoWayLikelihood, VectorLearning
     from retable.training.weights import load_weights
 
-    if issubclass(get_class(cfg.objective._target_), VectorLearning):
+    if issubclass(get_class(cfg["objective"]["_target_"]), VectorLearning):
         return load_vectors(require(cell / "vectors.bin"), _ngram_composer(cfg, weights, tokenizer.words))
     model = build_model(cfg, tokenizer)
     objective = build_objective(cfg, tokenizer, model).eval()
@@ -39,14 +50,14 @@ def load_system(cell: Path) -> System:
     if isinstance(objective, LanguageModelling):
         from retable.evaluation.likelihood import NeuralLM
 
-        return NeuralLM(objective, instantiate(cfg.scorer), tokenizer.boundary)
+        return NeuralLM(objective, instantiate(cfg["scorer"]), tokenizer.boundary)
     if isinstance(objective, TwoWayLikelihood):
         from retable.evaluation.bidirectional import BothDirections
 
         return BothDirections(objective, tokenizer)
     from retable.evaluation.held_out import SEED, PretrainedObjective
 
-    folder = Path("outputs/encode", cfg.tokens)
+    folder = Path("outputs/encode", cfg["tokens"])
     return PretrainedObjective(objective, lambda split: build_batches(cfg, tokenizer, folder, split, SEED))
 
 
@@ -58,15 +69,27 @@ def load_language_model(cell: Path) -> LanguageModel:
     return system
 
 
+def parts_of(mixture: Path) -> list[Path]:
+    """The cells that a mixture's cell carries."""
+    return sorted(require(mixture / "parts").iterdir(), key=lambda part: int(part.name))
+
+
+def carry_parts(cells: Sequence[Path], mixture: Path) -> None:
+    """Copy into a mixture's cell the systems that it is made of."""
+    for number, cell in enumerate(cells):
+        (part := mixture / "parts" / str(number)).mkdir(parents=True)
+        for name in SYSTEM:
+            if (source := cell / name).is_dir():
+                shutil.copytree(source, part / name)
+            elif source.exists():
+                shutil.copy(source, part / name)
+
+
 def _load_mixture(path: Path, cells: list[Path]) -> System:
     from retable.evaluation.mixture import Mixture
     from retable.training.weights import read_weights
 
-    saved = read_weights(path)
-    for cell, expected in zip(cells, saved["digests"].tolist(), strict=True):
-        if list(bytes.fromhex(digest(require(cell / "model.safetensors")))) != expected:
-            raise UsageError(f"{cell} has changed since {path.parent} was mixed of it; run the mix stage again")
-    return Mixture([load_language_model(cell) for cell in cells], saved["weights"].numpy())
+    return Mixture([load_language_model(cell) for cell in cells], read_weights(path)["weights"].numpy())
 
 
 def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None) -> System:
@@ -77,15 +100,15 @@ def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None)
     return WordVectors(*read_word2vec(path), compose)
 
 
-def _ngram_composer(cfg: Any, weights: Path, words: list[str]) -> Callable[[str], np.ndarray] | None:
+def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[[str], np.ndarray] | None:
     """What makes a vector for any string, where the model is one that has n-grams: fastText."""
     from retable.models.base import VectorModel
     from retable.training.weights import load_weights, read_weights
 
-    kind = get_class(cfg.model._target_)
+    kind = get_class(cfg["model"]["_target_"])
     if not (issubclass(kind, VectorModel) and kind.composes):
         return None
-    model = instantiate(cfg.model, words=words)
+    model = instantiate(cfg["model"], words=words)
     owner, name, _ = next(key for key in read_weights(weights) if "model." in key).partition("model.")
     load_weights(model, weights, prefix=owner + name)  # the owner is the objective, or what trains it word by word
     return model.vector if len(model.units) > len(words) else None  # a word's first unit is its own

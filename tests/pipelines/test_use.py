@@ -1,0 +1,278 @@
+"""Cells that stages made, moved away and loaded by `retable.load`: their numbers are those of the stages."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import retable
+from retable.corpora.text import read_units
+from retable.errors import UsageError
+from retable.evaluation.scoring import Scorer
+from retable.generation.next_token import next_token
+from tests.pipelines.conftest import ENVIRONMENT
+
+CORPUS = "corpus=grammar_tiny"
+TRANSFORMER = ["model.d_model=16", "model.n_layers=2", "model.n_heads=2", "epochs=0.5"]
+ELMO = ["model.d_model=8", "model.d_cell=8", "model.filters=[[1,4]]", "batches.batch_size=4", "batches.length=16"]
+TAGGER = ["model.d_embedding=8", "model.d_character=4", "model.filters=[[2,4]]", "model.d_model=16"]
+WORDS = "words={train: 600, validation: 100, test: 200}"
+RANKER = ["model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12",
+          "model.d_hidden=8", "model.max_width=2", "model.max_antecedents=5"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def project_cells(project) -> Path:
+    """A project's outputs, with a cell of each kind of system."""
+    run = project.succeed
+    run("encode", CORPUS, "tokenizer=word_marked")
+    run("pretrain", CORPUS, "recipe=counted/kn3", "system=kn")
+    run("pretrain", CORPUS, "recipe=recurrent/lstm", "model.d_model=16", "epochs=0.5", "system=used_lstm")
+    run("pretrain", CORPUS, "recipe=transformer/gpt_rotary", *TRANSFORMER, "system=used_gpt")
+    run("pretrain", CORPUS, "tokenizer=word_marked", "recipe=bert/bert", *TRANSFORMER, "batches.batch_size=2",
+        "system=used_bert")  # fmt: skip
+    run("pretrain", CORPUS, "recipe=elmo/elmo", "epochs=0.1", *ELMO, "system=used_elmo")
+    run("embed", CORPUS, "recipe=vectors/skipgram", "epochs=1", "model.d_model=8", "system=used_vectors")
+    run("mix", CORPUS, "cells=[pretrain/grammar_tiny/kn-1,pretrain/grammar_tiny/used_lstm-1]", "system=used_mix")
+    for name in ("kn", "used_lstm", "used_gpt", "used_elmo"):
+        run("evaluate", CORPUS, f"cell=grammar_tiny/{name}-1", "benchmark=perplexity")
+    run("evaluate", CORPUS, "stage=mix", "cell=grammar_tiny/used_mix-1", "benchmark=perplexity")
+    small = ["model.d_embedding=8", "model.d_model=8", "epochs=2", "finetuning.batch_size=8"]
+    run("train", "task=sentiment", CORPUS, "recipe=encoders/bilstm", *small)
+    run("train", "task=grammar_pos", "recipe=taggers/bilstm_crf", *TAGGER, "epochs=2",
+        "task.sentences.text.scale=0.1", f"task.sentences.text.{WORDS}")  # fmt: skip
+    run("train", "task=grammar_questions_tiny", CORPUS, "recipe=readers/bidaf", "model.d_hidden=8", "epochs=1",
+        "task.questions.questions={train: 24, validation: 8, test: 16}")  # fmt: skip
+    run("prepare", "corpus=grammar_endings_tiny")
+    run("train", "task=grammar_endings_tiny", CORPUS, "recipe=encoders/bilstm", *small)
+    run("train", "task=grammar_documents_tiny", CORPUS, "recipe=coreference/mention_ranker", *RANKER, "epochs=0.2",
+        "task.documents.words={train: 600, validation: 200, test: 300}")  # fmt: skip
+    run("prepare", "corpus=grammar_pairs_tiny")
+    run("encode", "corpus=grammar_pairs_tiny")
+    run("train", "task=translation", "corpus=grammar_pairs_tiny", "tokenizer=word", "decoding=greedy", "epochs=0.2",
+        "recipe=translation/rnn_translation_grammar", "model.d_model=16", "model.d_embedding=16",
+        "system=used_translation")  # fmt: skip
+    return project.folder / "outputs"
+
+
+@pytest.fixture(scope="module")
+def cells(project_cells, tmp_path_factory) -> Path:
+    """The cells alone, in another folder; what they were made from is not beside them."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "cells"
+    for stage in ("pretrain", "embed", "mix", "train"):
+        shutil.copytree(project_cells / stage, elsewhere / stage)
+    return elsewhere
+
+
+@pytest.fixture(autouse=True)
+def away(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def scores(project_cells, name):
+    return json.loads((project_cells / "evaluate/grammar_tiny" / name / "metrics.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def documents(project_cells) -> list[str]:
+    return ["\n".join(lines) for lines in read_units(project_cells / "prepare/grammar_tiny/test.txt", "document")]
+
+
+@pytest.mark.parametrize("name", ["pretrain/grammar_tiny/kn-1", "pretrain/grammar_tiny/used_lstm-1",
+                                  "pretrain/grammar_tiny/used_gpt-1", "pretrain/grammar_tiny/used_elmo-1",
+                                  "mix/grammar_tiny/used_mix-1"])  # fmt: skip
+def test_perplexities_are_those_of_the_benchmark(name, cells, project_cells, documents):
+    system, cell = retable.load(cells / name), name.rsplit("/", 1)[1]
+    expected = scores(project_cells, f"{cell}-perplexity")
+    found = system.likelihood(documents)
+    assert found == pytest.approx({key: expected[f"test/{key}"] for key in found}, rel=1e-6)
+    assert system.perplexity(documents) == found["perplexity_word"]
+    assert system.perplexity(documents, per="token") == found["perplexity_token"]
+
+
+@pytest.mark.parametrize("name", ["kn", "used_lstm", "used_gpt", "used_elmo"])
+def test_a_score_is_the_sum_of_its_tokens_and_of_its_words(name, cells, documents):
+    system = retable.load(cells / f"pretrain/grammar_tiny/{name}-1")
+    lines = [line for text in documents[:4] for line in text.split("\n")]
+    found = system.score(lines)
+    ids = system.tokenizer.encode_batch(lines)
+    expected = [system.system.log_prob(np.array(row)) for row in ids]
+    for each, row in zip(found, expected, strict=True):
+        assert each.log_prob == pytest.approx(row.sum(), rel=1e-5)
+        assert [value for _, value in each.tokens] == pytest.approx(row, rel=1e-4, abs=1e-5)
+        assert sum(value for _, value in each.words) == pytest.approx(each.log_prob)
+        assert [word for word, _ in each.words] == each.text.split()
+    first, *rest = lines[0].split()
+    (after,) = system.score(" " + " ".join(rest), context=first)
+    assert [word for word, _ in after.words] == rest
+    assert after.log_prob == pytest.approx(sum(value for _, value in found[0].words[1:]), rel=1e-5)
+
+
+def test_endings_are_chosen_by_their_probability(cells):
+    system = retable.load(cells / "pretrain/grammar_tiny/used_gpt-1")
+    scorer = Scorer(system.system, system.tokenizer)
+    endings = [" a", " the", " " + system.tokenizer.words[20]]
+    expected = scorer.log_prob(*scorer.encode([system.tokenizer.words[30]] * 3, endings))
+    assert system.choose(system.tokenizer.words[30], endings) == expected.argmax()
+
+
+def test_texts_go_on_and_begin(cells):
+    for name in ("kn", "used_lstm", "used_gpt"):
+        system = retable.load(cells / f"pretrain/grammar_tiny/{name}-1")
+        word = system.tokenizer.words[25]
+        (greedy,) = system.continue_(word, max_new_tokens=5)
+        model, ids = next_token(system.system), torch.tensor([[system.tokenizer.boundary, 25]])
+        likeliest = int(model.extend(ids, model.start(1))[0].argmax())
+        assert greedy.split(" ")[0] == system.tokenizer.decode([likeliest]).strip() or likeliest == ids[0, 0]
+        assert system.continue_([word, word], strategy="beam", max_new_tokens=4)[0] is not None
+        drawn = system.generate(3, max_new_tokens=6, seed=4)
+        assert len(drawn) == 3 and drawn == system.generate(3, max_new_tokens=6, seed=4) != system.generate(3, seed=5)
+    with pytest.raises(UsageError, match=r"^strategy=best is none; write greedy, beam or sample"):
+        system.continue_(word, strategy="best")
+
+
+@pytest.mark.parametrize(("name", "layers"), [("used_lstm", 1), ("used_gpt", 1), ("used_bert", 3), ("used_elmo", 3)])
+def test_states_are_the_models_own_alone_and_in_a_batch(name, layers, cells, documents):
+    system = retable.load(cells / f"pretrain/grammar_tiny/{name}-1")
+    lines = [line for text in documents[:3] for line in text.split("\n")]
+    found = system.encode(lines)
+    for line, states in zip(lines, found, strict=True):
+        assert states.shape[0] == layers and states.dtype == np.float32
+        (alone,) = system.encode(line)
+        np.testing.assert_allclose(alone, states, atol=2e-6)
+    pooled = {kind: system.encode(lines, pooling=kind) for kind in ("mean", "first", "last")}
+    assert pooled["mean"] == pytest.approx(np.stack([states[-1].mean(axis=0) for states in found]))
+    assert pooled["first"] == pytest.approx(np.stack([states[-1, 0] for states in found]))
+    assert pooled["last"] == pytest.approx(np.stack([states[-1, -1] for states in found]))
+
+
+def test_what_a_system_can_is_what_it_does(cells):
+    can = {path.name: retable.load(path).can for path in sorted((cells / "pretrain/grammar_tiny").glob("*-1"))}
+    assert can["kn-1"] == ("perplexity", "score", "choose", "generate", "continue_")
+    assert can["used_gpt-1"] == (*can["kn-1"], "encode") == can["used_lstm-1"]
+    assert can["used_elmo-1"] == ("perplexity", "score", "choose", "encode") and can["used_bert-1"] == ("encode",)
+    bert = retable.load(cells / "pretrain/grammar_tiny/used_bert-1")
+    with pytest.raises(UsageError, match=r"used_bert-1 gives no probabilities of a text; take the cell of a language"):
+        bert.perplexity("a text")
+    assert repr(bert).startswith("<Language ") and repr(bert).endswith("used_bert-1: encode>")
+
+
+def test_word_vectors(cells):
+    system = retable.load(cells / "embed/grammar_tiny/used_vectors-1")
+    word, other = system.words[0], system.words[5]
+    vectors = system.vectors([word, other])
+    lengths = np.linalg.norm(vectors, axis=1)
+    assert system.similarity(word, other) == pytest.approx(vectors[0] @ vectors[1] / lengths.prod(), abs=1e-6)
+    near = dict(system.neighbours(word, k=len(system.words) - 1))
+    assert near[other] == pytest.approx(system.similarity(word, other), abs=1e-6) and word not in near
+    a, b, c = (vector / np.linalg.norm(vector) for vector in system.vectors(system.words[:3]))
+    (best, score), *_ = system.analogy(*system.words[:3])
+    between = b - a + c
+    assert score == pytest.approx(max(
+        between @ each / np.linalg.norm(between) / np.linalg.norm(each) for each in system.vectors(system.words[3:])
+    ), abs=1e-6)  # fmt: skip
+    assert best not in system.words[:3]
+    with pytest.raises(UsageError, match=r"used_vectors-1 has no vector of nowhere; ask for words of its text"):
+        system.vectors("nowhere")
+    of_file = retable.load(cells / "embed/grammar_tiny/used_vectors-1/vectors.bin")
+    assert of_file.neighbours(word) == system.neighbours(word)
+
+
+def units(cell):
+    return pd.read_csv(cell / "units.csv").query("split == 'test'")
+
+
+def test_sentences_are_classified_as_by_the_stage(cells, project_cells):
+    cell = cells / "train/grammar_tiny/sentiment-bilstm-1"
+    system = retable.load(cell)
+    rows = pd.read_csv(project_cells / "prepare/grammar_tiny/sentiment/test.tsv", sep="\t")
+    texts = rows[system.task.sentences[0]].tolist()
+    assert [system.labels.index(label) for label in system.classify(texts)] == units(cell)["prediction"].tolist()
+    shares = system.probabilities(texts)
+    assert shares.sum(axis=1) == pytest.approx(1) and (shares.argmax(axis=1) == units(cell)["prediction"]).all()
+    with pytest.raises(UsageError, match=r"labels a sentence, a text each; \('one', 'two'\) is 2"):
+        system.classify([("one", "two")])
+
+
+def test_words_are_tagged_as_by_the_stage_and_new_ones_by_their_letters(cells):
+    cell = cells / "train/grammar_pos/bilstm_crf-1"
+    system = retable.load(cell)
+    sentences = [
+        [line.split() for line in block.split("\n")]
+        for block in (cell / "test.tags.txt").read_text().strip().split("\n\n")
+    ]
+    found = system.tag([[word for word, _, _ in sentence] for sentence in sentences])
+    assert found == [[(word, guessed) for word, _, guessed in sentence] for sentence in sentences]
+    ((first, _), (new, tag)) = system.tag(f"{sentences[0][0][0]} unheardofness")[0]
+    assert (first, new) == (sentences[0][0][0], "unheardofness") and tag in system.task.tags
+    assert system.tag([[word for word, _, _ in sentence] for sentence in sentences]) == found
+
+
+def test_answers_are_those_of_the_stage(cells):
+    cell = cells / "train/grammar_questions_tiny/bidaf-1"
+    system, found = retable.load(cell), json.loads((cell / "predictions.json").read_text())
+    questions = {each.source.id: each.source for each in system.task.examples("test")}
+    assert questions.keys() == found.keys()
+    for name, question in questions.items():
+        assert system.answer(question.question, question.context) == found[name]
+    with pytest.raises(UsageError, match=r"^the paragraph has no words"):
+        system.answer("what?", " ")
+
+
+def test_endings_are_chosen_as_by_the_stage(cells, project_cells):
+    cell = cells / "train/grammar_endings_tiny/bilstm-1"
+    system = retable.load(cell)
+    rows = [json.loads(line) for line in (project_cells / "prepare/grammar_endings_tiny/test.jsonl").open()]
+    source = system.config["task"]["choices"]
+    chosen = [system.choose(row[source["context"]], row[source["endings"]]) for row in rows]
+    assert chosen == units(cell)["prediction"].tolist()
+
+
+def test_mentions_are_resolved_and_translations_written_as_by_the_stage(cells, project_cells):
+    ranker = retable.load(cells / "train/grammar_documents_tiny/mention_ranker-1")
+    document = ranker.task.examples("test")[0]
+    clusters = ranker.resolve(document.sentences)
+    words = {word for sentence in document.sentences for word in sentence}
+    assert all(mention.split()[0] in words for cluster in clusters for mention in cluster)
+    cell = cells / "train/grammar_pairs_tiny/used_translation-1"
+    lines = (project_cells / "prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()[:40]
+    expected = (cell / "translations.test.txt").read_text().splitlines()[:40]
+    assert retable.load(cell).translate(lines) == expected
+
+
+def test_a_cell_is_found_by_its_name_and_what_is_none_is_said(project_cells, monkeypatch):
+    monkeypatch.chdir(project_cells.parent)
+    assert retable.load("pretrain/grammar_tiny/kn-1").folder == Path("outputs/pretrain/grammar_tiny/kn-1")
+    assert retable.load("kn-1").folder == Path("outputs/pretrain/grammar_tiny/kn-1")
+    run = json.loads(Path("outputs/pretrain/grammar_tiny/kn-1.record.json").read_text())["mlflow_run_id"]
+    assert retable.load(f"runs:/{run}").folder.samefile("outputs/pretrain/grammar_tiny/kn-1")
+    with pytest.raises(UsageError, match=r"^grammar_tiny/kn-2 is no folder of a cell, .*; write .*grammar_tiny/kn-1"):
+        retable.load("grammar_tiny/kn-2")
+    with pytest.raises(UsageError, match=r"^runs:/0123 is no run of this MLflow"):
+        retable.load("runs:/0123")
+
+
+def test_a_name_of_several_cells_is_refused(tmp_path):
+    for stage in ("pretrain/ptb", "train/sst2"):
+        (tmp_path / "outputs" / stage / "gpt-1").mkdir(parents=True)
+        (tmp_path / "outputs" / stage / "gpt-1" / "model.safetensors").touch()
+    with pytest.raises(UsageError, match=r"^gpt-1 may be pretrain/ptb/gpt-1 or train/sst2/gpt-1; write one of them$"):
+        retable.load("gpt-1")
+
+
+def test_where_there_are_no_cells():
+    with pytest.raises(UsageError, match=r"^gpt-1 is no folder of a cell, and outputs/ has none here; `make repro`"):
+        retable.load("gpt-1")
+
+
+def test_the_import_alone_loads_nothing_heavy():
+    code = "import sys, retable; print(sorted({'torch', 'numpy', 'hydra', 'pandas', 'mlflow'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | ENVIRONMENT, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]" and retable.__version__
