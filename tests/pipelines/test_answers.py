@@ -73,7 +73,7 @@ def read(folder, name):
 
 
 def test_the_cell_is_complete(folder):
-    files = {"model.safetensors", "curve.csv", "units.csv", "predictions.json"}
+    files = {"model.safetensors", "vocabulary.json", "curve.csv", "units.csv", "predictions.json"}
     assert {path.name for path in folder.iterdir()} == files | {"config.yaml", "metrics.json", "run.json"}
     run = read(folder, "run.json")
     assert (run["stage"], run["task"], run["corpus"], run["system"]) == ("train", "squad", "squad", "bidaf")

@@ -63,7 +63,12 @@ def read(folder, name):
 
 def test_the_cell_is_complete(folder):
     files = {"model.safetensors", "curve.csv", "units.csv", "validation.response.conll", "test.response.conll"}
-    assert {path.name for path in folder.iterdir()} == files | {"config.yaml", "metrics.json", "run.json"}
+    assert {path.name for path in folder.iterdir()} == files | {
+        "config.yaml",
+        "metrics.json",
+        "run.json",
+        "vocabulary.json",
+    }
     run = read(folder, "run.json")
     assert (run["stage"], run["task"], run["corpus"], run["system"]) == (
         *("train", "conll2012", "conll2012"),

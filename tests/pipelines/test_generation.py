@@ -14,7 +14,8 @@ from safetensors.numpy import save_file
 from pipelines.complete import complete
 from pipelines.generate import generate
 from pipelines.rank import rank
-from retable.artifacts import digest, read_record
+from retable.artifacts import read_record
+from retable.cells.systems import carry_parts
 from retable.models.ngram import KneserNey
 from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM
@@ -35,14 +36,12 @@ def project(tmp_path_factory):
     tokenizers = {"word": word.train(LINES), "bpe": byte_bpe.train(LINES, vocab_size=260)}
     (folder / "outputs/prepare/c").mkdir(parents=True)
     (folder / "outputs/prepare/c/test.txt").write_text("a dog\n\nthe old man sees a dog\na cat sees the dog\n")
-    for name, tokenizer in tokenizers.items():
-        (folder / "outputs/encode/c" / name).mkdir(parents=True)
-        tokenizer.save(folder / "outputs/encode/c" / name / "tokenizer.json")
 
     def cell(stage: str, name: str, tokens: str, **config):
         made = folder / "outputs" / stage / "c" / name
         made.mkdir(parents=True)
         (made / "config.yaml").write_text(json.dumps({"tokens": f"c/{tokens}"} | config))
+        tokenizers[tokens].save(made / "tokenizer.json")
         run = {"system": name[:-2], "corpus": "c", "seed": 1}
         (made / "run.json").write_text(json.dumps(run))
         return made
@@ -60,9 +59,9 @@ def project(tmp_path_factory):
     made = cell("pretrain", "lstm-1", "word", objective=OBJECTIVE, model=settings, scorer=SCORER)
     save_weights(CausalLM(LSTM(V, **LSTM_OF_6), V, tie=False, bias=True, reduction="mean"), made / "model.safetensors")
     cells = ["pretrain/c/words-1", "pretrain/c/lstm-1"]
-    digests = [list(bytes.fromhex(digest(folder / "outputs" / each / "model.safetensors"))) for each in cells]
-    arrays = {"weights": np.array([0.9, 0.1]), "digests": np.array(digests, np.uint8)}
-    save_file(arrays, cell("mix", "both-1", "word", cells=cells) / "model.safetensors")
+    made = cell("mix", "both-1", "word", cells=cells)
+    save_file({"weights": np.array([0.9, 0.1])}, made / "model.safetensors")
+    carry_parts([folder / "outputs" / each for each in cells], made)
     cell("train", "sentiment-lstm-1", "word", task={})
     return SimpleNamespace(folder=folder, models=models, tokenizers=tokenizers)
 

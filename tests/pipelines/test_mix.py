@@ -8,7 +8,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from retable.cells.systems import load_system
-from retable.errors import UsageError
 from retable.models.cache import UnigramCache
 from retable.models.good_turing import GoodTuring
 from retable.tokenizers.tokenizer import read_tokens

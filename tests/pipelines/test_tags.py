@@ -72,7 +72,15 @@ def test_it_learns_and_its_cell_is_complete(tagged):
         5,
     )  # IOBES: B E S of NP, S of VP, O
     names = {path.name for path in (tagged.folder / "outputs/train/conll2000_chunking/bilstm_crf-1").iterdir()}
-    files = {"model.safetensors", "curve.csv", "units.csv", "test.tags.txt", "validation.tags.txt"}
+    files = {
+        "model.safetensors",
+        "vocabulary.json",
+        "learnt.json",
+        "curve.csv",
+        "units.csv",
+        "test.tags.txt",
+        "validation.tags.txt",
+    }
     assert names == files | {"config.yaml", "metrics.json", "run.json"}
 
 
