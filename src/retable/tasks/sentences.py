@@ -189,10 +189,10 @@ class SentenceTask(Labelled, Task[Example, float]):
         labels = [each.label for each in examples]
         return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
 
-    def validate(self, objective: Objective, examples: Sequence[Example], encoded: Encoded) -> dict[str, float]:
+    def validated(self, units: pd.DataFrame) -> dict[str, float]:
         """Of classes always accuracy and matthews too."""
         told = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
-        return self.values(self.units(examples, self.predict(objective, encoded)), told)
+        return self.values(units, told)
 
     def named(self, example: Example) -> dict[str, str]:
         """The sentences by the names that `prompt` gives them, in its order."""

@@ -9,7 +9,6 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.loggers import Logger
 
-from retable.data.batches import Batches
 from retable.training.curve import Point
 
 Log = Callable[[Sequence[Point]], None]
@@ -56,25 +55,6 @@ class Steps(L.Callback):
         if trainer.is_global_zero and (now := time.monotonic()) > self._kept + 0.3:
             self._kept = now
             self._path.write_text(f"{trainer.global_step}/{trainer.max_steps}", encoding="utf-8")
-
-
-class Overfit(L.Callback):
-    """Trains on the first `batches` batches over and over."""
-
-    def __init__(self, batches: int):
-        self._batches = batches
-
-    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
-        pl_module._batches = _First(pl_module._batches, self._batches)
-
-
-class _First:
-    def __init__(self, batches: Batches, number: int):
-        self._batches, self._number = batches, number
-        self.steps_per_epoch = batches.steps_per_epoch
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        return self._batches.batch(step % self._number, rank, world)
 
 
 def full_rate(step: int, epoch: float, max_steps: int, losses: Sequence[float], **settings: float) -> float:
