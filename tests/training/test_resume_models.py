@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams
-from retable.evaluation.likelihood import StreamLoss, Carried
+from retable.evaluation.likelihood import Carried, StreamLoss
 from retable.models.awd_lstm import AWDLSTM
 from retable.models.elmo import ELMo
 from retable.models.stacked_lstm import StackedLSTM

@@ -15,7 +15,6 @@ from retable.data.examples import encoded
 from retable.errors import UsageError
 from retable.metrics.labelled import OF_CLASSES, OF_SCORES, Labelled
 from retable.models.base import EncoderDecoder, Model
-from retable.objectives.base import Objective
 from retable.objectives.classification import Classification, require_summary
 from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.regression import Regression

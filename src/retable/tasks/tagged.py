@@ -20,7 +20,6 @@ from retable.metrics.roles import role_counts
 from retable.metrics.spans import SHARES, Scheme, convert, span_counts
 from retable.metrics.units import share
 from retable.models.base import Model
-from retable.objectives.base import Objective
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
 from retable.tasks.base import Task, Text, require_files, require_no_predicate

@@ -53,7 +53,7 @@ class Steps:
     """The batches of this process: an epoch's from the first, as Lightning counts them, but begun where the training
     stands. With `overfit_batches` each epoch begins with the first batch of all."""
 
-    def __init__(self, batches: Batches, trainer: L.Trainer):
+    def __init__(self, batches: Batches, trainer: Any):
         self._batches, self._trainer = batches, trainer
 
     def __len__(self) -> int:

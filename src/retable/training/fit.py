@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import nn
 from torch.optim import Optimizer
 
@@ -105,7 +106,7 @@ def fit(
             if best is not None:
                 raise UsageError("no process has the weights of the best validation whole; write patience=null")
             trainer = {**trainer, "strategy": FullySharded()}
-        settings = {
+        settings: dict[str, Any] = {
             "max_steps": max_steps,
             "max_epochs": -1,
             "val_check_interval": validate_every * trainer.get("accumulate_grad_batches", 1),
@@ -122,7 +123,7 @@ def fit(
         }
         if "check_val_every_n_epoch" in trainer or isinstance(trainer.get("val_check_interval"), float):  # by epochs
             settings |= {"val_check_interval": 1.0, "check_val_every_n_epoch": 1}
-        runner = L.Trainer(**settings | trainer)
+        runner = L.Trainer(**{**settings, **trainer})
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
             torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
         training = Training(objective, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
@@ -195,7 +196,8 @@ def _keep_freed_memory() -> None:
 
 @contextlib.contextmanager
 def _quiet_lightning():
-    """Leave out Lightning's banner and its advice about loaders, which these have reasons not to follow."""
+    """Leave out Lightning's banner and its advice about loaders, which these have reasons not to follow; what it refuses
+    ends in UsageError."""
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -203,5 +205,7 @@ def _quiet_lightning():
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="lightning")
             yield
+    except MisconfigurationException as error:
+        raise UsageError(f"Lightning's Trainer: {' '.join(str(error).split())}") from error
     finally:
         logger.setLevel(level)

@@ -93,7 +93,8 @@ class Training(L.LightningModule):
                 self._states = [None] * parts
             loss, self.metrics, state = self.objective.loss(batch, self._states[part], step)
             self._states[part] = _map(torch.Tensor.detach, state)
-        every = self.trainer.log_every_n_steps
+        trainer: Any = self.trainer  # whose flags mypy does not see
+        every = trainer.log_every_n_steps
         if every and (step + 1) % every == 0:
             self._log("train", self.metrics, sync_dist=True)
         return loss
@@ -137,27 +138,24 @@ class Training(L.LightningModule):
             self._average.apply()
 
     def on_validation_start(self) -> None:
-        assert self.trainer.datamodule is not None
-        self._begin(self.trainer.datamodule.validation)
+        self._begin("validation")
 
     def on_test_start(self) -> None:
-        assert self.trainer.datamodule is not None
-        self._begin(self.trainer.datamodule.test)
+        self._begin("test")
 
     def on_predict_start(self) -> None:
-        assert self.trainer.datamodule is not None
-        self._begin(self.trainer.datamodule.prediction)
+        self._begin("prediction")
 
     def validation_step(self, piece: Any, batch_idx: int) -> None:
         self._found.append(self._measured(piece))
         if batch_idx + 1 == self.trainer.num_val_batches[0]:
-            self.validation = self._total(self.trainer.datamodule.validation)
+            self.validation = self._total()
             self._log("validation", self.validation)
 
     def test_step(self, piece: Any, batch_idx: int) -> None:
         self._found.append(self._measured(piece))
         if batch_idx + 1 == self.trainer.num_test_batches[0]:
-            self._log("test", self._total(self.trainer.datamodule.test))
+            self._log("test", self._total())
 
     def predict_step(self, piece: Any, batch_idx: int) -> Any:
         """What the Measure finds of a piece: predictions with their places, log-probabilities of tokens."""
@@ -176,23 +174,28 @@ class Training(L.LightningModule):
         if self.trainer.state.fn == "fit":  # by the modules' own `train`, for a frozen part stays as it is
             self.train()
 
-    def _begin(self, measure: Measure) -> None:
+    def _begin(self, split: str) -> None:
+        trainer: Any = self.trainer
+        measure: Measure | None = getattr(trainer.datamodule, split, None)
+        if measure is None:
+            raise UsageError(f"nothing says what is measured; give the Trainer datamodule=Data(batches, {split}=…)")
         self._applied = contextlib.ExitStack()
         self._applied.enter_context(self.averaged())
-        self._measure, self._found = measure.measuring(self.objective), []
+        self._measure = measure
+        self._measure_piece, self._found = measure.measuring(self.objective), list[Any]()
 
     def _measured(self, piece: Any) -> Any:
         with torch.autocast(self.device.type, enabled=False):  # in full precision, as the benchmarks measure
-            return None if piece is None else self._measure(piece)
+            return None if piece is None else self._measure_piece(piece)
 
-    def _total(self, measure: Measure) -> dict[str, float]:
+    def _total(self) -> dict[str, float]:
         """The metrics of what all processes have found."""
         mine, self._found = self._found, []
         found = [mine]
         if self.trainer.world_size > 1 and not self.sharded:
             found *= self.trainer.world_size
             torch.distributed.all_gather_object(found, mine)
-        return measure.total(found)
+        return self._measure.total(found)
 
     def _log(self, stage: str, metrics: Mapping[str, Any], **settings: Any) -> None:
         """To callbacks, and to the loggers of any Trainer but that of `fit`, whose loggers get the learning curve."""

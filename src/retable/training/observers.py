@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+from lightning.pytorch.callbacks import LearningRateFinder
 from lightning.pytorch.loggers import Logger
 
 from retable.training.curve import Point
@@ -55,6 +56,28 @@ class Steps(L.Callback):
         if trainer.is_global_zero and (now := time.monotonic()) > self._kept + 0.3:
             self._kept = now
             self._path.write_text(f"{trainer.global_step}/{trainer.max_steps}", encoding="utf-8")
+
+
+class RateFinder(LearningRateFinder):
+    """Lightning's learning-rate finder (a range test; Smith 2017), which prints the rate it suggests and draws the loss
+    by the rate to `figure`. The training that follows keeps its own rate."""
+
+    def __init__(self, figure: str, **settings: Any):
+        super().__init__(update_attr=False, **settings)
+        self._figure = Path(figure)
+
+    def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        super().on_fit_start(trainer, pl_module)
+        if self.optimal_lr is None or not trainer.is_global_zero:  # None: a fast dev run, which has too few steps
+            return
+        rate = self.optimal_lr.suggestion()
+        said = (
+            "no rate is suggested: the loss is not known step by step" if rate is None else f"optimizer.lr={rate:.2g}"
+        )
+        drawn: Any = self.optimal_lr.plot(suggest=True)
+        self._figure.parent.mkdir(parents=True, exist_ok=True)
+        drawn.savefig(self._figure)
+        print(f"learning-rate finder: {said}; {self._figure} has the loss by the rate")
 
 
 def full_rate(step: int, epoch: float, max_steps: int, losses: Sequence[float], **settings: float) -> float:

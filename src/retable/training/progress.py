@@ -110,8 +110,8 @@ class Progress(Checkpoint):
         self._stopped = time.monotonic()
         self.seconds, self.steps = self._stopped - self._started[0] - self._paused, step - self._started[1]
         trainer.should_stop = trainer.should_stop or last  # whereupon Lightning validates
-        epoch_loop = trainer.fit_loop.epoch_loop
-        if not epoch_loop._should_check_val_fx(trainer.fit_loop._data_fetcher):  # what it will ask after this
+        loop: Any = trainer.fit_loop
+        if not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):  # what Lightning will ask after this
             if step % self._say_every == 0 and not trainer.enable_validation:
                 self._say(trainer)
             self._end_step(trainer, last)
@@ -149,7 +149,7 @@ class Progress(Checkpoint):
                     f"the training has diverged: {name} is {value} by step {step}; lower optimizer.lr, or clip_norm"
                 )
 
-    def _save(self, trainer: L.Trainer) -> None:
+    def _save(self, trainer: Any) -> None:
         written = self._checkpoint.with_suffix(".partial")
         if not trainer.fast_dev_run:
             trainer.save_checkpoint(written)
