@@ -196,8 +196,8 @@ def _keep_freed_memory() -> None:
 
 @contextlib.contextmanager
 def _quiet_lightning():
-    """Leave out Lightning's banner and its advice about loaders, which these have reasons not to follow; what it refuses
-    ends in UsageError."""
+    """Leave out Lightning's banner and its advice about loaders, which these have reasons not to follow. What
+    it refuses is a UsageError."""
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.WARNING)

@@ -137,6 +137,9 @@ class Training(L.LightningModule):
         if self._average is not None:
             self._average.apply()
 
+    def setup(self, stage: str) -> None:
+        self._has_loggers = not isinstance(self.trainer.logger, Handed)
+
     def on_validation_start(self) -> None:
         self._begin("validation")
 
@@ -199,8 +202,8 @@ class Training(L.LightningModule):
 
     def _log(self, stage: str, metrics: Mapping[str, Any], **settings: Any) -> None:
         """To callbacks, and to the loggers of any Trainer but that of `fit`, whose loggers get the learning curve."""
-        told = not isinstance(self.trainer.logger, Handed)
-        self.log_dict({f"{stage}/{k}": v for k, v in metrics.items()}, logger=told, batch_size=1, **settings)
+        named = {f"{stage}/{name}": value for name, value in metrics.items()}
+        self.log_dict(named, logger=self._has_loggers, batch_size=1, **settings)
 
     def configure_optimizers(self) -> Any:
         if self._optimizer is None or self._schedule is None:
