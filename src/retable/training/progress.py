@@ -110,11 +110,13 @@ class Progress(Checkpoint):
         self._stopped = time.monotonic()
         self.seconds, self.steps = self._stopped - self._started[0] - self._paused, step - self._started[1]
         trainer.should_stop = trainer.should_stop or last  # whereupon Lightning validates
+        if (step % self._say_every == 0 or last) and not trainer.enable_validation:
+            self._say(trainer)
         loop: Any = trainer.fit_loop
-        if not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):  # what Lightning will ask after this
-            if step % self._say_every == 0 and not trainer.enable_validation:
-                self._say(trainer)
-            self._end_step(trainer, last)
+        # What Lightning itself will ask after this: a checkpoint comes behind the step's validation.
+        if self._is_due(trainer) and not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
+            self._save(trainer)
+            self._paused += time.monotonic() - self._stopped
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         if trainer.sanity_checking:
@@ -127,14 +129,15 @@ class Progress(Checkpoint):
             os.replace(written, self.best_weights)
         pl_module.validated(self.losses())
         self._say(trainer)
-        last = trainer.global_step == trainer.max_steps or self._is_over()
-        trainer.should_stop = trainer.should_stop or last
-        self._end_step(trainer, last)
-
-    def _end_step(self, trainer: L.Trainer, last: bool) -> None:
-        if trainer.global_step % self._checkpoint_every == 0 or last:
+        over = self._is_over()
+        trainer.should_stop = trainer.should_stop or over
+        if self._is_due(trainer) or over:
             self._save(trainer)
         self._paused += time.monotonic() - self._stopped
+
+    def _is_due(self, trainer: L.Trainer) -> bool:
+        """Whether a checkpoint is: every so many steps, and behind the last."""
+        return trainer.global_step % self._checkpoint_every == 0 or trainer.global_step == trainer.max_steps
 
     def _settle(self) -> None:
         """Bring the sums over from the device and from all processes; until then a step costs no synchronisation."""
