@@ -77,7 +77,7 @@ def test_two_processes_validate_half_each_and_find_what_one_finds(project, name)
             "+callbacks.counted._target_=counted.Counted", f"trainer={trainer}", "trainer.accelerator=cpu",
             f"system=still_{name}_{trainer}",
         )  # fmt: skip
-        (path,) = project.folder.glob(f"outputs/{stage}/*/still_{name}_{trainer}-1/curve.csv")
+        (path,) = project.folder.glob(f"outputs/{stage}/*/*still_{name}_{trainer}-1/curve.csv")
         curve = pd.read_csv(path)
         validated = curve[curve["metric"].str.startswith("validation/") & ~curve["metric"].str.endswith("recall")]
         curves.append(validated.set_index("metric")["value"])
