@@ -84,8 +84,8 @@ def test_two_processes_validate_half_each_and_find_what_one_finds(project, name)
         rows.append([int(file.read_text()) for file in project.folder.glob("validated.*")])
     assert len(curves[0]) > 0 and curves[1].to_dict() == pytest.approx(curves[0].to_dict(), rel=1e-5)
     (whole, *_), halves = rows
-    assert len(halves) == 2 and max(halves) < 0.8 * whole
-    assert sum(halves) == whole
+    assert len(halves) == 2 and sum(halves) == whole
+    assert max(halves) < 0.8 * whole or name == "sentiment"  # whose twenty examples are one batch, which one takes
 
 
 def test_adafactor_is_refused_where_weights_are_shared(project):
