@@ -150,10 +150,11 @@ def times(steps: Iterator[None], n: int) -> list[float]:
 def lightning_seconds(name: str, precision: str, tokens: np.ndarray) -> float:
     """Of a step of ours through the Lightning module: the median over 20."""
     objective, data, make, clip = ours(name, tokens)
-    training = Training(objective, data, 1, MEASURED, make, constant, clip, epochs=1)
+    training = Training(objective, 1, MEASURED, make, constant, clip, epochs=1)
     kind = "bf16-mixed" if precision == "bf16" else "32-true"
     with tempfile.TemporaryDirectory() as scratch:
-        return _seconds_per_step(training, {"accelerator": "cpu", "devices": 1, "precision": kind}, Path(scratch))
+        trainer = {"accelerator": "cpu", "devices": 1, "precision": kind}
+        return _seconds_per_step(training, data, trainer, Path(scratch))
 
 
 def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:

@@ -73,7 +73,7 @@ def ours(text: Text, system: str, output: str, threads: int, epochs: int, seed: 
             WordByWord(objective, threads), windows, seed=seed, epochs=epochs,
             optimizer=partial(sgd, lr=RATES[system]), schedule=linear_decay, clip_norm=None,
             trainer={"accelerator": "cpu", "devices": 1}, scratch=Path(scratch), checkpoint_every=10**9,
-            validations=1 / epochs, validate=lambda objective: {}, log=lambda points: None,
+            validations=1 / epochs, validation=None, log=lambda points: None,
         )  # fmt: skip
         seconds = time.perf_counter() - started
     return seconds, model.vectors().numpy()[1:]

@@ -45,7 +45,7 @@ def embed(cfg: DictConfig) -> None:
 
         learner = WordByWord(objective, cfg.threads)
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
-        train(cfg, record, learner, batches, validate=lambda objective: {})
+        train(cfg, record, learner, batches, validation=None)
         tokenizer.save(record.folder / "tokenizer.json")
         ids, words = zip(*seen, strict=True)
         write_word2vec(record.folder / "vectors.bin", words, objective.vectors().numpy()[list(ids)])

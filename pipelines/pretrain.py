@@ -39,7 +39,8 @@ def learn(cfg: DictConfig) -> None:
 
     from pipelines.initial import initialise_input
     from pipelines.training import train
-    from retable.objectives.base import CountsWords, Objective
+    from retable.data.batches import Measure
+    from retable.objectives.base import CountsWords
     from retable.training.blocks import recompute_blocks
 
     folder = Path("outputs/encode", cfg.tokens)
@@ -61,20 +62,16 @@ def learn(cfg: DictConfig) -> None:
         inputs += [require(folder / f"{split}.units.npy") for split in ("train", "validation")]
 
     if cfg.get("validation_scorer"):
-        scorer = instantiate(cfg.validation_scorer)
+        from retable.evaluation.likelihood import StreamLoss
 
-        def validate(objective: Objective) -> dict[str, float]:
-            return {"loss": -float(scorer.log_prob(objective, validation, tokenizer.boundary).mean())}
+        held_out: Measure = StreamLoss(instantiate(cfg.validation_scorer), validation, tokenizer.boundary)
     else:
-        from retable.evaluation.held_out import SEED, mean_metrics
+        from retable.evaluation.held_out import SEED, MeanMetrics
 
-        held_out = build_batches(cfg, tokenizer, folder, "validation", SEED)
-
-        def validate(objective: Objective) -> dict[str, float]:
-            return mean_metrics(objective, held_out)
+        held_out = MeanMetrics(build_batches(cfg, tokenizer, folder, "validation", SEED))
 
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
-        train(cfg, record, objective, batches, validate)
+        train(cfg, record, objective, batches, held_out)
         tokenizer.save(record.folder / "tokenizer.json")
 
 

@@ -21,7 +21,6 @@ def train(cfg: DictConfig) -> None:
     from retable.cells.build import build_model
     from retable.cells.texts import write_text
     from retable.errors import UsageError
-    from retable.objectives.base import Objective
     from retable.tasks.base import Task
     from retable.training.progress import Best
 
@@ -42,14 +41,12 @@ def train(cfg: DictConfig) -> None:
     inputs += task.inputs + initialise(cfg, objective, model, text, vectors)
     batches = task.batches(encoded["train"], cfg.batch_size, cfg.seed)
 
-    def validate(objective: Objective) -> dict[str, float]:
-        return task.validate(objective, examples["validation"], encoded["validation"])
-
+    validation = task.validation(examples["validation"], encoded["validation"])
     prepared = dict.fromkeys(Path(*path.parts[:3]) for path in task.inputs if path.parts[:2] == ("outputs", "prepare"))
     upstream = [folder for folder in prepared if (folder / "run.json").exists()]
     with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name) as record:
         best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
-        training.train(cfg, record, objective, batches, validate, best)
+        training.train(cfg, record, objective, batches, validation, best)
         write_text(text, record.folder)
         if learnt := task.learnt():
             write_json(record.folder / "learnt.json", learnt)

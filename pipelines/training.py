@@ -1,7 +1,6 @@
 """What the stages that train share: settings to `fit`; trained weights, curve and costs to the cell."""
 
 import time
-from collections.abc import Callable
 
 import torch
 from hydra.utils import instantiate
@@ -9,7 +8,7 @@ from omegaconf import DictConfig
 
 from pipelines.observers import callbacks
 from pipelines.record import Record
-from retable.data.batches import Batches
+from retable.data.batches import Batches, Measure
 from retable.errors import UsageError
 from retable.nn import fused
 from retable.objectives.base import Objective, SelfUpdating
@@ -26,7 +25,7 @@ def train(
     record: Record,
     objective: Objective | SelfUpdating,
     batches: Batches,
-    validate: Callable[[Objective], dict[str, float]],
+    validation: Measure | None,
     best: Best | None = None,
 ) -> None:
     """Train `objective` as `cfg` says, and `fit` of `best`; leave `model.safetensors`, `curve.csv` and the costs in the
@@ -48,7 +47,7 @@ def train(
         scratch=record.scratch,
         checkpoint_every=cfg.checkpoint_every,
         validations=cfg.validations,
-        validate=validate,
+        validation=validation,
         log=record.log,
         averaging=instantiate(cfg.averaging) if cfg.get("averaging") else None,
         max_steps=max(int(amount / cost[unit]), 1) if amount and unit in cost else cfg.get("max_steps"),
@@ -59,7 +58,7 @@ def train(
     record.log(points)
     save_weights(objective, record.folder / "model.safetensors")
     write_curve(points, record.folder / "curve.csv")
-    steps = points[-1].step
+    steps = points[-1].step if points else kept  # none of a training that its trainer ended before the first
     record.metrics |= {point.metric: point.value for point in points if point.step == steps}
     record.metrics |= {point.metric: point.value for point in points if point.step == kept}
     record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}

@@ -100,7 +100,7 @@ def test_too_long_a_sentence():
 
 
 def test_pairs_by_length_hold_every_pair_once():
-    seen = [place for batch in pairs_by_length(SOURCES, TARGETS, LIMIT) for place in places(batch)]
+    seen = [place for some in pairs_by_length(SOURCES, TARGETS, LIMIT) for place in some]
     assert sorted(seen) == list(range(N))
     longest = np.maximum(S, U + 1)[seen]
     assert (np.diff(longest) >= 0).all()

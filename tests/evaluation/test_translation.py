@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from retable.evaluation.translation import align, nats_per_token
+from retable.data.batches import measured
+from retable.evaluation.translation import NatsPerToken, align
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
 from retable.objectives.translation import Translation
 
@@ -25,7 +26,8 @@ def test_nats_are_of_all_target_tokens_whatever_the_batches(objective, max_token
         hidden = objective.model(torch.tensor([source]), torch.tensor([len(source)]), inputs)
         log_probs = objective.head(hidden)[0].log_softmax(dim=1)
         total -= sum(log_probs[i, token].item() for i, token in enumerate(target))
-    assert nats_per_token(objective, SOURCES, TARGETS, max_tokens) == pytest.approx(total / 8, rel=1e-5)
+    found = measured(NatsPerToken(SOURCES, TARGETS, max_tokens), objective)
+    assert found == {"loss": pytest.approx(total / 8, rel=1e-5)}
 
 
 def test_an_alignment_has_a_row_a_target_token(objective):

@@ -5,6 +5,7 @@ import json
 from importlib.util import find_spec
 
 import pytest
+import torch
 
 from pipelines import plan
 from retable.artifacts import read_record
@@ -75,6 +76,42 @@ def test_several_loggers_and_a_callback_of_ones_own(project, plain):
     assert [row["own/steps"] for row in rows(project, "told") if row["own/steps"]] == ["4.0"]
 
 
+def test_a_callback_by_the_command_line_alone(project, plain):
+    (project.folder / "own_callback.py").write_text(OWN)
+    named = [
+        "+callbacks.mine._target_=own_callback.Told",
+        "+callbacks.best._target_=lightning.pytorch.callbacks.EarlyStopping",
+    ]
+    told, done = cell(project, "mine", *named, "+callbacks.best.monitor=validation/loss", "logger=csv")
+    assert "own callback: 4" in done.stdout
+    assert (told / "model.safetensors").read_bytes() == (plain / "model.safetensors").read_bytes()
+    assert [row["own/steps"] for row in rows(project, "mine") if row["own/steps"]] == ["4.0"]
+
+
+def test_the_checkpoint_of_the_best_validation(project, plain):
+    kept, _ = cell(project, "kept", "callbacks=model_checkpoint", "logger=none")
+    assert (kept / "model.safetensors").read_bytes() == (plain / "model.safetensors").read_bytes()
+    (checkpoint,) = (project.folder / "work/checkpoints/pretrain/grammar_tiny/kept-1").iterdir()
+    saved = torch.load(checkpoint)
+    assert saved["hyper_parameters"] == {"seed": 1, "max_steps": 4, "clip_norm": 1.0, "epochs": 2}
+    assert saved["global_step"] == 4
+
+
+@pytest.mark.parametrize("flag", ["fast_dev_run=true", "overfit_batches=1", "limit_val_batches=0", "max_epochs=1"])
+def test_lightnings_flags_by_the_command_line(project, flag):
+    done = project.succeed("pretrain", *SMALL, f"+trainer.{flag}", "system=flagged", "logger=none")
+    validated = "validation/loss" in done.stderr
+    assert validated == (flag != "limit_val_batches=0")
+    steps = {"fast_dev_run=true": 1, "max_epochs=1": 2}.get(flag, 4)
+    metrics = json.loads((project.folder / "outputs/pretrain/grammar_tiny/flagged-1/metrics.json").read_text())
+    assert metrics["steps"] == steps
+
+
+def test_a_flag_that_lightning_refuses(project):
+    line = refuse(project, "pretrain", *SMALL, "+trainer.overfit_batches=0.0001", "system=refused")
+    assert "error: Lightning's Trainer: You requested to check 0.0001 of the" in line
+
+
 def test_no_logger_at_all(project, plain):
     before = runs(project)
     assert (cell(project, "alone", "logger=none")[0] / "curve.csv").read_bytes() == (plain / "curve.csv").read_bytes()
@@ -92,7 +129,7 @@ def test_a_callback_without_a_class(project):
 
 
 @pytest.mark.parametrize(
-    ("debug", "steps"), [("fdr", 1), ("limit", 4), ("overfit", 200), ("profiler", 4), ("default", 4)]
+    ("debug", "steps"), [("fdr", 1), ("limit", 4), ("overfit", 200), ("profiler", 4), ("default", 4), ("lr_find", 1)]
 )
 def test_debugging_leaves_the_cells_alone(project, plain, debug, steps):
     before, recorded = {file: (project.folder / file).read_bytes() for file in files(project.folder)}, runs(project)
@@ -107,6 +144,8 @@ def test_debugging_leaves_the_cells_alone(project, plain, debug, steps):
     assert "work/debug/pretrain/grammar_tiny/plain-1" in done.stderr.splitlines()[-1]
     assert not list((project.folder / "work/debug").rglob("last.ckpt"))
     assert ("FIT Profiler Report" in done.stdout) == (debug == "profiler")
+    assert ("learning-rate finder: optimizer.lr=" in done.stdout) == (debug == "lr_find")
+    assert debugged.with_name("plain-1.rates.svg").exists() == (debug == "lr_find")
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,35 @@ def test_two_processes_have_the_weights_of_one(train, system, trainer):
         torch.testing.assert_close(ours[name], weight, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["lstm", "electra", "sentiment"])
+def test_two_processes_validate_half_each_and_find_what_one_finds(project, name):
+    """Of weights that stay as they were: the rate is 0."""
+    stage = "train" if name == "sentiment" else "pretrain"
+    settings = {
+        "lstm": ["model.d_model=8", "validation_scorer.rows=4"],
+        "electra": ["tokenizer=word_marked", *SYSTEMS["electra"]],
+        "sentiment": ["task=sentiment", "batch_size=4"],
+    }[name]
+    if name == "electra":
+        project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
+    curves, rows = [], []
+    for trainer in ("cpu", "ddp"):
+        project.succeed(
+            stage, "corpus=grammar_tiny", *settings, "optimizer.lr=0", "++max_steps=2", "logger=none",
+            "+callbacks.counted._target_=counted.Counted", f"trainer={trainer}", "trainer.accelerator=cpu",
+            f"system=still_{name}_{trainer}",
+        )  # fmt: skip
+        (path,) = project.folder.glob(f"outputs/{stage}/*/*still_{name}_{trainer}-1/curve.csv")
+        curve = pd.read_csv(path)
+        validated = curve[curve["metric"].str.startswith("validation/") & ~curve["metric"].str.endswith("recall")]
+        curves.append(validated.set_index("metric")["value"])
+        rows.append([int(file.read_text()) for file in project.folder.glob("validated.*")])
+    assert len(curves[0]) > 0 and curves[1].to_dict() == pytest.approx(curves[0].to_dict(), rel=1e-5)
+    (whole, *_), halves = rows
+    assert len(halves) == 2 and sum(halves) == whole
+    assert max(halves) < 0.8 * whole or name == "sentiment"  # whose twenty examples are one batch, which one takes
+
+
 def test_adafactor_is_refused_where_weights_are_shared(project):
     """Which is the optimizer of t5: torch's can't take them. The one test in which Lightning starts the second process
     as it would for a user."""

@@ -35,7 +35,7 @@ def test_utilisation_counts_every_gpu(gpus, share, monkeypatch, tmp_path):
     monkeypatch.setattr(training, "training_cost", lambda *_: {"tokens": 1000, "flops": 0.0096 * 989e12})
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100 80GB HBM3")
     record = Record(tmp_path, tmp_path, lambda points: None)
-    training.train(CFG, record, nn.Linear(2, 2), Batches(), validate=lambda objective: {})
+    training.train(CFG, record, nn.Linear(2, 2), Batches(), validation=None)
     assert record.costs.get("flops_utilisation") == share
     assert "peak_gpu_memory_mib" in record.costs
     assert record.costs["tokens_per_second"] == 50_000
@@ -49,6 +49,6 @@ def test_on_processors_it_is_of_the_products_that_were_measured(precision, dtype
     monkeypatch.setattr(training, "product_rate", {dtype: 1e11}.__getitem__)
     record = Record(tmp_path, tmp_path, lambda points: None)
     cfg = OmegaConf.merge(CFG, {"trainer": {"precision": precision}})
-    training.train(cfg, record, nn.Linear(2, 2), Batches(), validate=lambda objective: {})
+    training.train(cfg, record, nn.Linear(2, 2), Batches(), validation=None)
     assert (record.costs["flops_utilisation"], record.costs["product_flops_per_second"]) == (0.5, 1e11)
     assert "peak_gpu_memory_mib" not in record.costs

@@ -10,6 +10,7 @@ from retable.training.averaging import Average, non_monotone
 from retable.training.fit import fit
 from retable.training.optimizers import sgd
 from retable.training.schedules import constant
+from tests.training.whole import Whole
 
 
 @pytest.mark.parametrize("patience", [1, 2, 5])
@@ -121,7 +122,7 @@ def test_a_training_averages_from_the_rise_of_the_loss_on(tmp_path):
         scratch=tmp_path,
         checkpoint_every=100,
         validations=5,
-        validate=validate,
+        validation=Whole(validate),
         log=lambda points: None,
         averaging=partial(non_monotone, patience=0),
     )

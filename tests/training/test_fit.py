@@ -33,6 +33,7 @@ from retable.training.optimizers import adamw, sgd
 from retable.training.progress import Best
 from retable.training.schedules import constant, epoch_decay, linear_decay, warmup_cosine
 from retable.training.weights import save_weights
+from tests.training.whole import Whole
 
 V, D, T = 11, 8, 5
 TOKENS = np.random.default_rng(0).integers(0, V, 4 * 27)
@@ -141,6 +142,7 @@ def run(system: System, scratch: Path, log=lambda points: None, **changes: Any) 
     scratch.mkdir(exist_ok=True)
     settings = {"seed": 1, "clip_norm": 1.0, "checkpoint_every": 3, "validations": 2, "trainer": CPU}
     settings |= system.settings | changes
+    settings["validation"] = Whole(settings.pop("validate"))
     return fit(system.objective, system.batches, scratch=scratch, log=log, **settings).points
 
 

@@ -30,8 +30,10 @@ class Drawing(nn.Module):
 
 def draw(step: int, rank: int, parts: int, part: int) -> float:
     """What process `rank` draws in a part of a step."""
-    training = Training(Drawing(), None, 1, 10, None, None, None, epochs=1)
-    training.trainer = SimpleNamespace(global_rank=rank, global_step=step, accumulate_grad_batches=parts)
+    training = Training(Drawing(), seed=1, max_steps=10)
+    training.trainer = SimpleNamespace(
+        global_rank=rank, global_step=step, accumulate_grad_batches=parts, log_every_n_steps=0
+    )
     return float(training.training_step(None, step * parts + part))
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams
-from retable.evaluation.likelihood import Carried
+from retable.evaluation.likelihood import Carried, StreamLoss
 from retable.models.awd_lstm import AWDLSTM
 from retable.models.elmo import ELMo
 from retable.models.stacked_lstm import StackedLSTM
@@ -97,7 +97,7 @@ def run(system: System, scratch: Path, **changes: Any) -> list[Point]:
         "trainer": CPU,
         "checkpoint_every": 5,
         "validations": 5,
-        "validate": lambda objective: {"loss": -float(scorer.log_prob(objective, TOKENS[:60], 0).mean())},
+        "validation": StreamLoss(scorer, TOKENS[:60], 0),
         "log": lambda points: None,
     }
     return fit(system.objective, system.batches, scratch=scratch, **(settings | system.settings | changes)).points

@@ -11,7 +11,7 @@ from torch import nn
 from retable.data.corruption import BERTStyle, Corrupted, Prefix, RandomSpans
 from retable.data.masking import MaskedDocuments
 from retable.data.pairs import BucketedPairs
-from retable.evaluation.held_out import mean_metrics
+from retable.evaluation.held_out import MeanMetrics
 from retable.models.bert import BERT
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
 from retable.models.t5 import T5, OneStackT5
@@ -91,7 +91,7 @@ def run(objective: nn.Module, data: Any, scratch: Any) -> list[Point]:
     points, *_ = fit(
         objective, data, seed=1, epochs=0.5, optimizer=partial(adamw, lr=0.01, weight_decay=0.1),
         schedule=linear_decay, clip_norm=1.0, trainer=CPU, scratch=scratch, checkpoint_every=3, validations=4,
-        validate=lambda objective: mean_metrics(objective, Few(data)), log=lambda points: None,
+        validation=MeanMetrics(Few(data)), log=lambda points: None,
     )  # fmt: skip
     return points
 

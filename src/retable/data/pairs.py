@@ -3,7 +3,7 @@
 B batch, S time of the sources, U time of the targets.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -62,12 +62,11 @@ class BucketedPairs:
         return [order[slice(*self._sizes[i])] for i in generator.permutation(self.steps_per_epoch)]
 
 
-def pairs_by_length(sources: Sequences, targets: Sequences, max_tokens: int) -> Iterator[PairBatch]:
-    """All pairs once, the shortest first: for evaluation."""
+def pairs_by_length(sources: Sequences, targets: Sequences, max_tokens: int) -> list[np.ndarray]:
+    """The places of all pairs once, the shortest first, those of a batch together: for evaluation."""
     longest = longest_side(sources, targets)
     order = np.argsort(longest, kind="stable")
-    for start, stop in pairwise(cut(longest[order], max_tokens)):
-        yield pad(sources, targets, order[start:stop])
+    return [order[start:stop] for start, stop in pairwise(cut(longest[order], max_tokens))]
 
 
 def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> list[list[int]]:

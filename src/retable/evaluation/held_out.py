@@ -1,37 +1,71 @@
 """What an objective's own metrics say of held-out text: of models that give no likelihood of a text, such as BERT."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from retable.data.batches import Batches
+from retable.data.batches import Batches, Pieces, measured
 from retable.data.bucketed import on_device
 from retable.objectives.base import Objective
 
 SEED = 0  # of the corruption: the same for all that are measured, whatever seed they were trained with
 
 
-@torch.inference_mode()
-def mean_metrics(objective: Objective, batches: Batches) -> dict[str, float]:
+class MeanMetrics:
     """The mean of the metrics of `objective.loss` over the batches of one epoch; `loss` is one of them.
 
-    Without dropout, and always with the same random numbers; the objective's mode and torch's generator are afterwards
-    what they were.
+    Always with the same random numbers, and torch's generator is afterwards what it was. Processes share the rows of
+    each batch, as in training, for a batch may go on from the state after the one before; a metric that training does
+    not weigh, a recall, is then the mean of theirs.
     """
-    training, device = objective.training, next(objective.parameters()).device
-    sums: dict[str, Tensor] = {}
-    state = None
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(SEED)
-        objective.eval()
-        for step in range(batches.steps_per_epoch):
-            _, metrics, state = objective.loss(on_device(device, batches.batch(step)), state, step)
-            for name, value in metrics.items():
-                sums[name] = sums.get(name, 0.0) + value.double()
-        objective.train(training)
-    return {name: float(total) / batches.steps_per_epoch for name, total in sums.items()}
+
+    def __init__(self, batches: Batches):
+        self._batches = batches
+
+    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
+        return Pieces(self._batches.steps_per_epoch, lambda step: self._batches.batch(step, rank, world))
+
+    def measuring(self, objective: Objective) -> Callable[[Any], dict[str, float]]:
+        device = next(objective.parameters()).device
+        gpus = [device] if device.type == "cuda" else []
+        steps, state, drawn = count(), None, None
+
+        @torch.inference_mode()
+        def measure(batch: Any) -> dict[str, float]:
+            nonlocal state, drawn
+            with torch.random.fork_rng(gpus):
+                if drawn is None:
+                    torch.manual_seed(SEED)
+                else:
+                    torch.set_rng_state(drawn[0])
+                    for gpu, of_gpu in zip(gpus, drawn[1:], strict=True):
+                        torch.cuda.set_rng_state(of_gpu, gpu)
+                _, metrics, state = objective.loss(on_device(device, batch), state, next(steps))
+                drawn = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, gpus)]
+            return {name: value.double().item() for name, value in metrics.items()}
+
+        return measure
+
+    def total(self, measured: Sequence[Sequence[dict[str, float]]]) -> dict[str, float]:
+        means: list[dict[str, float]] = []
+        for of_process in measured:
+            sums = dict.fromkeys(of_process[0], 0.0)
+            for metrics in of_process:
+                sums = {name: sums[name] + value for name, value in metrics.items()}
+            means.append({name: total / len(of_process) for name, total in sums.items()})
+        return {name: sum(of_process[name] for of_process in means) / len(means) for name in means[0]}
+
+
+def mean_metrics(objective: Objective, batches: Batches) -> dict[str, float]:
+    """MeanMetrics, without dropout; the objective's mode is afterwards what it was."""
+    training = objective.training
+    objective.eval()
+    metrics = measured(MeanMetrics(batches), objective)
+    objective.train(training)
+    return metrics
 
 
 class PretrainedObjective:

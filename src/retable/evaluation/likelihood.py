@@ -3,13 +3,16 @@
 Every token of the stream is predicted and counted; before the first stands the boundary token. N tokens of a stream.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from retable.data.batches import Pieces, in_order, share
+from retable.data.bucketed import on_device
+from retable.data.streams import TokenBatch
 from retable.objectives.base import LanguageModelling
 
 
@@ -23,33 +26,79 @@ class OneDirection(Protocol):
         ...
 
 
-class Carried:
+class Scorer(Protocol):
+    """How the tokens of a stream are scored, in pieces that may be divided among processes."""
+
+    protocol: str
+
+    def pieces(self, tokens: np.ndarray, boundary: int, rank: int, world: int) -> Pieces:
+        """The share of process `rank` of `world`."""
+        ...
+
+    def measuring(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
+        """What scores one piece of a share after the other, (B, T) float64."""
+        ...
+
+    def joined(self, measured: Sequence[Sequence[np.ndarray]], n_tokens: int) -> np.ndarray:
+        """(N,): the scores of the tokens, in their order, of the pieces of all processes."""
+        ...
+
+
+class _Scorer:
+    def log_prob(self: Scorer, objective: OneDirection, tokens: np.ndarray, boundary: int) -> np.ndarray:
+        """(N,) ids to the (N,) float64 log-probability of each after those before it that the protocol shows."""
+        pieces = self.pieces(tokens, boundary, 0, 1)
+        return self.joined([list(map(self.measuring(objective), pieces))], len(tokens))
+
+
+class Carried(_Scorer):
     """Recurrent state carried across the whole stream, cut into `rows` parallel parts (1: the exact protocol).
 
-    `segment` tokens are read at a time, which matters to nothing but models of a bounded memory.
+    `segment` tokens are read at a time, which matters to nothing but models of a bounded memory. Processes share the
+    rows, for each segment's state is that of the one before: of one row, the first process scores all.
     """
 
     def __init__(self, rows: int, segment: int = 256):
         self.rows, self.segment = rows, segment
         self.protocol = "carried" if rows == 1 else f"carried, {rows} rows"
 
-    @torch.inference_mode()
-    def log_prob(self, objective: OneDirection, tokens: np.ndarray, boundary: int) -> np.ndarray:
-        """(N,) ids to the (N,) float64 log-probability of each after all before it (in its row)."""
-        inputs, labels = _shifted(objective, tokens, boundary)
-        row = -(-len(tokens) // self.rows)
+    def pieces(self, tokens: np.ndarray, boundary: int, rank: int = 0, world: int = 1) -> Pieces:
+        row = self._row(len(tokens))
         padding = (0, row * self.rows - len(tokens))
-        inputs = torch.nn.functional.pad(inputs, padding, value=boundary).view(self.rows, row)
-        labels = torch.nn.functional.pad(labels, padding, value=boundary).view(self.rows, row)
-        state, parts = None, []
-        for start in range(0, row, self.segment):
-            span = slice(start, start + self.segment)
-            log_probs, state = objective.log_prob(inputs[:, span], labels[:, span], state)
-            parts.append(log_probs)
-        return torch.cat(parts, dim=1).flatten()[: len(tokens)].double().cpu().numpy()
+        mine = np.array_split(np.arange(self.rows), world)[rank]
+        inputs, labels = (
+            torch.nn.functional.pad(ids, padding, value=boundary).view(self.rows, row)[mine]
+            for ids in _shifted(tokens, boundary)
+        )
+
+        def piece(number: int) -> TokenBatch | None:
+            span = slice(number * self.segment, (number + 1) * self.segment)
+            return TokenBatch(inputs[:, span], labels[:, span], fresh=number == 0) if len(mine) else None
+
+        return Pieces(-(-row // self.segment), piece)
+
+    def measuring(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
+        device, state = next(objective.parameters()).device, None
+
+        @torch.inference_mode()
+        def score(piece: TokenBatch) -> np.ndarray:
+            nonlocal state
+            input_ids, labels, *_ = on_device(device, piece)
+            log_probs, state = objective.log_prob(input_ids, labels, state)
+            return log_probs.double().cpu().numpy()
+
+        return score
+
+    def joined(self, measured: Sequence[Sequence[np.ndarray]], n_tokens: int) -> np.ndarray:
+        rows = np.concatenate([np.concatenate(found, axis=1) for found in measured if found[0] is not None])
+        places = self._row(n_tokens) * np.arange(self.rows)[:, None] + np.arange(rows.shape[1])
+        return rows[places < n_tokens]
+
+    def _row(self, n_tokens: int) -> int:
+        return -(-n_tokens // self.rows)
 
 
-class SlidingWindow:
+class SlidingWindow(_Scorer):
     """Windows of `length` tokens that move by `stride`; a token is scored in the window that shows it most context."""
 
     def __init__(self, length: int, stride: int, batch_size: int):
@@ -58,27 +107,55 @@ class SlidingWindow:
         self.length, self.stride, self.batch_size = length, stride, batch_size
         self.protocol = f"window {length}, stride {stride}"
 
-    @torch.inference_mode()
-    def log_prob(self, objective: OneDirection, tokens: np.ndarray, boundary: int) -> np.ndarray:
-        """(N,) ids to the (N,) float64 log-probability of each after the window's tokens before it."""
-        inputs, labels = _shifted(objective, tokens, boundary)
+    def pieces(self, tokens: np.ndarray, boundary: int, rank: int = 0, world: int = 1) -> Pieces:
         windows = max(-(-(len(tokens) - self.length) // self.stride), 0) + 1
         padding = (0, (windows - 1) * self.stride + self.length - len(tokens))
-        inputs = torch.nn.functional.pad(inputs, padding, value=boundary).unfold(0, self.length, self.stride)
-        labels = torch.nn.functional.pad(labels, padding, value=boundary).unfold(0, self.length, self.stride)
-        parts = [
-            objective.log_prob(inputs[i : i + self.batch_size], labels[i : i + self.batch_size])[0]
-            for i in range(0, windows, self.batch_size)
-        ]
-        scored = torch.cat(parts)  # (windows, length)
+        inputs, labels = (
+            torch.nn.functional.pad(ids, padding, value=boundary).unfold(0, self.length, self.stride)
+            for ids in _shifted(tokens, boundary)
+        )
+
+        def piece(start: int) -> TokenBatch:
+            windows = slice(start, start + self.batch_size)
+            return TokenBatch(inputs[windows], labels[windows], fresh=True)
+
+        return share(range(0, windows, self.batch_size), piece, rank, world)
+
+    def measuring(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
+        device = next(objective.parameters()).device
+
+        @torch.inference_mode()
+        def score(piece: TokenBatch) -> np.ndarray:
+            input_ids, labels, *_ = on_device(device, piece)
+            return objective.log_prob(input_ids, labels)[0].double().cpu().numpy()
+
+        return score
+
+    def joined(self, measured: Sequence[Sequence[np.ndarray]], n_tokens: int) -> np.ndarray:
+        scored = np.concatenate(in_order(measured))  # (windows, length)
         first, rest = scored[0], scored[1:, self.length - self.stride :]
-        return torch.cat([first, rest.flatten()])[: len(tokens)].double().cpu().numpy()
+        return np.concatenate([first, rest.flatten()])[:n_tokens]
 
 
-def _shifted(objective: OneDirection, tokens: np.ndarray, boundary: int) -> tuple[Tensor, Tensor]:
-    stream = np.concatenate([[boundary], tokens.astype(np.int64)])
-    ids = torch.from_numpy(stream).to(next(objective.parameters()).device)
+def _shifted(tokens: np.ndarray, boundary: int) -> tuple[Tensor, Tensor]:
+    ids = torch.from_numpy(np.concatenate([[boundary], tokens.astype(np.int64)]))
     return ids[:-1], ids[1:]
+
+
+class StreamLoss:
+    """Held-out text to a training: the mean nats of its tokens, as `scorer` scores them."""
+
+    def __init__(self, scorer: Scorer, tokens: np.ndarray, boundary: int):
+        self._scorer, self._tokens, self._boundary = scorer, tokens, boundary
+
+    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
+        return self._scorer.pieces(self._tokens, self._boundary, rank, world)
+
+    def measuring(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
+        return self._scorer.measuring(objective)
+
+    def total(self, measured: Sequence[Sequence[np.ndarray]]) -> dict[str, float]:
+        return {"loss": -float(self._scorer.joined(measured, len(self._tokens)).mean())}
 
 
 class NeuralLM:

@@ -3,26 +3,44 @@
 U time of the target, S time of the source.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 
+from retable.data.batches import Pieces, in_order, share
 from retable.data.bucketed import on_device
-from retable.data.pairs import Sequences, pad, pairs_by_length
+from retable.data.pairs import PairBatch, Sequences, pad, pairs_by_length
 from retable.generation.conditioned import Conditioned
 from retable.generation.strategy import Strategy
 from retable.objectives.translation import Translation
 
 
-@torch.inference_mode()
-def nats_per_token(objective: Translation, sources: Sequences, targets: Sequences, max_tokens: int) -> float:
-    """The mean −log p of a target token given its source and the target before it."""
-    device, total = next(objective.parameters()).device, 0.0
-    for batch in pairs_by_length(sources, targets, max_tokens):
-        _, metrics, _ = objective.loss(on_device(device, batch), None, 0)
-        total += metrics["loss"].item() * int(batch.target_lengths.sum())
-    return total / sum(map(len, targets))
+class NatsPerToken:
+    """Sentence pairs to a training: the mean −log p of a target token given its source and the target before it."""
+
+    def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int):
+        self._sources, self._targets, self._max_tokens = sources, targets, max_tokens
+
+    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
+        places = pairs_by_length(self._sources, self._targets, self._max_tokens)
+        return share(places, partial(pad, self._sources, self._targets), rank, world)
+
+    def measuring(self, objective: Translation) -> Callable[[PairBatch], tuple[float, int]]:
+        device = next(objective.parameters()).device
+
+        @torch.inference_mode()
+        def measure(batch: PairBatch) -> tuple[float, int]:
+            _, metrics, _ = objective.loss(on_device(device, batch), None, 0)
+            n_tokens = int(batch.target_lengths.sum())
+            return metrics["loss"].item() * n_tokens, n_tokens
+
+        return measure
+
+    def total(self, measured: Sequence[Sequence[tuple[float, int]]]) -> dict[str, float]:
+        nats, n_tokens = zip(*in_order(measured), strict=True)
+        return {"loss": float(np.cumsum(nats)[-1]) / sum(n_tokens)}
 
 
 def translate(objective: Translation, sources: Sequences, strategy: Strategy, end: int) -> list[list[int]]:

@@ -7,11 +7,11 @@ from typing import Any, Protocol, TypeVar
 import pandas as pd
 
 from retable.corpora.text import SPLITS
-from retable.data.batches import Batches
+from retable.data.batches import Batches, Measure
 from retable.data.bucketed import Bucketed, Encoded
 from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
-from retable.evaluation.prediction import predict
+from retable.evaluation.prediction import Predictions, predict
 from retable.metrics.units import Measured
 from retable.models.base import Model
 from retable.objectives.base import Objective
@@ -80,7 +80,12 @@ class Task(Measured, Protocol[Example, Prediction]):
 
     def predict(self, objective: Objective, encoded: Encoded) -> list[Prediction]:
         """What the objective predicts of each example, in their order."""
-        return predict(objective, encoded, self.at_once)
+        places = range(len(encoded.lengths))
+        return self.read(encoded, places, predict(objective, encoded, self.at_once))
+
+    def read(self, encoded: Encoded, places: Sequence[int], rows: list[Any]) -> list[Prediction]:
+        """The predictions of the examples at `places`, of what `objective.predict` says of them."""
+        return rows
 
     def units(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> pd.DataFrame:
         """A row a unit of the metrics, with what it adds to them: of this come their values, intervals and tests."""
@@ -98,9 +103,17 @@ class Task(Measured, Protocol[Example, Prediction]):
         numbers = units.select_dtypes(["number", "bool"]).columns
         return self.values(units, self.metrics or [name for name in numbers if name != "unit"])
 
-    def validate(self, objective: Objective, examples: Sequence[Example], encoded: Encoded) -> dict[str, float]:
+    def validation(self, examples: Sequence[Example], encoded: Encoded) -> Measure:
         """What the learning curve shows of the validation split."""
-        return self.score(self.units(examples, self.predict(objective, encoded)))
+
+        def score(places: list[int], rows: list[Any]) -> dict[str, float]:
+            return self.validated(self.units([examples[i] for i in places], self.read(encoded, places, rows)))
+
+        return Predictions(encoded, self.at_once, score)
+
+    def validated(self, units: pd.DataFrame) -> dict[str, float]:
+        """The metrics of the learning curve, of the units of the validation split."""
+        return self.score(units)
 
     def write(
         self, folder: Path, split: str, examples: Sequence[Example], predictions: Sequence[Prediction]

@@ -15,7 +15,6 @@ from retable.data.examples import encoded
 from retable.errors import UsageError
 from retable.metrics.labelled import OF_CLASSES, OF_SCORES, Labelled
 from retable.models.base import EncoderDecoder, Model
-from retable.objectives.base import Objective
 from retable.objectives.classification import Classification, require_summary
 from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.regression import Regression
@@ -189,10 +188,10 @@ class SentenceTask(Labelled, Task[Example, float]):
         labels = [each.label for each in examples]
         return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
 
-    def validate(self, objective: Objective, examples: Sequence[Example], encoded: Encoded) -> dict[str, float]:
+    def validated(self, units: pd.DataFrame) -> dict[str, float]:
         """Of classes always accuracy and matthews too."""
         told = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
-        return self.values(self.units(examples, self.predict(objective, encoded)), told)
+        return self.values(units, told)
 
     def named(self, example: Example) -> dict[str, str]:
         """The sentences by the names that `prompt` gives them, in its order."""

@@ -20,7 +20,6 @@ from retable.metrics.roles import role_counts
 from retable.metrics.spans import SHARES, Scheme, convert, span_counts
 from retable.metrics.units import share
 from retable.models.base import Model
-from retable.objectives.base import Objective
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
 from retable.tasks.base import Task, Text, require_files, require_no_predicate
@@ -217,10 +216,9 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         """A tag that is not trained on can't be predicted: any number will do for it."""
         return [self._places.get(tag, 0) for tag in tags]
 
-    def predict(self, objective: Objective, encoded: Encoded) -> list[Sequence[int]]:
+    def read(self, encoded: Encoded, places: Sequence[int], rows: list[Sequence[int]]) -> list[Sequence[int]]:
         """The tags of the words that were read, whose number is an example's length."""
-        rows = super().predict(objective, encoded)
-        return [row[:n_words] for row, n_words in zip(rows, encoded.lengths, strict=True)]
+        return [row[: encoded.lengths[place]] for place, row in zip(places, rows, strict=True)]
 
     def units(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> pd.DataFrame:
         gold, guessed = [each.tags for each in examples], self.named(examples, predictions)

@@ -126,10 +126,10 @@ class TranslationTask(Task[Pair, Translated]):
         """The lengths of the references."""
         return tuple(units["bleu_reference"])
 
-    def validate(self, objective: Objective, examples: Sequence[Pair], encoded: Encoded) -> dict[str, float]:
+    def validation(self, examples: Sequence[Pair], encoded: Encoded) -> translation.NatsPerToken:
         """The nats of a token: translations would take longer than the training."""
-        assert isinstance(objective, Translation) and isinstance(encoded, Pairs)
-        return {"loss": translation.nats_per_token(objective, encoded.sources, encoded.targets, self._max_tokens)}
+        assert isinstance(encoded, Pairs)
+        return translation.NatsPerToken(encoded.sources, encoded.targets, self._max_tokens)
 
     def write(self, folder: Path, split: str, examples: Sequence[Pair], predictions: Sequence[Translated]) -> list[str]:
         """The translations, a line each; of `test` also alignments, a row a pair of tokens, both with the end marks."""

@@ -19,14 +19,16 @@ from typing import Any, NamedTuple
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import nn
 from torch.optim import Optimizer
 
-from retable.data.batches import Batches
+from retable.data.batches import Batches, Measure
 from retable.errors import UsageError
 from retable.objectives.base import Objective, SelfUpdating
 from retable.training.blocks import FullySharded
 from retable.training.curve import Point
+from retable.training.data import Data
 from retable.training.module import Training
 from retable.training.observers import Handed
 from retable.training.progress import Best, Progress
@@ -43,6 +45,7 @@ class Fitted(NamedTuple):
     gpus: int  # that it ran on, of all processes together
 
 
+_MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # what decides on a speed
 WARMING, MEASURED = 5, 25  # steps that are run before, and in all, to measure how long one takes
 
 
@@ -59,7 +62,7 @@ def fit(
     scratch: Path,
     checkpoint_every: int,
     validations: float,
-    validate: Callable[[Objective], dict[str, float]],
+    validation: Measure | None,
     log: Callable[[Sequence[Point]], None],
     averaging: Callable[[Sequence[float]], bool] | None = None,
     max_steps: int | None = None,
@@ -69,9 +72,10 @@ def fit(
 ) -> Fitted:
     """Train `objective` in place and return its learning curve, with the time it took.
 
-    `trainer` holds Lightning's own settings (accelerator, devices, strategy, precision). `scratch/last.ckpt` is
+    `trainer` holds Lightning's own settings (accelerator, devices, strategy, precision), and obeys any others of its
+    Trainer that stand there. `scratch/last.ckpt` is
     written every `checkpoint_every` steps; where it exists already, the run goes on from there and ends with the
-    same weights, bit for bit, as one that was never stopped. `validate` is called `validations` times an epoch
+    same weights, bit for bit, as one that was never stopped. `validation` is measured `validations` times an epoch
     (fewer than one is allowed) and at the end; see Training for `averaging`.
 
     `epochs` gives the run its length, unless `max_steps` or the steps that fit into `seconds` are fewer; the schedule
@@ -85,21 +89,16 @@ def fit(
     if seconds is not None:
         kept = scratch / "seconds.json"
         if not kept.exists():
-            module = Training(copy.deepcopy(objective), batches, seed, MEASURED, optimizer, schedule, clip_norm, epochs)
-            kept.write_text(json.dumps(_seconds_per_step(module, trainer, scratch)))
+            module = Training(copy.deepcopy(objective), seed, MEASURED, optimizer, schedule, clip_norm, epochs)
+            kept.write_text(json.dumps(_seconds_per_step(module, batches, trainer, scratch)))
         max_steps = max(int(seconds / json.loads(kept.read_text())), 1)
     max_steps = wanted if max_steps is None else min(max_steps, wanted)
     checkpoint = scratch / "last.ckpt"
     if checkpoint.exists():
         _check(checkpoint)
+    validate_every, log_every = max(round(batches.steps_per_epoch / validations), 1), max(max_steps // 200, 1)
     progress = Progress(
-        scratch,
-        checkpoint_every=checkpoint_every,
-        validate_every=max(round(batches.steps_per_epoch / validations), 1),
-        log_every=max(max_steps // 200, 1),
-        validate=validate,
-        log=log,
-        best=best,
+        scratch, checkpoint_every=checkpoint_every, say_every=validate_every, log_every=log_every, log=log, best=best
     )
     bar = [TQDMProgressBar(refresh_rate=20)] if sys.stderr.isatty() else []
     with _quiet_lightning():
@@ -107,28 +106,36 @@ def fit(
             if best is not None:
                 raise UsageError("no process has the weights of the best validation whole; write patience=null")
             trainer = {**trainer, "strategy": FullySharded()}
-        runner = L.Trainer(
-            **trainer,
-            max_steps=max_steps,
-            max_epochs=-1,
-            callbacks=[progress, *bar, *callbacks],
-            default_root_dir=scratch,
-            logger=Handed(log) if callbacks else False,
-            enable_checkpointing=False,
-            enable_model_summary=False,
-            enable_progress_bar=bool(bar),
-            use_distributed_sampler=False,
-        )
+        settings: dict[str, Any] = {
+            "max_steps": max_steps,
+            "max_epochs": -1,
+            "val_check_interval": validate_every * trainer.get("accumulate_grad_batches", 1),
+            "check_val_every_n_epoch": None,
+            "limit_val_batches": None if validation else 0,
+            "num_sanity_val_steps": 0,
+            "log_every_n_steps": log_every,
+            "callbacks": [*callbacks, *bar, progress],
+            "default_root_dir": scratch,
+            "logger": Handed(log) if callbacks else False,
+            "enable_model_summary": False,
+            "enable_progress_bar": bool(bar),
+            "use_distributed_sampler": False,
+        }
+        if "check_val_every_n_epoch" in trainer or isinstance(trainer.get("val_check_interval"), float):  # by epochs
+            settings |= {"val_check_interval": 1.0, "check_val_every_n_epoch": 1}
+        runner = L.Trainer(**{**settings, **trainer})
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
             torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-        training = Training(objective, batches, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
-        runner.fit(training, ckpt_path=checkpoint if checkpoint.exists() else None)
+        training = Training(objective, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
+        data = Data(batches, validation)
+        runner.fit(training, datamodule=data, ckpt_path=checkpoint if checkpoint.exists() else None)
         training.finish()
     objective.to("cpu").eval()
-    step = progress.points[-1].step
-    if best is not None:
+    step = progress.best_step()
+    if step is not None:
         load_weights(objective, progress.best_weights)
-        step = progress.best_step() or step
+    else:
+        step = runner.global_step
     gpus = runner.world_size if runner.strategy.root_device.type == "cuda" else 0
     return Fitted(progress.points, progress.steps, progress.seconds, step, gpus)
 
@@ -144,23 +151,24 @@ class _Clock(L.Callback):
             self.times.append(time.perf_counter())
 
 
-def _seconds_per_step(training: Training, trainer: Mapping[str, Any], scratch: Path) -> float:
+def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str, Any], scratch: Path) -> float:
     """The median over some steps, after the first ones."""
     if trainer.get("devices", 1) != 1:
         raise UsageError("a budget of time is measured on one device; write it in flops or tokens")
     clock = _Clock()
     with _quiet_lightning():
         L.Trainer(
-            **trainer,
+            **{name: trainer[name] for name in _MACHINE & trainer.keys()},
             max_steps=MEASURED,
             max_epochs=-1,
+            limit_val_batches=0,
             callbacks=[clock],
             default_root_dir=scratch,
             logger=False,
             enable_checkpointing=False,
             enable_model_summary=False,
             enable_progress_bar=False,
-        ).fit(training)
+        ).fit(training, datamodule=Data(batches))
     return statistics.median(after - before for before, after in pairwise(clock.times[WARMING:]))
 
 
@@ -188,7 +196,8 @@ def _keep_freed_memory() -> None:
 
 @contextlib.contextmanager
 def _quiet_lightning():
-    """Leave out Lightning's banner and its advice about loaders, which these have reasons not to follow."""
+    """Leave out Lightning's banner and its advice about loaders, which these have reasons not to follow. What
+    it refuses is a UsageError."""
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -196,5 +205,7 @@ def _quiet_lightning():
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="lightning")
             yield
+    except MisconfigurationException as error:
+        raise UsageError(f"Lightning's Trainer: {' '.join(str(error).split())}") from error
     finally:
         logger.setLevel(level)

@@ -2,8 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import lightning as L
@@ -12,16 +11,19 @@ from torch import Tensor, nn
 from torch.optim import Adafactor, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from retable.data.batches import Batches, Scaled
+from retable.data.batches import Measure, Scaled
 from retable.errors import UsageError
 from retable.nn.product import use_faster_products
 from retable.objectives.base import Objective, SelfUpdating
 from retable.training.averaging import Average
 from retable.training.blocks import FullySharded, shard
+from retable.training.observers import Handed
 
 
 class Training(L.LightningModule):
-    """An objective, its batches, and how it is optimised.
+    """An objective, and how it is optimised; what it learns from and is measured by is in `Data`.
+
+    `Training.load_from_checkpoint(path, objective=…)` gives one to validate, test or predict with.
 
     All randomness inside a step (dropout, masking, negative samples) is seeded with (seed, step, rank), so nothing but
     tensors and counters has to survive a kill. A Scaled batch takes a step of so many times the learning rate, after
@@ -41,20 +43,21 @@ class Training(L.LightningModule):
     def __init__(
         self,
         objective: Objective | SelfUpdating,
-        batches: Batches,
         seed: int,
         max_steps: int,
-        optimizer: Callable[[nn.Module], Optimizer],
-        schedule: Callable[..., float],
-        clip_norm: float | None,
-        epochs: float,
+        optimizer: Callable[[nn.Module], Optimizer] | None = None,
+        schedule: Callable[..., float] | None = None,
+        clip_norm: float | None = None,
+        epochs: float = 1.0,
         averaging: Callable[[Sequence[float]], bool] | None = None,
     ):
         super().__init__()
+        self.save_hyperparameters("seed", "max_steps", "clip_norm", "epochs")
         use_faster_products(objective)
         self.objective = objective
         self.metrics: dict[str, Tensor] = {}
-        self._batches, self._seed, self._max_steps = batches, seed, max_steps
+        self.validation: dict[str, float] = {}  # the metrics of the last one
+        self._seed, self._max_steps = seed, max_steps
         self._optimizer, self._schedule, self._clip_norm = optimizer, schedule, clip_norm
         self._epoch, self._averaging = max_steps / epochs, averaging
         self._losses: list[float] = []
@@ -73,31 +76,27 @@ class Training(L.LightningModule):
     @property
     def sharded(self) -> bool:
         """Whether no process has all of the weights, so that all must take part wherever they are used."""
-        return isinstance(self.trainer.strategy, FullySharded)
-
-    def train_dataloader(self) -> Iterator[Any]:
-        parts = self.trainer.accumulate_grad_batches
-        first, world = self.trainer.global_rank * parts, self.trainer.world_size * parts
-        return (
-            self._batches.batch(step, first + part, world)
-            for step in count(self.trainer.global_step)
-            for part in range(parts)
-        )
+        return self._trainer is not None and isinstance(self._trainer.strategy, FullySharded)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
-        parts = self.trainer.accumulate_grad_batches
+        step, parts = self.global_step, self.trainer.accumulate_grad_batches
         part = batch_idx % parts
-        seed = step_seed(self._seed, self.global_step, self.global_rank * parts + part)
+        seed = step_seed(self._seed, step, self.global_rank * parts + part)
         # torch.manual_seed notes the seed down for every kind of GPU that is not there, each time with the call stack.
         (torch.default_generator if self.device.type == "cpu" else torch).manual_seed(seed)
+        loss = None
         if isinstance(self.objective, SelfUpdating):
             self._update(self.objective, batch)
-            return None
-        self._scale = batch.scale if isinstance(batch, Scaled) else 1.0
-        if len(self._states) != parts:
-            self._states = [None] * parts
-        loss, self.metrics, state = self.objective.loss(batch, self._states[part], self.global_step)
-        self._states[part] = _map(torch.Tensor.detach, state)
+        else:
+            self._scale = batch.scale if isinstance(batch, Scaled) else 1.0
+            if len(self._states) != parts:
+                self._states = [None] * parts
+            loss, self.metrics, state = self.objective.loss(batch, self._states[part], step)
+            self._states[part] = _map(torch.Tensor.detach, state)
+        trainer: Any = self.trainer  # whose flags mypy does not see
+        every = trainer.log_every_n_steps
+        if every and (step + 1) % every == 0:
+            self._log("train", self.metrics, sync_dist=True)
         return loss
 
     def _update(self, objective: SelfUpdating, batch: Any) -> None:
@@ -138,8 +137,78 @@ class Training(L.LightningModule):
         if self._average is not None:
             self._average.apply()
 
+    def setup(self, stage: str) -> None:
+        self._has_loggers = not isinstance(self.trainer.logger, Handed)
+
+    def on_validation_start(self) -> None:
+        self._begin("validation")
+
+    def on_test_start(self) -> None:
+        self._begin("test")
+
+    def on_predict_start(self) -> None:
+        self._begin("prediction")
+
+    def validation_step(self, piece: Any, batch_idx: int) -> None:
+        self._found.append(self._measured(piece))
+        if batch_idx + 1 == self.trainer.num_val_batches[0]:
+            self.validation = self._total()
+            self._log("validation", self.validation)
+
+    def test_step(self, piece: Any, batch_idx: int) -> None:
+        self._found.append(self._measured(piece))
+        if batch_idx + 1 == self.trainer.num_test_batches[0]:
+            self._log("test", self._total())
+
+    def predict_step(self, piece: Any, batch_idx: int) -> Any:
+        """What the Measure finds of a piece: predictions with their places, log-probabilities of tokens."""
+        return self._measured(piece)
+
+    def on_validation_epoch_end(self) -> None:
+        self._applied.close()
+
+    def on_test_epoch_end(self) -> None:
+        self._applied.close()
+
+    def on_predict_epoch_end(self) -> None:
+        self._applied.close()
+
+    def on_validation_model_train(self) -> None:
+        if self.trainer.state.fn == "fit":  # by the modules' own `train`, for a frozen part stays as it is
+            self.train()
+
+    def _begin(self, split: str) -> None:
+        trainer: Any = self.trainer
+        measure: Measure | None = getattr(trainer.datamodule, split, None)
+        if measure is None:
+            raise UsageError(f"nothing says what is measured; give the Trainer datamodule=Data(batches, {split}=…)")
+        self._applied = contextlib.ExitStack()
+        self._applied.enter_context(self.averaged())
+        self._measure = measure
+        self._measure_piece, self._found = measure.measuring(self.objective), list[Any]()
+
+    def _measured(self, piece: Any) -> Any:
+        with torch.autocast(self.device.type, enabled=False):  # in full precision, as the benchmarks measure
+            return None if piece is None else self._measure_piece(piece)
+
+    def _total(self) -> dict[str, float]:
+        """The metrics of what all processes have found."""
+        mine, self._found = self._found, []
+        found = [mine]
+        if self.trainer.world_size > 1 and not self.sharded:
+            found *= self.trainer.world_size
+            torch.distributed.all_gather_object(found, mine)
+        return self._measure.total(found)
+
+    def _log(self, stage: str, metrics: Mapping[str, Any], **settings: Any) -> None:
+        """To callbacks, and to the loggers of any Trainer but that of `fit`, whose loggers get the learning curve."""
+        named = {f"{stage}/{name}": value for name, value in metrics.items()}
+        self.log_dict(named, logger=self._has_loggers, batch_size=1, **settings)
+
     def configure_optimizers(self) -> Any:
-        optimizer = self._optimizer(self.objective)
+        if self._optimizer is None or self._schedule is None:
+            raise UsageError("a Training trains with an optimizer and a schedule; give Training both")
+        optimizer, schedule = self._optimizer(self.objective), self._schedule
         if self.sharded and isinstance(optimizer, Adafactor):
             raise UsageError(
                 "torch's Adafactor does not take weights in shares; write trainer=ddp, or "
@@ -147,7 +216,7 @@ class Training(L.LightningModule):
             )
 
         def factor(step: int) -> float:
-            return self._schedule(step, self._epoch, self._max_steps, self._losses)
+            return schedule(step, self._epoch, self._max_steps, self._losses)
 
         return {
             "optimizer": optimizer,
@@ -168,7 +237,8 @@ class Training(L.LightningModule):
         def mine(tensor: Tensor) -> Tensor:
             return (tensor[self.global_rank] if self.trainer.world_size > 1 else tensor).to(self.device)
 
-        self._states = [_map(mine, state) for state in checkpoint["carried_state"]]
+        if self._trainer is not None:  # else it was loaded to be measured, and no process goes on from a state
+            self._states = [_map(mine, state) for state in checkpoint["carried_state"]]
         self._losses = checkpoint["losses"]
         if "average" in checkpoint:
             self._average = Average(self.objective)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+from lightning.pytorch.callbacks import LearningRateFinder
 from lightning.pytorch.loggers import Logger
 
-from retable.data.batches import Batches
 from retable.training.curve import Point
 
 Log = Callable[[Sequence[Point]], None]
@@ -58,23 +58,26 @@ class Steps(L.Callback):
             self._path.write_text(f"{trainer.global_step}/{trainer.max_steps}", encoding="utf-8")
 
 
-class Overfit(L.Callback):
-    """Trains on the first `batches` batches over and over."""
+class RateFinder(LearningRateFinder):
+    """Lightning's learning-rate finder (a range test; Smith 2017), which prints the rate it suggests and draws the loss
+    by the rate to `figure`. The training that follows keeps its own rate."""
 
-    def __init__(self, batches: int):
-        self._batches = batches
+    def __init__(self, figure: str, **settings: Any):
+        super().__init__(update_attr=False, **settings)
+        self._figure = Path(figure)
 
-    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
-        pl_module._batches = _First(pl_module._batches, self._batches)
-
-
-class _First:
-    def __init__(self, batches: Batches, number: int):
-        self._batches, self._number = batches, number
-        self.steps_per_epoch = batches.steps_per_epoch
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        return self._batches.batch(step % self._number, rank, world)
+    def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        super().on_fit_start(trainer, pl_module)
+        if self.optimal_lr is None or not trainer.is_global_zero:  # None: a fast dev run, which has too few steps
+            return
+        rate = self.optimal_lr.suggestion()
+        said = (
+            "no rate is suggested: the loss is not known step by step" if rate is None else f"optimizer.lr={rate:.2g}"
+        )
+        drawn: Any = self.optimal_lr.plot(suggest=True)
+        self._figure.parent.mkdir(parents=True, exist_ok=True)
+        drawn.savefig(self._figure)
+        print(f"learning-rate finder: {said}; {self._figure} has the loss by the rate")
 
 
 def full_rate(step: int, epoch: float, max_steps: int, losses: Sequence[float], **settings: float) -> float:

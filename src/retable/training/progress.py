@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import lightning as L
 import torch
+from lightning.pytorch.callbacks import Checkpoint
 
 from retable.errors import UsageError
-from retable.objectives.base import Objective
 from retable.training.curve import Point
 from retable.training.weights import save_weights
 
@@ -26,8 +26,11 @@ class Best(NamedTuple):
     patience: int
 
 
-class Progress(L.Callback):
+class Progress(Checkpoint):
     """Keeps the learning curve and writes checkpoints that hold it; hands on new points once they are safe there.
+
+    As a Checkpoint it comes behind all other callbacks, whose states of the step are then in what it writes. The last
+    step of a training is always validated.
 
     A checkpoint replaces the last one in a single rename. Points that a killed run handed on after its last
     checkpoint come again, the same, from the resumed one; `log` must take a point twice as once. At the end `steps` and
@@ -38,9 +41,8 @@ class Progress(L.Callback):
         self,
         scratch: Path,
         checkpoint_every: int,
-        validate_every: int,
+        say_every: int,
         log_every: int,
-        validate: Callable[[Objective], dict[str, float]],
         log: Callable[[list[Point]], None],
         best: Best | None = None,
     ):
@@ -48,12 +50,8 @@ class Progress(L.Callback):
         self.best_weights = scratch / "best.safetensors"
         self._best = best
         self._checkpoint = scratch / "last.ckpt"
-        self._checkpoint_every, self._validate_every, self._log_every = (
-            checkpoint_every,
-            validate_every,
-            log_every,
-        )
-        self._validate, self._log = validate, log
+        self._checkpoint_every, self._say_every, self._log_every = checkpoint_every, say_every, log_every
+        self._log = log
         self.steps, self.seconds = 0, 0.0
         self._logged = 0
         self._sums: dict[str, float] = {}
@@ -109,15 +107,37 @@ class Progress(L.Callback):
             self._require_finite(step)
             self.points += [Point(step, f"train/{k}", v / self._summed) for k, v in sorted(self._sums.items())]
             self._sums, self._summed = {}, 0
-        paused = time.monotonic()
-        self.seconds, self.steps = paused - self._started[0] - self._paused, step - self._started[1]
-        if step % self._validate_every == 0 or last:
-            self._validation(trainer, pl_module)
-            if self._is_over():
-                last = trainer.should_stop = True
-        if step % self._checkpoint_every == 0 or last:
+        self._stopped = time.monotonic()
+        self.seconds, self.steps = self._stopped - self._started[0] - self._paused, step - self._started[1]
+        trainer.should_stop = trainer.should_stop or last  # whereupon Lightning validates
+        if (step % self._say_every == 0 or last) and not trainer.enable_validation:
+            self._say(trainer)
+        loop: Any = trainer.fit_loop
+        # What Lightning itself will ask after this: a checkpoint comes behind the step's validation.
+        if self._is_due(trainer) and not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
             self._save(trainer)
-        self._paused += time.monotonic() - paused
+            self._paused += time.monotonic() - self._stopped
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if trainer.sanity_checking:
+            return
+        metrics = trainer.strategy.broadcast(pl_module.validation)
+        self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
+        if trainer.is_global_zero and self.best_step() == trainer.global_step:
+            written = self.best_weights.with_suffix(".partial")
+            save_weights(pl_module.objective, written)
+            os.replace(written, self.best_weights)
+        pl_module.validated(self.losses())
+        self._say(trainer)
+        over = self._is_over()
+        trainer.should_stop = trainer.should_stop or over
+        if self._is_due(trainer) or over:
+            self._save(trainer)
+        self._paused += time.monotonic() - self._stopped
+
+    def _is_due(self, trainer: L.Trainer) -> bool:
+        """Whether a checkpoint is: every so many steps, and behind the last."""
+        return trainer.global_step % self._checkpoint_every == 0 or trainer.global_step == trainer.max_steps
 
     def _settle(self) -> None:
         """Bring the sums over from the device and from all processes; until then a step costs no synchronisation."""
@@ -132,32 +152,19 @@ class Progress(L.Callback):
                     f"the training has diverged: {name} is {value} by step {step}; lower optimizer.lr, or clip_norm"
                 )
 
-    def _validation(self, trainer: L.Trainer, pl_module: Any) -> None:
-        metrics: dict[str, float] = {}
-        if trainer.is_global_zero or pl_module.sharded:
-            pl_module.objective.eval()
-            with torch.no_grad(), pl_module.averaged():
-                metrics = self._validate(pl_module.objective)
-            pl_module.objective.train()
-        metrics = trainer.strategy.broadcast(metrics)
-        self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
-        if trainer.is_global_zero and self.best_step() == trainer.global_step:
-            written = self.best_weights.with_suffix(".partial")
-            save_weights(pl_module.objective, written)
-            os.replace(written, self.best_weights)
-        pl_module.validated(self.losses())
-        if trainer.is_global_zero:
-            self._say(trainer)
-
-    def _save(self, trainer: L.Trainer) -> None:
+    def _save(self, trainer: Any) -> None:
         written = self._checkpoint.with_suffix(".partial")
-        trainer.save_checkpoint(written)
+        if not trainer.fast_dev_run:
+            trainer.save_checkpoint(written)
         if trainer.is_global_zero:
-            os.replace(written, self._checkpoint)
+            if not trainer.fast_dev_run:
+                os.replace(written, self._checkpoint)
             self._log(self.points[self._logged :])
             self._logged = len(self.points)
 
     def _say(self, trainer: L.Trainer) -> None:
+        if not trainer.is_global_zero:
+            return
         seconds, first = time.monotonic() - self._started[0], self._started[1]
         done, total = trainer.global_step, trainer.max_steps
         left = seconds / max(done - first, 1) * (total - done)

@@ -1,0 +1,66 @@
+"""The Lightning data module: batches to train on, and what is measured of held-out data."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import lightning as L
+
+from retable.data.batches import Batches, Measure
+from retable.training.blocks import FullySharded
+
+
+class Data(L.LightningDataModule):
+    """Training batches, and a Measure each for validation, test and predictions; without one, nothing is done there.
+
+    Where no process has all of the weights, each goes through all pieces, for all must take part in each.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        validation: Measure | None = None,
+        test: Measure | None = None,
+        prediction: Measure | None = None,
+    ):
+        super().__init__()
+        self.batches, self.validation, self.test, self.prediction = batches, validation, test, prediction
+
+    def train_dataloader(self) -> "Steps":
+        assert self.trainer is not None
+        return Steps(self.batches, self.trainer)
+
+    def val_dataloader(self) -> Any:
+        return self._pieces(self.validation)
+
+    def test_dataloader(self) -> Any:
+        return self._pieces(self.test)
+
+    def predict_dataloader(self) -> Any:
+        return self._pieces(self.prediction)
+
+    def _pieces(self, measure: Measure | None) -> Any:
+        if measure is None:
+            return []
+        trainer = self.trainer
+        assert trainer is not None
+        if isinstance(trainer.strategy, FullySharded):
+            return measure.pieces()
+        return measure.pieces(trainer.global_rank, trainer.world_size)
+
+
+class Steps:
+    """The batches of this process: an epoch's from the first, as Lightning counts them, but begun where the training
+    stands. With `overfit_batches` each epoch begins with the first batch of all."""
+
+    def __init__(self, batches: Batches, trainer: Any):
+        self._batches, self._trainer = batches, trainer
+
+    def __len__(self) -> int:
+        return self._batches.steps_per_epoch * self._trainer.accumulate_grad_batches
+
+    def __iter__(self) -> Iterator[Any]:
+        trainer, parts = self._trainer, self._trainer.accumulate_grad_batches
+        first, world = trainer.global_rank * parts, trainer.world_size * parts
+        steps = count(0 if trainer.overfit_batches else trainer.global_step)
+        return (self._batches.batch(step, first + part, world) for step in steps for part in range(parts))
