@@ -91,12 +91,15 @@ class Language(Loaded):
         """The place of the ending that is the likeliest after the context, by the sum over its tokens."""
         return int(np.argmax(self._scorer.log_prob(*self._scorer.encode([context] * len(endings), endings))))
 
-    def generate(self, n: int = 1, *, max_new_tokens: int = 40, seed: int = 1, **sampling: Any) -> list[str]:
+    def generate(
+        self, n: int = 1, *, max_new_tokens: int = 40, min_new_tokens: int = 1, seed: int = 1, **sampling: Any
+    ) -> list[str]:
         """Texts that the model writes from nothing, drawn from its distribution.
 
         sampling: `temperature`, `top_k`, `top_p`, `repetition_penalty` and others, see `Sampling`.
         """
-        strategy = Sampling(seeded(seed), max_new_tokens, num_return_sequences=n, **sampling)
+        lengths = {"max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens}
+        strategy = Sampling(seeded(seed), num_return_sequences=n, **lengths, **sampling)
         return [text for _, text in self._go_on([""], strategy)[0]]
 
     def continue_(
