@@ -22,7 +22,7 @@ for _chatty in ("alembic", "mlflow.store.db.utils"):
     logging.getLogger(_chatty).setLevel(logging.WARNING)
 
 EXPERIMENT = "retable"
-_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # of parameters: a task may call a column "#1 String"
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # a task may call a column "#1 String", and a metric have a try's name
 _VALUE_LIMIT = 6000  # MLflow's limit for a parameter
 
 
@@ -38,7 +38,8 @@ class Run:
         """Log (step, metric, value) points; a resumed run may bring points that the killed one had logged."""
         now = int(time.time() * 1000)
         fresh = []
-        for step, name, value in points:
+        for step, said, value in points:
+            name = _NOT_IN_NAMES.sub("_", said)
             if name not in self._logged:
                 history = self._client.get_metric_history(self.id, name)
                 self._logged[name] = {metric.step for metric in history}
@@ -50,7 +51,9 @@ class Run:
 
     def describe(self, metrics: Mapping[str, float], files: Iterable[Path]) -> None:
         """Log the final metrics that no curve has logged, and the small files that describe the run."""
-        self.log([(0, name, value) for name, value in metrics.items() if name not in self._logged])
+        self.log(
+            [(0, name, value) for name, value in metrics.items() if _NOT_IN_NAMES.sub("_", name) not in self._logged]
+        )
         for file in files:
             self._client.log_artifact(self.id, str(file))
 
