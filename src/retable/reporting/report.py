@@ -156,7 +156,7 @@ def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
     """`metrics/<system>.json`, which `dvc metrics show` sets below each other, and the same in one table to plot."""
-    (out / "metrics").mkdir(exist_ok=True)
+    (out / "metrics").mkdir(parents=True, exist_ok=True)
     for system, of_system in means.items():
         write_json(out / "metrics" / f"{system}.json", of_system)
     rows = [(system, metric, value) for system, of_system in means.items() for metric, value in of_system.items()]
