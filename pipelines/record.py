@@ -78,8 +78,11 @@ def recorded(
     making = {"study": current_study(), **artifacts.git_state()}
     with loggers(cfg, flat(config)) as sinks:
         tags = {"cell": _called(out), **facts, **making}
-        run = _run_of(key, place, config, tags, digests, runs) if in_mlflow(cfg, overrides()) else None
-        if run is not None:
+        run = None
+        if in_mlflow(cfg, overrides()):
+            from pipelines.runs import open_run
+
+            run = open_run(key, place, config, tags, digests, runs, known[0] if upstream else None)
             sinks = [run.log, *sinks]
 
         def log(points: Any) -> None:
@@ -110,8 +113,8 @@ def recorded(
                 run.fail()
             raise
     if run is not None:
-        files = [out / file for file in ("config.yaml", "metrics.json", "run.json", *record.files)]
-        run.describe(record.metrics, [*files, artifacts.record_file(out)])
+        files = [out / file for file in ("config.yaml", "metrics.json", "run.json", "curve.csv", *record.files)]
+        run.describe(record.metrics, [*filter(Path.exists, files), artifacts.record_file(out)])
     shutil.rmtree(scratch)
     if run is not None:
         run.finish()
@@ -124,22 +127,6 @@ def recorded(
 def _called(cell: Path) -> str:
     """What a cell is called: `pretrain/grammar/lstm-1`, and outside of `outputs/` the whole path."""
     return str(cell).removeprefix("outputs/")
-
-
-def _run_of(
-    key: str, place: str, config: Any, said: dict[str, Any], digests: dict[str, str], upstream: list[str]
-) -> Any:
-    """The cell's run in MLflow."""
-    from retable import tracking
-
-    tags = {f"retable.{k}": v for k, v in said.items() if v is not None}
-    tags |= {"mlflow.source.name": f"pipelines.{said['stage']}"}
-    if said["git_commit"]:
-        tags["mlflow.source.git.commit"] = said["git_commit"]
-    tags |= {"retable.data_digest": artifacts.digest_of(digests)[:16], "retable.upstream": ",".join(upstream)}
-    if parent := os.environ.get("RETABLE_PARENT_RUN"):
-        tags["mlflow.parentRunId"] = parent
-    return tracking.start(f"{said['stage']} {place}", key, flat(config), tags)
 
 
 def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
