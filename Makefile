@@ -24,13 +24,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # order, since the few tests of a file may take the longest, and would come last.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help env data-link repro graph test check docs ui clean
+.PHONY: help env data-link repro graph experiments test check docs ui clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -4
 	@echo 'make env                the environment alone: .venv, 2.7 GB'
 	@echo 'make data-link          data/ as a link to RETABLE_DATA, for commands without make'
 	@echo 'make graph               DVC'"'"'s files, from conf/study (make repro does it, too)'
+	@echo 'make experiments         those of dvc exp run, beside the committed scores'
 	@echo 'make check               style, types'
 	@echo 'make docs                the documentation, into site/index.html'
 	@echo 'make ui                  MLflow, on the runs of this project'
@@ -54,6 +55,10 @@ repro: env data-link
 
 graph: env
 	@python -m pipelines.plan graph
+
+# What stages depend on is a column of DVC's table for each file.
+experiments: env
+	@dvc exp show --drop '(outputs|data|conf|pipelines|src)(/|$$)'
 
 test: env data-link
 	python -m pytest $(WORKERS)

@@ -51,7 +51,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
             if multirun and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
                 raise UsageError("a multirun trains each job on one device; drop -m or write trainer.devices=1")
             _refuse_choices_passed_over(cfg)
-            _choose_precision(cfg)
+            choose_precision(cfg)
             try:
                 function(cfg)
             except TypeError:
@@ -124,7 +124,7 @@ def one_line_errors() -> Iterator[None]:
         _quit("the disk is full; nothing was kept of this stage: free some space and run it again")
 
 
-def _choose_precision(cfg: DictConfig) -> None:
+def choose_precision(cfg: DictConfig) -> None:
     """Put the precision of this machine in place of `auto`: the cell then says which it was, and resumes with it."""
     if OmegaConf.select(cfg, "trainer.precision") == "auto":
         from retable.training.precision import fastest_precision

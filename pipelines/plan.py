@@ -84,12 +84,12 @@ def cells(group: str) -> None:
     folder.mkdir(parents=True)
     with composing():
         for cell in mine:
-            with _mistakes_of(cell):
+            with mistakes_of(cell):
                 Path(plan_file(cell)).write_text(plan_of(cell, every), encoding="utf-8")
 
 
 @contextlib.contextmanager
-def _mistakes_of(cell: Cell) -> Iterator[None]:
+def mistakes_of(cell: Cell) -> Iterator[None]:
     """Name the cell whose configuration can't be composed, or names code that there isn't."""
     try:
         yield

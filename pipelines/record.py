@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from pipelines.entry import is_main_process, overrides, stage_name
 from pipelines.observers import debugging, in_mlflow, loggers
 from pipelines.reach import LOADED, code, own_part, reached_by
+from pipelines.tries import difference, flat
 from retable import artifacts
 
 
@@ -51,10 +52,12 @@ def recorded(
     `record.metrics`; `record.extra` adds to `run.json`, `record.costs` to the record beside the cell. In the processes
     that a distributed strategy starts beside the first, the body runs alike, and what it writes is thrown away.
     """
-    place = place or cfg.out
-    name, out = stage_name(), output_folder(place)
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     config.pop("logger", None)  # who is told changes no number
+    name, cell = stage_name(), place or cfg.out
+    differs = "" if _by_dvc() or _elsewhere() else difference(name, cell, config, overrides())
+    place, system = cell + differs, system + differs
+    out = output_folder(place)
     digests = {str(path): artifacts.digest(artifacts.require(path)) for path in inputs}
     own = own_part(name, config)
     reached = code().fingerprint(reached_by(name, own, *loaded_from(upstream)))
@@ -73,10 +76,13 @@ def recorded(
     runs = [run for run in known if run is not None]
     facts = {"stage": name, "system": system, "corpus": corpus, "seed": seed, "task": task}
     making = {"study": current_study(), **artifacts.git_state()}
-    with loggers(cfg, _flat(config)) as sinks:
+    with loggers(cfg, flat(config)) as sinks:
         tags = {"cell": _called(out), **facts, **making}
-        run = _run_of(key, place, config, tags, digests, runs) if in_mlflow(cfg, overrides()) else None
-        if run is not None:
+        run = None
+        if in_mlflow(cfg, overrides()):
+            from pipelines.runs import open_run
+
+            run = open_run(key, place, config, tags, digests, runs, known[0] if upstream else None)
             sinks = [run.log, *sinks]
 
         def log(points: Any) -> None:
@@ -107,11 +113,13 @@ def recorded(
                 run.fail()
             raise
     if run is not None:
-        files = [out / file for file in ("config.yaml", "metrics.json", "run.json", *record.files)]
-        run.describe(record.metrics, [*files, artifacts.record_file(out)])
+        files = [out / file for file in ("config.yaml", "metrics.json", "run.json", "curve.csv", *record.files)]
+        run.describe(record.metrics, [*filter(Path.exists, files), artifacts.record_file(out)])
     shutil.rmtree(scratch)
     if run is not None:
         run.finish()
+    if differs:
+        print(f"a try: {out} has what came of it; {name}/{cell} is made otherwise, and is as it was", file=sys.stderr)
     if debugging(overrides()):
         print(f"debugged: {out} has what came of it; outputs/ and MLflow are as they were", file=sys.stderr)
 
@@ -119,22 +127,6 @@ def recorded(
 def _called(cell: Path) -> str:
     """What a cell is called: `pretrain/grammar/lstm-1`, and outside of `outputs/` the whole path."""
     return str(cell).removeprefix("outputs/")
-
-
-def _run_of(
-    key: str, place: str, config: Any, said: dict[str, Any], digests: dict[str, str], upstream: list[str]
-) -> Any:
-    """The cell's run in MLflow."""
-    from retable import tracking
-
-    tags = {f"retable.{k}": v for k, v in said.items() if v is not None}
-    tags |= {"mlflow.source.name": f"pipelines.{said['stage']}"}
-    if said["git_commit"]:
-        tags["mlflow.source.git.commit"] = said["git_commit"]
-    tags |= {"retable.data_digest": artifacts.digest_of(digests)[:16], "retable.upstream": ",".join(upstream)}
-    if parent := os.environ.get("RETABLE_PARENT_RUN"):
-        tags["mlflow.parentRunId"] = parent
-    return tracking.start(f"{said['stage']} {place}", key, _flat(config), tags)
 
 
 def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
@@ -153,12 +145,15 @@ def output_folder(place: str) -> Path:
     return Path("work/debug" if debugging(overrides()) else "outputs", stage_name(), place)
 
 
+def _elsewhere() -> bool:
+    """Whether cells go to a folder of the job's or of the debugging, where none of a study's stands."""
+    return HydraConfig.get().mode == RunMode.MULTIRUN or debugging(overrides())
+
+
+def _by_dvc() -> bool:
+    return "DVC_STAGE" in os.environ
+
+
 def current_study() -> str | None:
     """The study that `make repro` makes, for which DVC runs this cell; None for a run by hand."""
-    return os.environ.get("RETABLE_STUDY") if "DVC_STAGE" in os.environ else None
-
-
-def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    if isinstance(config, dict):
-        return {k: v for name, part in config.items() for k, v in _flat(part, f"{prefix}{name}.").items()}
-    return {prefix[:-1]: config}
+    return os.environ.get("RETABLE_STUDY") if _by_dvc() else None

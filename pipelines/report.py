@@ -1,7 +1,8 @@
 """Results → tables, figures and the report: `python -m pipelines.report study=lineage`.
 
 `against=main`, or another commit, or another study, makes no report: it says what changed since, in Markdown, for a
-pull request, and leaves it as a page in `work/compare/`.
+pull request, and leaves it as a page in `work/compare/`. With `tries=[…]` the report has these beside the study's
+cells, and stands in `work/report/`.
 """
 
 import sys
@@ -12,7 +13,7 @@ import pandas as pd
 from omegaconf import DictConfig
 
 from pipelines.entry import CONF, stage
-from retable.artifacts import remote, require
+from retable.artifacts import read_run, remote, require
 from retable.plan.conf import Conf
 from retable.plan.graph import graph_file
 from retable.plan.study import REPORTED, read_study
@@ -37,7 +38,9 @@ def report(cfg: DictConfig) -> None:
     for cell in study.cells.values():
         for part in cell.choices("benchmark") or [""]:
             folders[cell.stage].append(require(Path("outputs", cell.place, part)))
-    out = Path(cfg.results)
+    for place in cfg.tries:
+        folders[read_run(Path("outputs", place))["stage"]] += result_folders(Path("outputs", place))
+    out = Path("work/report", cfg.name) if cfg.tries else Path(cfg.results)
     sections: dict[str, Any] = {name: study.reported.get(name) for name in REPORTED if name != "bands"}
     makings = {
         cell.place: Making(cell.command, f"{graph_file(cell.group)}:{cell.name}", cell.set)
@@ -47,6 +50,11 @@ def report(cfg: DictConfig) -> None:
     sections |= {"rates": study.rates, "makings": makings, "remote": remote(), "about": about}
     write_report(study.name, folders, out, conf.tables(), **sections)
     print(f"The report is {out / 'report.html'}")
+
+
+def result_folders(cell: Path) -> list[Path]:
+    """Where the metrics of a cell stand: in it, or of an evaluation in a folder for each benchmark."""
+    return [path.parent for path in sorted(cell.glob("*/metrics.json"))] or [cell]
 
 
 def compare(study: str, against: str, conf: Conf) -> None:

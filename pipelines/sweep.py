@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
@@ -12,22 +13,26 @@ from pipelines.observers import in_mlflow
 
 
 class ParentRun(Callback):
-    """Opens the parent before the first job and closes it after the last; `RETABLE_PARENT_RUN` names it to them."""
+    """Opens the parent before the first job and closes it after the last; `RETABLE_PARENT_RUN` names it to them,
+    and `RETABLE_SWEPT` the settings that differ between them."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         if not in_mlflow(config, config.hydra.overrides.task):
             return
         from retable import artifacts, tracking
 
-        overrides = " ".join(config.hydra.overrides.task)
+        said = list(config.hydra.overrides.task)
+        parsed = OverridesParser.create().parse_overrides(said)
+        swept = " ".join(each.key_or_group for each in parsed if each.is_sweep_override())
         folder = str(Path(config.hydra.sweep.dir))
         tags = {f"retable.{k}": v for k, v in artifacts.git_state().items()} | {"retable.stage": "sweep"}
         self._run = tracking.start(
-            f"sweep {config.hydra.job.config_name} {overrides}".strip(),
+            f"sweep {config.hydra.job.config_name} {swept}".strip(),
             folder,
-            {"overrides": overrides},
+            {"overrides": " ".join(said)},
             tags,
         )
+        os.environ["RETABLE_SWEPT"] = swept
         os.environ["RETABLE_PARENT_RUN"] = self._run.id
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
@@ -37,4 +42,5 @@ class ParentRun(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         if os.environ.pop("RETABLE_PARENT_RUN", None):
+            del os.environ["RETABLE_SWEPT"]
             self._run.finish()

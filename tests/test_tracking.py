@@ -1,3 +1,5 @@
+import getpass
+import threading
 from pathlib import Path
 
 import pytest
@@ -49,7 +51,7 @@ def test_parameters_and_tags_are_there(client):
     run = start("described", **{"model.d_model": 200, "init": None, "long": "x" * 7000})
     data = client.get_run(run.id).data
     assert data.params == {"model.d_model": "200", "init": "None", "long": "x" * 6000}
-    expected = {"retable.key": "described", "retable.corpus": "grammar", "seed": "1"}
+    expected = {"retable.key": "described", "retable.corpus": "grammar", "seed": "1", "mlflow.user": getpass.getuser()}
     assert expected.items() <= data.tags.items()
     assert client.get_run(run.id).info.run_name == "pretrain grammar/lstm-1"
 
@@ -88,6 +90,49 @@ def test_a_failed_run_is_closed_and_opened_again_by_the_next_try(client):
     assert client.get_run(run.id).info.status == "FAILED"
     assert start("failed").id == run.id
     assert [run.info.status for run in runs(client, "failed")] == ["RUNNING"]
+
+
+def test_scores_stand_on_the_run_of_what_was_measured_too(client):
+    trained = start("trained", lr=0.01)
+    trained.log([(20, "validation/loss", 0.25)])
+    trained.describe({"steps": 20}, [])
+    for value in (9.5, 9.0, 9.0):  # measured again, otherwise once
+        measuring = tracking.start("perplexity", "measuring", {}, {}, measured=trained.id)
+        measuring.describe({"test/perplexity_word": value, "weight/lstm-1+a": 1.0, "seconds": 3.0}, [])
+    scored = client.get_run(trained.id).data
+    assert scored.params == {"lr": "0.01"}
+    scores = {"test/perplexity_word": 9.0, "weight/lstm-1_a": 1.0}  # a name that MLflow allows
+    assert scored.metrics == {"steps": 20, "validation/loss": 0.25} | scores
+    assert history(client, trained, "test/perplexity_word") == [(0, 9.5), (0, 9.0)]
+
+
+def test_data_sets_are_inputs(client):
+    sets = [tracking.DataSet("ptb/word train.bin", "ad" * 32, "train", "outputs/encode/ptb/word/train.bin")]
+    for _ in range(2):
+        run = tracking.start("lstm-1", "reads", {}, {}, sets)
+    (read,) = client.get_run(run.id).inputs.dataset_inputs
+    assert (read.dataset.name, read.dataset.digest) == ("ptb/word train.bin", "ad" * 18)
+    assert {tag.key: tag.value for tag in read.tags} == {"mlflow.data.context": "train"}
+
+
+def test_a_group_is_one_run_which_others_stand_under(client):
+    first, again = (tracking.group("lineage", "study/lineage", {"retable.stage": "study"}) for _ in range(2))
+    assert first == again and tracking.known(first) and not tracking.known("0" * 32)
+    assert client.get_run(first).info.status == "FINISHED"
+
+
+def test_a_monitor_ends_with_its_run(client, monkeypatch, capfd):
+    def monitors():
+        return [each for each in threading.enumerate() if each.name == "SystemMetricsMonitor"]
+
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true")
+    run = tracking.start("lstm-1", "monitored", {}, {}, monitored=True)
+    assert len(monitors()) == 1
+    run.finish()
+    assert monitors() == [] and capfd.readouterr() == ("", "")
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
+    tracking.start("lstm-1", "monitored", {}, {}, monitored=True)
+    assert monitors() == []
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "file:///home/me/mlruns"])

@@ -2,43 +2,49 @@
 
 import contextlib
 import fcntl
+import getpass
+import json
 import logging
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-from mlflow.entities import Metric, Param, RunStatus, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from retable.errors import UsageError
 
-for _chatty in ("alembic", "mlflow.store.db.utils"):
+for _chatty in ("alembic", "mlflow.store.db.utils", "mlflow.system_metrics.system_metrics_monitor"):
     logging.getLogger(_chatty).setLevel(logging.WARNING)
 
 EXPERIMENT = "retable"
-_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # of parameters: a task may call a column "#1 String"
-_VALUE_LIMIT = 6000  # MLflow's limit for a parameter
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # a task may call a column "#1 String", and a metric have a try's name
+_VALUE_LIMIT = 6000  # MLflow's, for a parameter
+_DIGEST_LIMIT = 36  # MLflow's, for a data set
 
 
 class Run:
     """An open MLflow run. Logging a point that the run has already changes nothing."""
 
-    def __init__(self, client: MlflowClient, run_id: str):
+    def __init__(self, client: MlflowClient, run_id: str, measured: str | None = None, monitor: Any = None):
         self.id = run_id
         self._client = client
+        self._measured = measured
+        self._monitor = monitor
         self._logged: dict[str, set[int]] = {}
 
     def log(self, points: Iterable[tuple[int, str, float]]) -> None:
         """Log (step, metric, value) points; a resumed run may bring points that the killed one had logged."""
         now = int(time.time() * 1000)
         fresh = []
-        for step, name, value in points:
+        for step, said, value in points:
+            name = _NOT_IN_NAMES.sub("_", said)
             if name not in self._logged:
                 history = self._client.get_metric_history(self.id, name)
                 self._logged[name] = {metric.step for metric in history}
@@ -50,40 +56,125 @@ class Run:
 
     def describe(self, metrics: Mapping[str, float], files: Iterable[Path]) -> None:
         """Log the final metrics that no curve has logged, and the small files that describe the run."""
-        self.log([(0, name, value) for name, value in metrics.items() if name not in self._logged])
+        self.log(
+            [(0, name, value) for name, value in metrics.items() if _NOT_IN_NAMES.sub("_", name) not in self._logged]
+        )
         for file in files:
             self._client.log_artifact(self.id, str(file))
+        if self._measured is not None:
+            self._score(self._measured, metrics)
+
+    def _score(self, run_id: str, metrics: Mapping[str, float]) -> None:
+        """Log what was measured of a system on the run that trained it: beside the settings it is one plot."""
+        there, now = self._client.get_run(run_id).data.metrics, int(time.time() * 1000)
+        named = {_NOT_IN_NAMES.sub("_", name): value for name, value in metrics.items() if "/" in name}
+        fresh = [Metric(name, value, now, 0) for name, value in named.items() if there.get(name) != value]
+        for start in range(0, len(fresh), 1000):
+            self._client.log_batch(run_id, metrics=fresh[start : start + 1000])
 
     def finish(self) -> None:
+        self._stop_monitoring()
         self._client.set_terminated(self.id, RunStatus.to_string(RunStatus.FINISHED))
 
     def fail(self) -> None:
+        self._stop_monitoring()
         with contextlib.suppress(MlflowException):
             self._client.set_terminated(self.id, RunStatus.to_string(RunStatus.FAILED))
 
+    def _stop_monitoring(self) -> None:
+        if self._monitor is not None:
+            self._monitor.finish()
 
-def start(name: str, key: str, parameters: Mapping[str, Any], tags: Mapping[str, Any]) -> Run:
+
+class DataSet(NamedTuple):
+    """A file that a run reads: `context` is train, validation or test."""
+
+    name: str
+    digest: str
+    context: str
+    path: str
+
+    def logged(self) -> DatasetInput:
+        dataset = Dataset(self.name, self.digest[:_DIGEST_LIMIT], "local", json.dumps({"uri": self.path}))
+        return DatasetInput(dataset, [InputTag("mlflow.data.context", self.context)])
+
+
+def start(
+    name: str,
+    key: str,
+    parameters: Mapping[str, Any],
+    tags: Mapping[str, Any],
+    inputs: Iterable[DataSet] = (),
+    measured: str | None = None,
+    monitored: bool = False,
+) -> Run:
     """Open the run of `key`: the one that a killed or an earlier try began, or a new one called `name`.
 
     The key stands for a cell's configuration, inputs and code, so the same key means the same numbers, and what is
     done again is recorded once. The store is `MLFLOW_TRACKING_URI`, by default `mlflow.db` (sqlite) in the project
-    with the artifacts beside it.
+    with the artifacts beside it. `measured` is the id of the run of a system, which gets the scores, too. A `monitored`
+    run has MLflow's system metrics, such as the processor's load every ten seconds, unless
+    MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING is false.
     """
-    with _alone():
-        client = _client()
-        experiment = _experiment(client)
-    named = {"retable.key": key} | {tag: str(value) for tag, value in tags.items()}
-    begun = client.search_runs([experiment], f"tags.`retable.key` = '{key}'", max_results=1)
-    if begun:
-        run_id = begun[0].info.run_id
+    client, experiment = _store()
+    named = {tag: str(value) for tag, value in tags.items()}
+    run_id = _begun(client, experiment, key)
+    if run_id is not None:
         client.update_run(run_id, status=RunStatus.to_string(RunStatus.RUNNING))
         client.log_batch(run_id, tags=[RunTag(tag, value) for tag, value in named.items()])
-    else:
-        run_id = client.create_run(experiment, run_name=name, tags=named).info.run_id
-    logged = [Param(_NOT_IN_NAMES.sub("_", name), str(value)[:_VALUE_LIMIT]) for name, value in parameters.items()]
-    for first in range(0, len(logged), 100):  # MLflow's limit for a batch; the same value again changes nothing
-        client.log_batch(run_id, params=logged[first : first + 100])
-    return Run(client, run_id)
+    else:  # what can't change later
+        run_id = _create(client, experiment, name, key, named)
+        logged = [Param(_NOT_IN_NAMES.sub("_", name), str(value)[:_VALUE_LIMIT]) for name, value in parameters.items()]
+        for first in range(0, len(logged), 100):  # MLflow's limit for a batch
+            client.log_batch(run_id, params=logged[first : first + 100])
+        if read := [each.logged() for each in inputs]:
+            client.log_inputs(run_id, read)
+    return Run(client, run_id, measured, _monitor(client, run_id) if monitored else None)
+
+
+def group(name: str, key: str, tags: Mapping[str, Any]) -> str:
+    """The id of the run that others stand under, made where there is none of this key."""
+    client, experiment = _store()
+    with _alone():
+        run_id = _begun(client, experiment, key) or _create(client, experiment, name, key, tags)
+        client.set_terminated(run_id, RunStatus.to_string(RunStatus.FINISHED))
+    return run_id
+
+
+def known(run_id: str) -> bool:
+    """Whether the store has a run: a cell may have been made on another machine, or before the store was removed."""
+    client, _ = _store()
+    try:
+        return client.get_run(run_id).info.lifecycle_stage == "active"
+    except MlflowException:
+        return False
+
+
+def _store() -> tuple[MlflowClient, str]:
+    with _alone():
+        return (client := _client()), _experiment(client)
+
+
+def _begun(client: MlflowClient, experiment: str, key: str) -> str | None:
+    found = client.search_runs([experiment], f"tags.`retable.key` = '{key}'", max_results=1)
+    return found[0].info.run_id if found else None
+
+
+def _create(client: MlflowClient, experiment: str, name: str, key: str, tags: Mapping[str, Any]) -> str:
+    named = {"retable.key": key, **tags}
+    with contextlib.suppress(KeyError, OSError):  # nobody has this number, as in some containers
+        named["mlflow.user"] = getpass.getuser()
+    return client.create_run(experiment, run_name=name, tags=named).info.run_id
+
+
+def _monitor(client: MlflowClient, run_id: str) -> Any:
+    if os.environ.get("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true").lower() != "true":
+        return None
+    from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+    monitor = SystemMetricsMonitor(run_id, resume_logging=True, tracking_uri=client.tracking_uri)
+    monitor.start()
+    return monitor
 
 
 def _root() -> Path:

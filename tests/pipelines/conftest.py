@@ -10,7 +10,7 @@ from pipelines.forks import ask, serving
 
 ROOT = Path(__file__).parent.parent.parent
 PATHS = ROOT / "src", ROOT, ROOT / "tests/pipelines"  # this tree's code, even where another one is installed
-ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(map(str, PATHS))}
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(map(str, PATHS)), "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false"}
 
 SMALL_CORPUS = [
     "corpus=grammar_tiny",

@@ -69,7 +69,7 @@ def test_run_leads_to_its_origins(graph):
     (found,) = client.search_runs([experiment.experiment_id], f"tags.`retable.cell` = '{cell}'")
     assert found.info.run_id == record["mlflow_run_id"]
     assert found.data.tags["retable.upstream"] == ",".join(record["upstream_runs"])
-    assert found.data.tags["mlflow.runName"] == "evaluate grammar_tiny/lstm-1-perplexity"
+    assert found.data.tags["mlflow.runName"] == "perplexity"  # of the cell that it stands under
 
 
 def test_a_cell_whose_origins_have_no_record_is_made_alike(graph):
@@ -219,6 +219,8 @@ def test_multirun_has_one_parent_and_its_own_folder(graph):
     assert sorted((run.data.tags["retable.system"], run.data.tags["retable.seed"]) for run in children) == [
         ("gpt", "1"), ("gpt", "2"), ("lstm", "1"), ("lstm", "2")
     ]  # fmt: skip
+    assert parent.data.tags["mlflow.runName"] == "sweep pretrain recipe seed"
+    assert "gpt-2 recipe=transformer/gpt seed=2" in {run.data.tags["mlflow.runName"] for run in children}
 
 
 def test_word_vectors_start_an_input_layer(graph):

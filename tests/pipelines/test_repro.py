@@ -82,6 +82,7 @@ def test_only_what_may_change_a_number_runs_again(repro):
     first = ["plan", "prepare", "encode-word", "pretrain-kn3-1", "evaluate-kn3-1-perplexity-phenomena",
              "pretrain-kn5-1", "evaluate-kn5-1-perplexity-phenomena"]  # fmt: skip
     assert sorted(repro.ran()) == sorted(first)
+    (repro.folder / "src/retable/nn/_fused.so").write_bytes(b"compiled")  # of this machine, and not in every clone
     assert repro.ran() == []
     assert repro.made() == ["plan report/lineage", "report lineage"]
     tables = {path.stem for path in (repro.folder / "results/lineage").glob("*.md")}
@@ -118,6 +119,17 @@ def test_what_a_reader_of_the_page_does(repro, browser):
     repro(*shlex.split(command))
     assert metrics.read_bytes() == written
     assert json.loads(written)["test/perplexity_word"] == pytest.approx(shown, abs=0.005)
+
+
+def test_a_try_stands_in_a_report_of_its_own(repro):
+    stages, name = (str(repro.python), "-m"), "grammar_tiny/kn3-1+model.order-2"
+    committed = (repro.folder / "results/lineage/report.md").read_bytes()
+    repro(*stages, "pipelines.pretrain", "corpus=grammar_tiny", "recipe=counted/kn3", "model.order=2")
+    repro(*stages, "pipelines.evaluate", "corpus=grammar_tiny", f"cell={name}")
+    repro(*stages, "pipelines.report", f"tries=[evaluate/{name}-perplexity]")
+    assert "kn3+model.order-2" in (repro.folder / "work/report/lineage/perplexity.md").read_text(encoding="utf-8")
+    assert (repro.folder / "results/lineage/report.md").read_bytes() == committed
+    assert repro.ran() == []
 
 
 def test_a_failed_stage_is_named_and_what_does_not_wait_for_it_runs(repro):

@@ -9,7 +9,7 @@ import yaml
 from pipelines.plan import DEFAULT
 from retable.errors import UsageError
 from retable.plan.conf import Conf
-from retable.plan.graph import distinct
+from retable.plan.graph import distinct, report_graph
 from retable.plan.study import REPORTED, expand, read_study
 
 CONF = Conf(Path(__file__).parent.parent.parent / "conf")
@@ -208,3 +208,16 @@ def test_two_studies_can_not_make_a_cell_in_two_ways():
     second = expand(CONF, "second", {"corpus": "ptb", "systems": [{"of": "gru", "as": "lstm"}]})
     with pytest.raises(UsageError, match="studies first and second make pretrain/ptb/lstm-1 in two ways"):
         distinct([first, second])
+
+
+def test_dvc_shows_the_default_study_alone():
+    """Its scores and its learning curves; of all studies together there were 5,900 columns."""
+    study = read_study(CONF, DEFAULT)
+    shown = yaml.safe_load(report_graph(study, DEFAULT))
+    assert shown["metrics"] == [f"results/{DEFAULT}/metrics"]
+    plots = {name: plot for each in shown["plots"] for name, plot in each.items()}
+    templates = Path(__file__).parent.parent.parent / ".dvc/plots"
+    assert {plot["template"] for plot in plots.values()} == {path.stem for path in templates.glob("*.json")}
+    assert "outputs/pretrain/grammar_small/lstm-2/curve.csv" in plots["pretrain/grammar_small"]["y"]
+    assert not any("kn5" in file for plot in plots.values() for file in plot["y"])
+    assert {"metrics", "plots"}.isdisjoint(yaml.safe_load(report_graph(read_study(CONF, "smoke"), DEFAULT)))

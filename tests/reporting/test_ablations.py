@@ -156,7 +156,7 @@ def test_one_run_decides_nothing(compare):
 
 
 @pytest.mark.parametrize("metric", ["test/perplexity_word", "held_out/loss", "senses/layer_1/nearest"])
-def test_metrics_are_called_as_in_the_summary(compare, metric):
+def test_metrics_are_called_as_in_the_results(compare, metric):
     values = {"bert": {1: 91.25, 2: 92.25}, "no_pairs": {1: 101.0, 2: 102.0}}
     table, _ = compare(values, metric=metric, better="lower")
     assert table.panels["grammar"][1].values[2].text == "101.5" and sentence(table).startswith("Holds")

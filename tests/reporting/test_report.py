@@ -3,12 +3,13 @@ import html
 import json
 import re
 
+import pandas as pd
 import pytest
 
 from retable.artifacts import record_file, write_record
 from retable.errors import UsageError
 from retable.reporting.provenance import Making
-from retable.reporting.report import write_report
+from retable.reporting.report import judged, write_report
 from tests.reporting.specifications import SPECIFICATIONS
 
 
@@ -112,12 +113,40 @@ def test_the_same_numbers_give_the_same_bytes_whenever_they_were_made(folders, t
         for folder in (each for listed in folders.values() for each in listed):
             cell = folder.parent if folder.name == "measured" else folder
             write_record(cell, {"mlflow_run_id": "fedcba", "seconds": 99, "git_commit": "ad" * 20, "hardware": "?"})
-    files = sorted(path.name for path in (tmp_path / "first").iterdir())
+    files = sorted(path.name for path in (tmp_path / "first").iterdir() if path.is_file())
     assert {"report.html", "report.md", "perplexity.csv", "perplexity-ptb.svg"} <= set(files)
     differing = {
         name for name in files if (tmp_path / "first" / name).read_bytes() != (tmp_path / "second" / name).read_bytes()
     }
     assert differing == {"runs.csv", "report.html"}
+
+
+def test_dvc_gets_a_file_a_system(folders, tmp_path):
+    write_report("ptb", folders, tmp_path, SPECIFICATIONS)
+    written = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "metrics").iterdir()}
+    assert written == {
+        "kn5": {"test/perplexity_word": pytest.approx(141)},
+        "lstm_small": {"test/perplexity_word": pytest.approx(118)},
+    }
+    assert "kn5,test/perplexity_word,141.0\n" in (tmp_path / "metrics.csv").read_text()
+
+
+def test_dvc_gets_what_systems_are_judged_by():
+    """The rest of what was measured would be thousands of columns of `dvc exp show`."""
+    rows = [
+        ("gpt", "", "test", "perplexity_word", 9.0),
+        ("gpt", "", "test", "bits_per_byte", 0.5),
+        ("gpt", "", "validation", "perplexity_word", 10.0),
+        ("gpt", "cola", "validation", "matthews", 0.25),  # whose test split has no labels
+        ("gpt", "sentiment", "validation", "accuracy", 0.75),
+        ("gpt", "sentiment", "test", "accuracy", 0.5),
+        ("bpe", "tokenizer", "test", "fertility", 1.5),
+    ]
+    frame = pd.DataFrame(rows, columns=["system", "task", "split", "metric", "mean"]).assign(corpus="ptb", n=1)
+    scores = {"test/perplexity_word": 9.0, "cola/validation/matthews": 0.25, "sentiment/test/accuracy": 0.5}
+    assert judged(frame) == {"gpt": scores}
+    both = pd.concat([frame, frame.assign(corpus="grammar")])
+    assert {*judged(both)["gpt"]} == {f"{corpus}/{name}" for corpus in ("grammar", "ptb") for name in scores}
 
 
 def test_a_missing_cell_writes_nothing(folders, tmp_path):
@@ -145,7 +174,7 @@ def test_word_vectors_bring_their_figures_and_tables(write_run, write_vectors, w
     figures = {"analogies-regular-grammar.svg", "analogies-total-grammar.svg", "plane-grammar.svg"}
     tables = {"analogies.md", "neighbours-grammar.csv", "neighbours-grammar.tex", "tokenizers.md"}
     assert figures | tables <= files
-    means = json.loads((tmp_path / "results" / "metrics.json").read_text())["skipgram"]
+    means = json.loads((tmp_path / "results" / "metrics" / "skipgram.json").read_text())
     assert means["grammar/analogies/total/accuracy"] == 0.6 and means["grammar_3m/analogies/total/accuracy"] == 0.8
     page = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
     assert page.count("<figure ") == 3 and "Nearest neighbours, grammar" in page

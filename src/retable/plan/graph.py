@@ -85,12 +85,26 @@ def report_graph(study: Study, default: str) -> str:
             "outs": [{f"results/{study.name}": {"cache": False}}],  # small, and kept in git
         },
     }
-    metrics = [f"{'' if study.name == default else '../../../'}results/{study.name}/metrics.json"]
-    return _text(stages, metrics)
+    # Of other studies `dvc metrics` is given the folder: without that, it would set those of all beside each other.
+    shown = {"metrics": [f"results/{study.name}/metrics"], "plots": _plots(study)} if study.name == default else {}
+    return _text(stages, **shown)
 
 
-def _text(stages: Mapping[str, Any], metrics: Sequence[str] = ()) -> str:
-    whole: dict[str, Any] = {"stages": stages} | ({"metrics": list(metrics)} if metrics else {})
+def _plots(study: Study) -> list[dict[str, Any]]:
+    """Bars of the scores, and the learning curves of each stage and text in one figure. The templates are DVC's own
+    kind, in `.dvc/plots`."""
+    scores = {"template": "scores", "x": "value", "y": {f"results/{study.name}/metrics.csv": "system"}}
+    curves: dict[str, dict[str, str]] = {}
+    for cell in study.cells.values():
+        if "recipe" in cell.settings and not cell.settings["recipe"].startswith("counted/"):
+            name = "/".join(filter(None, (cell.stage, cell.corpus, cell.settings.get("task"))))
+            curves.setdefault(name, {})[f"outputs/{cell.place}/curve.csv"] = "value"
+    drawn = [{name: {"template": "curves", "x": "step", "y": y}} for name, y in sorted(curves.items())]
+    return [{"scores": scores}, *drawn]
+
+
+def _text(stages: Mapping[str, Any], **shown: Any) -> str:
+    whole = {"stages": stages} | shown
     return HEADER + yaml.dump(whole, sort_keys=False, width=10_000, Dumper=_Dumper)
 
 

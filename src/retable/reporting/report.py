@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from retable.artifacts import write_json
+from retable.metrics.likelihood import LIKELIHOODS
 from retable.reporting import provenance
 from retable.reporting.ablations import ablation_tables
 from retable.reporting.alignments import alignment_figures
@@ -131,21 +132,37 @@ def write_report(
     made = entries(cells, makings or {}, remote)
     page = report_page(study, about, provenance.summary(cells), frame, tables, figures, made)
     (out / "report.html").write_text(page, encoding="utf-8")
-    write_json(out / "metrics.json", summary(frame))
+    write_judged(judged(frame), out)
     (out / "report.md").write_text(report_markdown(study, frame, tables), encoding="utf-8")
     write_runs(cells, out)
     return tables
 
 
-def summary(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """The mean of every metric, by system: what `dvc metrics show` and `dvc exp show` set side by side. The corpus
-    is part of a metric's name where there are several."""
+def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """What each system is judged by, the mean over seeds: of likelihoods perplexity a word, of tasks their metrics, on
+    the test split, or on validation where there is no other. The corpus is part of a metric's name where there are
+    several."""
     means: dict[str, dict[str, float]] = {}
     several = frame["corpus"].nunique() > 1
-    for row in frame[frame["n"] > 0].sort_values(["system", "corpus", "task", "split", "metric"]).itertuples():
+    shown = frame[(frame["n"] > 0) & (frame["task"] != "tokenizer")]
+    shown = shown[~shown["metric"].isin({*LIKELIHOODS} - {"perplexity_word"}) & (shown["split"] != "train")]
+    tested = shown.groupby(["system", "corpus", "task"])["split"].transform(lambda splits: (splits == "test").any())
+    shown = shown[~(tested & (shown["split"] == "validation"))]
+    for row in shown.sort_values(["system", "corpus", "task", "split", "metric"]).itertuples():
         name = "/".join(part for part in (row.corpus * several, row.task, row.split, row.metric) if part)
         means.setdefault(row.system, {})[name] = float(f"{row.mean:.6g}")
     return means
+
+
+def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
+    """`metrics/<system>.json`, which `dvc metrics show` sets below each other, and the same in one table to plot."""
+    (out / "metrics").mkdir(parents=True, exist_ok=True)
+    for system, of_system in means.items():
+        write_json(out / "metrics" / f"{system}.json", of_system)
+    rows = [(system, metric, value) for system, of_system in means.items() for metric, value in of_system.items()]
+    pd.DataFrame(rows, columns=["system", "metric", "value"]).to_csv(
+        out / "metrics.csv", index=False, lineterminator="\n"
+    )
 
 
 def report_markdown(study: str, frame: pd.DataFrame, tables: list[Table]) -> str:

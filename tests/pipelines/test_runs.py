@@ -1,0 +1,71 @@
+"""What MLflow shows of cells: what stands under what, names, parameters, data sets, scores."""
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from retable.artifacts import read_record
+
+TEXT = ["corpus=grammar_tiny", "model.d_model=8", "epochs=1", "system=shown"]
+BY_MAKE_REPRO = {"RETABLE_STUDY": "smoke", "DVC_STAGE": "pretrain-shown-1"}
+
+
+@pytest.fixture(scope="module")
+def client(project):
+    project.succeed("pretrain", *TEXT, "optimizer.lr=0.02", **BY_MAKE_REPRO)
+    project.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/shown-1", **BY_MAKE_REPRO)
+    return MlflowClient(f"sqlite:///{project.folder / 'mlflow.db'}")
+
+
+@pytest.fixture
+def run_of(client, project):
+    return lambda place: client.get_run(read_record(project.folder / "outputs" / place)["mlflow_run_id"])
+
+
+def test_study_cell_evaluation(client, run_of):
+    trained, measured = run_of("pretrain/grammar_tiny/shown-1"), run_of("evaluate/grammar_tiny/shown-1-perplexity")
+    assert measured.data.tags["mlflow.parentRunId"] == trained.info.run_id
+    study = client.get_run(trained.data.tags["mlflow.parentRunId"])
+    assert [run.info.run_name for run in (study, trained, measured)] == ["smoke", "shown-1", "perplexity"]
+    assert study.data.tags["mlflow.note.content"].startswith("The same graph at its smallest")
+    assert "mlflow.parentRunId" not in study.data.tags
+
+
+def test_a_rate_and_what_it_gave_stand_on_one_run(run_of):
+    trained, measured = run_of("pretrain/grammar_tiny/shown-1"), run_of("evaluate/grammar_tiny/shown-1-perplexity")
+    assert trained.data.params["optimizer.lr"] == "0.02"
+    perplexity = measured.data.metrics["test/perplexity_word"]
+    assert trained.data.metrics["test/perplexity_word"] == perplexity > 1
+
+
+def test_parameters_are_those_that_are_compared(client, run_of):
+    run = run_of("pretrain/grammar_tiny/shown-1")
+    expected = {"recipe": "recurrent/lstm", "corpus": "grammar_tiny", "model.d_model": "8", "epochs": "1", "seed": "1"}
+    assert expected.items() <= run.data.params.items() and len(run.data.params) < 35
+    files = {file.path for file in client.list_artifacts(run.info.run_id)}
+    assert {"config.yaml", "curve.csv", "metrics.json"} <= files  # the whole configuration is there, too
+
+
+def test_a_run_says_what_it_is_and_who_made_it(run_of):
+    tags = run_of("pretrain/grammar_tiny/shown-1").data.tags
+    assert tags["mlflow.note.content"].startswith("C4: a tied LSTM")
+    assert tags["mlflow.note.content"].endswith(
+        "`python -m pipelines.pretrain " + " ".join(TEXT) + " optimizer.lr=0.02`"
+    )
+    assert tags["mlflow.user"]
+
+
+def test_data_sets_are_inputs_by_their_digests(run_of, project):
+    read = run_of("pretrain/grammar_tiny/shown-1").inputs.dataset_inputs
+    contexts = {each.dataset.name: each.tags[0].value for each in read}
+    assert contexts == {f"grammar_tiny/word {split}.bin": split for split in ("train", "validation")}
+    read = run_of("evaluate/grammar_tiny/shown-1-perplexity").inputs.dataset_inputs
+    assert {each.tags[0].value for each in read} == {"validation", "test"}
+
+
+def test_an_evaluation_of_a_cell_that_mlflow_does_not_know_stands_alone(client, project, run_of):
+    record = project.folder / "outputs/pretrain/grammar_tiny/shown-1.record.json"
+    record.rename(record.with_suffix(".away"))
+    project.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/shown-1", "out=grammar_tiny/shown-1-alone")
+    record.with_suffix(".away").rename(record)
+    run = run_of("evaluate/grammar_tiny/shown-1-alone")
+    assert run.info.run_name == "shown-1-alone" and "mlflow.parentRunId" not in run.data.tags

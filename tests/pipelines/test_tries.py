@@ -1,0 +1,131 @@
+"""A try is not a result: what is run by hand in another way than DVC tracks leaves the cell alone."""
+
+import shutil
+
+import pytest
+import yaml
+
+from pipelines.tries import _name
+from retable.plan.cell import Cell
+from retable.plan.graph import corpus_graph, graph_file
+from tests.pipelines.conftest import Project
+
+GRAMMAR = {"corpus": "grammar_tiny", "tokenizer": "word"}
+SMALL = {"epochs": "1", "checkpoint_every": "1000"}
+LSTM = {"recipe": "recurrent/lstm", "model.d_model": "8"}
+LEARNT = {"system": "small", "seed": "1", **SMALL}
+PERPLEXITY = {"stage": "pretrain", "cell": "grammar_tiny/small-1", "benchmark": "perplexity"}
+CELLS = {
+    "pretrain": Cell("pretrain", "grammar_tiny/small-1", GRAMMAR | LSTM | LEARNT),
+    "embed": Cell("embed", "grammar_tiny/small-1", GRAMMAR | {"recipe": "vectors/skipgram"} | LEARNT),
+    "train": Cell(
+        "train",
+        "grammar_tiny/sentiment-small-1",
+        GRAMMAR | {"task": "sentiment", "recipe": "encoders/deep_averaging"} | LEARNT,
+    ),
+    "evaluate": Cell("evaluate", "grammar_tiny/small-1-perplexity", GRAMMAR | PERPLEXITY),
+}
+TRIES = [
+    ("pretrain", "+trainer.fast_dev_run=true", "+trainer.fast_dev_run-True"),
+    ("pretrain", "epochs=0.5", "+epochs-0.5"),
+    ("pretrain", "trainer.precision=bf16-mixed", "+trainer.precision-bf16-mixed"),
+    ("pretrain", "epochs=1.0", "+epochs-1.0"),  # config.yaml would be other bytes
+    ("embed", "epochs=0.5", "+epochs-0.5"),
+    ("train", "epochs=0.5", "+epochs-0.5"),
+    ("train", "+trainer.fast_dev_run=true", "+trainer.fast_dev_run-True"),
+    ("evaluate", "benchmark.perplexity.splits=[test]", "+benchmark.perplexity.splits-_test_"),
+]
+
+
+@pytest.fixture(scope="module")
+def tracked(project, tmp_path_factory) -> Project:
+    """A project whose graph has a cell of each of some stages; all are made."""
+    made = Project(tmp_path_factory.mktemp("tracked"), project._forks)
+    for stage in ("prepare", "encode"):
+        shutil.copytree(project.folder / "outputs" / stage, made.folder / "outputs" / stage)
+    file = made.folder / graph_file("grammar_tiny")
+    file.parent.mkdir(parents=True)
+    file.write_text(corpus_graph("grammar_tiny", CELLS.values(), {cell.place: () for cell in CELLS.values()}))
+    for cell in CELLS.values():
+        assert "a try" not in run(made, cell, DVC_STAGE=cell.name).stderr
+    return made
+
+
+def run(project: Project, cell: Cell, *changes: str, **environment: str):
+    settings = dict(cell.settings) | dict(change.split("=", 1) for change in changes)
+    return project.succeed(cell.stage, *(f"{key}={value}" for key, value in settings.items()), **environment)
+
+
+def contents(project: Project, cell: Cell) -> dict[str, bytes]:
+    folder = project.folder / "outputs" / cell.place
+    files = [*folder.rglob("*"), folder.with_name(f"{folder.name}.record.json")]
+    return {str(file): file.read_bytes() for file in files if file.is_file()}
+
+
+@pytest.mark.parametrize(("stage", "change", "name"), TRIES, ids=[f"{stage} {change}" for stage, change, _ in TRIES])
+def test_a_try_leaves_the_cell_alone(tracked, stage, change, name):
+    cell = CELLS[stage]
+    before = contents(tracked, cell)
+    done = run(tracked, cell, change)
+    assert contents(tracked, cell) == before and len(before) > 3
+    place = f"outputs/{cell.place}{name}"
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("a try: ")]
+    assert line == f"a try: {place} has what came of it; {cell.place} is made otherwise, and is as it was"
+    made = yaml.safe_load((tracked.folder / place / "run.json").read_text())
+    assert made["system"] == f"small{name}"
+
+
+def test_the_cells_own_configuration_makes_the_cell_however_it_is_said(tracked):
+    cell = CELLS["pretrain"]
+    before = contents(tracked, cell)
+    shutil.rmtree(tracked.folder / "outputs" / cell.place)
+    said = ["seed=1", "system=small", "corpus=grammar_tiny", "epochs=1", "checkpoint_every=1000"]
+    done = tracked.succeed("pretrain", *said, "++model.d_model=8", "logger=none")  # an LSTM of words by default
+    after = contents(tracked, cell)
+    assert "a try" not in done.stderr
+    assert [after[file] == before[file] for file in before if not file.endswith(".record.json")] == [True] * 5
+
+
+def test_a_place_that_no_study_has_is_free(tracked):
+    done = run(tracked, CELLS["pretrain"], "system=mine", "epochs=0.5")
+    assert "a try" not in done.stderr and (tracked.folder / "outputs/pretrain/grammar_tiny/mine-1").is_dir()
+
+
+def test_what_dvc_runs_goes_where_dvc_expects_it(tracked):
+    """As in `dvc exp run -S`, which changes a configuration first."""
+    cell = CELLS["train"]
+    run(tracked, cell, "epochs=2", DVC_STAGE=cell.name)
+    made = yaml.safe_load((tracked.folder / "outputs" / cell.place / "config.yaml").read_text())
+    assert made["epochs"] == 2
+    run(tracked, cell, DVC_STAGE=cell.name)
+
+
+def test_sweeps_and_debugging_go_where_they_went(tracked):
+    cell = CELLS["pretrain"]
+    tries = {path.name for path in (tracked.folder / "outputs/pretrain/grammar_tiny").iterdir()}
+    assert "work/debug/pretrain/grammar_tiny/small-1 has" in run(tracked, cell, "debug=fdr").stderr
+    settings = [f"{key}={value}" for key, value in cell.settings.items()]
+    tracked.succeed("pretrain", "-m", *settings, "optimizer.lr=1e-3,2e-3")
+    assert len(list(tracked.folder.glob("multirun/pretrain/*/*/grammar_tiny/small-1/run.json"))) == 2
+    assert {path.name for path in (tracked.folder / "outputs/pretrain/grammar_tiny").iterdir()} == tries
+
+
+def test_a_try_is_read_by_its_name(tracked):
+    """By what measures, writes, mixes and begins with a cell."""
+    run(tracked, CELLS["pretrain"], "optimizer.lr=0.02")
+    name = "grammar_tiny/small-1+optimizer.lr-0.02"
+    tracked.succeed("evaluate", "corpus=grammar_tiny", f"cell={name}")
+    assert (tracked.folder / f"outputs/evaluate/{name}-perplexity/perplexity/metrics.json").exists()
+    assert tracked.succeed("complete", f"cell={name}", "prompt=the").stdout.startswith("the")
+    cells = f"cells=[pretrain/grammar_tiny/small-1,pretrain/{name}]"
+    tracked.succeed("mix", "corpus=grammar_tiny", cells)
+
+
+def test_names_say_what_differs_and_stay_short():
+    differing = {"optimizer._target_": "torch.optim.SGD", "optimizer.lr": 0.1, "epochs": 2}
+    said = ["optimizer=sgd", "epochs=2e0", "corpus=ptb"]
+    assert _name(differing, said) == _name(differing, said[::-1]) == "+epochs-2+optimizer-sgd"
+    assert _name({"a/b": [1, "c d"]}, []) == "+a_b-_1_c_d_"
+    assert _name({"model.dropout": "absent"}, ["~model.dropout"]) == "+model.dropout-absent"
+    many = {f"model.setting_{i}": i for i in range(30)}
+    assert len(_name(many, [])) == 100 and _name(many, []) != _name(many | {"model.setting_29": 0}, [])
