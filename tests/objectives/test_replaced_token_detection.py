@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
-from retable.exchange.families import ELECTRAS, weights_in_transformers
-from retable.exchange.layers import to_theirs, under
+from retable.exchange.families import weights_in_transformers
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
+from tests.exchange.cases import generator_of
 
 V, D, E, B, T = 23, 16, 12, 3, 9
 MASK = 5
@@ -66,11 +66,7 @@ def test_equals_electra_of_transformers(seen):
     generator = transformers.ElectraForMaskedLM(
         transformers.ElectraConfig(**common, hidden_size=8, num_attention_heads=2, intermediate_size=32)
     ).eval()
-    its_head = next(head for head in ELECTRAS.heads if head.architecture == "ElectraForMaskedLM")
-    layers = under("generator_", its_head.layers)
-    weights = to_theirs(layers, {f"generator_head.{k}": p for k, p in ours.generator_head.named_parameters()
-                                 if k != "decoder.weight"})  # fmt: skip
-    weights |= {f"electra.{name}": p for name, p in weights_in_transformers(ours.generator).items()}
+    weights = weights_in_transformers(generator_of(ours))
     assert not generator.load_state_dict(weights, strict=False).unexpected_keys
     discriminator = transformers.ElectraForPreTraining(
         transformers.ElectraConfig(**common, hidden_size=D, num_attention_heads=4, intermediate_size=4 * D)

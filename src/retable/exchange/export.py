@@ -42,7 +42,7 @@ def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, l
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     marks = _marks(family, tokenizer)
     ids = {name: tokenizer.words.index(word) for name, word in marks.items()}
-    configuration = (
+    configuration: dict[str, Any] = (
         {"architectures": [head.architecture], "model_type": family.model_type, "dtype": "float32"}
         | family.configuration(ours)
         | {f"{name}_id": ids.get(name) for name in ("bos_token", "eos_token", "pad_token")}

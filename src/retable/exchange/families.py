@@ -17,6 +17,7 @@ from retable.models.gpt import GPT
 from retable.models.t5 import ACTIVATIONS as GATES
 from retable.models.t5 import T5
 from retable.nn.transformer import ACTIVATIONS
+from retable.objectives.base import embedding_of
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
 from retable.objectives.masked_lm import MaskedLM
@@ -145,23 +146,30 @@ def settings_of_head(objective: nn.Module) -> Settings:
     match objective:
         case CausalLM():
             return {
-                "objective.tie": objective.head.weight is objective.model.input_embedding.weight,
+                "objective.tie": _ties(objective.head, objective.model),
                 "objective.bias": objective.head.bias is not None,
                 "objective.projection": objective.projection_penalty,
             }
         case MaskedLM():
             return {
-                "objective.tie": objective.head.decoder.weight is objective.model.input_embedding.weight,
+                "objective.tie": _ties(objective.head.decoder, objective.model),
                 "objective.next_sentence": objective.next_sentence is not None,
             }
         case TextToText():
-            return {"objective.tie": objective.head.weight is objective.model.input_embedding.weight}
+            return {"objective.tie": _ties(objective.head, objective.model)}
         case Classification():
-            d_hidden = None if isinstance(objective.head, nn.Linear) else objective.head[0].out_features
-            return {"pooling": objective.pooling, "d_hidden": d_hidden}
+            head: Any = objective.head
+            return {
+                "pooling": objective.pooling,
+                "d_hidden": None if isinstance(head, nn.Linear) else head[0].out_features,
+            }
         case Tagging():
             return {"crf": objective.crf is not None}
     return {}
+
+
+def _ties(softmax: nn.Linear, model: Model) -> bool:
+    return softmax.weight is embedding_of(model).weight
 
 
 def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:

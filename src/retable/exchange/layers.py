@@ -32,7 +32,7 @@ def under(prefix: str, layers: Layers, theirs: str = "") -> dict[str, Layer]:
 
 def to_theirs(layers: Layers, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our weights by transformers' names. KeyError for a layer that the table lacks."""
-    found = {}
+    found: dict[str, Tensor] = {}
     for name, weight in weights.items():
         names, turned = _places(layers, name)
         parts = weight.detach().chunk(len(names))
