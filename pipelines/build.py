@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from retable.objectives.base import Objective
     from retable.tasks.base import Task, Text
 
-# What a constructor may ask for, and what the tokenizer calls it.
+# What a constructor may ask for that its configuration does not say, and what the tokenizer calls it.
 FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
 
 
@@ -79,5 +79,5 @@ def build_task(name: str) -> "Task[Any, Any]":
 
 
 def _build(part: DictConfig, text: "Text", **given: Any) -> Any:
-    facts = {name: getattr(text, its) for name, its in FACTS.items() if asks(part, name)}
+    facts = {name: getattr(text, its) for name, its in FACTS.items() if asks(part, name) and name not in part}
     return instantiate(part, _partial_=True)(**facts, **given)  # Hydra would read what it is given as configuration

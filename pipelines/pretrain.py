@@ -10,6 +10,7 @@ from pipelines.build import asks, build_batches, build_counted, build_model, bui
 from pipelines.entry import chosen, stage
 from pipelines.record import recorded
 from retable.artifacts import require
+from retable.errors import UsageError
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
@@ -23,6 +24,8 @@ def pretrain(cfg: DictConfig) -> None:
 
 def count(cfg: DictConfig) -> None:
     """A model in closed form."""
+    if cfg.init != "random":
+        raise UsageError("a model in closed form is counted anew; leave init= out")
     folder = Path("outputs/encode", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
     tokenizer = Tokenizer.load(inputs[0])
@@ -36,7 +39,7 @@ def learn(cfg: DictConfig) -> None:
     """A model by gradients."""
     import torch
 
-    from pipelines.initial import initialise_input
+    from pipelines.initial import go_on, initialise_input, open_checkpoint
     from pipelines.training import train
     from retable.objectives.base import CountsWords, Objective
     from retable.training.blocks import recompute_blocks
@@ -51,6 +54,7 @@ def learn(cfg: DictConfig) -> None:
     objective = build_objective(cfg, tokenizer, model)
     if isinstance(objective, CountsWords):
         objective.count(np.bincount(tokens, minlength=tokenizer.vocab_size))
+    inputs += (start := go_on(cfg, objective, tokenizer, open_checkpoint(cfg))).inputs
     if cfg.recompute:
         recompute_blocks(model)
     if cfg.compile:
@@ -73,6 +77,8 @@ def learn(cfg: DictConfig) -> None:
             return mean_metrics(objective, held_out)
 
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
+        if start.inputs:
+            record.extra["drawn"] = start.drawn
         train(cfg, record, objective, batches, validate)
 
 

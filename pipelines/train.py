@@ -16,7 +16,7 @@ def train(cfg: DictConfig) -> None:
 
     from pipelines import training
     from pipelines.build import build_model
-    from pipelines.initial import initialise
+    from pipelines.initial import initialise, open_checkpoint
     from pipelines.texts import draw, open_text
     from retable.errors import UsageError
     from retable.objectives.base import Objective
@@ -30,14 +30,17 @@ def train(cfg: DictConfig) -> None:
     examples = {split: task.examples(split) for split in task.splits}
     if cfg.examples is not None:
         examples["train"] = draw(examples["train"], cfg.examples, cfg.seed)
-    text, vectors, inputs = open_text(cfg, task, kind, examples)
+    if (checkpoint := open_checkpoint(cfg)) is None:
+        text, vectors, inputs = open_text(cfg, task, kind, examples)
+    else:
+        text, vectors, inputs = checkpoint.tokenizer, {}, []
 
     torch.manual_seed(cfg.seed)
     # A frozen model's states are features, the same each time.
     model = build_model(cfg, text, **({"dropout": 0.0} if cfg.frozen else {}))
     objective = task.objective(model, text, **cfg.head)
     encoded = {split: task.encode(model, text, rows) for split, rows in examples.items()}
-    inputs += task.inputs + initialise(cfg, objective, model, text, vectors)
+    inputs += task.inputs + initialise(cfg, objective, model, text, vectors, checkpoint)
     batches = task.batches(encoded["train"], cfg.batch_size, cfg.seed)
 
     def validate(objective: Objective) -> dict[str, float]:
@@ -46,6 +49,8 @@ def train(cfg: DictConfig) -> None:
     prepared = dict.fromkeys(Path(*path.parts[:3]) for path in task.inputs if path.parts[:2] == ("outputs", "prepare"))
     upstream = [folder for folder in prepared if (folder / "run.json").exists()]
     with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name) as record:
+        if checkpoint is not None:
+            checkpoint.tokenizer.save(record.folder / "tokenizer.json")
         best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
         training.train(cfg, record, objective, batches, validate, best)
         for split in task.measured:
