@@ -1,6 +1,7 @@
 """`init=hf:…` and `init=` of a cell: stages that begin with weights of transformers, or of another pretraining."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -9,9 +10,8 @@ from omegaconf import OmegaConf
 
 from pipelines.checkpoint import take_over
 from retable.errors import UsageError
-from retable.exchange.checkpoint import Checkpoint
 from retable.training.weights import read_weights
-from tests.exchange.cases import exported
+from tests.exchange.cases import TOKENIZERS
 from tests.pipelines.recipes import composed
 
 transformers = pytest.importorskip("transformers")
@@ -21,50 +21,174 @@ SIZES = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "m
 BERTISH = SIZES | {"intermediate_size": 64}
 
 
-def write(folder, model: str, **settings):
-    """A random checkpoint of transformers itself, with a tokenizer of ours."""
-    from tests.exchange.cases import TOKENIZERS
+SPARE = 3  # rows of the table behind the tokenizer's tokens, as T5's checkpoints have them
 
-    family = {"Bert": "bert", "GPT2": "gpt", "T5Fo": "t5", "Elec": "electra"}[model[:4]]
-    tokenizer = TOKENIZERS[family]()
-    kind = getattr(transformers, model)
+
+def write(folder: Path, family: str, model: str, **settings):
+    """A random checkpoint of transformers itself, with a tokenizer of ours."""
+    tokenizer, kind = TOKENIZERS[family](), getattr(transformers, model)
     torch.manual_seed(1)
-    its = kind(kind.config_class(vocab_size=tokenizer.vocab_size + 3, **settings))
+    its = kind(kind.config_class(vocab_size=tokenizer.vocab_size + SPARE, **settings))
     its.save_pretrained(folder)
     tokenizer.save(folder / "tokenizer.json")
     return its
 
 
 @pytest.fixture(scope="module")
-def bert(project):
-    folder = project.folder / "tiny-bert"
-    return write(folder, "BertForPreTraining", **BERTISH)
-
-
-@pytest.fixture(scope="module")
 def labelled(project):
-    """Files of a small task of sentences, as SST-2 has them."""
+    """A project with files of a small task of sentences, as SST-2 has them, and a tiny BERT."""
     folder = project.folder / "data/glue/SST-2"
     folder.mkdir(parents=True)
-    for split in ("train", "dev"):
-        pd.DataFrame(ROWS, columns=["sentence", "label"]).to_csv(folder / f"{split}.tsv", sep="\t", index=False)
-    pd.DataFrame(ROWS, columns=["sentence", "label"])["sentence"].to_csv(folder / "test.tsv", sep="\t", index_label="index")
+    for split in ("train", "dev", "test"):
+        rows = pd.DataFrame(ROWS, columns=["sentence", "label"])
+        rows[["sentence"] if split == "test" else rows.columns].to_csv(folder / f"{split}.tsv", sep="\t", index=False)
     return project
 
 
-FAST = ("task=sst2", "epochs=1", "+checkpoint_every=100", "RETABLE")[:2]
+@pytest.fixture(scope="module")
+def bert(project):
+    return write(project.folder / "tiny-bert", "bert", "BertForPreTraining", **BERTISH)
+
+
+def tune(labelled, *overrides: str):
+    return labelled.run("train", "task=sst2", "epochs=1", *overrides, RETABLE_DATA="data")
 
 
 def test_a_checkpoint_is_fine_tuned(labelled, bert):
-    done = labelled.run("train", *FAST, "recipe=bert/bert", "init=hf:tiny-bert", "out=tuned", RETABLE_DATA="data")
+    done = tune(labelled, "recipe=bert/bert", "init=hf:tiny-bert", "out=tuned")
     assert done.returncode == 0, done.stderr
     cell = labelled.folder / "outputs/train/tuned"
     cfg = OmegaConf.load(cell / "config.yaml")
-    assert (cfg.model.d_model, cfg.model.norm if "norm" in cfg.model else "post", cfg.model.dropout) == (16, "post", 0.1)
+    assert (cfg.model.d_model, cfg.model.vocab_size, cfg.model.dropout, "norm" in cfg.model) == (16, 57, 0.1, False)
     assert cfg.init == {"_target_": "retable.exchange.checkpoint.Checkpoint", "name": "tiny-bert"}
     run = json.loads((cell / "run.json").read_text())
     assert "tiny-bert/model.safetensors" in run["digests"] and "outputs/encode" not in str(run["digests"])
     assert (cell / "tokenizer.json").read_bytes() == (labelled.folder / "tiny-bert/tokenizer.json").read_bytes()
     weights = read_weights(cell / "model.safetensors")
     table = bert.bert.embeddings.word_embeddings.weight
-    assert (weights["model.embedding.weight"] - table).abs().max() < 0.05  # a few steps from where it began
+    assert 0 < (weights["model.embedding.weight"] - table).abs().max() < 0.05  # a few steps from where it began
+
+
+def test_a_t5_writes_labels_and_its_encoder_is_read_alone(labelled):
+    settings = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
+    its = write(labelled.folder / "tiny-t5", "t5", "T5ForConditionalGeneration", **settings)
+    slow = ("init=hf:tiny-t5", "out=t5", "optimizer.lr=1e-9", "max_steps=1")
+    for recipe, answers in {"t5/t5_glue": ["answers=[bird,cat]"], "t5/t5_toy_encoder": []}.items():
+        done = tune(labelled, f"recipe={recipe}", *slow, *answers)
+        assert done.returncode == 0, done.stderr
+        weights = read_weights(labelled.folder / "outputs/train/t5/model.safetensors")
+        assert (weights["model.embedding.weight"] - its.shared.weight).abs().max() < 1e-6
+        assert any(name.startswith("model.decoder") for name in weights) == ("glue" in recipe)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, and the recipe has a GPT; take one of a BERT: "),
+        (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert brings the model's settings with it; leave mod"),
+        (["recipe=bert/bert", "init=hf:none/of/these"], "none/of/these is no folder, and the hub does not give it"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_one_line(labelled, bert, overrides, said):
+    done = tune(labelled, "init=hf:tiny-bert", *overrides)
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {said}"), done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+# As the rate is none to speak of, the weights say what it began with.
+SLOW = ("optimizer.lr=1e-9", "epochs=0.02", "batches.length=32")
+ENCODED = ("corpus=grammar_tiny", "tokenizer=pretrained")
+
+
+@pytest.fixture(scope="module")
+def continued(labelled, bert):
+    """BERT's pretraining, gone on with: its tokens, and the cell."""
+    labelled.succeed("encode", *ENCODED, "tokenizer.train.path=tiny-bert")
+    labelled.succeed("pretrain", *ENCODED, *SLOW, "recipe=bert/bert", "init=hf:tiny-bert", "system=on")
+    return labelled.folder / "outputs/pretrain/grammar_tiny/on-1"
+
+
+def test_pretraining_goes_on_from_a_checkpoint(continued, bert):
+    weights, theirs = read_weights(continued / "model.safetensors"), dict(bert.named_parameters())
+    for ours, its in {
+        "model.embedding.weight": "bert.embeddings.word_embeddings.weight",
+        "model.pooler.bias": "bert.pooler.dense.bias",
+        "head.dense.weight": "cls.predictions.transform.dense.weight",
+        "head.decoder.bias": "cls.predictions.bias",
+        "next_sentence.weight": "cls.seq_relationship.weight",
+    }.items():
+        assert (weights[ours] - theirs[its]).abs().max() < 1e-5, ours
+    assert json.loads((continued / "run.json").read_text())["drawn"] == []
+
+
+def test_a_cell_gone_on_with_is_measured(labelled, continued):
+    labelled.succeed("evaluate", *ENCODED, "cell=grammar_tiny/on-1", "benchmark=held_out")
+    (metrics,) = labelled.folder.glob("outputs/evaluate/grammar_tiny/on-1-held_out/metrics.json")
+    assert json.loads(metrics.read_text())["held_out/loss"] > 0
+
+
+def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, continued):
+    same = ("recipe=bert/bert", "init=pretrain/grammar_tiny/on-1", *SLOW)
+    model = ["d_model=16", "n_layers=2", "n_heads=2", "max_length=32", "norm=post"]
+    model = [f"model.{each}" for each in model] + ["+model.vocab_size=57", "+objective.vocab_size=57"]
+    labelled.succeed("pretrain", *ENCODED, *same, *model, "system=again")
+    began, found = (read_weights(labelled.folder / f"outputs/pretrain/grammar_tiny/{name}-1/model.safetensors")
+                    for name in ("on", "again"))  # fmt: skip
+    assert all((began[name] - weight).abs().max() < 1e-5 for name, weight in found.items())
+    without = ("objective.next_sentence=false", "batches.next_sentence=none", "objective.tie=false")
+    labelled.succeed("pretrain", *ENCODED, *same, *model, *without, "system=other")
+    cell = labelled.folder / "outputs/pretrain/grammar_tiny/other-1"
+    assert json.loads((cell / "run.json").read_text())["drawn"] == ["head.decoder.weight"]
+    assert (
+        read_weights(cell / "model.safetensors")["head.dense.weight"] - began["head.dense.weight"]
+    ).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ["recipe=bert/bert", "init=hf:tiny-bert", "tokenizer=word"],
+            "grammar_tiny/word was encoded by another tokenizer than that of tiny-bert; first run python -m pipelines."
+            "encode corpus=grammar_tiny tokenizer=pretrained tokenizer.train.path=tiny-bert, then this with tokenizer=",
+        ),
+        (
+            ["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1"],
+            "outputs/pretrain/grammar_tiny/on-1 was trained on the tokens of grammar_tiny/pretrained, not of g",
+        ),
+        (
+            ["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
+            "outputs/pretrain/grammar_tiny/on-1/model.safetensors holds the weights of another model than LSTM",
+        ),
+        (
+            ["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
+            "a model in closed form is counted anew; leave init=",
+        ),
+        (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, and the recipe has a "),
+        (
+            ["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/none-1"],
+            "outputs/pretrain/grammar_tiny/none-1/config.yaml",
+        ),
+    ],
+)
+def test_what_pretraining_can_not_go_on_with_is_said_in_one_line(labelled, continued, overrides, said):
+    done = labelled.run("pretrain", "corpus=grammar_tiny", *overrides)
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {said}"), done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_electras_generator_follows_the_checkpoints_settings(tmp_path):
+    write(tmp_path, "electra", "ElectraForPreTraining", **BERTISH, embedding_size=8)
+    cfg = composed("pretrain", "electra", f"init=hf:{tmp_path}")
+    take_over(cfg, [])
+    assert (cfg.objective.generator.d_embedding, cfg.objective.generator.max_length, cfg.model.pooler) == (8, 32, False)
+    assert cfg.objective.generator.norm == "post" and cfg.objective.vocab_size == cfg.model.vocab_size
+
+
+def test_a_softmax_of_its_own_stays_one(tmp_path):
+    write(tmp_path, "gpt", "GPT2LMHeadModel", n_embd=16, n_layer=1, n_head=2, n_positions=16, tie_word_embeddings=False)
+    cfg = composed("pretrain", "gpt", f"init=hf:{tmp_path}")
+    take_over(cfg, [])
+    assert cfg.objective.tie is False and cfg.model.dropout == 0.0 and cfg.model.max_length == 16
+    with pytest.raises(UsageError, match=r"leave model\.d_model=8 out"):
+        take_over(composed("pretrain", "gpt", f"init=hf:{tmp_path}"), ["model.d_model=8"])

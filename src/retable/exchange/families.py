@@ -179,7 +179,6 @@ def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
     """
     model: Any = trained if isinstance(trained, Model) else trained.model
     ours = settings_of(model)
-    said = {f"model.{name}": value for name, value in ours.items()} | settings_of_head(trained)
     of_model = [(family, head) for family in FAMILIES for head in family.heads if isinstance(model, family.model)]
     candidates = [(family, head) for family, head in of_model if type(trained) is head.ours]
     if not candidates:
@@ -188,6 +187,7 @@ def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
             f"transformers has no counterpart of {type(model).__name__} under {type(trained).__name__} here; only "
             f"under one of {', '.join(known)}"
         )
+    said = {f"model.{name}": value for name, value in ours.items()} | settings_of_head(trained)
     obstacles = []
     for family, head in candidates:
         needs = {**family.needs, **head.needs}
