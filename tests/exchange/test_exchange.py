@@ -386,7 +386,7 @@ def test_broken_folders_are_told_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"config\.json can't be read .*; give a folder that save_pretrained has"):
         Checkpoint(str(tmp_path))
     made_by_transformers("BertForMaskedLM", tmp_path)
-    with pytest.raises(UsageError, match="has no tokenizer.json, no vocab.json with merges.txt, and no vocab.txt"):
+    with pytest.raises(UsageError, match=r"has no tokenizer\.json, no vocab\.json with merges\.txt, and no vocab\.txt"):
         Checkpoint(str(tmp_path)).files  # noqa: B018
     (tmp_path / "model.safetensors").write_bytes(b"no")
     with pytest.raises(UsageError, match=r"model\.safetensors is damaged"):

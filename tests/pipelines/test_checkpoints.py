@@ -6,10 +6,20 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from omegaconf import OmegaConf
 
 from pipelines.checkpoint import take_over
+from pipelines.texts import draw
+from retable.data.bucketed import Bucketed
+from retable.data.examples import Inputs, encoded
 from retable.errors import UsageError
+from retable.exchange.checkpoint import Checkpoint
+from retable.exchange.families import weights_in_transformers
+from retable.models.bert import BERT
+from retable.objectives.classification import Classification
+from retable.tasks.table import read_table
+from retable.training.schedules import warmup_cosine
 from retable.training.weights import read_weights
 from tests.exchange.cases import TOKENIZERS
 from tests.pipelines.recipes import composed
@@ -105,6 +115,7 @@ def continued(labelled, bert):
     """BERT's pretraining, gone on with: its tokens, and the cell."""
     labelled.succeed("encode", *ENCODED, "tokenizer.train.path=tiny-bert")
     labelled.succeed("pretrain", *ENCODED, *SLOW, "recipe=bert/bert", "init=hf:tiny-bert", "system=on")
+    labelled.succeed("evaluate", *ENCODED, "cell=grammar_tiny/on-1", "benchmark=held_out")
     return labelled.folder / "outputs/pretrain/grammar_tiny/on-1"
 
 
@@ -122,7 +133,6 @@ def test_pretraining_goes_on_from_a_checkpoint(continued, bert):
 
 
 def test_a_cell_gone_on_with_is_measured(labelled, continued):
-    labelled.succeed("evaluate", *ENCODED, "cell=grammar_tiny/on-1", "benchmark=held_out")
     (metrics,) = labelled.folder.glob("outputs/evaluate/grammar_tiny/on-1-held_out/metrics.json")
     assert json.loads(metrics.read_text())["held_out/loss"] > 0
 
@@ -192,3 +202,82 @@ def test_a_softmax_of_its_own_stays_one(tmp_path):
     assert cfg.objective.tie is False and cfg.model.dropout == 0.0 and cfg.model.max_length == 16
     with pytest.raises(UsageError, match=r"leave model\.d_model=8 out"):
         take_over(composed("pretrain", "gpt", f"init=hf:{tmp_path}"), ["model.d_model=8"])
+
+
+def beside_transformers(labelled, folder: Path, data: str, name: str, labels: int):
+    """The weights and losses of fine-tuning through the stage, and of the same by transformers' model: the checkpoint,
+    the head as it was drawn, the order, the optimizer and its rates, no dropout."""
+    done = labelled.run(
+        "train", "task=sst2", "recipe=bert/bert", f"init=hf:{folder}", f"out={name}", f"examples={labels}", "seed=1",
+        "dropout=0", "epochs=2", "batch_size=16", "optimizer.lr=1e-3", RETABLE_DATA=data,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    checkpoint = Checkpoint(str(folder))
+    torch.manual_seed(1)
+    model = BERT(**{k: v for k, v in checkpoint.model.items() if k not in ("_target_", "dropout")}, dropout=0.0)
+    drawn = Classification(model, 2, 0.0)
+    theirs = transformers.BertForSequenceClassification.from_pretrained(
+        folder, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    theirs.classifier.load_state_dict(drawn.head.state_dict())
+    table = read_table(Path(data) / "glue/SST-2/train.tsv").rows
+    examples = draw([(row.fields["sentence"], int(row.fields["label"])) for row in table], labels, seed=1)
+    reader = transformers.AutoTokenizer.from_pretrained(folder)
+    rows = [reader(" ".join(sentence.split()), truncation=True, max_length=32).input_ids for sentence, _ in examples]
+    batches = Bucketed(encoded(Inputs(rows), [label for _, label in examples]), 16, seed=1)
+    steps = 2 * batches.steps_per_epoch
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p for p in theirs.parameters() if p.ndim >= 2], "weight_decay": 0.01},
+            {"params": [p for p in theirs.parameters() if p.ndim < 2], "weight_decay": 0.0},
+        ],
+        lr=1e-3,
+    )
+    rates = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: warmup_cosine(step, max_steps=steps, epoch=1.0, losses=[], warmup=0.05, final=0.0)
+    )
+    losses = []
+    for step in range(steps):
+        batch = batches.batch(step)
+        mask = (torch.arange(batch.input_ids.shape[1]) < batch.lengths[:, None]).long()
+        loss = theirs(batch.input_ids, attention_mask=mask, labels=batch.labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+        optimizer.step(), rates.step(), optimizer.zero_grad()
+        losses.append(loss.item())
+    cell = labelled.folder / "outputs/train" / name
+    curve = pd.read_csv(cell / "curve.csv")
+    mine = curve.loc[curve["metric"] == "train/loss", "value"]
+    drawn.load_state_dict(read_weights(cell / "model.safetensors"))
+    return (weights_in_transformers(drawn), list(mine)), (dict(theirs.named_parameters()), losses)
+
+
+@pytest.mark.parametrize("data", ["tiny", pytest.param("SST-2", marks=pytest.mark.real)])
+def test_fine_tuning_is_that_of_transformers(labelled, bert, data, request):
+    """Through the stage and by transformers' own model, from one checkpoint of transformers."""
+    folder = labelled.folder / "data" if data == "tiny" else request.getfixturevalue("data_dir")
+    labels = 40 if data == "tiny" else 320
+    (ours, mine), (theirs, its) = beside_transformers(
+        labelled, labelled.folder / "tiny-bert", str(folder.resolve()), f"beside-{data}", labels
+    )
+    assert len(mine) == 2 * -(-labels // 16) and mine == pytest.approx(its, abs=1e-4)
+    for name, weight in ours.items():
+        torch.testing.assert_close(weight, theirs[name].detach(), atol=1e-4, rtol=1e-3)
+
+
+def test_a_cell_goes_to_transformers(labelled, continued):
+    labelled.succeed("export", "cell=grammar_tiny/on-1", "folder=gone", "license=mit")
+    folder = labelled.folder / "gone"
+    theirs, info = transformers.BertForPreTraining.from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values())
+    weights = read_weights(continued / "model.safetensors")
+    assert torch.equal(theirs.bert.embeddings.word_embeddings.weight, weights["model.embedding.weight"])
+    card = ModelCard.load(folder / "README.md").data
+    assert (card.license, card.datasets, card.model_name) == ("mit", ["grammar_tiny"], "grammar_tiny-on-1")
+    assert {"loss", "masked_accuracy"} <= {result.metric_type for result in card.eval_results}
+
+
+def test_what_is_no_network_does_not_go_to_transformers(labelled):
+    labelled.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram")
+    done = labelled.run("export", "cell=grammar_tiny/unigram-1")
+    assert done.returncode == 2 and "grammar_tiny/unigram-1 holds no network, and transformers has" in done.stderr
