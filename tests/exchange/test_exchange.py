@@ -8,6 +8,7 @@ from huggingface_hub import ModelCard, ModelCardData
 from hydra.utils import get_class
 from safetensors.torch import load_file, save_file
 
+from pipelines.build import build_model, build_objective
 from retable.data.examples import ExampleBatch
 from retable.data.masking import MaskedBatch
 from retable.data.pairs import PairBatch
@@ -15,7 +16,7 @@ from retable.errors import UsageError
 from retable.exchange.card import Card, Result
 from retable.exchange.checkpoint import Checkpoint
 from retable.exchange.export import export
-from retable.exchange.families import FAMILIES, settings_of
+from retable.exchange.families import FAMILIES, counterpart, settings_of
 from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import Trained
 from retable.generation.sampling import Greedy
@@ -454,3 +455,21 @@ def test_the_published_recipes_are_models_that_can_go_either_way():
         said, theirs = family.configuration(settings_of(model)), config.to_dict()
         differ = {key for key, value in said.items() if value != theirs.get(key, value) and "drop" not in key}
         assert differ <= {"n_inner"}, name  # null there: four times the width
+
+
+@pytest.mark.parametrize(
+    ("recipe", "architecture"),
+    [
+        ("gpt", "GPT2LMHeadModel"),
+        ("bert_base", "BertForPreTraining"),
+        ("bert_small", "ElectraForMaskedLM"),
+        ("electra_small", "ElectraForPreTraining"),
+        ("t5", "T5ForConditionalGeneration"),
+    ],
+)
+def test_the_recipes_that_can_go(recipe, architecture):
+    """As docs/howto/huggingface.md names them."""
+    cfg, tokenizer = composed("pretrain", recipe), pieces()
+    with torch.device("meta"):
+        objective = build_objective(cfg, tokenizer, build_model(cfg, tokenizer))
+    assert counterpart(objective)[1].architecture == architecture
