@@ -24,6 +24,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
+from pipelines.checkpoint import take_over
 from retable.errors import UsageError, closest
 
 CONF = Path(__file__).parent.parent / "conf"
@@ -47,6 +48,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
         # Hydra announces what a job raises in lines of its own; of several jobs, that says which it was.
         with contextlib.nullcontext() if multirun else one_line_errors():
             _refuse_misplaced(cfg)
+            take_over(cfg, overrides())
             OmegaConf.resolve(cfg)
             if multirun and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
                 raise UsageError("a multirun trains each job on one device; drop -m or write trainer.devices=1")

@@ -1,11 +1,15 @@
-"""What a model begins with, in place of what is drawn: the weights of a pretrained cell, word vectors."""
+"""What a model begins with, in place of what is drawn: the weights of a cell or of a checkpoint, word vectors."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from omegaconf import DictConfig
-from torch import nn
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor, nn
 
+from pipelines.entry import chosen
 from pipelines.texts import Vectors
 from retable.artifacts import require
 from retable.data.spelling import Vocabulary
@@ -13,18 +17,30 @@ from retable.errors import UsageError
 from retable.models.base import EncoderDecoder, Model
 from retable.models.word2vec_format import read_word2vec
 from retable.nn.embedding import initialise_embedding
+from retable.objectives.base import Objective
 from retable.tasks.base import Text
 from retable.tokenizers.tokenizer import Tokenizer
-from retable.training.weights import load_weights
+from retable.training.weights import put_weights, read_weights
+
+if TYPE_CHECKING:
+    from retable.exchange.checkpoint import Checkpoint
 
 
-def initialise(cfg: DictConfig, objective: nn.Module, model: Model, text: Text, vectors: Vectors) -> list[Path]:
-    """Give `model`, which `objective` trains, the weights of the cell `cfg.init`, and keep them if it is to be frozen;
-    and give its input the vectors of its words. Returns the files that these came from, but for that of `vectors`."""
-    inputs = []
+class Start(NamedTuple):
+    inputs: list[Path]
+    drawn: list[str]  # the parameters that began as they were drawn, where others did not
+
+
+def initialise(
+    cfg: DictConfig, objective: Objective, model: Model, text: Text, vectors: Vectors, checkpoint: "Checkpoint | None"
+) -> list[Path]:
+    """Give `model`, which `objective` trains, the weights of the cell `cfg.init`, or of a checkpoint, and keep them if
+    it is to be frozen; and give its input the vectors of its words. Returns the files that these came from, but for
+    that of `vectors`."""
+    inputs: list[Path] = []
     if cfg.init != "random":
-        inputs.append(require(Path("outputs", cfg.init, "model.safetensors")))
-        load_pretrained(objective, model, inputs[-1])
+        weights, inputs = _weights(cfg, checkpoint)
+        load_pretrained(objective, model, weights, inputs[-1])
     elif cfg.frozen:
         raise UsageError(
             f"init=random would leave a frozen {type(model).__name__} as it was drawn; give init= a cell, as in "
@@ -46,11 +62,53 @@ def initialise(cfg: DictConfig, objective: nn.Module, model: Model, text: Text, 
     return inputs + initialise_input(model, cfg, text)
 
 
-def load_pretrained(objective: nn.Module, model: Model, path: Path) -> None:
-    """Give `model`, or the parts of it that it names as `pretrained`, the weights of a cell's model; where it writes,
-    `objective` with its softmax. UsageError where there is no such part, or they are those of another."""
+def go_on(cfg: DictConfig, objective: Objective, tokenizer: Tokenizer, checkpoint: "Checkpoint | None") -> Start:
+    """Begin pretraining with the weights of the cell `cfg.init`, or of a checkpoint: the model's, and of what stands on
+    it those that have the same name and shape. UsageError for a model of another shape or of other tokens."""
+    if cfg.init == "random":
+        return Start([], [])
+    if checkpoint is None:
+        cell = Path("outputs", cfg.init)
+        made = OmegaConf.load(require(cell / "config.yaml")).tokens
+        if Tokenizer.load(require(Path("outputs/encode", made, "tokenizer.json"))).digest != tokenizer.digest:
+            raise UsageError(f"{cell} was trained on the tokens of {made}, not of {cfg.tokens}; go on with those")
+    elif checkpoint.tokenizer.digest != tokenizer.digest:
+        corpus, path = chosen("corpus"), checkpoint.folder
+        raise UsageError(
+            f"{cfg.tokens} was encoded by another tokenizer than that of {path}; first run python -m pipelines.encode "
+            f"corpus={corpus} tokenizer=pretrained tokenizer.train.path={path}, then this with tokenizer=pretrained"
+        )
+    weights, files = _weights(cfg, checkpoint)
+    put_weights(objective.model, weights, files[-1], prefix="model.")
+    drawn = []
+    for name, parameter in objective.named_parameters():
+        if not name.startswith("model."):
+            if name in weights and weights[name].shape == parameter.shape:
+                parameter.data.copy_(weights[name])
+            else:
+                drawn.append(name)
+    return Start(files, drawn)
+
+
+def open_checkpoint(cfg: DictConfig) -> "Checkpoint | None":
+    """What `pipelines.checkpoint` has put in place of init=hf:…"""
+    return instantiate(cfg.init) if isinstance(cfg.init, DictConfig) else None
+
+
+def _weights(cfg: DictConfig, checkpoint: "Checkpoint | None") -> tuple[dict[str, Tensor], list[Path]]:
+    """The weights that `cfg.init` names, as our objectives call them, and the files that they are from, theirs last."""
+    if checkpoint is not None:
+        return checkpoint.weights, checkpoint.files
+    path = require(Path("outputs", cfg.init, "model.safetensors"))
+    return read_weights(path), [path]
+
+
+def load_pretrained(objective: nn.Module, model: Model, weights: Mapping[str, Tensor], source: Path) -> None:
+    """Give `model`, or the parts of it that it names as `pretrained`, the weights of a pretrained model, which were
+    read from `source`; where it writes, `objective` with its softmax. UsageError where there is no such part, or they
+    are those of another."""
     if isinstance(model, EncoderDecoder):
-        load_weights(objective, path)
+        put_weights(objective, weights, source)
         return
     if not model.pretrained:
         raise UsageError(
@@ -58,7 +116,7 @@ def load_pretrained(objective: nn.Module, model: Model, path: Path) -> None:
             "recipe=taggers/elmo_tagger or recipe=coreference/mention_ranker_elmo"
         )
     for name, part in model.pretrained.items():
-        load_weights(part, path, prefix=f"model.{name}")
+        put_weights(part, weights, source, prefix=f"model.{name}")
 
 
 def freeze(model: Model) -> None:

@@ -10,6 +10,7 @@ from pipelines.entry import chosen, stage
 from pipelines.record import recorded
 from retable.artifacts import require
 from retable.cells.build import asks, build_batches, build_counted, build_model, build_objective
+from retable.errors import UsageError
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
@@ -23,6 +24,8 @@ def pretrain(cfg: DictConfig) -> None:
 
 def count(cfg: DictConfig) -> None:
     """A model in closed form."""
+    if cfg.init != "random":
+        raise UsageError("a model in closed form is counted anew; leave init= out")
     folder = Path("outputs/encode", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
     tokenizer = Tokenizer.load(inputs[0])
@@ -37,7 +40,7 @@ def learn(cfg: DictConfig) -> None:
     """A model by gradients."""
     import torch
 
-    from pipelines.initial import initialise_input
+    from pipelines.initial import go_on, initialise_input, open_checkpoint
     from pipelines.training import train
     from retable.data.batches import Measure
     from retable.objectives.base import CountsWords
@@ -53,6 +56,7 @@ def learn(cfg: DictConfig) -> None:
     objective = build_objective(cfg, tokenizer, model)
     if isinstance(objective, CountsWords):
         objective.count(np.bincount(tokens, minlength=tokenizer.vocab_size))
+    inputs += (start := go_on(cfg, objective, tokenizer, open_checkpoint(cfg))).inputs
     if cfg.recompute:
         recompute_blocks(model)
     if cfg.compile:
@@ -71,6 +75,8 @@ def learn(cfg: DictConfig) -> None:
         held_out = MeanMetrics(build_batches(cfg, tokenizer, folder, "validation", SEED))
 
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
+        if start.inputs:
+            record.extra["drawn"] = start.drawn
         train(cfg, record, objective, batches, held_out)
         tokenizer.save(record.folder / "tokenizer.json")
 

@@ -15,7 +15,7 @@ def train(cfg: DictConfig) -> None:
     from hydra.utils import get_class, instantiate
 
     from pipelines import training
-    from pipelines.initial import initialise
+    from pipelines.initial import initialise, open_checkpoint
     from pipelines.texts import draw, open_text
     from retable.artifacts import write_json
     from retable.cells.build import build_model
@@ -31,14 +31,17 @@ def train(cfg: DictConfig) -> None:
     examples = {split: task.examples(split) for split in task.splits}
     if cfg.examples is not None:
         examples["train"] = draw(examples["train"], cfg.examples, cfg.seed)
-    text, vectors, inputs = open_text(cfg, task, kind, examples)
+    if (checkpoint := open_checkpoint(cfg)) is None:
+        text, vectors, inputs = open_text(cfg, task, kind, examples)
+    else:
+        text, vectors, inputs = checkpoint.tokenizer, {}, []
 
     torch.manual_seed(cfg.seed)
     # A frozen model's states are features, the same each time.
     model = build_model(cfg, text, **({"dropout": 0.0} if cfg.frozen else {}))
     objective = task.objective(model, text, **cfg.head)
     encoded = {split: task.encode(model, text, rows) for split, rows in examples.items()}
-    inputs += task.inputs + initialise(cfg, objective, model, text, vectors)
+    inputs += task.inputs + initialise(cfg, objective, model, text, vectors, checkpoint)
     batches = task.batches(encoded["train"], cfg.batch_size, cfg.seed)
 
     validation = task.validation(examples["validation"], encoded["validation"])

@@ -23,6 +23,7 @@ ALLOWED = {
     "training": {"objectives", "models", "nn", "data", "metrics"},
     "evaluation": {"training", "generation", "objectives", "models.base", "data", "metrics", "nn", "tokenizers"},
     "generation": {"objectives", "models.base", "nn"},
+    "exchange": {"models", "nn", "objectives", "tokenizers"},
     "reporting": {"evaluation", "metrics"},
     "cells": {
         "tasks",

@@ -12,48 +12,15 @@ pytest.importorskip("transformers")
 from benchmarks import contextual
 from benchmarks.contextual import PREDICTED_NOWHERE, SYSTEMS, Padded, Sizes, Text
 from retable.data.masking import MaskedBatch
-from tests.models.bert_cases import names_in_transformers
-from tests.models.t5_cases import transformers_names
+from retable.exchange.families import weights_in_transformers
+from tests.exchange.cases import generator_of
 
 TINY = Sizes(vocab_size=60, d_model=16, n_layers=2, batch_size=4, length=24)
 
 
-def named(layers: dict[str, nn.Module]) -> dict[str, Tensor]:
-    return {f"{name}.{part}": p for name, layer in layers.items() for part, p in layer.named_parameters()}
-
-
-def of_bert(ours) -> dict[str, Tensor]:
-    weights = {f"bert.{name}": p for name, p in names_in_transformers(ours.model).items()}
-    head = {"dense": ours.head.dense, "LayerNorm": ours.head.norm}
-    weights |= named({f"cls.predictions.transform.{name}": layer for name, layer in head.items()})
-    return (
-        weights
-        | named({"cls.predictions.decoder": ours.head.decoder})
-        | {"cls.predictions.bias": ours.head.decoder.bias}
-    )
-
-
 def of_electra(ours) -> dict[str, Tensor]:
-    made, judged = "generator.generator_predictions", "discriminator.discriminator_predictions"
-    weights = named(
-        {
-            f"{made}.dense": ours.generator_head.dense,
-            f"{made}.LayerNorm": ours.generator_head.norm,
-            "generator.generator_lm_head": ours.generator_head.decoder,
-            f"{judged}.dense": ours.dense,
-            f"{judged}.dense_prediction": ours.head,
-        }
-    )
-    for side, model in {"generator": ours.generator, "discriminator": ours.model}.items():
-        weights |= {f"{side}.electra.{name}": p for name, p in names_in_transformers(model).items()}
-    return weights
-
-
-def of_t5(ours) -> dict[str, Tensor]:
-    return {**transformers_names(ours.model), "lm_head.weight": ours.head.weight}
-
-
-NAMED = {"BERT": of_bert, "BERT, same rows": of_bert, "T5": of_t5, "ELECTRA": of_electra}
+    parts = {"generator": generator_of(ours), "discriminator": ours}
+    return {f"{side}.{name}": p for side, part in parts.items() for name, p in weights_in_transformers(part).items()}
 
 
 def both(name: str):
@@ -62,9 +29,10 @@ def both(name: str):
     torch.manual_seed(0)
     for parameter in ours.module.parameters():
         nn.init.normal_(parameter, std=0.3)
-    weights = {key: weight.detach().clone() for key, weight in NAMED[name](ours.module).items()}
-    found = theirs.module.load_state_dict(weights, strict=False)
-    assert not found.unexpected_keys and not found.missing_keys
+    weights = of_electra(ours.module) if name == "ELECTRA" else weights_in_transformers(ours.module)
+    found, state = theirs.module.load_state_dict(weights, strict=False), theirs.module.state_dict()
+    loaded = {state[key].data_ptr() for key in weights}
+    assert not found.unexpected_keys and {state[key].data_ptr() for key in found.missing_keys} <= loaded  # tied ones
     assert sum(p.numel() for p in ours.module.parameters()) == sum(p.numel() for p in theirs.module.parameters())
     return ours, theirs
 

@@ -8,7 +8,7 @@ pytest.importorskip("transformers")
 
 from benchmarks import finetuning
 from benchmarks.finetuning import MAX_LENGTH, PAD, measure, ours, padded, sst2, theirs
-from tests.models.bert_cases import names_in_transformers
+from retable.exchange.families import weights_in_transformers
 
 
 @pytest.fixture
@@ -35,8 +35,7 @@ def test_with_the_same_weights_both_predict_the_same(splits):
     with torch.no_grad():
         for weight in mine.module.parameters():
             weight.mul_(5.0)  # so that predictions differ
-    assert not other.module.bert.load_state_dict(names_in_transformers(mine.module.model), strict=False).unexpected_keys
-    other.module.classifier.load_state_dict(mine.module.head.state_dict())
+    assert not other.module.load_state_dict(weights_in_transformers(mine.module), strict=False).unexpected_keys
     mine.module.eval(), other.module.eval()
     dev = examples["dev"].inputs
     found = mine.predict(dev)

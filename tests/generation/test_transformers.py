@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from retable.exchange.families import weights_in_transformers
 from retable.generation.beam_search import BeamSearch
 from retable.generation.next_token import Trained
 from retable.generation.sampling import Greedy, Sampling, seeded
@@ -13,17 +14,6 @@ transformers = pytest.importorskip("transformers")
 
 V, D, L, H, EOS, N = 23, 16, 2, 2, 7, 14
 PROMPTS = torch.randint(1, V, (8, 5), generator=torch.Generator().manual_seed(0)).tolist()
-NAMES = {
-    "embedding": "wte",
-    "positions": "wpe",
-    "norm": "ln_f",
-    "attention_norm": "ln_1",
-    "attention.query_key_value": "attn.c_attn",
-    "attention.output": "attn.c_proj",
-    "feed_forward_norm": "ln_2",
-    "expand": "mlp.c_fc",
-    "contract": "mlp.c_proj",
-}
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +31,8 @@ def theirs(ours):
     config = transformers.GPT2Config(
         vocab_size=V, n_positions=64, n_embd=D, n_layer=L, n_head=H, tie_word_embeddings=False
     )
-    weights = {}
-    for name, parameter in ours.objective.model.named_parameters():
-        layer, _, part = name.rpartition(".")
-        block, number, layer = layer.split(".", 2) if layer.startswith("blocks") else ("", "", layer)
-        transposed = block and parameter.ndim == 2  # their layers inside a block multiply from the right
-        weights[f"{f'h.{number}.' if block else ''}{NAMES[layer]}.{part}"] = parameter.T if transposed else parameter
     model = transformers.GPT2LMHeadModel(config).eval()
-    model.transformer.load_state_dict(weights)
-    model.lm_head.load_state_dict(ours.objective.head.state_dict())
+    model.load_state_dict(weights_in_transformers(ours.objective))
     return model
 
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from retable.exchange.families import weights_in_transformers
 from retable.models.t5 import T5
 
 V, D, L, H, K, F = 31, 16, 2, 2, 5, 24
@@ -24,35 +25,6 @@ def build(kind: str, dropout: float = 0.1) -> T5:
     return widened(T5(V, D, L, H, F, dropout, KINDS[kind], d_head=K)).eval()
 
 
-def transformers_names(model: T5) -> dict[str, Tensor]:
-    """The weights of `model` under the names of transformers' T5ForConditionalGeneration, less its head."""
-    weights = {f"{name}.weight": model.embedding.weight for name in ("shared", "encoder.embed_tokens")}
-    weights["decoder.embed_tokens.weight"] = model.embedding.weight
-    for side in ("encoder", "decoder"):
-        stack = getattr(model, side)
-        first = f"{side}.block.0.layer.0.SelfAttention"
-        weights[f"{first}.relative_attention_bias.weight"] = stack.positions.numbers.weight
-        weights[f"{side}.final_layer_norm.weight"] = stack.norm.weight
-        for i, block in enumerate(stack.blocks):
-            layers = [("SelfAttention", block.attention, block.attention_norm)]
-            if side == "decoder":
-                layers.append(("EncDecAttention", block.crossing, block.crossing_norm))
-            for j, (name, attention, norm) in enumerate(layers):
-                at = f"{side}.block.{i}.layer.{j}"
-                keys, values = attention.key_value.weight.chunk(2)
-                parts = {"q": attention.query.weight, "k": keys, "v": values, "o": attention.output.weight}
-                weights |= {f"{at}.{name}.{part}.weight": weight for part, weight in parts.items()}
-                weights[f"{at}.layer_norm.weight"] = norm.weight
-            at = f"{side}.block.{i}.layer.{len(layers)}"
-            gated = len(block.expand.weight) == 2 * F
-            inner = dict(zip(["wi_0", "wi_1"], block.expand.weight.chunk(2), strict=True)) if gated else {}
-            inner = inner or {"wi": block.expand.weight}
-            weights |= {f"{at}.DenseReluDense.{name}.weight": weight for name, weight in inner.items()}
-            weights[f"{at}.DenseReluDense.wo.weight"] = block.contract.weight
-            weights[f"{at}.layer_norm.weight"] = block.feed_forward_norm.weight
-    return weights
-
-
 def transformers_t5(model: T5, kind: str, head: Tensor) -> nn.Module:
     """T5ForConditionalGeneration with the weights of `model` and of a head, its own or, in v1.0, the embedding."""
     import transformers
@@ -64,5 +36,8 @@ def transformers_t5(model: T5, kind: str, head: Tensor) -> nn.Module:
     )  # fmt: skip
     theirs = transformers.T5ForConditionalGeneration(config).eval()
     theirs.lm_head.weight = nn.Parameter(head.detach().clone())  # it ties the two whatever the configuration says
-    theirs.load_state_dict({**transformers_names(model), "lm_head.weight": head})
+    weights = weights_in_transformers(model)
+    for side in ("encoder", "decoder"):
+        weights[f"{side}.embed_tokens.weight"] = weights["shared.weight"]
+    theirs.load_state_dict(weights | {"lm_head.weight": head})
     return theirs

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from retable.errors import UsageError
+from retable.exchange.families import weights_in_transformers
 from retable.models.bert import BERT
 from retable.training.weights import load_weights, save_weights
-from tests.models.bert_cases import names_in_transformers
 
 V, D, L, H, B, T = 23, 16, 3, 4, 3, 9
 VARIANTS: dict[str, dict] = {
@@ -45,7 +45,7 @@ def test_equals_bert_of_transformers():
         max_position_embeddings=T,
     )  # fmt: skip
     ours, theirs = build(), transformers.BertModel(config).eval()
-    assert not theirs.load_state_dict(names_in_transformers(ours), strict=False).unexpected_keys
+    assert not theirs.load_state_dict(weights_in_transformers(ours), strict=False).unexpected_keys
     ids, segments = inputs()
     real = torch.arange(T) < LENGTHS[:, None]
     with torch.no_grad():

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from retable.errors import UsageError
+from retable.exchange.families import weights_in_transformers
 from retable.models.gpt import GPT
 
 V, D, L, H, B, T = 11, 8, 2, 2, 2, 6
@@ -268,24 +269,7 @@ def test_equals_gpt2_of_transformers():
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(vocab_size=V, n_positions=T, n_embd=D, n_layer=L, n_head=H)
     theirs, ours = transformers.GPT2Model(config).eval(), build("gpt2")
-    names = {
-        "embedding": "wte",
-        "positions": "wpe",
-        "norm": "ln_f",
-        "attention_norm": "ln_1",
-        "attention.query_key_value": "attn.c_attn",
-        "attention.output": "attn.c_proj",
-        "feed_forward_norm": "ln_2",
-        "expand": "mlp.c_fc",
-        "contract": "mlp.c_proj",
-    }
-    weights = {}
-    for name, parameter in ours.named_parameters():
-        layer, _, kind = name.rpartition(".")
-        block, number, layer = layer.split(".", 2) if layer.startswith("blocks") else ("", "", layer)
-        transposed = block and parameter.ndim == 2  # their layers inside a block multiply from the right
-        weights[f"{f'h.{number}.' if block else ''}{names[layer]}.{kind}"] = parameter.T if transposed else parameter
-    theirs.load_state_dict(weights)
+    theirs.load_state_dict(weights_in_transformers(ours))
     ids = torch.randint(V, (B, T))
     with torch.no_grad():
         assert (ours(ids)[0] - theirs(ids).last_hidden_state).abs().max() < 1e-5

@@ -7,6 +7,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from retable.data.examples import ExampleBatch
 from retable.errors import UsageError
+from retable.exchange.families import weights_in_transformers
 from retable.models.bag_of_words import DeepAveraging
 from retable.models.base import Encoder, LeftToRight, Model, SequenceEncoder
 from retable.models.bert import BERT
@@ -23,7 +24,6 @@ from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification, pool
 from retable.objectives.states import states_of
-from tests.models.bert_cases import names_in_transformers
 
 V, D, N_LABELS = 11, 8, 3
 LENGTHS = torch.tensor([3, 7, 2])
@@ -113,9 +113,7 @@ def test_bert_equals_that_of_transformers():
     theirs = BertForSequenceClassification(
         BertConfig(**sizes, intermediate_size=4 * D, max_position_embeddings=7, **settings)
     )
-    weights = {f"bert.{name}": weight for name, weight in names_in_transformers(ours.model).items()}
-    weights |= {f"classifier.{name}": weight for name, weight in ours.head.named_parameters()}
-    missing, unexpected = theirs.load_state_dict(weights, strict=False)
+    missing, unexpected = theirs.load_state_dict(weights_in_transformers(ours), strict=False)
     assert not unexpected and all("position_ids" in name or "token_type_ids" in name for name in missing)
     mask = (torch.arange(7) < LENGTHS[:, None]).long()
     expected = theirs(batch().input_ids, attention_mask=mask, labels=batch().labels)
@@ -278,10 +276,7 @@ def test_berts_segments_are_those_of_transformers():
     theirs = BertForSequenceClassification(
         BertConfig(**sizes, intermediate_size=4 * D, max_position_embeddings=7, **settings)
     )
-    weights = {f"bert.{name}": weight for name, weight in names_in_transformers(ours.model).items()}
-    weights |= {f"classifier.{name}": weight for name, weight in ours.head.named_parameters()}
-    theirs.load_state_dict(weights, strict=False)
-    theirs.bert.embeddings.token_type_embeddings.weight.data.copy_(ours.model.segments.weight)
+    theirs.load_state_dict(weights_in_transformers(ours), strict=False)
     segments = (torch.arange(7) >= torch.tensor([2, 4, 1])[:, None]).long()
     mask = (torch.arange(7) < LENGTHS[:, None]).long()
     expected = theirs(batch().input_ids, attention_mask=mask, token_type_ids=segments).logits

@@ -5,13 +5,13 @@ from torch import nn
 
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
+from retable.exchange.families import weights_in_transformers
 from retable.models.bag_of_words import BagOfWords
 from retable.models.base import EncoderDecoder
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
 from retable.objectives.masked_lm import MaskedLM
-from tests.models.bert_cases import names_in_transformers
 
 V, D, B, T = 23, 16, 3, 9
 
@@ -43,16 +43,9 @@ def test_equals_bert_for_pretraining_of_transformers():
     )  # fmt: skip
     theirs, ours, given = transformers.BertForPreTraining(config).eval(), build(), batch()
     assert ours.next_sentence is not None and given.is_next is not None
-    weights = {f"bert.{name}": p for name, p in names_in_transformers(ours.model).items()}
-    head = {
-        "predictions.transform.dense": ours.head.dense,
-        "predictions.transform.LayerNorm": ours.head.norm,
-        "predictions.decoder": ours.head.decoder,
-        "seq_relationship": ours.next_sentence,
-    }
-    weights |= {f"cls.{name}.{k}": p for name, layer in head.items() for k, p in layer.named_parameters()}
-    loaded = theirs.load_state_dict(weights | {"cls.predictions.bias": ours.head.decoder.bias}, strict=False)
-    assert not loaded.unexpected_keys and not [key for key in loaded.missing_keys if "position_ids" not in key]
+    loaded = theirs.load_state_dict(weights_in_transformers(ours), strict=False)
+    tied = {f"cls.predictions.decoder.{kind}" for kind in ("weight", "bias")}
+    assert not loaded.unexpected_keys and {key for key in loaded.missing_keys if "position_ids" not in key} <= tied
     labels = torch.full((B, T), -100)
     labels.ravel()[given.places] = given.labels
     real = (torch.arange(T) < given.lengths[:, None]).long()

@@ -10,6 +10,7 @@ from transformers import BertConfig, BertForMultipleChoice
 from retable.data.choices import ChoiceBatch, Choices, pad_choices
 from retable.data.examples import Inputs
 from retable.errors import UsageError
+from retable.exchange.families import weights_in_transformers
 from retable.models.bag_of_words import BagOfWords, DeepAveraging
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
@@ -23,7 +24,6 @@ from retable.models.t5_encoder import T5Encoder
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.multiple_choice import MultipleChoice, by_example
 from retable.training.weights import load_weights, save_weights
-from tests.models.bert_cases import names_in_transformers
 
 V, D = 11, 8
 WORDS = [f"w{i}" for i in range(V)]
@@ -139,9 +139,8 @@ def test_bert_equals_that_of_transformers():
     settings = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     sizes = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": 2}
     theirs = BertForMultipleChoice(BertConfig(**sizes, intermediate_size=4 * D, max_position_embeddings=12, **settings))
-    weights = {f"bert.{name}": weight for name, weight in names_in_transformers(ours.model).items()}
+    weights = {f"bert.{name}": weight for name, weight in weights_in_transformers(ours.model).items()}
     theirs.load_state_dict(weights | {"classifier.weight": ours.head.weight}, strict=False)
-    theirs.bert.embeddings.token_type_embeddings.weight.data.copy_(ours.model.segments.weight)
     nn.init.zeros_(theirs.classifier.bias)
     rows = given.rows
     mask = (torch.arange(rows.input_ids.shape[1]) < rows.lengths[:, None]).long()

@@ -7,11 +7,12 @@ from torch import Tensor, nn
 
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
+from retable.exchange.families import weights_in_transformers
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
-from tests.models.bert_cases import names_in_transformers
+from tests.exchange.cases import generator_of
 
 V, D, E, B, T = 23, 16, 12, 3, 9
 MASK = 5
@@ -65,24 +66,12 @@ def test_equals_electra_of_transformers(seen):
     generator = transformers.ElectraForMaskedLM(
         transformers.ElectraConfig(**common, hidden_size=8, num_attention_heads=2, intermediate_size=32)
     ).eval()
-    weights = {f"electra.{name}": p for name, p in names_in_transformers(ours.generator).items()}
-    layers = {
-        "generator_predictions.dense": ours.generator_head.dense,
-        "generator_predictions.LayerNorm": ours.generator_head.norm,
-        "generator_lm_head": ours.generator_head.decoder,
-    }
-    weights |= {f"{name}.{k}": p for name, layer in layers.items() for k, p in layer.named_parameters()}
+    weights = weights_in_transformers(generator_of(ours))
     assert not generator.load_state_dict(weights, strict=False).unexpected_keys
     discriminator = transformers.ElectraForPreTraining(
         transformers.ElectraConfig(**common, hidden_size=D, num_attention_heads=4, intermediate_size=4 * D)
     ).eval()
-    weights = {f"electra.{name}": p for name, p in names_in_transformers(ours.model).items()}
-    layers = {
-        "discriminator_predictions.dense": ours.dense,
-        "discriminator_predictions.dense_prediction": ours.head,
-    }
-    weights |= {f"{name}.{k}": p for name, layer in layers.items() for k, p in layer.named_parameters()}
-    assert not discriminator.load_state_dict(weights, strict=False).unexpected_keys
+    assert not discriminator.load_state_dict(weights_in_transformers(ours), strict=False).unexpected_keys
 
     labels = torch.full((B, T), -100)
     labels.ravel()[given.places] = given.labels

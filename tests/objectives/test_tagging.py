@@ -7,6 +7,7 @@ from transformers import BertConfig, BertForTokenClassification
 
 from retable.data.tagged import TaggedBatch, TaggedExample, pad_tagged
 from retable.errors import UsageError
+from retable.exchange.families import weights_in_transformers
 from retable.models.bag_of_words import BagOfWords
 from retable.models.base import Encoder
 from retable.models.bert import BERT
@@ -17,7 +18,6 @@ from retable.models.gpt import GPT
 from retable.models.t5 import T5
 from retable.models.tagger import BiLSTMTagger
 from retable.objectives.tagging import Tagging
-from tests.models.bert_cases import names_in_transformers
 
 V, D = 11, 8
 TAGS = ["O", "B-x", "I-x", "B-y", "I-y"]
@@ -88,11 +88,8 @@ def test_the_softmax_is_that_of_the_first_token_of_each_word():
     theirs = BertForTokenClassification(
         BertConfig(**sizes, intermediate_size=4 * D, max_position_embeddings=7, num_labels=len(TAGS))
     ).eval()
-    weights = {f"bert.{name}": weight for name, weight in names_in_transformers(objective.model).items()}
-    weights |= {f"classifier.{name}": weight for name, weight in objective.head.named_parameters()}
-    missing, unexpected = theirs.load_state_dict(weights, strict=False)
-    assert all("pooler" in name for name in unexpected)
-    assert all("position_ids" in name or "token_type_ids" in name for name in missing)
+    missing, unexpected = theirs.load_state_dict(weights_in_transformers(objective), strict=False)
+    assert not unexpected and all("position_ids" in name or "token_type_ids" in name for name in missing)
     given = batch()
     labels = torch.full((3, 7), -100)
     for row, example in enumerate(EXAMPLES):

@@ -28,6 +28,7 @@ STAGES = (
     "report",
     "bands",
     "arpa",
+    "export",
     "describe",
     "submit",
 )

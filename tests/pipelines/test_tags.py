@@ -219,7 +219,7 @@ def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, said):
 def test_a_tagger_alone_takes_no_weights(tmp_path):
     tagger = BiLSTMTagger(3, ["a", "b", "c"], 4, 3, [(2, 4)], 4, 1, 0.0)
     with pytest.raises(UsageError, match="BiLSTMTagger has no part that is pretrained; write init=random"):
-        load_pretrained(tagger, tagger, tmp_path / "model.safetensors")
+        load_pretrained(tagger, tagger, {}, tmp_path / "model.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from retable.tasks.reading import ends_of_sequences, lay_out
 from retable.tasks.sentences import Example
 from retable.tokenizers import word, wordpiece
 from retable.tokenizers.tokenizer import Tokenizer
-from retable.training.weights import save_weights
+from retable.training.weights import read_weights, save_weights
 from tests.pipelines.recipes import composed
 
 LINES = ["the cat sees a bird", "a bird sees the cat", "it sees it"]
@@ -56,9 +56,9 @@ def test_a_backbone_takes_what_its_pretraining_left(model, pretrained, tmp_path)
         cfg.objective.generator.d_model = 8
     torch.manual_seed(1)
     trained = build_objective(cfg, MARKED, build_model(cfg, MARKED))
-    save_weights(trained, tmp_path / "model.safetensors")
+    save_weights(trained, path := tmp_path / "model.safetensors")
     backbone = finetuned(model)
-    load_pretrained(backbone, backbone, tmp_path / "model.safetensors")
+    load_pretrained(backbone, backbone, read_weights(path), path)
     theirs, found = dict(trained.model.named_parameters()), 0
     for name, parameter in backbone.named_parameters():
         name = name.removeprefix("elmo.")
@@ -72,19 +72,19 @@ def test_electra_is_the_discriminator_not_the_generator(tmp_path):
     cfg = recipe("pretrain", "electra")
     cfg.objective.generator.d_model = SMALL["d_model"]  # one as large, whose weights would fit
     trained = build_objective(cfg, MARKED, build_model(cfg, MARKED)).eval()
-    save_weights(trained, tmp_path / "model.safetensors")
+    save_weights(trained, path := tmp_path / "model.safetensors")
     backbone = finetuned("electra").eval()
-    load_pretrained(backbone, backbone, tmp_path / "model.safetensors")
+    load_pretrained(backbone, backbone, read_weights(path), path)
     read = torch.tensor([MARKED.encode("the cat sees a bird")]), torch.tensor([5])
     assert torch.equal(backbone(*read), trained.model(*read))
     assert not torch.allclose(backbone(*read), trained.generator(*read), atol=0.1)
 
 
 def test_weights_of_another_model_are_refused(tmp_path):
-    save_weights(torch.nn.ModuleDict({"model": finetuned("gpt")}), tmp_path / "model.safetensors")
+    save_weights(torch.nn.ModuleDict({"model": finetuned("gpt")}), path := tmp_path / "model.safetensors")
     for other in ("bert", "t5_toy_encoder", "bilstm_elmo"):
         with pytest.raises(UsageError, match="holds the weights of another model than"):
-            load_pretrained(torch.nn.Identity(), finetuned(other), tmp_path / "model.safetensors")
+            load_pretrained(torch.nn.Identity(), finetuned(other), read_weights(path), path)
 
 
 def test_what_is_pretrained_in_parts_is_not_frozen_as_a_whole():

@@ -111,3 +111,29 @@ def test_what_is_no_usable_file_is_refused(tmp_path):
     tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(UsageError, match=r"has none of <\|endoftext\|>"):
         pretrained.load([], str(tmp_path / "tokenizer.json"))
+
+
+def test_a_checkpoint_of_before_tokenizer_json_reads_as_its_library_did(loaded, tmp_path):
+    for name, text in {
+        "gpt2": "She sat  on it.<|endoftext|>\nUnable",
+        "bert": "The CATS, unaffable café [SEP] ☃",
+    }.items():
+        peer, _ = SHAPES[name]
+        (folder := tmp_path / name).mkdir()
+        peer.save_model(str(folder))  # vocab.json and merges.txt, or vocab.txt
+        assert not (folder / "tokenizer.json").exists()
+        found = pretrained.load([], str(folder))
+        assert found.encode(text) == loaded[name].encode(text)
+        assert found.boundary == loaded[name].boundary and found.vocab_size == loaded[name].vocab_size
+    (tmp_path / "bert/tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert pretrained.load([], str(tmp_path / "bert")).encode("the T") != loaded["bert"].encode("the T")
+
+
+def test_texts_are_neither_cut_off_nor_filled_up(loaded, tmp_path):
+    its = tokenizers.Tokenizer.from_str(loaded["gpt2"]._tokenizer.to_str())
+    its.enable_truncation(3)
+    its.enable_padding(length=9)
+    its.save(str(tmp_path / "tokenizer.json"))
+    found = pretrained.load([], str(tmp_path))
+    assert found.encode_batch(["She sells shells", "a"]) == loaded["gpt2"].encode_batch(["She sells shells", "a"])
+    assert found.digest == loaded["gpt2"].digest

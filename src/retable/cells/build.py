@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Settings = Mapping[str, Any]  # of a cell, resolved
 
-# What a constructor may ask for, and what the tokenizer calls it.
+# What a constructor may ask for that its configuration does not say, and what the tokenizer calls it.
 FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
 
 
@@ -75,5 +75,5 @@ def asks(part: Settings, name: str) -> bool:
 
 
 def _build(part: Settings, text: "Text", **given: Any) -> Any:
-    facts = {name: getattr(text, its) for name, its in FACTS.items() if asks(part, name)}
+    facts = {name: getattr(text, its) for name, its in FACTS.items() if asks(part, name) and name not in part}
     return instantiate(part, _partial_=True)(**facts, **given)  # Hydra would read what it is given as configuration

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 # What records a run, reports mistakes, or reads a study, whose cells stand in its report's plan: it decides no number.
+# Nor does what fills in a configuration, on which a cell depends as it then is.
 RECORDING = (
     *("pipelines.entry", "pipelines.observers", "pipelines.reach", "pipelines.record", "pipelines.sweep"),
+    "pipelines.checkpoint",
     *("retable.artifacts", "retable.errors", "retable.tracking"),
     *("retable.plan.cell", "retable.plan.conf", "retable.plan.study"),
 )

@@ -172,7 +172,9 @@ class SentenceTask(Labelled, Task[Example, float]):
         def read(found: list[int]) -> float:
             return answers.label(tokenizer.decode(found[: found.index(end)])) if end in found else answers.none
 
-        return LabelsAsText(model, tokenizer.vocab_size, tie, [[*written, end] for written in ids], read)
+        table = model.input_embedding  # a checkpoint's may have rows behind those of the tokenizer
+        vocab_size = tokenizer.vocab_size if table is None else table.num_embeddings
+        return LabelsAsText(model, vocab_size, tie, [[*written, end] for written in ids], read)
 
     def encode(self, model: Model, text: Text, examples: Sequence[Example]) -> Encoded:
         assert isinstance(text, Tokenizer)

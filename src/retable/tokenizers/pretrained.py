@@ -1,19 +1,83 @@
-"""Any Hugging Face `tokenizer.json` in the place of a trained tokenizer."""
+"""Any Hugging Face tokenizer in the place of a trained one: a `tokenizer.json`, or the folder of a checkpoint."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
 from retable.errors import UsageError
-from retable.tokenizers.tokenizer import Tokenizer
+from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
+from retable.tokenizers.wordpiece import MARKS, PREFIX
+
+# What holds a checkpoint's tokenizer, the newest first; the last two are of before there was a tokenizer.json.
+FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("vocab.txt",))
 
 
 def load(lines: Iterable[str], path: str | None, vocabulary: Iterable[str] = ()) -> Tokenizer:
-    """The tokenizer in the file `path`; neither `lines` nor `vocabulary` is read. UsageError where it can't be used."""
-    if path is None or not Path(path).is_file():
+    """The tokenizer in the file or folder `path`; neither `lines` nor `vocabulary` is read. UsageError where it can't
+    be used."""
+    if path is None or not Path(path).exists():
         raise UsageError(
             f"tokenizer.train.path={path} is no file; write tokenizer.train.path=FOLDER/tokenizer.json with the file "
             "of a Hugging Face model"
         )
-    tokenizer = Tokenizer.load(Path(path))
+    tokenizer = read_tokenizer(Path(path))
     tokenizer.boundary  # noqa: B018  a tokenizer without a mark that ends text can't write a stream
     return tokenizer
+
+
+def read_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer in a `tokenizer.json`, or in a folder by `tokenizer_files`. It neither cuts texts off nor fills
+    them up, whatever the file says."""
+    match [file.name for file in tokenizer_files(path)] if path.is_dir() else []:
+        case ["vocab.json", "merges.txt"]:
+            its = _byte_bpe(path)
+        case ["vocab.txt"]:
+            its = _wordpiece(path)
+        case found:
+            file = path / "tokenizer.json" if found else path
+            try:
+                its = HuggingFaceTokenizer.from_file(str(file))
+            except Exception as error:  # the library raises bare Exception for whatever is wrong with the file
+                raise UsageError(f"{file} is not a readable tokenizer.json: {error}") from None
+    its.no_truncation()
+    its.no_padding()
+    return Tokenizer(its)
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """What a checkpoint's folder has of FILES. UsageError where that is none."""
+    for names in FILES:
+        if all((folder / name).is_file() for name in names):
+            return [folder / name for name in names]
+    raise UsageError(
+        f"{folder} has no tokenizer.json, no vocab.json with merges.txt, and no vocab.txt; let transformers write one: "
+        f'AutoTokenizer.from_pretrained("{folder}").save_pretrained("{folder}")'
+    )
+
+
+def _byte_bpe(folder: Path) -> HuggingFaceTokenizer:
+    """GPT-2's (Radford et al. 2019)."""
+    its = HuggingFaceTokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    its.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    its.decoder = decoders.ByteLevel()
+    its.add_special_tokens([END_OF_TEXT])
+    return its
+
+
+def _wordpiece(folder: Path) -> HuggingFaceTokenizer:
+    """BERT's (Devlin et al. 2019), in lower case unless `tokenizer_config.json` says otherwise."""
+    config = folder / "tokenizer_config.json"
+    said = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+    its = HuggingFaceTokenizer(models.WordPiece.from_file(str(folder / "vocab.txt"), unk_token="[UNK]"))
+    its.normalizer = normalizers.BertNormalizer(
+        lowercase=said.get("do_lower_case", True),
+        strip_accents=said.get("strip_accents"),
+        handle_chinese_chars=said.get("tokenize_chinese_chars", True),
+    )
+    its.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    its.decoder = decoders.WordPiece(PREFIX, cleanup=False)
+    its.add_special_tokens(MARKS)
+    return its

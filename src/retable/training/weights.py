@@ -1,5 +1,6 @@
 """Trained weights in and out, and how much arithmetic a token costs. Needs no Lightning."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -26,10 +27,15 @@ def load_weights(module: nn.Module, path: Path, prefix: str = "") -> None:
 
     Raises UsageError for a damaged file, or one that holds another model.
     """
-    weights = {k.removeprefix(prefix): v for k, v in read_weights(path).items() if k.startswith(prefix)}
+    put_weights(module, read_weights(path), path, prefix)
+
+
+def put_weights(module: nn.Module, weights: Mapping[str, torch.Tensor], source: Path, prefix: str = "") -> None:
+    """The same of weights that were read from `source`."""
+    weights = {k.removeprefix(prefix): v for k, v in weights.items() if k.startswith(prefix)}
     parameters = dict(module.named_parameters())
     if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in parameters.items()}:
-        raise UsageError(f"{path} holds the weights of another model than {type(module).__name__} as configured")
+        raise UsageError(f"{source} holds the weights of another model than {type(module).__name__} as configured")
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])

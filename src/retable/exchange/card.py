@@ -1,0 +1,82 @@
+"""What an export says of itself: `README.md`, a model card as Hugging Face's hub reads it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from retable.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Result:
+    """A number that the model has on a data set, named as in a report: `perplexity_word` of `grammar`, split `test`."""
+
+    metric: str
+    value: float
+    dataset: str
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class Card:
+    """What can't be read off the model. `datasets` are those that it was trained on; `about` is Markdown."""
+
+    name: str
+    about: str = ""
+    license: str = "apache-2.0"
+    datasets: Sequence[str] = ()
+    results: Sequence[Result] = ()
+
+
+def write_card(card: Card, path: Path, architecture: str, task: str | None, tags: Sequence[str]) -> None:
+    """Write the card of a model of transformers' class `architecture`, whose task the hub calls `task`.
+
+    UsageError where the hub's own classes take no card of these facts.
+    """
+    try:
+        data = ModelCardData(
+            license=card.license,
+            library_name="transformers",
+            pipeline_tag=task,
+            tags=["retable", *tags],
+            datasets=list(card.datasets) or None,
+            metrics=list(dict.fromkeys(result.metric for result in card.results)) or None,
+            model_name=card.name,
+            eval_results=[
+                EvalResult(
+                    task_type=task or "feature-extraction",
+                    dataset_type=result.dataset,
+                    dataset_name=result.dataset,
+                    dataset_split=result.split,
+                    metric_type=result.metric,
+                    metric_value=result.value,
+                )
+                for result in card.results
+            ]
+            or None,
+        )
+        written = ModelCard(f"---\n{data.to_yaml()}\n---\n\n{_text(card, architecture)}")
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"the model card of {card.name} can't be written: {error}") from None
+    written.save(path)
+
+
+def _text(card: Card, architecture: str) -> str:
+    lines = [f"# {card.name}", "", *([card.about.strip(), ""] if card.about.strip() else [])]
+    lines += [
+        "Trained with Retable, and exported for transformers:",
+        "",
+        "```python",
+        f"from transformers import AutoTokenizer, {architecture}",
+        "",
+        'tokenizer = AutoTokenizer.from_pretrained("FOLDER")',
+        f'model = {architecture}.from_pretrained("FOLDER")',
+        "```",
+        "",
+    ]
+    if card.results:
+        lines += ["| data set | split | metric | value |", "| --- | --- | --- | ---: |"]
+        lines += [f"| {r.dataset} | {r.split or ''} | {r.metric} | {r.value:.6g} |" for r in card.results] + [""]
+    return "\n".join(lines)

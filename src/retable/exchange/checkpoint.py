@@ -1,0 +1,184 @@
+"""Checkpoints of transformers, from a folder or Hugging Face's hub, as models, objectives and tokenizers of ours."""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from retable.errors import UsageError
+from retable.exchange.families import FAMILIES, Family, Head, Settings
+from retable.exchange.layers import to_ours, under
+from retable.models.bert import BERT
+from retable.models.t5 import T5
+from retable.objectives.causal_lm import CausalLM
+from retable.objectives.text_to_text import TextToText
+from retable.tokenizers.pretrained import read_tokenizer, tokenizer_files
+from retable.tokenizers.tokenizer import Tokenizer
+
+# What a snapshot is made of; a hub's repository may hold the same weights in forms of other libraries.
+SNAPSHOT = ("*.json", "*.txt", "*.safetensors", "pytorch_model*.bin")
+SOFTMAXES = (CausalLM, TextToText)  # objectives whose head is a softmax alone, which may be the embedding
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+class Checkpoint:
+    """A checkpoint of transformers' GPT-2, BERT, ELECTRA or T5.
+
+    name: a folder, or a name of Hugging Face's hub such as `openai-community/gpt2`, of which a snapshot is fetched.
+
+    Raises UsageError where there is none, or for one that ours can't express.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        self.folder = Path(name) if Path(name).is_dir() else _snapshot(name)
+        path = self.folder / "config.json"
+        try:
+            self._config: Settings = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{path} can't be read ({error}); give a folder that save_pretrained has written"
+            ) from None
+        kind = self._config.get("model_type")
+        found = next((family for family in FAMILIES if family.model_type == kind), None)
+        if found is None:
+            known = ", ".join(family.model_type for family in FAMILIES)
+            raise UsageError(f"{path}: model_type={kind}; only {known} are read: take another checkpoint")
+        self._family: Family = found
+        self._settings = found.read(self._config, str(path))
+
+    @property
+    def files(self) -> list[Path]:
+        """All that is read of it."""
+        return [self.folder / "config.json", *tokenizer_files(self.folder), *self._weight_files]
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        tokenizer = read_tokenizer(self.folder)
+        if tokenizer.vocab_size > self._settings["vocab_size"]:
+            raise UsageError(
+                f"{self.folder}: the tokenizer has {tokenizer.vocab_size} tokens, and the model only "
+                f"{self._settings['vocab_size']}; take another checkpoint"
+            )
+        return tokenizer
+
+    @cached_property
+    def model(self) -> Settings:
+        """The class of our model, under `_target_`, and what it is made with."""
+        pooler = {"pooler": self._prefix + "pooler.dense.weight" in self._theirs} if self._family.model is BERT else {}
+        return {"_target_": _full_name(self._family.model)} | self._settings | pooler
+
+    @property
+    def objective(self) -> Settings | None:
+        """The objective that it was pretrained under, as `model`; None where its head is another's, or not there."""
+        if self._head is None:
+            return None
+        said = {name.removeprefix("objective."): value for name, value in self._head.needs.items()}
+        tied = {"tie": self._tied} if self._head.ours in SOFTMAXES else {}
+        return {"_target_": _full_name(self._head.ours)} | said | tied
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """The weights under the names of our objective on the model, `model.…` and those of `objective`, in fp32."""
+        with torch.device("meta"):
+            made: nn.Module = self._family.model(**{k: v for k, v in self.model.items() if k != "_target_"})
+        shapes = {f"model.{name}": weight.shape for name, weight in made.named_parameters()}
+        layers = under("model.", self._family.layers(self._settings), self._prefix)
+        found = to_ours(layers, shapes, self._theirs)
+        wrong = next((name for name, shape in shapes.items() if name not in found or found[name].shape != shape), None)
+        if wrong is not None:
+            raise UsageError(
+                f"{self.folder}: the weights lack {wrong.removeprefix('model.')} as config.json describes it; the "
+                "checkpoint is incomplete, or of another model"
+            )
+        return found | self._of_head()
+
+    @cached_property
+    def _head(self) -> Head | None:
+        """The first whose weights are all there; a softmax over the embedding has none."""
+        for head in self._family.heads:
+            found = {name.rpartition(".")[0] for name in self._read_head(head)}
+            if head.pretrains and head.layers and (head.ours in SOFTMAXES or head.layers.keys() == found):
+                return head
+        return None
+
+    def _of_head(self) -> dict[str, Tensor]:
+        if self._head is None or (self._head.ours in SOFTMAXES and self._tied):
+            return {}
+        own = {"head.weight": self._theirs[self._embedding]} if self._head.ours in SOFTMAXES else {}
+        return own | self._read_head(self._head)
+
+    def _read_head(self, head: Head) -> dict[str, Tensor]:
+        names = [f"{layer}.{kind}" for layer in head.layers for kind in ("weight", "bias")]
+        return to_ours(head.layers, names, self._theirs)
+
+    @property
+    def _tied(self) -> bool:
+        """Whether the softmax is the embedding. T5 1.0 scales what a tied one reads; T5 1.1 has one of its own, and
+        where transformers ties that too, it scales nothing."""
+        tied = self._config.get("tie_word_embeddings") is not False
+        return bool(self._config.get("scale_decoder_outputs", tied)) if self._family.model is T5 else tied
+
+    @property
+    def _embedding(self) -> str:
+        return self._prefix + self._family.layers(self._settings)["embedding"].names[0] + ".weight"
+
+    @property
+    def _prefix(self) -> str:
+        return self._family.prefix
+
+    @cached_property
+    def _theirs(self) -> dict[str, Tensor]:
+        """The weights under transformers' names, with the prefix, in fp32."""
+        weights: dict[str, Tensor] = {}
+        for path in self._weight_files:
+            if path.suffix == ".json":
+                continue
+            try:
+                read = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+            except Exception as error:  # whatever the two libraries raise for a damaged file
+                raise UsageError(f"{path} is damaged ({str(error).splitlines()[0]}); fetch it again") from None
+            weights |= read
+        named = {_renamed(name): weight.float() for name, weight in weights.items()}
+        if any(name.startswith(self._prefix) for name in named):
+            return named
+        return {self._prefix + name: weight for name, weight in named.items()}
+
+    @cached_property
+    def _weight_files(self) -> list[Path]:
+        """The file of weights, or the index of several and those."""
+        for name in WEIGHTS:
+            path = self.folder / name
+            if path.is_file() and path.suffix != ".json":
+                return [path]
+            if path.is_file():
+                shards = json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()
+                return [path, *(self.folder / shard for shard in sorted({*shards}))]
+        raise UsageError(f"{self.folder} has no weights; it needs one of {', '.join(WEIGHTS)}")
+
+
+def _renamed(name: str) -> str:
+    """Names of checkpoints of BERT from before 2019 as they have been since."""
+    layer, _, kind = name.rpartition(".")
+    return ".".join([layer, {"gamma": "weight", "beta": "bias"}.get(kind, kind)])
+
+
+def _full_name(kind: type[Any]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _snapshot(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=[*SNAPSHOT]))
+    except Exception as error:  # whatever the hub, the network, or a name that can't be one raise
+        why = str(error).strip().splitlines()[0]
+        raise UsageError(
+            f"{name} is no folder, and the hub does not give it ({why}); write the folder of a checkpoint, or a name "
+            "such as openai-community/gpt2 where the hub can be reached"
+        ) from None

@@ -1,0 +1,481 @@
+"""What corresponds to what in GPT-2, BERT, ELECTRA and T5 of ours and of transformers: settings, weights, heads.
+
+Each family is written down once, for both directions. What one side has and the other lacks is refused by its name.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from retable.errors import UsageError
+from retable.exchange.layers import Layer, Layers, layer, to_theirs, under
+from retable.models.base import Model
+from retable.models.bert import BERT
+from retable.models.gpt import GPT
+from retable.models.t5 import ACTIVATIONS as GATES
+from retable.models.t5 import T5
+from retable.nn.transformer import ACTIVATIONS
+from retable.objectives.base import embedding_of
+from retable.objectives.causal_lm import CausalLM
+from retable.objectives.classification import Classification
+from retable.objectives.masked_lm import MaskedLM
+from retable.objectives.replaced_token_detection import ReplacedTokenDetection
+from retable.objectives.tagging import Tagging
+from retable.objectives.text_to_text import TextToText
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Head:
+    """A class of transformers, and the objective of ours, or the model alone, that computes the same."""
+
+    architecture: str
+    ours: type[nn.Module]
+    layers: Layers = field(default_factory=dict)
+    needs: Mapping[str, Any] = field(default_factory=dict)  # of our settings, what that class always has
+    leaves: tuple[str, ...] = ()  # weights of ours that it has no place for, as nothing that it computes needs them
+    task: str | None = None  # as the hub calls it
+    pretrains: bool = True  # what it has on top is of use to go on with, whatever the task
+
+
+@dataclass(frozen=True)
+class Family:
+    """The models of one `model_type`. In `settings` stand ours, each with those of `config.json` that hold the same."""
+
+    name: str
+    model_type: str
+    model: type[Model]
+    prefix: str  # of the model's weights, where a head stands on it
+    settings: Mapping[str, tuple[str, ...]]
+    silent: Mapping[str, Any]  # what a config.json means that leaves a setting out
+    fixed: Mapping[str, Any]  # of its settings, what ours always have
+    needs: Mapping[str, Any]  # of our settings, what transformers' always have
+    layers: Callable[[Settings], Layers]
+    heads: tuple[Head, ...]
+    activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ours, and theirs, written as the first
+    width: str | None = None  # the setting of theirs that has to be four times the model's width
+
+    def configuration(self, ours: Settings) -> Settings:
+        """What `config.json` says of a model with these settings of ours."""
+        theirs = dict(self.fixed)
+        for setting, names in self.settings.items():
+            value = ours["d_model"] if ours[setting] is None else ours[setting]  # of embeddings as wide as the model
+            theirs |= dict.fromkeys(names, self.activations[value][0] if setting == "activation" else value)
+        return theirs | ({self.width: 4 * ours["d_model"]} if self.width else {})
+
+    def read(self, config: Settings, where: str) -> Settings:
+        """Our settings of the model that a `config.json` describes. UsageError, which begins with `where`, for what
+        ours don't have."""
+        theirs = {**self.fixed, **self.silent, **config}
+        words = {their: our for our, several in self.activations.items() for their in several}
+        ours = {setting: theirs[names[0]] for setting, names in self.settings.items()}
+        expected = dict(self.fixed) | ({self.width: 4 * ours["d_model"]} if self.width else {})
+        for setting, (first, *others) in self.settings.items():
+            expected |= {} if setting == "dropout" else dict.fromkeys(others, theirs[first])
+        for name, value in expected.items():
+            if theirs.get(name, value) not in (value, None):
+                raise UsageError(
+                    f"{where}: {name}={_said(theirs[name])}, but {self.name} is only there with {name}={_said(value)}; "
+                    "take another checkpoint"
+                )
+        if self.activations:
+            if ours["activation"] not in words:
+                raise UsageError(
+                    f"{where}: {self.settings['activation'][0]}={ours['activation']}, but {self.name} is only there "
+                    f"with one of {', '.join(words)}; take another checkpoint"
+                )
+            ours["activation"] = words[ours["activation"]]
+        if ours.get("d_embedding") == ours["d_model"]:
+            del ours["d_embedding"]
+        return ours
+
+
+def settings_of(model: Model) -> Settings:
+    """What decides what one of our models computes. UsageError for one of another kind."""
+    positions = {"learnt": getattr(model, "positions", None), "rotary": getattr(model, "rotations", None)}
+    known = next((name for name, table in positions.items() if table is not None), "sinusoidal")
+    blocks: Any
+    match model:
+        case GPT():
+            blocks = model.blocks
+            more = {
+                "max_length": model.max_length,
+                "norm": blocks[0].norm,
+                "positions": known,
+                "activation": _name(ACTIVATIONS, blocks[0].activation),
+                "bias": blocks[0].expand.bias is not None,
+                "separate_documents": model.separate_documents,
+                "initializer_range": model.initializer_range,
+            }
+        case BERT():
+            blocks, d_embedding = model.blocks, model.embedding.embedding_dim
+            more = {
+                "max_length": model.max_length,
+                "norm": blocks[0].norm,
+                "positions": known,
+                "d_embedding": None if d_embedding == model.d_model else d_embedding,
+                "pooler": model.pooler is not None,
+                "initializer_range": model.initializer_range,
+            }
+        case T5():
+            blocks = model.encoder.blocks
+            more = {
+                "d_ff": blocks[0].contract.in_features,
+                "d_head": blocks[0].attention.query.out_features // blocks[0].attention.n_heads,
+                "activation": _name(GATES, blocks[0].activation),
+            }
+        case _:
+            raise UsageError(
+                f"transformers has no counterpart of {type(model).__name__} here; only a GPT, BERT, ELECTRA or T5 goes "
+                "there, such as recipe=bert/bert_small"
+            )
+    return {
+        "vocab_size": model.embedding.num_embeddings,
+        "d_model": model.d_model,
+        "n_layers": len(blocks),
+        "n_heads": blocks[0].attention.n_heads,
+        "dropout": blocks[0].dropout.p,
+    } | more
+
+
+def settings_of_head(objective: nn.Module) -> Settings:
+    """What decides, of one of our objectives, whether transformers has it, by the names that configurations have."""
+    match objective:
+        case CausalLM():
+            return {
+                "objective.tie": _ties(objective.head, objective.model),
+                "objective.bias": objective.head.bias is not None,
+                "objective.projection": objective.projection_penalty,
+            }
+        case MaskedLM():
+            return {
+                "objective.tie": _ties(objective.head.decoder, objective.model),
+                "objective.next_sentence": objective.next_sentence is not None,
+            }
+        case TextToText():
+            return {"objective.tie": _ties(objective.head, objective.model)}
+        case Classification():
+            head: Any = objective.head
+            return {
+                "pooling": objective.pooling,
+                "d_hidden": None if isinstance(head, nn.Linear) else head[0].out_features,
+            }
+        case Tagging():
+            return {"crf": objective.crf is not None}
+    return {}
+
+
+def _ties(softmax: nn.Linear, model: Model) -> bool:
+    return softmax.weight is embedding_of(model).weight
+
+
+def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
+    """The class of transformers that computes what a model, or an objective, of ours does, and our settings of both.
+
+    UsageError, which says which setting stands in the way, where there is none.
+    """
+    model: Any = trained if isinstance(trained, Model) else trained.model
+    ours = settings_of(model)
+    of_model = [(family, head) for family in FAMILIES for head in family.heads if isinstance(model, family.model)]
+    candidates = [(family, head) for family, head in of_model if type(trained) is head.ours]
+    if not candidates:
+        known = sorted({head.ours.__name__ for _, head in of_model})
+        raise UsageError(
+            f"transformers has no counterpart of {type(model).__name__} under {type(trained).__name__} here; only "
+            f"under one of {', '.join(known)}"
+        )
+    said = {f"model.{name}": value for name, value in ours.items()} | settings_of_head(trained)
+    obstacles = []
+    for family, head in candidates:
+        needs = {**family.needs, **head.needs}
+        if family.activations and ours["activation"] not in family.activations:
+            needs["model.activation"] = next(iter(family.activations))
+        obstacle = next((name for name, value in needs.items() if said[name] != value), None)
+        if obstacle is None:
+            return family, head, ours
+        obstacles.append((head, obstacle, needs[obstacle]))
+    head, name, value = obstacles[0]
+    raise UsageError(
+        f"{head.architecture} of transformers has no {name}={_said(said[name])}; train a system with "
+        f"{name}={_said(value)} to export it"
+    )
+
+
+def weights_in_transformers(trained: nn.Module) -> dict[str, Tensor]:
+    """The weights of a model, or of an objective, as `counterpart` has them; a tied one as the embedding alone."""
+    family, head, ours = counterpart(trained)
+    layers = family.layers(ours)
+    if not isinstance(trained, Model):
+        layers = under("model.", layers, family.prefix) | dict(head.layers)
+    weights = {name: weight for name, weight in trained.named_parameters() if not name.startswith(head.leaves)}
+    return to_theirs(layers, weights)
+
+
+def _name(table: Mapping[str, Any], function: Any) -> str:
+    return next(name for name, each in table.items() if each is function)
+
+
+def _said(value: Any) -> str:
+    """As a configuration has it."""
+    return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
+
+
+GPT2 = Family(
+    name="GPT-2",
+    model_type="gpt2",
+    model=GPT,
+    prefix="transformer.",
+    settings={
+        "vocab_size": ("vocab_size",),
+        "d_model": ("n_embd",),
+        "n_layers": ("n_layer",),
+        "n_heads": ("n_head",),
+        "max_length": ("n_positions",),
+        "dropout": ("resid_pdrop", "embd_pdrop", "attn_pdrop"),
+        "activation": ("activation_function",),
+        "initializer_range": ("initializer_range",),
+    },
+    activations={"gelu": ("gelu_new", "gelu_pytorch_tanh"), "relu": ("relu",), "silu": ("silu", "swish")},
+    silent={
+        **{"vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "n_inner": None},
+        **{"resid_pdrop": 0.1, "activation_function": "gelu_new", "initializer_range": 0.02},
+    },
+    fixed={
+        "layer_norm_epsilon": 1e-5,
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "add_cross_attention": False,
+    },
+    needs={
+        "model.norm": "pre",
+        "model.positions": "learnt",
+        "model.bias": True,
+        "model.separate_documents": False,
+    },
+    width="n_inner",
+    layers=lambda ours: {
+        "embedding": layer("wte"),
+        "positions": layer("wpe"),
+        "norm": layer("ln_f"),
+        "blocks.{}.attention_norm": layer("h.{}.ln_1"),
+        "blocks.{}.attention.query_key_value": layer("h.{}.attn.c_attn", turned=True),
+        "blocks.{}.attention.output": layer("h.{}.attn.c_proj", turned=True),
+        "blocks.{}.feed_forward_norm": layer("h.{}.ln_2"),
+        "blocks.{}.expand": layer("h.{}.mlp.c_fc", turned=True),
+        "blocks.{}.contract": layer("h.{}.mlp.c_proj", turned=True),
+    },
+    heads=(
+        Head(
+            "GPT2LMHeadModel",
+            CausalLM,
+            {"head": layer("lm_head")},
+            needs={"objective.bias": False, "objective.projection": 0.0},
+            task="text-generation",
+        ),
+        Head("GPT2Model", GPT),
+    ),
+)
+
+
+def _bert_layers(ours: Settings) -> dict[str, Layer]:
+    return {
+        "embedding": layer("embeddings.word_embeddings"),
+        "positions": layer("embeddings.position_embeddings"),
+        "segments": layer("embeddings.token_type_embeddings"),
+        "embedding_norm": layer("embeddings.LayerNorm"),
+        "projection": layer("embeddings_project"),  # ELECTRA's
+        "blocks.{}.attention.query": layer("encoder.layer.{}.attention.self.query"),
+        "blocks.{}.attention.key_value": layer(
+            "encoder.layer.{}.attention.self.key", "encoder.layer.{}.attention.self.value"
+        ),
+        "blocks.{}.attention.output": layer("encoder.layer.{}.attention.output.dense"),
+        "blocks.{}.attention_norm": layer("encoder.layer.{}.attention.output.LayerNorm"),
+        "blocks.{}.expand": layer("encoder.layer.{}.intermediate.dense"),
+        "blocks.{}.contract": layer("encoder.layer.{}.output.dense"),
+        "blocks.{}.feed_forward_norm": layer("encoder.layer.{}.output.LayerNorm"),
+        "pooler": layer("pooler.dense"),
+    }
+
+
+_BERT_SETTINGS = {
+    "vocab_size": ("vocab_size",),
+    "d_model": ("hidden_size",),
+    "n_layers": ("num_hidden_layers",),
+    "n_heads": ("num_attention_heads",),
+    "max_length": ("max_position_embeddings",),
+    "dropout": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    "initializer_range": ("initializer_range",),
+}
+_BERT_FIXED = {
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-12,
+    "type_vocab_size": 2,
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+}
+_BERT_NEEDS = {"model.norm": "post", "model.positions": "learnt"}
+_MASKED_LM = {
+    "head.dense": layer("cls.predictions.transform.dense"),
+    "head.norm": layer("cls.predictions.transform.LayerNorm"),
+    "head.decoder": layer("cls.predictions"),  # its bias; its matrix is the embedding
+}
+BERTS = Family(
+    name="BERT",
+    model_type="bert",
+    model=BERT,
+    prefix="bert.",
+    settings=_BERT_SETTINGS,
+    silent={
+        **{"vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12},
+        **{"intermediate_size": 3072, "max_position_embeddings": 512, "hidden_dropout_prob": 0.1},
+        **{"initializer_range": 0.02},
+    },
+    fixed=_BERT_FIXED,
+    needs=_BERT_NEEDS | {"model.d_embedding": None},
+    width="intermediate_size",
+    layers=_bert_layers,
+    heads=(
+        Head(
+            "BertForPreTraining",
+            MaskedLM,
+            _MASKED_LM | {"next_sentence": layer("cls.seq_relationship")},
+            needs={"objective.tie": True, "objective.next_sentence": True},
+            task="fill-mask",
+        ),
+        Head(
+            "BertForMaskedLM",
+            MaskedLM,
+            _MASKED_LM,
+            needs={"objective.tie": True, "objective.next_sentence": False},
+            leaves=("model.pooler.",),
+            task="fill-mask",
+        ),
+        Head(
+            "BertForSequenceClassification",
+            Classification,
+            {"head": layer("classifier")},
+            needs={"model.pooler": True, "pooling": None, "d_hidden": None},
+            task="text-classification",
+            pretrains=False,
+        ),
+        Head(
+            "BertForTokenClassification",
+            Tagging,
+            {"head": layer("classifier")},
+            needs={"crf": False},
+            leaves=("model.pooler.",),
+            task="token-classification",
+            pretrains=False,
+        ),
+        Head("BertModel", BERT, needs={"model.pooler": True}),
+    ),
+)
+ELECTRAS = Family(
+    name="ELECTRA",
+    model_type="electra",
+    model=BERT,
+    prefix="electra.",
+    settings=_BERT_SETTINGS | {"d_embedding": ("embedding_size",)},
+    silent={
+        **{"vocab_size": 30522, "embedding_size": 128, "hidden_size": 256, "num_hidden_layers": 12},
+        **{"num_attention_heads": 4, "intermediate_size": 1024, "max_position_embeddings": 512},
+        **{"hidden_dropout_prob": 0.1, "initializer_range": 0.02},
+    },
+    fixed=_BERT_FIXED,
+    needs=_BERT_NEEDS,
+    width="intermediate_size",
+    layers=_bert_layers,
+    heads=(
+        Head(
+            "ElectraForPreTraining",
+            ReplacedTokenDetection,
+            {
+                "dense": layer("discriminator_predictions.dense"),
+                "head": layer("discriminator_predictions.dense_prediction"),
+            },
+            leaves=("generator.", "generator_head.", "model.pooler."),
+        ),
+        Head(
+            "ElectraForMaskedLM",
+            MaskedLM,
+            {
+                "head.dense": layer("generator_predictions.dense"),
+                "head.norm": layer("generator_predictions.LayerNorm"),
+                "head.decoder": layer("generator_lm_head"),
+            },
+            needs={"objective.tie": True, "objective.next_sentence": False},
+            leaves=("model.pooler.",),
+            task="fill-mask",
+        ),
+        Head("ElectraModel", BERT, needs={"model.pooler": False}),
+    ),
+)
+
+
+def _t5_layers(ours: Settings) -> dict[str, Layer]:
+    expanded = ("wi_0", "wi_1") if ours["activation"] == "geglu" else ("wi",)
+    found = {"embedding": layer("shared")}
+    for side, attentions in (
+        ("encoder", {"attention": "SelfAttention"}),
+        ("decoder", {"attention": "SelfAttention", "crossing": "EncDecAttention"}),
+    ):
+        ours_at, theirs_at = f"{side}.blocks.{{}}", f"{side}.block.{{}}.layer"
+        found[f"{side}.positions.numbers"] = layer(f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias")
+        found[f"{side}.norm"] = layer(f"{side}.final_layer_norm")
+        for number, (our, their) in enumerate(attentions.items()):
+            at = f"{theirs_at}.{number}.{their}"
+            found |= {
+                f"{ours_at}.{our}_norm": layer(f"{theirs_at}.{number}.layer_norm"),
+                f"{ours_at}.{our}.query": layer(f"{at}.q"),
+                f"{ours_at}.{our}.key_value": layer(f"{at}.k", f"{at}.v"),
+                f"{ours_at}.{our}.output": layer(f"{at}.o"),
+            }
+        at = f"{theirs_at}.{len(attentions)}"
+        found |= {
+            f"{ours_at}.feed_forward_norm": layer(f"{at}.layer_norm"),
+            f"{ours_at}.expand": layer(*(f"{at}.DenseReluDense.{name}" for name in expanded)),
+            f"{ours_at}.contract": layer(f"{at}.DenseReluDense.wo"),
+        }
+    return found
+
+
+T5S = Family(
+    name="T5",
+    model_type="t5",
+    model=T5,
+    prefix="",
+    settings={
+        "vocab_size": ("vocab_size",),
+        "d_model": ("d_model",),
+        "n_layers": ("num_layers", "num_decoder_layers"),
+        "n_heads": ("num_heads",),
+        "d_ff": ("d_ff",),
+        "dropout": ("dropout_rate",),
+        "activation": ("feed_forward_proj",),
+        "d_head": ("d_kv",),
+    },
+    activations={"relu": ("relu",), "geglu": ("gated-gelu",)},
+    silent={
+        **{"vocab_size": 32128, "d_model": 512, "num_layers": 6, "num_heads": 8, "d_ff": 2048, "d_kv": 64},
+        **{"dropout_rate": 0.1, "feed_forward_proj": "relu"},
+    },
+    fixed={
+        "relative_attention_num_buckets": 32,
+        "relative_attention_max_distance": 128,
+        "layer_norm_epsilon": 1e-6,
+        "is_encoder_decoder": True,
+        "decoder_start_token_id": TextToText.start_id,
+    },
+    needs={},
+    layers=_t5_layers,
+    heads=(
+        Head("T5ForConditionalGeneration", TextToText, {"head": layer("lm_head")}, task="text2text-generation"),
+        Head("T5Model", T5),
+    ),
+)
+FAMILIES = (GPT2, BERTS, ELECTRAS, T5S)

@@ -1,0 +1,475 @@
+"""Both ways between our systems and transformers': hidden states of all layers, logits, losses and token ids."""
+
+import json
+
+import pytest
+import torch
+from huggingface_hub import ModelCard, ModelCardData
+from hydra.utils import get_class
+from safetensors.torch import load_file, save_file
+
+from retable.cells.build import build_model, build_objective
+from retable.data.examples import ExampleBatch
+from retable.data.masking import MaskedBatch
+from retable.data.pairs import PairBatch
+from retable.errors import UsageError
+from retable.exchange.card import Card, Result
+from retable.exchange.checkpoint import Checkpoint
+from retable.exchange.export import export
+from retable.exchange.families import FAMILIES, counterpart, settings_of
+from retable.generation.conditioned import Conditioned
+from retable.generation.next_token import Trained
+from retable.generation.sampling import Greedy
+from retable.models.recurrent import LSTM
+from retable.objectives.adaptive_softmax import AdaptiveSoftmax
+from retable.objectives.causal_lm import CausalLM
+from retable.objectives.classification import Classification
+from retable.objectives.masked_lm import MaskedLM
+from retable.tokenizers import word
+from tests.exchange.cases import SYSTEMS, L, bert, bpe, electra, exported, gpt, pieces, system
+from tests.pipelines.recipes import composed
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.set_verbosity_error()
+LENGTHS = torch.tensor([9, 4, 6])
+REAL = torch.arange(9) < LENGTHS[:, None]
+
+
+def ids(vocab_size: int) -> torch.Tensor:
+    drawn = torch.randint(4, vocab_size, (3, 9), generator=torch.Generator().manual_seed(1))
+    return drawn * REAL
+
+
+def loaded(folder, kind: str | None = None):
+    """The model of the class that config.json names, all of whose weights were there."""
+    kind = kind or transformers.AutoConfig.from_pretrained(folder).architectures[0]
+    model, info = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    return model.eval()
+
+
+def ours_of(checkpoint: Checkpoint):
+    """Our objective on our model, with the weights of a checkpoint."""
+    said = dict(checkpoint.model)
+    model = get_class(said.pop("_target_"))(**said)
+    said = dict(checkpoint.objective)
+    kind = get_class(said.pop("_target_"))
+    more = {"reduction": "mean"} if "bias" in said else {}
+    if kind.__name__ == "ReplacedTokenDetection":
+        more["generator"] = lambda vocab_size: model
+    objective = kind(model, model.embedding.num_embeddings, **said, **more)
+    missing, unexpected = objective.load_state_dict(checkpoint.weights, strict=False)
+    assert not unexpected
+    tied = ("head.weight", "head.decoder.weight")
+    assert not [name for name in missing if name not in tied and not name.startswith("generator")]
+    return objective.eval()
+
+
+@torch.no_grad()
+def same(ours, theirs) -> None:
+    """All hidden states, logits and losses."""
+    kind, V = type(ours).__name__, ours.model.embedding.num_embeddings
+    read, mask = ids(V), REAL.long()
+    if kind == "CausalLM":
+        labels = read.masked_fill(~REAL, -100)
+        its = theirs(read, attention_mask=mask, labels=labels, output_hidden_states=True)
+        hidden = ours.model(read)[0]
+        close(hidden[REAL], its.hidden_states[-1][REAL])
+        close(torch.log_softmax(its.logits, 2)[REAL], torch.log_softmax(ours.head(hidden), 2)[REAL])
+        close(ours.head(hidden)[REAL], its.logits[REAL])
+        predicted = REAL[:, 1:]
+        close(-ours.log_prob(read[:, :-1], read[:, 1:])[0][predicted].mean(), its.loss)
+        embedded, found = ours.model.embedding(read) + ours.model.positions.weight[:9], []
+        for block in ours.model.blocks:
+            found.append(embedded)
+            embedded = block(embedded)[0]
+        for state, expected in zip(found, its.hidden_states, strict=False):
+            close(state[REAL], expected[REAL])
+    elif kind == "TextToText":
+        labels, sizes = ids(V).flip(0), LENGTHS.flip(0)
+        real = torch.arange(9) < sizes[:, None]
+        before = torch.cat([torch.zeros(3, 1, dtype=torch.long), labels[:, :-1]], 1)
+        batch = PairBatch(read, LENGTHS, before, sizes, labels)
+        its = theirs(read, mask, labels=labels.masked_fill(~real, -100), output_hidden_states=True)
+        close(ours.model.memory(read, LENGTHS)[REAL], its.encoder_last_hidden_state[REAL])
+        hidden = ours.decoded(batch)
+        close(hidden[real], its.decoder_hidden_states[-1][real])
+        close(ours.scores(hidden.flatten(0, 1)).view(3, 9, -1)[real], its.logits[real])
+        close(ours.loss(batch, None, 0)[0], its.loss)
+    else:
+        segments = (torch.arange(9) > 2).long().expand(3, 9) * REAL
+        states = ours.model.layers(read, LENGTHS, segments)
+        its = theirs(read, attention_mask=mask, token_type_ids=segments, output_hidden_states=True)
+        assert len(states) == len(its.hidden_states) == L + 1
+        for state, expected in zip(states, its.hidden_states, strict=True):
+            close(state[REAL], expected[REAL])
+        if kind == "ReplacedTokenDetection":
+            close(ours.judge(states[-1])[REAL], its.logits[REAL])
+            return
+        logits = ours.head.decoder(ours.head(states[-1]))
+        close(logits[REAL], (its.logits if "logits" in its else its.prediction_logits)[REAL])
+        places = torch.tensor([1, 3, 10, 20])
+        labels, is_next = read.flatten()[places], torch.tensor([1, 0, 1])
+        batch = MaskedBatch(read, segments, LENGTHS, places, labels, is_next, torch.zeros(4), 1.0, 1.0)
+        asked = torch.full((3, 9), -100)
+        asked.view(-1)[places] = labels
+        pairs = {"next_sentence_label": is_next} if ours.next_sentence is not None else {}
+        loss = theirs(read, attention_mask=mask, token_type_ids=segments, labels=asked, **pairs).loss
+        close(ours.loss(batch, None, 0)[0], loss)
+
+
+def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    assert (ours - theirs).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_ours_exported(name, tmp_path):
+    ours, tokenizer = system(name)
+    same(ours, loaded(exported(ours, tokenizer, tmp_path)))
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_ours_exported_and_read_again_is_the_same_to_the_bit(name, tmp_path):
+    ours, tokenizer = system(name)
+    checkpoint = Checkpoint(str(exported(ours, tokenizer, tmp_path)))
+    weights, again = dict(ours.named_parameters()), checkpoint.weights
+    left = {key for key in weights if key not in again}
+    assert all(key.startswith("generator") for key in left)
+    assert all(torch.equal(weights[key], weight) for key, weight in again.items())
+    assert checkpoint.tokenizer.encode_batch(["the cat sees\n", "a bird"]) == tokenizer.encode_batch(
+        ["the cat sees\n", "a bird"]
+    )
+
+
+COMMON = {"vocab_size": 40, "num_hidden_layers": L, "num_attention_heads": 4}
+BERTISH = COMMON | {"hidden_size": 16, "intermediate_size": 64, "max_position_embeddings": 12}
+GPT2 = COMMON | {"hidden_size": 16, "max_position_embeddings": 12, "bos_token_id": 0, "eos_token_id": 0}
+T5 = {
+    "vocab_size": 40,
+    "decoder_start_token_id": 0,
+    "d_model": 16,
+    "d_kv": 5,
+    "d_ff": 24,
+    "num_layers": L,
+    "num_heads": 4,
+}
+THEIRS = {
+    "GPT2LMHeadModel": ("GPT2Config", GPT2),
+    "GPT2LMHeadModel, own softmax": ("GPT2Config", GPT2 | {"tie_word_embeddings": False}),
+    "BertForPreTraining": ("BertConfig", BERTISH),
+    "BertForMaskedLM": ("BertConfig", BERTISH),
+    "ElectraForPreTraining": ("ElectraConfig", BERTISH | {"embedding_size": 8}),
+    "ElectraForMaskedLM": ("ElectraConfig", BERTISH | {"embedding_size": 8}),
+    "T5ForConditionalGeneration": ("T5Config", T5),
+    "T5ForConditionalGeneration, 1.1": (
+        "T5Config",
+        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    ),
+}
+
+
+def made_by_transformers(name: str, folder):
+    config, settings = THEIRS[name]
+    torch.manual_seed(3)
+    model = getattr(transformers, name.partition(",")[0])(getattr(transformers, config)(**settings)).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, mean=0.1, std=0.3)
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_theirs_read(name, tmp_path):
+    theirs = made_by_transformers(name, tmp_path)
+    same(ours_of(Checkpoint(str(tmp_path))), theirs)
+
+
+TEXTS = ["the cat sees a bird", "it sees it , no", "a bird had"]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_tokenizer_of_an_export(name, tmp_path):
+    ours, tokenizer = system(name)
+    theirs = transformers.AutoTokenizer.from_pretrained(exported(ours, tokenizer, tmp_path))
+    assert theirs(TEXTS, add_special_tokens=False).input_ids == tokenizer.encode_batch(TEXTS)
+    ends = ("[CLS]", "[SEP]") if name.startswith(("bert", "electra")) else ("", "</s>" * name.startswith("t5"))
+    first, last = ([tokenizer.words.index(mark)] if mark else [] for mark in ends)
+    assert theirs(TEXTS[0]).input_ids == [*first, *tokenizer.encode(TEXTS[0]), *last]
+    # What it gives a model is what the model takes: GPT-2 would add an embedding of segments.
+    model = transformers.AutoModel.from_pretrained(tmp_path).eval()
+    if not name.startswith("t5"):
+        read = theirs(TEXTS[0], return_tensors="pt")
+        with torch.no_grad():
+            hidden = model(**read).last_hidden_state
+            its = ours.model(read.input_ids)
+        close(its[0] if name.startswith("gpt") else its, hidden)
+    marks = {"pad_token": ("[PAD]", "<pad>"), "unk_token": ("[UNK]", "<unk>"), "mask_token": ("[MASK]",)}
+    for role, words in marks.items():
+        assert getattr(theirs, role) == next((word for word in words if word in tokenizer.words), None)
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    if name.startswith("gpt"):
+        assert config.bos_token_id == config.eos_token_id == theirs.eos_token_id == tokenizer.boundary
+    else:
+        assert config.pad_token_id == theirs.pad_token_id == 0
+
+
+def test_words_with_marks_read_as_they_did(tmp_path):
+    tokenizer = word.train(TEXTS, marks=["[PAD]", "[CLS]", "[SEP]", "[MASK]"])
+    ours = bert(tokenizer.vocab_size).eval()
+    theirs = transformers.AutoTokenizer.from_pretrained(exported(ours, tokenizer, tmp_path))
+    text = "the cat\nunheard of it\n"
+    assert theirs(text, add_special_tokens=False).input_ids == tokenizer.encode(text)
+    cls, sep, pad = (tokenizer.special_ids[mark] for mark in ("[CLS]", "[SEP]", "[PAD]"))
+    pair = theirs("the cat", "a bird")
+    assert pair.input_ids == [cls, *tokenizer.encode("the cat"), sep, *tokenizer.encode("a bird"), sep]
+    assert pair.token_type_ids == [0, 0, 0, 0, 1, 1, 1]
+    assert transformers.AutoConfig.from_pretrained(tmp_path).pad_token_id == pad == theirs.pad_token_id
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5", "t5 1.1"])
+def test_an_export_writes_the_same(name, tmp_path):
+    ours, tokenizer = system(name)
+    theirs = loaded(exported(ours, tokenizer, tmp_path))
+    prompt = tokenizer.encode("the cat")
+    written = theirs.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=5)[0]
+    if name == "gpt2":
+        (answers,) = Greedy(max_new_tokens=5)(Trained(ours), [prompt], tokenizer.boundary)
+        assert written.tolist() == prompt + answers[0].ids
+    else:
+        end = tokenizer.words.index("</s>")
+        (answers,) = Greedy(max_new_tokens=5)(Conditioned(ours, 0), [prompt], end)
+        assert written.tolist() == [0, *answers[0].ids]
+
+
+def test_a_classifier_keeps_the_names_of_its_labels(tmp_path):
+    tokenizer = pieces()
+    ours = Classification(bert(tokenizer.vocab_size).model, 2, 0.1).eval()
+    export(ours, tokenizer, tmp_path, Card("tiny"), labels=["bad", "good"])
+    theirs, read = loaded(tmp_path), ids(tokenizer.vocab_size)
+    assert theirs.config.id2label == {0: "bad", 1: "good"}
+    with torch.no_grad():
+        close(ours(ExampleBatch(read, LENGTHS, torch.zeros(3).long())), theirs(read, attention_mask=REAL.long()).logits)
+
+
+@pytest.mark.parametrize("kind", ["GPT2Model", "BertModel", "ElectraModel", "T5Model"])
+def test_a_model_alone(kind, tmp_path):
+    name = {"GPT2Model": "gpt2", "BertModel": "bert", "ElectraModel": "electra", "T5Model": "t5"}[kind]
+    ours, tokenizer = system(name)
+    theirs = loaded(exported(ours.model, tokenizer, tmp_path))
+    assert type(theirs).__name__ == kind
+    read = torch.tensor([tokenizer.encode(TEXTS[0])])
+    with torch.no_grad():
+        if kind == "T5Model":
+            mine = ours.model(read, torch.tensor([read.shape[1]]), read)
+            close(mine, theirs(read, decoder_input_ids=read).last_hidden_state)
+        else:
+            mine = ours.model(read)
+            close(mine[0] if kind == "GPT2Model" else mine, theirs(read).last_hidden_state)
+
+
+@pytest.mark.parametrize("form", ["pickled", "in shards", "gamma and beta", "without prefix", "half precision"])
+def test_older_and_other_forms_of_a_checkpoint(form, tmp_path):
+    theirs = made_by_transformers("BertForPreTraining", tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    if form == "pickled":
+        torch.save(weights, tmp_path / "pytorch_model.bin")
+    elif form == "in shards":
+        theirs.save_pretrained(tmp_path, max_shard_size="20KB")
+        assert len([*tmp_path.glob("model-*.safetensors")]) > 1
+    elif form == "gamma and beta":
+        old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+        named = {next((k.replace(new, was) for new, was in old.items() if new in k), k): v for k, v in weights.items()}
+        save_file(named, tmp_path / "model.safetensors")
+    elif form == "without prefix":
+        theirs.bert.save_pretrained(tmp_path)
+    else:
+        save_file({name: weight.half() for name, weight in weights.items()}, tmp_path / "model.safetensors")
+    found, expected = Checkpoint(str(tmp_path)), dict(theirs.named_parameters())
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert all(path.is_file() for path in found.files)
+    assert (found.objective is None) == (form == "without prefix")
+    table, norm = found.weights["model.embedding.weight"], found.weights["model.embedding_norm.bias"]
+    allowed = 1e-3 if form == "half precision" else 0.0
+    assert table.dtype == torch.float32
+    assert (table - expected["bert.embeddings.word_embeddings.weight"]).abs().max() <= allowed
+    assert (norm - expected["bert.embeddings.LayerNorm.bias"]).abs().max() <= allowed
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "said"),
+    [
+        (
+            gpt,
+            {"positions": "rotary"},
+            r"GPT2LMHeadModel of transformers has no model\.positions=rotary; train a system",
+        ),
+        (gpt, {"norm": "post"}, r"no model\.norm=post; train a system with model\.norm=pre to export it"),
+        (gpt, {"activation": "swiglu"}, r"no model\.activation=swiglu; train .* model\.activation=gelu"),
+        (gpt, {"bias": False}, r"no model\.bias=false"),
+        (gpt, {"separate_documents": True}, r"no model\.separate_documents=true"),
+        (bert, {"norm": "pre"}, r"BertForPreTraining of transformers has no model\.norm=pre; .* model\.norm=post"),
+        (bert, {"positions": "rotary"}, r"no model\.positions=rotary"),
+        (bert, {"d_embedding": 8}, r"no model\.d_embedding=8; train a system with model\.d_embedding=null"),
+        (electra, {"norm": "pre"}, r"ElectraForPreTraining of transformers has no model\.norm=pre"),
+    ],
+)
+def test_what_transformers_lacks_is_named(make, settings, said, tmp_path):
+    with pytest.raises(UsageError, match=said):
+        exported(make(20, **settings), pieces(), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_other_objectives_heads_and_models_are_refused(tmp_path):
+    model = gpt(20).model
+    for trained, said in [
+        (
+            CausalLM(model, 20, True, True, "mean"),
+            r"no objective\.bias=true; train a system with objective\.bias=false",
+        ),
+        (CausalLM(model, 20, True, False, "mean", 0.1), r"no objective\.projection=0\.1"),
+        (
+            AdaptiveSoftmax(model, 20, False, True, "mean", [5], 4.0),
+            "GPT under AdaptiveSoftmax here; only under one of",
+        ),
+        (MaskedLM(bert(20).model, 20, True, tie=False), r"no objective\.tie=false"),
+        (Classification(bert(20).model, 2, 0.0, pooling="mean"), "no pooling=mean"),
+        (Classification(bert(20).model, 2, 0.0, d_hidden=3), "no d_hidden=3"),
+        (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "no counterpart of LSTM here; only a GPT, BERT,"),
+    ]:
+        with pytest.raises(UsageError, match=said):
+            exported(trained, pieces(), tmp_path)
+    with pytest.raises(UsageError, match="the tokenizer has 270 tokens, and the model only 20; give it the tokenizer"):
+        exported(gpt(20), bpe(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "said"),
+    [
+        (
+            "GPT2LMHeadModel",
+            {"activation_function": "gelu"},
+            r"activation_function=gelu, but GPT-2 is only there with one",
+        ),
+        ("GPT2LMHeadModel", {"n_inner": 20}, r"n_inner=20, but GPT-2 is only there with n_inner=64"),
+        ("GPT2LMHeadModel", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon=1e-06, but"),
+        (
+            "BertForMaskedLM",
+            {"position_embedding_type": "relative_key"},
+            "position_embedding_type=relative_key, but BERT",
+        ),
+        ("BertForMaskedLM", {"is_decoder": True}, "is_decoder=true, but BERT is only there with is_decoder=false"),
+        ("BertForMaskedLM", {"num_hidden_layers": 3}, r"the weights lack blocks\.2\.\S+ as config\.json describes it"),
+        ("BertForMaskedLM", {"vocab_size": 41}, r"the weights lack embedding\.weight as config\.json describes it"),
+        ("BertForMaskedLM", {"model_type": "roberta"}, "model_type=roberta; only gpt2, bert, electra, t5 are read"),
+        (
+            "T5ForConditionalGeneration",
+            {"relative_attention_num_buckets": 16},
+            "relative_attention_num_buckets=16, but T5",
+        ),
+        (
+            "T5ForConditionalGeneration",
+            {"num_decoder_layers": 5},
+            "num_decoder_layers=5, but T5 is only there with num_",
+        ),
+        ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-silu"}, "feed_forward_proj=gated-silu, but T5"),
+    ],
+)
+def test_what_ours_lack_is_named(name, changed, said, tmp_path):
+    made_by_transformers(name, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | changed))
+    with pytest.raises(UsageError, match=said):
+        Checkpoint(str(tmp_path)).weights  # noqa: B018
+
+
+def test_broken_folders_are_told_in_one_line(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"config\.json can't be read .*; give a folder that save_pretrained has"):
+        Checkpoint(str(tmp_path))
+    made_by_transformers("BertForMaskedLM", tmp_path)
+    with pytest.raises(UsageError, match=r"has no tokenizer\.json, no vocab\.json with merges\.txt, and no vocab\.txt"):
+        Checkpoint(str(tmp_path)).files  # noqa: B018
+    (tmp_path / "model.safetensors").write_bytes(b"no")
+    with pytest.raises(UsageError, match=r"model\.safetensors is damaged"):
+        Checkpoint(str(tmp_path)).weights  # noqa: B018
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(UsageError, match="has no weights; it needs one of"):
+        Checkpoint(str(tmp_path)).weights  # noqa: B018
+    with pytest.raises(
+        UsageError, match=r"^/none/of/these is no folder, and the hub does not give it \(.*\); write"
+    ) as told:
+        Checkpoint("/none/of/these")
+    assert "\n" not in str(told.value)
+
+
+def test_a_name_of_the_hub_is_fetched(tmp_path, monkeypatch):
+    made_by_transformers("BertForMaskedLM", tmp_path)
+    asked = []
+
+    def snapshot_download(name, allow_patterns):
+        asked.append((name, allow_patterns))
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    assert Checkpoint("some/bert").folder == tmp_path
+    (name, patterns) = asked[0]
+    assert name == "some/bert" and "*.safetensors" in patterns
+
+
+def test_the_card_is_one_that_the_hub_reads(tmp_path):
+    ours, tokenizer = system("gpt2")
+    results = [Result("perplexity_word", 9.25, "grammar", "test"), Result("bits_per_byte", 1.5, "grammar", "test")]
+    exported(ours, tokenizer, tmp_path, about="Of a small grammar.", datasets=["grammar"], results=results)
+    card = ModelCard.load(tmp_path / "README.md")
+    data = card.data.to_dict()
+    expected = {"license": "apache-2.0", "library_name": "transformers", "pipeline_tag": "text-generation"}
+    assert expected.items() <= data.items()
+    assert data["datasets"] == ["grammar"] and data["metrics"] == ["perplexity_word", "bits_per_byte"]
+    assert {"retable", "gpt2"} <= set(data["tags"])
+    (entry,) = data["model-index"]
+    assert entry["name"] == "tiny"
+    found = {(r.metric_type, r.metric_value, r.dataset_name, r.dataset_split) for r in card.data.eval_results}
+    assert found == {("perplexity_word", 9.25, "grammar", "test"), ("bits_per_byte", 1.5, "grammar", "test")}
+    assert "Of a small grammar." in card.text and "| grammar | test | perplexity_word | 9.25 |" in card.text
+    assert ModelCardData(**data).to_dict() == data
+
+
+def test_the_published_recipes_are_models_that_can_go_either_way():
+    """The sizes of bert-base, t5-base and gpt2 by transformers' own defaults, as the recipes have them."""
+    for name, config in {
+        "gpt2_124m": transformers.GPT2Config(),
+        "bert_base": transformers.BertConfig(),
+        "bert_large": transformers.BertConfig(
+            hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+        ),
+        "t5_small": transformers.T5Config(),
+        "t5_base": transformers.T5Config(d_model=768, num_layers=12, num_heads=12, d_ff=3072),
+        "electra_small": transformers.ElectraConfig(max_position_embeddings=128),
+    }.items():
+        cfg = composed("pretrain", name).model
+        family = next(family for family in FAMILIES if family.model_type == config.model_type)
+        with torch.device("meta"):
+            model = get_class(cfg._target_)(
+                vocab_size=config.vocab_size, **{k: v for k, v in cfg.items() if k != "_target_"}
+            )
+        said, theirs = family.configuration(settings_of(model)), config.to_dict()
+        differ = {key for key, value in said.items() if value != theirs.get(key, value) and "drop" not in key}
+        assert differ <= {"n_inner"}, name  # null there: four times the width
+
+
+@pytest.mark.parametrize(
+    ("recipe", "architecture"),
+    [
+        ("gpt", "GPT2LMHeadModel"),
+        ("bert_base", "BertForPreTraining"),
+        ("bert_small", "ElectraForMaskedLM"),
+        ("electra_small", "ElectraForPreTraining"),
+        ("t5", "T5ForConditionalGeneration"),
+    ],
+)
+def test_the_recipes_that_can_go(recipe, architecture):
+    """As docs/howto/huggingface.md names them."""
+    cfg, tokenizer = composed("pretrain", recipe), pieces()
+    with torch.device("meta"):
+        objective = build_objective(cfg, tokenizer, build_model(cfg, tokenizer))
+    assert counterpart(objective)[1].architecture == architecture

@@ -1,0 +1,283 @@
+"""`init=hf:…` and `init=` of a cell: stages that begin with weights of transformers, or of another pretraining."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from omegaconf import OmegaConf
+
+from pipelines.checkpoint import take_over
+from pipelines.texts import draw
+from retable.data.bucketed import Bucketed
+from retable.data.examples import Inputs, encoded
+from retable.errors import UsageError
+from retable.exchange.checkpoint import Checkpoint
+from retable.exchange.families import weights_in_transformers
+from retable.models.bert import BERT
+from retable.objectives.classification import Classification
+from retable.tasks.table import read_table
+from retable.training.schedules import warmup_cosine
+from retable.training.weights import read_weights
+from tests.exchange.cases import TOKENIZERS
+from tests.pipelines.recipes import composed
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.set_verbosity_error()
+ROWS = [("the cat sees a bird", 0), ("a bird sees the cat", 1), ("it sees it", 0), ("no cat saw it", 1)] * 10
+SIZES = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "max_position_embeddings": 32}
+BERTISH = SIZES | {"intermediate_size": 64}
+
+
+SPARE = 3  # rows of the table behind the tokenizer's tokens, as T5's checkpoints have them
+
+
+def write(folder: Path, family: str, model: str, **settings):
+    """A random checkpoint of transformers itself, with a tokenizer of ours."""
+    tokenizer, kind = TOKENIZERS[family](), getattr(transformers, model)
+    torch.manual_seed(1)
+    its = kind(kind.config_class(vocab_size=tokenizer.vocab_size + SPARE, **settings))
+    its.save_pretrained(folder)
+    tokenizer.save(folder / "tokenizer.json")
+    return its
+
+
+@pytest.fixture(scope="module")
+def labelled(project):
+    """A project with files of a small task of sentences, as SST-2 has them, and a tiny BERT."""
+    folder = project.folder / "data/glue/SST-2"
+    folder.mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        rows = pd.DataFrame(ROWS, columns=["sentence", "label"])
+        rows[["sentence"] if split == "test" else rows.columns].to_csv(folder / f"{split}.tsv", sep="\t", index=False)
+    return project
+
+
+@pytest.fixture(scope="module")
+def bert(project):
+    return write(project.folder / "tiny-bert", "bert", "BertForPreTraining", **BERTISH)
+
+
+def tune(labelled, *overrides: str):
+    return labelled.run("train", "task=sst2", "epochs=1", *overrides, RETABLE_DATA="data")
+
+
+def test_a_checkpoint_is_fine_tuned(labelled, bert):
+    done = tune(labelled, "recipe=bert/bert", "init=hf:tiny-bert", "out=tuned")
+    assert done.returncode == 0, done.stderr
+    cell = labelled.folder / "outputs/train/tuned"
+    cfg = OmegaConf.load(cell / "config.yaml")
+    assert (cfg.model.d_model, cfg.model.vocab_size, cfg.model.dropout, "norm" in cfg.model) == (16, 57, 0.1, False)
+    assert cfg.init == {"_target_": "retable.exchange.checkpoint.Checkpoint", "name": "tiny-bert"}
+    run = json.loads((cell / "run.json").read_text())
+    assert "tiny-bert/model.safetensors" in run["digests"] and "outputs/encode" not in str(run["digests"])
+    assert (cell / "tokenizer.json").read_bytes() == (labelled.folder / "tiny-bert/tokenizer.json").read_bytes()
+    weights = read_weights(cell / "model.safetensors")
+    table = bert.bert.embeddings.word_embeddings.weight
+    assert 0 < (weights["model.embedding.weight"] - table).abs().max() < 0.05  # a few steps from where it began
+
+
+def test_a_t5_writes_labels_and_its_encoder_is_read_alone(labelled):
+    settings = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
+    its = write(labelled.folder / "tiny-t5", "t5", "T5ForConditionalGeneration", **settings)
+    slow = ("init=hf:tiny-t5", "out=t5", "optimizer.lr=0", "max_steps=1")
+    for recipe, answers in {"t5/t5_glue": ["answers=[bird,cat]"], "t5/t5_toy_encoder": []}.items():
+        done = tune(labelled, f"recipe={recipe}", *slow, *answers)
+        assert done.returncode == 0, done.stderr
+        weights = read_weights(labelled.folder / "outputs/train/t5/model.safetensors")
+        assert torch.equal(weights["model.embedding.weight"], its.shared.weight)
+        assert any(name.startswith("model.decoder") for name in weights) == ("glue" in recipe)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, and the recipe has a GPT; take one of a BERT: "),
+        (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert brings the model's settings with it; leave mod"),
+        (["recipe=bert/bert", "init=hf:none/of/these"], "none/of/these is no folder, and the hub does not give it"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_one_line(labelled, bert, overrides, said):
+    done = tune(labelled, "init=hf:tiny-bert", *overrides)
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {said}"), done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+# One step that changes nothing, so that the weights are those that it began with.
+SLOW = ("optimizer.lr=0", "++max_steps=1", "batches.length=32")
+ENCODED = ("corpus=grammar_tiny", "tokenizer=pretrained")
+
+
+@pytest.fixture(scope="module")
+def continued(labelled, bert):
+    """BERT's pretraining, gone on with: its tokens, and the cell."""
+    labelled.succeed("encode", *ENCODED, "tokenizer.train.path=tiny-bert")
+    labelled.succeed("pretrain", *ENCODED, *SLOW, "recipe=bert/bert", "init=hf:tiny-bert", "system=on")
+    labelled.succeed("evaluate", *ENCODED, "cell=grammar_tiny/on-1", "benchmark=held_out")
+    return labelled.folder / "outputs/pretrain/grammar_tiny/on-1"
+
+
+def test_pretraining_goes_on_from_a_checkpoint(continued, bert):
+    weights, theirs = read_weights(continued / "model.safetensors"), dict(bert.named_parameters())
+    for ours, its in {
+        "model.embedding.weight": "bert.embeddings.word_embeddings.weight",
+        "model.pooler.bias": "bert.pooler.dense.bias",
+        "head.dense.weight": "cls.predictions.transform.dense.weight",
+        "head.decoder.bias": "cls.predictions.bias",
+        "next_sentence.weight": "cls.seq_relationship.weight",
+    }.items():
+        assert torch.equal(weights[ours], theirs[its]), ours
+    assert json.loads((continued / "run.json").read_text())["drawn"] == []
+
+
+def test_a_cell_gone_on_with_is_measured(labelled, continued):
+    (metrics,) = labelled.folder.glob("outputs/evaluate/grammar_tiny/on-1-held_out/metrics.json")
+    assert json.loads(metrics.read_text())["held_out/loss"] > 0
+
+
+def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, continued):
+    same = ("recipe=bert/bert", "init=pretrain/grammar_tiny/on-1", *SLOW)
+    model = ["d_model=16", "n_layers=2", "n_heads=2", "max_length=32", "norm=post"]
+    model = [f"model.{each}" for each in model] + ["+model.vocab_size=57", "+objective.vocab_size=57"]
+    labelled.succeed("pretrain", *ENCODED, *same, *model, "system=again")
+    began, found = (read_weights(labelled.folder / f"outputs/pretrain/grammar_tiny/{name}-1/model.safetensors")
+                    for name in ("on", "again"))  # fmt: skip
+    assert all(torch.equal(began[name], weight) for name, weight in found.items())
+    without = ("objective.next_sentence=false", "batches.next_sentence=none", "objective.tie=false")
+    labelled.succeed("pretrain", *ENCODED, *same, *model, *without, "system=other")
+    cell = labelled.folder / "outputs/pretrain/grammar_tiny/other-1"
+    assert json.loads((cell / "run.json").read_text())["drawn"] == ["head.decoder.weight"]
+    assert (
+        read_weights(cell / "model.safetensors")["head.dense.weight"] - began["head.dense.weight"]
+    ).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ["recipe=bert/bert", "init=hf:tiny-bert", "tokenizer=word"],
+            "grammar_tiny/word was encoded by another tokenizer than that of tiny-bert; first run python -m pipelines."
+            "encode corpus=grammar_tiny tokenizer=pretrained tokenizer.train.path=tiny-bert, then this with tokenizer=",
+        ),
+        (
+            ["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1"],
+            "outputs/pretrain/grammar_tiny/on-1 was trained on the tokens of grammar_tiny/pretrained, not of g",
+        ),
+        (
+            ["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
+            "outputs/pretrain/grammar_tiny/on-1/model.safetensors holds the weights of another model than LSTM",
+        ),
+        (
+            ["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
+            "a model in closed form is counted anew; leave init=",
+        ),
+        (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, and the recipe has a "),
+        (
+            ["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/none-1"],
+            "outputs/pretrain/grammar_tiny/none-1/config.yaml",
+        ),
+    ],
+)
+def test_what_pretraining_can_not_go_on_with_is_said_in_one_line(labelled, continued, overrides, said):
+    done = labelled.run("pretrain", "corpus=grammar_tiny", *overrides)
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {said}"), done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_electras_generator_follows_the_checkpoints_settings(tmp_path):
+    write(tmp_path, "electra", "ElectraForPreTraining", **BERTISH, embedding_size=8)
+    cfg = composed("pretrain", "electra", f"init=hf:{tmp_path}")
+    take_over(cfg, [])
+    assert (cfg.objective.generator.d_embedding, cfg.objective.generator.max_length, cfg.model.pooler) == (8, 32, False)
+    assert cfg.objective.generator.norm == "post" and cfg.objective.vocab_size == cfg.model.vocab_size
+
+
+def test_a_softmax_of_its_own_stays_one(tmp_path):
+    write(tmp_path, "gpt", "GPT2LMHeadModel", n_embd=16, n_layer=1, n_head=2, n_positions=16, tie_word_embeddings=False)
+    cfg = composed("pretrain", "gpt", f"init=hf:{tmp_path}")
+    take_over(cfg, [])
+    assert cfg.objective.tie is False and cfg.model.dropout == 0.0 and cfg.model.max_length == 16
+    with pytest.raises(UsageError, match=r"leave model\.d_model=8 out"):
+        take_over(composed("pretrain", "gpt", f"init=hf:{tmp_path}"), ["model.d_model=8"])
+
+
+def beside_transformers(labelled, folder: Path, data: str, name: str, labels: int):
+    """The weights and losses of fine-tuning through the stage, and of the same by transformers' model: the checkpoint,
+    the head as it was drawn, the order, the optimizer and its rates, no dropout."""
+    done = labelled.run(
+        "train", "task=sst2", "recipe=bert/bert", f"init=hf:{folder}", f"out={name}", f"examples={labels}", "seed=1",
+        "dropout=0", "epochs=2", "batch_size=16", "optimizer.lr=1e-3", RETABLE_DATA=data,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    checkpoint = Checkpoint(str(folder))
+    torch.manual_seed(1)
+    model = BERT(**{k: v for k, v in checkpoint.model.items() if k not in ("_target_", "dropout")}, dropout=0.0)
+    drawn = Classification(model, 2, 0.0)
+    theirs = transformers.BertForSequenceClassification.from_pretrained(
+        folder, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    theirs.classifier.load_state_dict(drawn.head.state_dict())
+    table = read_table(Path(data) / "glue/SST-2/train.tsv").rows
+    examples = draw([(row.fields["sentence"], int(row.fields["label"])) for row in table], labels, seed=1)
+    reader = transformers.AutoTokenizer.from_pretrained(folder)
+    rows = [reader(" ".join(sentence.split()), truncation=True, max_length=32).input_ids for sentence, _ in examples]
+    batches = Bucketed(encoded(Inputs(rows), [label for _, label in examples]), 16, seed=1)
+    steps = 2 * batches.steps_per_epoch
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p for p in theirs.parameters() if p.ndim >= 2], "weight_decay": 0.01},
+            {"params": [p for p in theirs.parameters() if p.ndim < 2], "weight_decay": 0.0},
+        ],
+        lr=1e-3,
+    )
+    rates = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: warmup_cosine(step, max_steps=steps, epoch=1.0, losses=[], warmup=0.05, final=0.0)
+    )
+    losses = []
+    for step in range(steps):
+        batch = batches.batch(step)
+        mask = (torch.arange(batch.input_ids.shape[1]) < batch.lengths[:, None]).long()
+        loss = theirs(batch.input_ids, attention_mask=mask, labels=batch.labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+        optimizer.step(), rates.step(), optimizer.zero_grad()
+        losses.append(loss.item())
+    cell = labelled.folder / "outputs/train" / name
+    curve = pd.read_csv(cell / "curve.csv")
+    mine = curve.loc[curve["metric"] == "train/loss", "value"]
+    drawn.load_state_dict(read_weights(cell / "model.safetensors"))
+    return (weights_in_transformers(drawn), list(mine)), (dict(theirs.named_parameters()), losses)
+
+
+@pytest.mark.parametrize("data", ["tiny", pytest.param("SST-2", marks=pytest.mark.real)])
+def test_fine_tuning_is_that_of_transformers(labelled, bert, data, request):
+    """Through the stage and by transformers' own model, from one checkpoint of transformers."""
+    folder = labelled.folder / "data" if data == "tiny" else request.getfixturevalue("data_dir")
+    labels = 40 if data == "tiny" else 320
+    (ours, mine), (theirs, its) = beside_transformers(
+        labelled, labelled.folder / "tiny-bert", str(folder.resolve()), f"beside-{data}", labels
+    )
+    assert len(mine) == 2 * -(-labels // 16) and mine == pytest.approx(its, abs=1e-4)
+    for name, weight in ours.items():
+        torch.testing.assert_close(weight, theirs[name].detach(), atol=1e-4, rtol=1e-3)
+
+
+def test_a_cell_goes_to_transformers(labelled, continued):
+    labelled.succeed("export", "cell=grammar_tiny/on-1", "folder=gone", "license=mit")
+    folder = labelled.folder / "gone"
+    theirs, info = transformers.BertForPreTraining.from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values())
+    weights = read_weights(continued / "model.safetensors")
+    assert torch.equal(theirs.bert.embeddings.word_embeddings.weight, weights["model.embedding.weight"])
+    card = ModelCard.load(folder / "README.md").data
+    assert (card.license, card.datasets, card.model_name) == ("mit", ["grammar_tiny"], "grammar_tiny-on-1")
+    assert {"loss", "masked_accuracy"} <= {result.metric_type for result in card.eval_results}
+
+
+def test_what_is_no_network_does_not_go_to_transformers(labelled):
+    labelled.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram")
+    done = labelled.run("export", "cell=grammar_tiny/unigram-1")
+    assert done.returncode == 2 and "grammar_tiny/unigram-1 holds no network, and transformers has" in done.stderr
