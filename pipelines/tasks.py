@@ -1,13 +1,14 @@
 """Tasks by their names."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra import compose
 from hydra.utils import instantiate
 
-from retable.tasks.base import Task
+if TYPE_CHECKING:
+    from retable.tasks.base import Task
 
 
-def build_task(name: str) -> Task[Any, Any]:
+def build_task(name: str) -> "Task[Any, Any]":
     """The task of this name, as it is configured."""
     return instantiate(compose(f"task/{name}", overrides=[f"+task_name={name}"]).task)

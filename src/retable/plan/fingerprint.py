@@ -20,7 +20,7 @@ from typing import Any
 # Nor does what fills in a configuration, on which a cell depends as it then is.
 RECORDING = (
     *("pipelines.entry", "pipelines.observers", "pipelines.reach", "pipelines.record", "pipelines.sweep"),
-    "pipelines.checkpoint",
+    *("pipelines.checkpoint", "pipelines.plan", "pipelines.runs", "pipelines.tries"),
     *("retable.artifacts", "retable.errors", "retable.tracking"),
     *("retable.plan.cell", "retable.plan.conf", "retable.plan.study"),
 )
