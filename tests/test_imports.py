@@ -44,6 +44,7 @@ ONLY_IMPORTER = {
     "hydra": "cells",  # which builds what a cell's settings name
     "omegaconf": None,
     "transformers": None,
+    "lm_eval": "cells",
 }
 MODULES = sorted(SOURCE.rglob("*.py"))
 
