@@ -3,7 +3,7 @@
 >>> import retable
 >>> gpt = retable.load("outputs/pretrain/grammar_small/gpt-1")
 >>> gpt.can
-('perplexity', 'score', 'choose', 'generate', 'continue_', 'encode')
+('perplexity', 'score', 'choose', 'generate', 'continue_', 'alternatives', 'stream', 'encode')
 """
 
 from importlib.metadata import version

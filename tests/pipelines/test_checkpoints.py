@@ -266,7 +266,7 @@ def test_fine_tuning_is_that_of_transformers(labelled, bert, data, request):
 
 
 def test_a_cell_goes_to_transformers(labelled, continued):
-    labelled.succeed("export", "cell=grammar_tiny/on-1", "folder=gone", "license=mit")
+    labelled.succeed("command", "export", "pretrain/grammar_tiny/on-1", "gone", "--license", "mit")
     folder = labelled.folder / "gone"
     theirs, info = transformers.BertForPreTraining.from_pretrained(folder, output_loading_info=True)
     assert not any(info.values())
@@ -279,5 +279,5 @@ def test_a_cell_goes_to_transformers(labelled, continued):
 
 def test_what_is_no_network_does_not_go_to_transformers(labelled):
     labelled.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram")
-    done = labelled.run("export", "cell=grammar_tiny/unigram-1")
+    done = labelled.run("command", "export", "pretrain/grammar_tiny/unigram-1", "gone")
     assert done.returncode == 2 and "grammar_tiny/unigram-1 holds no network, and transformers has" in done.stderr

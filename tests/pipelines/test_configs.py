@@ -22,13 +22,9 @@ STAGES = (
     "train",
     "evaluate",
     "generate",
-    "complete",
-    "rank",
     "scaling",
     "report",
     "bands",
-    "arpa",
-    "export",
     "describe",
     "submit",
 )

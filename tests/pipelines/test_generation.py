@@ -11,9 +11,8 @@ import torch
 from mlflow.tracking import MlflowClient
 from safetensors.numpy import save_file
 
-from pipelines.complete import complete
+from pipelines.command import main
 from pipelines.generate import generate
-from pipelines.rank import rank
 from retable.artifacts import read_record
 from retable.cells.systems import carry_parts
 from retable.models.ngram import KneserNey
@@ -42,8 +41,9 @@ def project(tmp_path_factory):
         made.mkdir(parents=True)
         (made / "config.yaml").write_text(json.dumps({"tokens": f"c/{tokens}"} | config))
         tokenizers[tokens].save(made / "tokenizer.json")
-        run = {"system": name[:-2], "corpus": "c", "seed": 1}
+        run = {"system": name[:-2], "corpus": "c", "seed": 1, "made_from": [f"encode/c/{tokens}"]}
         (made / "run.json").write_text(json.dumps(run))
+        (made / "metrics.json").write_text(json.dumps({"validation/loss": 1.25}))
         return made
 
     models = {}
@@ -92,44 +92,57 @@ def refuse(run, capsys):
     return refuse
 
 
+@pytest.fixture
+def command(run, capsys):
+    """Give the command; what it prints, and its lines on standard error, if it ends with `code`."""
+
+    def command(*arguments: str, code: int = 0) -> tuple[str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            run(main, *arguments)
+        printed = capsys.readouterr()
+        assert stopped.value.code == code, printed.err
+        return tuple(printed)
+
+    return command
+
+
 @pytest.mark.parametrize(
     ("cell", "begun"),
-    [("pretrain words-1", "the old café"), ("pretrain bytes-1", "the old caf"), ("mix both-1", "the old café")],
+    [("pretrain/c/words-1", "the old café"), ("bytes-1", "the old caf"), ("mix/c/both-1", "the old café")],
 )
-def test_a_beginning_is_completed(run, cell, begun):
-    stage, name = cell.split()
-    printed, _ = run(complete, f"stage={stage}", f"cell=c/{name}", f'prompt="{begun}"')
+def test_a_beginning_is_completed(command, cell, begun):
+    printed, _ = command("generate", cell, begun)
     assert printed.startswith("the old café sells a tea\n")
 
 
-def test_unknown_words_are_named_and_nothing_will_do_too(run):
-    printed, said = run(complete, "cell=c/words-1", 'prompt="the zebra <unk> yak"')
+def test_unknown_words_are_named_and_nothing_will_do_too(command):
+    printed, said = command("generate", "words-1", "the zebra <unk> yak")
     assert printed == "the zebra <unk> yak\n"
     assert said.splitlines() == [
         "unknown to the tokenizer, read as <unk>: zebra, yak",
         "The model takes this for the end of its text; write more, or another prompt.",
     ]
-    printed, said = run(complete, "cell=c/words-1", "prompt=")
+    printed, said = command("generate", "words-1")
     assert printed.startswith("the old man sees a") and not said
 
 
-def test_alternatives_come_with_their_log_probabilities(run, project):
-    settings = ["decoding=beam", "decoding.num_return_sequences=3", "decoding.length_penalty=0"]
-    printed, _ = run(complete, "cell=c/words-1", "prompt=the old man", *settings)
+def test_alternatives_come_with_their_log_probabilities(command, project):
+    printed, _ = command("generate", "words-1", "the old man", "--strategy", "beam", "--n", "3")
     rows = [line.split(maxsplit=1) for line in printed.splitlines()]
-    assert {"the old man sees a dog", "the old man sees a cat"} == {text for _, text in rows[:2]}
+    assert {"the old man sees a dog", "the old man sees a cat"} <= {text for _, text in rows}
     model, tokenizer = project.models["words-1"], project.tokenizers["word"]
     for log_prob, text in rows:
         expected = model.log_prob(np.array(tokenizer.encode(f"{text}\n")))[3:].sum()
         assert float(log_prob) == pytest.approx(expected, abs=1e-3)
-    assert [float(log_prob) for log_prob, _ in rows] == sorted((float(row[0]) for row in rows), reverse=True)
+    drawing = ["generate", "words-1", "the old", "--strategy", "sample", "--seed", "3", "--max-new-tokens", "5"]
+    drawn, _ = command(*drawing)
+    assert drawn.startswith("the old ") and (drawn, "") == command(*drawing)
 
 
 @pytest.mark.parametrize("end", [True, False])
-def test_ranking_is_by_the_models_own_probability(run, project, end):
+def test_ranking_is_by_the_models_own_probability(command, project, end):
     texts = ["dog the sees a", "a dog sees the man", "the old ape"]
-    sentences = f"sentences=[{','.join(texts)}]"
-    printed, said = run(rank, "cell=c/words-1", sentences, f"end={end}")
+    printed, said = command("score", "words-1", *texts, "--end" if end else "--no-end")
     assert said == "unknown to the tokenizer, read as <unk>: ape\n"
     model, tokenizer = project.models["words-1"], project.tokenizers["word"]
     found = [line.split(maxsplit=3) for line in printed.splitlines()[1:]]
@@ -177,12 +190,8 @@ def test_samples_stand_in_the_cell_and_in_mlflow(run, project):
 @pytest.mark.parametrize(
     ("application", "overrides", "message"),
     [
-        (complete, ["cell=c/lstm-9"], "outputs/pretrain/c/lstm-9/config.yaml is missing"),
-        (complete, ["stage=train", "cell=c/sentiment-lstm-1"], "holds no language model; take a cell of stage=pre"),
-        (complete, ["cell=c/words-1", "decoding=top_p", "decoding.temperature=0"], "temperature=0 can't be"),
-        (complete, ["cell=c/words-1", "decoding=nucleus"], "decoding/nucleus"),
-        (rank, ["cell=c/words-1"], "there is nothing to rank"),
-        (rank, ["cell=c/words-1", 'sentences=[a,""]', "end=false"], "one of the sentences is empty"),
+        (generate, ["cell=c/words-1", "decoding=top_p", "decoding.temperature=0"], "temperature=0 can't be"),
+        (generate, ["cell=c/words-1", "decoding=nucleus"], "decoding/nucleus"),
         (generate, ["cell=c/words-1", "prompt_words=9"], "test.txt has no line of more than 9 words"),
         (generate, ["stage=train", "cell=c/sentiment-lstm-1"], "holds no language model"),
     ],
@@ -191,3 +200,39 @@ def test_samples_stand_in_the_cell_and_in_mlflow(run, project):
 def test_mistakes_of_use(refuse, project, application, overrides, message):
     assert message in refuse(application, *overrides)
     assert not list(project.folder.glob("work/generate/**/payload"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["generate", "lstm-9"], "lstm-9 is no folder of a cell, nor a cell below outputs/; write lstm-1"),
+        (["score", "words-1", "a", ""], "one of the texts is empty"),
+        (["generate", "words-1", "--n", "2"], "--n 2 texts are not greedy; write --strategy beam, or sample"),
+        (["generate", "words-1", "--strategy", "sample", "--temperature", "0"], "temperature=0.0 can't be"),
+        (["translate", "words-1", "a"], "words-1 can't translate; it can perplexity, score, choose, generate"),
+        (["export", "lstm-1", "x.arpa"], "lstm-1 is no n-gram model; only those have ARPA files"),
+        (["tables", "nothing"], "results/nothing/report.md is missing; `retable repro nothing` makes it"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_mistakes_of_the_command(command, arguments, message):
+    said = command(*arguments, code=2)[1].splitlines()[-1]
+    assert said.startswith("error: ") and message in said
+
+
+def test_a_typo_and_no_word_at_all(command):
+    assert "No such command 'generat'" in command("generat", code=2)[1]
+    printed = "".join(command(code=2)) + "".join(command("--help"))
+    assert "Usage: " in printed and "--install-completion" in printed
+
+
+def test_what_there_is(command):
+    studies, _ = command("studies")
+    assert "\nlineage           The default: what the field learnt" in studies
+    shown, _ = command("show", "outputs/pretrain/c/words-1")
+    first, can, origin, metric = shown.splitlines()
+    assert first == "outputs/pretrain/c/words-1: words on c, seed 1" and origin == "made from  encode/c/word"
+    assert can.startswith("can        perplexity, score, choose, generate") and metric.split() == [
+        "validation/loss",
+        "1.25",
+    ]

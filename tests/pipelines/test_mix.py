@@ -85,7 +85,7 @@ def test_what_does_not_mix_is_refused_with_one_line(project, mixed, overrides, m
 
 
 def test_n_gram_models_alone_have_arpa_files(project, mixed):
-    project.succeed("arpa", "cell=grammar_tiny/bigram-1", "file=bigram.arpa")
+    project.succeed("command", "export", "pretrain/grammar_tiny/bigram-1", "bigram.arpa")
     assert (mixed / "bigram.arpa").read_text().startswith("\\data\\\nngram 1=")
-    done = project.run("arpa", "cell=grammar_tiny/cache-1")
+    done = project.run("command", "export", "pretrain/grammar_tiny/cache-1", "cache.arpa")
     assert done.returncode == 2 and "cache-1 is no n-gram model" in done.stderr

@@ -117,7 +117,7 @@ def test_a_try_is_read_by_its_name(tracked):
     name = "grammar_tiny/small-1+optimizer.lr-0.02"
     tracked.succeed("evaluate", "corpus=grammar_tiny", f"cell={name}")
     assert (tracked.folder / f"outputs/evaluate/{name}-perplexity/perplexity/metrics.json").exists()
-    assert tracked.succeed("complete", f"cell={name}", "prompt=the").stdout.startswith("the")
+    assert tracked.succeed("command", "generate", name, "the").stdout.startswith("the")
     cells = f"cells=[pretrain/grammar_tiny/small-1,pretrain/{name}]"
     tracked.succeed("mix", "corpus=grammar_tiny", cells)
 

@@ -156,7 +156,7 @@ def test_states_are_the_models_own_alone_and_in_a_batch(name, layers, cells, doc
 def test_what_a_system_can_is_what_it_does(cells):
     names = ("kn-1", "used_lstm-1", "used_gpt-1", "used_bert-1", "used_elmo-1")
     can = {name: retable.load(cells / "pretrain/grammar_tiny" / name).can for name in names}
-    assert can["kn-1"] == ("perplexity", "score", "choose", "generate", "continue_")
+    assert can["kn-1"] == ("perplexity", "score", "choose", "generate", "continue_", "alternatives", "stream")
     assert can["used_gpt-1"] == (*can["kn-1"], "encode") == can["used_lstm-1"]
     assert can["used_elmo-1"] == ("perplexity", "score", "choose", "encode") and can["used_bert-1"] == ("encode",)
     bert = retable.load(cells / "pretrain/grammar_tiny/used_bert-1")

@@ -26,4 +26,5 @@ def find_cell(name: str | Path) -> Path:
         return cells[found[0]]
     if not cells:
         raise UsageError(f"{name} is no folder of a cell, and outputs/ has none here; `make repro` makes some")
-    raise UsageError(f"{name} is no folder of a cell, nor a cell below outputs/; {closest(str(name), sorted(cells))}")
+    known = sorted(cells) if "/" in str(name) else sorted({path.name for path in systems})
+    raise UsageError(f"{name} is no folder of a cell, nor a cell below outputs/; {closest(str(name), known)}")

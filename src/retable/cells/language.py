@@ -18,7 +18,7 @@ from retable.errors import UsageError
 from retable.evaluation.scoring import Scorer
 from retable.generation.beam_search import BeamSearch
 from retable.generation.next_token import next_token
-from retable.generation.sampling import Greedy, Sampling, seeded
+from retable.generation.sampling import Greedy, Sampling, TokenByToken, seeded
 from retable.generation.strategy import Strategy
 from retable.metrics.likelihood import likelihood_metrics
 from retable.models.base import BothDirections, LeftToRight, MarkedEncoder, Model
@@ -27,6 +27,8 @@ from retable.objectives.text_to_text import TextToText
 from retable.systems import LanguageModel as Probabilities
 from retable.systems import System, TrainedSystem
 from retable.tokenizers.tokenizer import Token, Tokenizer
+
+Decoding = Literal["greedy", "beam", "sample"]
 
 BATCH = 32  # texts whose states are computed together
 
@@ -58,7 +60,7 @@ class Language(Loaded):
         names += ["score", "choose"] if names or reads else []
         try:
             next_token(self.system)
-            names += ["generate", "continue_"]
+            names += ["generate", "continue_", "alternatives", "stream"]
         except UsageError:
             pass
         return (*names, *(["encode"] if self._model is not None else []))
@@ -80,10 +82,14 @@ class Language(Loaded):
         nats = -float(system.log_prob(tokens).sum())
         return likelihood_metrics(nats, len(tokens), sum(words), sum(sizes))
 
-    def score(self, texts: str | Sequence[str], context: str = "") -> list[Scored]:
-        """Of each text alone, or after `context`: its log-probability, that of its tokens, and that of its words."""
+    def score(self, texts: str | Sequence[str], context: str = "", end: bool = False) -> list[Scored]:
+        """Of each text alone, or after `context`: its log-probability, that of its tokens, and that of its words. With
+        `end` a text alone is a line, whose end counts as a token too, and is of its last word."""
         texts = listed(texts)
+        if end and context:
+            raise UsageError("a line's end is counted of a text alone; leave context= out, or write end=False")
         befores, ids = self._scorer.encode([context] * len(texts), texts)
+        ids = self._scorer.encode_lines(texts, end=True) if end else ids
         found = self._scorer.log_prob_of_tokens(befores, ids)
         return [self._scored(context, *each) for each in zip(texts, ids, found, strict=True)]
 
@@ -103,29 +109,44 @@ class Language(Loaded):
         return [text for _, text in self._go_on([""], strategy)[0]]
 
     def continue_(
-        self,
-        prompts: str | Sequence[str],
-        *,
-        strategy: Literal["greedy", "beam", "sample"] = "greedy",
-        max_new_tokens: int = 40,
-        num_beams: int = 4,
-        seed: int = 1,
-        **settings: Any,
+        self, prompts: str | Sequence[str], *, strategy: Decoding = "greedy", max_new_tokens: int = 40, **settings: Any
     ) -> list[str]:
         """What comes after each of the prompts, without it, up to the end of the text.
 
-        settings: those of `Greedy`, `BeamSearch` or `Sampling`, which are called as in Hugging Face's `generate`.
+        settings: those of `Greedy`, `BeamSearch` or `Sampling`, which are called as in Hugging Face's `generate`, and
+        of what is drawn a `seed`.
         """
-        chosen: Strategy
-        if strategy == "greedy":
-            chosen = Greedy(max_new_tokens, **settings)
-        elif strategy == "beam":
-            chosen = BeamSearch(num_beams, max_new_tokens, **settings)
-        elif strategy == "sample":
-            chosen = Sampling(seeded(seed), max_new_tokens, **settings)
-        else:
-            raise UsageError(f"strategy={strategy} is none; write greedy, beam or sample")
+        chosen = _strategy(strategy, max_new_tokens, **settings)
         return [best for ((_, best), *_) in self._go_on(listed(prompts), chosen)]
+
+    def alternatives(
+        self, prompt: str, strategy: Decoding = "beam", *, max_new_tokens: int = 40, n: int = 4, **settings: Any
+    ) -> list[tuple[str, float]]:
+        """`n` texts that begin with the prompt, by beams the best first, each with the log-probability of what comes
+        after it; settings as of `continue_`."""
+        chosen, eos = _strategy(strategy, max_new_tokens, num_return_sequences=n, **settings), self.tokenizer.boundary
+        begun = self.tokenizer.encode(prompt)
+        (found,) = chosen(next_token(self.system), [[eos, *begun]], eos)
+        ids = [[*begun, *(token for token in each.ids if token != eos)] for each in found]
+        return list(zip(self.tokenizer.decode_batch(ids), (each.log_prob for each in found), strict=True))
+
+    def stream(
+        self, prompt: str = "", strategy: Decoding = "greedy", *, max_new_tokens: int = 40, **settings: Any
+    ) -> Iterator[str]:
+        """As `continue_` of one prompt, by greedy decoding or drawn, piece by piece as it comes, spaces and all."""
+        chosen = _strategy(strategy, max_new_tokens, **settings)
+        if not isinstance(chosen, TokenByToken):
+            raise UsageError(f"{strategy} has no text before the end; write greedy or sample")
+        eos = self.tokenizer.boundary
+        ids = self.tokenizer.encode(prompt)
+        shown = self.tokenizer.decode(ids)
+        for token in chosen.stream(next_token(self.system), [eos, *ids], eos):
+            if token != eos:
+                ids.append(token)
+                text = self.tokenizer.decode(ids)
+                if not text.endswith("\ufffd"):  # in the middle of a character
+                    yield text[len(shown) :]
+                    shown = text
 
     def encode(
         self, texts: str | Sequence[str], pooling: Literal["mean", "first", "last"] | None = None
@@ -156,7 +177,8 @@ class Language(Loaded):
         return self.system
 
     def _scored(self, context: str, text: str, ids: list[int], log_probs: np.ndarray) -> Scored:
-        tokens = [token for token in self.tokenizer.encode_with_offsets(context + text)][-len(ids) :] if ids else []
+        tokens = self.tokenizer.encode_with_offsets(context + text)
+        tokens = tokens[len(tokens) - len(ids) :] if context else tokens
         pairs = [(self.tokenizer.words[i], float(each)) for i, each in zip(ids, log_probs, strict=True)]
         begin = len(context.encode())
         words = list(_by_words(text, [Token(t.id, t.start - begin, t.end - begin) for t in tokens], log_probs))
@@ -202,6 +224,16 @@ class Language(Loaded):
             yield row[:, :length]
 
 
+def _strategy(name: Decoding, max_new_tokens: int, *, seed: int = 1, num_beams: int = 4, **settings: Any) -> Strategy:
+    if name == "greedy":
+        return Greedy(max_new_tokens, **settings)
+    if name == "beam":
+        return BeamSearch(num_beams, max_new_tokens, **settings)
+    if name == "sample":
+        return Sampling(seeded(seed), max_new_tokens, **settings)
+    raise UsageError(f"strategy={name} is none; write greedy, beam or sample")
+
+
 def _by_words(text: str, tokens: Sequence[Token], log_probs: np.ndarray) -> Iterator[tuple[str, float]]:
     """The text's words with the sums of their tokens' log-probabilities; tokens behind the last are its own."""
     words = text.split()
@@ -209,6 +241,7 @@ def _by_words(text: str, tokens: Sequence[Token], log_probs: np.ndarray) -> Iter
     for word in words:
         at = text.index(word, at) + len(word)
         ends.append(len(text[:at].encode()))
-    owners = np.searchsorted(ends, [token.end for token in tokens]).clip(max=max(len(words) - 1, 0))
-    sums = np.bincount(owners, log_probs, minlength=len(words)) if len(tokens) else np.zeros(len(words))
+    ended = [token.end for token in tokens] + [len(text.encode())] * (len(log_probs) - len(tokens))
+    owners = np.searchsorted(ends, ended).clip(max=max(len(words) - 1, 0))
+    sums = np.bincount(owners, log_probs, minlength=len(words)) if len(ended) else np.zeros(len(words))
     yield from ((word, float(total)) for word, total in zip(words, sums, strict=True))
