@@ -51,19 +51,19 @@ data-link:
 	  ln -sfn "$(RETABLE_DATA)" data; fi
 
 repro: env data-link
-	@python -m pipelines.repro $(STUDY) $(if $(JOBS),--jobs $(JOBS))
+	@retable repro $(STUDY) $(if $(JOBS),--jobs $(JOBS))
 
 graph: env
-	@python -m pipelines.plan graph
+	@retable graph
 
-# What stages depend on is a column of DVC's table for each file.
+# What stages depend on is a column of DVC's table for each file, and a score that no experiment changed says nothing.
 experiments: env
-	@dvc exp show --drop '(outputs|data|conf|pipelines|src)(/|$$)'
+	@dvc exp show --only-changed --drop '(outputs|data|conf|pipelines|src)(/|$$)'
 
 test: env data-link
 	python -m pytest $(WORKERS)
-	@if [ -d data ]; then python -m pytest $(WORKERS) -m 'real or site'; \
-	else echo 'Without RETABLE_DATA the tests on real data are left out.'; python -m pytest -m site; fi
+	@if [ -d data ]; then python -m pytest $(WORKERS) -m 'real or site or chaos'; \
+	else echo 'Without RETABLE_DATA the tests on real data are left out.'; python -m pytest $(WORKERS) -m 'site or chaos'; fi
 
 check: env
 	ruff check
@@ -77,7 +77,9 @@ docs: env
 	@python -m mkdocs build --strict --quiet
 	@echo 'site/index.html'
 
+# Without the address's end MLflow opens on what it has for users of large models, where there are no runs.
 ui: env
+	@echo 'http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning'
 	@mlflow ui --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" --port 5000
 
 clean:

@@ -1,4 +1,4 @@
-"""A study's tables against its recorded bands: `python -m pipelines.bands study=smoke`. Exit code 1 on a drift.
+"""A study's tables against its recorded bands: `retable bands smoke`.
 
 A band is of a row of a table's CSV, and says what is expected of its mean, or of its verdict:
 
@@ -9,34 +9,31 @@ A band is of a row of a table's CSV, and says what is expected of its mean, or o
         - [lstm, "", test, perplexity_word, better]        # or in their place the verdict
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from omegaconf import DictConfig
 
-from pipelines.entry import CONF, stage
+from pipelines.entry import CONF
 from retable.artifacts import require
 from retable.errors import UsageError
 from retable.plan.conf import Conf
 from retable.plan.study import read_study
 
 
-@stage
-def bands(cfg: DictConfig) -> None:
-    recorded = read_study(Conf(CONF), cfg.name).reported.get("bands")
+def bands(study: str) -> bool:
+    """Print what is found of each band; whether all hold."""
+    recorded = read_study(Conf(CONF), study).reported.get("bands")
     if not recorded:
-        raise UsageError(f"study {cfg.name} has no recorded bands; give conf/study/{cfg.name}.yaml a list `bands`")
+        raise UsageError(f"study {study} has no recorded bands; give conf/study/{study}.yaml a list `bands`")
     drifted = False
     for table, rows in recorded.items():
-        measured = pd.read_csv(require(Path("results", cfg.name, f"{table}.csv")), keep_default_na=False)
+        measured = pd.read_csv(require(Path("results", study, f"{table}.csv")), keep_default_na=False)
         for holds, found in judged(measured, rows):
             drifted |= not holds
             print(f"{'ok   ' if holds else 'DRIFT'} {table}: {found}")
-    if drifted:
-        sys.exit(1)
+    return not drifted
 
 
 def judged(measured: pd.DataFrame, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[bool, str]]:
@@ -51,7 +48,3 @@ def judged(measured: pd.DataFrame, rows: Iterable[Sequence[Any]]) -> Iterator[tu
             value, (low, high) = float(cell["mean"]), expected
             holds, found = low <= value <= high, f"{value:.4g}, band {low} to {high}"
         yield holds, f"{' '.join(filter(None, key))} = {found}"
-
-
-if __name__ == "__main__":
-    bands()

@@ -1,10 +1,13 @@
 """`init=hf:…`: a checkpoint of transformers in the place of a recipe's model, before anything is made of the recipe."""
 
+from typing import Any
+
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from retable.errors import UsageError
+from retable.plan.cell import CHECKPOINT
 
-PREFIX = "hf:"
+READER = "retable.exchange.checkpoint.Checkpoint"  # imported where one is read, as it takes seconds
 # Of our models that are parts of others, the whole: it has the same settings, and the part's weights are among its own.
 PARTS = {"retable.models.t5_encoder.T5Encoder": "retable.models.t5.T5"}
 
@@ -18,11 +21,11 @@ def take_over(cfg: DictConfig, overrides: list[str]) -> None:
     The cell's `config.yaml` then says what was really used. UsageError where the recipe has another kind of model, or
     `overrides` of the command line ask for another one than the checkpoint's.
     """
-    if not str(init := OmegaConf.select(cfg, "init", default="")).startswith(PREFIX):
+    if not str(init := OmegaConf.select(cfg, "init", default="")).startswith(CHECKPOINT):
         return
     from retable.exchange.checkpoint import Checkpoint
 
-    checkpoint = Checkpoint(name := init.removeprefix(PREFIX))
+    checkpoint = Checkpoint(init.removeprefix(CHECKPOINT))
     settings, target = dict(checkpoint.model), str(cfg.model._target_)
     kind, wanted = (each.rpartition(".")[2] for each in (settings["_target_"], target))
     if PARTS.get(target, target) != settings["_target_"]:
@@ -38,7 +41,14 @@ def take_over(cfg: DictConfig, overrides: list[str]) -> None:
             cfg.objective.vocab_size = settings["vocab_size"]
             if "tie" in cfg.objective and "tie" in (checkpoint.objective or {}):
                 cfg.objective.tie = (checkpoint.objective or {})["tie"]
-        cfg.init = {"_target_": f"{Checkpoint.__module__}.{Checkpoint.__name__}", "name": name}
+        cfg.init = opened_by(init)
+
+
+def opened_by(init: Any) -> Any:
+    """What stands in place of `init` in a cell's configuration: of a checkpoint what opens it, else the same."""
+    if not str(init).startswith(CHECKPOINT):
+        return init
+    return {"_target_": READER, "name": str(init).removeprefix(CHECKPOINT)}
 
 
 def _is_of_model(override: str) -> bool:

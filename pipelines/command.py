@@ -1,12 +1,13 @@
 """The command `retable`: what is there, what it says, and trained systems put to use."""
 
-import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.exceptions import TyperException
 
 import retable
 from retable.errors import UsageError
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Retable: the results tables of language-model pretraining. CELL is a cell's folder, its name below outputs/ "
     "(pretrain/ptb/kn5-1, or kn5-1 where one alone is called so), or runs:/ID of MLflow.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -43,19 +43,57 @@ def repro(
     jobs: Annotated[int | None, typer.Option(help="stages at a time; by default one a core")] = None,
 ) -> None:
     """Make a study: what of it is stale, and its report."""
-    from pipelines.repro import main
+    from pipelines import project
 
-    sys.argv = ["retable repro", study, *(["--jobs", str(jobs)] if jobs else [])]
-    main()
+    project.make(study)
+    from pipelines.entry import enter_project, one_line_errors
+    from pipelines.repro import repro
+    from retable.training.signals import listen
+
+    enter_project()
+    with one_line_errors():
+        listen()
+        code = repro(study, len(os.sched_getaffinity(0)) if jobs is None else jobs)
+    raise typer.Exit(code)
+
+
+@app.command()
+def why(
+    cell: Annotated[str, typer.Argument(metavar="CELL", help="of a study; or its stage, as `dvc repro` takes it")],
+) -> None:
+    """Why a cell would run, or does not: what has changed since it was made."""
+    from pipelines.entry import one_line_errors
+
+    with one_line_errors():
+        from pipelines.why import why
+
+        why(cell)
 
 
 @app.command()
 def new(name: str, settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None) -> None:
     """A study to start from: `retable new mine corpus=mine systems=kn5,lstm seeds=3`."""
-    from pipelines.plan import main
+    from pipelines import project
 
-    sys.argv = ["retable new", "new", name, *(settings or [])]
-    main()
+    project.make()
+    from pipelines.plan import new
+
+    new(name, settings or [])
+
+
+@app.command()
+def graph() -> None:
+    """DVC's files, from conf/study; `retable repro` writes them, too."""
+    from pipelines import project
+
+    project.make()
+    project.renew()
+    from pipelines.entry import enter_project, one_line_errors
+    from pipelines.plan import graph
+
+    enter_project()
+    with one_line_errors():
+        graph()
 
 
 @app.command()
@@ -68,17 +106,25 @@ def tables(study: Annotated[str, typer.Argument(help="of `retable studies`")] = 
 
 
 @app.command()
+def bands(study: Annotated[str, typer.Argument(help="of `retable studies`")] = "lineage") -> None:
+    """A study's tables against the bands that conf/study records. Exit code 1 on a drift."""
+    from pipelines.bands import bands
+
+    raise typer.Exit(0 if bands(study) else 1)
+
+
+@app.command()
 def show(cell: Cell) -> None:
     """What a cell is, what it can do, what it was made from, and its metrics."""
-    from retable.artifacts import read_run
+    from retable.artifacts import read_json, read_run
 
     system = retable.load(cell)
     run = read_run(system.folder)
-    print(f"{system.folder}: {run['system']} on {run['corpus']}, seed {run['seed']}")
+    seed = "imported" if "imported" in run else f"seed {run['seed']}"
+    print(f"{system.folder}: {run['system']} on {run['corpus']}, {seed}")
     print(f"can        {', '.join(system.can)}")
-    print(f"made from  {', '.join(run['made_from']) or 'nothing'}")
-    metrics = json.loads((system.folder / "metrics.json").read_text(encoding="utf-8"))
-    for name, value in sorted(metrics.items()):
+    print(f"made from  {', '.join(run['made_from']) or run.get('imported', 'nothing')}")
+    for name, value in sorted(read_json(system.folder / "metrics.json").items()):
         print(f"{name:32}{value:.6g}")
 
 
@@ -135,6 +181,17 @@ def generate(
 
 
 @app.command()
+def sync() -> None:
+    """Send MLflow the runs that it did not take when they were made."""
+    from retable.tracking.run import n_waiting, send_waiting
+
+    sent = send_waiting()
+    if left := n_waiting():
+        raise UsageError(f"{left} of {left + sent} runs wait on; MLFLOW_TRACKING_URI says where MLflow is sought")
+    print(f"sent: {sent}" if sent else "no run waits")
+
+
+@app.command()
 def classify(cell: Cell, texts: Texts) -> None:
     """The label of each text, or with pairs parted by a tab of each pair."""
     system = _able(cell, "classify")
@@ -171,17 +228,58 @@ def neighbours(cell: Cell, words: Annotated[list[str], typer.Argument(metavar="W
 
 
 @app.command()
+def describe(
+    corpus: str,
+    tokenizer: Annotated[str, typer.Argument()] = "word",
+    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help="to see the parts of")] = None,
+    other: Annotated[str | None, typer.Option(help="another prepared corpus")] = None,
+    characters: Annotated[int, typer.Option(help="of each split at most")] = 10_000_000,
+) -> None:
+    """What a tokenizer makes of its corpus, of single words and of another corpus."""
+    from pipelines.describe import describe
+
+    describe(corpus, tokenizer, words or [], other, characters)
+
+
+@app.command()
+def submit(
+    system: Annotated[str, typer.Argument(help="trained on GLUE's tasks")],
+    corpus: Annotated[str, typer.Option(help="that its cells are of")] = "glue",
+    seed: int = 1,
+    test: Annotated[list[str] | None, typer.Option(help="one set, such as RTE; by default all, as it wants")] = None,
+) -> None:
+    """GLUE's archive of a system's test predictions, for its server."""
+    from pipelines.submit import SETS, submit
+
+    submit(system, corpus, seed, test or list(SETS))
+
+
+@app.command()
 def export(
     cell: Cell,
-    place: Annotated[Path, typer.Argument(help="a file .arpa, or the folder of a checkpoint for transformers")],
+    place: Annotated[Path, typer.Argument(help="a file .arpa, .txt or .bin, or the folder of a checkpoint")],
     license: Annotated[str, typer.Option(help="of the model card, one of the hub's names")] = "apache-2.0",
 ) -> None:
-    """An n-gram model as an ARPA file, or a GPT-2, BERT, ELECTRA or T5 as transformers loads it."""
+    """A cell in others' formats: an n-gram model as an ARPA file, word vectors in word2vec's text (.txt) or binary
+    (.bin) format, a GPT-2, BERT, ELECTRA or T5 as transformers loads it."""
     system = retable.load(cell)
     if place.suffix == ".arpa":
         _export_arpa(system, place)
+    elif place.suffix in (".txt", ".bin"):
+        _export_vectors(system, place)
     else:
         _export_checkpoint(system, place, license)
+
+
+@app.command("import")
+def import_(
+    source: Annotated[str, typer.Argument(help="a file .arpa, .txt or .bin; a folder or hub name of a checkpoint")],
+    name: Annotated[str, typer.Argument(metavar="CORPUS/NAME", help="of the cell, below outputs/<stage>/")],
+) -> None:
+    """What was made elsewhere as a cell: an ARPA file, word vectors in word2vec's format, a GPT-2, BERT or T5."""
+    from pipelines.imported import import_cell
+
+    print(import_cell(source, name))
 
 
 def _export_arpa(system: Any, file: Path) -> None:
@@ -193,29 +291,62 @@ def _export_arpa(system: Any, file: Path) -> None:
     write_arpa(system.system, system.tokenizer.words, file)
 
 
+def _export_vectors(system: Any, file: Path) -> None:
+    from retable.cells.vectors import Vectors
+    from retable.models.word2vec_format import write_word2vec
+
+    if not isinstance(system, Vectors):
+        raise UsageError(f"{system.folder} holds no word vectors, which {file.suffix} is for; take skipgram-1, say")
+    write_word2vec(file, system.words, system.system.vectors)
+
+
 def _export_checkpoint(system: Any, folder: Path, license: str) -> None:
-    from retable.artifacts import read_run
+    from retable.artifacts import read_json, read_run
     from retable.cells.language import Language
+    from retable.cells.tasks import Classifier, Tagger, TaskSystem
     from retable.exchange import export
     from retable.exchange.card import Card, Result
     from retable.systems import TrainedSystem
+    from retable.tokenizers.tokenizer import Tokenizer
 
-    if not (isinstance(system, Language) and isinstance(system.system, TrainedSystem)):
+    labels: Sequence[str] = ()
+    if isinstance(system, Language) and isinstance(system.system, TrainedSystem):
+        objective, tokenizer = system.system.objective, system.tokenizer
+    elif isinstance(system, TaskSystem) and isinstance(system.text, Tokenizer):
+        objective, tokenizer = system.objective, system.text
+        labels = system.labels if isinstance(system, Classifier) else ()
+        labels = system.task.tags if isinstance(system, Tagger) else labels
+    else:
         raise UsageError(
-            f"{system.folder} holds no network, and transformers has nothing else; take gpt-1, for example"
+            f"{system.folder} holds no network of tokens, and transformers has nothing else; take gpt-1, for example"
         )
     run, cell = read_run(system.folder), system.folder
-    about = f"System {run['system']}, trained on {run['corpus']} with seed {run['seed']}."
+    trained = "imported" not in run
+    of = f"trained on {run['corpus']} with seed {run['seed']}" if trained else f"from {run['imported']}"
+    about = f"System {run['system']}, {of}."
     results = []
     if cell.parts[-4:-3] == ("outputs",):  # what the stage evaluate has measured of it
         for path in sorted(Path(*cell.parts[:-3], "evaluate", cell.parts[-2]).glob(f"{cell.name}-*/metrics.json")):
-            for name, value in json.loads(path.read_text(encoding="utf-8")).items():
+            for name, value in read_json(path).items():
                 split, _, metric = name.rpartition("/")
                 results.append(Result(metric, value, run["corpus"], split or None))
     name = "-".join(cell.parts[-2:])
-    export.export(
-        system.system.objective, system.tokenizer, folder, Card(name, about, license, [run["corpus"]], results)
-    )
+    card = Card(name, about, license, [run["corpus"]] if trained else [], results)
+    export.export(objective, tokenizer, folder, card, labels)
+
+
+@app.command()
+def register(
+    cell: Cell,
+    name: Annotated[str, typer.Option(help="of the model; by default <corpus>-<cell>")] = "",
+) -> None:
+    """A cell as a model of MLflow, which `mlflow models predict` and `serve` take."""
+    from retable.cells import served
+
+    system = retable.load(cell)
+    name = name or "-".join(system.folder.parts[-2:])
+    model = f"models:/{name}/{served.register(system, name)}"
+    print(f"{model} is {system.folder}; mlflow models predict -m {model} --env-manager local -i input.json")
 
 
 def _able(cell: str, ability: str) -> Any:
@@ -242,9 +373,10 @@ def _pair(text: str) -> Any:
 def main() -> None:
     """Run the command; a mistake of use ends with one line on standard error and exit code 2."""
     try:
-        app()
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
+        sys.exit(app(sys.argv[1:] or ["--help"], prog_name="retable", standalone_mode=False) or 0)
+    except (UsageError, TyperException) as error:
+        said = str(error) if isinstance(error, UsageError) else " ".join(error.format_message().split())
+        print(f"error: {said}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -1,13 +1,12 @@
-"""A tokenizer, to read: `python -m pipelines.describe corpus=grammar tokenizer=bpe words=[unhappiness] other=ptb`."""
+"""A tokenizer, to read: `retable describe grammar bpe unhappiness --other ptb`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
-
-from pipelines.entry import CONF, stage
+from pipelines.entry import CONF
 from retable.artifacts import require
 from retable.corpora.text import SPLITS, read_units
-from retable.errors import UsageError
+from retable.plan.conf import Conf
 from retable.tokenizers.derivation import derivation
 from retable.tokenizers.report import coverage, longest_tokens
 from retable.tokenizers.tokenizer import Tokenizer
@@ -15,9 +14,16 @@ from retable.tokenizers.tokenizer import Tokenizer
 COLUMNS = {"words": ",.0f", "types": ",.0f", "fertility": ".3f", "compression": ".3f", "unknown": ".2%", "whole": ".1%"}
 
 
-@stage
-def describe(cfg: DictConfig) -> None:
-    path, corpora = require(Path("outputs/encode", cfg.tokens, "tokenizer.json")), texts(cfg)
+def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str | None, characters: int) -> None:
+    """Print a tokenizer's tokens, what it makes of the first `characters` of each split, and how it parts `words`."""
+    conf = Conf(CONF)
+    conf.require("tokenizer", tokenizer_name, "TOKENIZER")
+    units = {
+        name: conf.says("corpus", conf.require("corpus", name, where))["unit"]
+        for where, name in (("CORPUS", corpus), ("--other", other))
+        if name is not None
+    }
+    path = require(Path("outputs/encode", corpus, tokenizer_name, "tokenizer.json"))
     tokenizer = Tokenizer.load(path)
     marks = [f"{mark} {i}" for mark, i in tokenizer.special_ids.items()]
     shown = marks if len(marks) <= 10 else [*marks[:5], "…", *marks[-2:]]
@@ -26,28 +32,16 @@ def describe(cfg: DictConfig) -> None:
     print(f"longest: {' '.join(longest_tokens(tokenizer, 10))}")
 
     print(f"\n{'text':24}" + "".join(f"{name:>13}" for name in COLUMNS))
-    for text, unit in corpora:
+    for text, unit in units.items():
         for split in SPLITS:
-            units = sample(require(Path("outputs/prepare", text, f"{split}.txt")), unit, cfg.sample)
-            found = coverage(tokenizer, units, unit == "document")
+            read = sample(require(Path("outputs/prepare", text, f"{split}.txt")), unit, characters)
+            found = coverage(tokenizer, read, unit == "document")
             print(f"{f'{text} {split}':24}" + "".join(f"{found[name]:>13{form}}" for name, form in COLUMNS.items()))
     print("fertility: tokens a word, a line's end being one; compression: bytes a token; unknown: of the tokens;")
     print("whole: of the types, those that are one known token")
 
-    for word in cfg.words:
-        print(f"\n{word}", *derivation(tokenizer, str(word)), sep="\n")
-
-
-def texts(cfg: DictConfig) -> list[tuple[str, str]]:
-    """The prepared texts to look at, with the unit of each."""
-    own = (cfg.text, cfg.corpus.unit)
-    if cfg.other is None:
-        return [own]
-    file = CONF / "corpus" / f"{cfg.other}.yaml"
-    if not file.exists():
-        choices = ", ".join(sorted(path.stem for path in file.parent.glob("*.yaml")))
-        raise UsageError(f"other={cfg.other} is no corpus; write one of {choices}")
-    return [own, (cfg.other, OmegaConf.load(file).unit)]
+    for word in words:
+        print(f"\n{word}", *derivation(tokenizer, word), sep="\n")
 
 
 def sample(path: Path, unit: str, size: int) -> list[list[str]]:
@@ -59,7 +53,3 @@ def sample(path: Path, unit: str, size: int) -> list[list[str]]:
         if size <= 0:
             break
     return units
-
-
-if __name__ == "__main__":
-    describe()

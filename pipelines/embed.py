@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.entry import chosen, stage
@@ -11,6 +10,7 @@ from pipelines.record import recorded
 from retable.artifacts import require
 from retable.errors import UsageError
 from retable.models.word2vec_format import write_word2vec
+from retable.settings import build
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
@@ -34,9 +34,10 @@ def embed(cfg: DictConfig) -> None:
     if cfg.word_by_word and cfg.clip_norm is not None:
         raise UsageError("training word by word clips no gradient; write clip_norm=null, or word_by_word=false")
     torch.manual_seed(cfg.seed)
-    model = instantiate(cfg.model, words=tokenizer.words)
-    objective = instantiate(cfg.objective, model=model, counts=counts)
-    batches = instantiate(cfg.batches, tokens=tokens, counts=counts, boundary=tokenizer.boundary, seed=cfg.seed)
+    model = build(cfg.model, "model", words=tokenizer.words)
+    objective = build(cfg.objective, "objective", model=model, counts=counts)
+    facts = {"tokens": tokens, "counts": counts, "boundary": tokenizer.boundary, "seed": cfg.seed}
+    batches = build(cfg.batches, "batches", **facts)
     learner = objective
     if cfg.word_by_word:
         from retable.objectives.word_by_word import WordByWord

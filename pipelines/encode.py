@@ -4,9 +4,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.entry import stage
@@ -15,6 +15,7 @@ from retable.artifacts import require
 from retable.corpora.text import SPLITS, read_lines, read_units
 from retable.data.encode import write_tokens
 from retable.errors import UsageError
+from retable.settings import build
 from retable.tokenizers.report import count_unknown, rates
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
@@ -26,14 +27,13 @@ def encode(cfg: DictConfig) -> None:
         return take_over(cfg, text)
     splits = {split: require(text / f"{split}.txt") for split in SPLITS}
     closed = [require(text / cfg.corpus.vocabulary)] if cfg.corpus.get("vocabulary") else []
-    given = [Path(value) for value in cfg.tokenizer.train.values() if isinstance(value, str) and Path(value).is_file()]
-    inputs = [*splits.values(), *closed, *given]
+    files = [Path(value) for value in cfg.tokenizer.train.values() if isinstance(value, str) and Path(value).is_file()]
+    inputs = [*splits.values(), *closed, *files]
     workers = os.cpu_count() or 1 if cfg.workers is None else cfg.workers
-    if not isinstance(workers, int) or workers < 1:
-        raise UsageError(f"workers={workers} can't encode; write 1 or more, or null for one a core")
     with recorded(cfg, inputs, upstream=[text], system=Path(cfg.out).name, seed=0, corpus=cfg.text) as record:
         vocabulary = read_lines(closed[0]) if closed else ()
-        tokenizer = instantiate(cfg.tokenizer.train, Lines(splits["train"]), vocabulary=vocabulary)
+        given: dict[str, Any] = {"lines": Lines(splits["train"]), "vocabulary": vocabulary}
+        tokenizer = build(cfg.tokenizer.train, "tokenizer.train", **given)
         tokenizer.save(record.folder / "tokenizer.json")
         record.metrics["vocab_size"] = tokenizer.vocab_size
         for split, path in splits.items():

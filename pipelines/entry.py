@@ -3,11 +3,11 @@
 import contextlib
 import errno
 import functools
-import inspect
 import logging
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,19 +20,35 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.errors import HydraException, InstantiationException, MissingConfigException
 from hydra.types import RunMode
-from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from pipelines.checkpoint import take_over
+from pipelines.observers import debugging
+from pipelines.project import TEMPLATE
 from retable.errors import UsageError, closest
+from retable.plan.cell import STAGES
+from retable.publishing import refuse_foreign, refuse_place
+from retable.training.signals import Stopped, listen
 
-CONF = Path(__file__).parent.parent / "conf"
+if not TEMPLATE.exists():  # code of the checkout
+    CONF = Path(__file__).parent.parent / "conf"
+elif Path("conf/study").is_dir():  # a project of the user's
+    CONF = Path("conf").resolve()
+else:
+    CONF = TEMPLATE / "conf"
 
 # A system is called as the file of its recipe, without the folder: recurrent/lstm is lstm.
 OmegaConf.register_new_resolver("stem", lambda path: Path(path).stem)
 OmegaConf.register_new_resolver("joined", "-".join)
 OmegaConf.register_new_resolver("half", lambda length: max(length // 2, 1))  # of a window: how far it moves
+
+
+def enter_project() -> None:
+    """Go to the project's folder. UsageError where there is none: of an installed package, in another folder."""
+    if CONF.parent == TEMPLATE:
+        raise UsageError(f"{Path.cwd()} is no project; `retable repro STUDY` makes one in an empty folder")
+    os.chdir(CONF.parent)
 
 
 def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
@@ -44,32 +60,44 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
 
     @functools.wraps(function)
     def job(cfg: DictConfig) -> None:
-        multirun = HydraConfig.get().mode == RunMode.MULTIRUN
         # Hydra announces what a job raises in lines of its own; of several jobs, that says which it was.
-        with contextlib.nullcontext() if multirun else one_line_errors():
-            _refuse_misplaced(cfg)
-            take_over(cfg, overrides())
-            OmegaConf.resolve(cfg)
-            if multirun and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
-                raise UsageError("a multirun trains each job on one device; drop -m or write trainer.devices=1")
-            _refuse_choices_passed_over(cfg)
-            choose_precision(cfg)
-            try:
-                function(cfg)
-            except TypeError:
-                _refuse_unknown_settings(OmegaConf.to_container(cfg))
-                raise
+        with contextlib.nullcontext() if _is_multirun() else one_line_errors():
+            make_ready(function.__name__, cfg)
+            function(cfg)
 
     def main() -> None:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra raise what it would otherwise print in its own way
         OmegaConf.register_new_resolver("about", lambda: function.__globals__["__doc__"].strip(), replace=True)
         OmegaConf.register_new_resolver("groups", _groups, replace=True)
         logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it announces what it raises
+        listen()
         application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(job)
         with one_line_errors():
             application()
 
     return main
+
+
+def make_ready(name: str, cfg: DictConfig) -> None:
+    """Resolve what a stage is told, once it is sure that the stage can go by all of it; nothing is read or made for
+    it before. UsageError else."""
+    from pipelines.settings import check_settings
+
+    _refuse_misplaced(cfg)
+    _refuse_out(cfg)
+    take_over(cfg, overrides())
+    raw: Any = OmegaConf.to_container(cfg)
+    OmegaConf.resolve(cfg)
+    if _is_multirun() and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
+        raise UsageError("a multirun trains each job on one device; drop -m or write trainer.devices=1")
+    _refuse_choices_passed_over(cfg)
+    choose_precision(cfg)
+    settings: Any = OmegaConf.to_container(cfg)
+    check_settings(name, settings, raw, _set_by_hand())
+
+
+def _is_multirun() -> bool:
+    return HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def _groups(_root_: DictConfig) -> str:
@@ -106,9 +134,14 @@ _look_into_folders()
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """End a mistake of use with one line on standard error and exit code 2."""
+    """End a mistake of use with one line on standard error and exit code 2; what a signal ended with its code."""
     try:
         yield
+    except Stopped as stopped:
+        if not is_main_process():  # Lightning takes another code than 0 of these for a crash, and ends the first
+            sys.exit(0)
+        print(stopped, file=sys.stderr)
+        sys.exit(stopped.code)
     except (UsageError, HydraException, OmegaConfBaseException) as error:
         cause = _cause(error)
         if isinstance(cause, InstantiationException):  # a mistake in the code that was called, not in its use
@@ -119,11 +152,17 @@ def one_line_errors() -> Iterator[None]:
     except Exception as error:
         if str(error).startswith("Config group override must be"):  # Hydra's, for null
             _quit("null is no choice of a group; write ~GROUP to leave out what stands there")
+        if "invalid literal for int()" in str(error) and _is_of_omegaconf(error):
+            _quit(f"a list has no settings by names ({str(error).rpartition(' ')[2]}); write the whole list")
         if missing := _missing_target(error):
             _quit(missing)
-        if not _disk_is_full(error):
-            raise
-        _quit("the disk is full; nothing was kept of this stage: free some space and run it again")
+        if _disk_is_full(error):
+            _quit("the disk is full; nothing was kept of this stage: free some space and run it again")
+        if _is_too_large(error):
+            _quit(f"this machine has not the memory for it; write smaller sizes ({' '.join(str(error).split())[:200]})")
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            _quit(f"a name is too long for a file; write a shorter out= or system= ({str(error.filename)[:60]}…)")
+        raise
 
 
 def choose_precision(cfg: DictConfig) -> None:
@@ -142,7 +181,9 @@ def _refuse_misplaced(cfg: DictConfig) -> None:
     for group in misplaced:
         file = f"{group}={choices[group]}" if group in choices else f"a file of conf/{group}"
         raise UsageError(f"{file} begins without the line `# @package _global_`; nothing would read its settings")
-    measured, choice = cfg.get("benchmark", {}), choices.get("benchmark")  # of several there is no choice
+    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # of several there is no choice
+    if not isinstance(measured, DictConfig):
+        measured = {}
     if "_target_" in measured or choice not in (None, *measured):
         file = f"benchmark={choice}" if choice else "a file of conf/benchmark"
         raise UsageError(f"{file} begins without the line `# @package benchmark.{choice or 'ITS_NAME'}`")
@@ -150,22 +191,6 @@ def _refuse_misplaced(cfg: DictConfig) -> None:
         raise UsageError(
             f"task={choices['task']} is of no kind; write `defaults: [/kind/sentences, _self_]`, or another kind"
         )
-
-
-def _refuse_unknown_settings(part: Any, name: str = "") -> None:
-    """Raise UsageError for a setting that what it stands under, as `_target_` names it, does not take."""
-    if not isinstance(part, dict):
-        return
-    if "_target_" in part:
-        parameters = inspect.signature(target := get_object(part["_target_"])).parameters
-        if all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
-            for setting in (key for key in part if not key.startswith("_") and key not in parameters):
-                raise UsageError(
-                    f"{target.__name__} takes no {name}{setting}; a recipe that brings it (recipe=) is for another "
-                    f"choice of {name[:-1]}: choose another of the two, or leave the setting out, ~{name}{setting}"
-                )
-    for key, inner in part.items():
-        _refuse_unknown_settings(inner, f"{name}{key}.")
 
 
 def _refuse_choices_passed_over(cfg: DictConfig) -> None:
@@ -179,6 +204,13 @@ def _refuse_choices_passed_over(cfg: DictConfig) -> None:
                     f"task={chosen('task')} is learnt by {own}, whatever {group}= says; "
                     f"write {group}._target_={'.'.join([*module, choice])}, and its settings"
                 )
+
+
+def _refuse_out(cfg: DictConfig) -> None:
+    """Raise UsageError where the stage would leave its cell in no place for one, or in that of something else."""
+    if stage_name() in STAGES:
+        refuse_place(cfg.out)
+        refuse_foreign(output_folder(cfg.out), {"stage": stage_name()})
 
 
 def _missing_target(error: BaseException) -> str | None:
@@ -200,14 +232,39 @@ def _disk_is_full(error: Exception) -> bool:
     return getattr(error, "errno", None) == errno.ENOSPC or any(word in str(error) for word in words)
 
 
+def _is_of_omegaconf(error: Exception) -> bool:
+    places = traceback.extract_tb(error.__traceback__)
+    return "omegaconf" in places[-1].filename
+
+
+def _is_too_large(error: Exception) -> bool:
+    """Whether sizes go beyond memory, or beyond what numbers count."""
+    words = ("can't allocate memory", "out of memory", "Storage size calculation overflowed", "array is too big",
+             "integer multiplication overflow", "Unable to allocate")  # fmt: skip
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+
+
 def stage_name() -> str:
     """The root config that runs, which is called like its stage."""
     return str(HydraConfig.get().job.config_name)
 
 
+def output_folder(place: str) -> Path:
+    """Where a cell goes: `outputs/<stage>/<place>`, `work/debug/<stage>/<place>`, or a multirun's folder of the job."""
+    hydra_config = HydraConfig.get()
+    if hydra_config.mode == RunMode.MULTIRUN:
+        return Path(os.path.relpath(hydra_config.runtime.output_dir)) / place
+    return Path("work/debug" if debugging(overrides()) else "outputs", stage_name(), place)
+
+
 def overrides() -> list[str]:
     """What the command line says, `name=value` each."""
     return list(HydraConfig.get().overrides.task)
+
+
+def _set_by_hand() -> set[str]:
+    """The names that the command line gives a value, or a part of one."""
+    return {re.split("[.@=]", each.lstrip("+"))[0] for each in overrides() if not each.startswith("~")}
 
 
 def chosen(group: str) -> str:
@@ -216,9 +273,10 @@ def chosen(group: str) -> str:
 
 
 def is_main_process() -> bool:
-    """False in the processes that Lightning, torchrun or Slurm start beside the first."""
-    ranks = (os.environ[name] for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK") if name in os.environ)
-    return int(next(ranks, 0)) == 0
+    """False in the processes that Lightning, torchrun or Slurm start beside the first, on its node or on others."""
+    ranks = [os.environ[name] for name in ("RANK", "SLURM_PROCID") if name in os.environ]
+    ranks = ranks[:1] or [os.environ.get(name, "0") for name in ("NODE_RANK", "LOCAL_RANK")]
+    return all(int(rank) == 0 for rank in ranks)
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -234,18 +292,39 @@ def one_line(error: BaseException) -> str:
     file = str(error.missing_cfg_file) if isinstance(error, MissingConfigException) else ""
     if file.startswith("recipe/"):
         return _missing_recipe(file)
-    if file.startswith("benchmark/"):  # of one in a list, Hydra doesn't say what there is
-        known = sorted(path.stem for path in (CONF / "benchmark").glob("*.yaml"))
-        return f"there is no conf/{file}.yaml; {closest(Path(file).stem, known)}"
+    if file:  # of one in a list Hydra doesn't say what there is, and of one that is misspelt not what comes closest
+        group, _, name = file.rpartition("/")
+        known = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+        return f"there is no conf/{file}.yaml; {closest(name, known)}" if known else f"there is no conf/{group}"
     if isinstance(error, InterpolationKeyError) and "'finetuning." in str(error):
         return (
             f"recipe={chosen('recipe')} says nothing of how it learns a task, and task={chosen('task')} asks for it; "
             "write '+finetuning={lr: 1e-3, epochs: 5, batch_size: 32}', or take a recipe that has such a line"
         )
+    if unknown := re.match(r"Could not override '([^']+)'", str(error)):
+        return f"there is no setting {unknown[1]}{_nearest(unknown[1])}; +{unknown[1]}= adds one"
     lines = [line.strip() for line in str(error).splitlines()]
     noise = ("full_key:", "object_type=", "Config search", "provider=")
     kept = [line for line in lines if line and not line.startswith(noise)]
     return " ".join(kept)
+
+
+def _nearest(name: str) -> str:
+    """The setting that comes closest to one that there is not, of what the command line composes without it."""
+    said = [each for each in sys.argv[1:] if "=" in each and not each.startswith("-") and name not in each]
+    try:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            cfg = hydra.compose(Path(sys.argv[0]).stem, overrides=said)
+    except (HydraException, OmegaConfBaseException):  # the others are mistaken, too
+        return ""
+    near = get_close_matches(name, [*_names(OmegaConf.to_container(cfg))], n=1, cutoff=0.5)
+    return f"; write {near[0]}" if near else ""
+
+
+def _names(part: Any, prefix: str = "") -> Iterator[str]:
+    for key, inner in part.items() if isinstance(part, dict) else ():
+        yield f"{prefix}{key}"
+        yield from _names(inner, f"{prefix}{key}.")
 
 
 def _missing_recipe(file: str) -> str:

@@ -7,14 +7,16 @@ Word vectors that were trained elsewhere: `python -m pipelines.evaluate vectors=
 
 from pathlib import Path
 
-from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from pipelines.entry import stage
+from pipelines.entry import chosen, stage
 from pipelines.record import recorded
 from retable.artifacts import read_run, require, write_metrics
-from retable.cells.systems import load_system, load_vectors
+from retable.cells.find import PAYLOAD
+from retable.cells.systems import load_system, load_vectors, read_config
 from retable.errors import UsageError
+from retable.settings import build
+from retable.tokenizers.tokenizer import Tokenizer
 
 
 @stage
@@ -27,15 +29,17 @@ def evaluate(cfg: DictConfig) -> None:
         system = load_vectors(source)
     else:
         source = Path("outputs", cfg.stage, cfg.cell)
-        inputs, cells, run = [require(source / "model.safetensors")], [source], read_run(source)
-        inputs += source.glob("vectors.bin")
+        payload = [source / file for file in PAYLOAD]
+        inputs = [path for path in payload if path.exists()] or [require(payload[0])]
+        cells, run = [source], read_run(source)
         name, seed, corpus, place = run["system"], run["seed"], run["corpus"], cfg.out
-        tokens = OmegaConf.load(require(source / "config.yaml")).tokens
+        tokens = read_config(source)["tokens"]
         if tokens != cfg.tokens:
             text, _, tokenizer = tokens.partition("/")
             raise UsageError(f"{source} was trained on {tokens}; write corpus={text} tokenizer={tokenizer}")
+        _require_tokenizer(source, Path("outputs/encode", tokens))
         system = load_system(source)
-    benchmarks = {key: instantiate(part) for key, part in cfg.benchmark.items()}
+    benchmarks = {key: build(part, f"benchmark.{key}") for key, part in cfg.benchmark.items()}
     for key, benchmark in benchmarks.items():
         if not isinstance(system, benchmark.asks_for):
             raise UsageError(
@@ -53,6 +57,16 @@ def evaluate(cfg: DictConfig) -> None:
             write_metrics(folder, metrics)
             record.metrics |= metrics
         record.extra["protocol"] = system.protocol
+
+
+def _require_tokenizer(cell: Path, tokens: Path) -> None:
+    """UsageError where the tokens that there are were made by another tokenizer than the cell's."""
+    own, other = cell / "tokenizer.json", tokens / "tokenizer.json"
+    if own.exists() and other.exists() and Tokenizer.load(own).digest != Tokenizer.load(other).digest:
+        raise UsageError(
+            f"{tokens} was encoded by another tokenizer than that of {cell}; first run python -m pipelines.encode "
+            f"corpus={chosen('corpus')} tokenizer=pretrained tokenizer.train.path={own}"
+        )
 
 
 def _require(path: Path) -> Path:

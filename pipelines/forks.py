@@ -2,9 +2,10 @@
 imported: their import, seconds of each stage's start, is done once. The second process of a distributed training is
 such a fork, too.
 
-`python forks.py ADDRESS` serves at a Unix socket, and says so when it does, until its standard input ends; then all
-that still runs is killed. `ask` has it run one, which is killed if who asked is. The exit code is below 0 for a signal,
-as `subprocess` has it. What starts Python by its path, as a shell does, can be given that of `write_python`.
+`python forks.py ADDRESS` serves at a Unix socket, and says so when it does, until its standard input says so or ends;
+then all that still runs is asked to end (SIGTERM), and killed if it doesn't. `ask` has it run one, which is asked to
+end if who asked is no more. The exit code is below 0 for a signal, as `subprocess` has it. What starts Python by its
+path, as a shell does, can be given that of `write_python`.
 """
 
 import atexit
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -30,6 +32,7 @@ from types import SimpleNamespace
 from typing import Any
 
 OURS = "RETABLE_FORKS"  # the address of the server that runs this
+PATIENCE = 30  # seconds to write a checkpoint in
 # What the stages import of others, and the parts that come in late; none of the project's own code.
 LIBRARIES = [
     "hydra",
@@ -53,8 +56,11 @@ def serving() -> Iterator[str]:
     try:
         command = [sys.executable, __file__, address := f"{folder}/forks"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None and server.stdout.readline() == "ready\n"
-            yield address
+            assert server.stdin is not None and server.stdout is not None and server.stdout.readline() == "ready\n"
+            try:
+                yield address
+            finally:  # to close it is not enough: a fork of this process has it open, too
+                print("end", file=server.stdin, flush=True)
     finally:
         shutil.rmtree(folder)
 
@@ -123,6 +129,7 @@ def become(
     module: str, arguments: list[str], folder: str, environment: dict[str, str], out: str, err: str, executable: str
 ) -> None:
     """Do in this process what was asked for."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     write = os.O_WRONLY | os.O_APPEND  # out and err may be one file
     for stream, path, flags in ((0, os.devnull, os.O_RDONLY), (1, out, write), (2, err, write)):
         opened = os.open(path, flags)
@@ -181,18 +188,24 @@ def serve(address: str) -> None:
             waiting = [pid for pid in waiting if os.waitpid(pid, os.WNOHANG) == (0, 0)]
             waiting.append(forked(partial(answer, connection, address)))
             connection.close()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    behind = time.monotonic() + PATIENCE
+    for ended in map(os.pidfd_open, waiting):
+        select.select([ended], [], [], max(behind - time.monotonic(), 0))
     os.killpg(0, signal.SIGKILL)
 
 
 def answer(connection: socket.socket, address: str) -> None:
     """What is asked is a fork of this one, so that it may itself ask for more."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of the group's end, which that obeys
     with connection.makefile() as stream:
         job = json.loads(stream.readline())
     job["environment"][OURS] = address
     pid = forked(lambda: become(**job))
     ended = os.pidfd_open(pid)
     if ended not in select.select([ended, connection.fileno()], [], [])[0]:  # who asked is no more
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGTERM)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     with contextlib.suppress(BrokenPipeError):
         connection.sendall(f"{code}\n".encode())

@@ -6,7 +6,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.entry import stage
@@ -16,6 +15,7 @@ from retable.artifacts import read_run, require
 from retable.corpora.text import read_lines
 from retable.errors import UsageError
 from retable.metrics.diversity import distinct, repetition
+from retable.settings import build
 from retable.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def generate(cfg: DictConfig) -> None:
         prompts = [str(prompt) for prompt in cfg.prompts]
         report_unknown(tokenizer, prompts)
     ids, eos = encode(tokenizer, prompts), tokenizer.boundary if cfg.stop else None
-    strategy = instantiate(cfg.decoding)
+    strategy = build(cfg.decoding, "decoding")
     with recorded(cfg, inputs, [cell], run["system"], run["seed"], corpus=run["corpus"]) as record:
         found = [
             (prompt, begun, completion)

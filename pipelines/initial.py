@@ -5,19 +5,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from pipelines.entry import chosen
 from pipelines.texts import Vectors
 from retable.artifacts import require
+from retable.cells.systems import read_config
 from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
 from retable.models.base import EncoderDecoder, Model
 from retable.models.word2vec_format import read_word2vec
 from retable.nn.embedding import initialise_embedding
 from retable.objectives.base import Objective
+from retable.settings import build
 from retable.tasks.base import Text
 from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.weights import put_weights, read_weights
@@ -69,8 +70,8 @@ def go_on(cfg: DictConfig, objective: Objective, tokenizer: Tokenizer, checkpoin
         return Start([], [])
     if checkpoint is None:
         cell = Path("outputs", cfg.init)
-        made = OmegaConf.load(require(cell / "config.yaml")).tokens
-        if Tokenizer.load(require(Path("outputs/encode", made, "tokenizer.json"))).digest != tokenizer.digest:
+        made = read_config(cell)["tokens"]
+        if Tokenizer.load(require(cell / "tokenizer.json")).digest != tokenizer.digest:
             raise UsageError(f"{cell} was trained on the tokens of {made}, not of {cfg.tokens}; go on with those")
     elif checkpoint.tokenizer.digest != tokenizer.digest:
         corpus, path = chosen("corpus"), checkpoint.folder
@@ -92,7 +93,7 @@ def go_on(cfg: DictConfig, objective: Objective, tokenizer: Tokenizer, checkpoin
 
 def open_checkpoint(cfg: DictConfig) -> "Checkpoint | None":
     """What `pipelines.checkpoint` has put in place of init=hf:…"""
-    return instantiate(cfg.init) if isinstance(cfg.init, DictConfig) else None
+    return build(cfg.init, "init") if isinstance(cfg.init, DictConfig) else None
 
 
 def _weights(cfg: DictConfig, checkpoint: "Checkpoint | None") -> tuple[dict[str, Tensor], list[Path]]:

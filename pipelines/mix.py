@@ -7,13 +7,14 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from safetensors.numpy import save_file
 
 from pipelines.entry import chosen, stage
 from pipelines.record import recorded
-from retable.artifacts import digest, require
-from retable.cells.systems import carry_parts, load_language_model
+from retable.artifacts import require
+from retable.cells.systems import carry_parts, load_language_model, read_config
+from retable.digests import digest
 from retable.errors import UsageError
 from retable.evaluation.mixture import fit_weights, log_average
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
@@ -27,7 +28,7 @@ def mix(cfg: DictConfig) -> None:
         )
     cells = [Path("outputs", cell) for cell in cfg.cells]
     for cell in cells:
-        tokens = OmegaConf.load(require(cell / "config.yaml")).tokens
+        tokens = read_config(cell)["tokens"]
         if tokens != cfg.tokens:
             corpus, _, tokenizer = tokens.partition("/")
             raise UsageError(

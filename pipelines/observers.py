@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra.errors import InstantiationException
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from retable.errors import UsageError
+from retable.settings import build
 
 
 def debugging(overrides: Sequence[str]) -> bool:
@@ -54,11 +53,7 @@ def callbacks(cfg: DictConfig) -> list[Any]:
 
 
 def _made(group: str, name: str, part: Any) -> Any:
-    if "_target_" not in part:
-        raise UsageError(f"{group}.{name} says no class; a file of {group} gives each a name, and under it a _target_")
     try:
-        return instantiate(part)
-    except InstantiationException as error:
-        if isinstance(error.__cause__, ModuleNotFoundError):
-            raise UsageError(f"{group}={name}: {' '.join(str(error.__cause__).split())}") from error
-        raise
+        return build(part, f"{group}.{name}", within="")
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{group}={name}: {' '.join(str(error).split())}") from error

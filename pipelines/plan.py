@@ -1,8 +1,8 @@
-"""Studies → the graph: `python -m pipelines.plan graph` writes DVC's files, and `plan new mine corpus=… systems=…` a
-study to start from.
+"""Studies → the graph, which `retable graph` writes, and the plans of its cells.
 
-The stages that DVC runs are `plan cells <corpus>` and `plan report <study>`: they compose the configuration of each
-cell and add the fingerprint of the code that it reaches. What comes out the same leaves its cell as it is.
+The stages that DVC runs are `python -m pipelines.plan cells <corpus>` and `… plan report <study>`: they compose the
+configuration of each cell and add the fingerprint of the code that it reaches. What comes out the same leaves its cell
+as it is.
 """
 
 import argparse
@@ -24,11 +24,13 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
-from pipelines.entry import CONF, one_line, one_line_errors
+from pipelines.checkpoint import opened_by, take_over
+from pipelines.entry import CONF, enter_project, one_line, one_line_errors
+from pipelines.project import SOURCES
 from pipelines.reach import LOADED, code, own_part, reached_by
 from retable.corpora.text import SPLITS
 from retable.errors import UsageError
-from retable.plan.cell import Cell
+from retable.plan.cell import CHECKPOINT, Cell
 from retable.plan.conf import Conf, strings
 from retable.plan.graph import corpus_graph, distinct, graph_file, plan_file, report_file, report_graph
 from retable.plan.study import Study, expand, read_study
@@ -67,10 +69,10 @@ def graph_files(of: Sequence[Study]) -> dict[Path, str]:
         groups.setdefault(cell.group, []).append(cell)
     with composing():
         corpora = {
-            graph_file(group): corpus_graph(group, cells, {cell.place: data_of(cell) for cell in cells})
+            graph_file(group): corpus_graph(group, cells, {cell.place: data_of(cell) for cell in cells}, SOURCES)
             for group, cells in groups.items()
         }
-    return corpora | {report_file(study.name, DEFAULT): report_graph(study, DEFAULT) for study in of}
+    return corpora | {report_file(study.name, DEFAULT): report_graph(study, DEFAULT, SOURCES) for study in of}
 
 
 def cells(group: str) -> None:
@@ -127,7 +129,7 @@ def new(name: str, settings: Sequence[str]) -> None:
     said = given | {"systems": [{"of": of}], "benchmarks": {"perplexity": "all"}}
     expand(Conf(CONF), name, said)
     path.write_text(f"# What study {name} is for.\n" + _yaml(said, default_flow_style=None), encoding="utf-8")
-    print(f"{path.relative_to(CONF.parent)} is written; make repro STUDY={name} makes it")
+    print(f"{path.relative_to(CONF.parent)} is written; retable repro {name} makes it")
 
 
 def studies() -> list[Study]:
@@ -144,19 +146,31 @@ def composing() -> Any:
 
 def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
     """How a cell is made: its configuration, those of the systems that it loads, and the digest of their code."""
-    own = own_part(cell.stage, configuration(cell))
-    loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
-    tasks = {name: _conf(CONF).says("task", name)["task"] for name in own.get("corpus", {}).get("tasks", ())}
-    digest = code().fingerprint(reached_by(cell.stage, own, loaded, tasks))
-    said = {"code": digest, "configuration": _by_name(own)}
+    own, loaded, tasks = _parts(cell, every)
+    said = {"code": code().fingerprint(reached_by(cell.stage, own, loaded, tasks)), "configuration": _by_name(own)}
     said |= {"loads": _by_name(loaded)} if loaded else {}
     said |= {"tasks": _by_name(tasks)} if tasks else {}
     return _yaml(said)
 
 
-def configuration(cell: Cell) -> dict[str, Any]:
-    """What the cell's command composes, resolved."""
-    return _composed(cell.stage, tuple(f"{key}={value}" for key, value in cell.settings.items()))
+def roots_of(cell: Cell, every: Mapping[str, Cell]) -> list[str]:
+    """Where the code begins that a cell's numbers come of."""
+    return reached_by(cell.stage, *_parts(cell, every))
+
+
+def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """A cell's configuration, those of the systems that it loads, and those of the tasks that it writes."""
+    own = own_part(cell.stage, configuration(cell))
+    own |= {"init": opened_by(own["init"])} if "init" in own else {}
+    loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
+    tasks = {name: _conf(CONF).says("task", name)["task"] for name in own.get("corpus", {}).get("tasks", ())}
+    return own, loaded, tasks
+
+
+def configuration(cell: Cell, opened: bool = False) -> dict[str, Any]:
+    """What the cell's command composes, resolved; `opened` with the settings of the checkpoint that it begins with. A
+    plan can do without, as the cell depends on the checkpoint itself."""
+    return _composed(cell.stage, tuple(f"{key}={value}" for key, value in cell.settings.items()), opened)
 
 
 def data_of(cell: Cell) -> list[str]:
@@ -165,7 +179,14 @@ def data_of(cell: Cell) -> list[str]:
     values |= {"${tokens}": f"{cell.corpus}/{cell.tokenizer}"}
     found = [path for said in _naming(cell) for text in strings(said) for path in _files(text, values)]
     folders = {str(parent) for path in found for parent in Path(path).parents}
+    found += _checkpoint(cell.settings.get("init", ""))
     return [path for path in dict.fromkeys(found) if path not in folders]
+
+
+def _checkpoint(init: str) -> list[str]:
+    """The folder of a checkpoint that a cell begins with; none of the hub's, which are fetched."""
+    folder = init.removeprefix(CHECKPOINT)
+    return [folder] if init.startswith(CHECKPOINT) and Path(folder).is_dir() else []
 
 
 def _naming(cell: Cell) -> Iterator[Any]:
@@ -204,7 +225,7 @@ def _loaded(cell: Cell) -> dict[str, Any]:
 
 
 @cache
-def _composed(stage: str, overrides: tuple[str, ...]) -> dict[str, Any]:
+def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str, Any]:
     parsed = dict(zip(overrides, OverridesParser.create().parse_overrides([*overrides]), strict=True))
     values = {each.key_or_group: each.value() for each in parsed.values() if _is_value(each)}
     choices = tuple(text for text, each in parsed.items() if not _is_value(each))
@@ -216,6 +237,8 @@ def _composed(stage: str, overrides: tuple[str, ...]) -> dict[str, Any]:
         except OmegaConfBaseException:
             compose(stage, overrides=[*overrides])  # which says what is wrong with it
             raise
+    if opened:
+        take_over(cfg, [*overrides])
     resolved = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(resolved, dict)
     return {str(key): value for key, value in resolved.items()}
@@ -266,22 +289,16 @@ def _yaml(value: Any, **options: Any) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pipelines.plan", description=__doc__)
-    verbs = parser.add_subparsers(required=True, metavar="graph | new | cells | report")
-    for each, argument in ((graph, ""), (cells, "corpus"), (report, "study")):
+    verbs = parser.add_subparsers(required=True, metavar="cells | report")
+    for each, argument in ((cells, "corpus"), (report, "study")):
         parsed = verbs.add_parser(each.__name__, help=(each.__doc__ or "").splitlines()[0])
         parsed.set_defaults(verb=each)
-        if argument:
-            parsed.add_argument("argument", metavar=argument)
-    parsed = verbs.add_parser("new", help=(new.__doc__ or "").splitlines()[0])
-    parsed.set_defaults(verb=new)
-    parsed.add_argument("argument", metavar="name")
-    parsed.add_argument("settings", nargs="*", metavar="key=value", help="corpus=mine systems=kn5,lstm seeds=3")
+        parsed.add_argument("argument", metavar=argument)
     given = parser.parse_args()
-    arguments = [value for key, value in vars(given).items() if key != "verb"]
-    verb: Callable[..., None] = given.verb
-    os.chdir(CONF.parent)
+    verb: Callable[[str], None] = given.verb
     with one_line_errors():
-        verb(*arguments)
+        enter_project()
+        verb(given.argument)
 
 
 if __name__ == "__main__":

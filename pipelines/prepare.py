@@ -1,13 +1,14 @@
 """Source → text: `python -m pipelines.prepare corpus=grammar`."""
 
 from pathlib import Path
+from typing import Any
 
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.entry import chosen, stage
 from pipelines.record import recorded
 from pipelines.tasks import build_task
+from retable.settings import build
 
 
 @stage
@@ -17,8 +18,8 @@ def prepare(cfg: DictConfig) -> None:
     sources += [path for task in tasks.values() for path in task.inputs]
     sources = [path for path in sources if path.is_file()]
     with recorded(cfg, inputs=sources, upstream=[], system="oracle", seed=0, corpus=chosen("corpus")) as record:
-        given = {"tasks": tasks} if tasks else {}
-        record.metrics = instantiate(cfg.corpus.write, _partial_=True)(folder=record.folder, **given)
+        given: dict[str, Any] = {"tasks": tasks} if tasks else {}
+        record.metrics = build(cfg.corpus.write, "corpus.write", folder=record.folder, **given)
         record.extra["protocol"] = f"whole {cfg.corpus.unit}"
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.entry import chosen, stage
@@ -11,6 +10,7 @@ from pipelines.record import recorded
 from retable.artifacts import require
 from retable.cells.build import asks, build_batches, build_counted, build_model, build_objective
 from retable.errors import UsageError
+from retable.settings import build
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
@@ -68,7 +68,8 @@ def learn(cfg: DictConfig) -> None:
     if cfg.get("validation_scorer"):
         from retable.evaluation.likelihood import StreamLoss
 
-        held_out: Measure = StreamLoss(instantiate(cfg.validation_scorer), validation, tokenizer.boundary)
+        scorer = build(cfg.validation_scorer, "validation_scorer")
+        held_out: Measure = StreamLoss(scorer, validation, tokenizer.boundary)
     else:
         from retable.evaluation.held_out import SEED, MeanMetrics
 

@@ -23,7 +23,7 @@ import yaml
 
 from pipelines.entry import CONF, one_line_errors
 from pipelines.plan import composing, configuration, data_of, studies
-from retable.artifacts import digest, digest_of
+from retable.digests import DIGESTS, digest, digest_of
 from retable.errors import UsageError
 from retable.plan.cell import Cell
 from retable.plan.graph import distinct, graph_file, plan_file
@@ -31,7 +31,7 @@ from retable.plan.graph import distinct, graph_file, plan_file
 ROOT = CONF.parent
 RENEWALS = Path("results/renewals.csv")
 COLUMNS = ("stage", "old_code", "new_code", "cell", "digest", "old_commit", "new_commit", "renewed")
-RECORDS = ("run.json", "config.yaml")  # which say how a cell was made
+RECORDS = ("run.json", "config.yaml", DIGESTS)  # which say how a cell was made
 SMALL = {
     "words": "{train: 10000, validation: 2000, test: 2000}",
     "task_examples": "{train: 100, validation: 20, test: 40}",

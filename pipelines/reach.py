@@ -2,20 +2,19 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from pipelines.project import CODE
 from retable.plan.fingerprint import Code
 
 # What a system that another stage loads is built from again; the rest of its configuration went into its weights.
 LOADED = ("tokens", "model", "objective", "batches", "scorer", "cells")
-_ROOT = Path(__file__).parent.parent
 
 
 @cache
 def code() -> Code:
     """The project's own."""
-    return Code({"pipelines": _ROOT / "pipelines", "retable": _ROOT / "src" / "retable"})
+    return Code(CODE)
 
 
 def own_part(stage: str, configuration: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,17 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.entry import is_main_process, overrides, stage_name
+from pipelines.entry import is_main_process, output_folder, overrides, stage_name
 from pipelines.observers import debugging, in_mlflow, loggers
 from pipelines.reach import LOADED, code, own_part, reached_by
 from pipelines.tries import difference, flat
 from retable import artifacts
+from retable.digests import FORMAT, digest, digest_of
+from retable.publishing import alone, publish, refuse_foreign, refuse_place, remove_empty, settle
+from retable.training.signals import Stopped
+
+OPENED = "mlflow_key"  # of a scratch folder: a run of this key is open
+REPLACED = "replaced"  # beside scratch folders: a cell that another is taking the place of
 
 
 class Record:
@@ -57,71 +64,105 @@ def recorded(
     name, cell = stage_name(), place or cfg.out
     differs = "" if _by_dvc() or _elsewhere() else difference(name, cell, config, overrides())
     place, system = cell + differs, system + differs
-    out = output_folder(place)
-    digests = {str(path): artifacts.digest(artifacts.require(path)) for path in inputs}
-    own = own_part(name, config)
-    reached = code().fingerprint(reached_by(name, own, *loaded_from(upstream)))
-    key = artifacts.digest_of([name, str(out), own, digests, reached])
-    scratch = Path("work", "debug/scratch" if debugging(overrides()) else "", name, place, key[:12])
-    if debugging(overrides()):  # from the first step again, whatever became of the last try
-        shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True, exist_ok=True)
-    if not is_main_process():
-        with tempfile.TemporaryDirectory() as nowhere:
-            yield Record(Path(nowhere), scratch, lambda points: None)
-        return
-    made = [path.parent for path in inputs if (path.parent / "run.json").exists()]
-    cells = [*dict.fromkeys([*upstream, *made])]
-    known = [artifacts.read_record(cell).get("mlflow_run_id") for cell in cells]
-    runs = [run for run in known if run is not None]
+    out, bench = output_folder(place), _bench(place)
     facts = {"stage": name, "system": system, "corpus": corpus, "seed": seed, "task": task}
-    making = {"study": current_study(), **artifacts.git_state()}
-    with loggers(cfg, flat(config)) as sinks:
-        tags = {"cell": _called(out), **facts, **making}
-        run = None
-        if in_mlflow(cfg, overrides()):
-            from pipelines.runs import open_run
+    with contextlib.ExitStack() as kept:
+        if is_main_process():
+            refuse_place(place)
+            kept.enter_context(alone(bench, out))
+            settle(out, bench / REPLACED)
+            refuse_foreign(out, facts)
+        digests = {str(path): digest(artifacts.require(path)) for path in inputs}
+        own = own_part(name, config)
+        reached = code().fingerprint(reached_by(name, own, *loaded_from(upstream)))
+        key = digest_of([name, str(out), own, digests, reached])
+        scratch = bench / key[:12]
+        if not is_main_process():
+            scratch.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory() as nowhere:
+                yield Record(Path(nowhere), scratch, lambda points: None)
+            return
+        kept.callback(remove_empty, scratch)
+        # From the first step again, whatever became of the last try, where somebody debugs.
+        _give_up(each for each in bench.iterdir() if each != scratch or debugging(overrides()))
+        scratch.mkdir(exist_ok=True)
+        made = [path.parent for path in inputs if (path.parent / "run.json").exists()]
+        cells = [*dict.fromkeys([*upstream, *made])]
+        known = [artifacts.read_record(cell).get("mlflow_run_id") for cell in cells]
+        runs = [run for run in known if run is not None]
+        making = {"study": current_study(), **artifacts.git_state()}
+        with loggers(cfg, flat(config)) as sinks:
+            tags = {"cell": _called(out), **facts, **making}
+            run = None
+            if in_mlflow(cfg, overrides()):
+                from pipelines.runs import opening
+                from retable.tracking.run import start
 
-            run = open_run(key, place, config, tags, digests, runs, known[0] if upstream else None)
-            sinks = [run.log, *sinks]
+                (scratch / OPENED).write_text(key, encoding="utf-8")
+                run = start(opening(key, place, config, tags, digests, cells))
+                sinks = [run.log, *sinks]
 
-        def log(points: Any) -> None:
-            for sink in sinks:
-                sink(points)
+            def log(points: Any) -> None:
+                for sink in sinks:
+                    sink(points)
 
-        started, process_start = time.time(), psutil.Process().create_time()
-        try:
-            with artifacts.publish(out, scratch / "payload") as folder:
-                record = Record(folder, scratch, log)
-                yield record
-                OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
-                artifacts.write_metrics(folder, record.metrics)
-                origins = {"made_from": [*map(_called, cells)], "digests": digests}
-                artifacts.write_json(folder / "run.json", facts | origins | record.extra)
-            making |= {
-                "mlflow_run_id": run and run.id,
-                "upstream_runs": runs,
-                "startup_seconds": round(started - process_start, 2),
-                "seconds": round(time.time() - started, 2),
-                "peak_memory_mib": round(artifacts.peak_memory()),
-                "hardware": artifacts.hardware(),
-                "environment": artifacts.environment(),
-            }
-            artifacts.write_record(out, making | record.costs)
-        except Exception:  # an interrupted run stays open: like a killed one, it goes on when the stage runs again
-            if run is not None:
-                run.fail()
-            raise
-    if run is not None:
-        files = [out / file for file in ("config.yaml", "metrics.json", "run.json", "curve.csv", *record.files)]
-        run.describe(record.metrics, [*filter(Path.exists, files), artifacts.record_file(out)])
-    shutil.rmtree(scratch)
-    if run is not None:
-        run.finish()
+            started, process_start = time.time(), psutil.Process().create_time()
+            try:
+                with publish(out, scratch / "payload", bench / REPLACED) as folder:
+                    record = Record(folder, scratch, log)
+                    yield record
+                    OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
+                    artifacts.write_metrics(folder, record.metrics)
+                    origins = {"made_from": [*map(_called, cells)], "digests": digests, "format": FORMAT}
+                    artifacts.write_json(folder / "run.json", facts | origins | record.extra)
+                making |= {
+                    "mlflow_run_id": run and run.id,
+                    "upstream_runs": runs,
+                    "startup_seconds": round(started - process_start, 2),
+                    "seconds": round(time.time() - started, 2),
+                    "peak_memory_mib": round(artifacts.peak_memory()),
+                    "hardware": artifacts.hardware(),
+                    "environment": artifacts.environment(),
+                }
+                artifacts.write_record(out, making | record.costs)
+            except Stopped:  # it goes on when the stage runs again, like a killed one
+                if run is not None:
+                    run.stop()
+                raise
+            except Exception:
+                if run is not None:
+                    run.fail()
+                    (scratch / OPENED).unlink()
+                raise
+        if run is not None:
+            files = [out / file for file in ("config.yaml", "metrics.json", "run.json", "curve.csv", *record.files)]
+            run.finish(record.metrics, [*filter(Path.exists, files), artifacts.record_file(out)])
+            if run.id != making["mlflow_run_id"]:  # MLflow has answered only now
+                artifacts.write_record(out, making | record.costs | {"mlflow_run_id": run.id})
+        shutil.rmtree(scratch)
     if differs:
         print(f"a try: {out} has what came of it; {name}/{cell} is made otherwise, and is as it was", file=sys.stderr)
     if debugging(overrides()):
         print(f"debugged: {out} has what came of it; outputs/ and MLflow are as they were", file=sys.stderr)
+
+
+def _bench(place: str) -> Path:
+    """Where a cell is made, and everything of it waits that a kill leaves."""
+    if HydraConfig.get().mode == RunMode.MULTIRUN:  # whose jobs make one place in folders of their own
+        return Path("work/multirun", digest_of(str(output_folder(place)))[:12])
+    return Path("work", "debug/scratch" if debugging(overrides()) else "", stage_name(), place)
+
+
+def _give_up(left: Iterable[Path]) -> None:
+    """Remove what killed runs left that had another configuration, inputs or code, and close their runs in MLflow.
+    Where that does not answer, the next making of the cell tries again."""
+    for scratch in (path for path in left if re.fullmatch("[0-9a-f]{12}", path.name)):
+        if (opened := scratch / OPENED).exists():
+            from retable.tracking.run import give_up
+
+            if not give_up(opened.read_text(encoding="utf-8")):
+                continue  # another time
+        shutil.rmtree(scratch)
 
 
 def _called(cell: Path) -> str:
@@ -133,16 +174,8 @@ def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
     """What the systems of these cells are built from again, of those that hold one."""
     for cell in cells:
         if (config := cell / "config.yaml").exists():
-            made: Any = OmegaConf.load(config)
+            made: Any = OmegaConf.load(artifacts.require(config))
             yield {str(key): OmegaConf.to_container(made[key]) for key in LOADED if OmegaConf.is_config(made.get(key))}
-
-
-def output_folder(place: str) -> Path:
-    """Where a cell goes: `outputs/<stage>/<place>`, `work/debug/<stage>/<place>`, or a multirun's folder of the job."""
-    hydra_config = HydraConfig.get()
-    if hydra_config.mode == RunMode.MULTIRUN:
-        return Path(os.path.relpath(hydra_config.runtime.output_dir)) / place
-    return Path("work/debug" if debugging(overrides()) else "outputs", stage_name(), place)
 
 
 def _elsewhere() -> bool:

@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 
 from pipelines.entry import CONF, stage
 from retable.artifacts import read_run, remote, require
+from retable.plan.cell import STAGES
 from retable.plan.conf import Conf
 from retable.plan.graph import graph_file
 from retable.plan.study import REPORTED, read_study
@@ -23,8 +24,6 @@ from retable.reporting.page import report_page
 from retable.reporting.provenance import Making
 from retable.reporting.report import write_report
 from retable.reporting.results import COLUMNS
-
-STAGES = ("prepare", "encode", "embed", "pretrain", "mix", "train", "evaluate", "generate", "scaling")
 
 
 @stage

@@ -1,4 +1,4 @@
-"""A study, from nothing to its tables: `python -m pipelines.repro smoke --jobs 2`, or `make repro STUDY=smoke JOBS=2`.
+"""A study, from nothing to its tables: `retable repro smoke --jobs 2`, or `make repro STUDY=smoke JOBS=2`.
 
 DVC runs each stage and keeps what it leaves, as with `dvc repro`. But stages that don't wait for each other run side by
 side, a thread each (unless OMP_NUM_THREADS says otherwise), and start as forks of a process that has the libraries
@@ -6,13 +6,13 @@ loaded. Those that train on other devices than a processor take turns. What is i
 command is given again.
 """
 
-import argparse
+import contextlib
 import os
 import re
 import select
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from pipelines.entry import CONF, one_line_errors
+from pipelines.entry import CONF
 from pipelines.forks import forked, serving, write_python
 from pipelines.plan import DEFAULT, graph
-from retable.artifacts import digest, digest_of
+from pipelines.project import CODE, renew
+from retable.digests import digest, digest_of
 from retable.errors import UsageError
 from retable.plan.conf import Conf
 from retable.plan.graph import graph_file, report_file
 from retable.plan.study import Study, read_study
+from retable.training.signals import leave
 
 LOGS = Path("work/log")
 
@@ -80,6 +82,8 @@ class Stage:
 
 def repro(name: str, jobs: int) -> int:
     """Make a study; the exit code."""
+    if jobs < 1:
+        raise UsageError(f"jobs={jobs} runs nothing; write 1 or more")
     started = time.monotonic()
     study = read_study(Conf(CONF), name)
     refresh_graph()
@@ -100,8 +104,8 @@ def repro(name: str, jobs: int) -> int:
 
 def refresh_graph() -> None:
     """Write DVC's files anew where what they are made of has changed."""
-    sources = [*sorted(CONF.rglob("*.yaml")), *sorted((CONF.parent / "src/retable/plan").glob("*.py"))]
-    sources.append(Path(__file__).with_name("plan.py"))
+    renew()
+    sources = [*sorted(CONF.rglob("*.yaml")), *sorted(CODE["retable"].glob("plan/*.py")), CODE["pipelines"] / "plan.py"]
     stamp, now = Path("outputs/plan/graph.txt"), digest_of([digest(path) for path in sources])
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != now:
         graph()
@@ -117,8 +121,8 @@ def require_data(study: Study) -> None:
             for path in stages[cell.name]["deps"]:
                 if path.startswith("data/") and not Path(path).exists():
                     raise UsageError(
-                        f"{path} does not exist, and study {study.name} reads it for {cell.place}; set RETABLE_DATA to "
-                        "the folder of data sets, or put them in data/"
+                        f"{path} does not exist, and study {study.name} reads it for {cell.place}; put the data sets "
+                        "in data/, or link their folder there: `ln -s FOLDER data`"
                     )
 
 
@@ -181,7 +185,7 @@ def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tup
     waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
     done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
     running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that tells a process's end
-    with serving() as address, StudyProgress(study, len(stages), console) as progress:
+    with ending(running), serving() as address, StudyProgress(study, len(stages), console) as progress:
         python = Path(address).with_name("python")
         write_python(python, address)
         os.environ["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
@@ -212,6 +216,16 @@ def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tup
     return failed, ran
 
 
+@contextlib.contextmanager
+def ending(running: Mapping[int, tuple[Stage, int, float]]) -> Iterator[None]:
+    """Wait, whatever happens, for the processes of DVC: they end behind the stages that the server of forks ends."""
+    try:
+        yield
+    finally:
+        for _, pid, _ in running.values():
+            os.waitpid(pid, 0)
+
+
 def start(stage: Stage, force: bool) -> int:
     """The id of the process in which DVC runs a stage, if there is something to do, or by `force`."""
     stage.log.parent.mkdir(parents=True, exist_ok=True)
@@ -220,6 +234,7 @@ def start(stage: Stage, force: bool) -> int:
     def work() -> None:
         from dvc.cli import main
 
+        leave()
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.environ["RETABLE_PROGRESS"] = str(stage.steps.resolve())
@@ -281,24 +296,3 @@ def headline(report: str) -> str:
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{seconds:.1f} s" if round(seconds, 1) < 60 else f"{minutes} min {rest} s"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m pipelines.repro", description=__doc__)
-    parser.add_argument("study", nargs="?", default=DEFAULT, help=f"of conf/study; by default {DEFAULT}")
-    cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--jobs", type=int, default=cores, metavar="N", help="stages at a time; by default one a core")
-    given = parser.parse_args()
-    os.chdir(CONF.parent)
-    with one_line_errors():
-        if given.jobs < 1:
-            raise UsageError(f"jobs={given.jobs} runs nothing; write 1 or more")
-        try:
-            sys.exit(repro(given.study, given.jobs))
-        except KeyboardInterrupt:
-            print("\ninterrupted; the same command goes on from here", file=sys.stderr)
-            sys.exit(130)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,16 +2,18 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 
 from pipelines.entry import CONF, overrides
 from pipelines.tries import flat
-from retable import artifacts, tracking
 from retable.corpora.text import SPLITS
+from retable.digests import digest_of
 from retable.plan.conf import Conf
+from retable.tracking.run import DataSet, Group, Opening
 
 MEASURING = ("evaluate", "generate")  # the stages whose cells are of a trained system
 # Of the configuration: whatever else is set on the command line, and the model's own settings, stand beside these.
@@ -21,38 +23,47 @@ _HEADLINE = (
 )
 
 
-def open_run(
-    key: str, place: str, config: Any, said: Mapping[str, Any], digests: Mapping[str, str], upstream: list[str],
-    first: str | None,
-) -> tracking.Run:  # fmt: skip
-    """The cell's run; `first` is that of the first cell upstream, which an evaluation measures."""
-    measured = first if said["stage"] in MEASURING and first and tracking.known(first) else None
-    tags = {f"retable.{k}": v for k, v in said.items() if v is not None}
+def opening(
+    key: str, place: str, config: Any, said: Mapping[str, Any], digests: Mapping[str, str], upstream: Sequence[Path]
+) -> Opening:
+    """With what the run of a cell is opened; it was made from the cells `upstream`."""
+    tags = {f"retable.{k}": str(v) for k, v in said.items() if v is not None}
     tags |= {"mlflow.source.name": f"pipelines.{said['stage']}", "mlflow.note.content": _note(said["stage"])}
+    tags["retable.data_digest"] = digest_of(digests)[:16]
     if said["git_commit"]:
         tags["mlflow.source.git.commit"] = said["git_commit"]
-    tags |= {"retable.data_digest": artifacts.digest_of(digests)[:16], "retable.upstream": ",".join(upstream)}
-    if parent := os.environ.get("RETABLE_PARENT_RUN") or measured or _study_run(said["study"]):
-        tags["mlflow.parentRunId"] = parent
-    name = _name(said["stage"], place, config.get("cell") if measured else None)
-    trains = "trainer" in config
-    return tracking.start(name, key, headline(config), tags, data_sets(digests), measured, monitored=trains)
+    measures = said["stage"] in MEASURING and upstream
+    return Opening(
+        _name(said["stage"], place, said["task"]),
+        key,
+        {name: str(value) for name, value in headline(config).items()},
+        tags,
+        [*data_sets(digests)],
+        [str(cell) for cell in upstream],
+        _name(said["stage"], place, said["task"], config.get("cell")) if measures else None,
+        _study(said["study"]) if said["study"] else None,
+        os.environ.get("RETABLE_PARENT_RUN"),
+        monitored="trainer" in config,
+    )
 
 
-def _study_run(study: str | None) -> str | None:
-    if study is None:
-        return None
+def _study(study: str) -> Group:
     tags = {"retable.stage": "study", "retable.study": study, "mlflow.note.content": Conf(CONF).comment("study", study)}
-    return tracking.group(study, f"study/{study}", tags)
+    return Group(study, f"study/{study}", tags)
 
 
-def _name(stage: str, place: str, measured: str | None) -> str:
-    """`lstm-1`, below it `perplexity`, of a sweep `lstm-1 optimizer.lr=0.01`."""
+def _name(stage: str, place: str, task: str | None, measured: str | None = None) -> str:
+    """`lstm-1`, below it `perplexity`, of a task `lstm-1 sentiment`, of a sweep `lstm-1 optimizer.lr=0.01`.
+
+    What differs comes first, since MLflow's column is narrow.
+    """
     last = place.rpartition("/")[2]
+    if task:
+        last = f"{last.removeprefix(f'{task}-')} {task}"
     if measured:
         last = last.removeprefix(f"{measured.rpartition('/')[2]}-")
     if stage in ("prepare", "encode", "scaling"):
-        last = f"{stage} {place}"
+        last = " ".join([stage, *reversed(place.split("/"))])
     swept = os.environ.get("RETABLE_SWEPT", "").split()
     return " ".join([last, *(each for each in overrides() if each.partition("=")[0] in swept)])
 
@@ -76,14 +87,14 @@ def headline(config: Any) -> dict[str, Any]:
     choices = HydraConfig.get().runtime.choices.items()
     without = ("logger", "callbacks", "debug")
     chosen = {str(k): v for k, v in choices if v is not None and not k.startswith("hydra") and k not in without}
-    return chosen | {key: values[key] for key in sorted(kept)}
+    return chosen | {key: values[key] for key in sorted(kept) if values[key] is not None or key in said}
 
 
-def data_sets(digests: Mapping[str, str]) -> Iterator[tracking.DataSet]:
+def data_sets(digests: Mapping[str, str]) -> Iterator[DataSet]:
     """Those of the inputs that are a split, by their files' names."""
     for path, digest in digests.items():
         folder, _, file = path.removeprefix("outputs/").rpartition("/")
         words = ["validation" if word == "dev" else word for word in re.split(r"[^a-z]+", file.lower())]
         split = next((word for word in words if word in SPLITS), None)
         if split is not None and not file.endswith(".npy"):
-            yield tracking.DataSet(f"{folder.partition('/')[2] or folder} {file}", digest, split, path)
+            yield DataSet(f"{folder.partition('/')[2] or folder} {file}", digest, split, path)

@@ -1,28 +1,45 @@
-"""Test predictions of GLUE's tasks → an archive for its server: `python -m pipelines.submit system=bilstm_skipgram`"""
+"""Test predictions of GLUE's tasks → an archive for its server: `retable submit bilstm_skipgram`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-from omegaconf import DictConfig
+from hydra import initialize_config_dir
 
-from pipelines.entry import stage
+from pipelines.entry import CONF
 from pipelines.tasks import build_task
 from retable.artifacts import require
-from retable.errors import UsageError
+from retable.errors import UsageError, closest
 from retable.tasks.submission import write_submission
 
+# As the server calls them: the task and its split. It wants all.
+SETS = {
+    "CoLA": ("cola", "test"),
+    "SST-2": ("sst2", "test"),
+    "MRPC": ("mrpc", "test"),
+    "STS-B": ("stsb", "test"),
+    "QQP": ("qqp", "test"),
+    "MNLI-m": ("mnli", "test"),
+    "MNLI-mm": ("mnli", "test_mismatched"),
+    "QNLI": ("qnli", "test"),
+    "RTE": ("rte", "test"),
+    "WNLI": ("wnli", "test"),
+}
 
-@stage
-def submit(cfg: DictConfig) -> None:
-    unknown = [name for name in cfg.tests if name not in cfg.sets]
-    if unknown or not cfg.tests:
-        raise UsageError(f"tests={list(cfg.tests)} must be some of {', '.join(cfg.sets)}")
-    labels = {name: read_predictions(cfg, *cfg.sets[name]) for name in cfg.tests}
-    write_submission(Path(cfg.out), labels)
-    print(f"{cfg.out} holds {', '.join(f'{name} ({len(rows)})' for name, rows in labels.items())}")
+
+def submit(system: str, corpus: str, seed: int, tests: Sequence[str]) -> None:
+    """Write the archive of a system's predictions of `tests`."""
+    for name in tests:
+        if name not in SETS:
+            raise UsageError(f"--test {name} is no test set of GLUE's; {closest(name, SETS)}")
+    out = Path("outputs/submit", corpus, f"{system}-{seed}.zip")
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        labels = {name: read_predictions(corpus, system, seed, *SETS[name]) for name in tests}
+    write_submission(out, labels)
+    print(f"{out} holds {', '.join(f'{name} ({len(rows)})' for name, rows in labels.items())}")
 
 
-def read_predictions(cfg: DictConfig, task_name: str, split: str) -> list[str]:
+def read_predictions(corpus: str, system: str, seed: int, task_name: str, split: str) -> list[str]:
     """The labels that the system's cell predicts of a test set, in the order of its file and as that would have them.
 
     Raises UsageError where the cell or the test set is missing, or where examples have no prediction.
@@ -34,13 +51,13 @@ def read_predictions(cfg: DictConfig, task_name: str, split: str) -> list[str]:
     if split not in task.splits:
         raise UsageError(
             f"task {task_name} has no {split} set; name it as files.{split} in conf/task/{task_name}.yaml and "
-            "train it again, or leave it out of tests=[…]"
+            "train it again, or leave it out by --test"
         )
-    cell = Path("outputs/train", cfg.corpus, f"{task_name}-{cfg.system}-{cfg.seed}")
+    cell = Path("outputs/train", corpus, f"{task_name}-{system}-{seed}")
     if not cell.exists():
         raise UsageError(
-            f"{cell} does not exist; run the stage train with task={task_name} and system={cfg.system}, or leave it "
-            "out of tests=[…]"
+            f"{cell} does not exist; run the stage train with task={task_name} and system={system}, or leave it "
+            "out by --test"
         )
     table = pd.read_csv(require(cell / "units.csv"), usecols=["split", "unit", "prediction"])
     found = table[table["split"] == split].set_index("unit")["prediction"]
@@ -53,10 +70,6 @@ def read_predictions(cfg: DictConfig, task_name: str, split: str) -> list[str]:
     if task.labels.names and (without := sum(found[range(n)] == task.labels.none)):
         raise UsageError(
             f"{cell} wrote no label for {without} of the {n} examples of {split}, and the server takes labels alone; "
-            "train it for longer, or leave the set out of tests=[…]"
+            "train it for longer, or leave the set out by --test"
         )
     return [task.labels.write(prediction) for prediction in found[range(n)]]
-
-
-if __name__ == "__main__":
-    submit()

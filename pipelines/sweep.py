@@ -19,28 +19,26 @@ class ParentRun(Callback):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         if not in_mlflow(config, config.hydra.overrides.task):
             return
-        from retable import artifacts, tracking
+        from retable import artifacts
+        from retable.tracking.run import Opening, start
 
         said = list(config.hydra.overrides.task)
         parsed = OverridesParser.create().parse_overrides(said)
         swept = " ".join(each.key_or_group for each in parsed if each.is_sweep_override())
         folder = str(Path(config.hydra.sweep.dir))
-        tags = {f"retable.{k}": v for k, v in artifacts.git_state().items()} | {"retable.stage": "sweep"}
-        self._run = tracking.start(
-            f"sweep {config.hydra.job.config_name} {swept}".strip(),
-            folder,
-            {"overrides": " ".join(said)},
-            tags,
-        )
+        tags = {f"retable.{k}": str(v) for k, v in artifacts.git_state().items()} | {"retable.stage": "sweep"}
+        name = f"sweep {config.hydra.job.config_name} {swept}".strip()
+        self._run = start(Opening(name, folder, {"overrides": " ".join(said)}, tags))
         os.environ["RETABLE_SWEPT"] = swept
-        os.environ["RETABLE_PARENT_RUN"] = self._run.id
+        if self._run.id is not None:
+            os.environ["RETABLE_PARENT_RUN"] = self._run.id
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         # After a failed job Hydra runs the others, but never calls on_multirun_end.
-        if "RETABLE_PARENT_RUN" in os.environ and job_return.status == JobStatus.FAILED:
+        if "RETABLE_SWEPT" in os.environ and job_return.status == JobStatus.FAILED:
             self._run.fail()
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        if os.environ.pop("RETABLE_PARENT_RUN", None):
-            del os.environ["RETABLE_SWEPT"]
-            self._run.finish()
+        if os.environ.pop("RETABLE_SWEPT", None) is not None:
+            os.environ.pop("RETABLE_PARENT_RUN", None)
+            self._run.finish({}, [])

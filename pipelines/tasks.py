@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from hydra import compose
-from hydra.utils import instantiate
+
+from retable.settings import build
 
 if TYPE_CHECKING:
     from retable.tasks.base import Task
@@ -11,4 +12,4 @@ if TYPE_CHECKING:
 
 def build_task(name: str) -> "Task[Any, Any]":
     """The task of this name, as it is configured."""
-    return instantiate(compose(f"task/{name}", overrides=[f"+task_name={name}"]).task)
+    return build(compose(f"task/{name}", overrides=[f"+task_name={name}"]).task, "task")

@@ -12,22 +12,25 @@ from pipelines.record import recorded
 @stage
 def train(cfg: DictConfig) -> None:
     import torch
-    from hydra.utils import get_class, instantiate
 
     from pipelines import training
     from pipelines.initial import initialise, open_checkpoint
     from pipelines.texts import draw, open_text
-    from retable.artifacts import write_json
+    from retable.artifacts import require, write_json
     from retable.cells.build import build_model
     from retable.cells.texts import write_text
     from retable.errors import UsageError
+    from retable.settings import build, resolve
     from retable.tasks.base import Task
     from retable.training.progress import Best
 
-    task: Task[Any, Any] = instantiate(cfg.task)
-    task.require(kind := get_class(cfg.model._target_), cfg.model.get("d_predicate", 0))
+    task: Task[Any, Any] = build(cfg.task, "task")
+    kind: Any = resolve(cfg.model._target_)
+    task.require(kind, cfg.model.get("d_predicate", 0))
     if cfg.patience is not None and task.selects is None:
         raise UsageError(f"task={cfg.task_name} has no metric whose best validation is kept; leave patience= out")
+    for path in filter(Path.exists, task.inputs):  # the task says of others itself what they are
+        require(path)
     examples = {split: task.examples(split) for split in task.splits}
     if cfg.examples is not None:
         examples["train"] = draw(examples["train"], cfg.examples, cfg.seed)

@@ -3,7 +3,6 @@
 import time
 
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from pipelines.observers import callbacks
@@ -12,6 +11,7 @@ from retable.data.batches import Batches, Measure
 from retable.errors import UsageError
 from retable.nn import fused
 from retable.objectives.base import Objective, SelfUpdating
+from retable.settings import build
 from retable.training.budget import parse_budget
 from retable.training.cost import flops_utilisation, product_rate, training_cost
 from retable.training.curve import write_curve
@@ -40,8 +40,8 @@ def train(
         batches,
         seed=cfg.seed,
         epochs=cfg.epochs,
-        optimizer=instantiate(cfg.optimizer),
-        schedule=instantiate(cfg.schedule),
+        optimizer=build(cfg.optimizer, "optimizer"),
+        schedule=build(cfg.schedule, "schedule"),
         clip_norm=cfg.clip_norm,
         trainer=dict(cfg.trainer),
         scratch=record.scratch,
@@ -49,7 +49,7 @@ def train(
         validations=cfg.validations,
         validation=validation,
         log=record.log,
-        averaging=instantiate(cfg.averaging) if cfg.get("averaging") else None,
+        averaging=build(cfg.averaging, "averaging") if cfg.get("averaging") else None,
         max_steps=max(int(amount / cost[unit]), 1) if amount and unit in cost else cfg.get("max_steps"),
         seconds=amount if unit == "seconds" else None,
         best=best,

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from pipelines.entry import choose_precision
 from pipelines.plan import configuration, mistakes_of
-from retable.artifacts import digest_of
+from retable.digests import digest_of
 from retable.plan.cell import Cell
 from retable.plan.graph import graph_file
 
@@ -35,7 +35,7 @@ def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Seq
     running = HydraConfig.instance().cfg
     try:
         with mistakes_of(cell):
-            composed = OmegaConf.create(configuration(cell))
+            composed = OmegaConf.create(configuration(cell, opened=True))
     finally:
         HydraConfig.instance().cfg = running
     choose_precision(composed)

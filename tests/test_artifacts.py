@@ -1,4 +1,3 @@
-import hashlib
 import json
 import math
 import subprocess
@@ -7,12 +6,9 @@ from pathlib import Path
 import pytest
 
 from retable.artifacts import (
-    digest,
-    digest_of,
     environment,
     git_state,
     hardware,
-    publish,
     read_record,
     read_run,
     record_file,
@@ -26,42 +22,6 @@ from retable.errors import UsageError
 def fill(folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(name)
-
-
-def files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def test_a_block_that_ends_well_takes_the_cells_place(tmp_path):
-    out, partial = tmp_path / "outputs" / "cell", tmp_path / "work" / "payload"
-    fill(out, "old")
-    fill(partial, "left by a kill")
-    with publish(out, partial) as folder:
-        fill(folder, "new")
-        assert files(out) == ["old"]  # until the end, what was there stands
-    assert files(out) == ["new"]
-    assert not partial.exists()
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_block_that_fails_leaves_nothing(error, tmp_path):
-    out, partial = tmp_path / "outputs" / "cell", tmp_path / "work" / "payload"
-    with pytest.raises(error), publish(out, partial) as folder:
-        fill(folder, "half")
-        raise error
-    assert not out.exists() and not partial.exists()
-    fill(out, "old")
-    with pytest.raises(error), publish(out, partial) as folder:
-        fill(folder, "half")
-        raise error
-    assert files(out) == ["old"] and not partial.exists()
-
-
-def test_digests(tmp_path):
-    (tmp_path / "a").write_bytes(b"abc")
-    assert digest(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert digest_of({"a": 1, "b": [2, "c"]}) == hashlib.sha256(b'{"a": 1, "b": [2, "c"]}').hexdigest()
-    assert digest_of({"b": [2, "c"], "a": 1}) == digest_of({"a": 1, "b": [2, "c"]}) != digest_of({"a": 1})
 
 
 def test_metrics_are_flat_sorted_and_finite(tmp_path):

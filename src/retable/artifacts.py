@@ -1,56 +1,27 @@
-"""What a stage leaves behind: payload files, `config.yaml`, `metrics.json` and `run.json`, all or nothing.
+"""What a stage leaves behind: payload files, `config.yaml`, `metrics.json`, `run.json` and the digests of all these.
 
 All of it follows from configuration, inputs and code: made again, a cell is the same bytes. What is of one making
 alone, such as its run in MLflow, its commit and its seconds, is the cell's record, a file beside the cell.
 """
 
 import contextlib
-import hashlib
 import importlib.metadata
 import json
 import math
 import os
 import platform
 import resource
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from retable.digests import check, digest, made_by, remedy
 from retable.errors import UsageError
 
 _CODE = ("src", "pipelines", "conf", "dvc.yaml", "pyproject.toml", "requirements.lock")
 _PACKAGES = ("torch", "lightning", "hydra-core", "mlflow", "dvc", "tokenizers", "numpy", "pandas")
-
-
-@contextlib.contextmanager
-def publish(out: Path, partial: Path) -> Iterator[Path]:
-    """The folder `partial` to fill; it takes `out`'s place when the block ends well and vanishes when it does not."""
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        out.parent.mkdir(parents=True, exist_ok=True)
-        replaced = partial.with_name(f"{partial.name}.replaced")
-        if out.exists():
-            out.rename(replaced)
-        partial.rename(out)
-        shutil.rmtree(replaced, ignore_errors=True)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def digest(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def digest_of(value: Any) -> str:
-    """The sha256 of a value that JSON can hold, whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -65,9 +36,20 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
     write_json(folder / "metrics.json", metrics)
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file of a cell. UsageError where it is missing or damaged."""
+    try:
+        found = json.loads(require(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} is damaged; {remedy(path)}")
+    return found
+
+
 def read_run(folder: Path) -> dict[str, Any]:
     """The `run.json` of a finished stage."""
-    return json.loads(require(folder / "run.json").read_text(encoding="utf-8"))
+    return read_json(folder / "run.json")
 
 
 def record_file(cell: Path) -> Path:
@@ -97,18 +79,12 @@ def _told_by(cell: Path) -> dict[str, str]:
 
 
 def require(path: Path) -> Path:
-    """`path`, if it exists; else a UsageError that names the stage which makes it."""
-    if path.exists():
-        return path
-    parts = path.parts
-    if "outputs" in parts and len(parts) > parts.index("outputs") + 2:
-        stage, corpus, *cell = parts[parts.index("outputs") + 1 :]
-        name = "-".join([stage, *([] if stage == "prepare" else cell[:1])])
-        raise UsageError(
-            f"{path} is missing; stage {stage} makes it: `dvc repro graph/corpus/{corpus}/dvc.yaml:{name}` where a "
-            f"study has that cell, or `python -m pipelines.{stage}` with its settings"
-        )
-    raise UsageError(f"{path} is missing")
+    """`path`, if it exists, and is as it was written where it is of a cell; else a UsageError, which names the stage
+    that makes it."""
+    if not path.exists():
+        raise UsageError("; ".join(filter(None, [f"{path} is missing", made_by(path)])))
+    check(path)
+    return path
 
 
 def git_state() -> dict[str, Any]:

@@ -12,8 +12,7 @@ pytest.importorskip("transformers")
 from benchmarks import contextual
 from benchmarks.contextual import PREDICTED_NOWHERE, SYSTEMS, Padded, Sizes, Text
 from retable.data.masking import MaskedBatch
-from retable.exchange.families import weights_in_transformers
-from tests.exchange.cases import generator_of
+from retable.exchange.families import generator_of, weights_in_transformers
 
 TINY = Sizes(vocab_size=60, d_model=16, n_layers=2, batch_size=4, length=24)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import __main__ as every
-from benchmarks.ratio import HEAD, Ratio, command_line, show
+from benchmarks.ratio import HEAD, Ratio, command_line, precisions, show
 
 
 def test_a_row_has_the_ratio_and_the_heads_columns():
@@ -42,3 +42,10 @@ def test_the_page_has_a_row_a_comparison(monkeypatch, tmp_path, capsys):
     _, made, table = every.PAGE.read_text(encoding="utf-8").strip().split("\n\n")
     assert made.startswith("`python -m benchmarks generate contextual`, 2") and "torch 2" in made
     assert table.splitlines() == [*HEAD.splitlines(), *2 * [str(said[1])]]
+
+
+def test_an_unknown_precision_is_refused(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["benchmark", "--precisions", "x"])
+    with pytest.raises(SystemExit) as stop:
+        show(precisions(command_line("About.", ["GPT"], rounds=3)), lambda arguments: [])
+    assert stop.value.code == 2 and "fp32" in capsys.readouterr().err

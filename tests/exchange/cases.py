@@ -85,10 +85,3 @@ def widened(module: nn.Module) -> nn.Module:
 def exported(trained: nn.Module, tokenizer: Tokenizer, folder: Path, **card: Any) -> Path:
     export(trained, tokenizer, folder, Card(**{"name": "tiny"} | card))
     return folder
-
-
-def generator_of(objective: ReplacedTokenDetection) -> MaskedLM:
-    """An ELECTRA's generator as the masked language model that it is."""
-    alone = MaskedLM(objective.generator, objective.generator.embedding.num_embeddings, next_sentence=False)
-    alone.head = objective.generator_head
-    return alone

@@ -9,9 +9,12 @@ from hydra.utils import get_class
 from safetensors.torch import load_file, save_file
 
 from retable.cells.build import build_model, build_objective
+from retable.data.choices import ChoiceBatch
 from retable.data.examples import ExampleBatch
 from retable.data.masking import MaskedBatch
 from retable.data.pairs import PairBatch
+from retable.data.questions import PassageBatch
+from retable.data.tagged import TaggedBatch
 from retable.errors import UsageError
 from retable.exchange.card import Card, Result
 from retable.exchange.checkpoint import Checkpoint
@@ -22,11 +25,30 @@ from retable.generation.next_token import Trained
 from retable.generation.sampling import Greedy
 from retable.models.recurrent import LSTM
 from retable.objectives.adaptive_softmax import AdaptiveSoftmax
+from retable.objectives.answer_span import AnswerSpan
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
+from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.masked_lm import MaskedLM
+from retable.objectives.multiple_choice import MultipleChoice
+from retable.objectives.regression import Regression
+from retable.objectives.tagging import Tagging
 from retable.tokenizers import word
-from tests.exchange.cases import SYSTEMS, L, bert, bpe, electra, exported, gpt, pieces, system
+from tests.exchange.cases import (
+    SYSTEMS,
+    D,
+    L,
+    bert,
+    bpe,
+    electra,
+    exported,
+    gpt,
+    pieces,
+    system,
+    t5,
+    unigrams,
+    widened,
+)  # fmt: skip
 from tests.pipelines.recipes import composed
 
 transformers = pytest.importorskip("transformers")
@@ -169,9 +191,12 @@ THEIRS = {
 
 
 def made_by_transformers(name: str, folder):
-    config, settings = THEIRS[name]
+    return randomised(name.partition(",")[0], *THEIRS[name], folder)
+
+
+def randomised(kind: str, config: str, settings: dict, folder):
     torch.manual_seed(3)
-    model = getattr(transformers, name.partition(",")[0])(getattr(transformers, config)(**settings)).eval()
+    model = getattr(transformers, kind)(getattr(transformers, config)(**settings)).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, mean=0.1, std=0.3)
     model.save_pretrained(folder)
@@ -249,6 +274,115 @@ def test_a_classifier_keeps_the_names_of_its_labels(tmp_path):
     assert theirs.config.id2label == {0: "bad", 1: "good"}
     with torch.no_grad():
         close(ours(ExampleBatch(read, LENGTHS, torch.zeros(3).long())), theirs(read, attention_mask=REAL.long()).logits)
+
+
+# Of tasks' heads: our objective on a model, and what transformers calls it.
+HEADS = {
+    "BertForSequenceClassification": lambda model, low=0.0: Classification(model, 3, 0.1),
+    "BertForSequenceClassification, regression": lambda model, low=0.0: Regression(model, low, low + 1, 0.1),
+    "BertForMultipleChoice": lambda model, low=0.0: MultipleChoice(model, 0.1),
+    "BertForTokenClassification": lambda model, low=0.0: Tagging(model, ["a", "b", "c"], 0.1),
+    "BertForQuestionAnswering": lambda model, low=0.0: AnswerSpan(model, 0.1),
+    "ElectraForTokenClassification": lambda model, low=0.0: Tagging(model, ["a", "b", "c"], 0.1),
+    "ElectraForQuestionAnswering": lambda model, low=0.0: AnswerSpan(model, 0.1),
+}
+
+
+@torch.no_grad()
+def head_the_same(ours, theirs) -> None:
+    """A head's logits, of an answer's up to a constant, which no softmax sees, and its loss."""
+    read, mask = ids(ours.model.embedding.num_embeddings), REAL.long()
+    labels = torch.tensor([1, 0, 2])
+    match ours:
+        case Regression():
+            batch, its = ExampleBatch(read, LENGTHS, labels), theirs(read, mask, labels=labels.float())
+            close(ours(batch), its.logits[:, 0])
+            close(ours.loss(batch, None, 0)[0] * (ours.high - ours.low) ** 2, its.loss)
+        case MultipleChoice():
+            rows = ExampleBatch(read, LENGTHS, torch.zeros(3).long())
+            batch = ChoiceBatch(rows, torch.tensor([3]), labels[:1])
+            its = theirs(read[None], mask[None], labels=labels[:1])
+            close(torch.log_softmax(ours(batch), 1), torch.log_softmax(its.logits, 1))
+            close(ours.loss(batch, None, 0)[0], its.loss)
+        case Classification():
+            batch, its = ExampleBatch(read, LENGTHS, labels), theirs(read, mask, labels=labels)
+            close(ours(batch), its.logits)
+            close(ours.loss(batch, None, 0)[0], its.loss)
+        case Tagging():
+            places, tags = torch.arange(9).expand(3, 9) * REAL, read % 3
+            batch = TaggedBatch(read, LENGTHS, places, LENGTHS, tags)
+            its = theirs(read, mask, labels=tags.masked_fill(~REAL, -100))
+            close(ours._logits(batch)[1], its.logits[REAL])
+            close(ours.loss(batch, None, 0)[0], its.loss)
+        case AnswerSpan():  # every token is a word of the context: transformers' softmax is over all of them
+            segments = (torch.arange(9) > 2).long().expand(3, 9)
+            whole = torch.full((3,), 9)
+            places, first, last = torch.arange(9).expand(3, 9), torch.tensor([1, 0, 2]), torch.tensor([3, 0, 8])
+            batch = PassageBatch(read, whole, segments, places, places, whole, first, last)
+            its = theirs(read, token_type_ids=segments, start_positions=first, end_positions=last)
+            for mine, logits in zip(ours(batch), (its.start_logits, its.end_logits), strict=True):
+                close(torch.log_softmax(mine, 1), torch.log_softmax(logits, 1))
+            close(ours.loss(batch, None, 0)[0] / 2, its.loss)  # theirs is the mean of the two
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_tasks_heads_exported(name, tmp_path):
+    make = electra if name.startswith("Electra") else bert
+    tokenizer = pieces()
+    torch.manual_seed(4)
+    ours = widened(HEADS[name](make(tokenizer.vocab_size).model, low=2.0)).eval()
+    theirs = loaded(exported(ours, tokenizer, tmp_path))
+    assert type(theirs).__name__ == name.partition(",")[0]
+    head_the_same(ours, theirs)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_tasks_heads_read(name, tmp_path):
+    kind, _, regression = name.partition(", ")
+    settings = BERTISH | ({"embedding_size": 8} if kind.startswith("Electra") else {})
+    settings |= {"num_labels": 1, "problem_type": "regression"} if regression else {}
+    settings |= {"num_labels": 3} if "TokenClass" in kind or name == "BertForSequenceClassification" else {}
+    theirs = randomised(kind, "ElectraConfig" if kind.startswith("Electra") else "BertConfig", settings, tmp_path)
+    checkpoint = Checkpoint(str(tmp_path))
+    said = dict(checkpoint.model)
+    ours = HEADS[name](get_class(said.pop("_target_"))(**said)).eval()
+    missing, unexpected = ours.load_state_dict(checkpoint.weights, strict=False)
+    assert not missing and not unexpected and checkpoint.objective is None
+    head_the_same(ours, theirs)
+
+
+def test_a_t5_that_writes_labels(tmp_path):
+    """Fine-tuned text to text: the losses of each answer, and what it writes."""
+    tokenizer = unigrams()
+    torch.manual_seed(5)
+    model = t5(tokenizer.vocab_size).model
+    answers = [[*tokenizer.encode(text), tokenizer.words.index("</s>")] for text in ("bird", "the cat")]
+    ours = widened(LabelsAsText(model, tokenizer.vocab_size, True, answers, lambda ids: answers.index(ids))).eval()
+    theirs, read = loaded(exported(ours, tokenizer, tmp_path)), ids(tokenizer.vocab_size)
+    for label, answer in enumerate(answers):
+        batch = ExampleBatch(read, LENGTHS, torch.full((3,), label))
+        with torch.no_grad():
+            loss = theirs(read, REAL.long(), labels=torch.tensor([answer] * 3)).loss
+            close(ours.loss(batch, None, 0)[0] / len(answer), loss)  # theirs is a mean over tokens
+            written = theirs.generate(read, attention_mask=REAL.long(), do_sample=False, num_beams=1,
+                                      max_new_tokens=ours.answers.shape[1], eos_token_id=None)  # fmt: skip
+            assert written[:, 1:].tolist() == ours.write(batch).tolist()
+    weights = Checkpoint(str(tmp_path)).weights
+    assert all(torch.equal(weights[name], parameter) for name, parameter in ours.named_parameters())
+
+
+@pytest.mark.parametrize("name", ["electra", "electra, wide"])
+def test_an_electras_generator_goes_with_it(name, tmp_path):
+    ours, tokenizer = system(name)
+    its = exported(ours, tokenizer, tmp_path) / "generator"
+    alone = loaded(its)
+    assert type(alone).__name__ == ("ElectraForMaskedLM" if "wide" in name else "BertForMaskedLM")  # d_embedding
+    read, mask = ids(tokenizer.vocab_size), REAL.long()
+    with torch.no_grad():
+        hidden = ours.generator(read, LENGTHS)
+        expected = ours.generator_head.decoder(ours.generator_head(hidden))
+        close(expected[REAL], alone(read, attention_mask=mask).logits[REAL])
+    assert ModelCard.load(its / "README.md").data.model_name == "tiny-generator"
 
 
 @pytest.mark.parametrize("kind", ["GPT2Model", "BertModel", "ElectraModel", "T5Model"])
@@ -335,6 +469,9 @@ def test_other_objectives_heads_and_models_are_refused(tmp_path):
         (MaskedLM(bert(20).model, 20, True, tie=False), r"no objective\.tie=false"),
         (Classification(bert(20).model, 2, 0.0, pooling="mean"), "no pooling=mean"),
         (Classification(bert(20).model, 2, 0.0, d_hidden=3), "no d_hidden=3"),
+        (Tagging(bert(20).model, ["a", "b"], 0.0, crf=True), "no crf=true"),
+        (Classification(electra(20, D).model, 2, 0.0), r"no model\.pooler=false"),
+        (Regression(model, 0, 5, 0.0), "no counterpart of GPT under Regression here; only under one of CausalLM, GPT"),
         (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "no counterpart of LSTM here; only a GPT, BERT,"),
     ]:
         with pytest.raises(UsageError, match=said):

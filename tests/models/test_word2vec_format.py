@@ -4,7 +4,8 @@ import pytest
 from retable.errors import UsageError
 from retable.models.word2vec_format import read_word2vec, write_word2vec
 
-WORDS = ["the", "naïve", "1/2", "\u65e5\u672c"]
+# Combined letters, a no-break and an ideographic space, and a character beyond 16 bits.
+WORDS = ["the", "nai\u0308ve", "1/2\u00a0l", "\u65e5\u3000\U0001f642"]
 
 
 @pytest.mark.parametrize("name", ["vectors.txt", "vectors.bin"])

@@ -7,12 +7,11 @@ from torch import Tensor, nn
 
 from retable.data.masking import MaskedBatch
 from retable.errors import UsageError
-from retable.exchange.families import weights_in_transformers
+from retable.exchange.families import generator_of, weights_in_transformers
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
-from tests.exchange.cases import generator_of
 
 V, D, E, B, T = 23, 16, 12, 3, 9
 MASK = 5

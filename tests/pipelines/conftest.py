@@ -18,6 +18,40 @@ SMALL_CORPUS = [
     "corpus.write.task_examples={train: 60, validation: 20, test: 40}",
 ]
 
+TINY = "corpus=grammar_tiny"
+SHORT = [TINY, "+max_steps=3", "epochs=1"]
+TASK = [TINY, "finetuning.batch_size=8", "epochs=0.2"]
+BILSTM = ["recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8"]
+GPT = ["recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1"]
+SKIPGRAM = "embedding=outputs/embed/grammar_tiny/skipgram-1/vectors.bin"
+# Small cells of every stage but `scaling`, which measures times.
+CELLS = {
+    "prepare/grammar_tiny": ["prepare", *SMALL_CORPUS],
+    "encode/grammar_tiny/word": ["encode", TINY],
+    "encode/grammar_tiny/bpe": ["encode", TINY, "tokenizer=bpe", "tokenizer.train.vocab_size=300"],
+    "embed/grammar_tiny/skipgram-1": ["embed", *SHORT, "model.d_model=8"],
+    "pretrain/grammar_tiny/kn3-1": ["pretrain", TINY, "recipe=counted/kn3"],
+    "pretrain/grammar_tiny/cache-1": ["pretrain", TINY, "recipe=counted/cache"],
+    "pretrain/grammar_tiny/gpt-1": ["pretrain", *SHORT, *GPT, "tokenizer=bpe", "batches.batch_size=4"],
+    "mix/grammar_tiny/both-1": [
+        "mix", TINY, "cells=[pretrain/grammar_tiny/kn3-1,pretrain/grammar_tiny/cache-1]", "system=both",
+    ],
+    "train/grammar_tiny/sentiment-bilstm-1": ["train", *TASK, *BILSTM, "task=sentiment", SKIPGRAM],
+    "train/grammar_tiny/acceptability-gpt-1": [
+        "train", *TASK, *GPT, "task=acceptability", "tokenizer=bpe", "init=pretrain/grammar_tiny/gpt-1",
+    ],
+    "train/grammar_pos/bilstm_crf-1": [
+        "train", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8", "model.d_model=8",
+        "task.sentences.text.words={train: 600, validation: 200, test: 200}",
+    ],
+    "evaluate/grammar_tiny/both-1-perplexity": ["evaluate", TINY, "stage=mix", "cell=grammar_tiny/both-1"],
+    "evaluate/grammar_tiny/gpt-1-perplexity": ["evaluate", TINY, "tokenizer=bpe", "cell=grammar_tiny/gpt-1"],
+    "evaluate/grammar_tiny/skipgram-1-neighbours": [
+        "evaluate", TINY, "stage=embed", "cell=grammar_tiny/skipgram-1", "benchmark=neighbours",
+    ],
+    "generate/grammar_tiny/gpt-1-top_p": ["generate", "cell=grammar_tiny/gpt-1", "n_prompts=2"],
+}  # fmt: skip
+
 
 class Project:
     """An empty folder that stages run in, as the project's own folder would be. `forks` starts their processes."""
@@ -69,3 +103,12 @@ def bare_project(tmp_path, forks) -> Project:
     """A project that holds nothing but the source of the embedded corpus."""
     (tmp_path / "src").symlink_to(ROOT / "src")
     return Project(tmp_path, forks)
+
+
+@pytest.fixture(scope="session")
+def cells(tmp_path_factory, forks) -> Project:
+    """A project with CELLS, which stay as they are."""
+    made = Project(tmp_path_factory.mktemp("cells"), forks)
+    for command in CELLS.values():
+        made.succeed(*command)
+    return made

@@ -1,16 +1,21 @@
-"""A learning-rate schedule that kills its process, to test what a `kill -9` leaves behind."""
+"""A callback that signals its own process, to test what a `kill -9` or a scheduler leaves behind."""
 
 import os
 import signal
-from collections.abc import Sequence
 
-from retable.training.schedules import warmup_cosine
+import lightning as L
 
 
-def mortal_cosine(
-    step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: float, final: float
-) -> float:
-    """`warmup_cosine`; but at step DIE_AT, if the environment sets it, the process ends as by `kill -9`."""
-    if step == int(os.environ.get("DIE_AT", -1)):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return warmup_cosine(step, epoch, max_steps, losses, warmup, final)
+class Mortal(L.Callback):
+    """At step DIE_AT, if the environment sets it, the process gets the signal DIE_BY, by default that of `kill -9`; or
+    before all steps, at "setup"."""
+
+    def setup(self, trainer, pl_module, stage):
+        self._die("setup")
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        self._die(str(trainer.global_step))
+
+    def _die(self, at: str):
+        if os.environ.get("DIE_AT") == at:
+            os.kill(os.getpid(), signal.Signals[os.environ.get("DIE_BY", "SIGKILL")])

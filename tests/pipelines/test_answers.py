@@ -2,6 +2,9 @@
 
 import csv
 import json
+import re
+import string
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -74,7 +77,12 @@ def read(folder, name):
 
 def test_the_cell_is_complete(folder):
     files = {"model.safetensors", "vocabulary.json", "curve.csv", "units.csv", "predictions.json"}
-    assert {path.name for path in folder.iterdir()} == files | {"config.yaml", "metrics.json", "run.json"}
+    assert {path.name for path in folder.iterdir()} == files | {
+        "config.yaml",
+        "metrics.json",
+        "run.json",
+        "digests.json",
+    }
     run = read(folder, "run.json")
     assert (run["stage"], run["task"], run["corpus"], run["system"]) == ("train", "squad", "squad", "bidaf")
     assert run["examples"] == {
@@ -103,6 +111,34 @@ def test_predictions_give_the_scores_by_the_official_rules(folder, data):
         assert [int(row["unit"]) for row in of_split] == list(range(n))
         for name in expected:
             assert np.mean([float(row[name]) for row in of_split]) == pytest.approx(metrics[f"answers/{split}/{name}"])
+
+
+def evaluated(dataset: list, predictions: dict[str, str]) -> dict[str, float]:
+    """In percent, as evaluate-v1.1.py goes over a file and the predictions, a text under the id of each question."""
+
+    def words(text: str) -> list[str]:
+        plain = "".join(letter for letter in text.lower() if letter not in string.punctuation)
+        return re.sub(r"\b(?:a|an|the)\b", " ", plain).split()
+
+    def f1(one: list[str], other: list[str]) -> float:
+        shared = (Counter(one) & Counter(other)).total()
+        return 2 * shared / (len(one) + len(other)) if shared else 0.0
+
+    exact, overlap, total = 0.0, 0.0, 0
+    for article in dataset:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                found = words(predictions[question["id"]])
+                right = [words(answer["text"]) for answer in question["answers"]]
+                exact, overlap, total = exact + (found in right), overlap + max(f1(found, r) for r in right), total + 1
+    return {"exact_match": 100 * exact / total, "f1": 100 * overlap / total}
+
+
+def test_the_official_scorer_reads_the_predictions_as_they_are(folder, data):
+    dataset = json.loads((data / "test.json").read_text(encoding="utf-8"))["data"]
+    metrics = read(folder, "metrics.json")
+    for name, value in evaluated(dataset, read(folder, "predictions.json")).items():
+        assert value == pytest.approx(100 * metrics[f"answers/test/{name}"])
 
 
 def test_the_best_validation_is_kept(folder):

@@ -46,7 +46,7 @@ def test_a_drift_is_a_line_and_exit_code_1(tmp_path, forks):
     def bands():
         for table, rows in means.items():
             pd.DataFrame(rows, columns=[*KEY, "mean"]).to_csv(folder / f"{table}.csv", index=False)
-        return Project(tmp_path, forks).run("bands", "study=smoke")
+        return Project(tmp_path, forks).run("command", "bands", "smoke")
 
     kept = bands()
     assert kept.returncode == 0 and "DRIFT" not in kept.stdout

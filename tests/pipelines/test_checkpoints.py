@@ -1,15 +1,20 @@
 """`init=hf:…` and `init=` of a cell: stages that begin with weights of transformers, or of another pretraining."""
 
 import json
+import shlex
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 from huggingface_hub import ModelCard
 from omegaconf import OmegaConf
 
+import retable
 from pipelines.checkpoint import take_over
+from pipelines.entry import CONF
 from pipelines.texts import draw
 from retable.data.bucketed import Bucketed
 from retable.data.examples import Inputs, encoded
@@ -18,8 +23,10 @@ from retable.exchange.checkpoint import Checkpoint
 from retable.exchange.families import weights_in_transformers
 from retable.models.bert import BERT
 from retable.objectives.classification import Classification
+from retable.plan.conf import Conf
+from retable.plan.graph import corpus_graph, graph_file
+from retable.plan.study import expand
 from retable.tasks.table import read_table
-from retable.training.schedules import warmup_cosine
 from retable.training.weights import read_weights
 from tests.exchange.cases import TOKENIZERS
 from tests.pipelines.recipes import composed
@@ -84,7 +91,7 @@ def test_a_t5_writes_labels_and_its_encoder_is_read_alone(labelled):
     its = write(labelled.folder / "tiny-t5", "t5", "T5ForConditionalGeneration", **settings)
     slow = ("init=hf:tiny-t5", "out=t5", "optimizer.lr=0", "max_steps=1")
     for recipe, answers in {"t5/t5_glue": ["answers=[bird,cat]"], "t5/t5_toy_encoder": []}.items():
-        done = tune(labelled, f"recipe={recipe}", *slow, *answers)
+        done = tune(labelled, f"recipe={recipe}", *slow, *answers, "system=t5")
         assert done.returncode == 0, done.stderr
         weights = read_weights(labelled.folder / "outputs/train/t5/model.safetensors")
         assert torch.equal(weights["model.embedding.weight"], its.shared.weight)
@@ -187,6 +194,31 @@ def test_what_pretraining_can_not_go_on_with_is_said_in_one_line(labelled, conti
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_the_cells_of_a_study_go_on_and_by_hand_they_are_the_same(labelled, continued):
+    """From a checkpoint, and from that cell; a run by hand with the same settings is no try."""
+    short = {"optimizer.lr": 0, "epochs": 0.01, "batches.length": 32}
+    small = {"model.d_model": 16, "model.n_layers": 2, "model.n_heads": 2, "model.max_length": 32, "model.norm": "post"}
+    systems = [{"of": "bert", "as": "study_bert", "init": "hf:tiny-bert", "set": short},
+               {"of": "bert", "as": "study_on", "init": "study_bert",
+                "set": short | small | {"+model.vocab_size": 57, "+objective.vocab_size": 57}}]  # fmt: skip
+    cells = expand(Conf(CONF), "mine", dict(corpus="grammar_tiny", tokenizer="pretrained", systems=systems)).cells
+    made = {place: cell for place, cell in cells.items() if cell.stage == "pretrain"}
+    file = labelled.folder / graph_file("grammar_tiny")
+    file.parent.mkdir(parents=True)
+    file.write_text(corpus_graph("grammar_tiny", made.values(), {place: [] for place in made}))
+    for cell in made.values():
+        overrides = shlex.split(cell.command)[3:]
+        labelled.succeed("pretrain", *overrides, DVC_STAGE=cell.name)
+        before = (labelled.folder / "outputs" / cell.place / "config.yaml").read_bytes()
+        assert "a try" not in labelled.succeed("pretrain", *overrides).stderr
+        assert (labelled.folder / "outputs" / cell.place / "config.yaml").read_bytes() == before
+    shutil.rmtree(file.parent)
+    first, second = (labelled.folder / "outputs" / place for place in made)
+    assert json.loads((second / "run.json").read_text())["made_from"][-1] == "pretrain/grammar_tiny/study_bert-1"
+    began, found = (read_weights(cell / "model.safetensors") for cell in (first, second))
+    assert all(torch.equal(began[name], weight) for name, weight in found.items())
+
+
 def test_an_electras_generator_follows_the_checkpoints_settings(tmp_path):
     write(tmp_path, "electra", "ElectraForPreTraining", **BERTISH, embedding_size=8)
     cfg = composed("pretrain", "electra", f"init=hf:{tmp_path}")
@@ -204,15 +236,45 @@ def test_a_softmax_of_its_own_stays_one(tmp_path):
         take_over(composed("pretrain", "gpt", f"init=hf:{tmp_path}"), ["model.d_model=8"])
 
 
-def beside_transformers(labelled, folder: Path, data: str, name: str, labels: int):
-    """The weights and losses of fine-tuning through the stage, and of the same by transformers' model: the checkpoint,
-    the head as it was drawn, the order, the optimizer and its rates, no dropout."""
+class InOrder(transformers.Trainer):
+    """transformers' own, on batches that are made already; it keeps their losses."""
+
+    def get_train_dataloader(self):
+        self.losses = []
+        return torch.utils.data.DataLoader(self.train_dataset, batch_size=None)
+
+    def compute_loss(self, *given, **named):
+        loss = super().compute_loss(*given, **named)
+        self.losses.append(loss.item())
+        return loss
+
+
+def read_by_both(path: Path, reader) -> tuple[list, list[list[int]]]:
+    """The sentences of a file with their labels, and the ids by which transformers' tokenizer reads them."""
+    examples = [(row.fields["sentence"], int(row.fields["label"])) for row in read_table(path).rows]
+    return examples, [reader(" ".join(text.split()), truncation=True, max_length=32).input_ids for text, _ in examples]
+
+
+def as_theirs(batch) -> dict[str, torch.Tensor]:
+    mask = (torch.arange(batch.input_ids.shape[1]) < batch.lengths[:, None]).long()
+    return {"input_ids": batch.input_ids, "attention_mask": mask, "labels": batch.labels}
+
+
+@pytest.mark.parametrize("data", ["tiny", pytest.param("SST-2", marks=pytest.mark.real)])
+def test_fine_tuning_is_that_of_transformers_own_trainer(labelled, bert, data, request, tmp_path):
+    """From one checkpoint of transformers, through the stage and by its Trainer: with the head as it was drawn, the
+    same batches in the same order and no dropout, each step's loss, the weights and the predictions are the same."""
+    root = labelled.folder / "data" if data == "tiny" else request.getfixturevalue("data_dir").resolve()
+    folder, labels, epochs = labelled.folder / "tiny-bert", 40 if data == "tiny" else 320, 2
+    cell = labelled.folder / f"outputs/train/beside-{data}"
     done = labelled.run(
-        "train", "task=sst2", "recipe=bert/bert", f"init=hf:{folder}", f"out={name}", f"examples={labels}", "seed=1",
-        "dropout=0", "epochs=2", "batch_size=16", "optimizer.lr=1e-3", RETABLE_DATA=data,
+        "train", "task=sst2", "recipe=bert/bert", f"init=hf:{folder}", f"out={cell.name}", f"examples={labels}",
+        "seed=1", "dropout=0", f"epochs={epochs}", "batch_size=16", "optimizer.lr=1e-3", "~schedule.warmup",
+        "schedule._target_=retable.training.schedules.linear_decay", RETABLE_DATA=str(root),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    checkpoint = Checkpoint(str(folder))
+
+    checkpoint, reader = Checkpoint(str(folder)), transformers.AutoTokenizer.from_pretrained(folder)
     torch.manual_seed(1)
     model = BERT(**{k: v for k, v in checkpoint.model.items() if k not in ("_target_", "dropout")}, dropout=0.0)
     drawn = Classification(model, 2, 0.0)
@@ -220,49 +282,33 @@ def beside_transformers(labelled, folder: Path, data: str, name: str, labels: in
         folder, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
     theirs.classifier.load_state_dict(drawn.head.state_dict())
-    table = read_table(Path(data) / "glue/SST-2/train.tsv").rows
-    examples = draw([(row.fields["sentence"], int(row.fields["label"])) for row in table], labels, seed=1)
-    reader = transformers.AutoTokenizer.from_pretrained(folder)
-    rows = [reader(" ".join(sentence.split()), truncation=True, max_length=32).input_ids for sentence, _ in examples]
-    batches = Bucketed(encoded(Inputs(rows), [label for _, label in examples]), 16, seed=1)
-    steps = 2 * batches.steps_per_epoch
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": [p for p in theirs.parameters() if p.ndim >= 2], "weight_decay": 0.01},
-            {"params": [p for p in theirs.parameters() if p.ndim < 2], "weight_decay": 0.0},
-        ],
-        lr=1e-3,
-    )
-    rates = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: warmup_cosine(step, max_steps=steps, epoch=1.0, losses=[], warmup=0.05, final=0.0)
-    )
-    losses = []
-    for step in range(steps):
-        batch = batches.batch(step)
-        mask = (torch.arange(batch.input_ids.shape[1]) < batch.lengths[:, None]).long()
-        loss = theirs(batch.input_ids, attention_mask=mask, labels=batch.labels).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
-        optimizer.step(), rates.step(), optimizer.zero_grad()
-        losses.append(loss.item())
-    cell = labelled.folder / "outputs/train" / name
+    examples, rows = read_by_both(root / "glue/SST-2/train.tsv", reader)
+    some = draw([*zip(examples, rows, strict=True)], labels, seed=1)
+    batches = Bucketed(encoded(Inputs([ids for _, ids in some]), [label for (_, label), _ in some]), 16, seed=1)
+    arguments = transformers.TrainingArguments(  # its own AdamW and linear schedule
+        output_dir=str(tmp_path), max_steps=epochs * batches.steps_per_epoch, learning_rate=1e-3, weight_decay=0.01,
+        max_grad_norm=1.0, use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True, seed=1,
+        remove_unused_columns=False,
+    )  # fmt: skip
+    order = [as_theirs(batches.batch(step)) for step in range(arguments.max_steps)]
+    trainer = InOrder(theirs, arguments, train_dataset=order)
+    trainer.train()
+
     curve = pd.read_csv(cell / "curve.csv")
-    mine = curve.loc[curve["metric"] == "train/loss", "value"]
+    mine = list(curve.loc[curve["metric"] == "train/loss", "value"])
+    assert len(mine) == epochs * -(-labels // 16) and mine == pytest.approx(trainer.losses, abs=1e-5)
     drawn.load_state_dict(read_weights(cell / "model.safetensors"))
-    return (weights_in_transformers(drawn), list(mine)), (dict(theirs.named_parameters()), losses)
+    its = dict(theirs.named_parameters())
+    for name, weight in weights_in_transformers(drawn).items():
+        torch.testing.assert_close(weight, its[name].detach(), atol=1e-4, rtol=1e-3)
 
-
-@pytest.mark.parametrize("data", ["tiny", pytest.param("SST-2", marks=pytest.mark.real)])
-def test_fine_tuning_is_that_of_transformers(labelled, bert, data, request):
-    """Through the stage and by transformers' own model, from one checkpoint of transformers."""
-    folder = labelled.folder / "data" if data == "tiny" else request.getfixturevalue("data_dir")
-    labels = 40 if data == "tiny" else 320
-    (ours, mine), (theirs, its) = beside_transformers(
-        labelled, labelled.folder / "tiny-bert", str(folder.resolve()), f"beside-{data}", labels
-    )
-    assert len(mine) == 2 * -(-labels // 16) and mine == pytest.approx(its, abs=1e-4)
-    for name, weight in ours.items():
-        torch.testing.assert_close(weight, theirs[name].detach(), atol=1e-4, rtol=1e-3)
+    asked, ids = read_by_both(root / "glue/SST-2/dev.tsv", reader)
+    whole = encoded(Inputs(ids), [label for _, label in asked])
+    with torch.no_grad():
+        logits = theirs.eval()(**as_theirs(whole.pad(np.arange(len(ids))))).logits
+    units = pd.read_csv(cell / "units.csv").query("split == 'validation'")
+    sure = (logits[:, 0] - logits[:, 1]).abs() > 1e-3
+    assert sure.float().mean() > 0.95 and (logits.argmax(1).numpy() == units["prediction"])[sure.numpy()].all()
 
 
 def test_a_cell_goes_to_transformers(labelled, continued):
@@ -277,7 +323,21 @@ def test_a_cell_goes_to_transformers(labelled, continued):
     assert {"loss", "masked_accuracy"} <= {result.metric_type for result in card.eval_results}
 
 
+def test_a_fine_tuned_cell_goes_to_transformers_and_labels_the_same(labelled, bert):
+    done = tune(labelled, "recipe=bert/bert", "init=hf:tiny-bert", "out=sst2/goes-1", "optimizer.lr=3e-2")
+    assert done.returncode == 0, done.stderr
+    labelled.succeed("command", "export", "train/sst2/goes-1", "goes", RETABLE_DATA="data")
+    pipeline = transformers.pipeline("text-classification", str(labelled.folder / "goes"), device="cpu", top_k=None)
+    ours = retable.load(labelled.folder / "outputs/train/sst2/goes-1")
+    texts = [text for text, _ in ROWS[:4]]
+    for row, shares in zip(pipeline(texts), ours.probabilities(texts), strict=True):
+        assert {each["label"]: each["score"] for each in row} == pytest.approx(
+            dict(zip(("negative", "positive"), shares.tolist(), strict=True)), abs=1e-5
+        )
+    assert ModelCard.load(labelled.folder / "goes/README.md").data.pipeline_tag == "text-classification"
+
+
 def test_what_is_no_network_does_not_go_to_transformers(labelled):
     labelled.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram")
     done = labelled.run("command", "export", "pretrain/grammar_tiny/unigram-1", "gone")
-    assert done.returncode == 2 and "grammar_tiny/unigram-1 holds no network, and transformers has" in done.stderr
+    assert done.returncode == 2 and "unigram-1 holds no network of tokens, and transformers has" in done.stderr

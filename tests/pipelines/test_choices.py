@@ -38,7 +38,8 @@ def rows(folder, name):
 
 
 def test_the_cell_is_complete_and_was_trained(folder):
-    files = {"model.safetensors", "tokenizer.json", "curve.csv", "units.csv", "config.yaml", "metrics.json", "run.json"}
+    files = {"model.safetensors", "tokenizer.json", "curve.csv", "units.csv", "config.yaml", "metrics.json", "run.json",
+             "digests.json"}  # fmt: skip
     assert {path.name for path in folder.iterdir()} == files
     run = load(folder, "run.json")
     assert [run[name] for name in ("stage", "task", "corpus", "system", "seed")] == [

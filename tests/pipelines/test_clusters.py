@@ -67,6 +67,7 @@ def test_the_cell_is_complete(folder):
         "config.yaml",
         "metrics.json",
         "run.json",
+        "digests.json",
         "vocabulary.json",
     }
     run = read(folder, "run.json")

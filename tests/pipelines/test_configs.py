@@ -24,9 +24,6 @@ STAGES = (
     "generate",
     "scaling",
     "report",
-    "bands",
-    "describe",
-    "submit",
 )
 GROUPS = {
     "corpus": "encode",

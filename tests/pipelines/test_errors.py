@@ -3,8 +3,11 @@
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
+
+from retable.publishing import alone
 
 
 def files(folder):
@@ -51,12 +54,12 @@ def test_bytes_that_are_not_utf8(project, text):
 
 def test_unknown_key(project):
     line = refuse(project, "pretrain", "modle.d_model=3")
-    assert "modle" in line
+    assert line == "error: there is no setting modle.d_model; write model.d_model; +modle.d_model= adds one"
 
 
 def test_unknown_model(project):
     line = refuse(project, "pretrain", "model=bert_typo")
-    assert "model/bert_typo" in line and "lstm" in line and "gpt" in line
+    assert line == "error: there is no conf/model/bert_typo.yaml; write bert"
 
 
 def test_unknown_recipe(project):
@@ -142,16 +145,63 @@ def test_missing_stage_output(project):
     assert "dvc repro graph/corpus/grammar/dvc.yaml:pretrain-lstm-9" in line
 
 
+@pytest.mark.parametrize("out", ["", "..", "../../x", "/x", "a//b", "a/../b", "null", "3"])
+def test_a_cell_in_no_place_for_one(project, out):
+    """Said before anything is read: there are no tokens of this corpus."""
+    line = refuse(project, "pretrain", "corpus=grammar", f"out={out!r}" if out not in ("null", "3") else f"out={out}")
+    assert "is no place for a cell; write plain names, as in out=corpus/name" in line
+
+
+@pytest.mark.parametrize(
+    ("stage", "overrides", "message"),
+    [
+        ("pretrain", ["corpus=grammar", "out=grammar_tiny"], "outputs/pretrain/grammar_tiny has no run.json, and only"),
+        ("encode", ["corpus=grammar", "out=grammar_tiny/word/mine"], "outputs/encode/grammar_tiny/word is a cell, and"),
+        ("encode", ["corpus=grammar_tiny", "tokenizer=character", "text=glue", "out=grammar_tiny/word"], "is missing"),
+        ("pretrain", ["corpus=grammar_tiny", "recipe=counted/kn3", "out=grammar_tiny/here-1"],
+         "outputs/pretrain/grammar_tiny/here-1 is another cell, of system here for kn3; write another out=, or remove"),
+        ("pretrain", ["corpus=grammar_tiny", "recipe=counted/unigram", "system=here", "out=grammar_tiny/here-1",
+                      "seed=2"], "is another cell, of seed 1 for 2;"),
+    ],
+)  # fmt: skip
+def test_a_cell_in_the_place_of_something_else(project, stage, overrides, message):
+    here = project.folder / "outputs/pretrain/grammar_tiny/here-1"
+    if not here.exists():
+        project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram", "system=here")
+    assert message in refuse(project, stage, *overrides)
+
+
+def test_a_cell_that_a_kill_left_aside_comes_back_before_another_is_refused(project):
+    here, unigram = project.folder / "outputs/pretrain/grammar_tiny/aside-1", ["corpus=grammar_tiny", "system=aside"]
+    project.succeed("pretrain", *unigram, "recipe=counted/unigram")
+    aside = project.folder / "work/pretrain/grammar_tiny/aside-1/replaced"
+    aside.parent.mkdir(parents=True)
+    here.rename(aside)
+    done = project.run("pretrain", *unigram, "recipe=counted/kn3", "system=kn3", "out=grammar_tiny/aside-1")
+    assert done.returncode == 2 and "aside-1 is another cell, of system aside for kn3;" in done.stderr
+    assert (here / "model.safetensors").exists() and not aside.parent.exists()
+
+
+def test_a_cell_that_another_process_makes(project):
+    out = "pretrain/grammar_tiny/twice-1"
+    with alone(bench := project.folder / "work" / out, Path("outputs", out)):
+        line = refuse(project, "pretrain", "corpus=grammar_tiny", "recipe=counted/unigram", "system=twice")
+        assert line.startswith(f"error: outputs/{out} is being made by process {os.getpid()} on ")
+        assert [path.name for path in bench.iterdir()] == ["lock"]
+    project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram", "system=twice")
+    assert not bench.exists()
+
+
 def test_truncated_checkpoint(project):
     settings = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "model.d_model=8", "batches.batch_size=4",
                 "batches.length=16", "epochs=0.6", "checkpoint_every=3", "system=cut",
-                "schedule._target_=dying.mortal_cosine"]  # fmt: skip
+                "+callbacks.mortal._target_=dying.Mortal"]  # fmt: skip
     project.run("pretrain", *settings, DIE_AT="10")
     (checkpoint,) = (project.folder / "work").rglob("last.ckpt")
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
-    line = refuse(project, "pretrain", *settings)
-    assert str(checkpoint.relative_to(project.folder)) in line and "damaged" in line
-    checkpoint.unlink()
+    done = project.succeed("pretrain", *settings)
+    said = f"{checkpoint.relative_to(project.folder)} is damaged; training goes on from previous.ckpt"
+    assert said in done.stderr.splitlines()
 
 
 def test_truncated_weights(project):

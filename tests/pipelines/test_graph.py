@@ -51,7 +51,7 @@ def read(project, path):
 def test_cells_are_complete(graph):
     for folder in (graph.folder / "outputs").glob("*/grammar_tiny/*-*/"):
         names = {path.name for path in folder.iterdir()}
-        assert {"config.yaml", "metrics.json", "run.json"} <= names and read_record(folder), folder
+        assert {"config.yaml", "metrics.json", "run.json", "digests.json"} <= names and read_record(folder), folder
 
 
 def test_run_leads_to_its_origins(graph):
@@ -79,7 +79,7 @@ def test_a_cell_whose_origins_have_no_record_is_made_alike(graph):
     record = record_file(origin).read_bytes()
     record_file(origin).unlink()
     graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1")
-    assert {path: path.read_bytes() for path in cell.rglob("*.*")} == before and len(before) == 5
+    assert {path: path.read_bytes() for path in cell.rglob("*.*")} == before and len(before) == 6
     assert len(read_record(cell)["upstream_runs"]) == 1  # that of the tokens
     record_file(origin).write_bytes(record)
 
@@ -148,7 +148,8 @@ def test_several_benchmarks_read_the_model_once_and_are_as_one_at_a_time(graph, 
         assert len(files) > 1 and files == {path.name: path.read_bytes() for path in (together / name).iterdir()}
         metrics |= json.loads((alone / "metrics.json").read_text())
     assert json.loads((together / "metrics.json").read_text()) == metrics
-    assert {path.name for path in together.iterdir()} == {"config.yaml", "metrics.json", "run.json", *names}
+    own = {"config.yaml", "metrics.json", "run.json", "digests.json"}
+    assert {path.name for path in together.iterdir()} == {*own, *names}
 
 
 def test_a_benchmark_that_can_not_be_answered_is_refused_before_any_runs(graph):

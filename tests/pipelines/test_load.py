@@ -11,6 +11,7 @@ from torch import nn
 from retable.cells.build import build_counted, build_model
 from retable.cells.systems import load_system, load_vectors
 from retable.errors import UsageError
+from retable.models import fasttext
 from retable.models.fasttext import FastText
 from retable.models.skipgram import SkipGram
 from retable.models.word2vec_format import write_word2vec
@@ -87,8 +88,10 @@ class Bare(nn.Module):
     """A model that says nothing of its kind, and counts nothing."""
 
 
-def test_a_model_of_ones_own_that_lacks_something_is_refused():
-    cfg = OmegaConf.create({"model": {"_target_": f"{__name__}.Bare"}})
+def test_a_model_of_ones_own_that_lacks_something_is_refused(monkeypatch):
+    monkeypatch.setattr(Bare, "__module__", fasttext.__name__)
+    monkeypatch.setattr(fasttext, "Bare", Bare, raising=False)
+    cfg = {"model": {"_target_": f"{fasttext.__name__}.Bare"}}
     with pytest.raises(UsageError, match=r"^Bare is no retable.models.base.Model, .* derive it from a kind"):
         build_model(cfg, TOKENIZER)
     with pytest.raises(UsageError, match=r"^Bare is not counted: it lacks one of protocol, estimate, log_prob"):

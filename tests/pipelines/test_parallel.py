@@ -7,6 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from pipelines.entry import is_main_process
+
 TRANSFORMER = ["model.d_model=16", "model.n_layers=2", "model.dropout=0", "batches.batch_size=4"]
 ADAMW = ["optimizer=adamw", "+optimizer.weight_decay=0.01", "optimizer.lr=2e-3"]
 SYSTEMS = {
@@ -86,6 +88,35 @@ def test_two_processes_validate_half_each_and_find_what_one_finds(project, name)
     (whole, *_), halves = rows
     assert len(halves) == 2 and sum(halves) == whole
     assert max(halves) < 0.8 * whole or name == "sentiment"  # whose twenty examples are one batch, which one takes
+
+
+@pytest.mark.parametrize(
+    ("environment", "first"),
+    [
+        ({}, True),
+        ({"LOCAL_RANK": "1"}, False),
+        ({"NODE_RANK": "1"}, False),  # what a user starts there, before Lightning starts others
+        ({"NODE_RANK": "0", "LOCAL_RANK": "0"}, True),
+        ({"RANK": "0", "LOCAL_RANK": "0"}, True),
+        ({"RANK": "8", "LOCAL_RANK": "0"}, False),
+        ({"SLURM_PROCID": "3"}, False),
+    ],
+)
+def test_one_process_of_all_nodes_is_the_first(environment, first, monkeypatch):
+    for name in ("RANK", "SLURM_PROCID", "NODE_RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert is_main_process() == first
+
+
+def test_two_processes_end_with_the_best_weights(project):
+    """Which both read before the first removes the folder that they are in."""
+    done = project.succeed(
+        "train", "corpus=grammar_tiny", "task=sentiment", "batch_size=4", "patience=1", "++max_steps=6", "logger=none",
+        "trainer=ddp", "trainer.accelerator=cpu", "system=best",
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr and not list((project.folder / "work/train").glob("**/*best*"))
 
 
 def test_adafactor_is_refused_where_weights_are_shared(project):

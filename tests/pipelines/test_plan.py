@@ -12,7 +12,7 @@ from retable.errors import UsageError
 from retable.plan.cell import Cell
 from retable.plan.conf import Conf, strings
 from retable.plan.fingerprint import RECORDING, Code
-from retable.plan.study import Study
+from retable.plan.study import Study, expand
 
 ROOT = CONF.parent
 
@@ -45,7 +45,7 @@ def test_what_is_no_more_leaves_the_graph_and_its_locks(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"recipe": "recurrent/lstm", "epochz": "1"}, "pretrain/ptb/odd-1: Could not override 'epochz'."),
+        ({"recipe": "recurrent/lstm", "epochz": "1"}, "pretrain/ptb/odd-1: there is no setting epochz"),
         ({"recipe": "recurrent/lstm", "model._target_": "retable.models.recurrent.Odd"},
          "pretrain/ptb/odd-1: there is no retable.models.recurrent.Odd; write as _target_ "),
     ],
@@ -57,6 +57,27 @@ def test_a_cell_that_can_not_be_composed_is_named(monkeypatch, tmp_path, setting
     with pytest.raises(UsageError) as error:
         plan.cells("ptb")
     assert str(error.value).startswith(message)
+
+
+def test_a_cell_that_begins_with_another_or_with_a_checkpoint_depends_on_it(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("mine/bert").mkdir(parents=True)
+    systems = [{"of": "lstm"}, {"of": "lstm", "as": "lstm_on", "init": "lstm"},
+               {"of": "bert", "init": "hf:mine/bert"},
+               {"of": "bert", "as": "of_the_hub", "init": "hf:its/bert"}]  # fmt: skip
+    study = expand(Conf(CONF), "mine", {"corpus": "grammar_tiny", "systems": systems})
+    stages = yaml.safe_load(plan.graph_files([study])[Path("graph/corpus/grammar_tiny/dvc.yaml")])["stages"]
+    assert "outputs/pretrain/grammar_tiny/lstm-1/model.safetensors" in stages["pretrain-lstm_on-1"]["deps"]
+    assert "mine/bert" in stages["pretrain-bert-1"]["deps"]
+    assert not any("bert" in path for path in stages["pretrain-of_the_hub-1"]["deps"][1:])
+    with plan.composing():
+        plans = {cell.out: yaml.safe_load(plan.plan_of(cell, study.cells)) for cell in study.cells.values()}
+    opened = plans["grammar_tiny/bert-1"]["configuration"]["init"]
+    assert opened == {"_target_": "Checkpoint", "name": "mine/bert"}
+    assert plans["grammar_tiny/bert-1"]["code"] == plans["grammar_tiny/of_the_hub-1"]["code"]
+    assert plans["grammar_tiny/lstm_on-1"]["configuration"]["init"] == "pretrain/grammar_tiny/lstm-1"
+    reached = plan.reached_by("pretrain", {"objective": {}, "init": plan.opened_by("hf:mine/bert")})
+    assert "retable.exchange.checkpoint.Checkpoint" in reached
 
 
 def test_every_stage_reads_what_another_writes():

@@ -44,7 +44,7 @@ class Repro:
     def make(self, *arguments: str) -> subprocess.CompletedProcess:
         """As `make repro` would."""
         return subprocess.run(
-            [str(self.python), "-m", "pipelines.repro", *arguments],
+            [str(self.python), "-m", "pipelines.command", "repro", *arguments],
             cwd=self.folder, env=self.environment, capture_output=True, text=True,
         )  # fmt: skip
 
@@ -74,7 +74,7 @@ def repro(tmp_path_factory, forks):
     made.edit("conf/corpus/grammar_tiny.yaml", "train: 50000, validation: 5000, test: 20000",
               "train: 3000, validation: 600, test: 900")  # fmt: skip
     made("dvc", "init", "--quiet", "--no-scm")
-    made(str(made.python), "-m", "pipelines.plan", "graph")
+    made(str(made.python), "-m", "pipelines.command", "graph")
     return made
 
 
@@ -206,3 +206,82 @@ def test_what_is_proved_the_same_is_renewed(repro):
         rows = list(csv.DictReader(file))
     assert [(row["stage"], row["renewed"]) for row in rows] == [("pretrain", "2"), ("evaluate", "2")]
     assert all(row["old_code"] != row["new_code"] and len(row["digest"]) == 64 for row in rows)
+
+
+class TestWhy:
+    """What `retable why` answers. The project is a git repository here, and its cells are as the locks have them."""
+
+    KN3, RECIPE = "pretrain/grammar_tiny/kn3-1", "conf/recipe/counted/kn3.yaml"
+
+    @pytest.fixture
+    def why(self, repro):
+        def why(name: str = "grammar_tiny/kn3-1") -> list[str]:
+            first, *reasons = repro(str(repro.python), "-m", "pipelines.command", "why", name).splitlines()
+            ends = " would run:" if reasons else " is as DVC's lock has it: nothing to do"
+            assert first.endswith(ends), first
+            return [line.removeprefix("  ") for line in reasons]
+
+        return why
+
+    @pytest.fixture
+    def edited(self, repro):
+        """Edit a file for the time of a test."""
+        before = {}
+
+        def edit(file: str, old: str, new: str) -> None:
+            before.setdefault(path := repro.folder / file, path.read_bytes())
+            repro.edit(file, old, new)
+
+        yield edit
+        for path, content in before.items():
+            path.write_bytes(content)
+
+    @pytest.mark.parametrize("name", [
+        "grammar_tiny/kn3-1", KN3, f"outputs/{KN3}/", "kn3-1", "pretrain-kn3-1", f"{GRAPH}:pretrain-kn3-1",
+    ])  # fmt: skip
+    def test_there_is_nothing_to_do(self, why, name):
+        assert why(name) == []
+
+    def test_code_has_changed(self, why, edited):
+        edited(
+            "src/retable/models/ngram.py", "class KneserNey(Interpolated):", "class KneserNey(Interpolated):\n    x = 1"
+        )
+        edited("src/retable/models/gpt.py", '"""', '"""Edited. ')
+        assert why() == ["code: retable.models.ngram.KneserNey, since HEAD"]
+
+    def test_a_setting_has_changed_before_and_after_plans_are_made_anew(self, why, edited, repro):
+        edited(self.RECIPE, "order: 3", "order: 2")
+        assert why() == ["model.order: 3 -> 2"]
+        waits = f"it waits for {self.KN3}, which would run: `retable why {self.KN3}`"
+        of_loaded = f"{self.KN3} model.order: 3 -> 2"
+        assert why("kn3-1-perplexity-phenomena") == [of_loaded, waits]
+        repro("dvc", "repro", f"{GRAPH}:plan")
+        assert why() == ["model.order: 3 -> 2"]
+        cache = repro.folder / ".dvc/cache"
+        cache.rename(cache.with_name("away"))
+        first, *_ = why()
+        shutil.rmtree(cache, ignore_errors=True)
+        cache.with_name("away").rename(cache)
+        assert first.endswith("the plan that it was made by is neither in outputs/plan nor in DVC's cache")
+
+    def test_inputs_the_command_or_the_result_have_changed(self, why, edited, repro):
+        lock, path = GRAPH.replace(".yaml", ".lock"), "outputs/encode/grammar_tiny/word/train.bin"
+        made = yaml.safe_load((repro.folder / lock).read_text(encoding="utf-8"))["stages"]["pretrain-kn3-1"]
+        (md5,) = (dep["md5"] for dep in made["deps"] if dep["path"] == path)
+        edited(lock, md5, "f" * 32)
+        assert why() == [f"{path} has changed"]
+        edited(lock, "f" * 32, md5)
+        edited(lock, "recipe=counted/kn3", "recipe=counted/kn2")
+        assert why() == [f"its command was `{made['cmd'].replace('/kn3', '/kn2')}`"]
+        edited(lock, "recipe=counted/kn2", "recipe=counted/kn3")
+        edited(f"outputs/{self.KN3}/metrics.json", "{", "{ ")
+        assert why() == [f"outputs/{self.KN3} has changed; what it was is in DVC's cache"]
+
+    def test_a_cell_is_new_or_there_is_none(self, why, edited, repro):
+        edited("conf/study/lineage.yaml", "- kn5", "- kn5\n  - unigram")
+        assert why("grammar_tiny/unigram-1") == ["it was never made in this project"]
+        edited("conf/study/lineage.yaml", "- kn5\n  - unigram", "- kn5")
+        command = [str(repro.python), "-m", "pipelines.command", "why", "grammar_tiny/kn33-1"]
+        done = subprocess.run(command, cwd=repro.folder, env=repro.environment, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert done.stderr == "error: grammar_tiny/kn33-1 is no cell of a study; write grammar_tiny/kn3-1\n"

@@ -1,12 +1,14 @@
 """A training stage that is killed and run again ends as if it had never been killed."""
 
 import random
+import re
+import shutil
 import signal
 
 import pytest
 from mlflow.tracking import MlflowClient
 
-from retable.artifacts import digest
+from retable.digests import digest
 
 SETTINGS = [
     "corpus=grammar_tiny",
@@ -17,7 +19,7 @@ SETTINGS = [
     "batches.length=16",
     "epochs=0.6",
     "checkpoint_every=3",
-    "schedule._target_=dying.mortal_cosine",
+    "+callbacks.mortal._target_=dying.Mortal",
 ]
 STEPS = 28  # 3,000 tokens in batches of 4 × 16, 0.6 epochs
 TRAINERS = {
@@ -37,13 +39,70 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
         assert not (project.folder / f"outputs/pretrain/grammar_tiny/{name}_killed-1").exists()
     project.succeed("pretrain", *settings, f"system={name}_killed")
 
-    whole, resumed = (project.folder / f"outputs/pretrain/grammar_tiny/{name}_{how}-1" for how in ("whole", "killed"))
-    for file in ("model.safetensors", "curve.csv", "metrics.json"):
-        assert digest(whole / file) == digest(resumed / file), file
+    check_equal(project, f"{name}_whole", f"{name}_killed")
 
-    client = MlflowClient(f"sqlite:///{project.folder / 'mlflow.db'}")
-    (experiment,) = client.search_experiments(filter_string="name = 'retable'")
-    runs = client.search_runs([experiment.experiment_id], f"tags.`retable.system` = '{name}_killed'")
+
+@pytest.mark.parametrize(
+    ("name", "number", "code"), [("cpu", "SIGINT", 130), ("cpu", "SIGTERM", 143), ("ddp", "SIGUSR1", 99)]
+)
+def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, number, code):
+    """A step before the first checkpoint that is due, and then in a step with a validation."""
+    whole, asked = f"{name}_{number}_whole", f"{name}_{number}_asked"
+    settings = [*SETTINGS, *TRAINERS[name], "validations=10"]
+    project.succeed("pretrain", *settings, f"system={whole}")
+    for step in (2, 5):
+        ended = project.run("pretrain", *settings, f"system={asked}", DIE_AT=str(step), DIE_BY=number)
+        assert ended.returncode == code, ended.stderr
+        last = ended.stderr.splitlines()[-1]
+        where = re.fullmatch(
+            rf"{number}: ended behind step (\d+) of {STEPS}, which is kept; the same command goes on from there", last
+        )
+        assert where is not None and step <= int(where[1]) <= step + 1, ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert [run.info.status for run in runs_of(project, asked)[1]] == ["KILLED"]
+    resumed = project.succeed("pretrain", *settings, f"system={asked}")
+    assert f"step {int(where[1])}/" not in resumed.stderr  # it was done before
+    check_equal(project, whole, asked)
+
+
+def test_asked_to_end_before_the_first_step(project):
+    """By a signal that nobody waits for, as nothing of the training is there to be kept."""
+    settings = [*SETTINGS, "system=cpu_early", "seed=2"]
+    ended = project.run("pretrain", *settings, DIE_AT="setup", DIE_BY="SIGTERM")
+    assert (ended.returncode, ended.stderr) == (143, "SIGTERM: ended; the same command goes on from there\n")
+    assert not (project.folder / "outputs/pretrain/grammar_tiny/cpu_early-2").exists()
+
+
+def check_equal(project, whole: str, resumed: str) -> None:
+    """The same bytes, and one finished run with each point once."""
+    one, other = (project.folder / f"outputs/pretrain/grammar_tiny/{system}-1" for system in (whole, resumed))
+    for file in ("model.safetensors", "curve.csv", "metrics.json"):
+        assert digest(one / file) == digest(other / file), file
+    client, runs = runs_of(project, resumed)
     assert [run.info.status for run in runs] == ["FINISHED"]
     history = client.get_metric_history(runs[0].info.run_id, "train/loss")
     assert len({point.step for point in history}) == len(history) > STEPS // 2
+    assert not (project.folder / f"work/pretrain/grammar_tiny/{resumed}-1").exists()
+
+
+def test_what_a_killed_run_left_goes_when_its_cell_is_made_otherwise(project):
+    """Its scratch folder and its open run; those of another cell stay."""
+    for system in ("given_up", "waiting"):
+        assert project.run("pretrain", *SETTINGS, f"system={system}", DIE_AT="9").returncode == -signal.SIGKILL
+    work = project.folder / "work/pretrain/grammar_tiny"
+    waiting = sorted((work / "waiting-1").rglob("*"))
+    assert (work / "given_up-1").exists() and [path for path in waiting if path.name == "last.ckpt"]
+    project.succeed("pretrain", *SETTINGS, "system=given_up", "optimizer.lr=0.002")
+    assert not (work / "given_up-1").exists() and sorted((work / "waiting-1").rglob("*")) == waiting
+
+    statuses = {}
+    for system in ("given_up", "waiting"):
+        statuses[system] = [run.info.status for run in runs_of(project, system)[1]]
+    assert statuses == {"given_up": ["FINISHED", "KILLED"], "waiting": ["RUNNING"]}  # the latest first
+    shutil.rmtree(work / "waiting-1")
+
+
+def runs_of(project, system: str) -> tuple[MlflowClient, list]:
+    client = MlflowClient(f"sqlite:///{project.folder / 'mlflow.db'}")
+    (experiment,) = client.search_experiments(filter_string="name = 'retable'")
+    return client, client.search_runs([experiment.experiment_id], f"tags.`retable.system` = '{system}'")

@@ -41,8 +41,16 @@ def test_parameters_are_those_that_are_compared(client, run_of):
     run = run_of("pretrain/grammar_tiny/shown-1")
     expected = {"recipe": "recurrent/lstm", "corpus": "grammar_tiny", "model.d_model": "8", "epochs": "1", "seed": "1"}
     assert expected.items() <= run.data.params.items() and len(run.data.params) < 35
+    assert "budget" not in run.data.params and "None" not in run.data.params.values()
     files = {file.path for file in client.list_artifacts(run.info.run_id)}
     assert {"config.yaml", "curve.csv", "metrics.json"} <= files  # the whole configuration is there, too
+
+
+def test_what_differs_comes_first_in_a_name(project, run_of):
+    small = ["model.d_embedding=8", "model.d_model=8", "epochs=1"]
+    project.succeed("train", "corpus=grammar_tiny", "task=sentiment", "recipe=encoders/bilstm", *small)
+    assert run_of("train/grammar_tiny/sentiment-bilstm-1").info.run_name == "bilstm-1 sentiment"
+    assert run_of("encode/grammar_tiny/word").info.run_name == "encode word grammar_tiny"
 
 
 def test_a_run_says_what_it_is_and_who_made_it(run_of):

@@ -33,7 +33,7 @@ def copied(tmp_path_factory) -> Iterator[Path]:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "CONF", folder / "conf")
-        patch.setattr(reach, "_ROOT", folder)
+        patch.setattr(reach, "CODE", {"pipelines": folder / "pipelines", "retable": folder / "src/retable"})
         patch.setenv("RETABLE_DATA", "data")
         clear()
         yield folder
@@ -183,7 +183,7 @@ def test_a_text_of_ones_own_is_depended_on_wherever_it_stands(copied, monkeypatc
 def test_a_study_to_start_from(copied, settings, file, capsys):
     plan.new("mine", settings)
     assert yaml.safe_load((copied / "conf/study/mine.yaml").read_text(encoding="utf-8")) == file
-    assert capsys.readouterr().out == "conf/study/mine.yaml is written; make repro STUDY=mine makes it\n"
+    assert capsys.readouterr().out == "conf/study/mine.yaml is written; retable repro mine makes it\n"
     with pytest.raises(UsageError, match=r"conf/study/mine\.yaml is there already"):
         plan.new("mine", settings)
     (copied / "conf/study/mine.yaml").unlink()

@@ -21,12 +21,13 @@ def cells(bare_project):
     return bare_project
 
 
-def submit(cells, *overrides):
-    return cells.run("submit", "system=bilstm", "seed=2", *overrides, RETABLE_DATA="data")
+def submit(cells, *tests):
+    named = [word for test in tests for word in ("--test", test)]
+    return cells.run("command", "submit", "bilstm", "--seed", "2", *named, RETABLE_DATA="data")
 
 
 def test_a_test_sets_labels_stand_by_their_index_as_the_task_names_them(cells):
-    done = submit(cells, "tests=[RTE]")
+    done = submit(cells, "RTE")
     assert done.returncode == 0, done.stderr
     assert "outputs/submit/glue/bilstm-2.zip holds RTE (3)" in done.stdout
     with zipfile.ZipFile(cells.folder / "outputs/submit/glue/bilstm-2.zip") as archive:
@@ -38,13 +39,13 @@ def test_a_test_sets_labels_stand_by_their_index_as_the_task_names_them(cells):
 @pytest.mark.parametrize(
     ("tests", "message"),
     [
-        ("[RTE,SST-2]", "outputs/train/glue/sst2-bilstm-2 does not exist; run the stage train with task=sst2"),
-        ("[STS-B]", "task stsb has no test set; name it as files.test in conf/task/stsb.yaml"),
-        ("[AX]", "tests=['AX'] must be some of CoLA, SST-2"),
+        (["RTE", "SST-2"], "outputs/train/glue/sst2-bilstm-2 does not exist; run the stage train with task=sst2"),
+        (["STS-B"], "task stsb has no test set; name it as files.test in conf/task/stsb.yaml"),
+        (["AX"], "--test AX is no test set of GLUE's; write one of CoLA, SST-2"),
     ],
 )
 def test_what_is_missing_is_said_in_one_line(cells, tests, message):
-    done = submit(cells, f"tests={tests}")
+    done = submit(cells, *tests)
     (line,) = done.stderr.strip().splitlines()
     assert done.returncode == 2 and line.startswith("error: ") and message in line
     assert not (cells.folder / "outputs/submit").exists()
@@ -53,7 +54,7 @@ def test_what_is_missing_is_said_in_one_line(cells, tests, message):
 def test_examples_without_a_prediction_are_counted(cells):
     with (cells.folder / "data/glue/RTE/test.tsv").open("a") as file:
         file.write("3\tA.\tB.\n4\tA.\tB.\n")
-    done = submit(cells, "tests=[RTE]")
+    done = submit(cells, "RTE")
     assert done.returncode == 2
     assert "has none for 2 of the 5 examples of test, the first of them 3; train it again" in done.stderr
 
@@ -63,6 +64,6 @@ def test_a_text_that_is_no_label_is_not_handed_in(cells):
     table = pd.read_csv(cell / "units.csv")
     table["prediction"] = [2, 0, 2, 1]
     table.to_csv(cell / "units.csv", index=False)
-    done = submit(cells, "tests=[RTE]")
+    done = submit(cells, "RTE")
     (line,) = done.stderr.strip().splitlines()
     assert done.returncode == 2 and "wrote no label for 1 of the 3 examples of test" in line

@@ -17,6 +17,7 @@ from retable.metrics.spans import span_f1, span_metrics
 from retable.models.tagger import BiLSTMTagger
 from retable.models.word2vec_format import write_word2vec
 from retable.training.weights import read_weights
+from tests.metrics.test_spans import conlleval
 from tests.pipelines.recipes import composed
 
 NOUNS, VERBS = ("Dogs", "cats", "birds", "mice"), ("run", "see", "eat")
@@ -81,7 +82,7 @@ def test_it_learns_and_its_cell_is_complete(tagged):
         "test.tags.txt",
         "validation.tags.txt",
     }
-    assert names == files | {"config.yaml", "metrics.json", "run.json"}
+    assert names == files | {"config.yaml", "metrics.json", "run.json", "digests.json"}
 
 
 def test_the_columns_give_the_scores(tagged):
@@ -100,6 +101,29 @@ def test_the_columns_give_the_scores(tagged):
             counts = [row for row in csv.DictReader(file) if row["split"] == "test"]
         right, words = (sum(int(row[key]) for row in counts) for key in ("right", "words"))
         assert right / words == pytest.approx(metrics["tagging/test/accuracy"]) and len(counts) == 20
+
+
+def read_by_conlleval(path) -> tuple[list[list[str]], list[list[str]]]:
+    """Sentences' tags and predictions, the last two columns of a file, all of whose lines must have as many; a blank
+    line ends a sentence."""
+    sentences, columns = [[]], set()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if fields := line.split():
+            columns.add(len(fields))
+            sentences[-1].append(fields[-2:])
+        else:
+            sentences.append([])
+    assert len(columns) == 1
+    read = [[[pair[at] for pair in rows] for rows in sentences if rows] for at in (0, 1)]
+    return read[0], read[1]
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_conlleval_reads_the_predictions_as_they_are(tagged, split):
+    for name in ("bilstm_crf-1", "bilstm_tagger-1"):
+        path = tagged.folder / "outputs/train/conll2000_chunking" / name / f"{split}.tags.txt"
+        correct, found, labelled = conlleval(*read_by_conlleval(path))
+        assert read(tagged, name)[f"tagging/{split}/f1"] == pytest.approx(2 * correct / (found + labelled))
 
 
 def test_vectors_come_by_the_convention_and_bring_their_words(tagged):

@@ -14,8 +14,8 @@ CFG = OmegaConf.create(
     {
         "seed": 1,
         "epochs": 1,
-        "optimizer": None,
-        "schedule": None,
+        "optimizer": {"_target_": "retable.training.optimizers.sgd", "_partial_": True, "lr": 1.0},
+        "schedule": {"_target_": "retable.training.schedules.constant", "_partial_": True},
         "clip_norm": None,
         "trainer": {"devices": 1, "precision": "32-true"},
         "checkpoint_every": 10,

@@ -1,6 +1,7 @@
 """A try is not a result: what is run by hand in another way than DVC tracks leaves the cell alone."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
@@ -8,6 +9,7 @@ import yaml
 from pipelines.tries import _name
 from retable.plan.cell import Cell
 from retable.plan.graph import corpus_graph, graph_file
+from retable.publishing import alone
 from tests.pipelines.conftest import Project
 
 GRAMMAR = {"corpus": "grammar_tiny", "tokenizer": "word"}
@@ -73,6 +75,15 @@ def test_a_try_leaves_the_cell_alone(tracked, stage, change, name):
     assert line == f"a try: {place} has what came of it; {cell.place} is made otherwise, and is as it was"
     made = yaml.safe_load((tracked.folder / place / "run.json").read_text())
     assert made["system"] == f"small{name}"
+
+
+def test_one_process_makes_a_try(tracked):
+    place = f"{CELLS['pretrain'].place}+epochs-0.25"
+    settings = CELLS["pretrain"].settings | {"epochs": "0.25"}
+    with alone(tracked.folder / "work" / place, Path("outputs", place)):
+        done = tracked.run("pretrain", *(f"{key}={value}" for key, value in settings.items()))
+    assert done.returncode == 2 and done.stderr.startswith(f"error: outputs/{place} is being made by process ")
+    assert not (tracked.folder / "outputs" / place).exists()
 
 
 def test_the_cells_own_configuration_makes_the_cell_however_it_is_said(tracked):

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 import torch
 
 import retable
+from retable.cells import served
 from retable.corpora.text import read_units
 from retable.errors import UsageError
 from retable.evaluation.scoring import Scorer
@@ -147,10 +150,24 @@ def test_states_are_the_models_own_alone_and_in_a_batch(name, layers, cells, doc
         assert states.shape[0] == layers and states.dtype == np.float32
         (alone,) = system.encode(line)
         np.testing.assert_allclose(alone, states, atol=2e-6)
-    pooled = {kind: system.encode(lines, pooling=kind) for kind in ("mean", "first", "last")}
-    assert pooled["mean"] == pytest.approx(np.stack([states[-1].mean(axis=0) for states in found]))
-    assert pooled["first"] == pytest.approx(np.stack([states[-1, 0] for states in found]))
-    assert pooled["last"] == pytest.approx(np.stack([states[-1, -1] for states in found]))
+    for kind, expected in as_sentence_transformers([states[-1] for states in found]).items():
+        assert system.encode(lines, pooling=kind) == pytest.approx(expected, abs=2e-6), kind
+    with pytest.raises(UsageError, match=r"^pooling=cls is none; write mean, max, first, last"):
+        system.encode(lines, pooling="cls")
+
+
+def as_sentence_transformers(rows: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Its module Pooling on a padded batch (B, T, D) with a mask (B, T): modes mean, max, cls and lasttoken."""
+    lengths = torch.tensor([len(row) for row in rows])
+    states = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(row) for row in rows], True, padding_value=9.0)
+    mask = (torch.arange(states.shape[1]) < lengths[:, None]).float()[:, :, None]
+    pooled = {
+        "mean": (states * mask).sum(1) / mask.sum(1).clamp(min=1e-9),
+        "max": states.masked_fill(mask == 0, -1e9).max(1)[0],
+        "first": states[:, 0],
+        "last": states[torch.arange(len(rows)), lengths - 1],
+    }
+    return {kind: each.numpy() for kind, each in pooled.items()}
 
 
 def test_what_a_system_can_is_what_it_does(cells):
@@ -248,6 +265,114 @@ def test_mentions_are_resolved_and_translations_written_as_by_the_stage(cells, p
     assert retable.load(cell).translate(lines) == expected
 
 
+# What a system says to the rows of its example, by its own methods.
+SAID = {
+    "pretrain/grammar_tiny/kn-1": lambda its, row: {
+        "log_prob": its.score(row.text)[0].log_prob, "perplexity_word": its.perplexity(row.text)},
+    "pretrain/grammar_tiny/used_bert-1": lambda its, row: {"vector": its.encode(row.text, pooling="mean")[0]},
+    "embed/grammar_tiny/used_vectors-1": lambda its, row: {
+        "neighbours": [word for word, _ in its.neighbours(row.word)],
+        "cosines": [cosine for _, cosine in its.neighbours(row.word)]},
+    "train/grammar_tiny/sentiment-bilstm-1": lambda its, row: {"label": its.classify(row.text)[0]},
+    "train/grammar_pos/bilstm_crf-1": lambda its, row: {"tags": [tag for _, tag in its.tag(row.text)[0]]},
+    "train/grammar_questions_tiny/bidaf-1": lambda its, row: {"answer": its.answer(row.question, row.context)},
+    "train/grammar_endings_tiny/bilstm-1": lambda its, row: {"choice": its.choose(row.context, row.endings)},
+    "train/grammar_documents_tiny/mention_ranker-1": lambda its, row: {"clusters": its.resolve(row.sentences)},
+    "train/grammar_pairs_tiny/used_translation-1": lambda its, row: {"translation": its.translate(row.text)[0]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_table_is_answered_row_by_row_as_by_the_systems_own_methods(name, project_cells, monkeypatch):
+    monkeypatch.chdir(project_cells.parent)
+    system = retable.load(name)
+    rows = served.examples(system)
+    found = served.Served(system).predict(rows)
+    assert 2 <= len(found) == len(rows) <= 3
+    for (_, row), (_, answer) in zip(rows.iterrows(), found.iterrows(), strict=True):
+        for column, expected in SAID[name](system, row).items():
+            numbers = column in ("log_prob", "perplexity_word", "vector", "cosines")
+            assert answer[column] == (pytest.approx(expected, rel=1e-5, abs=1e-6) if numbers else expected)
+
+
+REGISTER = """
+import sys
+from pipelines.command import main
+for cell in sys.argv[1:]:
+    sys.argv = ["retable", "register", cell]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code
+"""
+LOADED = """
+import json, sys, mlflow
+model = mlflow.pyfunc.load_model(f"models:/{sys.argv[1]}/1")
+import retable
+rows = model.input_example
+print(json.dumps([retable.__file__, rows.to_dict("list"), model.predict(rows).to_dict("list"),
+                  model.metadata.run_id, str(model.metadata.signature)]))
+"""
+
+
+def alone(folder: Path, *command: str, **environment: str) -> str:
+    """What a process of its own says."""
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | ENVIRONMENT | environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_registered_cell_is_a_model_that_mlflow_loads_and_asks(project_cells, tmp_path):
+    project = project_cells.parent
+    said = alone(project, sys.executable, "-c", REGISTER, "used_lstm-1", "sentiment-bilstm-1")
+    model = "models:/grammar_tiny-used_lstm-1/1"
+    assert f"{model} is outputs/pretrain/grammar_tiny/used_lstm-1; mlflow models predict -m {model} " in said
+
+    record = json.loads((project_cells / "pretrain/grammar_tiny/used_lstm-1.record.json").read_text())
+    lstm = retable.load(project_cells / "pretrain/grammar_tiny/used_lstm-1")
+    code, rows, answers, run, signature = json.loads(
+        alone(project, sys.executable, "-c", LOADED, "grammar_tiny-used_lstm-1", PYTHONPATH="")
+    )
+    assert "mlartifacts" in code  # the package that the model carries
+    assert run == record["mlflow_run_id"] and "'text': string" in signature and "'log_prob': double" in signature
+    lines = (project_cells / "prepare/grammar_tiny/validation.txt").read_text().split("\n")
+    assert rows["text"] == [line for line in lines if line][:3]
+    assert answers["log_prob"] == pytest.approx([each.log_prob for each in lstm.score(rows["text"])])
+    assert answers["perplexity_word"] == pytest.approx([lstm.perplexity(text) for text in rows["text"]])
+
+    classifier = retable.load(project_cells / "train/grammar_tiny/sentiment-bilstm-1")
+    asked = tmp_path / "input.json"
+    asked.write_text(json.dumps({"dataframe_records": [{"text": text} for text in rows["text"]]}))
+    mlflow = [sys.executable, "-m", "mlflow", "models", "predict", "--env-manager", "local", "--input-path", str(asked)]
+    said = alone(project, *mlflow, "--model-uri", "models:/grammar_tiny-sentiment-bilstm-1/1")
+    assert json.loads(said)["predictions"] == [{"label": label} for label in classifier.classify(rows["text"])]
+
+
+def test_what_a_model_requires_is_what_its_systems_import(cells):
+    code = """
+import sys, retable
+from importlib.metadata import packages_distributions
+for cell in sys.argv[1:]:
+    retable.load(cell)
+found = packages_distributions()
+print(*{name.lower() for module in list(sys.modules) for name in found.get(module, ())})
+"""
+    said = alone(cells, sys.executable, "-c", code, *(str(cells / name) for name in SAID))
+    own = {re.match(r"[\w-]+", each)[0] for each in requires("retable") if "extra ==" not in each}
+    assert own & set(said.split()) == set(served.REQUIREMENTS)
+
+
+def test_a_name_that_mlflow_does_not_take_and_a_missing_text_are_said(cells, project_cells, monkeypatch):
+    monkeypatch.chdir(project_cells.parent)
+    with pytest.raises(UsageError, match=r"^--name a/b: the name of a model of MLflow's has neither / nor : in it"):
+        served.register(retable.load("kn-1"), "a/b")
+    monkeypatch.chdir(cells)
+    with pytest.raises(UsageError, match=r"^outputs/prepare/grammar_tiny/validation.txt is missing; stage prepare "):
+        served.register(retable.load(cells / "pretrain/grammar_tiny/kn-1"), "kn")
+
+
 def test_a_cell_is_found_by_its_name_and_what_is_none_is_said(project_cells, monkeypatch):
     monkeypatch.chdir(project_cells.parent)
     assert retable.load("pretrain/grammar_tiny/kn-1").folder == Path("outputs/pretrain/grammar_tiny/kn-1")
@@ -269,7 +394,7 @@ def test_a_name_of_several_cells_is_refused(tmp_path):
 
 
 def test_where_there_are_no_cells():
-    with pytest.raises(UsageError, match=r"^gpt-1 is no folder of a cell, and outputs/ has none here; `make repro`"):
+    with pytest.raises(UsageError, match=r"^gpt-1 is no folder of a cell, and outputs/ has none here; `retable repro`"):
         retable.load("gpt-1")
 
 

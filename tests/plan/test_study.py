@@ -62,6 +62,29 @@ def test_a_system_starts_from_the_same_seed_or_else_the_first():
     assert trained["gpt_pretrained2"]["init"] == "pretrain/grammar/gpt-1"
 
 
+def test_pretraining_goes_on_from_a_system_wherever_it_stands():
+    systems = [{"of": "gpt", "as": "gpt_on", "init": "gpt", "seeds": 2}, {"of": "gpt", "seeds": 2}]
+    cells = expand(CONF, "mine", {"corpus": "grammar", "systems": systems, "benchmarks": {"perplexity": "all"}}).cells
+    on = cells["pretrain/grammar/gpt_on-2"]
+    assert on.settings["init"] == "pretrain/grammar/gpt-2"
+    assert on.reads[-1] == "pretrain/grammar/gpt-2/model.safetensors" and "encode/grammar/word/train.bin" in on.reads
+    assert "evaluate/grammar/gpt_on-2-perplexity" in cells
+    other = systems[0] | {"corpus": "grammar_small"}
+    found = cell("pretrain/grammar_small/gpt_on-1", corpus="grammar", systems=[other, systems[1]])
+    assert found.settings["init"] == "pretrain/grammar/gpt-1"
+
+
+def test_a_checkpoint_of_transformers_brings_no_cells_and_where_a_task_is_learnt_no_tokens():
+    systems = [{"of": "bert", "as": "{init}_on", "init": "hf:mine/bert", "tokenizer": "wordpiece_uncased"},
+               {"of": "bert", "as": "from_{init}", "init": "hf:mine/bert", "task": "sst2"}]  # fmt: skip
+    cells = expand(CONF, "mine", {"corpus": "grammar", "systems": systems}).cells
+    on, tuned = cells["pretrain/grammar/bert_on-1"], cells["train/grammar/sst2-from_bert-1"]
+    assert on.settings["init"] == tuned.settings["init"] == "hf:mine/bert"
+    assert all(path.startswith("encode/grammar/wordpiece_uncased/") for path in on.reads) and on.reads
+    assert tuned.reads == () and "tokenizer" not in tuned.settings
+    assert on.command.endswith(" init=hf:mine/bert system=bert_on seed=1")
+
+
 def test_names_are_made_of_recipes_and_starts():
     systems = [{"of": ["gpt", "gpt_rotary"]},
                {"of": "gpt", "init": ["gpt", "gpt_rotary"], "as": "from_{init}", "task": "sentiment"}]  # fmt: skip
@@ -159,8 +182,15 @@ def test_a_mixture_is_of_its_systems():
         ({"corpus": "ptb", "systems": [{"of": "gpt"}, {"of": "lstm", "embedding": "gpt"}]},
          "study mine, system lstm, embedding: pretrain/ptb/gpt-1 is not for embedding=; write init for models, "
          "embedding for vectors"),
-        ({"corpus": "ptb", "systems": [{"of": "gpt"}, {"of": "lstm", "init": "gpt"}]},
-         "study mine, system lstm: init is for systems of a task; give it one, task: sentiment, or leave init out"),
+        ({"corpus": "ptb", "systems": [{"of": "gpt"}, {"of": "kn5", "init": "gpt"}]},
+         "study mine, system kn5: kn5 is counted from nothing; leave init out"),
+        ({"corpus": "ptb", "systems": [{"of": "gpt"}, {"of": "skipgram", "init": "gpt"}]},
+         "study mine, system skipgram: skipgram learns its vectors from nothing; leave init out"),
+        ({"corpus": "ptb", "systems": [{"of": "gpt", "as": "gpt_on", "init": "gtp"}, {"of": "gpt"}]},
+         "study mine, system gpt_on, init: the study has no pretrained system 'gtp'; write gpt"),
+        ({"corpus": "ptb", "systems": [{"of": "gpt", "decoding": "greedy"}]},
+         "study mine, system gpt: decoding is for systems of a task; give it one, task: translation, or leave decoding "
+         "out"),
         ({"corpus": "ptb", "systems": [{"of": "kn5"}], "mixtures": {"one": ["kn5"]}},
          "study mine, mixtures.one: ['kn5'] are not two systems or more of one text, of a seed each; name those"),
     ],

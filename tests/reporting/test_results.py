@@ -11,6 +11,7 @@ from retable.evaluation.last_words import LastWords
 from retable.metrics.translation import COLUMNS, METRICS, translation_counts
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result, verdict
+from retable.tasks import base
 from retable.tasks.base import Task
 from retable.tasks.translation import TranslationTask
 from tests.reporting.specifications import SPECIFICATIONS
@@ -239,7 +240,9 @@ class Reversal(Task):
         return pd.DataFrame({"unit": range(len(examples)), "letters": shares, "accuracy": shares == 1})
 
 
-def test_a_kind_of_ones_own_has_values_intervals_and_tests_by_its_units_alone(write_run, tmp_path):
+def test_a_kind_of_ones_own_has_values_intervals_and_tests_by_its_units_alone(write_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(Reversal, "__module__", base.__name__)
+    monkeypatch.setattr(base, "Reversal", Reversal, raising=False)
     task, words, folders = Reversal(), ["abcd", "bcde", "cdef", "defg"] * 10, []
     for system, wrong in (("best", 0), ("same", 1), ("worse", 30)):
         predictions = [word[::-1] if place >= wrong else "xyz" + word[0] for place, word in enumerate(words)]
@@ -247,7 +250,7 @@ def test_a_kind_of_ones_own_has_values_intervals_and_tests_by_its_units_alone(wr
         metrics = {f"reversal/test/{name}": value for name, value in task.score(units).items()}
         folder = write_run("train", f"words/{system}-1", system, 1, metrics)
         units.assign(split="test").to_csv(folder / "units.csv", index=False)
-        (folder / "config.yaml").write_text(f"task:\n  _target_: {__name__}.Reversal\n")
+        (folder / "config.yaml").write_text(f"task:\n  _target_: {base.__name__}.Reversal\n")
         folders.append(folder)
     rows = rows_of(folders).xs(("reversal", "test", "letters"), level=("task", "split", "metric"))
     assert rows["mean"].tolist() == pytest.approx([1, 39.25 / 40, 17.5 / 40])
@@ -256,8 +259,10 @@ def test_a_kind_of_ones_own_has_values_intervals_and_tests_by_its_units_alone(wr
     (table,) = write_report("small", {"train": folders}, tmp_path / "results", SPECIFICATIONS)
     last = [value.text for value in table.panels["words"][-1].values]
     assert table.name == "tasks" and last == ["best", "1", *["100.0", "100.0–100.0"] * 2]
-    (folders[0] / "config.yaml").write_text("task:\n  _target_: mine.Gone\n")
-    with pytest.raises(UsageError, match=r"train/words/best-1 was made by mine.Gone, which is no more; run it again"):
+    (folders[0] / "config.yaml").write_text("task:\n  _target_: retable.mine.Gone\n")
+    with pytest.raises(
+        UsageError, match=r"train/words/best-1 was made by retable.mine.Gone, which is no more; run it again"
+    ):
         rows_of(folders)
 
 

@@ -20,6 +20,11 @@ def test_an_unknown_label_names_those_that_there_are():
         Classes({"bad": "a", "good": "b", "-": None}).read("fair")
 
 
+def test_yes_and_no_that_yaml_has_read_as_true_and_false():
+    with pytest.raises(ValueError, match=r"label 'yes' is true or false to YAML, unless task.labels has it in quotes"):
+        Classes({True: "good", False: "bad"}).read("yes")
+
+
 def test_scores_are_numbers_of_a_range():
     scores = Scores(0, 5)
     assert [scores.read(text) for text in ("0", "5.000", "2.5")] == [0.0, 5.0, 2.5]

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hydra.utils import get_class, instantiate
 
+from retable import settings
 from retable.artifacts import require
 from retable.errors import UsageError
 from retable.systems import CountedModel
@@ -25,38 +25,42 @@ Settings = Mapping[str, Any]  # of a cell, resolved
 FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
 
 
-def build_model(cfg: Settings, text: "Text", **settings: Any) -> "Model":
-    """The model that `cfg` describes, but for `settings`; `text` is a tokenizer, or a vocabulary of words that it is to
-    spell. UsageError for one that is not learnt."""
+def build_model(cfg: Settings, text: "Text", **other: Any) -> "Model":
+    """The model that `cfg` describes, but for `other` settings; `text` is a tokenizer, or a vocabulary of words that it
+    is to spell. UsageError for one that is not learnt."""
     from retable.models.base import Model
 
-    model = _build(cfg["model"], text, **settings)
-    if not isinstance(model, Model):
+    kind = settings.target_of(cfg["model"], "model")
+    if not settings.makes(kind, Model):
         raise UsageError(
-            f"{type(model).__name__} is no retable.models.base.Model, which an objective could train; derive it from a "
+            f"{kind.__name__} is no retable.models.base.Model, which an objective could train; derive it from a "
             "kind that stands there, such as LeftToRight, or for a model that counts write objective=null"
         )
-    return model
+    return _build({**cfg["model"], **other}, "model", Model, text)
 
 
 def build_counted(cfg: Settings, text: "Text") -> CountedModel:
     """The model in closed form that `cfg` describes. UsageError for one that is not counted."""
-    model = _build(cfg["model"], text)
-    if not isinstance(model, CountedModel):
+    kind = settings.target_of(cfg["model"], "model")
+    if not settings.makes(kind, CountedModel):
         raise UsageError(
-            f"{type(model).__name__} is not counted: it lacks one of protocol, estimate, log_prob, save and load; take "
+            f"{kind.__name__} is not counted: it lacks one of protocol, estimate, log_prob, save and load; take "
             "a recipe such as counted/kn5, or write objective=causal_lm"
         )
-    return model
+    return _build(cfg["model"], "model", CountedModel, text)
 
 
 def build_objective(cfg: Settings, tokenizer: Tokenizer, model: "Model") -> "Objective":
     """The objective that `cfg` describes, on top of `model`."""
-    return _build(cfg["objective"], tokenizer, model=model)
+    from retable.objectives.base import Objective
+
+    return _build(cfg["objective"], "objective", Objective, tokenizer, model=model)
 
 
 def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str, seed: int) -> "Batches":
     """The batches that `cfg` describes, of a split that the encode stage left in `folder`."""
+    from retable.data.batches import Batches
+
     facts: dict[str, Any] = {
         "tokens": read_tokens(require(folder / f"{split}.bin"), tokenizer.vocab_size),
         "seed": seed,
@@ -66,14 +70,15 @@ def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str,
     if asks(cfg["batches"], "line_end"):
         # Where a tokenizer reads no token in a line's end, the boundary stands for it in a stream.
         facts["line_end"] = [tokenizer.boundary, *tokenizer.encode("\n")][-1]
-    return _build(cfg["batches"], tokenizer, **facts)
+    return _build(cfg["batches"], "batches", Batches, tokenizer, **facts)
 
 
 def asks(part: Settings, name: str) -> bool:
     """Whether the constructor of what `part` describes has a parameter of this name."""
-    return name in inspect.signature(get_class(part["_target_"])).parameters
+    return name in inspect.signature(settings.target_of(part, "a part")).parameters
 
 
-def _build(part: Settings, text: "Text", **given: Any) -> Any:
-    facts = {name: getattr(text, its) for name, its in FACTS.items() if asks(part, name) and name not in part}
-    return instantiate(part, _partial_=True)(**facts, **given)  # Hydra would read what it is given as configuration
+def _build(part: Settings, name: str, place: Any, text: "Text", **given: Any) -> Any:
+    settings.target_of(part, name)
+    facts = {fact: getattr(text, its) for fact, its in FACTS.items() if asks(part, fact) and fact not in part}
+    return settings.build(part, name, place, **facts, **given)

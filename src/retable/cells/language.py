@@ -149,11 +149,12 @@ class Language(Loaded):
                     shown = text
 
     def encode(
-        self, texts: str | Sequence[str], pooling: Literal["mean", "first", "last"] | None = None
+        self, texts: str | Sequence[str], pooling: Literal["mean", "max", "first", "last"] | None = None
     ) -> list[np.ndarray] | np.ndarray:
         """What the model makes of each text, float32: the states (K, T, D) of all layers that it shows, the one without
         context first, of the marks that it reads the text between as well; or with `pooling` a vector each, (n, D), of
-        the last layer: the mean over the text, or the state of its first token (of a BERT [CLS]) or of its last.
+        the last layer: the mean or the largest values over the text with its marks, or the state of its first token (of
+        a BERT [CLS]) or of its last. In sentence-transformers these are called mean, max, cls and lasttoken.
         """
         if self._model is None:
             raise UsageError(f"{self.folder} has no states of texts; take an LSTM, a GPT, an ELMo, a BERT or a T5")
@@ -161,9 +162,14 @@ class Language(Loaded):
         states = [row for start in range(0, len(texts), BATCH) for row in self._states(texts[start : start + BATCH])]
         if pooling is None:
             return states
-        if pooling not in ("mean", "first", "last"):
-            raise UsageError(f"pooling={pooling} is none; write mean, first or last")
-        pooled = {"mean": lambda row: row.mean(axis=0), "first": lambda row: row[0], "last": lambda row: row[-1]}
+        pooled = {
+            "mean": lambda row: row.mean(axis=0),
+            "max": lambda row: row.max(axis=0),
+            "first": lambda row: row[0],
+            "last": lambda row: row[-1],
+        }
+        if pooling not in pooled:
+            raise UsageError(f"pooling={pooling} is none; write {', '.join(pooled)}")
         return np.stack([pooled[pooling](row[-1]) for row in states])
 
     @property

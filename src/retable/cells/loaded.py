@@ -1,12 +1,12 @@
 """What every loaded system has, whatever it can do."""
 
-import json
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import nn
 
+from retable.artifacts import read_json
 from retable.cells.systems import read_config
 
 
@@ -29,7 +29,7 @@ class Loaded:
 
     @property
     def metrics(self) -> dict[str, float]:
-        return json.loads((self.folder / "metrics.json").read_text(encoding="utf-8"))
+        return read_json(self.folder / "metrics.json")
 
     @property
     def can(self) -> tuple[str, ...]:

@@ -7,13 +7,15 @@ held-out text reads that text where the stage encode leaves it.
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
-from hydra.utils import get_class, instantiate
 
+from retable import settings
 from retable.artifacts import require
 from retable.cells.build import Settings, build_batches, build_counted, build_model, build_objective
+from retable.digests import remedy
 from retable.errors import UsageError
 from retable.systems import LanguageModel, System
 from retable.tokenizers.tokenizer import Tokenizer
@@ -23,13 +25,22 @@ SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "
 
 def read_config(cell: Path) -> Settings:
     """The settings of a cell, resolved."""
-    return yaml.load(require(cell / "config.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+    path = require(cell / "config.yaml")
+    try:
+        found = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} is damaged; {remedy(path)}")
+    return found
 
 
 def load_system(cell: Path) -> System:
     """The system in `cell`, by the class of its objective: a language model, in ELMo's case one of either direction,
     word vectors, or an objective that measures `held_out(split)` itself."""
     cfg = read_config(cell)
+    if "model" not in cfg and "cells" not in cfg:  # imported word vectors
+        return load_vectors(require(cell / "vectors.bin"))
     weights = require(cell / "model.safetensors")
     if "cells" in cfg:
         return _load_mixture(weights, parts_of(cell))
@@ -42,15 +53,15 @@ def load_system(cell: Path) -> System:
     from retable.objectives.base import LanguageModelling, TwoWayLikelihood, VectorLearning
     from retable.training.weights import load_weights
 
-    if issubclass(get_class(cfg["objective"]["_target_"]), VectorLearning):
+    if settings.makes(settings.target_of(cfg["objective"], "objective"), VectorLearning):
         return load_vectors(require(cell / "vectors.bin"), _ngram_composer(cfg, weights, tokenizer.words))
     model = build_model(cfg, tokenizer)
     objective = build_objective(cfg, tokenizer, model).eval()
     load_weights(objective, weights)
     if isinstance(objective, LanguageModelling):
-        from retable.evaluation.likelihood import NeuralLM
+        from retable.evaluation.likelihood import NeuralLM, Scorer
 
-        return NeuralLM(objective, instantiate(cfg["scorer"]), tokenizer.boundary)
+        return NeuralLM(objective, settings.build(cfg["scorer"], "scorer", Scorer), tokenizer.boundary)
     if isinstance(objective, TwoWayLikelihood):
         from retable.evaluation.bidirectional import BothDirections
 
@@ -82,7 +93,7 @@ def carry_parts(cells: Sequence[Path], mixture: Path) -> None:
             if (source := cell / name).is_dir():
                 shutil.copytree(source, part / name)
             elif source.exists():
-                shutil.copy(source, part / name)
+                shutil.copy(require(source), part / name)
 
 
 def _load_mixture(path: Path, cells: list[Path]) -> System:
@@ -97,7 +108,7 @@ def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None)
     from retable.evaluation.word_vectors import WordVectors
     from retable.models.word2vec_format import read_word2vec
 
-    return WordVectors(*read_word2vec(path), compose)
+    return WordVectors(*read_word2vec(require(path)), compose)
 
 
 def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[[str], np.ndarray] | None:
@@ -105,10 +116,10 @@ def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[
     from retable.models.base import VectorModel
     from retable.training.weights import load_weights, read_weights
 
-    kind = get_class(cfg["model"]["_target_"])
-    if not (issubclass(kind, VectorModel) and kind.composes):
+    kind: Any = settings.target_of(cfg["model"], "model")
+    if not (settings.makes(kind, VectorModel) and kind.composes):
         return None
-    model = instantiate(cfg["model"], words=words)
+    model = settings.build(cfg["model"], "model", VectorModel, words=words)
     owner, name, _ = next(key for key in read_weights(weights) if "model." in key).partition("model.")
     load_weights(model, weights, prefix=owner + name)  # the owner is the objective, or what trains it word by word
     return model.vector if len(model.units) > len(words) else None  # a word's first unit is its own

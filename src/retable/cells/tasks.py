@@ -1,15 +1,14 @@
 """Systems of a task, used on texts of one's own. n texts, C classes."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from hydra.utils import instantiate
 
-from retable.artifacts import require
+from retable import settings
+from retable.artifacts import read_json, require
 from retable.cells.build import build_model
 from retable.cells.loaded import Loaded, listed
 from retable.cells.systems import read_config
@@ -25,7 +24,7 @@ from retable.errors import UsageError
 from retable.objectives.base import Objective
 from retable.objectives.classification import Classification
 from retable.objectives.regression import Regression
-from retable.tasks.base import Task
+from retable.tasks.base import Task, Text
 from retable.tasks.choices import ChoiceTask
 from retable.tasks.clusters import CoreferenceTask
 from retable.tasks.labels import Classes
@@ -46,9 +45,19 @@ class TaskSystem(Loaded):
         config = read_config(folder)
         self.task, self._text = task, read_text(folder)
         if (learnt := folder / "learnt.json").exists():
-            task.recall(json.loads(learnt.read_text(encoding="utf-8")))
+            task.recall(read_json(learnt))
         super().__init__(folder, self._objective(config))
         load_weights(self._module, require(folder / "model.safetensors"))
+
+    @property
+    def objective(self) -> Objective:
+        """What it was trained by, on its model."""
+        return self._module
+
+    @property
+    def text(self) -> Text:
+        """By what it makes ids: a tokenizer, or the words that it spells."""
+        return self._text
 
     def _objective(self, config: Any) -> Objective:
         model = build_model(config, self._text)
@@ -181,7 +190,7 @@ _KINDS: tuple[tuple[type[Task[Any, Any]], type[TaskSystem]], ...] = (
 
 def load_task(folder: Path) -> TaskSystem:
     """The system of the cell of a task, by the task's class."""
-    task = instantiate(read_config(folder)["task"])
+    task = settings.build(read_config(folder)["task"], "task", Task)
     for kind, loaded in _KINDS:
         if isinstance(task, kind):
             return loaded(folder, task)

@@ -16,5 +16,5 @@ def write_text(text: Text, cell: Path) -> None:
 def read_text(cell: Path) -> Text:
     """What `write_text` kept."""
     if (words := cell / "vocabulary.json").exists():
-        return Vocabulary.load(words)
+        return Vocabulary.load(require(words))
     return Tokenizer.load(require(cell / "tokenizer.json"))

@@ -7,6 +7,7 @@ from pathlib import Path
 from retable.corpora.hub import HUB, hub_texts
 from retable.corpora.text import SPLITS, read_lines
 from retable.errors import UsageError
+from retable.settings import PositiveInt
 
 
 def write_wikitext(folder: Path, source: str) -> dict[str, float]:
@@ -31,7 +32,7 @@ def write_wikitext(folder: Path, source: str) -> dict[str, float]:
     return counts
 
 
-def write_lm1b(folder: Path, source: str, shards: int = 99) -> dict[str, float]:
+def write_lm1b(folder: Path, source: str, shards: PositiveInt = 99) -> dict[str, float]:
     """Write `<split>.txt` from the One Billion Word benchmark (Chelba et al. 2014): a shuffled sentence a line.
 
     Test is the first of the fifty held-out shards, as in the published results; validation the second.

@@ -8,6 +8,7 @@ import numpy as np
 from retable.corpora.multiple_choice import Choice, read_choices
 from retable.corpora.text import SPLITS
 from retable.errors import UsageError
+from retable.settings import NonNegativeInt
 
 SEED = 0  # of the examples that are held out: the same for all that train, whatever their seed
 
@@ -28,7 +29,7 @@ class ChoiceFiles:
         endings: str | Sequence[str],
         label: str | None = None,
         validation: str | None = None,
-        held_out: int = 0,
+        held_out: NonNegativeInt = 0,
         labels: Mapping[str, str] | None = None,
     ):
         if (validation is None) == (held_out == 0):

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from retable.corpora.text import SPLITS
 from retable.errors import UsageError
+from retable.settings import Share
 
 
-def write_cut(folder: Path, source: str, train: float, test: float) -> dict[str, float]:
+def write_cut(folder: Path, source: str, train: Share, test: Share) -> dict[str, float]:
     """Write the first `train` of the file's bytes to train.txt, the last `test` to test.txt, the rest between them to
     validation.txt: as they are, blank lines and runs of spaces too. No cut falls inside a character.
 

@@ -7,12 +7,15 @@ from pathlib import Path
 
 from retable.corpora.columns import Row, TaggedSentence, read_sentences, require_columns
 from retable.errors import UsageError
+from retable.settings import NonNegativeInt
 
 BRACKETS = re.compile(r"(?:\(([^()*]+))?\*(\))?")
 MARKS = ("#begin", "#end")  # of documents, in CoNLL-2012
 
 
-def read_propositions(path: Path, word: int, first: int, behind: int = 0) -> list[TaggedSentence]:
+def read_propositions(
+    path: Path, word: NonNegativeInt, first: NonNegativeInt, behind: NonNegativeInt = 0
+) -> list[TaggedSentence]:
     """The sentences once for each of their predicates, with its arguments as tags in IOB2. The predicate's own are of
     type V, and its first word is its place.
 

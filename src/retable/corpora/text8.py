@@ -7,11 +7,12 @@ from pathlib import Path
 
 from retable.corpora.text import SPLITS
 from retable.errors import UsageError
+from retable.settings import PositiveInt
 
 HUB = "hub:"
 
 
-def write_text8(folder: Path, source: str, line: int = 1000, held_out: bool = True) -> dict[str, float]:
+def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: bool = True) -> dict[str, float]:
     """Write `<split>.txt`, `line` words a line, from text8.
 
     source: the file text8 or text8.zip (http://mattmahoney.net/dc/textdata), or `hub:<data set>` for one of the Hugging

@@ -12,6 +12,7 @@ from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
 from retable.errors import UsageError
+from retable.settings import PositiveInt, Seed
 
 # Tokens of the stream that are counted at a time.
 SLICE = 1 << 18
@@ -39,9 +40,9 @@ class Cooccurrences:
         tokens: np.ndarray,
         counts: ArrayLike,
         boundary: int,
-        window: int = 10,
-        batch_cells: int = 100_000,
-        seed: int = 1,
+        window: PositiveInt = 10,
+        batch_cells: PositiveInt = 100_000,
+        seed: Seed = 1,
     ) -> None:
         if window < 1:
             raise UsageError(f"window={window} leaves no context; write window=1 or more")

@@ -26,6 +26,7 @@ import numpy as np
 from retable.data.pairs import PairBatch, pad
 from retable.data.streams import share_of_rows
 from retable.errors import UsageError
+from retable.settings import Positive, PositiveInt, Seed, Share
 
 START = 0  # what T5's decoder reads before its first token: the padding
 
@@ -91,7 +92,7 @@ class _WholeText:
 class BERTStyle(_WholeText):
     """Each token is corrupted with probability `density`: of these, nine in ten masked and one a random token."""
 
-    density: float = 0.15
+    density: Share = 0.15
 
     def __call__(self, text: np.ndarray, rng: np.random.Generator, symbols: Symbols) -> Pair:
         noise = iid_noise(len(text), rng, self.density)
@@ -104,7 +105,7 @@ class BERTStyle(_WholeText):
 class MASSStyle(_WholeText):
     """Each token is masked with probability `density` (Song et al. 2019, as the paper simplifies it)."""
 
-    density: float = 0.15
+    density: Share = 0.15
 
     def __call__(self, text: np.ndarray, rng: np.random.Generator, symbols: Symbols) -> Pair:
         return Pair(np.where(iid_noise(len(text), rng, self.density), symbols.sentinels[0], text), text)
@@ -125,7 +126,7 @@ class Deshuffling(_WholeText):
 class IidDrop:
     """Each token is dropped with probability `density`; the target is those dropped."""
 
-    density: float = 0.15
+    density: Share = 0.15
 
     def __call__(self, text: np.ndarray, rng: np.random.Generator, symbols: Symbols) -> Pair:
         noise = iid_noise(len(text), rng, self.density)
@@ -158,7 +159,7 @@ class _Spans:
 class IidSpans(_Spans):
     """Each token is noise with probability `density`; consecutive ones are a span."""
 
-    density: float = 0.15
+    density: Share = 0.15
 
     def noise(self, length: int, rng: np.random.Generator) -> np.ndarray:
         return iid_noise(length, rng, self.density)
@@ -180,8 +181,8 @@ class RandomSpans(_Spans):
     between; a text begins with tokens that stay, and ends with a span.
     """
 
-    density: float = 0.15
-    mean: float = 3.0
+    density: Share = 0.15
+    mean: Positive = 3.0
 
     def noise(self, length: int, rng: np.random.Generator) -> np.ndarray:
         n_noise, n_spans = self.counts(length)
@@ -255,11 +256,11 @@ class Corrupted:
         tokens: np.ndarray,
         marks: dict[str, int],
         line_end: int,
-        vocab_size: int,
-        seed: int,
+        vocab_size: PositiveInt,
+        seed: Seed,
         corruption: Corruption,
-        batch_size: int,
-        length: int,
+        batch_size: PositiveInt,
+        length: PositiveInt,
     ):
         self.window = corruption.window(length - 1)
         self._windows = len(tokens) // self.window - 1

@@ -13,6 +13,7 @@ from torch import Tensor
 from retable.data.documents import Documents, Pairs, Rows, Windows
 from retable.data.streams import share_of_rows
 from retable.errors import UsageError
+from retable.settings import PositiveInt, Seed, Share
 
 PREFIX = "##"  # of the pieces of a word after its first
 SPAN_P, LONGEST_SPAN = 0.2, 10  # words; SpanBERT's (Joshi et al. 2020, section 3.1)
@@ -52,14 +53,14 @@ class MaskedDocuments:
         line_end: int,
         marks: Mapping[str, int],
         words: Sequence[str],
-        seed: int,
-        batch_size: int,
-        length: int,
+        seed: Seed,
+        batch_size: PositiveInt,
+        length: PositiveInt,
         next_sentence: Literal["none", "next_sentence", "sentence_order"] = "none",
         masking: Literal["token", "whole_word", "span"] = "token",
-        rate: float = 0.15,
-        masked: float = 0.8,
-        random: float = 0.1,
+        rate: Share = 0.15,
+        masked: Share = 0.8,
+        random: Share = 0.1,
     ):
         _require("next_sentence", next_sentence, ["none", "next_sentence", "sentence_order"])
         _require("masking", masking, ["token", "whole_word", "span"])

@@ -12,6 +12,7 @@ from retable.artifacts import require
 from retable.data.shards import read_stream, stream_files
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams
 from retable.errors import UsageError
+from retable.settings import Positive, PositiveInt, Seed
 
 BLOCK = 1024  # steps whose parts are drawn together
 
@@ -88,11 +89,11 @@ class MixedCorpora(Mixture):
         line_end: int,
         marks: Mapping[str, int],
         words: Sequence[str],
-        vocab_size: int,
-        seed: int,
+        vocab_size: PositiveInt,
+        seed: Seed,
         kind: Callable[..., Any],
-        corpora: Mapping[str, float] | Sequence[str],
-        temperature: float = 1.0,
+        corpora: Mapping[str, Positive] | Sequence[str],
+        temperature: Positive = 1.0,
         **settings: Any,
     ):
         own, split = source(tokens)

@@ -14,6 +14,7 @@ import numpy as np
 
 from retable.corpora.text import SPLITS
 from retable.errors import UsageError
+from retable.settings import PositiveInt
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 MAGIC, VERSION, HEADER = 20240520, 1, 256 * 4  # llm.c's
@@ -124,8 +125,8 @@ def write_tokenized(
     train: str,
     held_out: str,
     tokenizer: str,
-    train_tokens: int,
-    held_out_tokens: int,
+    train_tokens: PositiveInt,
+    held_out_tokens: PositiveInt,
 ) -> dict[str, float]:
     """Write a corpus that came in tokens: its text as `<split>.txt`, for any tokenizer, and for tokenizer=given the
     tokens themselves, `<split>.bin` with their table of units, and the `tokenizer.json` that made them.

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from retable.errors import UsageError
+from retable.settings import NonNegative, PositiveInt, Seed, Share
 
 
 class TokenBatch(NamedTuple):
@@ -32,7 +33,7 @@ class CarriedStreams:
     state starts anew with each epoch.
     """
 
-    def __init__(self, tokens: np.ndarray, batch_size: int, length: int, seed: int = 0):
+    def __init__(self, tokens: np.ndarray, batch_size: PositiveInt, length: PositiveInt, seed: Seed = 0):
         row = len(tokens) // batch_size
         self.steps_per_epoch = (row - 1) // length
         if self.steps_per_epoch < 1:
@@ -57,7 +58,7 @@ class OppositeStreams:
     `tokens_per_step` counts tokens of the stream, each of which is read once in either direction.
     """
 
-    def __init__(self, tokens: np.ndarray, batch_size: int, length: int, seed: int = 0):
+    def __init__(self, tokens: np.ndarray, batch_size: PositiveInt, length: PositiveInt, seed: Seed = 0):
         self._forward = CarriedStreams(tokens, batch_size, length, seed)
         self._backward = CarriedStreams(tokens[::-1], batch_size, length, seed)  # a view, which copies no tokens
         self.steps_per_epoch = self._forward.steps_per_epoch
@@ -76,7 +77,13 @@ class JitteredStreams:
     """
 
     def __init__(
-        self, tokens: np.ndarray, batch_size: int, length: int, seed: int, share: float = 0.95, deviation: float = 5.0
+        self,
+        tokens: np.ndarray,
+        batch_size: PositiveInt,
+        length: PositiveInt,
+        seed: Seed,
+        share: Share = 0.95,
+        deviation: NonNegative = 5.0,
     ):
         row = len(tokens) // batch_size
         mean = length * (share + (1 - share) / 2)
@@ -115,7 +122,7 @@ class JitteredStreams:
 class ShuffledWindows:
     """Windows of `length` tokens that tile the stream, from a new offset and in a new order each epoch."""
 
-    def __init__(self, tokens: np.ndarray, batch_size: int, length: int, seed: int):
+    def __init__(self, tokens: np.ndarray, batch_size: PositiveInt, length: PositiveInt, seed: Seed):
         self._windows = (len(tokens) - 1) // length - 1
         self.steps_per_epoch = self._windows // batch_size
         if self.steps_per_epoch < 1:

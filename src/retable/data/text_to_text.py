@@ -15,6 +15,7 @@ from retable.data.mixture import Mixture, proportional, source
 from retable.data.pairs import PairBatch, pad
 from retable.data.streams import share_of_rows
 from retable.errors import UsageError
+from retable.settings import Bound, Positive, PositiveInt, Seed
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -77,14 +78,14 @@ class TasksBeside(Mixture):
         tokens: np.memmap,
         marks: Mapping[str, int],
         line_end: int,
-        vocab_size: int,
-        seed: int,
+        vocab_size: PositiveInt,
+        seed: Seed,
         unsupervised: Callable[..., Any],
         tasks: Sequence[str],
-        batch_size: int,
-        length: int,
-        temperature: float = 1.0,
-        limit: float = float("inf"),
+        batch_size: PositiveInt,
+        length: PositiveInt,
+        temperature: Positive = 1.0,
+        limit: Bound = float("inf"),
         label: str = "label",
     ):
         folder, split = source(tokens)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from retable.errors import UsageError
+from retable.settings import NonNegative, PositiveInt, Seed
 
 # The random streams of a seed, told apart by the highest word of Philox's counter. Stream 0 is the objective's noise,
 # which is drawn with the same seed and step and must not repeat the numbers that decided which words to keep.
@@ -65,16 +66,16 @@ class Windows:
         tokens: np.ndarray,
         counts: ArrayLike,
         boundary: int,
-        window: int = 5,
-        subsample: float = 1e-4,
-        batch_tokens: int = 20_000,
-        seed: int = 1,
+        window: PositiveInt = 5,
+        subsample: NonNegative = 1e-4,
+        batch_tokens: PositiveInt | None = 20_000,
+        seed: Seed = 1,
     ) -> None:
         if len(tokens) == 0:
             raise UsageError("there are no tokens to lay windows on")
         if window < 1:
             raise UsageError(f"window={window} leaves no context; write window=1 or more")
-        if batch_tokens < 1:
+        if batch_tokens is None or batch_tokens < 1:
             raise UsageError(f"batch_tokens={batch_tokens} leaves a batch without a word; write 1 or more")
         if subsample < 0:
             raise UsageError(f"subsample={subsample} is no frequency; write 0, which keeps all, or more")

@@ -22,6 +22,7 @@ import numpy as np
 
 from retable.errors import UsageError
 from retable.evaluation.word_vectors import WordVectors, unit
+from retable.settings import PositiveInt
 
 Question = tuple[str, str, str, str]
 
@@ -41,7 +42,7 @@ class Analogies:
     def __init__(
         self,
         questions: str,
-        restrict_vocab: int | None = None,
+        restrict_vocab: PositiveInt | None = None,
         lowercase: bool = False,
         methods: Iterable[str] = tuple(METHODS),
     ) -> None:

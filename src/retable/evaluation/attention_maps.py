@@ -25,6 +25,7 @@ from retable.models.base import LeftToRight, Model, blocks_of
 from retable.nn.attention import Attention
 from retable.nn.transformer import Block, CausalSelfAttention, rotate
 from retable.nn.transformer_encoder import EncoderBlock
+from retable.settings import PositiveInt
 from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -63,7 +64,14 @@ class AttentionMaps:
 
     asks_for = TrainedSystem
 
-    def __init__(self, tokens: str, text: AgreeingText, shown: int = 2, longest: int = 8, batch_size: int = 64):
+    def __init__(
+        self,
+        tokens: str,
+        text: AgreeingText,
+        shown: PositiveInt = 2,
+        longest: PositiveInt = 8,
+        batch_size: PositiveInt = 64,
+    ):
         self._tokenizer = Path(tokens, "tokenizer.json")
         self.inputs = [self._tokenizer, *text.inputs]
         self._text, self._shown, self._longest, self._batch_size = text, shown, longest, batch_size

@@ -12,6 +12,7 @@ import numpy as np
 from retable.errors import UsageError
 from retable.evaluation.analogies import read_analogies
 from retable.evaluation.word_vectors import WordVectors
+from retable.settings import PositiveInt
 
 
 class Capitals:
@@ -25,7 +26,7 @@ class Capitals:
 
     asks_for = WordVectors
 
-    def __init__(self, questions: str, section: str, pairs: int = 12, lowercase: bool = False) -> None:
+    def __init__(self, questions: str, section: str, pairs: PositiveInt = 12, lowercase: bool = False) -> None:
         self.inputs = [Path(questions)]
         self.section, self.pairs, self.lowercase = section, pairs, lowercase
 

@@ -23,6 +23,7 @@ from retable.errors import UsageError
 from retable.evaluation.neighbours import nearest
 from retable.evaluation.word_vectors import WordVectors, unit
 from retable.models.base import BothDirections
+from retable.settings import PositiveInt
 from retable.tokenizers.tokenizer import Tokenizer
 
 TIE = 1e-5  # cosines no further apart are equal, and the prediction is shared out: a layer without context only ties
@@ -127,8 +128,8 @@ class UnseenWords:
         text: str,
         words: Sequence[str] | None = None,
         lexicon: Lexicon | None = None,
-        neighbours: int = 10,
-        restrict_vocab: int = 30_000,
+        neighbours: PositiveInt = 10,
+        restrict_vocab: PositiveInt = 30_000,
     ):
         if isinstance(words, str):
             raise UsageError(f"words={words} is one word, not a list; write benchmark.unseen_words.words=[{words}]")

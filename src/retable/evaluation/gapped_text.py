@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from retable.settings import PositiveInt
+
 LED, CHOICES = 0.25, 0.9  # of the particles; of their choices, those that are as in the truth
 RELATED = 0.2  # of the words and continuations that are drawn: those that what is seen later may go back to
 # What a word may have needed before it.
@@ -61,7 +63,7 @@ class GappedText:
         tries: draws at a gap after which no more are made either, however few fit; then all of these go past.
     """
 
-    def __init__(self, grammar: Any, program: Callable[[Any, Any], Any], particles: int, tries: int):
+    def __init__(self, grammar: Any, program: Callable[[Any, Any], Any], particles: PositiveInt, tries: PositiveInt):
         self.grammar, self._program = grammar, program
         self._tables, self._n, self._tries = grammar.tables, particles, tries
         n_latents = self._tables.probabilities.shape[1]

@@ -21,6 +21,7 @@ from retable.errors import UsageError
 from retable.evaluation.perplexity import read_split
 from retable.metrics.regression import fit_line
 from retable.objectives.causal_lm import CausalLM
+from retable.settings import Positive, PositiveInt
 from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
@@ -45,11 +46,11 @@ class Gradients:
         tokens: str,
         batches: Callable[[np.ndarray], Any],
         split: str = "test",
-        distances: int = 64,
-        length: int = 96,
-        windows: int = 512,
-        n_batches: int = 100,
-        clip_norm: float = 1.0,
+        distances: PositiveInt = 64,
+        length: PositiveInt = 96,
+        windows: PositiveInt = 512,
+        n_batches: PositiveInt = 100,
+        clip_norm: Positive = 1.0,
     ):
         if length <= distances:
             raise UsageError(f"benchmark.gradients.length={length} must be above .distances={distances}")

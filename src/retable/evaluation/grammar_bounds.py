@@ -16,6 +16,7 @@ from retable.errors import UsageError
 from retable.evaluation.grammar_words import LINE_END, spans, words_of
 from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
+from retable.settings import PositiveInt, Seed
 from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -63,10 +64,10 @@ class MaskedBound:
         tokens: str,
         language: MaskedLanguage,
         split: str = "test",
-        words: int = 300,
-        documents: int = 12,
-        sweeps: int = 8,
-        seed: int = 1,
+        words: PositiveInt = 300,
+        documents: PositiveInt = 12,
+        sweeps: PositiveInt = 8,
+        seed: Seed = 1,
     ):
         if documents < 2:
             raise UsageError(f"benchmark.masked_bound.documents={documents} has no spread; write 2 or more")
@@ -144,7 +145,13 @@ class SentencePairsBound:
     asks_for = System
 
     def __init__(
-        self, tokens: str, language: PairsLanguage, length: int, split: str = "test", pairs: int = 400, seed: int = 1
+        self,
+        tokens: str,
+        language: PairsLanguage,
+        length: PositiveInt,
+        split: str = "test",
+        pairs: PositiveInt = 400,
+        seed: Seed = 1,
     ):
         self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
         self.length, self.pairs = length, pairs

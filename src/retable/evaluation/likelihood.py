@@ -14,6 +14,7 @@ from retable.data.batches import Pieces, in_order, share
 from retable.data.bucketed import on_device
 from retable.data.streams import TokenBatch
 from retable.objectives.base import LanguageModelling
+from retable.settings import PositiveInt
 
 
 class OneDirection(Protocol):
@@ -58,7 +59,7 @@ class Carried(_Scorer):
     rows, for each segment's state is that of the one before: of one row, the first process scores all.
     """
 
-    def __init__(self, rows: int, segment: int = 256):
+    def __init__(self, rows: PositiveInt, segment: PositiveInt = 256):
         self.rows, self.segment = rows, segment
         self.protocol = "carried" if rows == 1 else f"carried, {rows} rows"
 
@@ -101,7 +102,7 @@ class Carried(_Scorer):
 class SlidingWindow(_Scorer):
     """Windows of `length` tokens that move by `stride`; a token is scored in the window that shows it most context."""
 
-    def __init__(self, length: int, stride: int, batch_size: int):
+    def __init__(self, length: PositiveInt, stride: PositiveInt, batch_size: PositiveInt):
         if not 0 < stride <= length:
             raise ValueError(f"stride={stride} must be between 1 and length={length}")
         self.length, self.stride, self.batch_size = length, stride, batch_size

@@ -12,6 +12,7 @@ import numpy as np
 
 from retable.errors import UsageError
 from retable.evaluation.word_vectors import WordVectors, unit
+from retable.settings import PositiveInt
 
 COLUMNS = 6  # of the paper's table, and of one that nobody chose the words of
 
@@ -24,7 +25,7 @@ class Neighbours:
 
     asks_for = WordVectors
 
-    def __init__(self, words: Sequence[str] | None = None, neighbours: int = 10) -> None:
+    def __init__(self, words: Sequence[str] | None = None, neighbours: PositiveInt = 10) -> None:
         self.inputs: list[Path] = []
         if isinstance(words, str):
             raise UsageError(f"words={words} is one word, not a list; write benchmark.neighbours.words=[{words}]")

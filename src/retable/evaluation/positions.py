@@ -12,6 +12,7 @@ import numpy as np
 from retable.evaluation.likelihood import SlidingWindow
 from retable.evaluation.perplexity import read_split
 from retable.objectives.base import Likelihood
+from retable.settings import PositiveInt
 from retable.systems import LanguageModel, TrainedSystem
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
@@ -23,7 +24,7 @@ class Positions:
 
     asks_for = LanguageModel
 
-    def __init__(self, tokens: str, split: str = "test", window: int = 128):
+    def __init__(self, tokens: str, split: str = "test", window: PositiveInt = 128):
         self.folder, self.split, self.window = Path(tokens), split, window
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 

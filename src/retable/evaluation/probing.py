@@ -25,6 +25,7 @@ from retable.errors import UsageError
 from retable.evaluation.contextual_vectors import ContextualVectors, Layered, read_senses
 from retable.models.base import BothDirections, EncoderDecoder, MarkedEncoder, Model, blocks_of
 from retable.objectives.states import states_of
+from retable.settings import Seed
 from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -81,7 +82,7 @@ class Probes:
 
     asks_for = TrainedSystem
 
-    def __init__(self, tokens: str, text: LabelledText, by_word: bool = False, seed: int = 1):
+    def __init__(self, tokens: str, text: LabelledText, by_word: bool = False, seed: Seed = 1):
         self._tokenizer = Path(tokens, "tokenizer.json")
         self.inputs = [self._tokenizer, *text.inputs]
         self._text, self._by_word, self._seed = text, by_word, seed

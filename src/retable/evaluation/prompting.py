@@ -14,6 +14,7 @@ import pandas as pd
 from retable.errors import UsageError
 from retable.evaluation.scoring import Scorer
 from retable.metrics.labelled import Labelled
+from retable.settings import NonNegativeInt, Seed
 from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -47,9 +48,9 @@ class Prompted(Labelled):
         questions: Questions,
         template: str,
         split: str = "validation",
-        shots: int = 0,
+        shots: NonNegativeInt = 0,
         examples: Questions | None = None,
-        seed: int = 1,
+        seed: Seed = 1,
         description: str = "",
         separator: str = "\n\n",
         by: Literal["likelihood", "generation"] = "likelihood",

@@ -21,6 +21,7 @@ from retable.evaluation.perplexity import read_split
 from retable.nn.cross_entropy import logits_of
 from retable.objectives.masked_lm import encode
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
+from retable.settings import PositiveInt, Seed, Share
 from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -52,11 +53,11 @@ class ReplacedBound:
         self,
         tokens: str,
         language: MaskedLanguage,
-        length: int,
-        rate: float,
+        length: PositiveInt,
+        rate: Share,
         split: str = "test",
-        words: int = 500,
-        seed: int = 1,
+        words: PositiveInt = 500,
+        seed: Seed = 1,
     ):
         self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
         self.length, self.rate, self.words = length, rate, words

@@ -19,6 +19,7 @@ from retable.evaluation.perplexity import read_split
 from retable.generation.next_token import next_token
 from retable.generation.sampling import Sampling, seeded
 from retable.metrics.diversity import distinct, repetition, self_bleu, zipf_exponent
+from retable.settings import Positive, PositiveInt, Seed, Share
 from retable.systems import LanguageModel
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -44,11 +45,11 @@ class Samples:
         self,
         tokens: str,
         language: Language,
-        temperatures: Sequence[float],
-        top_p: Sequence[float],
-        samples: int = 64,
-        length: int = 128,
-        seed: int = 1,
+        temperatures: Sequence[Positive],
+        top_p: Sequence[Share],
+        samples: PositiveInt = 64,
+        length: PositiveInt = 128,
+        seed: Seed = 1,
     ):
         if samples < 2:
             raise UsageError(f"benchmark.sampling.samples={samples} can't be compared with each other; write 2 or more")

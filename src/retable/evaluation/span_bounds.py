@@ -16,6 +16,7 @@ from retable.errors import UsageError
 from retable.evaluation.grammar_words import spans, words_of
 from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
+from retable.settings import Positive, PositiveInt, Seed, Share
 from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -62,12 +63,12 @@ class SpansBound:
         self,
         tokens: str,
         language: GappedLanguage,
-        length: int,
-        density: float,
-        mean: float,
+        length: PositiveInt,
+        density: Share,
+        mean: Positive,
         split: str = "test",
-        rows: int = 60,
-        seed: int = 1,
+        rows: PositiveInt = 60,
+        seed: Seed = 1,
     ):
         self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
         self.length, self.rows, self.corruption = length, rows, RandomSpans(density, mean)

@@ -75,7 +75,7 @@ class Checkpoint:
     @property
     def objective(self) -> Settings | None:
         """The objective that it was pretrained under, as `model`; None where its head is another's, or not there."""
-        if self._head is None:
+        if self._head is None or not self._head.pretrains:
             return None
         said = {name.removeprefix("objective."): value for name, value in self._head.needs.items()}
         tied = {"tie": self._tied} if self._head.ours in SOFTMAXES else {}
@@ -83,7 +83,8 @@ class Checkpoint:
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
-        """The weights under the names of our objective on the model, `model.…` and those of `objective`, in fp32."""
+        """The weights under the names of our objective on the model, `model.…` and those of `objective` or of a task's
+        head, in fp32. A head of regression tells scores as ours with `low=0, high=1`."""
         with torch.device("meta"):
             made: nn.Module = self._family.model(**{k: v for k, v in self.model.items() if k != "_target_"})
         shapes = {f"model.{name}": weight.shape for name, weight in made.named_parameters()}
@@ -99,12 +100,18 @@ class Checkpoint:
 
     @cached_property
     def _head(self) -> Head | None:
-        """The first whose weights are all there; a softmax over the embedding has none."""
-        for head in self._family.heads:
-            found = {name.rpartition(".")[0] for name in self._read_head(head)}
-            if head.pretrains and head.layers and (head.ours in SOFTMAXES or head.layers.keys() == found):
-                return head
-        return None
+        """One whose weights are all there: of pretraining, or what `config.json` names; a softmax over the
+        embedding has none."""
+        there = [
+            head
+            for head in self._family.heads
+            if head.layers and (head.ours in SOFTMAXES or head.layers.keys() == self._layers_of(head))
+        ]
+        named = [head for head in there if head.architecture in (self._config.get("architectures") or ())]
+        return next(iter([*(head for head in there if head.pretrains), *named, *there]), None)
+
+    def _layers_of(self, head: Head) -> set[str]:
+        return {name.rpartition(".")[0] for name in self._read_head(head)}
 
     def _of_head(self) -> dict[str, Tensor]:
         if self._head is None or (self._head.ours in SOFTMAXES and self._tied):

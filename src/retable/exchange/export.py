@@ -12,7 +12,15 @@ from torch import nn
 
 from retable.errors import UsageError
 from retable.exchange.card import Card, write_card
-from retable.exchange.families import Family, counterpart, settings_of_head, weights_in_transformers
+from retable.exchange.families import (
+    Family,
+    counterpart,
+    generator_of,
+    settings_of_head,
+    weights_in_transformers,
+)
+from retable.objectives.regression import Regression
+from retable.objectives.replaced_token_detection import ReplacedTokenDetection
 from retable.tokenizers.tokenizer import UNKNOWN, Tokenizer
 
 # transformers' names of a tokenizer's marks, with those that ours may have.
@@ -27,6 +35,8 @@ MARKS = {
 
 def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, labels: Sequence[str] = ()) -> None:
     """Write `trained`, an objective or a model alone, as transformers' `save_pretrained` would, with its tokenizer.
+
+    Of an ELECTRA that is the discriminator; the generator goes to `generator/` in the folder.
 
     `labels` are the names of a classifier's, in the order of its logits. The folder may be there already. UsageError
     for a system that transformers can't express, and where the tokenizer is another than the model's.
@@ -49,16 +59,21 @@ def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, l
     )
     if (tie := settings_of_head(trained).get("objective.tie")) is not None:
         configuration["tie_word_embeddings"] = tie
-    if not head.pretrains:
+    if head.task in ("text-classification", "token-classification"):
         names = labels or [f"LABEL_{i}" for i in range(len(weights["classifier.weight"]))]
         configuration["id2label"] = {str(i): name for i, name in enumerate(names)}
         configuration["label2id"] = {name: i for i, name in enumerate(names)}
+    if isinstance(trained, Regression):
+        configuration["problem_type"] = "regression"
     _write(folder / "config.json", configuration)
     if head.task in ("text-generation", "text2text-generation"):
         of_generation = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
         _write(folder / "generation_config.json", {name: configuration.get(name) for name in of_generation})
     _write_tokenizer(family, tokenizer, marks, ours.get("max_length"), folder)
     write_card(card, folder / "README.md", head.architecture, head.task, [family.model_type])
+    if isinstance(trained, ReplacedTokenDetection):
+        its = Card(f"{card.name}-generator", card.about, card.license, card.datasets)
+        export(generator_of(trained), tokenizer, folder / "generator", its)
 
 
 def _marks(family: Family, tokenizer: Tokenizer) -> dict[str, str]:

@@ -17,10 +17,14 @@ from retable.models.gpt import GPT
 from retable.models.t5 import ACTIVATIONS as GATES
 from retable.models.t5 import T5
 from retable.nn.transformer import ACTIVATIONS
+from retable.objectives.answer_span import AnswerSpan
 from retable.objectives.base import embedding_of
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
+from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.masked_lm import MaskedLM
+from retable.objectives.multiple_choice import MultipleChoice
+from retable.objectives.regression import Regression
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
 from retable.objectives.tagging import Tagging
 from retable.objectives.text_to_text import TextToText
@@ -205,13 +209,25 @@ def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
 
 
 def weights_in_transformers(trained: nn.Module) -> dict[str, Tensor]:
-    """The weights of a model, or of an objective, as `counterpart` has them; a tied one as the embedding alone."""
+    """The weights of a model, or of an objective, as `counterpart` has them; a tied one as the embedding alone. Those
+    of a regression give scores on the task's scale, as it tells them."""
     family, head, ours = counterpart(trained)
     layers = family.layers(ours)
     if not isinstance(trained, Model):
         layers = under("model.", layers, family.prefix) | dict(head.layers)
-    weights = {name: weight for name, weight in trained.named_parameters() if not name.startswith(head.leaves)}
+    parameters = trained.named_parameters()
+    weights: dict[str, Tensor] = {name: weight for name, weight in parameters if not name.startswith(head.leaves)}
+    if isinstance(trained, Regression):
+        matrix, bias, scale = weights["head.weight"], weights["head.bias"], trained.high - trained.low
+        weights |= {"head.weight": scale * matrix, "head.bias": scale * bias + trained.low}
     return to_theirs(layers, weights)
+
+
+def generator_of(objective: ReplacedTokenDetection) -> MaskedLM:
+    """An ELECTRA's generator as the masked language model that it is."""
+    alone = MaskedLM(objective.generator, objective.generator_head.decoder.out_features, next_sentence=False)
+    alone.head = objective.generator_head
+    return alone
 
 
 def _name(table: Mapping[str, Any], function: Any) -> str:
@@ -324,6 +340,32 @@ _MASKED_LM = {
     "head.norm": layer("cls.predictions.transform.LayerNorm"),
     "head.decoder": layer("cls.predictions"),  # its bias; its matrix is the embedding
 }
+_SUMMED_UP = {"model.pooler": True, "pooling": None, "d_hidden": None}
+
+
+def _of_tokens(name: str) -> tuple[Head, ...]:
+    """The classes whose heads read each token's state, which BERT's and ELECTRA's are alike."""
+    tagging = Head(
+        f"{name}ForTokenClassification",
+        Tagging,
+        {"head": layer("classifier")},
+        needs={"crf": False},
+        leaves=("model.pooler.",),
+        task="token-classification",
+        pretrains=False,
+    )
+    rows = {"start": layer("qa_outputs", row=0), "end": layer("qa_outputs", row=1)}
+    reading = Head(
+        f"{name}ForQuestionAnswering",
+        AnswerSpan,
+        rows,
+        leaves=("model.pooler.",),
+        task="question-answering",
+        pretrains=False,
+    )
+    return tagging, reading
+
+
 BERTS = Family(
     name="BERT",
     model_type="bert",
@@ -355,23 +397,26 @@ BERTS = Family(
             leaves=("model.pooler.",),
             task="fill-mask",
         ),
-        Head(
-            "BertForSequenceClassification",
-            Classification,
-            {"head": layer("classifier")},
-            needs={"model.pooler": True, "pooling": None, "d_hidden": None},
-            task="text-classification",
-            pretrains=False,
+        *(
+            Head(
+                "BertForSequenceClassification",
+                ours,
+                {"head": layer("classifier")},
+                needs=_SUMMED_UP,
+                task="text-classification",
+                pretrains=False,
+            )
+            for ours in (Classification, Regression)
         ),
         Head(
-            "BertForTokenClassification",
-            Tagging,
-            {"head": layer("classifier")},
-            needs={"crf": False},
-            leaves=("model.pooler.",),
-            task="token-classification",
+            "BertForMultipleChoice",
+            MultipleChoice,
+            {"head": layer("classifier", row=0)},
+            needs=_SUMMED_UP,
+            task="multiple-choice",
             pretrains=False,
         ),
+        *_of_tokens("Bert"),
         Head("BertModel", BERT, needs={"model.pooler": True}),
     ),
 )
@@ -412,6 +457,7 @@ ELECTRAS = Family(
             leaves=("model.pooler.",),
             task="fill-mask",
         ),
+        *_of_tokens("Electra"),
         Head("ElectraModel", BERT, needs={"model.pooler": False}),
     ),
 )
@@ -474,7 +520,10 @@ T5S = Family(
     needs={},
     layers=_t5_layers,
     heads=(
-        Head("T5ForConditionalGeneration", TextToText, {"head": layer("lm_head")}, task="text2text-generation"),
+        *(
+            Head("T5ForConditionalGeneration", ours, {"head": layer("lm_head")}, task="text2text-generation")
+            for ours in (TextToText, LabelsAsText)
+        ),
         Head("T5Model", T5),
     ),
 )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, Strategy, check
+from retable.settings import NonNegativeInt, Positive, PositiveInt
 
 
 class Hypothesis(NamedTuple):
@@ -31,15 +32,15 @@ class BeamSearch(Strategy):
 
     def __init__(
         self,
-        num_beams: int,
-        max_new_tokens: int,
+        num_beams: PositiveInt,
+        max_new_tokens: PositiveInt,
         length_penalty: float = 1.0,
         early_stopping: bool | Literal["never"] = False,
-        num_return_sequences: int = 1,
-        min_new_tokens: int = 0,
-        min_length: int = 0,
-        repetition_penalty: float = 1.0,
-        batch_size: int = 16,
+        num_return_sequences: PositiveInt = 1,
+        min_new_tokens: NonNegativeInt = 0,
+        min_length: NonNegativeInt = 0,
+        repetition_penalty: Positive = 1.0,
+        batch_size: PositiveInt = 16,
     ):
         super().__init__(max_new_tokens, min_new_tokens, min_length, repetition_penalty, batch_size)
         check(num_beams >= 1, "num_beams", num_beams, "1 or more")

@@ -9,6 +9,7 @@ import torch
 from retable.errors import UsageError
 from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, check
+from retable.settings import PositiveInt
 
 
 class ExactSearch:
@@ -21,7 +22,7 @@ class ExactSearch:
     UsageError after `max_visits` of them.
     """
 
-    def __init__(self, max_new_tokens: int, length_penalty: float = 0.0, max_visits: int = 100_000):
+    def __init__(self, max_new_tokens: PositiveInt, length_penalty: float = 0.0, max_visits: PositiveInt = 100_000):
         check(max_new_tokens >= 1, "max_new_tokens", max_new_tokens, "1 or more")
         self.max_new_tokens, self.length_penalty, self.max_visits = max_new_tokens, length_penalty, max_visits
 

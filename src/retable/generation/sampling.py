@@ -10,6 +10,7 @@ from torch import Tensor
 
 from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, Strategy, check
+from retable.settings import NonNegativeInt, Positive, PositiveInt, Seed, Share
 
 # Scores (R, V), the numbers (R,) of the texts that they are of, and how many tokens those have got, to tokens (R,).
 Choice = Callable[[Tensor, Tensor, int], Tensor]
@@ -81,15 +82,15 @@ class Sampling(TokenByToken):
     def __init__(
         self,
         generator: torch.Generator,
-        max_new_tokens: int,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        num_return_sequences: int = 1,
-        min_new_tokens: int = 0,
-        min_length: int = 0,
-        repetition_penalty: float = 1.0,
-        batch_size: int = 64,
+        max_new_tokens: PositiveInt,
+        temperature: Positive = 1.0,
+        top_k: NonNegativeInt = 0,
+        top_p: Share = 1.0,
+        num_return_sequences: PositiveInt = 1,
+        min_new_tokens: NonNegativeInt = 0,
+        min_length: NonNegativeInt = 0,
+        repetition_penalty: Positive = 1.0,
+        batch_size: PositiveInt = 64,
     ):
         super().__init__(max_new_tokens, min_new_tokens, min_length, repetition_penalty, batch_size)
         check(temperature > 0, "temperature", temperature, "1.0, or take decoding=greedy, which is its limit at 0")
@@ -111,7 +112,7 @@ class Sampling(TokenByToken):
         return keep_top_p(scores, self.top_p) if self.top_p < 1 else scores
 
 
-def seeded(seed: int) -> torch.Generator:
+def seeded(seed: Seed) -> torch.Generator:
     """A generator that begins at `seed`."""
     return torch.Generator().manual_seed(seed)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from retable.errors import UsageError
 from retable.generation.next_token import NextToken
+from retable.settings import NonNegativeInt, Positive, PositiveInt
 
 
 class Completion(NamedTuple):
@@ -31,11 +32,11 @@ class Strategy:
 
     def __init__(
         self,
-        max_new_tokens: int,
-        min_new_tokens: int = 0,
-        min_length: int = 0,
-        repetition_penalty: float = 1.0,
-        batch_size: int = 64,
+        max_new_tokens: PositiveInt,
+        min_new_tokens: NonNegativeInt = 0,
+        min_length: NonNegativeInt = 0,
+        repetition_penalty: Positive = 1.0,
+        batch_size: PositiveInt = 64,
     ):
         check(max_new_tokens >= 1, "max_new_tokens", max_new_tokens, "1 or more")
         check(repetition_penalty > 0, "repetition_penalty", repetition_penalty, "1.0 for none, or a little more")

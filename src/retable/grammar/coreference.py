@@ -28,6 +28,7 @@ from retable.grammar.language import Grammar, uniforms
 from retable.grammar.lexicon import POSSESSIVES, REFLEXIVES, Verb
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
+from retable.settings import Positive, PositiveInt, Seed
 
 
 class GrammarDocuments:
@@ -38,7 +39,7 @@ class GrammarDocuments:
     scale: of the lexicon, see `Grammar`.
     """
 
-    def __init__(self, seed: int, words: Mapping[str, int], scale: float = 1.0):
+    def __init__(self, seed: Seed, words: Mapping[str, PositiveInt], scale: Positive = 1.0):
         self.inputs: list[Path] = []
         self._seed, self._words, self._grammar = seed, words, Grammar(scale)
 

@@ -12,6 +12,7 @@ from retable.grammar.lone_sentences import LoneSentences
 from retable.grammar.tasks import acceptability, judge_acceptability, judge_sentiment, sentiment
 from retable.metrics.classification import classification_metrics
 from retable.metrics.likelihood import likelihood_metrics, perplexity
+from retable.settings import Positive, PositiveInt, Seed
 
 SPLITS = ("train", "validation", "test")
 SCORED_SPLITS = ("validation", "test")
@@ -22,7 +23,11 @@ TASKS: dict[str, tuple[Callable[..., Iterator[tuple[str, str]]], Callable[[Gramm
 
 
 def write_corpus(
-    folder: Path, seed: int, words: Mapping[str, int], task_examples: Mapping[str, int], scale: float = 1.0
+    folder: Path,
+    seed: Seed,
+    words: Mapping[str, PositiveInt],
+    task_examples: Mapping[str, PositiveInt],
+    scale: Positive = 1.0,
 ) -> dict[str, float]:
     """Write the corpus, its vocabulary, tasks, analogies and the oracle's scores into an existing folder.
 

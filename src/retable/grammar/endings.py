@@ -32,6 +32,7 @@ from retable.grammar.lexicon import PRONOUNS
 from retable.grammar.sentence_pairs import Start, log_shares
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS
+from retable.settings import Positive, PositiveInt, Seed
 
 ENDINGS = 4
 LONGEST = 3  # sentences of a beginning
@@ -100,7 +101,9 @@ class GrammarEndings:
         return float(logsumexp(log_joint))
 
 
-def write_endings(folder: Path, seed: int, examples: Mapping[str, int], scale: float = 1.0) -> dict[str, float]:
+def write_endings(
+    folder: Path, seed: Seed, examples: Mapping[str, PositiveInt], scale: Positive = 1.0
+) -> dict[str, float]:
     """Write `<split>.jsonl`, in HellaSwag's format, and `units.csv` with the best answers to the test split.
 
     Args:

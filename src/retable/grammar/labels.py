@@ -28,6 +28,7 @@ from retable.grammar.lexicon import (
 )
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import AUXILIARIES, LINE_END, N_LATENTS, Tables
+from retable.settings import Positive, PositiveInt, Seed
 
 # The Penn Treebank's tags (Marcus, Santorini and Marcinkiewicz 1993) of the words that have no lexeme; those of
 # determiners, pronouns, prepositions and the like are added from the lexicon's lists.
@@ -70,7 +71,7 @@ class GrammarLabels:
     scale: of the lexicon, see `Grammar`.
     """
 
-    def __init__(self, seed: int, words: Mapping[str, int], scale: float = 1.0):
+    def __init__(self, seed: Seed, words: Mapping[str, PositiveInt], scale: Positive = 1.0):
         self.inputs: list[Path] = []
         self._seed, self._words = seed, words
         self._grammar = Grammar(scale)

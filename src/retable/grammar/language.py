@@ -14,6 +14,7 @@ from retable.grammar.interpreters import Rejected, Sampler, Scorer
 from retable.grammar.lexicon import PRONOUNS, Lexicon
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
+from retable.settings import Positive
 
 Uniform = Callable[[], float]
 Part = Callable[[Discourse], object]
@@ -31,7 +32,7 @@ class Grammar:
         vocabulary: all word types, sorted.
     """
 
-    def __init__(self, scale: float = 1.0) -> None:
+    def __init__(self, scale: Positive = 1.0) -> None:
         self.lexicon = Lexicon(scale)
         self.vocabulary = sorted(self.lexicon.words())
         self.tables = Tables(self.lexicon)

@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from retable.settings import Positive
+
 T = TypeVar("T")
 
 N_TOPICS = 8
@@ -180,7 +182,7 @@ class Lexicon:
         associates: to a word, the forms of the lexemes that it often goes with, whatever their class.
     """
 
-    def __init__(self, scale: float = 1.0) -> None:
+    def __init__(self, scale: Positive = 1.0) -> None:
         def count(n: int) -> int:
             return max(1, round(n * scale))
 

@@ -20,6 +20,7 @@ from retable.grammar.language import Grammar, Uniform, uniforms
 from retable.grammar.roles import Teller
 from retable.grammar.tables import N_LATENTS
 from retable.metrics.spans import Chunk, chunks
+from retable.settings import Positive, PositiveInt, Seed
 
 SENTENCES = 3  # of a passage
 ASKED = {"A0": "who", "A1": "which", "AM-TMP": "when"}  # role: the word that asks for it, which the language has
@@ -34,7 +35,7 @@ class GrammarQuestions:
     scale: of the lexicon, see `Grammar`.
     """
 
-    def __init__(self, seed: int, questions: Mapping[str, int], scale: float = 1.0):
+    def __init__(self, seed: Seed, questions: Mapping[str, PositiveInt], scale: Positive = 1.0):
         if set(questions) != set(SPLITS) or min(questions.values()) < 1:
             sizes = ", ".join(SPLITS)
             raise UsageError(f"questions is {dict(questions)}; give a number of 1 at least to each of {sizes}")

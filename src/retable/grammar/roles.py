@@ -28,6 +28,7 @@ from retable.grammar.lexicon import FRAMES, Verb
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import AUXILIARIES, N_LATENTS, Tables
 from retable.metrics.spans import Chunk, write_tags
+from retable.settings import Positive, PositiveInt, Seed
 
 MODALS = frozenset(word for name in ("can", "will", "may") for word in AUXILIARIES[name])
 PLACE = "in"  # the one preposition of a place that a verb has; those of its times are others
@@ -46,7 +47,7 @@ class GrammarRoles:
     scale: of the lexicon, see `Grammar`.
     """
 
-    def __init__(self, seed: int, words: Mapping[str, int], scale: float = 1.0):
+    def __init__(self, seed: Seed, words: Mapping[str, PositiveInt], scale: Positive = 1.0):
         self.inputs: list[Path] = []
         self._seed, self._words, self._grammar = seed, words, Grammar(scale)
 

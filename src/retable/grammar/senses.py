@@ -15,6 +15,7 @@ from retable.grammar.analogies import in_turn
 from retable.grammar.corpus import SPLITS, until, write_lines
 from retable.grammar.language import Grammar
 from retable.grammar.lexicon import Coiner, Lexicon, Noun
+from retable.settings import Positive, PositiveInt, Seed
 
 
 class Sense(NamedTuple):
@@ -25,7 +26,7 @@ class Sense(NamedTuple):
 
 
 def write_senses(
-    folder: Path, seed: int, words: Mapping[str, int], ambiguous: int, scale: float = 1.0
+    folder: Path, seed: Seed, words: Mapping[str, PositiveInt], ambiguous: PositiveInt, scale: Positive = 1.0
 ) -> dict[str, float]:
     """Write a corpus with ambiguous words, its vocabulary, and the senses of the test split, into an existing folder.
 

@@ -13,6 +13,7 @@ from retable.grammar.language import Grammar, uniforms
 from retable.grammar.lexicon import PRONOUNS, Verb
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
+from retable.settings import Positive, PositiveInt, Seed
 
 
 class AgreeingSentence(NamedTuple):
@@ -32,7 +33,7 @@ class GrammarSubjects:
     scale: of the lexicon, see `Grammar`.
     """
 
-    def __init__(self, seed: int, words: int, scale: float = 1.0):
+    def __init__(self, seed: Seed, words: PositiveInt, scale: Positive = 1.0):
         self.inputs: list[Path] = []
         self._seed, self._words, self._grammar = seed, words, Grammar(scale)
 

@@ -23,6 +23,7 @@ from retable.grammar.language import LOG_PRIOR, Grammar, uniforms
 from retable.grammar.lexicon import DETERMINERS, POSSESSIVES, PREPOSITIONS, Coiner, function_words
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
+from retable.settings import Positive, PositiveInt, Seed
 
 ADPOSITIONS = frozenset({*PREPOSITIONS, "in", "to", "by", "than", "during", "after", "before"})
 ANIMATE = ("person", "animal")
@@ -227,7 +228,7 @@ def sentence_pairs(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[st
         index += 1
 
 
-def write_pairs(folder: Path, seed: int, pairs: Mapping[str, int], scale: float = 1.0) -> dict[str, float]:
+def write_pairs(folder: Path, seed: Seed, pairs: Mapping[str, PositiveInt], scale: Positive = 1.0) -> dict[str, float]:
     """Write sentences and their translations, a line each, into an existing folder.
 
     Files: `<split>.source.txt` and `<split>.target.txt`, line by line each other's translation; `<split>.txt`, both, a

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from retable.models.base import LeftToRight
 from retable.nn.dropout import drop
 from retable.nn.variational import LockedDropout, WeightDroppedLSTM
+from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class AWDLSTM(LeftToRight):
@@ -33,17 +34,17 @@ class AWDLSTM(LeftToRight):
 
     def __init__(
         self,
-        vocab_size: int,
-        d_embedding: int,
-        d_hidden: int,
-        n_layers: int,
-        dropout: float,
-        dropout_between: float,
-        dropout_input: float,
-        dropout_words: float,
-        dropout_weights: float,
-        alpha: float,
-        beta: float,
+        vocab_size: PositiveInt,
+        d_embedding: PositiveInt,
+        d_hidden: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate,
+        dropout_between: Rate,
+        dropout_input: Rate,
+        dropout_words: Rate,
+        dropout_weights: Rate,
+        alpha: NonNegative,
+        beta: NonNegative,
     ):
         super().__init__()
         self.d_model = d_embedding

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.models.base import SequenceEncoder
+from retable.settings import NonNegativeInt, PositiveInt, Rate
 
 
 class BagOfWords(SequenceEncoder):
@@ -16,7 +17,7 @@ class BagOfWords(SequenceEncoder):
     dropout: the share of words left out while it trains, as in `DeepAveraging`.
     """
 
-    def __init__(self, vocab_size: int, dropout: float):
+    def __init__(self, vocab_size: PositiveInt, dropout: Rate):
         super().__init__()
         self.d_model = vocab_size
         self.dropout = dropout
@@ -38,7 +39,7 @@ class DeepAveraging(SequenceEncoder):
     dropout: the share of words left out of the mean while it trains, the paper's word dropout (section 2.3).
     """
 
-    def __init__(self, vocab_size: int, d_model: int, n_layers: int, dropout: float):
+    def __init__(self, vocab_size: PositiveInt, d_model: PositiveInt, n_layers: NonNegativeInt, dropout: Rate):
         super().__init__()
         self.d_model = d_model
         self.dropout = dropout

@@ -20,6 +20,7 @@ from retable.nn import transformer
 from retable.nn.attention import padding_mask_if_any
 from retable.nn.dropout import Dropout
 from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
+from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class BERT(MarkedEncoder):
@@ -38,16 +39,16 @@ class BERT(MarkedEncoder):
 
     def __init__(
         self,
-        vocab_size: int,
-        d_model: int,
-        n_layers: int,
-        n_heads: int,
-        max_length: int,
-        dropout: float,
+        vocab_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        n_heads: PositiveInt,
+        max_length: PositiveInt,
+        dropout: Rate,
         norm: Literal["post", "pre"] = "post",
-        d_embedding: int | None = None,
+        d_embedding: PositiveInt | None = None,
         pooler: bool = True,
-        initializer_range: float = 0.02,
+        initializer_range: NonNegative = 0.02,
         sinusoids: bool = False,
         positions: Literal["learnt", "rotary"] = "learnt",
     ):

@@ -20,6 +20,7 @@ from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.character_cnn import Highway
 from retable.nn.dropout import Dropout
 from retable.nn.word_input import WordInput
+from retable.settings import Filters, NonNegativeInt, PositiveInt, Rate
 
 
 class BiDAF(Reader):
@@ -33,15 +34,15 @@ class BiDAF(Reader):
 
     def __init__(
         self,
-        vocab_size: int,
+        vocab_size: PositiveInt,
         words: Sequence[str],
-        d_embedding: int,
-        d_character: int,
-        filters: Sequence[tuple[int, int]],
-        n_highway: int,
-        d_hidden: int,
-        dropout: float,
-        unknown: int = 0,
+        d_embedding: PositiveInt,
+        d_character: PositiveInt,
+        filters: Filters,
+        n_highway: NonNegativeInt,
+        d_hidden: PositiveInt,
+        dropout: Rate,
+        unknown: NonNegativeInt = 0,
     ):
         super().__init__()
         self.d_model = 5 * d_hidden

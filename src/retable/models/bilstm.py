@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.dropout import Dropout
+from retable.settings import PositiveInt, Rate
 
 
 class BiLSTM(Encoder):
@@ -15,7 +16,14 @@ class BiLSTM(Encoder):
 
     two_ends = True
 
-    def __init__(self, vocab_size: int, d_embedding: int, d_model: int, n_layers: int, dropout: float = 0.0):
+    def __init__(
+        self,
+        vocab_size: PositiveInt,
+        d_embedding: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate = 0.0,
+    ):
         super().__init__()
         self.d_model = d_model
         self.embedding = nn.Embedding(vocab_size, d_embedding)

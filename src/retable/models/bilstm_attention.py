@@ -13,12 +13,20 @@ from torch import Tensor
 from retable.models.base import PairEncoder
 from retable.models.bilstm import BiLSTM
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
+from retable.settings import PositiveInt, Rate
 
 
 class BiLSTMAttention(BiLSTM, PairEncoder):
     """Two sequences of token ids to the states of both, each read with an eye on the other."""
 
-    def __init__(self, vocab_size: int, d_embedding: int, d_model: int, n_layers: int, dropout: float = 0.0):
+    def __init__(
+        self,
+        vocab_size: PositiveInt,
+        d_embedding: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate = 0.0,
+    ):
         super().__init__(vocab_size, d_embedding, d_model, n_layers, dropout)
         self.modelling = BidirectionalLSTM(2 * d_model, d_model)
 

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from retable.errors import UsageError
+from retable.settings import PositiveInt
 
 
 class UnigramCache:
@@ -20,7 +21,7 @@ class UnigramCache:
     One token more is thought to be among them, spread over the vocabulary; so the first has a distribution too.
     """
 
-    def __init__(self, vocab_size: int, size: int):
+    def __init__(self, vocab_size: PositiveInt, size: PositiveInt):
         if size < 1:
             raise UsageError(f"size is {size}; give a cache room for a token or more")
         self.vocab_size, self.size = vocab_size, size

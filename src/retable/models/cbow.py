@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.models.base import WindowModel
+from retable.settings import PositiveInt
 
 
 class CBOW(WindowModel):
@@ -21,7 +22,7 @@ class CBOW(WindowModel):
 
     predicts = "centre"
 
-    def __init__(self, words: Sequence[str], d_model: int) -> None:
+    def __init__(self, words: Sequence[str], d_model: PositiveInt) -> None:
         super().__init__()
         self.d_model = d_model
         self.context = nn.Embedding(len(words), d_model)

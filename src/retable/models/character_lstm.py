@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from retable.models.base import LeftToRight
 from retable.nn.character_cnn import PADDING, CharacterCNN, Highway, spell
 from retable.nn.dropout import Dropout
+from retable.settings import Filters, NonNegative, NonNegativeInt, PositiveInt, Rate
 
 
 class CharacterLSTM(LeftToRight):
@@ -28,13 +29,13 @@ class CharacterLSTM(LeftToRight):
     def __init__(
         self,
         words: Sequence[str],
-        d_character: int,
-        filters: Sequence[tuple[int, int]],
-        n_highway: int,
-        d_model: int,
-        n_layers: int,
-        dropout: float,
-        init_range: float,
+        d_character: PositiveInt,
+        filters: Filters,
+        n_highway: NonNegativeInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate,
+        init_range: NonNegative,
     ):
         super().__init__()
         self.d_model, self.init_range = d_model, init_range

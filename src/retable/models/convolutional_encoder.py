@@ -8,14 +8,13 @@ objective has it; AdamW's weight decay stands for the bound on the norm of the l
 B batch, T time, E d_embedding, F features of all widths.
 """
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retable.models.base import SequenceEncoder
 from retable.nn.dropout import Dropout
+from retable.settings import PositiveInt, Rate, Sizes
 
 
 class ConvolutionalEncoder(SequenceEncoder):
@@ -24,7 +23,14 @@ class ConvolutionalEncoder(SequenceEncoder):
     widths: of the windows, h; there are `n_features` of each.
     """
 
-    def __init__(self, vocab_size: int, d_embedding: int, widths: Sequence[int], n_features: int, dropout: float = 0.0):
+    def __init__(
+        self,
+        vocab_size: PositiveInt,
+        d_embedding: PositiveInt,
+        widths: Sizes,
+        n_features: PositiveInt,
+        dropout: Rate = 0.0,
+    ):
         super().__init__()
         self.d_model, self.widths = len(widths) * n_features, list(widths)
         self.embedding = nn.Embedding(vocab_size, d_embedding)

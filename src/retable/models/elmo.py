@@ -26,6 +26,7 @@ from retable.errors import UsageError
 from retable.models.base import BothDirections
 from retable.nn.character_cnn import PADDING, CharacterCNN, Highway, spell
 from retable.nn.dropout import Dropout
+from retable.settings import Filters, NonNegativeInt, PositiveInt, Rate
 
 
 class ELMo(BothDirections):
@@ -41,13 +42,13 @@ class ELMo(BothDirections):
     def __init__(
         self,
         words: Sequence[str],
-        d_model: int,
-        d_cell: int,
-        n_layers: int,
-        dropout: float,
-        filters: Sequence[tuple[int, int]] | None,
-        d_character: int = 16,
-        n_highway: int = 2,
+        d_model: PositiveInt,
+        d_cell: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate,
+        filters: Filters | None,
+        d_character: PositiveInt = 16,
+        n_highway: NonNegativeInt = 2,
     ):
         super().__init__()
         self.d_model, self.reads_spelling = d_model, filters is not None

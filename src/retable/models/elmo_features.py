@@ -19,6 +19,7 @@ from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.dropout import Dropout
 from retable.nn.scalar_mix import ScalarMix
+from retable.settings import NonNegativeInt, PositiveInt, Rate
 
 
 class ELMoBiLSTM(Encoder):
@@ -34,12 +35,12 @@ class ELMoBiLSTM(Encoder):
         self,
         words: Sequence[str],
         elmo: Callable[..., Any],
-        d_embedding: int,
-        d_model: int,
-        n_layers: int,
-        dropout: float = 0.0,
+        d_embedding: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate = 0.0,
         frozen: bool = True,
-        layers: Sequence[int] | None = None,
+        layers: Sequence[NonNegativeInt] | None = None,
     ):
         super().__init__()
         self.d_model, self.frozen = d_model, frozen

@@ -22,6 +22,7 @@ from retable.nn.dropout import Dropout
 from retable.nn.predicate import PredicateIndicator
 from retable.nn.scalar_mix import ScalarMix
 from retable.nn.word_input import WordInput
+from retable.settings import Filters, NonNegativeInt, PositiveInt, Rate
 
 
 class ELMoTagger(Encoder):
@@ -35,18 +36,18 @@ class ELMoTagger(Encoder):
 
     def __init__(
         self,
-        vocab_size: int,
+        vocab_size: PositiveInt,
         words: Sequence[str],
         elmo: Callable[..., Any],
-        d_embedding: int,
-        d_character: int,
-        filters: Sequence[tuple[int, int]],
-        d_model: int,
-        n_layers: int,
-        dropout: float,
-        unknown: int = 0,
+        d_embedding: PositiveInt,
+        d_character: PositiveInt,
+        filters: Filters,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate,
+        unknown: NonNegativeInt = 0,
         frozen: bool = True,
-        d_predicate: int = 0,
+        d_predicate: NonNegativeInt = 0,
     ):
         super().__init__()
         self.d_model, self.d_predicate, self.frozen = d_model, d_predicate, frozen

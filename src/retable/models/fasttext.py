@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from retable.errors import UsageError
 from retable.models.base import WindowModel
+from retable.settings import NonNegativeInt, PositiveInt
 
 
 class FastText(WindowModel):
@@ -33,7 +34,12 @@ class FastText(WindowModel):
     _scales: Tensor
 
     def __init__(
-        self, words: Sequence[str], d_model: int, min_n: int = 3, max_n: int = 6, buckets: int = 2_000_000
+        self,
+        words: Sequence[str],
+        d_model: PositiveInt,
+        min_n: PositiveInt = 3,
+        max_n: NonNegativeInt = 6,
+        buckets: PositiveInt = 2_000_000,
     ) -> None:
         super().__init__()
         if buckets < 1:

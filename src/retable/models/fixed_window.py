@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from retable.models.base import LeftToRight
 from retable.nn.dropout import Dropout
+from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class FixedWindow(LeftToRight):
@@ -23,14 +24,14 @@ class FixedWindow(LeftToRight):
 
     def __init__(
         self,
-        vocab_size: int,
+        vocab_size: PositiveInt,
         boundary: int,
-        order: int,
-        d_embedding: int,
-        d_hidden: int,
+        order: PositiveInt,
+        d_embedding: PositiveInt,
+        d_hidden: PositiveInt,
         direct: bool,
-        dropout: float,
-        init_range: float,
+        dropout: Rate,
+        init_range: NonNegative,
     ):
         super().__init__()
         if order < 2:

@@ -18,6 +18,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from retable.models.base import LeftToRight
 from retable.nn.dropout import Dropout
+from retable.settings import PositiveInt, Rate
 
 
 class GatedLayer(nn.Module):
@@ -69,7 +70,13 @@ class GatedConvolution(LeftToRight):
     before and wide after, make it a bottleneck.
     """
 
-    def __init__(self, vocab_size: int, d_embedding: int, blocks: Sequence[Sequence[tuple[int, int]]], dropout: float):
+    def __init__(
+        self,
+        vocab_size: PositiveInt,
+        d_embedding: PositiveInt,
+        blocks: Sequence[Sequence[tuple[PositiveInt, PositiveInt]]],
+        dropout: Rate,
+    ):
         super().__init__()
         widths = [d_embedding, *(layers[-1][1] for layers in blocks)]
         self.d_model = widths[-1]

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from retable.models.base import CooccurrenceModel
+from retable.settings import PositiveInt
 
 
 class GloVe(CooccurrenceModel):
     """A vector w and a bias b a word, for w_i·w̃_j + b_i + b̃_j ≈ log X_ij."""
 
-    def __init__(self, words: Sequence[str], d_model: int) -> None:
+    def __init__(self, words: Sequence[str], d_model: PositiveInt) -> None:
         super().__init__()
         self.d_model = d_model
         self.word, self.word_bias = nn.Embedding(len(words), d_model), nn.Embedding(len(words), 1)

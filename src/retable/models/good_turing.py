@@ -13,6 +13,7 @@ import numpy as np
 
 from retable.models.counting import Counts
 from retable.models.ngram import BackoffModel
+from retable.settings import PositiveInt
 
 
 class GoodTuring(BackoffModel):
@@ -23,7 +24,7 @@ class GoodTuring(BackoffModel):
 
     largest = 7  # the count up to which n-grams of two words and more are discounted; Katz's k, which he set to 5
 
-    def __init__(self, vocab_size: int, order: int, boundary: int, minimum: int = 2):
+    def __init__(self, vocab_size: PositiveInt, order: PositiveInt, boundary: int, minimum: PositiveInt = 2):
         super().__init__(vocab_size, order, boundary)
         self.minimum = minimum
 

@@ -17,6 +17,7 @@ from retable.errors import UsageError
 from retable.models.base import LeftToRight
 from retable.nn.dropout import Dropout
 from retable.nn.transformer import ACTIVATIONS, Block, rotations, sinusoids
+from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class GPT(LeftToRight):
@@ -35,19 +36,19 @@ class GPT(LeftToRight):
 
     def __init__(
         self,
-        vocab_size: int,
-        d_model: int,
-        n_layers: int,
-        n_heads: int,
-        max_length: int,
-        dropout: float,
+        vocab_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        n_heads: PositiveInt,
+        max_length: PositiveInt,
+        dropout: Rate,
         norm: Literal["pre", "post"] = "pre",
         positions: Literal["learnt", "sinusoidal", "rotary"] = "learnt",
         activation: Literal["relu", "gelu", "silu", "swiglu"] = "gelu",
         bias: bool = True,
         separate_documents: bool = False,
         boundary: int = 0,
-        initializer_range: float = 0.02,
+        initializer_range: NonNegative = 0.02,
     ):
         super().__init__()
         _require("norm", norm, ["pre", "post"])

@@ -27,6 +27,7 @@ from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.dropout import Dropout
 from retable.nn.scalar_mix import ScalarMix
 from retable.nn.word_input import WordInput
+from retable.settings import Filters, NonNegativeInt, Positive, PositiveInt, Rate
 
 BINS = (1, 2, 3, 4, 5, 8, 16, 32, 64)  # of widths and distances: where each begins
 
@@ -54,20 +55,20 @@ class MentionRanker(SpanRanker):
 
     def __init__(
         self,
-        vocab_size: int,
+        vocab_size: PositiveInt,
         words: Sequence[str],
-        d_embedding: int,
-        d_character: int,
-        filters: Sequence[tuple[int, int]],
-        d_model: int,
-        d_feature: int,
-        d_hidden: int,
-        max_width: int,
-        spans_per_word: float,
-        max_antecedents: int,
-        dropout: float,
-        input_dropout: float,
-        unknown: int = 0,
+        d_embedding: PositiveInt,
+        d_character: PositiveInt,
+        filters: Filters,
+        d_model: PositiveInt,
+        d_feature: PositiveInt,
+        d_hidden: PositiveInt,
+        max_width: PositiveInt,
+        spans_per_word: Positive,
+        max_antecedents: PositiveInt,
+        dropout: Rate,
+        input_dropout: Rate,
+        unknown: NonNegativeInt = 0,
         elmo: Callable[..., Any] | None = None,
     ):
         super().__init__()

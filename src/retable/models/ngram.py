@@ -22,6 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 from retable.errors import UsageError
 from retable.models.counting import Counts, Growing, count
+from retable.settings import PositiveInt
 
 
 class NGrams(NamedTuple):
@@ -49,7 +50,7 @@ class BackoffModel:
 
     protocol = "sentence-bounded"
 
-    def __init__(self, vocab_size: int, order: int, boundary: int):
+    def __init__(self, vocab_size: PositiveInt, order: PositiveInt, boundary: int):
         if order < 1:
             raise UsageError(f"order is {order}; give an n-gram model an order from 1 up")
         if not 0 <= boundary < vocab_size:

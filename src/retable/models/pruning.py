@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from retable.models.ngram import BackoffModel
+from retable.settings import NonNegative, PositiveInt
 
 
 class Pruned(BackoffModel):
@@ -21,7 +22,9 @@ class Pruned(BackoffModel):
     With an n-gram the estimator lists the n-gram without its first word too, as all in this project do.
     """
 
-    def __init__(self, vocab_size: int, boundary: int, estimator: Callable[..., BackoffModel], threshold: float):
+    def __init__(
+        self, vocab_size: PositiveInt, boundary: int, estimator: Callable[..., BackoffModel], threshold: NonNegative
+    ):
         self.estimator = estimator(vocab_size=vocab_size, boundary=boundary)
         super().__init__(vocab_size, self.estimator.order, boundary)
         self.threshold = threshold

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from retable.models.base import LeftToRight
 from retable.nn import lstm
 from retable.nn.dropout import Dropout
+from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class Recurrent(LeftToRight):
@@ -48,7 +49,14 @@ class Recurrent(LeftToRight):
 class Elman(Recurrent):
     """The simple recurrent network."""
 
-    def __init__(self, vocab_size: int, d_model: int, n_layers: int, dropout: float, init_range: float):
+    def __init__(
+        self,
+        vocab_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate,
+        init_range: NonNegative,
+    ):
         layers = nn.RNN(d_model, d_model, n_layers, batch_first=True, dropout=_between(dropout, n_layers))
         super().__init__(layers, vocab_size, d_model, d_model, dropout, init_range)
 
@@ -56,7 +64,14 @@ class Elman(Recurrent):
 class GRU(Recurrent):
     """Gated recurrent units; the reset gate acts on U h + b, as in cuDNN, not on h."""
 
-    def __init__(self, vocab_size: int, d_model: int, n_layers: int, dropout: float, init_range: float):
+    def __init__(
+        self,
+        vocab_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate,
+        init_range: NonNegative,
+    ):
         layers = nn.GRU(d_model, d_model, n_layers, batch_first=True, dropout=_between(dropout, n_layers))
         super().__init__(layers, vocab_size, d_model, d_model, dropout, init_range)
 
@@ -67,12 +82,12 @@ class LSTM(Recurrent):
 
     def __init__(
         self,
-        vocab_size: int,
-        d_model: int,
-        n_layers: int,
-        dropout: float,
-        init_range: float,
-        d_cell: int | None = None,
+        vocab_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate,
+        init_range: NonNegative,
+        d_cell: PositiveInt | None = None,
     ):
         d_cell, d_projection = (d_model, 0) if d_cell is None else (d_cell, d_model)
         layers = lstm.LSTM(

@@ -21,6 +21,7 @@ from retable.errors import UsageError
 from retable.models.base import EncoderDecoder
 from retable.nn.alignment import AdditiveAttention, BilinearAttention
 from retable.nn.dropout import Dropout
+from retable.settings import PositiveInt, Rate
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 ATTENTIONS = {"none": None, "bilinear": BilinearAttention, "additive": AdditiveAttention}
@@ -39,11 +40,11 @@ class RNNEncoderDecoder(EncoderDecoder):
 
     def __init__(
         self,
-        vocab_size: int,
-        d_embedding: int,
-        d_model: int,
-        n_layers: int,
-        dropout: float,
+        vocab_size: PositiveInt,
+        d_embedding: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate,
         cell: Literal["lstm", "gru"] = "lstm",
         reading: Literal["both", "forward", "reversed"] = "both",
         attention: Literal["none", "bilinear", "additive"] = "none",

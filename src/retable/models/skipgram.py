@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from retable.models.base import WindowModel
+from retable.settings import PositiveInt
 
 
 class SkipGram(WindowModel):
@@ -18,7 +19,7 @@ class SkipGram(WindowModel):
 
     predicts = "context"
 
-    def __init__(self, words: Sequence[str], d_model: int) -> None:
+    def __init__(self, words: Sequence[str], d_model: PositiveInt) -> None:
         super().__init__()
         self.d_model = d_model
         self.centre = nn.Embedding(len(words), d_model)

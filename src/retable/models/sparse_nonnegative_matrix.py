@@ -25,6 +25,7 @@ from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 
 from retable.errors import UsageError
+from retable.settings import LearningRate, NonNegativeInt, PositiveInt
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 INITIAL = 1e-4  # of the roots of summed squares in AdaGrad: a table's rare entries move little
@@ -49,13 +50,13 @@ class SparseNonnegativeMatrix:
 
     def __init__(
         self,
-        vocab_size: int,
+        vocab_size: PositiveInt,
         boundary: int,
-        order: int,
-        max_skip: int = 0,
-        max_skip_words: int = 0,
-        steps: int = 50,
-        lr: float = 0.5,
+        order: PositiveInt,
+        max_skip: NonNegativeInt = 0,
+        max_skip_words: NonNegativeInt = 0,
+        steps: PositiveInt = 50,
+        lr: LearningRate = 0.5,
     ):
         if order < 1:
             raise UsageError(f"order is {order}; give a sparse non-negative matrix an order from 1 up")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from retable.models.base import LeftToRight
 from retable.nn.dropout import Dropout
 from retable.nn.variational import LockedDropout, WeightDroppedLSTM
+from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class StackedLSTM(LeftToRight):
@@ -28,15 +29,15 @@ class StackedLSTM(LeftToRight):
 
     def __init__(
         self,
-        vocab_size: int,
-        d_model: int,
-        n_layers: int,
-        init_range: float,
+        vocab_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        init_range: NonNegative,
         residual: bool,
         layer_norm: bool,
-        dropout: float = 0.0,
+        dropout: Rate = 0.0,
         variational: bool = False,
-        recurrent_dropout: float = 0.0,
+        recurrent_dropout: Rate = 0.0,
     ):
         super().__init__()
         self.d_model, self.init_range, self.residual = d_model, init_range, residual

@@ -22,6 +22,7 @@ from retable.nn.attention import Attention, padding_mask, padding_mask_if_any
 from retable.nn.dropout import Dropout
 from retable.nn.relative_position import RelativePositions
 from retable.nn.transformer import Cache, Past, gelu
+from retable.settings import PositiveInt, Rate
 
 
 def geglu(x: Tensor) -> Tensor:
@@ -139,14 +140,14 @@ class T5(EncoderDecoder):
 
     def __init__(
         self,
-        vocab_size: int,
-        d_model: int,
-        n_layers: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float,
+        vocab_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        n_heads: PositiveInt,
+        d_ff: PositiveInt,
+        dropout: Rate,
         activation: Literal["relu", "geglu"] = "relu",
-        d_head: int | None = None,
+        d_head: PositiveInt | None = None,
     ):
         super().__init__()
         _require(activation)
@@ -209,14 +210,14 @@ class OneStackT5(LeftToRight):
 
     def __init__(
         self,
-        vocab_size: int,
-        d_model: int,
-        n_layers: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float,
+        vocab_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        n_heads: PositiveInt,
+        d_ff: PositiveInt,
+        dropout: Rate,
         activation: Literal["relu", "geglu"] = "relu",
-        d_head: int | None = None,
+        d_head: PositiveInt | None = None,
     ):
         super().__init__()
         _require(activation)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from retable.models.base import Encoder
 from retable.models.t5 import T5
 from retable.nn.attention import padding_mask_if_any
+from retable.settings import PositiveInt, Rate
 
 
 class T5Encoder(Encoder):
@@ -20,14 +21,14 @@ class T5Encoder(Encoder):
 
     def __init__(
         self,
-        vocab_size: int,
-        d_model: int,
-        n_layers: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float,
+        vocab_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        n_heads: PositiveInt,
+        d_ff: PositiveInt,
+        dropout: Rate,
         activation: Literal["relu", "geglu"] = "relu",
-        d_head: int | None = None,
+        d_head: PositiveInt | None = None,
     ):
         super().__init__()
         # With a decoder, though it is dropped: the weights of both are drawn in turns from one generator, which can't

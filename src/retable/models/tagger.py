@@ -22,6 +22,7 @@ from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.dropout import Dropout
 from retable.nn.predicate import PredicateIndicator
 from retable.nn.word_input import WordInput
+from retable.settings import Filters, NonNegativeInt, PositiveInt, Rate
 
 
 class BiLSTMTagger(Encoder):
@@ -36,16 +37,16 @@ class BiLSTMTagger(Encoder):
 
     def __init__(
         self,
-        vocab_size: int,
+        vocab_size: PositiveInt,
         words: Sequence[str],
-        d_embedding: int,
-        d_character: int,
-        filters: Sequence[tuple[int, int]],
-        d_model: int,
-        n_layers: int,
-        dropout: float,
-        unknown: int = 0,
-        d_predicate: int = 0,
+        d_embedding: PositiveInt,
+        d_character: PositiveInt,
+        filters: Filters,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        dropout: Rate,
+        unknown: NonNegativeInt = 0,
+        d_predicate: NonNegativeInt = 0,
     ):
         super().__init__()
         self.d_model, self.d_predicate = d_model, d_predicate

@@ -18,6 +18,7 @@ from retable.models.base import EncoderDecoder
 from retable.nn.attention import Attention, padding_mask
 from retable.nn.dropout import Dropout
 from retable.nn.transformer import Cache, Past, sinusoids
+from retable.settings import PositiveInt, Rate
 
 
 class Link(nn.Module):
@@ -97,13 +98,13 @@ class TransformerEncoderDecoder(EncoderDecoder):
 
     def __init__(
         self,
-        vocab_size: int,
-        d_model: int,
-        n_layers: int,
-        n_heads: int,
-        d_ff: int,
-        max_length: int,
-        dropout: float,
+        vocab_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        n_heads: PositiveInt,
+        d_ff: PositiveInt,
+        max_length: PositiveInt,
+        dropout: Rate,
         norm: Literal["post", "pre"] = "post",
     ):
         super().__init__()

@@ -18,6 +18,7 @@ from retable.models.base import LeftToRight
 from retable.nn.dot_product import dot_product_attention
 from retable.nn.dropout import Dropout
 from retable.nn.variational import LockedDropout
+from retable.settings import NonNegativeInt, PositiveInt, Rate
 
 
 class TransformerXL(LeftToRight):
@@ -30,15 +31,15 @@ class TransformerXL(LeftToRight):
 
     def __init__(
         self,
-        vocab_size: int,
-        d_model: int,
-        n_layers: int,
-        n_heads: int,
-        d_inner: int,
-        memory: int,
-        evaluation_memory: int,
-        dropout: float,
-        attention_dropout: float,
+        vocab_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        n_heads: PositiveInt,
+        d_inner: PositiveInt,
+        memory: NonNegativeInt,
+        evaluation_memory: NonNegativeInt,
+        dropout: Rate,
+        attention_dropout: Rate,
         variational: bool = False,
     ):
         super().__init__()

@@ -19,13 +19,13 @@ def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.
     """Write `vectors` (n, d) as single precision, which both formats keep exactly. UTF-8; binary where `path` ends in
     .bin, else text.
 
-    UsageError for a word that the format can't hold (empty, or with white space in it) or that comes twice.
+    UsageError for a word that the format can't hold (empty, or with ASCII's white space in it) or that comes twice.
     """
     vectors = np.asarray(vectors, dtype="<f4")
     if vectors.ndim != 2 or len(vectors) != len(words):
         raise UsageError(f"{len(words)} words need vectors of shape ({len(words)}, d), not {vectors.shape}")
     for word in words:
-        if word.split() != [word]:
+        if word.encode().split() != [word.encode()]:  # no-break and ideographic spaces part no fields
             raise UsageError(f"the word {word!r} is empty or has white space in it; the format can't hold it")
     if len(set(words)) < len(words):
         raise UsageError(f"the word {_repeated(words)!r} comes twice; give each word one vector")
@@ -48,6 +48,8 @@ def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
         raise UsageError(f"{path}: no such file of word vectors")
     with open(path, "rb") as file:
         n_words, dimensions = _read_header(path, file.readline())
+        if n_words * dimensions > Path(path).stat().st_size:
+            raise UsageError(f"{path}: the first line announces {n_words} words, more than the file can hold")
         words: list[str] = []
         vectors = np.empty((n_words, dimensions), dtype=np.float32)
         read_row = _read_binary_row if is_binary(path) else _read_text_row

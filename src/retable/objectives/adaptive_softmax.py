@@ -16,6 +16,7 @@ from retable.errors import UsageError
 from retable.models.base import LeftToRight
 from retable.objectives.base import CountsWords
 from retable.objectives.causal_lm import CausalLM
+from retable.settings import NonNegative, Positive, PositiveInt
 
 
 class AdaptiveSoftmax(CausalLM, CountsWords):
@@ -31,13 +32,13 @@ class AdaptiveSoftmax(CausalLM, CountsWords):
     def __init__(
         self,
         model: LeftToRight,
-        vocab_size: int,
+        vocab_size: PositiveInt,
         tie: bool,
         bias: bool,
         reduction: Literal["mean", "time_sum"],
-        cutoffs: Sequence[int],
-        division: float,
-        projection: float = 0.0,
+        cutoffs: Sequence[PositiveInt],
+        division: Positive,
+        projection: NonNegative = 0.0,
     ):
         cutoffs = list(cutoffs)
         if tie:

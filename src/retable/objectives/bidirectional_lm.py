@@ -16,12 +16,13 @@ from retable.errors import UsageError
 from retable.models.base import BothDirections, Encoder
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob
 from retable.objectives.base import TwoWayLikelihood
+from retable.settings import PositiveInt
 
 
 class BidirectionalLM(TwoWayLikelihood):
     """Two language models with one input and one softmax layer; the loss is the mean of both."""
 
-    def __init__(self, model: BothDirections, vocab_size: int):
+    def __init__(self, model: BothDirections, vocab_size: PositiveInt):
         super().__init__()
         if not isinstance(model, BothDirections):
             name = type(model).__name__

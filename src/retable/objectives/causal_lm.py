@@ -13,6 +13,7 @@ from retable.errors import UsageError
 from retable.models.base import LeftToRight
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of
 from retable.objectives.base import LanguageModelling, tie_softmax
+from retable.settings import NonNegative, PositiveInt
 
 
 class CausalLM(LanguageModelling):
@@ -33,11 +34,11 @@ class CausalLM(LanguageModelling):
     def __init__(
         self,
         model: LeftToRight,
-        vocab_size: int,
+        vocab_size: PositiveInt,
         tie: bool,
         bias: bool,
         reduction: Literal["mean", "time_sum"],
-        projection: float = 0.0,
+        projection: NonNegative = 0.0,
     ):
         super().__init__()
         if not isinstance(model, LeftToRight):

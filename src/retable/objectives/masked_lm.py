@@ -19,6 +19,7 @@ from retable.models.base import BothDirections, Encoder, EncoderDecoder, LeftToR
 from retable.nn import fused
 from retable.nn.cross_entropy import linear_cross_entropy, logits_of, row_chunks
 from retable.objectives.base import Objective, embedding_of
+from retable.settings import PositiveInt
 
 
 class MaskedLM(Objective):
@@ -30,7 +31,7 @@ class MaskedLM(Objective):
 
     model: Encoder
 
-    def __init__(self, model: Encoder, vocab_size: int, next_sentence: bool, tie: bool = True):
+    def __init__(self, model: Encoder, vocab_size: PositiveInt, next_sentence: bool, tie: bool = True):
         super().__init__()
         require_encoder(model, "masked_lm")
         if next_sentence and not isinstance(model, MarkedEncoder):

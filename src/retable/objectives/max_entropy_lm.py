@@ -21,6 +21,7 @@ from retable.errors import UsageError
 from retable.models.base import LeftToRight
 from retable.nn.cross_entropy import logits_of, row_chunks
 from retable.objectives.causal_lm import CausalLM
+from retable.settings import NonNegative, PositiveInt
 
 BLOCK = 64
 MULTIPLIER = 0x1B873593CC9E2D51  # odd, so that no history is lost; products are taken modulo 2^64
@@ -36,13 +37,13 @@ class MaxEntropyLM(CausalLM):
     def __init__(
         self,
         model: LeftToRight,
-        vocab_size: int,
+        vocab_size: PositiveInt,
         tie: bool,
         bias: bool,
         reduction: Literal["mean", "time_sum"],
-        order: int,
-        table_size: int,
-        projection: float = 0.0,
+        order: PositiveInt,
+        table_size: PositiveInt,
+        projection: NonNegative = 0.0,
     ):
         super().__init__(model, vocab_size, tie, bias, reduction, projection)
         if order < 2:

@@ -12,6 +12,7 @@ from torch import Tensor
 from retable.errors import UsageError
 from retable.models.base import WindowModel
 from retable.objectives.window_prediction import WindowPrediction
+from retable.settings import NonNegative, PositiveInt, Seed
 
 
 class NegativeSampling(WindowPrediction):
@@ -30,10 +31,10 @@ class NegativeSampling(WindowPrediction):
         self,
         model: WindowModel,
         counts: ArrayLike,
-        negatives: int = 5,
-        power: float = 0.75,
-        seed: int = 1,
-        pool: int = 128,
+        negatives: PositiveInt = 5,
+        power: NonNegative = 0.75,
+        seed: Seed = 1,
+        pool: PositiveInt = 128,
     ) -> None:
         counts = np.asarray(counts, dtype=np.float64)
         if counts.min() < 0 or counts.sum() == 0:

@@ -15,6 +15,7 @@ from retable.errors import UsageError
 from retable.models.base import LeftToRight
 from retable.objectives.base import CountsWords
 from retable.objectives.causal_lm import CausalLM
+from retable.settings import NonNegative, PositiveInt
 
 
 class NoiseLM(CausalLM, CountsWords):
@@ -33,13 +34,13 @@ class NoiseLM(CausalLM, CountsWords):
     def __init__(
         self,
         model: LeftToRight,
-        vocab_size: int,
+        vocab_size: PositiveInt,
         tie: bool,
         bias: bool,
         reduction: Literal["mean", "time_sum"],
-        samples: int,
-        power: float,
-        projection: float = 0.0,
+        samples: PositiveInt,
+        power: NonNegative,
+        projection: NonNegative = 0.0,
     ):
         super().__init__(model, vocab_size, tie, bias, reduction, projection)
         if samples < 1:

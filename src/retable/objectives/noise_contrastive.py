@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from retable.models.base import LeftToRight
 from retable.objectives.noise import NoiseLM
+from retable.settings import NonNegative, PositiveInt
 
 
 class NoiseContrastive(NoiseLM):
@@ -28,14 +29,14 @@ class NoiseContrastive(NoiseLM):
     def __init__(
         self,
         model: LeftToRight,
-        vocab_size: int,
+        vocab_size: PositiveInt,
         tie: bool,
         bias: bool,
         reduction: Literal["mean", "time_sum"],
-        samples: int,
-        power: float,
+        samples: PositiveInt,
+        power: NonNegative,
         learn_normaliser: bool,
-        projection: float = 0.0,
+        projection: NonNegative = 0.0,
     ):
         super().__init__(model, vocab_size, tie, bias, reduction, samples, power, projection)
         log_normaliser = torch.tensor(math.log(vocab_size))

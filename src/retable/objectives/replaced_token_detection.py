@@ -20,6 +20,7 @@ from retable.nn import fused
 from retable.nn.attention import padding_mask
 from retable.objectives.base import Objective
 from retable.objectives.masked_lm import MaskedLMHead, encode, require_encoder
+from retable.settings import NonNegative, PositiveInt
 
 
 class ReplacedTokenDetection(Objective):
@@ -31,7 +32,11 @@ class ReplacedTokenDetection(Objective):
     model: MarkedEncoder
 
     def __init__(
-        self, model: MarkedEncoder, vocab_size: int, generator: Callable[..., MarkedEncoder], weight: float = 50.0
+        self,
+        model: MarkedEncoder,
+        vocab_size: PositiveInt,
+        generator: Callable[..., MarkedEncoder],
+        weight: NonNegative = 50.0,
     ):
         super().__init__()
         require_encoder(model, "replaced_token_detection")

@@ -14,6 +14,7 @@ from retable.errors import UsageError
 from retable.models.base import Encoder, EncoderDecoder, Model
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of, row_chunks
 from retable.objectives.base import Writing, tie_softmax
+from retable.settings import PositiveInt
 
 
 class TextToText(Writing):
@@ -24,7 +25,7 @@ class TextToText(Writing):
 
     start_id: ClassVar[int] = START
 
-    def __init__(self, model: EncoderDecoder, vocab_size: int, tie: bool):
+    def __init__(self, model: EncoderDecoder, vocab_size: PositiveInt, tie: bool):
         super().__init__()
         self.check(model)
         self.model = model

@@ -14,6 +14,7 @@ from retable.data.cooccurrences import Cells
 from retable.errors import UsageError
 from retable.models.base import CooccurrenceModel
 from retable.objectives.base import VectorLearning
+from retable.settings import NonNegative, Positive
 
 
 class WeightedLeastSquares(VectorLearning):
@@ -25,7 +26,9 @@ class WeightedLeastSquares(VectorLearning):
 
     model: CooccurrenceModel
 
-    def __init__(self, model: CooccurrenceModel, counts: ArrayLike, x_max: float = 100.0, power: float = 0.75) -> None:
+    def __init__(
+        self, model: CooccurrenceModel, counts: ArrayLike, x_max: Positive = 100.0, power: NonNegative = 0.75
+    ) -> None:
         super().__init__()
         if not isinstance(model, CooccurrenceModel):
             raise UsageError(

@@ -20,8 +20,10 @@ from typing import Any
 # Nor does what fills in a configuration, on which a cell depends as it then is.
 RECORDING = (
     *("pipelines.entry", "pipelines.observers", "pipelines.reach", "pipelines.record", "pipelines.sweep"),
-    *("pipelines.checkpoint", "pipelines.plan", "pipelines.runs", "pipelines.tries"),
-    *("retable.artifacts", "retable.errors", "retable.tracking"),
+    *("pipelines.checkpoint", "pipelines.plan", "pipelines.project", "pipelines.runs", "pipelines.settings"),
+    *("pipelines.tries", "retable.artifacts", "retable.digests", "retable.errors", "retable.publishing"),
+    *("retable.settings", "retable.tracking.registry", "retable.tracking.run", "retable.tracking.store"),
+    *("retable.tracking", "retable.training.signals"),
     *("retable.plan.cell", "retable.plan.conf", "retable.plan.study"),
 )
 
@@ -46,8 +48,12 @@ class Code:
 
         KeyError for a name of the project's packages that nothing defines; a name of another library is passed over.
         """
-        digests = {self._digest(place) for place in self.reached(names)}
+        digests = set(self.digests(names).values())
         return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
+
+    def digests(self, names: Iterable[str]) -> dict[Place, str]:
+        """The digest of each definition that `names` reach."""
+        return {place: self._digest(place) for place in self.reached(names)}
 
     def reached(self, names: Iterable[str]) -> set[Place]:
         """The places of all definitions that `names` reach, themselves among them."""

@@ -7,7 +7,7 @@ reaches, and on its data; so it runs again where one of these has changed, and n
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -15,8 +15,26 @@ from retable.errors import UsageError
 from retable.plan.cell import Cell
 from retable.plan.study import Study
 
-SOURCES = ("conf", "pipelines", "src/retable")  # what a plan is made of
-HEADER = "# Generated from conf/study by `make graph`.\n"
+
+class Sources(NamedTuple):
+    """What stands in a project's folder that its graph is made of.
+
+    Attributes:
+        plans: the paths that plans are made of.
+        reports: those that reports read beside their plans and cells.
+        command: what writes the graph.
+    """
+
+    plans: Sequence[str]
+    reports: Sequence[str]
+    command: str
+
+
+CHECKOUT = Sources(
+    ("conf", "pipelines", "src/retable"),
+    ("src/retable/reporting/references.yaml", "src/retable/reporting/templates"),
+    "make graph",
+)
 
 
 def plan_file(cell: Cell) -> str:
@@ -48,14 +66,16 @@ def distinct(studies: Iterable[Study]) -> dict[str, Cell]:
     return {place: cell for place, (cell, _) in found.items()}
 
 
-def corpus_graph(group: str, cells: Iterable[Cell], data: Mapping[str, Sequence[str]]) -> str:
+def corpus_graph(
+    group: str, cells: Iterable[Cell], data: Mapping[str, Sequence[str]], sources: Sources = CHECKOUT
+) -> str:
     """The text of a corpus' `dvc.yaml`. `data` are the paths that each place reads beside what other cells leave."""
     root = "../../.."
     stages: dict[str, Any] = {
         "plan": {
             "wdir": root,
             "cmd": f"python -m pipelines.plan cells {group}",
-            "deps": list(SOURCES),
+            "deps": list(sources.plans),
             "outs": [f"outputs/plan/{group}"],
         }
     }
@@ -67,27 +87,27 @@ def corpus_graph(group: str, cells: Iterable[Cell], data: Mapping[str, Sequence[
             "deps": [plan_file(cell), *dict.fromkeys([*read, *data[cell.place]])],
             "outs": [f"outputs/{cell.place}"],
         }
-    return _text(stages)
+    return _text(stages, sources)
 
 
-def report_graph(study: Study, default: str) -> str:
+def report_graph(study: Study, default: str, sources: Sources = CHECKOUT) -> str:
     """The text of the `dvc.yaml` with the stage of a study's report."""
     folders = sorted(f"outputs/{place}" for place in study.cells)
-    data = ["src/retable/reporting/references.yaml", "src/retable/reporting/templates"]
     plan = f"outputs/plan/report/{study.name}.yaml"
     where = {} if study.name == default else {"wdir": "../../.."}
     stages: dict[str, Any] = {
-        "plan": where | {"cmd": f"python -m pipelines.plan report {study.name}", "deps": list(SOURCES), "outs": [plan]},
+        "plan": where
+        | {"cmd": f"python -m pipelines.plan report {study.name}", "deps": list(sources.plans), "outs": [plan]},
         "report": where
         | {
             "cmd": f"python -m pipelines.report study={study.name}",
-            "deps": [plan, *data, *folders],
+            "deps": [plan, *sources.reports, *folders],
             "outs": [{f"results/{study.name}": {"cache": False}}],  # small, and kept in git
         },
     }
     # Of other studies `dvc metrics` is given the folder: without that, it would set those of all beside each other.
     shown = {"metrics": [f"results/{study.name}/metrics"], "plots": _plots(study)} if study.name == default else {}
-    return _text(stages, **shown)
+    return _text(stages, sources, **shown)
 
 
 def _plots(study: Study) -> list[dict[str, Any]]:
@@ -103,9 +123,9 @@ def _plots(study: Study) -> list[dict[str, Any]]:
     return [{"scores": scores}, *drawn]
 
 
-def _text(stages: Mapping[str, Any], **shown: Any) -> str:
-    whole = {"stages": stages} | shown
-    return HEADER + yaml.dump(whole, sort_keys=False, width=10_000, Dumper=_Dumper)
+def _text(stages: Mapping[str, Any], sources: Sources, **shown: Any) -> str:
+    header, whole = f"# Generated from conf/study by `{sources.command}`.\n", {"stages": stages} | shown
+    return header + yaml.dump(whole, sort_keys=False, width=10_000, Dumper=_Dumper)
 
 
 class _Dumper(yaml.CSafeDumper):

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from retable.errors import UsageError, closest
-from retable.plan.cell import Cell
+from retable.plan.cell import CHECKPOINT, Cell
 from retable.plan.conf import Conf
 
 # What a study says for the report alone.
@@ -63,7 +63,7 @@ class _Expansion:
     def study(self, name: str) -> Study:
         self._require_keys(self._said, (*_CELLS, "scaling", *REPORTED), self._where)
         entries = list(self._entries())
-        for entry in entries:  # what others may start from
+        for entry in sorted(entries, key=lambda entry: bool(entry.get("init"))):  # what others may start from
             if not entry.get("task") and self._stage(entry) != "train":
                 self._add_pretrained(entry)
         for entry in entries:
@@ -110,7 +110,7 @@ class _Expansion:
             self._require_keys(entry, _SYSTEM, f"{self._where}, systems of {', '.join(map(str, recipes))}")
             for recipe, start in product(recipes, starts):
                 self._conf.require("recipe", recipe, f"{self._where}, systems")
-                names = {"of": recipe, "init": str(start).rpartition("/")[2]}
+                names = {"of": recipe, "init": str(start).removeprefix(CHECKPOINT).rpartition("/")[2]}
                 init = None if start is None else start.format(**names)
                 system = str(entry.get("as", "{of}")).format(**names)
                 one = shared | dict(entry) | {"of": recipe, "as": system, "init": init}
@@ -148,11 +148,14 @@ class _Expansion:
 
     def _add_pretrained(self, entry: Mapping[str, Any]) -> None:
         facts, stage = self._conf.recipe(entry["of"]), self._stage(entry)
-        if key := next((key for key in ("init", "decoding") if entry.get(key)), None):
+        where = f"{self._where}, system {entry['as']}"
+        if entry.get("decoding"):
             raise UsageError(
-                f"{self._where}, system {entry['as']}: {key} is for systems of a task; give it one, "
-                f"task: sentiment, or leave {key} out"
+                f"{where}: decoding is for systems of a task; give it one, task: translation, or leave decoding out"
             )
+        if entry.get("init") and (stage != "pretrain" or _is_counted(facts, entry)):
+            what = "learns its vectors" if stage == "embed" else "is counted"
+            raise UsageError(f"{where}: {entry['of']} {what} from nothing; leave init out")
         for corpus, seed in product(self._corpora(entry), self._seeds(entry)):
             tokenizer = self._tokenizer(entry)
             chosen = {"system": entry["as"], "seed": str(seed)}
@@ -161,6 +164,9 @@ class _Expansion:
             if entry.get("embedding"):
                 vectors = self._start(entry, "embedding", corpus, seed, "vectors.bin")
                 reads, chosen = (*reads, vectors), {"embedding": f"outputs/{vectors}"} | chosen
+            if entry.get("init"):
+                init, weights = self._initial(entry, corpus, seed)
+                reads, chosen = (*reads, *weights), {"init": init} | chosen
             settings = {"corpus": corpus, "tokenizer": tokenizer, "recipe": self._conf.choice(entry["of"])}
             cell = Cell(
                 stage,
@@ -196,14 +202,19 @@ class _Expansion:
     def _trained(self, entry: Mapping[str, Any], task: str, corpus: str, seed: int, form: str) -> Cell:
         tokenizer, reads = "", list[str]()
         settings: dict[str, str] = {}
-        if corpus:
+        if corpus and _is_checkpoint(entry.get("init")):  # which brings its tokenizer
+            self._prepare(corpus)
+            reads += self._pairs(corpus)
+            settings |= {"corpus": corpus}
+        elif corpus:
             tokenizer = self._tokenizer(entry)
             reads += [self._tokens(corpus, tokenizer)[0], *self._pairs(corpus)]
             settings |= {"corpus": corpus, "tokenizer": tokenizer}
         settings |= {"task": task, "recipe": self._conf.choice(entry["of"])}
         if entry.get("init"):
-            reads.append(self._start(entry, "init", corpus, seed, "model.safetensors"))
-            settings |= {"init": reads[-1].rpartition("/")[0]}
+            init, weights = self._initial(entry, corpus, seed)
+            reads += weights
+            settings |= {"init": init}
         if entry.get("embedding"):
             reads.append(self._start(entry, "embedding", corpus, seed, "vectors.bin"))
             settings |= {"embedding": f"outputs/{reads[-1]}"}
@@ -284,6 +295,13 @@ class _Expansion:
             known = dict.fromkeys(cell.settings["system"] for cell, _ in self._pretrained.values())
             raise UsageError(f"{where}: the study has no pretrained system {name!r}; {closest(rest, known)}")
         return found
+
+    def _initial(self, entry: Mapping[str, Any], corpus: str, seed: int) -> tuple[str, list[str]]:
+        """What `init=` is, and the weights of the system of this study that it names; none of a checkpoint."""
+        if _is_checkpoint(entry["init"]):
+            return str(entry["init"]), []
+        weights = self._start(entry, "init", corpus, seed, "model.safetensors")
+        return weights.rpartition("/")[0], [weights]
 
     def _start(self, entry: Mapping[str, Any], key: str, corpus: str, seed: int, file: str) -> str:
         """The file of the system that an entry starts from, of its own corpus if that has one, and of its own seed, or
@@ -372,16 +390,27 @@ _LANGUAGE_MODEL = frozenset({"LanguageModel", "System"})
 
 def _answers(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> frozenset[str]:
     """What the system of a recipe is, by the names of the kinds that benchmarks ask for."""
-    objective = entry.get("objective") or facts["choices"].get("objective", "causal_lm")
     if facts["stage"] == "embed":
         return frozenset({"WordVectors", "System"})
-    if objective is None or facts.get("objective", {}) is None:  # counted
+    if _is_counted(facts, entry):
         return _LANGUAGE_MODEL
     if facts.get("scorer") or facts["choices"].get("scorer"):
         return _LANGUAGE_MODEL | {"TrainedSystem"}
-    if objective == "bidirectional_lm":
+    if _objective(facts, entry) == "bidirectional_lm":
         return _LANGUAGE_MODEL | {"TwoWayLanguageModel", "Contextual", "TrainedSystem"}
     return frozenset({"PretrainedObjective", "TrainedSystem", "System"})
+
+
+def _is_counted(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+    return _objective(facts, entry) is None or facts.get("objective", {}) is None
+
+
+def _objective(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> str | None:
+    return entry.get("objective") or facts["choices"].get("objective", "causal_lm")
+
+
+def _is_checkpoint(start: Any) -> bool:
+    return str(start).startswith(CHECKPOINT)
 
 
 def _set(entry: Mapping[str, Any]) -> dict[str, str]:

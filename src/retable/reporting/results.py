@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from pkgutil import resolve_name
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from retable.metrics.intervals import mean_std, paired_test, percentile_interval
 from retable.metrics.likelihood import LIKELIHOODS, Likelihoods
 from retable.metrics.units import Measured, Sums
 from retable.reporting.units import UnitSums
+from retable.settings import resolve
 
 SPLITS = ("train", "validation", "test")
 ORACLE = "oracle"  # the true distribution: of the text, of the labels (the Bayes-optimal prediction), of hidden words
@@ -100,9 +101,10 @@ class Result:
         if not part:
             return Likelihoods
         try:
-            return resolve_name(part["_target_"])
-        except (ImportError, AttributeError):
+            kind: Any = resolve(part["_target_"])
+        except UsageError:
             raise UsageError(f"{self.name} was made by {part['_target_']}, which is no more; run it again") from None
+        return kind
 
 
 def read_result(folder: Path) -> Result:
@@ -110,9 +112,8 @@ def read_result(folder: Path) -> Result:
     `metrics.json` is missing."""
     cell = folder.parent if (folder.parent / "run.json").exists() else folder
     run = artifacts.read_run(cell)
-    metrics = json.loads(artifacts.require(folder / "metrics.json").read_text(encoding="utf-8"))
-    path = cell / "config.yaml"
-    config = path.read_text(encoding="utf-8") if path.exists() else ""
+    metrics = artifacts.read_json(folder / "metrics.json")
+    config = path.read_text(encoding="utf-8") if (path := _of_cell(cell / "config.yaml")) else ""
     parts = cell.parts
     return Result(
         name="/".join(parts[parts.index(run["stage"]) :] if run["stage"] in parts else parts[-1:]),
@@ -131,28 +132,33 @@ def read_result(folder: Path) -> Result:
         diagnostics={
             name: pd.read_csv(path, dtype={"value": str})
             for name in DIAGNOSTICS
-            if (path := folder / f"{name}.csv").exists()
+            if (path := _of_cell(folder / f"{name}.csv"))
         },
         record=artifacts.read_record(cell),
         benchmark=folder.name if folder != cell else "",
     )
 
 
+def _of_cell(path: Path) -> Path | None:
+    """The file, where the cell has it. UsageError for one that is not as it was written."""
+    return artifacts.require(path) if path.exists() else None
+
+
 def _read_csv(path: Path) -> pd.DataFrame | None:
     # labels and words are names: "1" and "NA" stay what they are
     names = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
-    return pd.read_csv(path, dtype=dict.fromkeys(names, str), keep_default_na=False) if path.exists() else None
+    return pd.read_csv(path, dtype=dict.fromkeys(names, str), keep_default_na=False) if _of_cell(path) else None
 
 
 def _read_jsonl(path: Path) -> pd.DataFrame | None:
-    if not path.exists():
+    if not _of_cell(path):
         return None
     return pd.DataFrame([json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line])
 
 
 def _read_mix(path: Path, config: str) -> pd.DataFrame | None:
     """What a model's `nn.scalar_mix` holds, None where it has none; `model.layers` are those that it mixes."""
-    if not path.exists():
+    if not _of_cell(path):
         return None
     try:
         with safe_open(path, "np") as file:  # reads what is asked for alone

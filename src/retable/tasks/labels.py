@@ -24,6 +24,8 @@ class Classes:
         if text in self._left_out:
             return None
         if text not in self._places:
+            if {"true", "false"} & set(self._places) and text.lower() in ("yes", "no", "on", "off", "y", "n"):
+                raise ValueError(f"label {text!r} is true or false to YAML, unless task.labels has it in quotes")
             raise ValueError(
                 f"label {text!r} is none of {', '.join(map(repr, self._places))}; add it to task.labels, as null where "
                 "its examples are to be left out"

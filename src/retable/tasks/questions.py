@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,7 @@ from retable.errors import UsageError
 from retable.metrics.answers import answer_scores
 from retable.models.base import Model, Reader
 from retable.objectives.answer_span import AnswerSpan, require_reader
+from retable.settings import NonNegativeInt
 from retable.tasks.base import Task, Text, require_no_predicate, require_spelling
 from retable.tasks.reading import delimiter, ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import END_OF_LINE
@@ -42,7 +43,12 @@ class QuestionFiles:
     """
 
     def __init__(
-        self, train: str, test: str, held_out: int, read_train: Read = read_squad, read_test: Read = read_squad
+        self,
+        train: str,
+        test: str,
+        held_out: NonNegativeInt,
+        read_train: Read = read_squad,
+        read_test: Read = read_squad,
     ):
         self.inputs = [Path(train), Path(test)]
         self._held_out, self._read = held_out, (read_train, read_test)
@@ -65,6 +71,14 @@ class QuestionFiles:
         }
 
 
+class Source(Protocol):
+    """Questions by split, and the files that they come from."""
+
+    inputs: list[Path]
+
+    def splits(self) -> dict[str, list[Question]]: ...
+
+
 class QuestionTask(Task[QuestionInWords, Sequence[int]]):
     """Where in a paragraph does the answer to a question stand? A unit is a question, with its exact match and F1.
 
@@ -78,7 +92,7 @@ class QuestionTask(Task[QuestionInWords, Sequence[int]]):
     metrics = ("exact_match", "f1")  # the means over the questions, as shares
     selects = "f1"
 
-    def __init__(self, questions: QuestionFiles, convention: Callable[[str], str] | None = None):
+    def __init__(self, questions: Source, convention: Callable[[str], str] | None = None):
         self.inputs, self.convention, self._source = questions.inputs, convention, questions
 
     def require(self, model: type[Model], d_predicate: int) -> None:

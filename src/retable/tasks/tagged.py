@@ -22,6 +22,7 @@ from retable.metrics.units import share
 from retable.models.base import Model
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
+from retable.settings import NonNegativeInt
 from retable.tasks.base import Task, Text, require_files, require_no_predicate
 from retable.tasks.reading import ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import Tokenizer
@@ -43,7 +44,7 @@ class TaggedFiles:
         train: str,
         test: str,
         validation: str | None = None,
-        held_out: int = 0,
+        held_out: NonNegativeInt = 0,
         read: Callable[[Path], list[TaggedSentence]] = read_tagged,
     ):
         if (validation is None) == (held_out == 0):

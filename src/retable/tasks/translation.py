@@ -20,6 +20,7 @@ from retable.metrics.translation import COLUMNS, METRICS, signatures, translatio
 from retable.models.base import EncoderDecoder, Model
 from retable.objectives.base import Objective
 from retable.objectives.translation import Translation, require_writer
+from retable.settings import NonNegativeInt, PositiveInt
 from retable.tasks.base import Task, Text
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -58,7 +59,9 @@ class TranslationTask(Task[Pair, Translated]):
     metrics = METRICS
     selects = None  # the loss, of which the lowest would be the best
 
-    def __init__(self, folder: str, decoding: Strategy, strategy: str, max_tokens: int, alignments: int):
+    def __init__(
+        self, folder: str, decoding: Strategy, strategy: str, max_tokens: PositiveInt, alignments: NonNegativeInt
+    ):
         self._folder, self._decoding, self._strategy = Path(folder), decoding, strategy
         self._max_tokens, self._alignments = max_tokens, alignments
 

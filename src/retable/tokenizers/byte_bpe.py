@@ -6,10 +6,11 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from retable.errors import UsageError
+from retable.settings import PositiveInt
 from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 
 
-def train(lines: Iterable[str], vocab_size: int, vocabulary: Iterable[str] = ()) -> Tokenizer:
+def train(lines: Iterable[str], vocab_size: PositiveInt, vocabulary: Iterable[str] = ()) -> Tokenizer:
     """Merges learnt on the bytes of `lines` until there are `vocab_size` tokens, 256 bytes and one mark included.
 
     `vocabulary`, the words of a closed vocabulary, is of no use here: every text has a code already.

@@ -149,8 +149,11 @@ def _require_characters(texts: Sequence[str]) -> None:
 
 
 def read_tokens(path: Path, vocab_size: int) -> np.ndarray:
-    """The token ids of a `.bin` file, memory-mapped."""
-    tokens = np.memmap(path, dtype="<u2" if vocab_size <= 1 << 16 else "<u4", mode="r")
+    """The token ids of a `.bin` file, memory-mapped. UsageError for a file of no ids, or of others."""
+    try:
+        tokens = np.memmap(path, dtype="<u2" if vocab_size <= 1 << 16 else "<u4", mode="r")
+    except ValueError:  # it is empty, or ends within an id
+        raise UsageError(f"{path} does not hold whole ids; run the encode stage again") from None
     if len(tokens) and int(tokens[: 1 << 20].max()) >= vocab_size:
         raise UsageError(f"{path} holds ids beyond the vocabulary of {vocab_size}; run the encode stage again")
     return tokens

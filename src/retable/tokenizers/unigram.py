@@ -12,6 +12,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from retable.errors import UsageError
+from retable.settings import PositiveInt
 from retable.tokenizers.tokenizer import Tokenizer, _require_characters
 
 MARKS = ["<pad>", "</s>", "<unk>"]
@@ -19,7 +20,7 @@ SENTINELS = [f"<extra_id_{i}>" for i in reversed(range(100))]  # T5 counts them 
 UNKNOWN_PENALTY = 10.0  # nats that an unknown character costs beyond the worst piece, as in SentencePiece
 
 
-def train(lines: Iterable[str], vocab_size: int, vocabulary: Iterable[str] = ()) -> Tokenizer:
+def train(lines: Iterable[str], vocab_size: PositiveInt, vocabulary: Iterable[str] = ()) -> Tokenizer:
     """T5's layout: `<pad> </s> <unk>`, the pieces by falling score, `<extra_id_99>` to `<extra_id_0>`.
 
     There are fewer than `vocab_size` tokens where the text has no more pieces to give. `vocabulary`, the words of a

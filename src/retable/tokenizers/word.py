@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
+from retable.settings import PositiveInt
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 
 # What stands at a word and is one: n't and 's, as the Penn Treebank parts them, and each sign but those round <unk>.
@@ -14,7 +15,7 @@ APART = r"n't\b|'(?:s|m|d|re|ve|ll)\b|[^\w<>]"
 
 def train(
     lines: Iterable[str],
-    min_count: int = 1,
+    min_count: PositiveInt = 1,
     vocabulary: Iterable[str] = (),
     marks: Sequence[str] = (),
     english: bool = False,
@@ -36,13 +37,25 @@ def train(
         counts.update(_words(folded.normalize_str(line), parted) if english else line.split())
     kept = (word for word, count in counts.items() if count >= min_count or word in closed)
     words = sorted(kept, key=lambda word: (-counts[word], word))
-    ids = {word: i for i, word in enumerate(dict.fromkeys([UNKNOWN, END_OF_LINE, *words]))}
-    tokenizer = HuggingFaceTokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
-    ends = normalizers.Replace("\n", f" {END_OF_LINE} ")
-    tokenizer.normalizer = normalizers.Sequence([folded, ends]) if english else ends
-    tokenizer.pre_tokenizer = parted
+    tokenizer = _tokenizer(dict.fromkeys([UNKNOWN, END_OF_LINE, *words]))
+    if english:
+        tokenizer.normalizer = normalizers.Sequence([folded, tokenizer.normalizer])
+        tokenizer.pre_tokenizer = parted
     tokenizer.add_special_tokens(list(marks))
     return Tokenizer(tokenizer)
+
+
+def of_words(words: Sequence[str]) -> Tokenizer:
+    """These words in this order, `<unk>` and `<eos>` among them."""
+    return Tokenizer(_tokenizer(words))
+
+
+def _tokenizer(words: Iterable[str]) -> HuggingFaceTokenizer:
+    ids = {word: i for i, word in enumerate(words)}
+    tokenizer = HuggingFaceTokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
+    tokenizer.normalizer = normalizers.Replace("\n", f" {END_OF_LINE} ")
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
 
 
 def _words(line: str, parted: pre_tokenizers.PreTokenizer) -> list[str]:

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from retable.errors import UsageError
+from retable.settings import PositiveInt
 from retable.tokenizers.tokenizer import Tokenizer
 
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -19,7 +20,11 @@ PREFIX = "##"
 
 
 def train(
-    lines: Iterable[str], vocab_size: int, lowercase: bool, alphabet: int = 1000, vocabulary: Iterable[str] = ()
+    lines: Iterable[str],
+    vocab_size: PositiveInt,
+    lowercase: bool,
+    alphabet: PositiveInt = 1000,
+    vocabulary: Iterable[str] = (),
 ) -> Tokenizer:
     """A vocabulary of `vocab_size` pieces: five marks, each character with and without `##`, and what is merged.
 

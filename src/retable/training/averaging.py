@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from retable.settings import NonNegativeInt
 
-def non_monotone(losses: Sequence[float], patience: int) -> bool:
+
+def non_monotone(losses: Sequence[float], patience: NonNegativeInt) -> bool:
     """Whether averaging begins: the last validation loss is no better than the best of those before it, the `patience`
     last of which don't count (Merity, Keskar and Socher 2018, algorithm 1)."""
     before = losses[:-1]

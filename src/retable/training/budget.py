@@ -1,5 +1,6 @@
 """A budget for a training: `10min`, `1e15flops` or `2e7tokens`."""
 
+import math
 import re
 
 from retable.errors import UsageError
@@ -11,7 +12,7 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 def parse_budget(budget: str) -> tuple[float, str]:
     """The amount and its unit, one of seconds, flops and tokens. Raises UsageError for anything else."""
     match = _BUDGET.fullmatch(str(budget).strip().lower())
-    if not match or float(match[1]) <= 0:
+    if not match or not 0 < float(match[1]) < math.inf:
         raise UsageError(f"budget={budget} is no budget; write for example budget=10min, 1e15flops or 2e7tokens")
     amount, unit = float(match[1]), match[2]
     return (amount * _SECONDS[unit], "seconds") if unit in _SECONDS else (amount, unit)

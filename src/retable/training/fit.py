@@ -10,10 +10,10 @@ import statistics
 import sys
 import time
 import warnings
-import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import lightning as L
@@ -27,11 +27,13 @@ from retable.data.batches import Batches, Measure
 from retable.errors import UsageError
 from retable.objectives.base import Objective, SelfUpdating
 from retable.training.blocks import FullySharded
+from retable.training.checkpoints import latest, require_weights
 from retable.training.curve import Point
 from retable.training.data import Data
 from retable.training.module import Training
 from retable.training.observers import Handed
 from retable.training.progress import Best, Progress
+from retable.training.signals import StepEnd
 from retable.training.weights import load_weights
 
 
@@ -75,14 +77,16 @@ def fit(
     `trainer` holds Lightning's own settings (accelerator, devices, strategy, precision), and obeys any others of its
     Trainer that stand there. `scratch/last.ckpt` is
     written every `checkpoint_every` steps; where it exists already, the run goes on from there and ends with the
-    same weights, bit for bit, as one that was never stopped. `validation` is measured `validations` times an epoch
+    same weights, bit for bit, as one that was never stopped; so it does from the checkpoint before, where the last is
+    damaged. `validation` is measured `validations` times an epoch
     (fewer than one is allowed) and at the end; see Training for `averaging`.
 
     `epochs` gives the run its length, unless `max_steps` or the steps that fit into `seconds` are fewer; the schedule
     then is that of all epochs, drawn together. How long a step takes is measured on a copy before the first, and kept
     with the checkpoint. `callbacks` look on at the training, not at what is measured before, and what they log goes to
     `log`. With `best` the training may end before, and the weights are those of its best validation.
-    Raises UsageError where the checkpoint can't be read.
+    Raises UsageError where the checkpoint holds more than weights; where the process listens to signals, Stopped behind
+    the checkpoint of the step in which one came.
     """
     _keep_freed_memory()
     wanted = max(round(epochs * batches.steps_per_epoch), 1)
@@ -90,18 +94,20 @@ def fit(
         kept = scratch / "seconds.json"
         if not kept.exists():
             module = Training(copy.deepcopy(objective), seed, MEASURED, optimizer, schedule, clip_norm, epochs)
-            kept.write_text(json.dumps(_seconds_per_step(module, batches, trainer, scratch)))
+            (begun := scratch / "seconds.begun").write_text(
+                json.dumps(_seconds_per_step(module, batches, trainer, scratch))
+            )
+            os.replace(begun, kept)
         max_steps = max(int(seconds / json.loads(kept.read_text())), 1)
     max_steps = wanted if max_steps is None else min(max_steps, wanted)
-    checkpoint = scratch / "last.ckpt"
-    if checkpoint.exists():
-        _check(checkpoint)
+    checkpoint = latest(scratch / "last.ckpt")
     validate_every, log_every = max(round(batches.steps_per_epoch / validations), 1), max(max_steps // 200, 1)
     progress = Progress(
-        scratch, checkpoint_every=checkpoint_every, say_every=validate_every, log_every=log_every, log=log, best=best
-    )
+        scratch, checkpoint_every=checkpoint_every, say_every=validate_every, log_every=log_every, log=log, best=best,
+        step_end=(step_end := StepEnd()),
+    )  # fmt: skip
     bar = [TQDMProgressBar(refresh_rate=20)] if sys.stderr.isatty() else []
-    with _quiet_lightning():
+    with quiet_lightning():
         if trainer.get("strategy") == "fsdp":
             if best is not None:
                 raise UsageError("no process has the weights of the best validation whole; write patience=null")
@@ -128,12 +134,21 @@ def fit(
             torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
         training = Training(objective, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
         data = Data(batches, validation)
-        runner.fit(training, datamodule=data, ckpt_path=checkpoint if checkpoint.exists() else None)
+        try:
+            with step_end:
+                runner.fit(training, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        except UnpicklingError:
+            raise UsageError(
+                f"{checkpoint} is refused: reading it could run code, for it holds more than weights and numbers; "
+                "delete it, and whatever else is beside it of that origin, to train from the start"
+            ) from None
         training.finish()
     objective.to("cpu").eval()
     step = progress.best_step()
     if step is not None:
-        load_weights(objective, progress.best_weights)
+        runner.strategy.barrier()  # the first process has written them
+        load_weights(objective, require_weights(progress.best_weights))
+        runner.strategy.barrier()  # all have read them, and it may remove the folder
     else:
         step = runner.global_step
     gpus = runner.world_size if runner.strategy.root_device.type == "cuda" else 0
@@ -156,7 +171,7 @@ def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str
     if trainer.get("devices", 1) != 1:
         raise UsageError("a budget of time is measured on one device; write it in flops or tokens")
     clock = _Clock()
-    with _quiet_lightning():
+    with quiet_lightning():
         L.Trainer(
             **{name: trainer[name] for name in _MACHINE & trainer.keys()},
             max_steps=MEASURED,
@@ -172,17 +187,6 @@ def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str
     return statistics.median(after - before for before, after in pairwise(clock.times[WARMING:]))
 
 
-def _check(checkpoint: Path) -> None:
-    """Read the checkpoint, a zip archive, through against its checksums."""
-    try:
-        with zipfile.ZipFile(checkpoint) as archive:
-            damaged = archive.testzip() is not None
-    except Exception:  # a damaged archive can trip its reader in any way, not by BadZipFile alone
-        damaged = True
-    if damaged:
-        raise UsageError(f"the checkpoint {checkpoint} is damaged; delete it to train from the start")
-
-
 def _keep_freed_memory() -> None:
     """Let glibc keep freed blocks instead of handing them back at every step.
 
@@ -195,7 +199,7 @@ def _keep_freed_memory() -> None:
 
 
 @contextlib.contextmanager
-def _quiet_lightning():
+def quiet_lightning() -> Iterator[None]:
     """Leave out Lightning's banner and its advice about loaders, which these have reasons not to follow. What
     it refuses is a UsageError."""
     logger = logging.getLogger("lightning.pytorch")

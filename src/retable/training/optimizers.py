@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from torch import nn, optim
 
 from retable.errors import UsageError
+from retable.settings import LearningRate, NonNegative, Positive, Rate
 
 
 def adamw(
     module: nn.Module,
-    lr: float,
-    weight_decay: float,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    layer_decay: float = 1.0,
+    lr: LearningRate,
+    weight_decay: NonNegative,
+    beta1: Rate = 0.9,
+    beta2: Rate = 0.999,
+    layer_decay: Positive = 1.0,
 ) -> optim.AdamW:
     """AdamW (Loshchilov and Hutter 2019) that decays matrices, not biases and norms (GPT, BERT).
 
@@ -50,20 +51,20 @@ def _layers_above(names: Iterable[str]) -> dict[str, int]:
     return above
 
 
-def sgd(module: nn.Module, lr: float, weight_decay: float = 0.0, momentum: float = 0.0) -> optim.SGD:
+def sgd(module: nn.Module, lr: LearningRate, weight_decay: NonNegative = 0.0, momentum: Rate = 0.0) -> optim.SGD:
     """Stochastic gradient descent, plain or with Nesterov's momentum, all weights decayed alike."""
     parameters = (p for p in module.parameters() if p.requires_grad)
     nesterov = momentum > 0
     return optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, fused=True)
 
 
-def adagrad(module: nn.Module, lr: float, initial: float = 1.0) -> optim.Adagrad:
+def adagrad(module: nn.Module, lr: LearningRate, initial: NonNegative = 1.0) -> optim.Adagrad:
     """AdaGrad (Duchi et al. 2011); the sums of squares begin at `initial`, as in GloVe's code."""
     return optim.Adagrad(
         (p for p in module.parameters() if p.requires_grad), lr=lr, initial_accumulator_value=initial, eps=0.0
     )
 
 
-def adafactor(module: nn.Module, lr: float) -> optim.Adafactor:
+def adafactor(module: nn.Module, lr: LearningRate) -> optim.Adafactor:
     """Adafactor (Shazeer and Stern 2018): steps relative to a weight's size, of min(lr, 1 / √step); 1e-2 is T5's."""
     return optim.Adafactor((p for p in module.parameters() if p.requires_grad), lr=lr)

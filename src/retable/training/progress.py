@@ -1,7 +1,7 @@
 """What happens between steps: validation, the curve, checkpoints, and a line that says how far it is."""
 
 import math
-import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +14,9 @@ import torch
 from lightning.pytorch.callbacks import Checkpoint
 
 from retable.errors import UsageError
+from retable.training.checkpoints import keep, keep_weights
 from retable.training.curve import Point
+from retable.training.signals import StepEnd, Stopped
 from retable.training.weights import save_weights
 
 
@@ -32,9 +34,10 @@ class Progress(Checkpoint):
     As a Checkpoint it comes behind all other callbacks, whose states of the step are then in what it writes. The last
     step of a training is always validated.
 
-    A checkpoint replaces the last one in a single rename. Points that a killed run handed on after its last
-    checkpoint come again, the same, from the resumed one; `log` must take a point twice as once. At the end `steps` and
-    `seconds` say what this process has run and how long that took, validations and checkpoints left out.
+    A signal that `step_end` heard raises Stopped behind a checkpoint of the step. Points that a killed run handed on
+    after its last checkpoint come again, the same, from the resumed one; `log` must take a point twice as once. At
+    the end `steps` and `seconds` say what this process has run and how long that took, validations and checkpoints
+    left out.
     """
 
     def __init__(
@@ -44,11 +47,12 @@ class Progress(Checkpoint):
         say_every: int,
         log_every: int,
         log: Callable[[list[Point]], None],
-        best: Best | None = None,
+        best: Best | None,
+        step_end: StepEnd,
     ):
         self.points: list[Point] = []
         self.best_weights = scratch / "best.safetensors"
-        self._best = best
+        self._best, self._step_end = best, step_end
         self._checkpoint = scratch / "last.ckpt"
         self._checkpoint_every, self._say_every, self._log_every = checkpoint_every, say_every, log_every
         self._log = log
@@ -94,6 +98,7 @@ class Progress(Checkpoint):
         if trainer.world_size > 1:
             self._mean = partial(trainer.strategy.reduce, reduce_op="mean")
         self._paused = 0.0
+        self._step_end.begin()
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         for name, value in pl_module.metrics.items():
@@ -114,8 +119,8 @@ class Progress(Checkpoint):
             self._say(trainer)
         loop: Any = trainer.fit_loop
         # What Lightning itself will ask after this: a checkpoint comes behind the step's validation.
-        if self._is_due(trainer) and not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
-            self._save(trainer)
+        if not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
+            self._save_if_due(trainer)
             self._paused += time.monotonic() - self._stopped
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
@@ -126,18 +131,22 @@ class Progress(Checkpoint):
         if trainer.is_global_zero and self.best_step() == trainer.global_step:
             written = self.best_weights.with_suffix(".partial")
             save_weights(pl_module.objective, written)
-            os.replace(written, self.best_weights)
+            keep_weights(written, self.best_weights)
         pl_module.validated(self.losses())
         self._say(trainer)
         over = self._is_over()
         trainer.should_stop = trainer.should_stop or over
-        if self._is_due(trainer) or over:
-            self._save(trainer)
+        self._save_if_due(trainer, over)
         self._paused += time.monotonic() - self._stopped
 
-    def _is_due(self, trainer: L.Trainer) -> bool:
-        """Whether a checkpoint is: every so many steps, and behind the last."""
-        return trainer.global_step % self._checkpoint_every == 0 or trainer.global_step == trainer.max_steps
+    def _save_if_due(self, trainer: L.Trainer, over: bool = False) -> None:
+        """Write a checkpoint every so many steps, behind the last, and before all processes end by a signal to one."""
+        step, heard = trainer.global_step, self._step_end.heard
+        ends: bool = trainer.strategy.reduce_boolean_decision(heard is not None, all=False)
+        if over or ends or step % self._checkpoint_every == 0 or step == trainer.max_steps:
+            self._save(trainer)
+        if ends:
+            raise Stopped(heard or signal.SIGTERM, f" behind step {step} of {trainer.max_steps}, which is kept")
 
     def _settle(self) -> None:
         """Bring the sums over from the device and from all processes; until then a step costs no synchronisation."""
@@ -158,7 +167,7 @@ class Progress(Checkpoint):
             trainer.save_checkpoint(written)
         if trainer.is_global_zero:
             if not trainer.fast_dev_run:
-                os.replace(written, self._checkpoint)
+                keep(written, self._checkpoint)
             self._log(self.points[self._logged :])
             self._logged = len(self.points)
 

@@ -1,0 +1,293 @@
+"""A cell's run in MLflow, as far as that answers; what it does not take waits for it."""
+
+import fcntl
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
+from mlflow.tracking import MlflowClient
+
+from retable.artifacts import read_record, write_json, write_record
+from retable.digests import digest_of
+from retable.tracking.store import NO_ANSWER, alone, begun, create, is_known, open_store, root
+
+WAITING = Path("work/mlflow")  # what MLflow did not take
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # a task may call a column "#1 String", and a metric have a try's name
+_VALUE_LIMIT = 6000  # MLflow's, for a parameter
+_DIGEST_LIMIT = 36  # MLflow's, for a data set
+
+
+class DataSet(NamedTuple):
+    """A file that a run reads: `context` is train, validation or test."""
+
+    name: str
+    digest: str
+    context: str
+    path: str
+
+    def logged(self) -> DatasetInput:
+        dataset = Dataset(self.name, self.digest[:_DIGEST_LIMIT], "local", json.dumps({"uri": self.path}))
+        return DatasetInput(dataset, [InputTag("mlflow.data.context", self.context)])
+
+
+class Group(NamedTuple):
+    """A run under which others stand, such as a study's: made by the first of them."""
+
+    name: str
+    key: str
+    tags: dict[str, str]
+
+
+class Opening(NamedTuple):
+    """What a run is opened with; JSON holds it, so that it can wait for MLflow.
+
+    key: it stands for a cell's configuration, inputs and code. The same key means the same numbers, so what is done
+        again, or goes on behind a kill, is recorded once.
+    upstream: the cells that it was made from, whose runs a tag names.
+    measures: how it is called below the run of the system in the first of these, which gets its scores, too. Where that
+        has no run, it stands under `group`, as `name`.
+    parent: the id of the run that it stands under, whatever else there is.
+    monitored: whether it has MLflow's system metrics, such as the processor's load every ten seconds; not if
+        MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING is false.
+    """
+
+    name: str
+    key: str
+    parameters: dict[str, str] = {}  # noqa: RUF012, nobody changes it
+    tags: dict[str, str] = {}  # noqa: RUF012
+    data_sets: Sequence[DataSet] = ()
+    upstream: Sequence[str] = ()
+    measures: str | None = None
+    group: Group | None = None
+    parent: str | None = None
+    monitored: bool = False
+
+
+class Ending(NamedTuple):
+    """How a run is closed."""
+
+    status: str
+    metrics: dict[str, float]
+    files: Sequence[str]
+
+
+class Run:
+    """A run in MLflow, if that answers; a training neither ends nor waits for it.
+
+    What it doesn't take is sent again after some minutes, and at the end; what then is left waits in `work/mlflow` for
+    `send_waiting`. Points that MLflow has already change nothing.
+
+    id: that in MLflow; None as long as it has not answered.
+    """
+
+    id: str | None = None
+
+    def __init__(self, opening: Opening, points: Iterable[tuple[int, str, float]] = ()):
+        self._opening, self._points = opening, [*points]
+        self._measured: str | None = None
+        self._monitor: Any = None
+        self._logged: dict[str, set[int]] = {}
+        self._silent_until: float | None = None
+
+    def log(self, points: Iterable[tuple[int, str, float]]) -> None:
+        """Log (step, metric, value) points; a resumed run may bring points that the killed one had logged."""
+        self._points += points
+        if self._silent_until is None or time.monotonic() > self._silent_until:
+            self._send()
+
+    def finish(self, metrics: Mapping[str, float], files: Iterable[Path]) -> None:
+        """Close it with the final metrics that no curve has logged, and small files that describe it."""
+        self._end(RunStatus.FINISHED, metrics, [str(file) for file in files])
+
+    def fail(self) -> None:
+        self._end(RunStatus.FAILED)
+
+    def stop(self) -> None:
+        """Somebody ended it; the run of the same key goes on with it."""
+        self._end(RunStatus.KILLED)
+
+    def _end(self, status: int, metrics: Mapping[str, float] | None = None, files: Sequence[str] = ()) -> None:
+        if self._monitor is not None:
+            self._monitor.finish()
+        if self._send(ending := Ending(RunStatus.to_string(status), dict(metrics or {}), files)):
+            send_waiting()
+        else:
+            _wait(self._opening, self._points, ending)
+
+    def _send(self, ending: "Ending | None" = None) -> bool:
+        """Whether MLflow has taken what is to be logged, and the end."""
+        began = time.monotonic()
+        try:
+            client, experiment = open_store()
+            if self.id is None:
+                self.id, self._measured = _open(client, experiment, self._opening)
+                self._monitor = _monitor(client, self.id) if self._opening.monitored and ending is None else None
+            self._log(client, self.id)
+            if ending is not None:
+                self._close(client, self.id, ending)
+        except NO_ANSWER as error:
+            if self._silent_until is None:
+                said = str(error).strip().partition("\n")[0][:200] or type(error).__name__
+                print(f"MLflow takes nothing: {said}; it gets all later, or by `retable sync`", file=sys.stderr)
+            now = time.monotonic()
+            self._silent_until = now + max(60, 20 * (now - began))
+            return False
+        return True
+
+    def _log(self, client: MlflowClient, run_id: str) -> None:
+        now = int(time.time() * 1000)
+        fresh = []
+        for step, said, value in self._points:
+            name = _NOT_IN_NAMES.sub("_", said)
+            if step not in self._steps(client, run_id, name):
+                fresh.append(Metric(name, value, now, step))
+        for start in range(0, len(fresh), 1000):  # MLflow's limit for a batch
+            batch = fresh[start : start + 1000]
+            client.log_batch(run_id, metrics=batch)
+            for metric in batch:
+                self._logged[metric.key].add(metric.step)
+        self._points = []
+
+    def _steps(self, client: MlflowClient, run_id: str, name: str) -> set[int]:
+        """At which a metric has points there."""
+        if name not in self._logged:
+            self._logged[name] = {metric.step for metric in client.get_metric_history(run_id, name)}
+        return self._logged[name]
+
+    def _close(self, client: MlflowClient, run_id: str, ending: "Ending") -> None:
+        named = {_NOT_IN_NAMES.sub("_", name): value for name, value in ending.metrics.items()}
+        self._points = [(0, name, value) for name, value in named.items() if not self._steps(client, run_id, name)]
+        self._log(client, run_id)
+        for file in ending.files:
+            client.log_artifact(run_id, file)
+        if self._measured is not None:
+            _score(client, self._measured, ending.metrics)
+        client.set_terminated(run_id, ending.status)
+
+
+def start(opening: Opening) -> Run:
+    """The run of what begins now; what waits of an earlier try, it brings again."""
+    _waiting(opening.key).unlink(missing_ok=True)
+    run = Run(opening)
+    run.log([])
+    return run
+
+
+def give_up(key: str) -> bool:
+    """Close the run of `key`, where a killed try left it open and nothing will go on with it; whether MLflow could be
+    asked."""
+    try:
+        client, experiment = open_store()
+        run_id = begun(client, experiment, key)
+        if run_id is not None and client.get_run(run_id).info.status == RunStatus.to_string(RunStatus.RUNNING):
+            client.set_terminated(run_id, RunStatus.to_string(RunStatus.KILLED))
+    except NO_ANSWER:
+        return False
+    return True
+
+
+def send_waiting() -> int:
+    """Send the runs that wait, the oldest first, until MLflow takes one not; how many it took. The records of their
+    cells then name them."""
+    sent = 0
+    if not (folder := root() / WAITING).exists():
+        return sent
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # another process is at it
+            return sent
+        for path in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
+            waiting = json.loads(path.read_text(encoding="utf-8"))
+            run = Run(_opening_of(waiting["opening"]), waiting["points"])
+            ending = Ending(**waiting["ending"])
+            there = ending._replace(files=[file for file in ending.files if Path(file).exists()])
+            if not run._send(there):
+                break
+            path.unlink()
+            sent += 1
+            cell = root() / "outputs" / waiting["opening"]["tags"].get("retable.cell", "")
+            if (record := read_record(cell)) and record.get("mlflow_run_id") is None:
+                write_record(cell, record | {"mlflow_run_id": run.id})
+    return sent
+
+
+def n_waiting() -> int:
+    """The number of runs that MLflow has not taken yet."""
+    return len(list((root() / WAITING).glob("*.json")))
+
+
+def _wait(opening: Opening, points: Sequence[tuple[int, str, float]], ending: Ending) -> None:
+    path = _waiting(opening.key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    said = opening._asdict() | {"data_sets": [each._asdict() for each in opening.data_sets]}
+    said["group"] = opening.group and opening.group._asdict()
+    begun = path.with_suffix(".begun")
+    write_json(begun, {"opening": said, "points": points, "ending": ending._asdict()})
+    begun.replace(path)
+
+
+def _waiting(key: str) -> Path:
+    return root() / WAITING / f"{digest_of(key)[:12]}.json"
+
+
+def _opening_of(said: Mapping[str, Any]) -> Opening:
+    data_sets = [DataSet(**each) for each in said["data_sets"]]
+    return Opening(**{**said, "data_sets": data_sets, "group": said["group"] and Group(**said["group"])})
+
+
+def _open(client: MlflowClient, experiment: str, opening: Opening) -> tuple[str, str | None]:
+    """The ids of the run, the one that a killed or an earlier try began or else a new one, and of that which it
+    measures."""
+    upstream = [read_record(Path(cell)).get("mlflow_run_id") for cell in opening.upstream]
+    runs = [run for run in upstream if run is not None]
+    measured = runs[0] if opening.measures and upstream[:1] == runs[:1] and runs and is_known(client, runs[0]) else None
+    tags = opening.tags | {"retable.upstream": ",".join(runs)}
+    if parent := opening.parent or measured or (opening.group and _group(client, experiment, opening.group)):
+        tags["mlflow.parentRunId"] = parent
+    run_id = begun(client, experiment, opening.key)
+    if run_id is not None:
+        client.update_run(run_id, status=RunStatus.to_string(RunStatus.RUNNING))
+        client.log_batch(run_id, tags=[RunTag(tag, value) for tag, value in tags.items()])
+        return run_id, measured
+    name = opening.measures if measured and opening.measures else opening.name
+    run_id = create(client, experiment, name, opening.key, tags)
+    logged = [Param(_NOT_IN_NAMES.sub("_", name), value[:_VALUE_LIMIT]) for name, value in opening.parameters.items()]
+    for first in range(0, len(logged), 100):  # MLflow's limit for a batch
+        client.log_batch(run_id, params=logged[first : first + 100])
+    if read := [each.logged() for each in opening.data_sets]:
+        client.log_inputs(run_id, read)
+    return run_id, measured
+
+
+def _score(client: MlflowClient, run_id: str, metrics: Mapping[str, float]) -> None:
+    """Log what was measured of a system on the run that trained it: beside the settings it is one plot."""
+    there, now = client.get_run(run_id).data.metrics, int(time.time() * 1000)
+    named = {_NOT_IN_NAMES.sub("_", name): value for name, value in metrics.items() if "/" in name}
+    fresh = [Metric(name, value, now, 0) for name, value in named.items() if there.get(name) != value]
+    for start in range(0, len(fresh), 1000):
+        client.log_batch(run_id, metrics=fresh[start : start + 1000])
+
+
+def _group(client: MlflowClient, experiment: str, group: Group) -> str:
+    with alone():
+        made = begun(client, experiment, group.key)
+        run_id = made or create(client, experiment, group.name, group.key, group.tags)
+        client.set_terminated(run_id, RunStatus.to_string(RunStatus.FINISHED))
+    return run_id
+
+
+def _monitor(client: MlflowClient, run_id: str) -> Any:
+    if os.environ.get("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true").lower() != "true":
+        return None
+    from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+    monitor = SystemMetricsMonitor(run_id, resume_logging=True, tracking_uri=client.tracking_uri)
+    monitor.start()
+    return monitor

@@ -1,0 +1,97 @@
+"""MLflow's store of the project: made once, whoever comes first; its runs by what they stand for."""
+
+import contextlib
+import fcntl
+import getpass
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from alembic.util import CommandError
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
+from mlflow.tracking import MlflowClient
+from sqlalchemy.exc import SQLAlchemyError
+
+from retable.errors import UsageError
+
+EXPERIMENT = "retable"
+# Of the store, its database, that one's tables, the network and the disk: no training ends by any of them.
+NO_ANSWER = (MlflowException, SQLAlchemyError, CommandError, OSError)
+
+
+def open_store() -> tuple[MlflowClient, str]:
+    with alone():
+        return (client := _client()), _experiment(client)
+
+
+def begun(client: MlflowClient, experiment: str, key: str) -> str | None:
+    found = client.search_runs([experiment], f"tags.`retable.key` = '{key}'", max_results=1)
+    return found[0].info.run_id if found else None
+
+
+def create(client: MlflowClient, experiment: str, name: str, key: str, tags: Mapping[str, Any]) -> str:
+    named = {"retable.key": key, **tags}
+    with contextlib.suppress(KeyError, OSError):  # nobody has this number, as in some containers
+        named["mlflow.user"] = getpass.getuser()
+    return client.create_run(experiment, run_name=name, tags=named).info.run_id
+
+
+def is_known(client: MlflowClient, run_id: str) -> bool:
+    """Whether the store has a run: a cell may have been made on another machine, or before the store was removed."""
+    try:
+        return client.get_run(run_id).info.lifecycle_stage == "active"
+    except MlflowException as error:
+        if error.error_code == ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
+            return False
+        raise
+
+
+def root() -> Path:
+    # An experiment of `dvc exp run --temp` runs in a copy of the project; its records belong to the project.
+    return Path(os.environ.get("DVC_ROOT", ".")).resolve()
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """One process at a time: two that open a store which isn't there would both make its tables, and one would fail."""
+    with (root() / "mlflow.db.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _client() -> MlflowClient:
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root() / 'mlflow.db'}"
+    if "://" not in uri or uri.startswith("file:"):
+        raise UsageError(
+            f"MLFLOW_TRACKING_URI={uri} is a file store, which MLflow no longer supports; "
+            "write sqlite:////full/path/mlflow.db or the address of a server"
+        )
+    return MlflowClient(uri)
+
+
+def _experiment(client: MlflowClient) -> str:
+    found = client.get_experiment_by_name(EXPERIMENT)
+    if found:
+        return found.experiment_id
+    local = client.tracking_uri.startswith("sqlite:")
+    location = (root() / "mlartifacts").as_uri() if local else None
+    try:
+        return client.create_experiment(EXPERIMENT, artifact_location=location)
+    except MlflowException:  # another process made it in the meantime
+        found = client.get_experiment_by_name(EXPERIMENT)
+        if found is None:
+            raise
+        return found.experiment_id
+
+
+def cell_of(run_id: str) -> Path:
+    """The folder of the cell that a run made. UsageError where there is no such run, or it was of no cell."""
+    try:
+        tags = _client().get_run(run_id).data.tags
+    except MlflowException as error:
+        raise UsageError(f"runs:/{run_id} is no run of this MLflow: {error.message}") from None
+    if "retable.cell" not in tags:
+        raise UsageError(f"runs:/{run_id} is a run of no cell; take one that a stage made")
+    return root() / "outputs" / tags["retable.cell"]

@@ -1,0 +1,64 @@
+"""Being asked to end: by Ctrl-C, by a scheduler's SIGTERM, by SIGUSR1 before the machine is taken back.
+
+A training ends behind the step that it is in, whose checkpoint it leaves; whatever else a stage does ends at once.
+"""
+
+import signal
+from types import FrameType
+from typing import Self
+
+# What a shell makes of SIGINT and SIGTERM; behind SIGUSR1 comes what has a scheduler run the job again: 99 by itself in
+# Grid Engine, with RequeueExit=99 in Slurm, with checkpoint_exit_code = 99 in HTCondor.
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR1: 99}
+
+
+class Stopped(BaseException):
+    """The process is to end with `code`. No Exception: nothing went wrong, and nothing is to be made good."""
+
+    def __init__(self, number: int, where: str = ""):
+        super().__init__(f"{signal.Signals(number).name}: ended{where}; the same command goes on from there")
+        self.code = CODES[signal.Signals(number)]
+
+
+def listen() -> None:
+    """From now on a signal raises Stopped in the main thread."""
+    for number in CODES:
+        signal.signal(number, _end)
+
+
+def leave() -> None:
+    """What Python does by itself: for a fork that has another purpose than the process that listened."""
+    for number in CODES:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    raise Stopped(number)
+
+
+class StepEnd:
+    """Within it, where the process listens, a signal waits for the end of a step; a second one ends at once.
+
+    heard: the signal that came.
+    """
+
+    heard: int | None = None
+
+    def __enter__(self) -> Self:
+        self._listening = signal.getsignal(signal.SIGTERM) is _end
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._listening:
+            listen()
+
+    def begin(self) -> None:
+        """Begin to wait: when Lightning has put its own handlers in the way, which end a training with exit code 0."""
+        if self._listening:
+            for number in CODES:
+                signal.signal(number, self._hear)
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        if self.heard is not None:
+            raise Stopped(number)
+        self.heard = number

@@ -1,0 +1,83 @@
+"""The command `retable` as a new user gives it: help, completion, mistakes; and what reads no cell."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from pipelines.command import app, main
+from tests.pipelines.conftest import ENVIRONMENT
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Give the command in an empty folder; its exit code, and what it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["retable", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return stopped.value.code, *capsys.readouterr()
+
+    return command
+
+
+def test_help_names_every_command(command):
+    code, shown, _ = command()
+    assert code == 0 and command("--help") == (code, shown, "")
+    names = re.findall(r"^  ([a-z]+)  ", shown.partition("Commands:")[2], re.MULTILINE)
+    assert len(names) == len(app.registered_commands) > 15
+    for name in names:
+        code, shown, _ = command(name, "-h")
+        assert code == 0 and shown.startswith(f"Usage: retable {name} ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["stdies"], "No such command 'stdies'. Did you mean 'studies'?"),
+        (["repro", "--jbs", "2"], "No such option: --jbs (Possible options: --jobs)"),
+        (["repro", "--jobs", "two"], "Invalid value for '--jobs': "),
+        (["repro", "lineages"], "there is no study 'lineages'; write lineage"),
+        (["show"], "Missing argument 'CELL'."),
+        (["show", "gpt-1"], "gpt-1 is no folder of a cell, and outputs/ has none here; `retable repro` makes some"),
+        (["why", "gtp-1"], "gtp-1 is no cell of a study; write CORPUS/SYSTEM-SEED, such as grammar_small/gpt-1"),
+        (["why", "gpt-1"], "gpt-1 may be pretrain/"),
+        (["tables", "nothing"], "results/nothing/report.md is missing; `retable repro nothing` makes it"),
+        (["bands", "ptb_larg"], "there is no study 'ptb_larg'; write ptb_large"),
+        (["describe", "grammar_tiny", "wrd"], "TOKENIZER: there is no tokenizer 'wrd'; write word"),
+        (["describe", "ptb", "word", "--other", "grammer"], "--other: there is no corpus 'grammer'; write grammar"),
+        (["submit", "bilstm", "--test", "SST2"], "--test SST2 is no test set of GLUE's; write SST-2"),
+        (["new", "mine", "corpus=ptbb"], "there is no corpus 'ptbb'; write ptb"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_line_and_exit_code_2(command, arguments, said):
+    code, printed, error = command(*arguments)
+    (line,) = error.splitlines()
+    assert code == 2 and not printed and line.startswith("error: ") and said in line
+
+
+@pytest.mark.parametrize(
+    ("typed", "choices"), [("retable rep", ["repro"]), ("retable repro --j", ["--jobs"]), ("retable sc", ["score"])]
+)
+def test_completion(typed, choices, tmp_path):
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_RETABLE_COMPLETE": "complete_bash"}
+    command = [sys.executable, "-m", "pipelines.command"]
+    done = subprocess.run(command, env=os.environ | ENVIRONMENT | words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == choices
+
+
+def test_a_tokenizer_is_described(project, command, monkeypatch):
+    monkeypatch.chdir(project.folder)
+    code, printed, error = command("describe", "grammar_tiny", "word", "kligrernly", "--characters", "2000")
+    assert code == 0, error
+    lines = printed.splitlines()
+    assert lines[0].startswith("outputs/encode/grammar_tiny/word/tokenizer.json: ")
+    rows = {line[:24].strip(): line[24:].split() for line in lines if line.startswith("grammar_tiny ")}
+    assert [*rows] == [f"grammar_tiny {split}" for split in ("train", "validation", "test")]
+    assert all(len(row) == 6 and 50 < int(row[0].replace(",", "")) < 600 for row in rows.values())
+    assert "\nkligrernly\n" in printed

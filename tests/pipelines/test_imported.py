@@ -1,0 +1,193 @@
+"""`retable import`: what was made elsewhere, and what was exported, as cells that stages and `retable.load` use."""
+
+import json
+
+import numpy as np
+import pytest
+
+import retable
+from retable.corpora.text import read_units
+from tests.exchange.cases import bpe, exported, gpt, system, widened
+
+CORPUS = "corpus=grammar_tiny"
+
+
+def read(project, path):
+    return json.loads((project.folder / "outputs" / path).read_text())
+
+
+def perplexities(project, cell: str, *overrides: str) -> dict[str, float]:
+    project.succeed("evaluate", CORPUS, f"cell=grammar_tiny/{cell}", "benchmark=perplexity", *overrides)
+    return read(project, f"evaluate/grammar_tiny/{cell}-perplexity/metrics.json")
+
+
+def refused(project, *arguments: str) -> str:
+    done = project.run("command", "import", *arguments)
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def texts(project) -> list[str]:
+    test = project.folder / "outputs/prepare/grammar_tiny/test.txt"
+    return ["\n".join(lines) for lines in read_units(test, "document")]
+
+
+@pytest.fixture(scope="module")
+def arpa(project):
+    """An n-gram model's cell, its ARPA file, and the cell that this became."""
+    project.succeed("pretrain", CORPUS, "recipe=counted/kn5", "system=counted")
+    project.succeed("command", "export", "pretrain/grammar_tiny/counted-1", "mine.arpa")
+    done = project.succeed("command", "import", "mine.arpa", "grammar_tiny/from_arpa")
+    assert done.stdout == "outputs/pretrain/grammar_tiny/from_arpa\n"
+    return project
+
+
+def test_an_arpa_file_of_ours_comes_back_and_scores_the_same(arpa, texts):
+    ours, theirs = (retable.load(arpa.folder / "outputs/pretrain/grammar_tiny" / cell)
+                    for cell in ("counted-1", "from_arpa"))  # fmt: skip
+    assert theirs.tokenizer.digest == ours.tokenizer.digest and theirs.config["tokens"] == "grammar_tiny/word"
+    assert theirs.perplexity(texts) == pytest.approx(ours.perplexity(texts), rel=1e-6)
+    for one, other in zip(ours.score(texts[:5]), theirs.score(texts[:5]), strict=True):
+        assert other.log_prob == pytest.approx(one.log_prob, abs=1e-4)
+    assert perplexities(arpa, "from_arpa") == pytest.approx(perplexities(arpa, "counted-1"), rel=1e-6)
+
+
+def test_a_cell_says_what_it_was_imported_from(arpa):
+    run = read(arpa, "pretrain/grammar_tiny/from_arpa/run.json")
+    assert run["seed"] is None and run["made_from"] == [] and run["imported"] == "mine.arpa"
+    assert list(run["digests"]) == ["mine.arpa"] and len(run["digests"]["mine.arpa"]) == 64
+    evaluated = "evaluate/grammar_tiny/from_arpa-perplexity/run.json"
+    perplexities(arpa, "from_arpa")
+    assert read(arpa, evaluated)["made_from"][0] == "pretrain/grammar_tiny/from_arpa"
+    shown = arpa.succeed("command", "show", "from_arpa").stdout
+    assert "from_arpa on grammar_tiny, imported" in shown and "made from  mine.arpa" in shown
+
+
+ARPA = "\\data\\\nngram 1={n}\n\n\\1-grams:\n-0.5\ta\n-0.5\t</s>\n{more}\n\\end\\\n"
+
+
+def test_an_arpa_file_of_other_words_is_scored_on_tokens_of_its_own(arpa):
+    (arpa.folder / "other.arpa").write_text(ARPA.format(n=3, more="-0.7\t<unk>\n"))
+    arpa.succeed("command", "import", "other.arpa", "grammar_tiny/other")
+    cell = retable.load(arpa.folder / "outputs/pretrain/grammar_tiny/other")
+    assert cell.config["tokens"] == "grammar_tiny/pretrained"
+    (scored,) = cell.score("a b", end=True)
+    assert scored.log_prob == pytest.approx(-1.7 * np.log(10))
+    done = arpa.run("evaluate", CORPUS, "cell=grammar_tiny/other")
+    assert done.returncode == 2 and "write corpus=grammar_tiny tokenizer=pretrained" in done.stderr
+    path = "outputs/pretrain/grammar_tiny/from_arpa/tokenizer.json"
+    arpa.succeed("encode", CORPUS, "tokenizer=pretrained", f"tokenizer.train.path={path}")
+    done = arpa.run("evaluate", CORPUS, "cell=grammar_tiny/other", "tokenizer=pretrained")
+    command = (
+        "python -m pipelines.encode corpus=grammar_tiny tokenizer=pretrained tokenizer.train.path=outputs/pretrain"
+    )
+    assert done.returncode == 2 and f"first run {command}/grammar_tiny/other/tokenizer.json" in done.stderr
+    arpa.succeed("encode", CORPUS, "tokenizer=pretrained", f"tokenizer.train.path={path.replace('from_arpa', 'other')}")
+    assert perplexities(arpa, "other", "tokenizer=pretrained")["test/perplexity_word"] > 1
+
+
+@pytest.mark.parametrize(
+    ("n", "more", "said"),
+    [
+        (2, "", "odd.arpa lacks <unk>, which other words are read as, or has <eos> beside </s>; make it anew"),
+        (4, "-1\t<unk>\n-1\t<eos>\n", "odd.arpa lacks <unk>, which other words are read as, or has <eos> beside </s>"),
+        (3, "-inf\t<unk>\n", "odd.arpa has a probability of 0, or lacks n-grams that longer ones begin with; write it"),
+    ],
+)
+def test_what_an_arpa_file_lacks_is_said_in_one_line(project, n, more, said):
+    (project.folder / "odd.arpa").write_text(ARPA.format(n=n, more=more))
+    assert refused(project, "odd.arpa", "grammar_tiny/odd").startswith(f"error: {said}")
+    assert not (project.folder / "outputs/pretrain/grammar_tiny/odd").exists()
+
+
+def test_a_gpt2_exported_and_imported_is_the_same(project):
+    """In windows as long as it reads, which is what it was trained with here."""
+    project.succeed("encode", CORPUS, "tokenizer=bpe")
+    small = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.max_length=32", "batches.length=32"]
+    project.succeed("pretrain", CORPUS, "tokenizer=bpe", "recipe=transformer/gpt", *small, "epochs=0.2", "system=goes")
+    project.succeed("command", "export", "pretrain/grammar_tiny/goes-1", "gone")
+    project.succeed("command", "import", "gone", "grammar_tiny/comes")
+    expected = perplexities(project, "goes-1", "tokenizer=bpe")
+    assert perplexities(project, "comes", "tokenizer=bpe") == pytest.approx(expected, rel=1e-5)
+    run = read(project, "pretrain/grammar_tiny/comes/run.json")
+    assert {"gone/config.json", "gone/model.safetensors", "gone/tokenizer.json"} == set(run["digests"])
+    ours, theirs = (
+        retable.load(project.folder / "outputs/pretrain/grammar_tiny" / cell) for cell in ("goes-1", "comes")
+    )
+    assert np.abs(ours.encode("the cat")[0] - theirs.encode("the cat")[0]).max() < 1e-6
+    assert theirs.continue_("the", max_new_tokens=4) == ours.continue_("the", max_new_tokens=4)
+
+
+@pytest.mark.parametrize("name", ["bert", "bert, masked alone", "bert, narrow", "t5", "t5 1.1"])
+def test_other_checkpoints_are_loaded_and_measured(name, project):
+    ours, tokenizer = system(name)
+    cell = "".join(letter for letter in name if letter.isalnum())
+    exported(ours, tokenizer, project.folder / cell)
+    project.succeed("command", "import", cell, f"grammar_tiny/{cell}")
+    loaded = retable.load(project.folder / f"outputs/pretrain/grammar_tiny/{cell}")
+    weights, again = dict(ours.named_parameters()), dict(loaded.system.objective.named_parameters())
+    assert weights.keys() == again.keys() and all((weights[key] == again[key]).all() for key in weights)
+    assert loaded.encode("the cat")[0].shape[-1] == 16
+    path = f"outputs/pretrain/grammar_tiny/{cell}/tokenizer.json"
+    project.succeed("encode", CORPUS, "tokenizer=pretrained", f"tokenizer.train.path={path}")
+    project.succeed("evaluate", CORPUS, "tokenizer=pretrained", f"cell=grammar_tiny/{cell}", "benchmark=held_out")
+    assert read(project, f"evaluate/grammar_tiny/{cell}-held_out/metrics.json")["held_out/loss"] > 0
+
+
+def test_a_checkpoint_without_its_whole_pretraining_is_refused(project):
+    objective, tokenizer = system("electra")
+    exported(objective, tokenizer, project.folder / "judge")
+    said = (
+        "judge has no head that a BERT is pretrained with, and a cell is whole; begin a training with it, init=hf:judge"
+    )
+    assert refused(project, "judge", "grammar_tiny/judge") == f"error: {said}\n"
+    alone = exported(widened(gpt(bpe().vocab_size)).model, bpe(), project.folder / "alone")
+    assert alone.is_dir() and refused(project, "nowhere", "grammar_tiny/nowhere").startswith("error: nowhere is no fol")
+
+
+VECTORS = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+WORDS = ["the", "cat", "nai\u0308ve\u00a0\U0001f642", "</s>"]
+
+
+@pytest.mark.parametrize("form", ["txt", "bin"])
+def test_word_vectors_come_go_and_begin_a_training(form, project, monkeypatch):
+    """Written by gensim, and read by it again, to the bit where the format is binary."""
+    keyed_vectors = pytest.importorskip("gensim.models").KeyedVectors
+    theirs = keyed_vectors(5)
+    theirs.add_vectors(WORDS, VECTORS)
+    theirs.save_word2vec_format(str(project.folder / f"given.{form}"), binary=form == "bin")
+    project.succeed("command", "import", f"given.{form}", f"grammar_tiny/of_{form}")
+    monkeypatch.chdir(project.folder)
+    system = retable.load(f"of_{form}")
+    assert system.words == WORDS
+    np.testing.assert_allclose(system.vectors(WORDS), VECTORS, rtol=0 if form == "bin" else 1e-6)
+    assert system.neighbours("the", 1)[0][0] in WORDS[1:]
+    for end in ("txt", "bin"):
+        project.succeed("command", "export", f"embed/grammar_tiny/of_{form}", f"back.{end}")
+        again = keyed_vectors.load_word2vec_format(f"back.{end}", binary=end == "bin")
+        assert again.index_to_key == WORDS and np.array_equal(again.vectors, system.vectors(WORDS))
+    project.succeed("evaluate", CORPUS, "stage=embed", f"cell=grammar_tiny/of_{form}", "benchmark=neighbours")
+    its = f"embedding=outputs/embed/grammar_tiny/of_{form}/vectors.bin"
+    project.succeed("train", "task=sentiment", CORPUS, "recipe=encoders/deep_averaging", "model.d_model=5", its,
+                           "epochs=1", f"out=grammar_tiny/on_{form}")  # fmt: skip
+    run = read(project, f"train/grammar_tiny/on_{form}/run.json")
+    assert f"embed/grammar_tiny/of_{form}" in run["made_from"]
+
+
+def test_vectors_of_a_language_model_are_not_there(arpa):
+    done = arpa.run("command", "export", "pretrain/grammar_tiny/counted-1", "mine.txt")
+    assert done.returncode == 2 and "counted-1 holds no word vectors, which .txt is for" in done.stderr
+
+
+def test_what_is_there_is_not_overwritten_and_a_name_has_a_corpus(arpa):
+    before = (arpa.folder / "outputs/pretrain/grammar_tiny/from_arpa/run.json").read_bytes()
+    assert refused(arpa, "mine.arpa", "grammar_tiny/from_arpa") == (
+        "error: outputs/pretrain/grammar_tiny/from_arpa is there already; import under another name, or first remove "
+        "it: rm -r outputs/pretrain/grammar_tiny/from_arpa\n"
+    )
+    assert (arpa.folder / "outputs/pretrain/grammar_tiny/from_arpa/run.json").read_bytes() == before
+    assert "mine is no name of a cell; write a corpus and a name, as in grammar/mine" in refused(
+        arpa, "mine.arpa", "mine"
+    )
+    assert "there is no corpus 'gramar_tiny'; write grammar_tiny" in refused(arpa, "mine.arpa", "gramar_tiny/mine")

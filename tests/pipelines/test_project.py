@@ -1,0 +1,164 @@
+"""An installed package outside of the checkout: the wheel's files, a project in an empty folder, and a study in it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines import plan
+from pipelines.entry import CONF
+from retable.plan.conf import Conf
+from retable.plan.study import read_study
+
+ROOT = CONF.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+IN_WHEEL = ("conf", "pipelines", "src", ".dvc/config", ".dvc/.gitignore", ".dvc/plots", ".dvcignore", ".gitignore",
+            "pyproject.toml", "README.md", "LICENSE")  # fmt: skip
+
+
+def copied(folder: Path) -> Path:
+    """The checkout's files that the wheel is made of, without what was built there before."""
+    for name in IN_WHEEL:
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info"))
+        else:
+            shutil.copyfile(source, target)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The folder that a wheel of the present code is unpacked in."""
+    wheels, site = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("site")
+    source = copied(tmp_path_factory.mktemp("source"))
+    command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--no-index")
+    # what is compiled is of no concern here, and without a compiler the package is whole
+    subprocess.run([*command, "--wheel-dir", wheels, source], check=True, env=os.environ | {"CC": "false"})
+    (wheel,) = wheels.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
+    return site
+
+
+class Installed:
+    """A folder in which the package of `site` is used."""
+
+    def __init__(self, folder: Path, site: Path):
+        self.folder = folder
+        self._environment = os.environ | {"PYTHONPATH": str(site), "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false"}
+
+    def __call__(self, *arguments: str, module: str = "pipelines.command") -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            cwd=self.folder, env=self._environment, capture_output=True, text=True,
+        )  # fmt: skip
+
+    def says(self, *arguments: str, module: str = "pipelines.command") -> str:
+        done = self(*arguments, module=module)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def ran(self) -> list[str]:
+        """The stages in which `retable repro mine` found something to do."""
+        lines = re.findall(r"^\[\d+/\d+\] +[\d.]+ s  (.*)$", self("repro", "mine").stderr, re.MULTILINE)
+        return [line for line in lines if not line.endswith("no change")]
+
+
+@pytest.fixture
+def installed(tmp_path, site) -> Installed:
+    return Installed(tmp_path, site)
+
+
+def test_the_wheel_has_every_package():
+    found = {".".join(path.parent.relative_to(ROOT / "src").parts) for path in (ROOT / "src").rglob("__init__.py")}
+    assert {*PYPROJECT["tool"]["setuptools"]["packages"]} == found | {"pipelines", "pipelines.template"}
+
+
+def test_the_wheel_has_every_file(site):
+    for folder, ours in (("src/retable", "retable"), ("pipelines", "pipelines"), ("conf", "pipelines/template/conf")):
+        files = {path.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("*") if path.is_file()}
+        files = {path for path in files if "__pycache__" not in path.parts and path.suffix != ".so"}
+        there = {path.relative_to(site / ours) for path in (site / ours).rglob("*") if path.is_file()}
+        there = {path for path in there if path.parts[0] != "template" and path.suffix != ".so"}
+        assert there == files, folder
+    for name in (".dvc/config", ".dvc/plots/curves.json", ".dvc/.gitignore", ".dvcignore", ".gitignore"):
+        assert (site / "pipelines/template" / name).read_bytes() == (ROOT / name).read_bytes()
+
+
+def test_without_a_project_the_configurations_are_the_packages(installed):
+    said = installed.says("studies")
+    assert {line.split()[0] for line in said.splitlines()} == {path.stem for path in CONF.glob("study/*.yaml")}
+    assert "grammar_tiny" in installed.says("--help", module="pipelines.prepare")
+    composed = installed.says("corpus=grammar_tiny", "recipe=counted/kn5", "--cfg=job", module="pipelines.pretrain")
+    assert yaml.safe_load(composed)["model"]["order"] == 5
+    for said in (("repro", "lineages"), ("why", "grammar_small/gpt-1")):
+        done = installed(*said)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert not [*installed.folder.iterdir()]
+
+
+def test_a_folder_with_something_else_is_left_alone(installed):
+    (installed.folder / "conf").mkdir()
+    done = installed("repro", "lineage")
+    assert done.returncode == 2 and re.fullmatch(
+        r"error: .* is no project of ours, and its conf would be in the way .*; give .* empty folder\n", done.stderr
+    )
+    assert [path.name for path in installed.folder.iterdir()] == ["conf"]
+
+
+@pytest.mark.parametrize("git", [False, True])
+def test_a_project_is_in_its_git_repository_if_there_is_one(installed, site, git):
+    if git:
+        subprocess.run(["git", "init", "--quiet"], cwd=installed.folder, check=True)
+    installed.says("graph")
+    assert ("no_scm" in (installed.folder / ".dvc/config").read_text(encoding="utf-8")) is not git
+    assert "report" in installed.says("stage", "list", "--name-only", module="dvc")
+    (inner := installed.folder / "results").mkdir()
+    done = Installed(inner, site)("repro", "lineage")
+    assert done.returncode == 2 and f"is in the project {installed.folder}; give the command there" in done.stderr
+
+
+def test_a_study_is_made_in_an_empty_folder(installed, site):
+    installed.says("new", "mine", "corpus=grammar_tiny", "systems=kn5")
+    corpus = installed.folder / "conf/corpus/grammar_tiny.yaml"
+    text = corpus.read_text(encoding="utf-8")
+    small = "train: 3000, validation: 600, test: 900"
+    corpus.write_text(text.replace("train: 50000, validation: 5000, test: 20000", small), encoding="utf-8")
+    assert "pretrain grammar_tiny/kn5-1" in installed.ran()
+    assert "| kn5 " in installed.says("tables", "mine")
+    assert installed.says("repro", "mine").endswith("\n\nNothing to do. The report: results/mine/report.html\n")
+
+    # what the installed code reaches has the fingerprint that it has in the checkout, so that cells can be shared
+    study = read_study(Conf(CONF), "smoke")
+    with plan.composing():
+        expected = plan.plan_of(study.cells["pretrain/grammar_tiny/kn5-1"], study.cells)
+    assert (installed.folder / "outputs/plan/grammar_tiny/pretrain-kn5-1.yaml").read_text("utf-8") == expected
+
+    recipe = installed.folder / "conf/recipe/counted/kn5.yaml"
+    recipe.write_text(recipe.read_text(encoding="utf-8").replace("order: 5", "order: 4"), encoding="utf-8")
+    said = installed.says("why", "grammar_tiny/kn5-1")
+    assert said == "pretrain/grammar_tiny/kn5-1 would run:\n  model.order: 5 -> 4\n"
+    assert [name for name in installed.ran() if not name.startswith("plan")] == [
+        "pretrain grammar_tiny/kn5-1", "evaluate grammar_tiny/kn5-1-perplexity", "report mine",
+    ]  # fmt: skip
+
+    graph = yaml.safe_load((installed.folder / "graph/corpus/grammar_tiny/dvc.yaml").read_text(encoding="utf-8"))
+    assert graph["stages"]["plan"]["deps"] == ["conf", "installed.yaml"]
+    stamp, code = installed.folder / "installed.yaml", site / "retable/models/ngram.py"
+    stood, text = stamp.read_bytes(), code.read_text(encoding="utf-8")
+    own, other = "class KneserNey(Interpolated):", "class KneserNey(Interpolated):\n    version = 2\n"
+    code.write_text(text.replace(own, other), encoding="utf-8")  # another version, as it were
+    said = installed.says("why", "grammar_tiny/kn5-1").splitlines()
+    assert said[1:] == ["  code: the package that is installed has changed in what the cell reaches"]
+    assert stamp.read_bytes() != stood
+    code.write_text(text, encoding="utf-8")
+    installed.says("graph")
+    assert stamp.read_bytes() == stood

@@ -1,0 +1,110 @@
+"""Settings of stages that can't be, each in one line by the name that the user gave it; nothing is read before."""
+
+import pytest
+from hydra import initialize_config_dir
+
+from pipelines.entry import CONF, one_line_errors
+from tests.pipelines.checked import check
+
+LSTM = ["pretrain", "corpus=grammar_tiny", "recipe=recurrent/lstm"]
+GPT = ["pretrain", "corpus=grammar_tiny", "recipe=transformer/gpt"]
+TASK = ["train", "corpus=grammar_tiny", "recipe=encoders/bilstm", "task=sentiment"]
+REFUSED = [
+    (LSTM, "epochs=0", "epochs=0 should be greater than 0"),
+    (LSTM, "epochs=-1", "epochs=-1 should be greater than 0"),
+    (LSTM, "validations=0", "validations=0 should be greater than 0"),
+    (LSTM, "checkpoint_every=0", "checkpoint_every=0 should be greater than or equal to 1"),
+    (LSTM, "batches.batch_size=0", "batches.batch_size=0 should be"),
+    (LSTM, "batches.length=0", "batches.length=0 should be"),
+    (LSTM, "validation_scorer.rows=0", "validation_scorer.rows=0 should be"),
+    (LSTM, "scorer.rows=0", "scorer.rows=0 should be"),
+    (LSTM, "optimizer.lr=-1", "optimizer.lr=-1 should be greater than or equal to 0"),
+    (LSTM, "optimizer.lr=abc", "optimizer.lr=abc should be a number"),
+    (LSTM, "optimizer.lr=1e30", "optimizer.lr=1e+30 should be less than or equal to 1000"),
+    (LSTM, "optimizer.lr=nan", "optimizer.lr=NaN should be a finite number"),
+    (LSTM, "+optimizer.beta2=3", "optimizer.beta2=3 should be less than 1"),
+    (LSTM, "~optimizer.lr", "optimizer.lr is missing, which adamw asks for"),
+    (LSTM, "optimizer._partial_=false", "optimizer._partial_ should be true"),
+    (LSTM, "clip_norm=abc", "clip_norm=abc should be a number or null"),
+    (LSTM, "seed=1e30", "seed=1e+30 should be a whole number"),
+    (LSTM, "seed=-1", "seed=-1 should be"),
+    (LSTM, "out=null", "is no place for a cell"),
+    (LSTM, "out=''", "out='' is no place for a cell"),
+    (LSTM, f"system={'x' * 300}", "is a name of more than"),
+    (LSTM, "budget=1e400flops", "budget=1e400flops is no budget"),
+    (LSTM, "compile=abc", "compile=abc should be true or false"),
+    (LSTM, "objective.tie=3", "objective.tie=3 should be true or false"),
+    (LSTM, "schedule.warmup=-1", "schedule.warmup=-1 should be"),
+    (LSTM, "schedule.warmup=1e30", "schedule.warmup=1e+30 should be"),
+    (LSTM, "+scorer.extra=1", "Carried takes no scorer.extra; write one of rows, segment"),
+    (LSTM, "+experiment=foo", "pretrain reads no experiment; write one of averaging, batches"),
+    (LSTM, "+epoch=3", "pretrain reads no epoch; write epochs"),
+    (LSTM, "+finetuning.lr=1", "pretrain reads no finetuning"),
+    (LSTM, "+batches.seed=3", "batches.seed=3 is no setting: it comes of the data"),
+    (LSTM, "+model.n_layer=3", "LSTM takes no model.n_layer; write n_layers"),
+    (LSTM, "model._target_=torch.load", "model: _target_=torch.load is none of retable.models.*"),
+    (LSTM, "model._target_=retable.models.recurrent.Lstm", "there is no retable.models.recurrent.Lstm"),
+    (LSTM, "scorer._target_=shutil.copyfile", "scorer: _target_=shutil.copyfile is none of"),
+    (LSTM, "+model._args_=[1]", "model._args_ is no setting"),
+    (LSTM, "trainer.precision=64-false", "Precision '64-false' is invalid"),
+    (LSTM, "trainer.devices=99", "trainer.devices=99 should be at most"),
+    (LSTM, "trainer.devices=0", "trainer.devices=0 should be"),
+    (LSTM, "+trainer.accumulate_grad_batches=0", "trainer.accumulate_grad_batches=0 should be"),
+    (LSTM, "+trainer.acumulate=2", "Lightning's Trainer"),
+    (LSTM, "+callbacks.mine._target_=pathlib.Path", "callbacks.mine can't be pathlib.Path; it has to be Callback"),
+    (LSTM, "+logger.mine._target_=pathlib.Path", "logger.mine can't be pathlib.Path; it has to be Logger"),
+    (GPT, "finetuning.lr=1", "pretrain reads no finetuning"),
+    (GPT, "+model.norm=middle", "model.norm=middle should be 'p"),
+    (GPT, "batches.length=1.5", "batches.length=1.5 should be a whole number"),
+    (TASK, "finetuning.epochs=0", "finetuning.epochs=0 should be greater than 0"),
+    (TASK, "dropout=abc", "dropout=abc should be a number"),
+    (TASK, "optimizer.lr=x", "optimizer.lr=x should be a number"),
+    (TASK, "+finetuning.layer_decy=1", "no task reads finetuning.layer_decy; write layer_decay"),
+    (TASK, "examples=1.5", "examples=1.5 should be a multiple of 1"),
+    (["evaluate", "corpus=grammar_tiny"], "benchmark.perplexity.splits=3", "splits=3 should be a list"),
+    (["evaluate", "corpus=grammar_tiny"], "benchmark.perplexity=7", "benchmark.perplexity=7 should be a part"),
+    (["generate", "decoding=beam"], "decoding.num_beams=0", "decoding.num_beams=0 should be"),
+    (["generate", "decoding=top_p"], "decoding.top_p=2", "decoding.top_p=2 should be"),
+    (["generate", "decoding=top_p"], "seed=x", "seed=x should be a whole number"),
+    (["prepare", "corpus=grammar_tiny"], "corpus.write.words.train=0", "corpus.write.words"),
+    (["encode", "corpus=grammar_tiny", "tokenizer=bpe"], "tokenizer.train.vocab_size=x", "vocab_size=x should be a"),
+    (["encode", "corpus=grammar_tiny"], "workers=0", "workers=0 should be"),
+    (["scaling"], "lengths=[1,x]", "a whole number (item 1)"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def composing():
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+
+
+@pytest.mark.parametrize(("command", "override", "said"), REFUSED, ids=[override for _, override, _ in REFUSED])
+def test_a_setting_that_cannot_be(command, override, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end, one_line_errors():
+        check(command, [override])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2 and line.startswith("error: ") and said in line
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("command", "override"),
+    [
+        (LSTM, "budget=10min"), (LSTM, "clip_norm=null"), (LSTM, "+max_steps=3"), (LSTM, "trainer.precision=64-true"),
+        (LSTM, "+trainer.fast_dev_run=true"), (LSTM, "+optimizer.beta2=0.99"), (GPT, "schedule.warmup=1.4"),
+        (TASK, "examples=1e3"), (TASK, "finetuning.epochs=0.5"), (["encode", "corpus=grammar_tiny"], "workers=2"),
+        (LSTM, "+callbacks.mine._target_=lightning.pytorch.callbacks.ModelSummary"),
+        (LSTM, "+trainer.accumulate_grad_batches=2"), (["generate"], "prompts=[the old,3]"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_can_be(command, override):
+    check(command, [override])
+
+
+def test_a_setting_is_called_as_the_user_calls_it(capsys):
+    """dropout is what both the model and the head have of it."""
+    with pytest.raises(SystemExit), one_line_errors():
+        check(TASK, ["+finetuning.dropout=3"])
+    assert "error: finetuning.dropout=3 should be" in capsys.readouterr().err

@@ -1,0 +1,222 @@
+import json
+import os
+import shutil
+import sys
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from retable.digests import write_digests
+from retable.errors import UsageError
+from retable.publishing import alone, publish, refuse_foreign, refuse_place, settle
+
+FACTS = {"stage": "pretrain", "system": "lstm", "corpus": "ptb", "seed": 1, "task": None}
+
+
+def fill(folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(name)
+    (folder / "run.json").write_text(json.dumps(FACTS))
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+OUT, BENCH = Path("outputs/pretrain/ptb/lstm-1"), Path("work/pretrain/ptb/lstm-1")
+PARTIAL, ASIDE = BENCH / "key/payload", BENCH / "replaced"
+NEW, OLD = ["digests.json", "new", "run.json"], ["old", "run.json"]
+
+
+def test_a_block_that_ends_well_takes_the_cells_place():
+    fill(OUT, "old")
+    fill(PARTIAL, "left by a kill")
+    with publish(OUT, PARTIAL, ASIDE) as folder:
+        fill(folder, "new")
+        assert files(OUT) == OLD  # until the end, what was there stands
+    assert files(OUT) == NEW
+    assert files(BENCH) == []
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_block_that_fails_leaves_nothing(error):
+    with pytest.raises(error), publish(OUT, PARTIAL, ASIDE) as folder:
+        fill(folder, "half")
+        raise error
+    assert not OUT.exists() and not PARTIAL.exists()
+    fill(OUT, "old")
+    with pytest.raises(error), publish(OUT, PARTIAL, ASIDE) as folder:
+        fill(folder, "half")
+        raise error
+    assert files(OUT) == OLD and not PARTIAL.exists()
+
+
+def killed_at(operation: int) -> int:
+    """The exit code of a process that makes the cell, and ends in place of the file system's operation of this number;
+    0 where there are not so many."""
+
+    def work() -> None:
+        seen = 0
+
+        def hook(event: str, _: object) -> None:
+            nonlocal seen
+            if event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir"):
+                seen += 1
+                if seen > operation:
+                    os._exit(9)
+
+        sys.addaudithook(hook)
+        with publish(OUT, PARTIAL, ASIDE) as folder:
+            fill(folder, "new")
+        os._exit(0)
+
+    process = get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["", "removed by DVC"])
+@pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
+def test_a_kill_at_any_operation_loses_no_cell_and_stops_no_later_run(twice, removed):
+    """Between the renames the cell is aside; the next run, whose block here fails, has it back before it begins."""
+    operation, seen = 0, set()
+    while True:
+        shutil.rmtree("outputs", ignore_errors=True), shutil.rmtree("work", ignore_errors=True)
+        fill(OUT, "old")
+        if (code := killed_at(operation)) == 0:
+            break
+        assert code == 9
+        seen |= {path.name for path in BENCH.glob("*")}
+        if twice:
+            killed_at(0), killed_at(1)
+        if removed:  # as DVC does before it runs a stage
+            shutil.rmtree(OUT, ignore_errors=True)
+        with pytest.raises(ValueError), publish(OUT, PARTIAL, ASIDE) as folder:
+            raise ValueError
+        assert files(OUT) in ([OLD, NEW, []] if removed else [OLD, NEW])
+        with publish(OUT, PARTIAL, ASIDE) as folder:
+            fill(folder, "new")
+        assert files(OUT) == NEW and files(BENCH) == []
+        operation += 1
+    assert seen == {"key", "replaced", "replaced.old"}
+
+
+def test_a_cell_that_a_kill_left_aside_is_still_no_others():
+    fill(ASIDE, "old")
+    settle(OUT, ASIDE)
+    assert files(OUT) == OLD and files(BENCH) == []
+    assert "is another cell, of seed 1 for 2" in refused(OUT, FACTS | {"seed": 2})
+
+
+@pytest.mark.parametrize(
+    "place", ["", ".", "..", "../x", "a/../b", "/tmp/x", "a//b", "a/", "a/./b", "a\nb", None, 3, "a" * 250]
+)
+def test_what_is_no_place_is_refused(place):
+    with pytest.raises(UsageError, match="out="):
+        refuse_place(place)
+
+
+@pytest.mark.parametrize("place", ["ptb", "ptb/lstm-1", "mine/a b+epochs-0.5", "a.b/-x", "ü/1"])
+def test_what_is_a_place(place):
+    refuse_place(place)
+
+
+def refused(out: Path, facts=FACTS) -> str:
+    before = {path: path.read_bytes() for path in Path("outputs").rglob("*") if path.is_file()}
+    with pytest.raises(UsageError) as error:
+        refuse_foreign(out, facts)
+    assert {path: path.read_bytes() for path in Path("outputs").rglob("*") if path.is_file()} == before
+    return str(error.value)
+
+
+def test_only_a_cell_is_replaced_and_only_by_itself():
+    refuse_foreign(OUT, FACTS)
+    OUT.mkdir(parents=True)
+    refuse_foreign(OUT, FACTS)
+    fill(OUT, "model.safetensors")
+    refuse_foreign(OUT, FACTS)
+    write_digests(OUT)
+    (OUT / "model.safetensors").unlink()
+    refuse_foreign(OUT, FACTS)  # a damaged cell is made anew
+
+    assert refused(OUT, FACTS | {"system": "kn5", "seed": 2}) == (
+        f"{OUT} is another cell, of system lstm for kn5 and seed 1 for 2; write another out=, or remove it"
+    )
+    assert refused(OUT, {"stage": "embed"}).startswith(f"{OUT} is another cell, of stage pretrain for embed;")
+    assert refused(OUT.parent).startswith(f"{OUT.parent} has no run.json, and only a cell is replaced;")
+    assert refused(OUT / "inside") == f"{OUT} is a cell, and holds no others; write another out= than {OUT}/inside"
+    (OUT / "run.json").write_text("{")
+    assert refused(OUT) == f"{OUT}/run.json is damaged, and only a cell is replaced; remove {OUT}"
+
+
+def test_a_file_or_a_link_is_not_replaced():
+    fill(Path("elsewhere"), "old")
+    OUT.parent.mkdir(parents=True)
+    OUT.symlink_to(Path("elsewhere").resolve())
+    assert "is no folder" in refused(OUT)
+    OUT.unlink()
+    OUT.write_text("")
+    assert "is no folder" in refused(OUT)
+
+
+def in_another(work) -> str:
+    """What a fork is refused with."""
+    ours, theirs = get_context("fork").Pipe()
+
+    def run() -> None:
+        try:
+            work()
+            theirs.send("")
+        except UsageError as error:
+            theirs.send(str(error))
+
+    process = get_context("fork").Process(target=run)
+    process.start()
+    said = ours.recv()
+    process.join()
+    return said
+
+
+def take(name: str = "lstm-1") -> None:
+    with alone(BENCH.with_name(name), OUT.with_name(name)):
+        pass
+
+
+def test_one_process_makes_a_cell():
+    with alone(BENCH, OUT):
+        said = in_another(take)
+        assert said.startswith(f"{OUT} is being made by process {os.getpid()} on ") and said.endswith(
+            "; wait for it or end it, and run this again"
+        )
+        assert in_another(lambda: take("gpt-1")) == ""  # another cell is free
+        assert BENCH.exists()
+    assert in_another(take) == ""
+
+
+def test_a_killed_process_holds_no_lock():
+    def die() -> None:
+        with alone(BENCH, OUT):
+            os._exit(9)
+
+    process = get_context("fork").Process(target=die)
+    process.start()
+    process.join()
+    assert process.exitcode == 9 and (BENCH / "lock").exists()
+    assert in_another(take) == ""
+    assert not BENCH.exists()
+
+
+def test_what_is_on_the_bench_stays_there_and_empty_folders_do_not():
+    with alone(BENCH, OUT):
+        fill(BENCH / "key", "last.ckpt")
+    assert files(BENCH) == ["last.ckpt", "run.json"]
+    shutil.rmtree(BENCH / "key")
+    take()
+    assert Path("work").exists() and not list(Path("work").iterdir())

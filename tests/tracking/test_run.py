@@ -1,0 +1,288 @@
+import getpass
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from retable.artifacts import read_record, write_record
+from retable.errors import UsageError
+from retable.tracking import run as tracking
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory) -> MlflowClient:
+    """The store, made once: that takes seconds."""
+    root = tmp_path_factory.mktemp("tracking")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DVC_ROOT", str(root))
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        start("first")
+        assert (root / "mlflow.db").exists()
+        yield MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
+
+
+def start(key: str, **settings) -> tracking.Run:
+    tags = {"retable.corpus": "grammar", "retable.cell": "pretrain/grammar/lstm-1", "seed": "1"}
+    return tracking.start(tracking.Opening("pretrain grammar/lstm-1", key, tags=tags, **settings))
+
+
+def runs(client: MlflowClient, key: str) -> list:
+    experiment = client.get_experiment_by_name("retable").experiment_id
+    return client.search_runs([experiment], f"tags.`retable.key` = '{key}'")
+
+
+def history(client: MlflowClient, run: tracking.Run, metric: str) -> list[tuple[int, float]]:
+    return [(point.step, point.value) for point in client.get_metric_history(run.id, metric)]
+
+
+def test_a_killed_stage_goes_on_in_its_run(client):
+    first, other, resumed = start("killed"), start("another"), start("killed")
+    assert first.id == resumed.id != other.id
+    assert [run.info.run_id for run in runs(client, "killed")] == [first.id]
+
+
+def test_a_parameter_may_be_called_what_mlflow_does_not_allow(client):
+    """GLUE's MRPC calls its columns so."""
+    run = start("named", parameters={"task.prompt.#1 String": "sentence1"})
+    assert client.get_run(run.id).data.params == {"task.prompt._1 String": "sentence1"}
+
+
+def test_parameters_and_tags_are_there(client):
+    run = start("described", parameters={"model.d_model": "200", "init": "None", "long": "x" * 7000})
+    data = client.get_run(run.id).data
+    assert data.params == {"model.d_model": "200", "init": "None", "long": "x" * 6000}
+    expected = {"retable.key": "described", "retable.corpus": "grammar", "seed": "1", "mlflow.user": getpass.getuser()}
+    assert expected.items() <= data.tags.items()
+    assert client.get_run(run.id).info.run_name == "pretrain grammar/lstm-1"
+
+
+def test_a_point_logged_twice_counts_once(client):
+    points = [(step, "train/loss", 1 / step) for step in range(1, 2501)]
+    run = start("curve")
+    run.log(points[:1800])
+    run.log(points[1500:2000])
+    start("curve").log([*points, (2500, "validation/loss", 0.5)])  # another process, after a kill
+    assert history(client, run, "train/loss") == [(step, value) for step, _, value in points]
+    assert history(client, run, "validation/loss") == [(2500, 0.5)]
+
+
+def test_a_finished_run_is_closed_with_its_files_and_figures(client, tmp_path):
+    run = start("finished")
+    run.log([(10, "validation/loss", 0.5), (20, "validation/loss", 0.25)])
+    (tmp_path / "run.json").write_text("{}")
+    run.finish({"steps": 20, "validation/loss": 0.25}, [tmp_path / "run.json"])
+    stored = client.get_run(run.id)
+    assert stored.info.status == "FINISHED"
+    assert stored.data.metrics == {"steps": 20, "validation/loss": 0.25}
+    # What the curve ends with is no point at its beginning.
+    assert history(client, run, "validation/loss") == [(10, 0.5), (20, 0.25)]
+    assert [file.path for file in client.list_artifacts(run.id)] == ["run.json"]
+    assert Path(stored.info.artifact_uri.removeprefix("file://")).is_relative_to(
+        Path(client.tracking_uri.removeprefix("sqlite:///")).parent / "mlartifacts"
+    )
+    assert start("finished").id == run.id  # the same cell done again is recorded once
+
+
+def test_a_failed_run_is_closed_and_opened_again_by_the_next_try(client):
+    run = start("failed")
+    run.fail()
+    assert client.get_run(run.id).info.status == "FAILED"
+    assert start("failed").id == run.id
+    assert [run.info.status for run in runs(client, "failed")] == ["RUNNING"]
+
+
+def test_scores_stand_on_the_run_of_what_was_measured_too(client, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trained = start("trained", parameters={"lr": "0.01"})
+    trained.log([(20, "validation/loss", 0.25)])
+    trained.finish({"steps": 20}, [])
+    cell("outputs/pretrain/grammar/lstm-1", trained.id)
+    for value in (9.5, 9.0, 9.0):  # measured again, otherwise once
+        opening = tracking.Opening("lstm-1-perplexity", "measuring", upstream=["outputs/pretrain/grammar/lstm-1"],
+                                   measures="perplexity")  # fmt: skip
+        measuring = tracking.start(opening)
+        measuring.finish({"test/perplexity_word": value, "weight/lstm-1+a": 1.0, "seconds": 3.0}, [])
+    stored = client.get_run(measuring.id)
+    assert (stored.info.run_name, stored.data.tags["mlflow.parentRunId"]) == ("perplexity", trained.id)
+    assert stored.data.tags["retable.upstream"] == trained.id
+    scored = client.get_run(trained.id).data
+    assert scored.params == {"lr": "0.01"}
+    scores = {"test/perplexity_word": 9.0, "weight/lstm-1_a": 1.0}  # a name that MLflow allows
+    assert scored.metrics == {"steps": 20, "validation/loss": 0.25} | scores
+    assert history(client, trained, "test/perplexity_word") == [(0, 9.5), (0, 9.0)]
+
+
+def test_what_measures_a_system_without_a_run_stands_by_itself(client, tmp_path, monkeypatch):
+    """Its cell came from another machine, where MLflow's store is another."""
+    monkeypatch.chdir(tmp_path)
+    cell("outputs/pretrain/grammar/lstm-2", "0" * 32)
+    upstream = ["outputs/pretrain/grammar/lstm-2", "outputs/encode/grammar/word"]
+    run = tracking.start(tracking.Opening("lstm-2-perplexity", "alone", upstream=upstream, measures="perplexity"))
+    run.finish({"test/perplexity_word": 9.0}, [])
+    stored = client.get_run(run.id)
+    assert stored.info.run_name == "lstm-2-perplexity" and "mlflow.parentRunId" not in stored.data.tags
+
+
+def test_data_sets_are_inputs(client):
+    sets = [tracking.DataSet("ptb/word train.bin", "ad" * 32, "train", "outputs/encode/ptb/word/train.bin")]
+    for _ in range(2):
+        run = start("reads", data_sets=sets)
+    (read,) = client.get_run(run.id).inputs.dataset_inputs
+    assert (read.dataset.name, read.dataset.digest) == ("ptb/word train.bin", "ad" * 18)
+    assert {tag.key: tag.value for tag in read.tags} == {"mlflow.data.context": "train"}
+
+
+def test_a_group_is_one_run_which_others_stand_under(client):
+    group = tracking.Group("lineage", "study/lineage", {"retable.stage": "study"})
+    first, other = start("in a group", group=group), start("in it too", group=group)
+    (made,) = runs(client, "study/lineage")
+    assert (made.info.run_name, made.info.status) == ("lineage", "FINISHED")
+    assert {client.get_run(run.id).data.tags["mlflow.parentRunId"] for run in (first, other)} == {made.info.run_id}
+
+
+def test_a_monitor_ends_with_its_run(client, monkeypatch, capfd):
+    def monitors():
+        return [each for each in threading.enumerate() if each.name == "SystemMetricsMonitor"]
+
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true")
+    run = start("monitored", monitored=True)
+    assert len(monitors()) == 1
+    run.finish({}, [])
+    assert monitors() == [] and capfd.readouterr() == ("", "")
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
+    start("monitored", monitored=True)
+    assert monitors() == []
+
+
+def damaged(store: Path) -> None:
+    store.write_bytes(b"no database" * 100)
+
+
+def locked(store: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(store)
+    connection.execute("begin exclusive")
+    return connection
+
+
+@pytest.fixture
+def own(client, tmp_path, monkeypatch) -> tuple[MlflowClient, Path]:
+    """A store that a test may break."""
+    store = tmp_path / "mlflow.db"
+    shutil.copy(client.tracking_uri.removeprefix("sqlite:///"), store)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}?timeout=0.1")  # seconds, for who waits for a lock
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return MlflowClient(f"sqlite:///{store}"), store
+
+
+def fails(*_, **__) -> None:
+    raise MlflowException("(sqlite3.OperationalError) database is locked\n[SQL: …")
+
+
+def test_what_mlflow_did_not_take_comes_at_the_end(client, monkeypatch, capsys):
+    """Where somebody else's transaction lasts: the training goes on, and at its end all is there once."""
+    run = start("locked on the way")
+    run.log([(1, "train/loss", 4.0)])
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "log_batch", fails)
+        run.log([(2, "train/loss", 3.0)])
+    run.log([(3, "train/loss", 2.0)])  # too soon for another try
+    said = (
+        "MLflow takes nothing: (sqlite3.OperationalError) database is locked; it gets all later, or by `retable sync`"
+    )
+    assert capsys.readouterr().err == f"{said}\n"
+    assert history(client, run, "train/loss") == [(1, 4.0)]
+    run.finish({"steps": 3}, [])
+    assert history(client, run, "train/loss") == [(1, 4.0), (2, 3.0), (3, 2.0)]
+    assert client.get_run(run.id).info.status == "FINISHED" and tracking.n_waiting() == 0
+
+
+@pytest.mark.parametrize("broken", [damaged, locked])
+def test_what_was_made_without_mlflow_waits_for_it(own, broken, capsys):
+    """A system and what was measured of it: both are sent behind the next run that MLflow takes, and their cells'
+    records name their runs."""
+    client, store = own
+    whole = store.read_bytes()
+    other = broken(store)
+    points = [(step, "train/loss", 1 / step) for step in range(1, 4)]
+    run = start("made without", parameters={"lr": "0.01"}, group=tracking.Group("lineage", "study/without", {}))
+    trained = cell("outputs/pretrain/grammar/lstm-1", None)
+    run.log(points)
+    run.finish({"steps": 3}, [trained / "metrics.json"])
+    assert run.id is None
+    measuring = tracking.Opening("lstm-1-perplexity", "measured without", upstream=[str(trained)],
+                                 measures="perplexity")  # fmt: skip
+    tracking.start(measuring).finish({"test/perplexity_word": 9.0}, [])
+    start("broke off without").fail()
+    assert tracking.n_waiting() == 3 and capsys.readouterr().err.count("\n") == 3
+    if other is None:
+        store.write_bytes(whole)
+    else:
+        other.rollback()
+        other.close()
+
+    start("next").finish({}, [])
+    assert tracking.n_waiting() == 0 and tracking.send_waiting() == 0
+    (sent,), (scored,), (failed,) = (runs(client, f"{key} without") for key in ("made", "measured", "broke off"))
+    assert (sent.info.status, scored.info.status, failed.info.status) == ("FINISHED", "FINISHED", "FAILED")
+    assert sent.data.params == {"lr": "0.01"}
+    assert sent.data.metrics == {"train/loss": 1 / 3, "steps": 3, "test/perplexity_word": 9.0}
+    assert [point.step for point in client.get_metric_history(sent.info.run_id, "train/loss")] == [1, 2, 3]
+    assert [file.path for file in client.list_artifacts(sent.info.run_id)] == ["metrics.json"]
+    assert scored.data.tags["mlflow.parentRunId"] == sent.info.run_id
+    assert read_record(trained)["mlflow_run_id"] == sent.info.run_id
+    (study,) = runs(client, "study/without")
+    assert sent.data.tags["mlflow.parentRunId"] == study.info.run_id
+
+
+def test_what_ends_without_mlflow_has_its_curve_alone(client, monkeypatch):
+    """Its points were taken as they came: the last of them are the final metrics, and no points at the beginning."""
+    run = start("ended without")
+    run.log([(10, "validation/loss", 0.5), (20, "validation/loss", 0.25)])
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "get_metric_history", fails)
+        run.finish({"steps": 20, "validation/loss": 0.25}, [])
+    assert tracking.n_waiting() == 1 and tracking.send_waiting() == 1
+    assert history(client, run, "validation/loss") == [(10, 0.5), (20, 0.25)]
+    assert history(client, run, "steps") == [(0, 20)]
+
+
+def test_what_begins_again_does_not_wait_as_given_up(own):
+    client, store = own
+    other = locked(store)
+    start("stopped").stop()
+    assert tracking.n_waiting() == 1
+    run = start("stopped")
+    assert tracking.n_waiting() == 0
+    other.rollback()
+    run.finish({}, [])
+    assert [each.info.status for each in runs(client, "stopped")] == ["FINISHED"]
+
+
+def test_a_run_that_nothing_goes_on_with_is_closed(client, monkeypatch):
+    run, done = start("given up"), start("done")
+    done.finish({}, [])
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "set_terminated", fails)
+        assert not tracking.give_up("given up")
+    assert tracking.give_up("given up") and tracking.give_up("done") and tracking.give_up("never begun")
+    assert [client.get_run(each.id).info.status for each in (run, done)] == ["KILLED", "FINISHED"]
+
+
+def cell(name: str, run: str | None) -> Path:
+    """A cell with its record."""
+    Path(name).mkdir(parents=True)
+    Path(name, "metrics.json").write_text(f'{{"seed": "{name}"}}', encoding="utf-8")
+    write_record(Path(name), {"mlflow_run_id": run})
+    return Path(name)
+
+
+@pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "file:///home/me/mlruns"])
+def test_file_stores_are_refused(uri, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(UsageError, match=r"file store.*sqlite:////full/path/mlflow.db"):
+        start("anywhere")

@@ -1,0 +1,161 @@
+"""Checkpoints and best weights that were damaged or changed since they were written."""
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch.strategies import SingleDeviceStrategy
+
+from retable.errors import UsageError
+from retable.training import checkpoints
+from retable.training import fit as fitting
+from retable.training.progress import Best
+from tests.training.test_fit import SCORES, DyingBatches, Killed, assert_same, gpt, judged, run, weights
+
+
+class Code:
+    """Its unpickling leaves a file."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def cut(path: Path) -> None:
+    """Train up to step 8: the last checkpoint is that of step 6, the one before of step 3."""
+    system = gpt()
+    with pytest.raises(Killed):
+        run(system._replace(batches=DyingBatches(system.batches, 8)), path)
+    assert [torch.load(path / name, weights_only=True)["global_step"] for name in ("last.ckpt", "previous.ckpt")] == [
+        6,
+        3,
+    ]
+
+
+def damage(path: Path, how: str) -> None:
+    whole = path.read_bytes()
+    flipped, place = bytearray(whole), {"flipped": len(whole) // 2, "its digest": -1, "its end": -65}.get(how, 0)
+    flipped[place] ^= 1
+    contents = {"cut": whole[:-1], "half": whole[: len(whole) // 2], "empty": b"", "other": b"no checkpoint"}
+    path.write_bytes(contents.get(how, bytes(flipped)))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    system = gpt()
+    return run(system, tmp_path_factory.mktemp("whole")), weights(system)
+
+
+def resumed(path: Path, uninterrupted, capsys) -> str:
+    """What is said on standard error before the first step, by a training that ends like one that was never killed."""
+    capsys.readouterr()
+    system = gpt()
+    assert run(system, path) == uninterrupted[0]
+    assert_same(weights(system), uninterrupted[1])
+    return capsys.readouterr().err.partition("step")[0]
+
+
+@pytest.mark.parametrize("how", ["flipped", "its digest", "its end", "cut", "half", "empty", "other"])
+def test_in_place_of_a_damaged_one_the_one_before_is_taken(how, uninterrupted, tmp_path, capsys):
+    cut(tmp_path)
+    damage(tmp_path / "last.ckpt", how)
+    said = resumed(tmp_path, uninterrupted, capsys)
+    assert said == f"{tmp_path}/last.ckpt is damaged; training goes on from previous.ckpt\n"
+
+
+def test_where_both_are_damaged_training_begins_anew(uninterrupted, tmp_path, capsys):
+    cut(tmp_path)
+    for name in ("last.ckpt", "previous.ckpt"):
+        damage(tmp_path / name, "flipped")
+    said = resumed(tmp_path, uninterrupted, capsys)
+    assert said == f"{tmp_path}/last.ckpt and {tmp_path}/previous.ckpt are damaged; training begins anew\n"
+
+
+def test_a_first_one_that_is_damaged_stands_alone(uninterrupted, tmp_path, capsys):
+    cut(tmp_path)
+    (tmp_path / "previous.ckpt").unlink()
+    damage(tmp_path / "last.ckpt", "half")
+    assert resumed(tmp_path, uninterrupted, capsys) == f"{tmp_path}/last.ckpt is damaged; training begins anew\n"
+
+
+@pytest.mark.parametrize("rename", [0, 1, 2])
+def test_a_kill_at_each_rename_of_a_checkpoint_loses_nothing(rename, uninterrupted, tmp_path, capsys, monkeypatch):
+    cut(tmp_path)
+    renamed, replace = [], os.replace
+
+    def die(source: Path, target: Path) -> None:
+        if len(renamed) == rename:
+            raise Killed
+        renamed.append(target)
+        replace(source, target)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(os, "replace", die)
+        run(gpt(), tmp_path)
+    assert resumed(tmp_path, uninterrupted, capsys) == ""
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("form", ["torch", "pickle"])
+def test_a_checkpoint_that_would_run_code_runs_none(form, signed, uninterrupted, tmp_path, capsys):
+    cut(tmp_path)
+    path, ran = tmp_path / "last.ckpt", tmp_path / "ran"
+    if form == "torch":
+        torch.save({"state_dict": Code(ran)}, path)
+    else:
+        path.write_bytes(pickle.dumps(Code(ran)) + b"..")
+    if not signed:
+        assert "last.ckpt is damaged; training goes on from previous.ckpt" in resumed(tmp_path, uninterrupted, capsys)
+    else:  # by who knows how checkpoints are written
+        path.rename(tmp_path / "written")
+        checkpoints.keep(tmp_path / "written", path)
+        with pytest.raises(UsageError, match=rf"^{path} is refused: reading it could run code.*to train from the st"):
+            run(gpt(), tmp_path)
+    assert not ran.exists()
+
+
+def test_best_weights_that_are_damaged_are_named(tmp_path):
+    stopping = {"best": Best("validation/accuracy", 2), "checkpoint_every": 4}
+    run(judged(SCORES)[0], tmp_path, **stopping)
+    best = tmp_path / "best.safetensors"
+    whole, beside = best.read_bytes(), best.with_suffix(".sha256")
+    for change in (lambda: damage(best, "its digest"), best.unlink, lambda: damage(beside, "empty"), beside.unlink):
+        change()
+        with pytest.raises(UsageError, match=rf"^{best} is damaged; remove {tmp_path} to train from the start$"):
+            run(judged(SCORES)[0], tmp_path, **stopping)
+        best.write_bytes(whole)
+
+
+@pytest.mark.parametrize("rename", [0, 1])
+def test_a_kill_at_each_rename_of_the_best_weights_loses_nothing(rename, tmp_path, monkeypatch):
+    best = tmp_path / "best.safetensors"
+    for content in ("old", "new"):
+        (written := tmp_path / "written").write_text(content)
+        renamed, replace = [], os.replace
+
+        def die(source: Path, target: Path, renamed=renamed, replace=replace) -> None:
+            if len(renamed) == rename:
+                raise Killed
+            renamed.append(target)
+            replace(source, target)
+
+        if content == "old":
+            checkpoints.keep_weights(written, best)
+            continue
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(os, "replace", die)
+            checkpoints.keep_weights(written, best)
+    assert checkpoints.require_weights(best).read_text() == "old"
+
+
+def test_no_process_goes_on_before_all_have_read_the_best_weights(tmp_path, monkeypatch):
+    """The first one then removes the folder that they are in."""
+    done, load = [], fitting.load_weights
+    monkeypatch.setattr(SingleDeviceStrategy, "barrier", lambda *_, **__: done.append("barrier"))
+    monkeypatch.setattr(fitting, "load_weights", lambda *given: (done.append("read"), load(*given)))
+    run(judged(SCORES)[0], tmp_path, best=Best("validation/accuracy", 2))
+    assert done[-3:] == ["barrier", "read", "barrier"]
