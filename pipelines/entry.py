@@ -302,23 +302,30 @@ def one_line(error: BaseException) -> str:
             "write '+finetuning={lr: 1e-3, epochs: 5, batch_size: 32}', or take a recipe that has such a line"
         )
     if unknown := re.match(r"Could not override '([^']+)'", str(error)):
-        return f"there is no setting {unknown[1]}{_nearest(unknown[1])}; +{unknown[1]}= adds one"
+        return no_setting(unknown[1], _composed_else(unknown[1]))
     lines = [line.strip() for line in str(error).splitlines()]
     noise = ("full_key:", "object_type=", "Config search", "provider=")
     kept = [line for line in lines if line and not line.startswith(noise)]
     return " ".join(kept)
 
 
-def _nearest(name: str) -> str:
-    """The setting that comes closest to one that there is not, of what the command line composes without it."""
+def no_setting(name: str, there: DictConfig | None) -> str:
+    """What to say of a setting that there is not, with the one that comes closest of those that there are."""
+    near = get_close_matches(name, [*_names(OmegaConf.to_container(there))] if there else [], n=1, cutoff=0.5)
+    return f"there is no setting {name}{f'; write {near[0]}' if near else ''}; +{name}= adds one"
+
+
+def _composed_else(name: str) -> DictConfig | None:
+    """What the command line composes without a setting; None where its rest is mistaken, too, or where what was
+    composed was no command line."""
+    if GlobalHydra.instance().is_initialized():
+        return None
     said = [each for each in sys.argv[1:] if "=" in each and not each.startswith("-") and name not in each]
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            cfg = hydra.compose(Path(sys.argv[0]).stem, overrides=said)
-    except (HydraException, OmegaConfBaseException):  # the others are mistaken, too
-        return ""
-    near = get_close_matches(name, [*_names(OmegaConf.to_container(cfg))], n=1, cutoff=0.5)
-    return f"; write {near[0]}" if near else ""
+            return hydra.compose(Path(sys.argv[0]).stem, overrides=said)
+    except (HydraException, OmegaConfBaseException):
+        return None
 
 
 def _names(part: Any, prefix: str = "") -> Iterator[str]:

@@ -22,10 +22,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, flag_override
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, OmegaConfBaseException
 
 from pipelines.checkpoint import opened_by, take_over
-from pipelines.entry import CONF, enter_project, one_line, one_line_errors
+from pipelines.entry import CONF, enter_project, no_setting, one_line, one_line_errors
 from pipelines.project import SOURCES
 from pipelines.reach import LOADED, code, own_part, reached_by
 from retable.corpora.text import SPLITS
@@ -234,6 +234,8 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
     for key, value in values.items():
         try:
             OmegaConf.update(cfg, key, value)
+        except ConfigAttributeError:
+            raise UsageError(no_setting(key, cfg)) from None
         except OmegaConfBaseException:
             compose(stage, overrides=[*overrides])  # which says what is wrong with it
             raise

@@ -45,7 +45,7 @@ def test_what_is_no_more_leaves_the_graph_and_its_locks(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"recipe": "recurrent/lstm", "epochz": "1"}, "pretrain/ptb/odd-1: there is no setting epochz"),
+        ({"recipe": "recurrent/lstm", "epochz": "1"}, "pretrain/ptb/odd-1: there is no setting epochz; write epochs; "),
         ({"recipe": "recurrent/lstm", "model._target_": "retable.models.recurrent.Odd"},
          "pretrain/ptb/odd-1: there is no retable.models.recurrent.Odd; write as _target_ "),
     ],
