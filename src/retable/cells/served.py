@@ -1,17 +1,6 @@
 """A cell's system as a model of MLflow: a table of texts in, a table of what it makes of them out.
 
-| system                  | reads                                | answers                                            |
-| ----------------------- | ------------------------------------ | -------------------------------------------------- |
-| language model          | text                                 | log_prob, natural, of the text; perplexity_word    |
-| T5                      | text                                 | log_prob                                           |
-| encoder, such as a BERT | text                                 | vector, the mean of its last layer over the text   |
-| word vectors            | word                                 | neighbours, the ten nearest; cosines, theirs       |
-| classifier              | text, for a task of pairs text_pair  | label                                              |
-| tagger                  | text, its words parted by spaces     | tags, one a word                                   |
-| reader                  | question, context                    | answer                                             |
-| chooser                 | context, endings                     | choice, the place of the ending, from nought on    |
-| resolver                | sentences                            | clusters, each of its mentions                     |
-| translator              | text                                 | translation                                        |
+docs/howto/use.md, "A cell as a registered model", has the columns that each kind of system reads, and its answers'.
 """
 
 from itertools import islice
