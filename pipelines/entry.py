@@ -166,11 +166,17 @@ def one_line_errors() -> Iterator[None]:
 
 
 def choose_precision(cfg: DictConfig) -> None:
-    """Put the precision of this machine in place of `auto`: the cell then says which it was, and resumes with it."""
-    if OmegaConf.select(cfg, "trainer.precision") == "auto":
+    """Put the precision of this machine in place of `auto`: the cell then says which it was, and resumes with it.
+    UsageError for one that it hasn't."""
+    precision = OmegaConf.select(cfg, "trainer.precision")
+    if precision == "auto":
         from retable.training.precision import fastest_precision
 
         cfg.trainer.precision = fastest_precision(cfg.trainer.accelerator)
+    elif isinstance(precision, str) and "bf16" in precision:
+        from retable.training.precision import require_precision
+
+        require_precision(precision, cfg.trainer.accelerator)
 
 
 def _refuse_misplaced(cfg: DictConfig) -> None:

@@ -9,6 +9,11 @@ from retable.nn.lstm import LSTM
 
 T, B, D, H, L = 7, 3, 11, 13, 2
 
+pytestmark = pytest.mark.skipif(
+    not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()),
+    reason="oneDNN has no bf16 for this processor",
+)
+
 
 @pytest.fixture(autouse=True)
 def however_narrow(monkeypatch):

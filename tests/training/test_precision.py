@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from retable.training.precision import fastest_precision
+from retable.errors import UsageError
+from retable.training.precision import fastest_precision, require_precision
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,17 @@ def test_a_gpu_goes_before_its_processor(supported, precision, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
     assert fastest_precision("auto") == fastest_precision("gpu") == precision
+
+
+@pytest.mark.parametrize(("built", "has"), [(True, True), (True, False), (False, False)])
+def test_bf16_is_refused_on_a_processor_that_onednn_has_none_for(built, has, monkeypatch):
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: built)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: has)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    require_precision("32-true", "cpu")
+    require_precision("bf16-mixed", "auto")  # on the GPU
+    if built and not has:
+        with pytest.raises(UsageError, match="bf16-mixed: this processor has no bf16; write 32-true"):
+            require_precision("bf16-mixed", "cpu")
+    else:
+        require_precision("bf16-mixed", "cpu")

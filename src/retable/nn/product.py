@@ -24,11 +24,8 @@ Times: TypeAlias = Callable[..., Tensor]  # of rows, and of `out` if what it giv
 def laid_out(weight: Tensor, n_rows: int) -> Times:
     """What multiplies rows (N, I), about `n_rows` of them, with weightᵀ, of weight (O, I), which it lays out once.
 
-    In bf16 or fp32, on a processor that torch has oneDNN for; without a gradient. Where oneDNN has no bf16, as without
-    AVX-512, bf16 goes by torch's own.
+    In bf16 or fp32, on a processor that torch has oneDNN for; without a gradient.
     """
-    if weight.dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return partial(_plain, weight)
     kept = torch.ops.mkldnn._reorder_linear_weight(weight, n_rows)
 
     def multiplied(rows: Tensor, out: Tensor | None = None) -> Tensor:
