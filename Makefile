@@ -46,9 +46,9 @@ $(VENV)/installed: pyproject.toml requirements.lock src/retable/nn/fused.c
 
 # The data folder is linked to data/, the path that the graph knows it by, so that dvc.lock holds on every machine.
 data-link:
-	@if [ "$(RETABLE_DATA)" != data ]; then \
+	@if [ "$$RETABLE_DATA" != data ]; then \
 	  if [ -e data ] && [ ! -L data ]; then echo "error: data/ is a folder of its own; move it, or unset RETABLE_DATA" >&2; exit 2; fi; \
-	  ln -sfn "$(RETABLE_DATA)" data; fi
+	  ln -sfn -- "$$RETABLE_DATA" data; fi
 
 repro: env data-link
 	@retable repro $(STUDY) $(if $(JOBS),--jobs $(JOBS))

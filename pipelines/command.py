@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 
 import retable
 from retable.errors import UsageError
+from retable.escaping import in_one_line, visible
 
 if TYPE_CHECKING:
     from retable.cells.language import Language
@@ -121,11 +122,11 @@ def show(cell: Cell) -> None:
     system = retable.load(cell)
     run = read_run(system.folder)
     seed = "imported" if "imported" in run else f"seed {run['seed']}"
-    print(f"{system.folder}: {run['system']} on {run['corpus']}, {seed}")
+    _say(f"{system.folder}: {run['system']} on {run['corpus']}, {seed}")
     print(f"can        {', '.join(system.can)}")
-    print(f"made from  {', '.join(run['made_from']) or run.get('imported', 'nothing')}")
+    _say(f"made from  {', '.join(run['made_from']) or run.get('imported', 'nothing')}")
     for name, value in sorted(read_json(system.folder / "metrics.json").items()):
-        print(f"{name:32}{value:.6g}")
+        _say(f"{name:32}{value:.6g}")
 
 
 @app.command()
@@ -168,12 +169,12 @@ def generate(
         raise UsageError(f"--n {n} texts are not greedy; write --strategy beam, or sample")
     if strategy == "beam" or n > 1:
         for text, log_prob in system.alternatives(prompt, strategy, max_new_tokens=max_new_tokens, n=n, **settings):
-            print(f"{log_prob:9.3f}  {text}")
+            _say(f"{log_prob:9.3f}  {text}")
         return
-    print(prompt, end="", flush=True)
+    _say(prompt, end="")
     empty = True
     for piece in system.stream(prompt, strategy, max_new_tokens=max_new_tokens, **settings):
-        print(piece, end="", flush=True)
+        _say(piece, end="")
         empty = False
     print()
     if empty:
@@ -196,26 +197,26 @@ def classify(cell: Cell, texts: Texts) -> None:
     """The label of each text, or with pairs parted by a tab of each pair."""
     system = _able(cell, "classify")
     for label, text in zip(system.classify([_pair(text) for text in texts]), texts, strict=True):
-        print(f"{label}\t{text}")
+        _say(f"{label}\t{text}")
 
 
 @app.command()
 def tag(cell: Cell, texts: Texts) -> None:
     """Each word of the texts, whose words are parted by spaces, with its tag."""
     for words in _able(cell, "tag").tag(texts):
-        print(" ".join(f"{word}/{label}" for word, label in words))
+        _say(" ".join(f"{word}/{label}" for word, label in words))
 
 
 @app.command()
 def answer(cell: Cell, question: str, context: str) -> None:
     """The answer to a question that a paragraph holds."""
-    print(_able(cell, "answer").answer(question, context))
+    _say(_able(cell, "answer").answer(question, context))
 
 
 @app.command()
 def translate(cell: Cell, texts: Texts) -> None:
     """The texts in the other language."""
-    print("\n".join(_able(cell, "translate").translate(texts)))
+    _say("\n".join(_able(cell, "translate").translate(texts)))
 
 
 @app.command()
@@ -224,7 +225,7 @@ def neighbours(cell: Cell, words: Annotated[list[str], typer.Argument(metavar="W
     system = _able(cell, "neighbours")
     for word in words:
         near = ", ".join(f"{other} {cosine:.3f}" for other, cosine in system.neighbours(word, k))
-        print(f"{word}: {near}")
+        _say(f"{word}: {near}")
 
 
 @app.command()
@@ -304,6 +305,7 @@ def _export_checkpoint(system: Any, folder: Path, license: str) -> None:
     from retable.artifacts import read_json, read_run
     from retable.cells.language import Language
     from retable.cells.tasks import Classifier, Tagger, TaskSystem
+    from retable.escaping import markdown
     from retable.exchange import export
     from retable.exchange.card import Card, Result
     from retable.systems import TrainedSystem
@@ -323,7 +325,7 @@ def _export_checkpoint(system: Any, folder: Path, license: str) -> None:
     run, cell = read_run(system.folder), system.folder
     trained = "imported" not in run
     of = f"trained on {run['corpus']} with seed {run['seed']}" if trained else f"from {run['imported']}"
-    about = f"System {run['system']}, {of}."
+    about = markdown(f"System {run['system']}, {of}.")
     results = []
     if cell.parts[-4:-3] == ("outputs",):  # what the stage evaluate has measured of it
         for path in sorted(Path(*cell.parts[:-3], "evaluate", cell.parts[-2]).glob(f"{cell.name}-*/metrics.json")):
@@ -347,6 +349,11 @@ def register(
     name = name or "-".join(system.folder.parts[-2:])
     model = f"models:/{name}/{served.register(system, name)}"
     print(f"{model} is {system.folder}; mlflow models predict -m {model} --env-manager local -i input.json")
+
+
+def _say(text: str, end: str = "\n") -> None:
+    """Print what a cell says, which may have come from elsewhere: none of it is a command to the terminal."""
+    print(visible(text), end=end, flush=True)
 
 
 def _able(cell: str, ability: str) -> Any:
@@ -375,9 +382,14 @@ def main() -> None:
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], prog_name="retable", standalone_mode=False) or 0)
     except (UsageError, TyperException) as error:
-        said = str(error) if isinstance(error, UsageError) else " ".join(error.format_message().split())
-        print(f"error: {said}", file=sys.stderr)
+        said = str(error) if isinstance(error, UsageError) else error.format_message()
+        print(f"error: {in_one_line(said)}", file=sys.stderr)
         sys.exit(2)
+    except Exception:
+        from pipelines.entry import one_line_errors  # takes a second to import
+
+        with one_line_errors():
+            raise
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from pipelines.checkpoint import take_over
 from pipelines.observers import debugging
 from pipelines.project import TEMPLATE
 from retable.errors import UsageError, closest
+from retable.escaping import in_one_line
 from retable.plan.cell import STAGES
 from retable.publishing import refuse_foreign, refuse_place
 from retable.training.signals import Stopped, listen
@@ -156,6 +157,8 @@ def one_line_errors() -> Iterator[None]:
             _quit(f"a list has no settings by names ({str(error).rpartition(' ')[2]}); write the whole list")
         if missing := _missing_target(error):
             _quit(missing)
+        if isinstance(error, ValueError) and "allow_pickle=" in str(error):  # numpy's, of the only such files
+            _quit("a *.units.npy is refused: reading it could run code, as it holds no mere numbers; make it anew")
         if _disk_is_full(error):
             _quit("the disk is full; nothing was kept of this stage: free some space and run it again")
         if _is_too_large(error):
@@ -351,5 +354,5 @@ def _missing_recipe(file: str) -> str:
 
 def _quit(message: str) -> None:
     if is_main_process():
-        print(f"error: {message}", file=sys.stderr)
+        print(f"error: {in_one_line(message)}", file=sys.stderr)
     sys.exit(2)

@@ -25,6 +25,7 @@ from pipelines.entry import CONF, one_line_errors
 from pipelines.plan import composing, configuration, data_of, studies
 from retable.digests import DIGESTS, digest, digest_of
 from retable.errors import UsageError
+from retable.escaping import spreadsheet
 from retable.plan.cell import Cell
 from retable.plan.graph import distinct, graph_file, plan_file
 
@@ -162,7 +163,7 @@ def _record(row: list[Any]) -> None:
     begun = RENEWALS.exists()
     with RENEWALS.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([row] if begun else [COLUMNS, row])
+        writer.writerows([*map(spreadsheet, each)] for each in ([row] if begun else [COLUMNS, row]))
 
 
 def _python(tree: Path, folder: Path, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,6 @@
 """The code that a cell's numbers come of, by its stage and its configuration."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -33,14 +33,17 @@ def reached_by(stage: str, own: Mapping[str, Any], *others: Any) -> list[str]:
     verb = stage
     if stage == "pretrain":
         verb = "count" if own["objective"] is None else "learn"
-    return [f"pipelines.{stage}.{verb}", *sorted({target for part in (own, *others) for target in _targets(part)})]
+    return [f"pipelines.{stage}.{verb}", *sorted(_targets([own, *others]))]
 
 
-def _targets(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        if isinstance(value.get("_target_"), str):
-            yield value["_target_"]
-        value = list(value.values())
-    if isinstance(value, list):
-        for each in value:
-            yield from _targets(each)
+def _targets(value: Any) -> set[str]:
+    """Those in a value. What stands in several places, as anchors do in YAML, is looked at once."""
+    found, seen, waiting = set[str](), set[int](), [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping | list) and id(each) not in seen:
+            seen.add(id(each))
+            waiting += each.values() if isinstance(each, Mapping) else each
+            if isinstance(each, Mapping) and isinstance(each.get("_target_"), str):
+                found.add(each["_target_"])
+    return found

@@ -21,6 +21,7 @@ from pipelines.observers import debugging, in_mlflow, loggers
 from pipelines.reach import LOADED, code, own_part, reached_by
 from pipelines.tries import difference, flat
 from retable import artifacts
+from retable.cells.systems import read_config
 from retable.digests import FORMAT, digest, digest_of
 from retable.publishing import alone, publish, refuse_foreign, refuse_place, remove_empty, settle
 from retable.training.signals import Stopped
@@ -173,9 +174,9 @@ def _called(cell: Path) -> str:
 def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
     """What the systems of these cells are built from again, of those that hold one."""
     for cell in cells:
-        if (config := cell / "config.yaml").exists():
-            made: Any = OmegaConf.load(artifacts.require(config))
-            yield {str(key): OmegaConf.to_container(made[key]) for key in LOADED if OmegaConf.is_config(made.get(key))}
+        if (cell / "config.yaml").exists():
+            made = read_config(cell)
+            yield {key: made[key] for key in LOADED if isinstance(made.get(key), dict | list)}
 
 
 def _elsewhere() -> bool:

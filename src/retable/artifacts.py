@@ -61,6 +61,7 @@ def write_record(cell: Path, record: Mapping[str, Any]) -> None:
     """Write the record of a finished cell; a kill leaves all of it or none."""
     path = record_file(cell)
     begun = path.with_name(f"{path.name}.begun")
+    begun.unlink(missing_ok=True)  # it may be a link to elsewhere
     write_json(begun, {**record, "of": _told_by(cell)})
     begun.replace(path)
 

@@ -13,7 +13,8 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
@@ -37,6 +38,7 @@ Bound = Annotated[float, Gt(0), "or infinite"]  # .inf: none
 WholeNumber = Annotated[float, Ge(1), MultipleOf(1)]  # 1e3 too, which YAML reads as a float
 
 OWN = "retable."
+_MOST = 100_000
 _MARKS = ("_target_", "_partial_")
 _OF_TEXTS = (
     *("vocab_size", "boundary", "words", "marks", "tokens", "units", "line_end", "seed", "path"),
@@ -51,7 +53,10 @@ Part = Mapping[str, Any]
 def build(part: Part, name: str, place: Any = None, within: str = OWN, **given: Any) -> Any:
     """Call what `part` is for, or with `_partial_` have it ready to be called; `given` are the arguments that no
     configuration holds. UsageError as `check`, and where settings can't be together."""
-    part = _copied(part)
+    try:
+        part = _copied(part, count(1))
+    except RecursionError:
+        raise UsageError(f"{name} has settings that stand within themselves; write them out") from None
     later = isinstance(part, Mapping) and part.get("_partial_", False)
     check(part, name, place, None if later else given, within=within)
     try:
@@ -61,11 +66,16 @@ def build(part: Part, name: str, place: Any = None, within: str = OWN, **given: 
         raise UsageError(f"{name}: {' '.join(str(error).split())}") from error
 
 
-def _copied(value: Any) -> Any:
-    """With mappings and lists of whatever kind as Python's own."""
+def _copied(value: Any, number: Iterator[int]) -> Any:
+    """With mappings and lists of whatever kind as Python's own. UsageError for more values than anyone writes: those of
+    a YAML file whose anchors stand for each other are counted as often as they stand somewhere."""
+    if next(number) > _MOST:
+        raise UsageError(f"there are more than {_MOST} settings in a part; copy the cell anew from where it came")
     if isinstance(value, Mapping):
-        return {key: _copied(each) for key, each in value.items()}
-    return [_copied(each) for each in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
+        return {key: _copied(each, number) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_copied(each, number) for each in value]
+    return value
 
 
 def _ready(part: Part, within: str = OWN, **given: Any) -> Callable[[], Any]:
@@ -187,7 +197,8 @@ def require(value: Any, annotation: Any, name: str) -> None:
 
 def shown(value: Any) -> str:
     """A value as YAML has it, in one line, its beginning where it is long."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    json_of = json.JSONEncoder(ensure_ascii=False, check_circular=False, default=str).iterencode
+    text = value if isinstance(value, str) else "".join(islice(json_of(value), 61))  # the rest is not made
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()) or repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 

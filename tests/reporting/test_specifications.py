@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from retable.errors import UsageError
+from retable.reporting import blimp
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import COLUMNS
 from retable.reporting.tables import write_tables
@@ -79,8 +80,10 @@ def test_rows_and_columns_may_be_of_anything(tmp_path):
     assert texts(table) == {"tales": [["test", "", "0.50", "0.12"], ["validation", "0.25", "", ""]]}
 
 
-def test_a_function_may_make_it(tmp_path):
-    said = {"where": {"task": "ordering"}, "_target_": f"{__name__}.counted"}
+def test_a_function_may_make_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(counted, "__module__", blimp.__name__)
+    monkeypatch.setattr(blimp, "counted", counted, raising=False)
+    said = {"where": {"task": "ordering"}, "_target_": f"{blimp.__name__}.counted"}
     (table,) = write_tables(FRAME, {"counted": said}, tmp_path)
     assert texts(table) == {"all": [["4"]]}
 
@@ -97,7 +100,8 @@ def counted(frame: pd.DataFrame) -> Table:
         ({"columns": [{"τ": ["test/tau", "verdct"]}]}, "nothing is shown as 'verdct'; write verdict"),
         ({"columns": [{"τ": "test"}, {"score": {"of": "*"}}]}, "is of bert/tales/ordering/test/tau and bert/"),
         ({"where": {"tsak": "ordering"}}, "there is no column 'tsak' of the aggregates; write task"),
-        ({"_target_": "retable.reporting.nowhere"}, "there is no function retable.reporting.nowhere"),
+        ({"_target_": "retable.reporting.nowhere.table"}, "there is no retable.reporting.nowhere; write"),
+        ({"_target_": "os.system"}, "_target_=os.system is none of retable.*, and no other is looked up"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path, change, message):

@@ -10,6 +10,7 @@ from retable.errors import UsageError
 from retable.settings import PositiveInt
 
 HUB = "hub:"
+SIZE = 10**8  # bytes that text8 has
 
 
 def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: bool = True) -> dict[str, float]:
@@ -48,7 +49,8 @@ def read_text8(source: str) -> str:
         )
     elif zipfile.is_zipfile(source):
         with zipfile.ZipFile(source) as archive:
-            text = archive.read("text8").decode("ascii", "replace") if "text8" in archive.namelist() else ""
+            found = [member for member in archive.infolist() if member.filename == "text8" and member.file_size <= SIZE]
+            text = archive.read(found[0]).decode("ascii", "replace") if found else ""
     else:
         text = Path(source).read_text(encoding="ascii", errors="replace")
     if " " not in text[: len(text) // 2].strip() or set(text) - set("abcdefghijklmnopqrstuvwxyz \n"):

@@ -7,6 +7,7 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from retable.errors import UsageError
+from retable.escaping import markdown
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def write_card(card: Card, path: Path, architecture: str, task: str | None, tags
 
 
 def _text(card: Card, architecture: str) -> str:
-    lines = [f"# {card.name}", "", *([card.about.strip(), ""] if card.about.strip() else [])]
+    lines = [f"# {markdown(card.name)}", "", *([card.about.strip(), ""] if card.about.strip() else [])]
     lines += [
         "Trained with Retable, and exported for transformers:",
         "",
@@ -78,5 +79,10 @@ def _text(card: Card, architecture: str) -> str:
     ]
     if card.results:
         lines += ["| data set | split | metric | value |", "| --- | --- | --- | ---: |"]
-        lines += [f"| {r.dataset} | {r.split or ''} | {r.metric} | {r.value:.6g} |" for r in card.results] + [""]
+        lines += [_row(result) for result in card.results] + [""]
     return "\n".join(lines)
+
+
+def _row(result: Result) -> str:
+    texts = [*map(markdown, (result.dataset, result.split or "", result.metric)), f"{result.value:.6g}"]
+    return f"| {' | '.join(texts)} |"

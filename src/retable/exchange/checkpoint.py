@@ -3,6 +3,7 @@
 import json
 from functools import cached_property
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -10,12 +11,14 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from retable.errors import UsageError
+from retable.escaping import in_one_line
 from retable.exchange.families import FAMILIES, Family, Head, Settings
 from retable.exchange.layers import to_ours, under
 from retable.models.bert import BERT
 from retable.models.t5 import T5
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.text_to_text import TextToText
+from retable.settings import check, shown
 from retable.tokenizers.pretrained import read_tokenizer, tokenizer_files
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -38,8 +41,8 @@ class Checkpoint:
         self.folder = Path(name) if Path(name).is_dir() else _snapshot(name)
         path = self.folder / "config.json"
         try:
-            self._config: Settings = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            self._config: Settings = _read_json(path)
+        except OSError as error:
             raise UsageError(
                 f"{path} can't be read ({error}); give a folder that save_pretrained has written"
             ) from None
@@ -49,7 +52,11 @@ class Checkpoint:
             known = ", ".join(family.model_type for family in FAMILIES)
             raise UsageError(f"{path}: model_type={kind}; only {known} are read: take another checkpoint")
         self._family: Family = found
-        self._settings = found.read(self._config, str(path))
+        try:
+            self._settings = found.read(self._config, str(path))
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"{path} does not say what a {found.name} is made by ({error}); fetch it again") from None
+        check({"_target_": _full_name(found.model)} | self._settings, str(path))
 
     @property
     def files(self) -> list[Path]:
@@ -69,6 +76,11 @@ class Checkpoint:
     @cached_property
     def model(self) -> Settings:
         """The class of our model, under `_target_`, and what it is made with."""
+        if self._settings["n_layers"] > len(self._theirs):
+            raise UsageError(
+                f"{self.folder}: config.json says {self._settings['n_layers']} layers, more than there are weights; "
+                "the checkpoint is incomplete, or of another model"
+            )
         pooler = {"pooler": self._prefix + "pooler.dense.weight" in self._theirs} if self._family.model is BERT else {}
         return {"_target_": _full_name(self._family.model)} | self._settings | pooler
 
@@ -145,11 +157,7 @@ class Checkpoint:
         for path in self._weight_files:
             if path.suffix == ".json":
                 continue
-            try:
-                read = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
-            except Exception as error:  # whatever the two libraries raise for a damaged file
-                raise UsageError(f"{path} is damaged ({str(error).splitlines()[0]}); fetch it again") from None
-            weights |= read
+            weights |= _read_weights(path)
         named = {_renamed(name): weight.float() for name, weight in weights.items()}
         if any(name.startswith(self._prefix) for name in named):
             return named
@@ -163,9 +171,39 @@ class Checkpoint:
             if path.is_file() and path.suffix != ".json":
                 return [path]
             if path.is_file():
-                shards = json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()
-                return [path, *(self.folder / shard for shard in sorted({*shards}))]
+                shards = _read_json(path).get("weight_map")
+                names = [*shards.values()] if isinstance(shards, dict) else [shards]
+                for name in names:
+                    if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
+                        raise UsageError(f"{path} names {shown(name)}, which is no file beside it; fetch it again")
+                return [path, *(self.folder / name for name in sorted({*names}))]
         raise UsageError(f"{self.folder} has no weights; it needs one of {', '.join(WEIGHTS)}")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} is damaged; fetch it again, or let save_pretrained write it")
+    return found
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """UsageError for a file that holds anything but weights; nothing that it names is called."""
+    try:
+        read = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+    except UnpicklingError:
+        raise UsageError(
+            f"{path} is refused: it holds more than weights, and reading it could run code; take a checkpoint with a "
+            "model.safetensors"
+        ) from None
+    except Exception as error:  # whatever the two libraries raise for a damaged file
+        raise UsageError(f"{path} is damaged ({in_one_line(str(error))[:200]}); fetch it again") from None
+    if not isinstance(read, dict) or not all(isinstance(each, Tensor) for each in read.values()):
+        raise UsageError(f"{path} holds no weights by their names; take a checkpoint that save_pretrained has written")
+    return {str(name): weight for name, weight in read.items()}
 
 
 def _renamed(name: str) -> str:

@@ -1,5 +1,6 @@
 """A cell: one run of a stage, and where it stands in the graph."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -59,4 +60,5 @@ class Cell:
 
 
 def _quoted(value: str) -> str:
-    return f"'{value}'" if set(value) & set("[]{}, ") else value
+    """For the shell that DVC gives a command to, and with what is a list or a mapping to Hydra in quotes."""
+    return f"'{value}'" if shlex.quote(value) == value and "," in value else shlex.quote(value)

@@ -5,6 +5,7 @@ Each stage depends on one file of the stage `plan`, its resolved configuration w
 reaches, and on its data; so it runs again where one of these has changed, and nowhere else.
 """
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,7 +75,7 @@ def corpus_graph(
     stages: dict[str, Any] = {
         "plan": {
             "wdir": root,
-            "cmd": f"python -m pipelines.plan cells {group}",
+            "cmd": f"python -m pipelines.plan cells {shlex.quote(group)}",
             "deps": list(sources.plans),
             "outs": [f"outputs/plan/{group}"],
         }
@@ -92,15 +93,14 @@ def corpus_graph(
 
 def report_graph(study: Study, default: str, sources: Sources = CHECKOUT) -> str:
     """The text of the `dvc.yaml` with the stage of a study's report."""
-    folders = sorted(f"outputs/{place}" for place in study.cells)
+    name, folders = shlex.quote(study.name), sorted(f"outputs/{place}" for place in study.cells)
     plan = f"outputs/plan/report/{study.name}.yaml"
     where = {} if study.name == default else {"wdir": "../../.."}
     stages: dict[str, Any] = {
-        "plan": where
-        | {"cmd": f"python -m pipelines.plan report {study.name}", "deps": list(sources.plans), "outs": [plan]},
+        "plan": where | {"cmd": f"python -m pipelines.plan report {name}", "deps": list(sources.plans), "outs": [plan]},
         "report": where
         | {
-            "cmd": f"python -m pipelines.report study={study.name}",
+            "cmd": f"python -m pipelines.report study={name}",
             "deps": [plan, *sources.reports, *folders],
             "outs": [{f"results/{study.name}": {"cache": False}}],  # small, and kept in git
         },

@@ -4,6 +4,7 @@ A study names systems by their recipes; stages, folders, commands and what a cel
 and from each other. It is checked when it is read: each mistake is one line that names the thing and what to write.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -29,6 +30,11 @@ _SYSTEM = (
 )
 
 
+_NAME = re.compile(r"\w[\w.+=-]*")
+_SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
+_OF_THE_MACHINE = {"hydra", "callbacks", "logger"}
+
+
 @dataclass(frozen=True)
 class Study:
     """The cells of a study by their places, in its order, what it says for the report, and by system with `rates` the
@@ -45,7 +51,13 @@ def read_study(conf: Conf, name: str) -> Study:
     if name not in (known := conf.names("study")):
         raise UsageError(f"there is no study {name!r}; {closest(name, known)}")
     path = conf.folder / "study" / f"{name}.yaml"
-    return expand(conf, name, yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+    try:
+        said = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is no YAML that a study is written in: {' '.join(str(error).split())}") from None
+    if not isinstance(said, Mapping):
+        raise UsageError(f"{path} names no settings; write corpus: and systems:, as in `retable new`")
+    return expand(conf, name, said)
 
 
 def expand(conf: Conf, name: str, said: Mapping[str, Any]) -> Study:
@@ -61,6 +73,7 @@ class _Expansion:
         self._pretrained: dict[str, tuple[Cell, frozenset[str]]] = {}  # what benchmarks measure, and what it can answer
 
     def study(self, name: str) -> Study:
+        _require_name(name, "a study")
         self._require_keys(self._said, (*_CELLS, "scaling", *REPORTED), self._where)
         entries = list(self._entries())
         for entry in sorted(entries, key=lambda entry: bool(entry.get("init"))):  # what others may start from
@@ -110,9 +123,9 @@ class _Expansion:
             self._require_keys(entry, _SYSTEM, f"{self._where}, systems of {', '.join(map(str, recipes))}")
             for recipe, start in product(recipes, starts):
                 self._conf.require("recipe", recipe, f"{self._where}, systems")
-                names = {"of": recipe, "init": str(start).removeprefix(CHECKPOINT).rpartition("/")[2]}
-                init = None if start is None else start.format(**names)
-                system = str(entry.get("as", "{of}")).format(**names)
+                names = {"{of}": recipe, "{init}": str(start).removeprefix(CHECKPOINT).rpartition("/")[2]}
+                init = None if start is None else _filled(str(start), names)
+                system = _require_name(_filled(str(entry.get("as", "{of}")), names), f"{self._where}, systems, as")
                 one = shared | dict(entry) | {"of": recipe, "as": system, "init": init}
                 yield from self._at_rates(one)
 
@@ -171,7 +184,7 @@ class _Expansion:
             cell = Cell(
                 stage,
                 f"{corpus}/{entry['as']}-{seed}",
-                settings | chosen | _set(entry),
+                settings | chosen | _set(entry, where),
                 reads=reads,
                 corpus=corpus,
                 tokenizer=tokenizer,
@@ -219,7 +232,8 @@ class _Expansion:
             reads.append(self._start(entry, "embedding", corpus, seed, "vectors.bin"))
             settings |= {"embedding": f"outputs/{reads[-1]}"}
         settings |= {"system": entry["as"], "seed": str(seed)}
-        settings |= self._choices(entry, "objective", "trainer", "decoding") | _set(entry)
+        settings |= self._choices(entry, "objective", "trainer", "decoding")
+        settings |= _set(entry, f"{self._where}, system {entry['as']}")
         facts = {"corpus": corpus, "task_name": task, "system": entry["as"], "seed": str(seed)}
         out = Template(form).substitute(facts)
         return Cell("train", out, settings, reads=tuple(reads), corpus=corpus, tokenizer=tokenizer)
@@ -230,7 +244,7 @@ class _Expansion:
         return bool(self._conf.class_says(model["_target_"], "spelt"))
 
     def _add_mixture(self, system: str, parts: Sequence[str]) -> None:
-        where = f"{self._where}, mixtures.{system}"
+        where = f"{self._where}, mixtures.{_require_name(system, f'{self._where}, mixtures')}"
         cells = [cell for part in parts for cell in self._selected([part], where, None)]
         if len({cell.corpus for cell in cells}) != 1 or len(cells) < 2:
             raise UsageError(f"{where}: {parts} are not two systems or more of one text, of a seed each; name those")
@@ -413,8 +427,27 @@ def _is_checkpoint(start: Any) -> bool:
     return str(start).startswith(CHECKPOINT)
 
 
-def _set(entry: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key): str(value) for key, value in (entry.get("set") or {}).items()}
+def _set(entry: Mapping[str, Any], where: str) -> dict[str, str]:
+    """What is set beside the recipe; nothing of who looks on at a run, or of Hydra, which could write anywhere."""
+    for key in (said := entry.get("set") or {}):
+        if not _SETTING.fullmatch(str(key)) or {*re.split("[./@]", str(key).lstrip("+~"))} & _OF_THE_MACHINE:
+            raise UsageError(
+                f"{where}: set: {key!r} is no setting of a study; write one of what is computed, as in optimizer.lr"
+            )
+    return {str(key): str(value) for key, value in said.items()}
+
+
+def _filled(text: str, names: Mapping[str, str]) -> str:
+    for name, value in names.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _require_name(name: Any, where: str) -> str:
+    """`name`, if files and stages can be called so."""
+    if not _NAME.fullmatch(str(name)):
+        raise UsageError(f"{where}: {name!r} is no name; write letters, digits and _ - + . =, as in lstm_2x64")
+    return str(name)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -36,7 +36,7 @@ def tables_at(commit: str, folder: Path) -> dict[str, str]:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout
 
     if subprocess.run(
-        ["git", "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"], capture_output=True
+        ["git", "rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}"], capture_output=True
     ).returncode:
         raise UsageError(f"git knows no {commit}; write a commit, or the name of a study, after against=")
     listed = git("ls-tree", "--name-only", commit, f"{folder}/").splitlines()

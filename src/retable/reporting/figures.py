@@ -8,6 +8,8 @@ import altair as alt
 import vl_convert
 from altair.typing import ChartType
 
+from retable.escaping import visible
+
 Figure: TypeAlias = ChartType
 
 # after Okabe and Ito (2008), told apart by the colour-blind; here in tones for white and for black paper
@@ -58,7 +60,19 @@ def beside(names: Iterable[str]) -> float:
 
 def svg_of(figure: Figure) -> str:
     """The figure as it stands before anything is chosen in it."""
-    return vl_convert.vegalite_to_svg(figure.to_dict(), allowed_base_urls=[])
+    return vl_convert.vegalite_to_svg(_visible(figure.to_dict()), allowed_base_urls=[])
+
+
+def _visible(part: Any) -> Any:
+    """The specification with its texts `visible`: at a character that XML lacks the conversion ends the process."""
+    match part:
+        case str():
+            return visible(part)
+        case dict():
+            return {key: _visible(inner) for key, inner in part.items()}
+        case list():
+            return [_visible(inner) for inner in part]
+    return part
 
 
 def write_figure(figure: Figure, path: Path) -> None:

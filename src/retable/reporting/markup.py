@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from retable.escaping import latex, markdown
+
 
 @dataclass(frozen=True)
 class Value:
@@ -84,7 +86,7 @@ def latex_table(table: Table) -> str:
         r"\begin{table}",
         r"  \centering",
         rf"  \caption{{{_latex(' '.join([table.title + '.', *table.notes]))}}}",
-        rf"  \label{{tab:{table.name}}}",
+        rf"  \label{{{anchor(table.name, 'tab:')}}}",
         rf"  \begin{{tabular}}{{{''.join('r' if column.numeric else 'l' for column in table.columns)}}}",
         r"    \toprule",
     ]
@@ -103,9 +105,9 @@ def latex_table(table: Table) -> str:
     return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]) + "\n"
 
 
-def anchor(cell: str) -> str:
-    """The fragment of a cell's entry in the report."""
-    return "run-" + re.sub(r"[^\w.-]", "-", cell)
+def anchor(name: str, kind: str = "run-") -> str:
+    """By what a place is referred to: in a page the entry of a cell, in LaTeX a table."""
+    return kind + re.sub(r"[^\w.-]", "-", name)
 
 
 def groups(columns: Sequence[Column]) -> list[tuple[str, int, int]]:
@@ -115,25 +117,10 @@ def groups(columns: Sequence[Column]) -> list[tuple[str, int, int]]:
 
 
 def _markdown(text: str, spread: str = "", bold: bool = False) -> str:
-    text = re.sub(r"([\\`*{}\[\]<>|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", text)
+    text = markdown(text)
     return (f"**{text}**" if bold else text) + (f" ± {spread}" if spread else "")
 
 
-_LATEX = {
-    **{character: "\\" + character for character in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "≥": r"$\geq$",
-    "−": "$-$",
-    "–": "--",
-}
-
-
 def _latex(text: str, spread: str = "", bold: bool = False) -> str:
-    text = "".join(_LATEX.get(character, character) for character in text)
+    text = latex(text)
     return (rf"\textbf{{{text}}}" if bold else text) + (rf" $\pm$ {spread}" if spread else "")

@@ -191,5 +191,5 @@ def _vega() -> Markup:
 
 
 def _json(value: Any) -> Markup:
-    """For a script element, which ends at the first `</`."""
-    return Markup(json.dumps(value, separators=(",", ":")).replace("</", "<\\/"))
+    """For a script element, in which `</script` and `<!--` are read whatever they stand in."""
+    return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))

@@ -10,6 +10,7 @@ import pandas as pd
 
 from retable.reporting.markup import anchor
 from retable.reporting.results import Result
+from retable.reporting.spreadsheets import write_csv
 
 CELL = ("system", "corpus", "task", "seed")
 RECORDED = ("mlflow_run_id", "git_commit", "git_dirty", "seconds", "startup_seconds", "peak_memory_mib", "hardware")
@@ -107,7 +108,7 @@ def write_runs(results: Iterable[Result], out: Path) -> None:
         for result in _ordered(results)
     ]
     # as they are: a count beside a missing one would be written as a float
-    pd.DataFrame(rows, dtype=object).to_csv(out / "runs.csv", index=False, lineterminator="\n")
+    write_csv(pd.DataFrame(rows, dtype=object), out / "runs.csv")
 
 
 def summary(results: Iterable[Result]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from retable.artifacts import write_json
+from retable.escaping import markdown
 from retable.metrics.likelihood import LIKELIHOODS
 from retable.reporting import provenance
 from retable.reporting.ablations import ablation_tables
@@ -36,6 +37,7 @@ from retable.reporting.published import complete, signed
 from retable.reporting.rates import rates_tables
 from retable.reporting.results import aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
+from retable.reporting.spreadsheets import write_csv
 from retable.reporting.tables import Specification, write_table, write_tables
 from retable.reporting.vectors import planes, size_curves
 
@@ -160,14 +162,12 @@ def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
     for system, of_system in means.items():
         write_json(out / "metrics" / f"{system}.json", of_system)
     rows = [(system, metric, value) for system, of_system in means.items() for metric, value in of_system.items()]
-    pd.DataFrame(rows, columns=["system", "metric", "value"]).to_csv(
-        out / "metrics.csv", index=False, lineterminator="\n"
-    )
+    write_csv(pd.DataFrame(rows, columns=["system", "metric", "value"]), out / "metrics.csv")
 
 
 def report_markdown(study: str, frame: pd.DataFrame, tables: list[Table]) -> str:
     """The verdicts and the tables."""
-    parts = [f"## Study {study}"]
+    parts = [f"## Study {markdown(study)}"]
     parts += [", ".join(f"{count} {meaning}" for _, count, meaning in verdicts(frame)) + "."] * any(verdicts(frame))
-    parts += ["\n".join(f"- {line}" for line in failures(frame))] * any(failures(frame))
+    parts += ["\n".join(f"- {markdown(line)}" for line in failures(frame))] * any(failures(frame))
     return "\n\n".join([*parts, *(markdown_table(table).rstrip() for table in tables)]) + "\n"

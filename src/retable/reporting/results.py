@@ -20,7 +20,7 @@ from retable.metrics.intervals import mean_std, paired_test, percentile_interval
 from retable.metrics.likelihood import LIKELIHOODS, Likelihoods
 from retable.metrics.units import Measured, Sums
 from retable.reporting.units import UnitSums
-from retable.settings import resolve
+from retable.settings import resolve, shown
 
 SPLITS = ("train", "validation", "test")
 ORACLE = "oracle"  # the true distribution: of the text, of the labels (the Bayes-optimal prediction), of hidden words
@@ -112,6 +112,9 @@ def read_result(folder: Path) -> Result:
     `metrics.json` is missing."""
     cell = folder.parent if (folder.parent / "run.json").exists() else folder
     run = artifacts.read_run(cell)
+    for fact in ("stage", "system", "corpus", "task"):  # after which files are called
+        if not _is_name(run.get(fact)):
+            raise UsageError(f"{cell / 'run.json'}: {fact}={shown(run[fact])} is no name; copy the cell from elsewhere")
     metrics = artifacts.read_json(folder / "metrics.json")
     config = path.read_text(encoding="utf-8") if (path := _of_cell(cell / "config.yaml")) else ""
     parts = cell.parts
@@ -137,6 +140,10 @@ def read_result(folder: Path) -> Result:
         record=artifacts.read_record(cell),
         benchmark=folder.name if folder != cell else "",
     )
+
+
+def _is_name(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value.isprintable() and "/" not in value)
 
 
 def _of_cell(path: Path) -> Path | None:

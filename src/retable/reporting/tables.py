@@ -46,7 +46,6 @@ from fnmatch import fnmatchcase
 from itertools import groupby, product
 from math import inf, isnan
 from pathlib import Path
-from pydoc import locate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +65,8 @@ from retable.reporting.fields import (
 )
 from retable.reporting.markup import Column, Row, Table, Value, latex_table, markdown_table
 from retable.reporting.results import CELL, ORACLE
+from retable.reporting.spreadsheets import write_csv
+from retable.settings import resolve
 
 Specification = Mapping[str, Any]
 Facts = Mapping[str, str]  # values of columns of the aggregates, such as {split: test, metric: f1}
@@ -120,7 +121,7 @@ def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
     if "signature" in frame and not frame["signature"].any():
         frame = frame.drop(columns="signature")
     # six digits: beyond them shows the order of summation, which is the machine's
-    frame.to_csv(folder / f"{table.name}.csv", index=False, float_format="%.6g", lineterminator="\n")
+    write_csv(frame, folder / f"{table.name}.csv", float_format="%.6g")
     (folder / f"{table.name}.md").write_text(markdown_table(table), encoding="utf-8")
     (folder / f"{table.name}.tex").write_text(latex_table(table), encoding="utf-8")
     return table
@@ -147,9 +148,10 @@ def check(name: str, said: Specification) -> None:
 def specified_table(name: str, said: Specification, frame: pd.DataFrame) -> Table:
     """The table of these rows of the aggregates."""
     if "_target_" in said:
-        make = locate(said["_target_"])
-        if not callable(make):
-            raise UsageError(f"table {name}: there is no function {said['_target_']}")
+        try:
+            make = resolve(said["_target_"])
+        except UsageError as error:
+            raise UsageError(f"table {name}: {error}") from error
         return make(frame)
     return _Specified(name, said, frame).table()
 

@@ -31,17 +31,17 @@ def load(lines: Iterable[str], path: str | None, vocabulary: Iterable[str] = ())
 def read_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer in a `tokenizer.json`, or in a folder by `tokenizer_files`. It neither cuts texts off nor fills
     them up, whatever the file says."""
-    match [file.name for file in tokenizer_files(path)] if path.is_dir() else []:
-        case ["vocab.json", "merges.txt"]:
+    file, *more = tokenizer_files(path) if path.is_dir() else [path]
+    try:
+        if more:
             its = _byte_bpe(path)
-        case ["vocab.txt"]:
+        elif path.is_dir() and file.name == "vocab.txt":
             its = _wordpiece(path)
-        case found:
-            file = path / "tokenizer.json" if found else path
-            try:
-                its = HuggingFaceTokenizer.from_file(str(file))
-            except Exception as error:  # the library raises bare Exception for whatever is wrong with the file
-                raise UsageError(f"{file} is not a readable tokenizer.json: {error}") from None
+        else:
+            its = HuggingFaceTokenizer.from_file(str(file))
+    except Exception as error:  # the library raises bare Exception for whatever is wrong with a file
+        what = "tokenizer.json" if file.suffix == ".json" and not more else "vocabulary"
+        raise UsageError(f"{file} is not a readable {what}: {error}") from None
     its.no_truncation()
     its.no_padding()
     return Tokenizer(its)

@@ -111,8 +111,10 @@ function* inline(part) {
   for (const inner of Object.values(part)) if (inner && typeof inner === "object") yield* inline(inner);
 }
 function quoted(value) {
-  if (value === null || value === undefined) return "";
-  return /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value;
+  if (typeof value !== "string") return value ?? "";
+  // as retable.escaping has it: no text is a formula
+  const text = value === "" || isNaN(value) ? value.replace(/^(?=[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@＝＋－＠])/g, "'") : value;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 document.querySelectorAll("figure").forEach((figure) => figures.observe(figure));
 document.documentElement.dataset.ready = "";

@@ -1,0 +1,176 @@
+"""Checkpoints and tokenizers that somebody else made: nothing in them runs, and none of it is a path out of them."""
+
+import json
+import pickle
+import struct
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pipelines import command
+from retable.errors import UsageError
+from retable.exchange.checkpoint import Checkpoint
+from retable.tokenizers.pretrained import read_tokenizer
+from retable.training.checkpoints import keep
+
+CONFIG = {
+    "model_type": "gpt2", "vocab_size": 10, "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 1,
+    "activation_function": "gelu_new",
+}  # fmt: skip
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """A folder that gives its configuration and what else is put into it."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    return tmp_path
+
+
+def refused(folder, what=lambda checkpoint: checkpoint.weights) -> str:
+    with pytest.raises(UsageError) as refusal:
+        what(Checkpoint(str(folder)))
+    said = str(refusal.value).replace(str(folder), "")
+    assert "\n" not in said and "weights_only" not in said and "pickle" not in said
+    return said
+
+
+def test_a_pickle_among_the_weights(checkpoint, canary):
+    torch.save({"wte.weight": canary}, checkpoint / "pytorch_model.bin")
+    assert "pytorch_model.bin is refused: it holds more than weights, and reading it could run" in refused(checkpoint)
+
+
+def test_a_pickle_in_the_place_of_weights(checkpoint, canary):
+    (checkpoint / "pytorch_model.bin").write_bytes(pickle.dumps(canary))
+    assert "is refused: it holds more than weights" in refused(checkpoint)
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"wte.weight": 3}, torch.zeros(2)], ids=["list", "number", "tensor"])
+def test_something_else_in_the_place_of_weights(checkpoint, content):
+    torch.save(content, checkpoint / "pytorch_model.bin")
+    assert "pytorch_model.bin holds no weights by their names" in refused(checkpoint)
+
+
+def test_an_empty_file_in_the_place_of_weights(checkpoint):
+    (checkpoint / "pytorch_model.bin").touch()
+    assert "pytorch_model.bin is damaged" in refused(checkpoint)
+
+
+@pytest.mark.parametrize("shard", ["../outside.safetensors", "/etc/passwd", "..", "a/b.bin", "", 3, None])
+def test_an_index_that_names_files_outside(checkpoint, shard):
+    (checkpoint / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"wte.weight": shard}}))
+    assert "which is no file beside it" in refused(checkpoint)
+    assert "which is no file beside it" in refused(checkpoint, lambda found: found._weight_files)
+
+
+@pytest.mark.parametrize("text", ["[", "[]", "{}", '{"weight_map": []}', "[" * 100_000])
+def test_an_index_that_is_none(checkpoint, text):
+    (checkpoint / "model.safetensors.index.json").write_text(text)
+    assert "model.safetensors.index.json " in refused(checkpoint)
+
+
+HUGE = b'{"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 4]}}'
+
+
+@pytest.mark.parametrize(
+    "content", [struct.pack("<Q", 2**62) + b"{}", struct.pack("<Q", len(HUGE)) + HUGE + b"0000", b"PK\x03\x04", b""]
+)
+def test_a_header_of_safetensors_that_lies(checkpoint, content):
+    (checkpoint / "model.safetensors").write_bytes(content)
+    assert "model.safetensors is damaged" in refused(checkpoint)
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "{", "[" * 100_000])
+def test_a_config_that_is_none(checkpoint, text):
+    (checkpoint / "config.json").write_text(text)
+    assert "config.json is damaged" in refused(checkpoint)
+
+
+@pytest.mark.parametrize("said", ["${oc.env:HOME}", "${oc.decode:1}", 8.5, 10**13])
+def test_a_config_whose_settings_are_none(checkpoint, said):
+    """A setting goes into the configuration that Hydra resolves."""
+    (checkpoint / "config.json").write_text(json.dumps(CONFIG | {"n_embd": said, "n_inner": None}))
+    assert "config.json" in (line := refused(checkpoint)) and "d_model" in line
+
+
+@pytest.mark.parametrize("said", [{"n_embd": {"_target_": "os.system"}}, {"activation_function": ["gelu"]}])
+def test_a_config_with_parts_in_place_of_numbers(checkpoint, said):
+    (checkpoint / "config.json").write_text(json.dumps(CONFIG | said))
+    assert "config.json does not say what a GPT-2 is made by" in refused(checkpoint)
+
+
+def test_a_config_of_more_layers_than_weights(checkpoint):
+    """A million layers would be made before they are missed."""
+    (checkpoint / "config.json").write_text(json.dumps(CONFIG | {"n_layer": 10**6}))
+    save_file({"wte.weight": torch.zeros(10, 8)}, checkpoint / "model.safetensors")
+    assert "says 1000000 layers, more than there are weights" in refused(checkpoint)
+
+
+def test_code_that_a_checkpoint_brings(checkpoint, canary):
+    """trust_remote_code: transformers would import it where the model is no class of its own."""
+    said = CONFIG | {
+        "model_type": "mine",
+        "auto_map": {"AutoModel": "modeling_x.Mine", "AutoConfig": "modeling_x.Mine"},
+    }
+    (checkpoint / "config.json").write_text(json.dumps(said))
+    (checkpoint / "modeling_x.py").write_text(f"import os\nos.system({canary.command!r})\n")
+    assert "model_type=mine; only gpt2" in refused(checkpoint)
+
+
+def test_code_beside_a_checkpoint_that_is_read(checkpoint, canary):
+    (checkpoint / "config.json").write_text(json.dumps(CONFIG | {"auto_map": {"AutoModel": "modeling_x.Mine"}}))
+    (checkpoint / "modeling_x.py").write_text(f"import os\nos.system({canary.command!r})\n")
+    template = f"{{{{ cycler.__init__.__globals__.os.system({canary.command!r}) }}}}"
+    said = {"chat_template": template, "auto_map": {"AutoTokenizer": ["modeling_x.Mine", None]}}
+    (checkpoint / "tokenizer_config.json").write_text(json.dumps(said))
+    (checkpoint / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\n[PAD]\n[MASK]\nman\n")
+    assert Checkpoint(str(checkpoint)).tokenizer.encode("man") == [5]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("tokenizer.json", '{"version": "1.0", "model": {"type": "BPE\\u001b[2J", "vocab": {}, "merges": []}}'),
+        ("tokenizer.json", '{"model":' * 10_000),
+        ("tokenizer.json", "!!python/object/apply:os.system ['false']"),
+        ("tokenizer_config.json", "["),
+        ("tokenizer_config.json", '{"do_lower_case": "no"}'),
+    ],
+)
+def test_a_tokenizer_that_is_none(tmp_path, file, text):
+    (tmp_path / "vocab.txt").write_text("a\nb\n")
+    (tmp_path / file).write_text(text)
+    with pytest.raises(UsageError, match=r"is not a readable (tokenizer.json|vocabulary)"):
+        read_tokenizer(tmp_path)
+
+
+def test_what_a_file_says_is_no_command_to_the_terminal(checkpoint, monkeypatch, capsys):
+    (checkpoint / "config.json").write_text(json.dumps(CONFIG | {"model_type": "\x1b]0;mine\x07\x9b2J\n\u202egpt"}))
+    monkeypatch.setattr(sys, "argv", ["retable", "import", str(checkpoint), "grammar_tiny/mine"])
+    monkeypatch.chdir(checkpoint)
+    with pytest.raises(SystemExit) as end:
+        command.main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2 and r"model_type=\x1b]0;mine\x07\x9b2J \u202egpt; only gpt2" in line
+
+
+def test_a_checkpoint_of_training_with_a_pickle_is_whole_and_refused(tmp_path, canary):
+    """Its digest is right: whoever makes one can make that, too."""
+    torch.save({"state_dict": canary}, tmp_path / "written")
+    keep(tmp_path / "written", tmp_path / "last.ckpt")
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(tmp_path / "last.ckpt", weights_only=True)
+
+
+def test_arrays_of_objects_are_refused_in_one_line(tmp_path, canary, capsys):
+    from pipelines.entry import one_line_errors
+
+    np.save(tmp_path / "objects.npy", np.array([canary], dtype=object), allow_pickle=True)
+    (tmp_path / "pickled.npy").write_bytes(pickle.dumps(canary))
+    for name in ("objects.npy", "pickled.npy"):
+        with pytest.raises(SystemExit) as end, one_line_errors():
+            np.load(tmp_path / name)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert end.value.code == 2 and "units.npy is refused: reading it could run code" in line
