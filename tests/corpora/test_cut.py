@@ -1,6 +1,9 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from retable.corpora import cut
 from retable.corpora.cut import write_cut
 from retable.corpora.text import SPLITS, read_lines, read_units
 from retable.data.encode import write_tokens
@@ -62,6 +65,28 @@ def test_other_files_are_refused(tmp_path):
     (tmp_path / "latin").write_bytes(b"caf\xe9\n")
     with pytest.raises(UsageError, match="byte 4 is not UTF-8"):
         write_cut(tmp_path, str(tmp_path / "latin"), 0.9, 0.0)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 1000])
+def test_the_counts_do_not_hang_on_what_is_read_at_a_time(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(cut, "CHUNK", chunk)
+    counts = write(tmp_path, TEXT, 0.6, 0.2)
+    for split, part in zip(SPLITS, texts(tmp_path), strict=True):
+        said = [counts[f"{split}/{name}"] for name in ("characters", "lines", "words")]
+        assert said == [len(part), part.count("\n"), len(part.split())]
+    (tmp_path / "latin").write_bytes("né — ".encode() * 9 + b"\xe9\n")
+    with pytest.raises(UsageError, match="byte 73 is not UTF-8"):
+        write_cut(tmp_path, str(tmp_path / "latin"), 0.5, 0.2)
+
+
+def test_a_file_is_never_in_memory_whole(tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(b"a word and another\n" * 200_000)
+    tracemalloc.start()
+    write_cut(tmp_path, str(source), 0.9, 0.05)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < source.stat().st_size / 2
 
 
 @pytest.mark.real

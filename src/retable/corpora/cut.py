@@ -1,11 +1,15 @@
 """Corpora that are one file, cut into a beginning for training and an end to hold out, all characters kept."""
 
+from codecs import getincrementaldecoder
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 from retable.corpora.text import SPLITS
 from retable.errors import UsageError
 from retable.settings import Share
+
+CHUNK = 1 << 16  # bytes that are in memory at a time
 
 
 def write_cut(folder: Path, source: str, train: Share, test: Share) -> dict[str, float]:
@@ -16,34 +20,56 @@ def write_cut(folder: Path, source: str, train: Share, test: Share) -> dict[str,
 
     A part that ends inside a line gets a line end, one character more than the cut gave it. Returns the counts of
     characters, lines and words of each split. Raises UsageError where the file is missing, is not UTF-8, or where the
-    shares leave a split without text.
+    shares leave a split without text. A file of any size takes the same memory.
     """
     path = Path(source)
     if not path.is_file():
         raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
-    data = path.read_bytes()
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: byte {error.start + 1} is not UTF-8; convert it, as iconv -t UTF-8 does") from None
-    cuts = [0, _boundary(data, int(len(data) * train)), _boundary(data, len(data) - int(len(data) * test)), len(data)]
-    parts = dict(zip(SPLITS, (data[a:b] for a, b in pairwise(cuts)), strict=True))
-    if test == 0:
-        parts["test"] = parts["validation"]
     counts: dict[str, float] = {}
-    for split, part in parts.items():
-        if not part.strip():
-            raise UsageError(f"train={train} and test={test} of {path} leave no text for {split}; write other shares")
-        part += b"\n" * (not part.endswith(b"\n"))
-        (folder / f"{split}.txt").write_bytes(part)
-        text = part.decode("utf-8")
-        counts |= {f"{split}/characters": len(text), f"{split}/lines": text.count("\n")}
-        counts |= {f"{split}/words": len(text.split())}
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        cuts = [0, _boundary(file, int(size * train)), _boundary(file, size - int(size * test)), size]
+        spans = dict(zip(SPLITS, pairwise(cuts), strict=True))
+        if test == 0:
+            spans["test"] = spans["validation"]
+        for split, (start, stop) in spans.items():
+            if (part := _copy(file, start, stop, folder / f"{split}.txt")) is None:
+                said = f"train={train} and test={test} of {path}"
+                raise UsageError(f"{said} leave no text for {split}; write other shares")
+            counts |= {f"{split}/{name}": count for name, count in part.items()}
     return counts
 
 
-def _boundary(data: bytes, place: int) -> int:
+def _copy(file: BinaryIO, start: int, stop: int, to: Path) -> dict[str, int] | None:
+    """Copy the bytes from `start` to `stop`, with a line end at the end. The counts of the copy, None where it is all
+    white space."""
+    characters = lines = words = 0
+    within_word, any_text, last = False, False, b""
+    decoder = getincrementaldecoder("utf-8")()
+    file.seek(start)
+    with to.open("wb") as copy:
+        while chunk := file.read(max(min(CHUNK, stop - file.tell()), 0)):
+            begun = file.tell() - len(chunk) - len(decoder.getstate()[0])
+            try:
+                text = decoder.decode(chunk, final=file.tell() == stop)
+            except UnicodeDecodeError as error:
+                place = f"{file.name}: byte {begun + error.start + 1}"
+                raise UsageError(f"{place} is not UTF-8; convert it, as iconv -t UTF-8 does") from None
+            copy.write(chunk)
+            any_text, last = any_text or bool(chunk.strip()), chunk[-1:]
+            characters, lines = characters + len(text), lines + text.count("\n")
+            if text:  # else the chunk is all of one character
+                words += len(text.split()) - (within_word and not text[0].isspace())
+                within_word = not text[-1].isspace()
+        if last != b"\n":
+            copy.write(b"\n")
+            characters, lines = characters + 1, lines + 1
+    return {"characters": characters, "lines": lines, "words": words} if any_text else None
+
+
+def _boundary(file: BinaryIO, place: int) -> int:
     """`place`, or the end of the character that it falls into."""
-    while place < len(data) and data[place] & 0xC0 == 0x80:
+    file.seek(place)
+    while (byte := file.read(1)) and byte[0] & 0xC0 == 0x80:
         place += 1
     return place

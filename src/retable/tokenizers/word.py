@@ -1,12 +1,12 @@
 """A2: the word tokenizer of the perplexity tables. Words as the text gives them; `<eos>` closes each line."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from retable.settings import PositiveInt
+from retable.tokenizers.counts import frequent
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 
 # What stands at a word and is one: n't and 's, as the Penn Treebank parts them, and each sign but those round <unk>.
@@ -31,12 +31,10 @@ def train(
     if english:
         signs = pre_tokenizers.Split(Regex(APART), behavior="isolated")
         parted = pre_tokenizers.Sequence([parted, signs])
-    counts = Counter(dict.fromkeys(vocabulary, 0))
-    closed = set(counts)
-    for line in lines:
-        counts.update(_words(folded.normalize_str(line), parted) if english else line.split())
-    kept = (word for word, count in counts.items() if count >= min_count or word in closed)
-    words = sorted(kept, key=lambda word: (-counts[word], word))
+    closed = dict.fromkeys(vocabulary, 0)
+    parts = (_words(folded.normalize_str(line), parted) if english else line.split() for line in lines)
+    counts = closed | frequent(parts, min_count, closed)
+    words = sorted(counts, key=lambda word: (-counts[word], word))
     tokenizer = _tokenizer(dict.fromkeys([UNKNOWN, END_OF_LINE, *words]))
     if english:
         tokenizer.normalizer = normalizers.Sequence([folded, tokenizer.normalizer])
