@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # order, since the few tests of a file may take the longest, and would come last.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help env data-link repro graph experiments test check docs ui clean
+.PHONY: help env data-link repro graph experiments test check audit docs ui clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -4
@@ -33,6 +33,7 @@ help:
 	@echo 'make graph               DVC'"'"'s files, from conf/study (make repro does it, too)'
 	@echo 'make experiments         those of dvc exp run, beside the committed scores'
 	@echo 'make check               style, types'
+	@echo 'make audit               known vulnerabilities of requirements.lock, secrets in the tree'
 	@echo 'make docs                the documentation, into site/index.html'
 	@echo 'make ui                  MLflow, on the runs of this project'
 
@@ -69,6 +70,20 @@ check: env
 	ruff check
 	ruff format --check
 	mypy
+
+# The scanners have an environment of their own. Digests in hexadecimal are no secrets, and results are numbers. A package
+# that the service does not know, as where it can't be reached, is a failure: pip-audit passes it over unless --strict.
+AUDIT := $(VENV)/audit
+audit: $(AUDIT)/bin/pip-audit
+	@git ls-files -z -- . ':!results' ':!graph' ':!docs/images' \
+	  | xargs -0 $(AUDIT)/bin/detect-secrets-hook --disable-plugin HexHighEntropyString \
+	  || { echo 'error: there may be secrets in these lines; those that are none end with  # pragma: allowlist secret' >&2; exit 1; }
+	@$(AUDIT)/bin/pip-audit --requirement requirements.lock --no-deps --disable-pip --strict --progress-spinner off \
+	  2> $(AUDIT)/said || { echo "error: $$(tail -n 1 $(AUDIT)/said)" >&2; exit 1; }
+
+$(AUDIT)/bin/pip-audit:
+	@$(PYTHON) -m venv $(AUDIT)
+	@$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check detect-secrets==1.5.0 pip-audit==2.10.1
 
 # MkDocs 1 and its themes warn of MkDocs 2, which the extra docs leaves out.
 docs: export DISABLE_MKDOCS_2_WARNING := true

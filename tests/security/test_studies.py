@@ -25,7 +25,8 @@ def refused(name="mine", **said) -> str:
 
 NAMES = [
     "x; touch canary", "$(touch canary)", "`touch canary`", "x\ntouch canary", "x | sh", "../../x", "/x", "..", ".", "",
-    "-x", "--config-dir=x", "'", '"', "~x", "x&", "{of.__class__}", "${oc.env:HOME}", "x y", "=x", "<script>", "x\x1b[2J",
+    "-x", "--config-dir=x", "'", '"', "~x", "x&", "{of.__class__}", "${oc.env:HOME}", "x y", "=x", "<script>",
+    "x\x1b[2J",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from retable.errors import UsageError
-from retable.escaping import markdown
+from retable.escaping import in_one_line, markdown
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,13 @@ def write_card(card: Card, path: Path, architecture: str, task: str | None, tags
 
     UsageError where the hub's own classes take no card of these facts.
     """
+    card = Card(  # its head is read to the first line of ---, wherever that stands
+        in_one_line(card.name),
+        card.about,
+        in_one_line(card.license),
+        [*map(in_one_line, card.datasets)],
+        [_shown(result) for result in card.results],
+    )
     try:
         data = ModelCardData(
             license=card.license,
@@ -81,6 +88,11 @@ def _text(card: Card, architecture: str) -> str:
         lines += ["| data set | split | metric | value |", "| --- | --- | --- | ---: |"]
         lines += [_row(result) for result in card.results] + [""]
     return "\n".join(lines)
+
+
+def _shown(result: Result) -> Result:
+    split = in_one_line(result.split) if result.split else None
+    return Result(in_one_line(result.metric), result.value, in_one_line(result.dataset), split)
 
 
 def _row(result: Result) -> str:

@@ -171,12 +171,12 @@ class Checkpoint:
             if path.is_file() and path.suffix != ".json":
                 return [path]
             if path.is_file():
-                shards = _read_json(path).get("weight_map")
-                names = [*shards.values()] if isinstance(shards, dict) else [shards]
-                for name in names:
-                    if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
-                        raise UsageError(f"{path} names {shown(name)}, which is no file beside it; fetch it again")
-                return [path, *(self.folder / name for name in sorted({*names}))]
+                found: Any = _read_json(path).get("weight_map")
+                shards = [*found.values()] if isinstance(found, dict) else [found]
+                for shard in shards:
+                    if not isinstance(shard, str) or shard in ("", "..") or Path(shard).name != shard:
+                        raise UsageError(f"{path} names {shown(shard)}, which is no file beside it; fetch it again")
+                return [path, *(self.folder / shard for shard in sorted({*shards}))]
         raise UsageError(f"{self.folder} has no weights; it needs one of {', '.join(WEIGHTS)}")
 
 

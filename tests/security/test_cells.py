@@ -1,0 +1,157 @@
+"""Cells, archives and settings from elsewhere: nothing runs, grows beyond bounds, or is written outside."""
+
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from retable import settings
+from retable.artifacts import record_file, write_json, write_record
+from retable.cells.load import load
+from retable.corpora import text8
+from retable.errors import UsageError
+from retable.escaping import in_one_line, visible
+from retable.exchange.card import Card, Result, write_card
+from retable.publishing import publish, refuse_foreign
+from retable.tokenizers.word import train
+
+ROOT = Path(__file__).parent.parent.parent
+LSTM = {"_target_": "retable.models.recurrent.LSTM", "d_model": 8}
+
+
+def bomb(within: str) -> str:
+    """YAML of ten lines, for a thousand million settings."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+    return "\n".join([*lines, f"{within}: *a8"])
+
+
+@pytest.fixture
+def cell(tmp_path):
+    train(["a b c"]).save(tmp_path / "tokenizer.json")
+    (tmp_path / "model.safetensors").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        bomb("model"), bomb("objective"), bomb("model: {_target_: retable.models.recurrent.LSTM, d_model: *a8}\nx"),
+        "model: &x\n  _target_: retable.models.recurrent.LSTM\n  d_model: *x\n", "model: &x [*x]\n",
+        "model: ${oc.env:HOME}\n", "model: {_target_: retable.models.recurrent.LSTM, d_model: '${oc.decode:8}'}\n",
+        "model: {_target_: retable.models.recurrent.LSTM, d_model: '${eval:8}'}\n",
+    ],
+)  # fmt: skip
+def test_settings_that_stand_for_others(cell, text):
+    objective = "" if "objective" in text else "objective: {_target_: x}\n"
+    (cell / "config.yaml").write_text(f"{text}\ntokens: c/word\n{objective}")
+    with pytest.raises(UsageError) as refusal:
+        load(cell)
+    said = str(refusal.value)
+    assert len(said) < 500 and "\n" not in said and os.environ["HOME"] not in said
+
+
+def test_a_part_is_bounded(cell):
+    part = LSTM | {"d_model": yaml.load(bomb("x"), yaml.CSafeLoader)["x"]}
+    with pytest.raises(UsageError, match="there are more than 100000 settings"):
+        settings.build(part, "model")
+    assert settings.shown(part["d_model"]).endswith("…")
+
+
+def test_code_is_sought_once_in_each_part():
+    from pipelines.reach import reached_by
+
+    own = yaml.load(bomb("x"), yaml.CSafeLoader) | {"objective": None, "model": LSTM}
+    assert reached_by("pretrain", own) == ["pipelines.pretrain.count", LSTM["_target_"]]
+
+
+@pytest.mark.parametrize("members", [["../text8"], ["/text8"], ["a/text8"], ["..\\text8"], []])
+def test_members_of_an_archive_are_written_nowhere(tmp_path, monkeypatch, members):
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("text8.zip", "w") as archive:
+        for member in members:
+            archive.writestr(member, "a b c d")
+    with pytest.raises(UsageError, match="is not text8"):
+        text8.read_text8("text8.zip")
+    assert [path.name for path in tmp_path.iterdir()] == ["text8.zip"]
+
+
+def test_an_archive_of_more_than_text8_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(text8, "SIZE", 100)
+    for words, is_read in ((50, True), (51, False)):
+        with zipfile.ZipFile(tmp_path / "text8.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("text8", "a " * words)
+        if is_read:
+            assert text8.read_text8(str(tmp_path / "text8.zip")) == "a " * 50
+        else:
+            with pytest.raises(UsageError, match="is not text8"):
+                text8.read_text8(str(tmp_path / "text8.zip"))
+
+
+def test_a_record_is_written_through_no_link(tmp_path):
+    (outside := tmp_path / "outside").write_text("as it was")
+    (cell := tmp_path / "lstm-1").mkdir()
+    write_json(cell / "run.json", {})
+    for link in (record_file(cell), tmp_path / "lstm-1.record.json.begun"):
+        link.symlink_to(outside)
+    write_record(cell, {"seconds": 1})
+    assert outside.read_text() == "as it was" and not record_file(cell).is_symlink()
+
+
+def test_a_link_in_a_cells_place_is_no_cell(tmp_path):
+    (outside := tmp_path / "outside").mkdir()
+    write_json(outside / "run.json", {"stage": "pretrain"})
+    (out := tmp_path / "lstm-1").symlink_to(outside)
+    with pytest.raises(UsageError, match="is no folder, and only a cell is replaced"):
+        refuse_foreign(out, {"stage": "pretrain"})
+    assert [*outside.iterdir()] == [outside / "run.json"]
+
+
+def test_a_cell_with_links_is_replaced_without_what_they_lead_to(tmp_path):
+    (outside := tmp_path / "outside").mkdir()
+    (outside / "kept").write_text("as it was")
+    (out := tmp_path / "outputs/lstm-1").mkdir(parents=True)
+    (out / "folder").symlink_to(outside)
+    (out / "config.yaml").symlink_to(outside / "kept")
+    with publish(out, tmp_path / "work/partial", tmp_path / "work/aside") as folder:
+        (folder / "config.yaml").write_text("a: 1\n")
+    assert (outside / "kept").read_text() == "as it was" and not (out / "config.yaml").is_symlink()
+    assert {path.name for path in out.iterdir()} == {"config.yaml", "digests.json"}
+
+
+def test_a_model_card_shows_names_as_they_are(tmp_path):
+    name = "x\n---\n<script>alert(1)</script> [a](javascript:alert(1)) {{ 7 * 7 }} {% raw %}"
+    card = Card(name, "", results=[Result(name, 1.0, name, name)])
+    write_card(card, tmp_path / "README.md", "GPT2LMHeadModel", None, [])
+    _, said, text = (tmp_path / "README.md").read_text().split("---\n", 2)
+    assert yaml.safe_load(said)["model-index"][0]["name"] == in_one_line(name)
+    assert "<script>" not in text and "\\[a\\](" in text and "\\{\\{ 7" in text
+
+
+MARKS = ["[MASK] a", "<extra_id_0>", "<s> </s>", "<eos>", "<unk>", "<|endoftext|>", "[CLS]", "\x00"]
+
+
+@pytest.mark.parametrize("text", MARKS)
+def test_marks_in_a_prompt_are_words_of_it(text):
+    """At most a mark of the vocabulary itself, which a corpus may have, too; no text is none, or ends one."""
+    tokenizer = train(["a b c", "b <unk> c"])
+    ids = tokenizer.encode(f"a {text} b")
+    known = tokenizer.encode("a")[0], tokenizer.encode("b")[0]
+    assert (ids[0], ids[-1]) == known and len(ids) == 2 + len(text.split()) and max(ids) < tokenizer.vocab_size
+
+
+def test_what_is_not_seen_is_written_out():
+    assert visible("a\tb\n\x1b[31m\x07\x9b\r\x7f\u202e\ud800") == "a\tb\n\\x1b[31m\\x07\\x9b\\r\\x7f\\u202e\\ud800"
+    for text in ("naïve", "日本　語", "a\u00a0b", "👩‍👩‍👧", "−1 ± 2"):
+        assert visible(text) == text
+
+
+def test_a_folder_of_data_is_no_command(tmp_path, canary):
+    """RETABLE_DATA, which make gives to the shell."""
+    for name in (f'x"; {canary.command}; "', f"$({canary.command})", f"`{canary.command}`", "-s", "it's $HOME"):
+        subprocess.run(["make", "-s", "-f", str(ROOT / "Makefile"), "data-link"], cwd=tmp_path, check=True,
+                       env=os.environ | {"RETABLE_DATA": name})  # fmt: skip
+        assert os.readlink(tmp_path / "data") == name
