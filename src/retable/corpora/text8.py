@@ -6,10 +6,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from retable.corpora.text import SPLITS
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 from retable.settings import PositiveInt
 
 HUB = "hub:"
+LARGEST = 10**9
 
 
 def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: bool = True) -> dict[str, float]:
@@ -31,6 +32,8 @@ def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: b
     counts: dict[str, float] = {}
     for split, part in parts.items():
         words = part.split()
+        if not words:
+            raise UsageError(f"{source} holds no words for the {split} split; text8 has seventeen million")
         with (Path(folder) / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{joined}\n" for joined in _lines(words, line))
         counts |= {f"{split}/lines": -(-len(words) // line), f"{split}/words": len(words)}
@@ -47,7 +50,9 @@ def read_text8(source: str) -> str:
             "corpus.write.source=hub:afmck/text8"
         )
     elif zipfile.is_zipfile(source):
-        with zipfile.ZipFile(source) as archive:
+        with reading(source, Exception), zipfile.ZipFile(source) as archive:  # damage is raised as whatever it meets
+            if sum(file.file_size for file in archive.infolist()) > LARGEST:
+                raise UsageError(f"it unpacks to more than {LARGEST} bytes, ten times as large as text8")
             text = archive.read("text8").decode("ascii", "replace") if "text8" in archive.namelist() else ""
     else:
         text = Path(source).read_text(encoding="ascii", errors="replace")

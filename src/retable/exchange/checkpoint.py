@@ -9,13 +9,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 from retable.exchange.families import FAMILIES, Family, Head, Settings
 from retable.exchange.layers import to_ours, under
 from retable.models.bert import BERT
 from retable.models.t5 import T5
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.text_to_text import TextToText
+from retable.settings import check
 from retable.tokenizers.pretrained import read_tokenizer, tokenizer_files
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -36,10 +37,10 @@ class Checkpoint:
     def __init__(self, name: str):
         self.name = name
         self.folder = Path(name) if Path(name).is_dir() else _snapshot(name)
-        path = self.folder / "config.json"
+        self._path = path = self.folder / "config.json"
         try:
-            self._config: Settings = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            self._config: Settings = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise UsageError(
                 f"{path} can't be read ({error}); give a folder that save_pretrained has written"
             ) from None
@@ -49,7 +50,9 @@ class Checkpoint:
             known = ", ".join(family.model_type for family in FAMILIES)
             raise UsageError(f"{path}: model_type={kind}; only {known} are read: take another checkpoint")
         self._family: Family = found
-        self._settings = found.read(self._config, str(path))
+        with reading(path, TypeError):  # of a setting that is no number
+            self._settings = found.read(self._config, str(path))
+            check({"_target_": _full_name(found.model), **self._settings}, "model")
 
     @property
     def files(self) -> list[Path]:
@@ -61,7 +64,7 @@ class Checkpoint:
         tokenizer = read_tokenizer(self.folder)
         if tokenizer.vocab_size > self._settings["vocab_size"]:
             raise UsageError(
-                f"{self.folder}: the tokenizer has {tokenizer.vocab_size} tokens, and the model only "
+                f"{tokenizer_files(self.folder)[0]} has {tokenizer.vocab_size} tokens, and the model only "
                 f"{self._settings['vocab_size']}; take another checkpoint"
             )
         return tokenizer
@@ -70,7 +73,12 @@ class Checkpoint:
     def model(self) -> Settings:
         """The class of our model, under `_target_`, and what it is made with."""
         pooler = {"pooler": self._prefix + "pooler.dense.weight" in self._theirs} if self._family.model is BERT else {}
-        return {"_target_": _full_name(self._family.model)} | self._settings | pooler
+        made = self._settings | pooler
+        if made["n_layers"] > len(self._theirs):
+            raise UsageError(f"{self._path} has {made['n_layers']} layers, more than there are weights")
+        with reading(self._path, ValueError), torch.device("meta"):
+            self._family.model(**made)  # sizes that can't be together are refused here, by the file's name
+        return {"_target_": _full_name(self._family.model)} | made
 
     @property
     def objective(self) -> Settings | None:
@@ -148,7 +156,9 @@ class Checkpoint:
             try:
                 read = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
             except Exception as error:  # whatever the two libraries raise for a damaged file
-                raise UsageError(f"{path} is damaged ({str(error).splitlines()[0]}); fetch it again") from None
+                raise UsageError(f"{path} is damaged ({error}); fetch it again") from None
+            if not all(isinstance(weight, Tensor) and weight.isfinite().all() for weight in read.values()):
+                raise UsageError(f"{path} is damaged: it holds weights that are no finite numbers; fetch it again")
             weights |= read
         named = {_renamed(name): weight.float() for name, weight in weights.items()}
         if any(name.startswith(self._prefix) for name in named):
@@ -163,8 +173,12 @@ class Checkpoint:
             if path.is_file() and path.suffix != ".json":
                 return [path]
             if path.is_file():
-                shards = json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()
-                return [path, *(self.folder / shard for shard in sorted({*shards}))]
+                with reading(path, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+                    shards = sorted({*json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()})
+                    beside = {file.name for file in self.folder.iterdir() if file.is_file()}
+                    if strange := [shard for shard in shards if shard not in beside]:
+                        raise UsageError(f"its part {strange[0]!r} is no file beside it")
+                return [path, *(self.folder / shard for shard in shards)]
         raise UsageError(f"{self.folder} has no weights; it needs one of {', '.join(WEIGHTS)}")
 
 
