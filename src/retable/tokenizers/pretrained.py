@@ -8,7 +8,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from retable.errors import UsageError, reading
-from retable.tokenizers.report import model_of, unknown_id
+from retable.tokenizers.report import model_of
 from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 from retable.tokenizers.wordpiece import MARKS, PREFIX
 
@@ -45,8 +45,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
         if {*ids} != {*range(len(ids))}:
             raise UsageError(f"the ids of its {len(ids)} tokens are not 0 to {len(ids) - 1}")
         tokenizer = Tokenizer(its)
-        if unknown_id(tokenizer) is None and (its_own := model_of(tokenizer).get("unk_token")) is not None:
-            raise UsageError(f"it has no token {its_own}, which stands for what its vocabulary lacks")
+        model = model_of(tokenizer)
+        if (unknown := model.get("unk_token")) is not None and unknown not in model["vocab"]:
+            raise UsageError(f"its vocabulary has no {unknown}, which stands for what it lacks")
         tokenizer.boundary  # noqa: B018  a tokenizer without a mark that ends text can't write a stream
         return tokenizer
 
