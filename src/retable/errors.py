@@ -1,14 +1,39 @@
 """The one exception for mistakes of use."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from os import PathLike
+
+_LONGEST = 800  # letters of a message; a file's own words, which it may quote, can be megabytes
 
 
 class UsageError(Exception):
     """A mistake in what was asked or given: one line that says what was wrong, where, and what to write instead.
 
-    The stages under `pipelines/` print the message alone, without a traceback, and end with exit code 2.
+    The stages under `pipelines/` print the message alone, without a traceback, and end with exit code 2. Whatever the
+    message quotes, it is one line of printable letters, of a long one beginning and end.
     """
+
+    def __str__(self) -> str:
+        said = " ".join(super().__str__().split())
+        if len(said) > _LONGEST:
+            said = f"{said[: _LONGEST // 2]} … {said[-_LONGEST // 2 :]}"
+        return "".join(letter if letter.isprintable() else "\ufffd" for letter in said)
+
+
+@contextlib.contextmanager
+def reading(path: str | PathLike[str], *kinds: type[Exception]) -> Iterator[None]:
+    """Have what is raised in the block name the file that is read: errors of these kinds, which a library raises for a
+    damaged one, and a UsageError that does not yet."""
+    try:
+        yield
+    except UsageError as error:
+        if str(path) in str(error):
+            raise
+        raise UsageError(f"{path}: {error}") from None
+    except kinds as error:
+        raise UsageError(f"{path} can't be read: {str(error) or type(error).__name__}") from None
 
 
 def closest(name: str, known: Iterable[str]) -> str:

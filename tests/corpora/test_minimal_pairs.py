@@ -31,8 +31,8 @@ def test_paradigms_in_the_order_of_their_names(tmp_path):
     ("text", "message"),
     [
         (line(sentence_bad=None), "a.jsonl, line 2: no 'sentence_bad' among sentence_good, field"),
-        ("{oops\n", "a.jsonl, line 2: Expecting property name"),
-        ("[1]\n", "a.jsonl, line 2: list; a line is one JSON object"),
+        ("{oops\n", "a.jsonl, line 2: no JSON, Expecting property name"),
+        ("[1]\n", "a.jsonl, line 2: no JSON object"),
     ],
 )
 def test_lines_that_are_no_pairs(tmp_path, text, message):

@@ -150,5 +150,5 @@ def test_mistakes_of_use(tokens, model):
         Prompted("x", tokens, QUESTIONS, "{text}", shots=2)
     with pytest.raises(UsageError, match="pool has 7 examples; write shots=7 or fewer"):
         Prompted("x", tokens, QUESTIONS, "{text}", shots=8, examples=POOL)(model, Path(tokens))
-    with pytest.raises(UsageError, match=r"the template asks for 'sentence'; a question has \{text\}"):
+    with pytest.raises(UsageError, match=r"the template asks for 'sentence'; a question of asked has \{text\}"):
         Prompted("x", tokens, QUESTIONS, "{sentence}")(model, Path(tokens))

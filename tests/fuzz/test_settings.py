@@ -6,10 +6,8 @@ FUZZ_COUNT command lines are drawn by FUZZ_SEED and checked, and of a training t
     FUZZ_COUNT=20000 FUZZ_SEED=1 python -m pytest tests/fuzz/test_settings.py
 """
 
-import contextlib
 import os
 import random
-import resource
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,10 +20,10 @@ from omegaconf import OmegaConf
 from pipelines.entry import CONF, one_line_errors
 from retable.cells.build import build_counted, build_model, build_objective
 from retable.settings import build
+from tests.fuzz.bounds import bounded_memory
 from tests.pipelines.checked import check, composed
 
 COUNT, SEED = int(os.environ.get("FUZZ_COUNT", 150)), int(os.environ.get("FUZZ_SEED", 1))
-MEMORY = 3 << 30  # bytes that building may take beyond what the process has
 CASES = Path(__file__).with_name("cases.txt").read_text(encoding="utf-8").splitlines()
 TINY = ["corpus=grammar_tiny"]
 TRAINED = ["model.d_model=16", "batches.batch_size=4", "batches.length=16", "epochs=0.05"]
@@ -99,18 +97,6 @@ def assemble(stage: str, cfg) -> None:
         build(cfg.task, "task")
     elif stage == "generate":
         build(cfg.decoding, "decoding")
-
-
-@contextlib.contextmanager
-def bounded_memory():
-    """What is allowed may still be more than a machine for tests should hold."""
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def outcome(command: list[str], overrides: list[str], capsys) -> str:

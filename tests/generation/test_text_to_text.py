@@ -4,9 +4,13 @@ import pytest
 import torch
 
 from retable.data.corruption import START
+from retable.evaluation.held_out import PretrainedObjective
 from retable.generation.beam_search import BeamSearch
 from retable.generation.conditioned import Conditioned
+from retable.generation.next_token import next_token
 from retable.generation.sampling import Greedy
+from retable.models.t5 import OneStackT5
+from retable.objectives.prefix_lm import PrefixLM
 from retable.objectives.text_to_text import TextToText
 from tests.models.t5_cases import KINDS, V, build, transformers_t5
 
@@ -60,3 +64,21 @@ def test_greedy_without_a_cache(kind):
             total += log_probs.max().item()
         assert answer.ids == text
         assert answer.log_prob == pytest.approx(total, abs=1e-4)
+
+
+def test_a_prefix_lm_goes_on_from_its_prompt():
+    torch.manual_seed(0)
+    trained = PrefixLM(OneStackT5(V, 8, 2, 2, 6, 0.1), V, tie=False)
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            torch.nn.init.normal_(parameter, std=0.5)
+    model = next_token(PretrainedObjective(trained, lambda split: None))
+    found = Greedy(max_new_tokens=N)(model, PROMPTS, EOS)
+    for prompt, (answer,) in zip(PROMPTS, found, strict=True):
+        text: list[int] = []
+        while len(text) < N and EOS not in text:
+            with torch.no_grad():
+                hidden, _ = trained.model(torch.tensor([[*prompt, START, *text]]), prefix=torch.tensor([len(prompt)]))
+            text.append(int(trained.scores(hidden[:, -1])[0].argmax()))
+        assert answer.ids == text
+    assert len({tuple(answer.ids) for (answer,) in found}) > 1

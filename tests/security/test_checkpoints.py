@@ -142,7 +142,7 @@ def test_code_beside_a_checkpoint_that_is_read(checkpoint, canary):
 def test_a_tokenizer_that_is_none(tmp_path, file, text):
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     (tmp_path / file).write_text(text)
-    with pytest.raises(UsageError, match=r"is not a readable (tokenizer.json|vocabulary)"):
+    with pytest.raises(UsageError, match="can't be read"):
         read_tokenizer(tmp_path)
 
 

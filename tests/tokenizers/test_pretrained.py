@@ -106,7 +106,7 @@ def test_what_is_no_usable_file_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"nowhere.json is no file"):
         pretrained.load([], str(tmp_path / "nowhere.json"))
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(UsageError, match=r"not a readable tokenizer.json"):
+    with pytest.raises(UsageError, match=r"tokenizer.json can't be read"):
         pretrained.load([], str(tmp_path / "tokenizer.json"))
     tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(UsageError, match=r"has none of <\|endoftext\|>"):

@@ -1,5 +1,6 @@
 """Systems of a task, used on texts of one's own. n texts, C classes."""
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,10 @@ class TaskSystem(Loaded):
         return self.task.objective(model, self._text, **config["head"]).eval()
 
     def _predict(self, examples: Sequence[Any]) -> list[Any]:
+        try:
+            json.dumps(examples, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise UsageError("the text holds a lone surrogate, half a character; read it as UTF-8") from None
         if isinstance(self._text, Vocabulary):
             self._learn_to_spell(word for sentence in self.task.words(examples) for word in sentence)
         return self.task.predict(self._module, self._encoded(examples)) if examples else []
@@ -133,9 +138,9 @@ class Tagger(TaskSystem):
         if self.config["task"].get("roles"):
             raise UsageError(f"{self.folder} labels the roles of a predicate; it has no tags of a sentence alone")
         rows = [each.split() if isinstance(each, str) else list(each) for each in listed(sentences)]
-        examples = [TaggedSentence(words, ["" for _ in words]) for words in rows]
-        named = self.task.named(examples, self._predict(examples)) if examples else []
-        return [list(zip(words, tags, strict=True)) for words, tags in zip(rows, named, strict=True)]
+        examples = [TaggedSentence(words, ["" for _ in words]) for words in rows if words]
+        named = iter(self.task.named(examples, self._predict(examples)) if examples else [])
+        return [list(zip(words, next(named), strict=True)) if words else [] for words in rows]
 
 
 class Reader(TaskSystem):

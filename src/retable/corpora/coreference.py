@@ -10,7 +10,7 @@ from retable.corpora.columns import Row, read_rows, require_columns
 from retable.corpora.text import SPLITS
 from retable.errors import UsageError
 
-BEGIN = re.compile(r"#begin document \((.*)\);(?: part (\d+))?")
+BEGIN = re.compile(r"#begin document \((.*)\);(?: part (\d{1,9}))?")
 MENTION = re.compile(r"(\()?(\d+)(\))?")
 
 Mention = tuple[int, int]  # its first word, and the one behind its last, counted from the document's first

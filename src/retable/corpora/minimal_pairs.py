@@ -40,5 +40,5 @@ class BLiMP:
                 record["sentence_bad"],
             )
             for path in self.inputs
-            for record in read_records(path, "sentence_good", "sentence_bad", "UID", "linguistics_term")
+            for record in read_records(path, texts=("sentence_good", "sentence_bad", "UID", "linguistics_term"))
         ]

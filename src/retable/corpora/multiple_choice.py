@@ -1,13 +1,13 @@
 """Beginnings with several endings to choose from: SWAG, HellaSwag, PIQA, and files like theirs."""
 
 import csv
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from retable.corpora.json_lines import read_objects
 from retable.corpora.text import read_lines
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 
 
 class Choice(NamedTuple):
@@ -56,22 +56,14 @@ def _labelled(path: Path, choices: list[Choice], labels: Path) -> list[Choice]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    if path.suffix != ".csv":
+        yield from read_objects(path)
+        return
     lines = (line.removeprefix("\ufeff") if not i else line for i, line in enumerate(read_lines(path)))
-    if path.suffix == ".csv":
-        reader = csv.DictReader(f"{line}\n" for line in lines)
+    reader = csv.DictReader(f"{line}\n" for line in lines)
+    with reading(path, csv.Error):
         for row in reader:
             yield reader.line_num, row
-        return
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            fields = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UsageError(f"{path}, line {number}: no JSON, {error.msg} at column {error.colno}") from None
-        if not isinstance(fields, dict):
-            raise UsageError(f"{path}, line {number}: no JSON object; an example is one, {{…}}, on a line")
-        yield number, fields
 
 
 def _field(path: Path, line: int, fields: dict[str, Any], name: str) -> Any:
@@ -82,6 +74,6 @@ def _field(path: Path, line: int, fields: dict[str, Any], name: str) -> Any:
 
 def _label(path: Path, line: int, value: Any, n_endings: int) -> int:
     text = str(value).strip()
-    if not (text.isascii() and text.isdecimal() and int(text) < n_endings):
+    if text not in map(str, range(n_endings)):
         raise UsageError(f"{path}, line {line}: label {value!r} is none of 0 to {n_endings - 1}")
     return int(text)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from retable.corpora.json_lines import read_records
 from retable.corpora.multiple_choice import read_choices
 from retable.corpora.text import read_lines
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 
 
 class Question(NamedTuple):
@@ -34,14 +34,15 @@ class HellaSwag:
 
     def read(self) -> list[Question]:
         """All questions. UsageError for a line that lacks anything, as in the test set, which has no labels."""
-        return [
-            Question(
-                {"context": _without_brackets(_context(record))},
-                tuple(map(_without_brackets, record["endings"])),
-                _place(self.inputs[0], record["label"], len(record["endings"])),
-            )
-            for record in read_records(self.inputs[0], "activity_label", "ctx_a", "ctx_b", "endings", "label")
-        ]
+        path, questions = self.inputs[0], []
+        for record in read_records(path, "endings", "label", texts=("activity_label", "ctx_a", "ctx_b")):
+            endings = record["endings"]
+            if not isinstance(endings, list) or len(endings) < 2 or not all(isinstance(each, str) for each in endings):
+                raise UsageError(f"{path}: endings {endings!r} are no list of two or more texts")
+            label = _place(path, record["label"], len(endings))
+            context = {"context": _without_brackets(_context(record))}
+            questions.append(Question(context, tuple(map(_without_brackets, endings)), label))
+        return questions
 
 
 def _context(record: Mapping[str, str]) -> str:
@@ -104,13 +105,14 @@ def _rows(path: Path, column: str) -> Iterator[dict[str, str]]:
         lines = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         lines = csv.reader(read_lines(path))
-    header = [name.removeprefix("\ufeff") for name in next(lines, [])]
-    if column not in header:
-        raise UsageError(f"{path} has no column {column!r}; its header names {', '.join(map(repr, header))}")
-    for number, row in enumerate(lines, 2):
-        if len(row) != len(header):
-            raise UsageError(f"{path}, line {number}: {len(row)} fields where the header has {len(header)}")
-        yield dict(zip(header, map(str.strip, row), strict=True))
+    with reading(path, csv.Error):
+        header = [name.removeprefix("\ufeff") for name in next(lines, [])]
+        if column not in header:
+            raise UsageError(f"{path} has no column {column!r}; its header names {', '.join(map(repr, header))}")
+        for number, row in enumerate(lines, 2):
+            if len(row) != len(header):
+                raise UsageError(f"{path}, line {number}: {len(row)} fields where the header has {len(header)}")
+            yield dict(zip(header, map(str.strip, row), strict=True))
 
 
 class Lambada:
@@ -125,9 +127,11 @@ class Lambada:
         path = self.inputs[0]
         texts: Sequence[str]
         if path.suffix == ".jsonl":
-            texts = [record["text"] for record in read_records(path, "text")]
+            texts = [record["text"] for record in read_records(path, texts=("text",))]
         else:
             texts = [*filter(str.strip, read_lines(path))]
+        if not texts:
+            raise UsageError(f"{path} holds no passages; a line is one")
         passages = []
         for number, text in enumerate(texts, 1):
             context, _, word = text.rstrip().rpartition(" ")
@@ -139,6 +143,6 @@ class Lambada:
 
 def _place(path: Path, label: object, n_choices: int) -> int:
     text = str(label).strip()
-    if not text.isdecimal() or int(text) >= n_choices:
+    if text not in map(str, range(n_choices)):
         raise UsageError(f"{path}: label {text!r} is no place among {n_choices} choices; take a split that has labels")
     return int(text)

@@ -1,12 +1,12 @@
 """Questions on paragraphs whose answers are spans of them, in the JSON of SQuAD v1.1 (Rajpurkar et al. 2016) or in
 plain triples."""
 
-import json
 import re
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from retable.corpora.json_lines import parse
 from retable.corpora.text import read_lines
 from retable.errors import UsageError
 
@@ -73,10 +73,7 @@ def read_triples(path: Path) -> list[Question]:
 
 
 def _read_json(path: Path) -> Any:
-    try:
-        return json.loads("\n".join(read_lines(path)).removeprefix("\ufeff"))
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{path}, line {error.lineno}: no JSON, {error.msg} at column {error.colno}") from None
+    return parse("\n".join(read_lines(path)).removeprefix("\ufeff"), path)
 
 
 def _question(path: Path, place: str, entry: Any, title: str, context: str) -> Question:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from retable.corpora.text import SPLITS
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 from retable.settings import PositiveInt
 
 HUB = "hub:"
@@ -32,6 +32,8 @@ def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: b
     counts: dict[str, float] = {}
     for split, part in parts.items():
         words = part.split()
+        if not words:
+            raise UsageError(f"{source} holds no words for the {split} split; text8 has seventeen million")
         with (Path(folder) / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{joined}\n" for joined in _lines(words, line))
         counts |= {f"{split}/lines": -(-len(words) // line), f"{split}/words": len(words)}
@@ -48,7 +50,7 @@ def read_text8(source: str) -> str:
             "corpus.write.source=hub:afmck/text8"
         )
     elif zipfile.is_zipfile(source):
-        with zipfile.ZipFile(source) as archive:
+        with reading(source, Exception), zipfile.ZipFile(source) as archive:  # damage is raised as whatever it meets
             found = [member for member in archive.infolist() if member.filename == "text8" and member.file_size <= SIZE]
             text = archive.read(found[0]).decode("ascii", "replace") if found else ""
     else:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from retable.corpora.text import SPLITS
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 from retable.settings import PositiveInt
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
@@ -152,9 +152,9 @@ def write_tokenized(
         stream = Shards([read_shard(path, made_by.vocab_size) for path in files])
         if len(stream) < stop:
             raise UsageError(f"{pattern} of {source} hold {len(stream)} tokens, and {split} takes {stop}; add shards")
-        counts |= {
-            f"{split}/{name}": n for name, n in _write_split(folder / split, stream[start:stop], made_by).items()
-        }
+        with reading(", ".join(map(str, files))):
+            written = _write_split(folder / split, stream[start:stop], made_by)
+        counts |= {f"{split}/{name}": n for name, n in written.items()}
     return counts
 
 
@@ -167,11 +167,15 @@ def _write_split(path: Path, stream: Shards, tokenizer: Tokenizer) -> dict[str, 
             texts = tokenizer.decode_batch(
                 document[: len(document) - mark].tolist() for document, mark in zip(batch, marked, strict=True)
             )
+            if any(int(document.max()) >= tokenizer.vocab_size for document in batch):
+                raise UsageError(f"its ids go beyond the vocabulary of {tokenizer.vocab_size}; take their tokenizer")
             for document, mark, text in zip(batch, marked, texts, strict=True):
                 ids.write(document.astype(tokenizer.dtype).tobytes())
                 rows.append((len(document), len(text.split()) + text.count("\n") + mark, len(text.encode()) + mark))
                 if lines := [line for line in text.split("\n") if line.strip()]:
                     file.write("\n".join(lines) + "\n\n")
+    if not path.with_suffix(".txt").stat().st_size:
+        raise UsageError(f"the tokens of {path.name} are no text")
     table = np.array(rows, dtype="<i8")
     np.save(path.with_suffix(".units.npy"), table)
     return {"tokens": int(table[:, 0].sum()), "words": int(table[:, 1].sum()), "documents": len(rows)}

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 from retable.evaluation.word_vectors import WordVectors, unit
 from retable.settings import PositiveInt
 
@@ -64,7 +64,7 @@ def read_analogies(path: str | PathLike[str]) -> dict[str, list[Question]]:
     """
     sections: dict[str, list[Question]] = {}
     questions: list[Question] | None = None
-    with open(path, encoding="utf-8") as file:
+    with reading(path, UnicodeError), open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             match line.split():
                 case []:

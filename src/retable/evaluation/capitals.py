@@ -45,7 +45,9 @@ class Capitals:
             asked = dict.fromkeys((a.lower(), b.lower()) for a, b in asked)
         pairs = [(a, b) for a, b in asked if a in known.rows and b in known.rows][: self.pairs]
         if len(pairs) < 2:
-            raise UsageError(f"{len(pairs)} pairs of {self.section} are in the vocabulary; a plane needs two or more")
+            raise UsageError(
+                f"{len(pairs)} pairs of {self.section} in {self.inputs[0]} are in the vocabulary; a plane needs two"
+            )
         words = [word for pair in pairs for word in pair]
         points, variance = plane(known.lookup(words)[0])
         with (folder / "plane.csv").open("w", newline="", encoding="utf-8") as file:

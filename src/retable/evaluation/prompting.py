@@ -82,6 +82,7 @@ class Prompted(Labelled):
         places = np.repeat(np.arange(len(questions)), [len(question.choices) for question in questions])
         choices = [choice for question in questions for choice in question.choices]
         contexts, answers = scorer.encode([prompts[i] for i in places], [f" {choice}" for choice in choices])
+        self._require_known(scorer, questions, answers, places)
         right = np.array([question.answer for question in questions])
         otherwise = {}
         if self.by == "generation":
@@ -99,6 +100,18 @@ class Prompted(Labelled):
         metrics = {"questions": len(questions)} | self.values(units, ["accuracy", *otherwise])
         return {f"{self.task}/{self.split}/{metric}": value for metric, value in metrics.items()}
 
+    def _require_known(
+        self, scorer: Scorer, questions: Sequence[Any], answers: Sequence[Sequence[int]], places: np.ndarray
+    ) -> None:
+        """UsageError where every question has an answer of unknown words alone, whose probability says nothing."""
+        strange = [place for place, ids in zip(places, answers, strict=True) if {*ids} == {scorer.unknown}]
+        if len({*strange}) == len(questions):
+            words = dict.fromkeys(f"{word!r}" for word in questions[0].choices)
+            raise UsageError(
+                f"the model's vocabulary lacks answers to all questions of {self.questions.inputs[0]}, such as some of "
+                f"{', '.join(words)}; write other words, or take a model that knows these"
+            )
+
     def prompts(self, questions: Sequence[Any]) -> list[str]:
         """What each question is asked with."""
         pool = self.examples.read() if self.examples is not None and self.shots else []
@@ -115,9 +128,9 @@ class Prompted(Labelled):
     def _asked(self, question: Any) -> str:
         try:
             return self.template.format(**question.fields)
-        except (KeyError, IndexError) as error:
-            fields = ", ".join(f"{{{name}}}" for name in question.fields)
-            raise UsageError(f"the template asks for {error}; a question has {fields}") from None
+        except (LookupError, AttributeError, ValueError) as error:
+            fields, path = ", ".join(f"{{{name}}}" for name in question.fields), self.questions.inputs[0]
+            raise UsageError(f"the template asks for {error}; a question of {path} has {fields}") from None
 
 
 def _best(scores: np.ndarray, places: np.ndarray) -> np.ndarray:

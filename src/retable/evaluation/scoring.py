@@ -8,7 +8,6 @@ n texts, N tokens that are scored, B batch, T time.
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,6 @@ from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken, next_token
 from retable.generation.packed import packed
 from retable.generation.sampling import Greedy
-from retable.models.base import EncoderDecoder
 from retable.nn.cross_entropy import linear_log_prob
 from retable.objectives.base import Likelihood
 from retable.objectives.causal_lm import CausalLM
@@ -114,7 +112,7 @@ class Scorer:
         """The likeliest token after each context, and so on, `n_tokens` of them."""
         model: NextToken
         if objective := _text_to_text(self._system):
-            model, prompts = _Outputs(objective, self._sentinel), self._inputs(contexts)
+            model, prompts = Conditioned(objective, objective.start_id, *self._sentinel), self._inputs(contexts)
         else:
             model, prompts = next_token(self._system), [[self._tokenizer.boundary, *ids] for ids in contexts]
         return [best.ids for best, *_ in Greedy(max_new_tokens=n_tokens)(model, prompts, eos=None)]
@@ -164,24 +162,6 @@ class Scorer:
         line_end = [self._tokenizer.boundary, *self._tokenizer.encode("\n")][-1]
         end = self._tokenizer.special_ids.get("</s>", line_end)
         return [[*context, *self._sentinel, end] for context in contexts]
-
-
-class _Outputs(Conditioned):
-    """As Conditioned, of an encoder-decoder or a prefix LM, with outputs that have `begun` with these tokens."""
-
-    def __init__(self, objective: TextToText, begun: list[int]):
-        super().__init__(objective, objective.start_id)
-        self._begun = [objective.start_id, *begun]
-
-    @torch.inference_mode()
-    def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        model, reads_first = self.objective.model, isinstance(self.objective.model, EncoderDecoder)
-        if state is None:
-            lengths = torch.full_like(ids[:, 0], ids.shape[1])
-            state = model.encode(ids, lengths) if reads_first else model(ids, (), lengths)[1]
-            ids = torch.tensor([self._begun], device=self.device).expand(len(ids), -1)
-        hidden, after = model.decode(ids, state) if reads_first else model(ids, state)
-        return self.objective.scores(hidden[:, -1]), after
 
 
 def _text_to_text(system: System) -> TextToText | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 from retable.evaluation.word_vectors import WordVectors, unit
 
 Pair = tuple[str, str, float]
@@ -52,11 +52,13 @@ class Similarity:
 def read_pairs(path: str | PathLike[str]) -> list[Pair]:
     """Two words and how similar people find them a line, parted by white space; UsageError where not."""
     pairs = []
-    with open(path, encoding="utf-8") as file:
+    with reading(path, UnicodeError), open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             try:
                 a, b, score = line.split()
                 pairs.append((a, b, float(score)))
+                if not np.isfinite(pairs[-1][-1]):
+                    raise ValueError
             except ValueError:
                 raise UsageError(
                     f"{path}, line {number}: {line.strip()!r} is no pair; a line is two words and a number"

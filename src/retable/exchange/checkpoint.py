@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 from retable.escaping import in_one_line
 from retable.exchange.families import FAMILIES, Family, Head, Settings
 from retable.exchange.layers import to_ours, under
@@ -39,7 +39,7 @@ class Checkpoint:
     def __init__(self, name: str):
         self.name = name
         self.folder = Path(name) if Path(name).is_dir() else _snapshot(name)
-        path = self.folder / "config.json"
+        self._path = path = self.folder / "config.json"
         try:
             self._config: Settings = _read_json(path)
         except OSError as error:
@@ -68,7 +68,7 @@ class Checkpoint:
         tokenizer = read_tokenizer(self.folder)
         if tokenizer.vocab_size > self._settings["vocab_size"]:
             raise UsageError(
-                f"{self.folder}: the tokenizer has {tokenizer.vocab_size} tokens, and the model only "
+                f"{tokenizer_files(self.folder)[0]} has {tokenizer.vocab_size} tokens, and the model only "
                 f"{self._settings['vocab_size']}; take another checkpoint"
             )
         return tokenizer
@@ -82,7 +82,10 @@ class Checkpoint:
                 "the checkpoint is incomplete, or of another model"
             )
         pooler = {"pooler": self._prefix + "pooler.dense.weight" in self._theirs} if self._family.model is BERT else {}
-        return {"_target_": _full_name(self._family.model)} | self._settings | pooler
+        made = self._settings | pooler
+        with reading(self._path, ValueError), torch.device("meta"):
+            self._family.model(**made)  # sizes that can't be together are refused here, by the file's name
+        return {"_target_": _full_name(self._family.model)} | made
 
     @property
     def objective(self) -> Settings | None:
@@ -174,7 +177,8 @@ class Checkpoint:
                 found: Any = _read_json(path).get("weight_map")
                 shards = [*found.values()] if isinstance(found, dict) else [found]
                 for shard in shards:
-                    if not isinstance(shard, str) or shard in ("", "..") or Path(shard).name != shard:
+                    beside = isinstance(shard, str) and Path(shard).name == shard and (self.folder / shard).is_file()
+                    if not beside:
                         raise UsageError(f"{path} names {shown(shard)}, which is no file beside it; fetch it again")
                 return [path, *(self.folder / shard for shard in sorted({*shards}))]
         raise UsageError(f"{self.folder} has no weights; it needs one of {', '.join(WEIGHTS)}")
@@ -203,6 +207,8 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         raise UsageError(f"{path} is damaged ({in_one_line(str(error))[:200]}); fetch it again") from None
     if not isinstance(read, dict) or not all(isinstance(each, Tensor) for each in read.values()):
         raise UsageError(f"{path} holds no weights by their names; take a checkpoint that save_pretrained has written")
+    if not all(weight.isfinite().all() for weight in read.values()):
+        raise UsageError(f"{path} is damaged: it holds weights that are no finite numbers; fetch it again")
     return {str(name): weight for name, weight in read.items()}
 
 

@@ -1,4 +1,5 @@
-"""Encoder-decoders behind the interface that decoding knows: the prompt is the source, the completion its translation.
+"""Encoder-decoders, and prefix LMs, behind the interface that decoding knows: the prompt is the source, the completion
+its translation.
 
 B rows, T tokens, V vocabulary.
 """
@@ -10,30 +11,35 @@ from torch import Tensor
 
 from retable.generation.packed import packed
 from retable.generation.states import select_rows
+from retable.models.base import EncoderDecoder
 from retable.objectives.base import Writing
 
 
 class Conditioned:
-    """A trained encoder-decoder and the state of its decoder, which holds what it looks at of the source.
+    """A trained encoder-decoder and the state of its decoder, which holds what it looks at of the source; or a prefix
+    LM, whose one stack reads the source and goes on.
 
-    The first tokens that it is given are the source; the decoder then begins with the mark `start`. Strategies put
-    prompts of one length together, so sources are not padded.
+    The first tokens that it is given are the source; what it writes has then begun with the tokens `begun`, the mark
+    that a decoder starts with. Strategies put prompts of one length together, so sources are not padded.
     """
 
-    def __init__(self, objective: Writing, start: int):
+    def __init__(self, objective: Writing, *begun: int):
         self.objective = packed(objective.eval())
         self.device = next(objective.parameters()).device
-        self._start = start
+        self._begun = begun
 
     def start(self, n_rows: int) -> Any:
         return None
 
     @torch.inference_mode()
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        model: Any = self.objective.model
+        reads_first = isinstance(model, EncoderDecoder)
         if state is None:
-            state = self.objective.model.encode(ids, torch.full_like(ids[:, 0], ids.shape[1]))
-            ids = torch.full_like(ids[:, :1], self._start)
-        hidden, state = self.objective.model.decode(ids, state)
+            lengths = torch.full_like(ids[:, 0], ids.shape[1])
+            state = model.encode(ids, lengths) if reads_first else model(ids, (), lengths)[1]
+            ids = torch.tensor([self._begun], device=self.device).expand(len(ids), -1)
+        hidden, state = model.decode(ids, state) if reads_first else model(ids, state)
         return self.objective.scores(hidden[:, -1]), state
 
     def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:

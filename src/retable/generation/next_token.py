@@ -14,7 +14,6 @@ from retable.errors import UsageError
 from retable.generation.conditioned import Conditioned
 from retable.generation.packed import packed
 from retable.generation.states import select_rows
-from retable.models.base import EncoderDecoder
 from retable.objectives.base import Writing
 from retable.objectives.causal_lm import CausalLM
 from retable.systems import MixedSystem, PredictiveModel, System, TrainedSystem
@@ -132,7 +131,7 @@ def next_token(system: System | PredictiveModel) -> NextToken:
     Raises UsageError for a system that only scores texts, or is none.
     """
     match system:
-        case TrainedSystem(objective=Writing(model=EncoderDecoder(), start_id=int(start_id)) as objective):
+        case TrainedSystem(objective=Writing(start_id=int(start_id)) as objective):
             return Conditioned(objective, start_id)
         case TrainedSystem(objective=CausalLM() as objective):
             return Trained(objective)

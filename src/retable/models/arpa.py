@@ -17,6 +17,7 @@ from retable.errors import UsageError
 from retable.models.ngram import BackoffModel, NGrams
 
 LOG_10 = np.log(10)
+ROUNDING = 1e-4  # that log10 of a probability may be above 0, of which some toolkits write few digits
 CHUNK = 1 << 11  # lines at a time; with 1 << 16 a third of the time to read goes to garbage collection
 
 
@@ -181,5 +182,7 @@ def _parse(
         except KeyError as error:
             raise ValueError(f"{error} is in one of its {n}-grams but not in its 1-grams") from error
         log_prob.append(np.array(list(map(float, first))))
+        if (log_prob[-1] > ROUNDING).any():
+            raise ValueError(f"a probability of its {n}-grams is above one")
         backoff.append(np.array(list(map(float, weights))))
     return np.concatenate(words, axis=1), np.concatenate(log_prob) * LOG_10, np.concatenate(backoff) * LOG_10

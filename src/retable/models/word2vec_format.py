@@ -56,6 +56,8 @@ def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
         for i in range(n_words):
             try:
                 word, vectors[i] = read_row(file, dimensions)
+                if word.encode().split() != [word.encode()] or not np.isfinite(vectors[i]).all():
+                    raise ValueError(f"{word!r} is empty or has white space in it, or a value that is no finite number")
                 words.append(word)
             except ValueError as error:  # UnicodeDecodeError is one
                 raise UsageError(f"{path}, word {i + 1} of {n_words}: {error}") from None
@@ -77,7 +79,7 @@ def _read_header(path: str | PathLike[str], line: bytes) -> tuple[int, int]:
         raise UsageError(
             f"{path}: the first line must be `<words> <dimensions>`, as in `3000 100`; GloVe's files lack it"
         ) from None
-    if n_words < 0 or dimensions < 1:
+    if n_words < 1 or dimensions < 1:
         raise UsageError(f"{path}: the first line announces {n_words} words of {dimensions} dimensions")
     return n_words, dimensions
 
@@ -93,7 +95,7 @@ def _read_text_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
 
 
 def _read_binary_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
-    letters = b""
+    letters = bytearray()
     while (letter := file.read(1)) != b" ":
         if not letter:
             raise ValueError("the file ends before it")

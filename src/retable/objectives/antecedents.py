@@ -55,7 +55,7 @@ class Antecedents(Objective):
         """The spans (N, 2), the document of each (N,), and the place among them of its best antecedent (N,), −1 for
         none."""
         spans, documents, antecedents, scores = self(batch)
-        none = torch.full_like(antecedents[:, :1], -1)
+        none = antecedents.new_full((len(antecedents), 1), -1)  # of a lone span there are no antecedents
         best = torch.cat([none, antecedents], dim=1).gather(1, scores.argmax(dim=1, keepdim=True))
         return spans, documents, best[:, 0]
 

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from retable.errors import UsageError
+
 
 class Classes:
     """Classes by what stands for them in a file.
@@ -12,9 +14,11 @@ class Classes:
     """
 
     def __init__(self, names: Sequence[object] | Mapping[object, object]):
-        mapping = names if isinstance(names, Mapping) else {name: name for name in names}
+        mapping = names if isinstance(names, Mapping) else {_text(name): name for name in names}
         classes = {_text(value): _text(name) for value, name in mapping.items() if name is not None}
         self.names: list[str] = [*dict.fromkeys(classes.values())]
+        if len(self.names) < 2:
+            raise UsageError("task.labels names no two classes, between which there is something to tell; write more")
         self._left_out = {_text(value) for value, name in mapping.items() if name is None}
         self._places = {value: self.names.index(name) for value, name in classes.items()}
         self.none = len(self.names)  # the place of a prediction that is no class: behind them all

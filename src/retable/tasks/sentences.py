@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from retable import settings
 from retable.artifacts import require
 from retable.corpora.text import SPLITS
 from retable.data import layouts
@@ -79,6 +80,10 @@ class SentenceTask(Labelled, Task[Example, float]):
         self.sentences, self.metrics = list(sentences), list(metrics)
         self._answers = answers
         self.label = [label] if isinstance(label, str) else list(label)
+        if not self.label:
+            raise UsageError("task.label names no column; write the one of the labels")
+        if scores is not None and (len(scores) != 2 or not scores[0] < scores[1]):
+            raise UsageError(f"task.scores={list(scores)} are no range; write [lowest, highest]")
         self.labels = Classes(labels) if labels is not None else Scores(*scores or ())
         known = [name for name in (OF_CLASSES if labels is not None else OF_SCORES) if self._fits(name)]
         if not self.metrics or not set(self.metrics) <= set(known):
@@ -101,10 +106,13 @@ class SentenceTask(Labelled, Task[Example, float]):
                 f"task.files.validation={share} is no share of the training examples; write one such as 0.1"
             )
         self._files = {
-            split: dict(form or {}) | (dict(file) if isinstance(file, Mapping) else {"path": file})
+            split: dict(form or {}) | ({"path": None, **file} if isinstance(file, Mapping) else {"path": file})
             for split, file in files.items()
-            if not isinstance(file, int | float)
+            if split != "validation" or not self._held_out
         }
+        for split, its in self._files.items():
+            if not isinstance(its["path"], str) or not Path(its["path"]).name:
+                raise UsageError(f"task.files.{split}={settings.shown(its['path'])} is no file; write its path")
 
     def _fits(self, metric: str) -> bool:
         return metric != "f1" or len(self.labels.names) == 2
@@ -260,9 +268,12 @@ class SentenceTask(Labelled, Task[Example, float]):
         return examples
 
     def _require_settings(self, form: Mapping[str, Any]) -> None:
-        known = [name for name in inspect.signature(self._read).parameters if name != "path"]
-        if unknown := [name for name in form if name not in known]:
-            raise UsageError(f"task.form has no {unknown[0]}; it may have {', '.join(known) or 'nothing'}")
+        parameters = inspect.signature(self._read).parameters
+        known = {name: each.annotation for name, each in parameters.items() if name != "path"}
+        for name, value in form.items():
+            if name not in known:
+                raise UsageError(f"task.form has no {name}; it may have {', '.join(known) or 'nothing'}")
+            settings.require(value, known[name], f"task.form.{name}")
 
 
 def _value(path: Path, row: Row, column: str) -> str:

@@ -8,8 +8,9 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from retable.corpora.json_lines import read_objects
 from retable.corpora.text import read_lines
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 
 JSON_LINES = (".jsonl", ".json", ".ndjson")
 
@@ -66,6 +67,10 @@ def read_table(
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
     """The lines with their numbers, from 1 on."""
+    try:
+        "".encode(encoding)
+    except (LookupError, ValueError):
+        raise UsageError(f"task.form.encoding={encoding} is no encoding of text; write one such as latin-1") from None
     for number, line in enumerate(read_lines(path, encoding), 1):
         yield number, line.removeprefix("\ufeff") if number == 1 else line
 
@@ -75,6 +80,10 @@ def _plain(path: Path, lines: Iterable[tuple[int, str]], delimiter: str) -> Iter
 
 
 def _quoted(path: Path, lines: Iterable[tuple[int, str]], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    if len(delimiter) != 1:
+        raise UsageError(
+            f"task.form.delimiter={delimiter}: between quoted fields stands one letter; write a single one"
+        )
     reader = csv.reader((line + "\n" for _, line in lines), delimiter=delimiter, strict=True)
     begin = 1
     try:
@@ -99,7 +108,10 @@ def _delimited(
 
 
 def _matches(path: Path, pattern: str, encoding: str) -> Table:
-    expression = re.compile(pattern)
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"task.form.pattern={pattern} is no regular expression: {error}") from None
 
     def rows() -> Iterator[Row]:
         for number, line in _lines(path, encoding):
@@ -117,17 +129,7 @@ def _objects(path: Path) -> Table:
     """JSON lines; the columns are those of the first."""
 
     def rows() -> Iterator[Row]:
-        for number, line in _lines(path, "utf-8"):
-            if not line.strip():
-                continue
-            try:
-                found = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise UsageError(
-                    f"{path}, line {number} is no JSON: {error.msg}; one object has to stand in a line"
-                ) from None
-            if not isinstance(found, dict):
-                raise UsageError(f'{path}, line {number} is no JSON object; write {{"column": value, …}} in each line')
+        for number, found in read_objects(path):
             yield Row(f"line {number}", {key: _text(value) for key, value in found.items()})
 
     all_rows = rows()
@@ -140,16 +142,16 @@ def _parquet(path: Path) -> Table:
 
     if not path.is_file():
         raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
-    try:
+    damage = pyarrow.ArrowException, OSError, ValueError
+    with reading(path, *damage):
         file = pyarrow.parquet.ParquetFile(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UsageError(f"{path} is no parquet file: {error}") from None
 
     def rows() -> Iterator[Row]:
         number = 0
-        for batch in file.iter_batches():
-            for number, fields in enumerate(batch.to_pylist(), number + 1):  # noqa: B020
-                yield Row(f"row {number}", {key: _text(value) for key, value in fields.items()})
+        with reading(path, *damage):
+            for batch in file.iter_batches():
+                for number, fields in enumerate(batch.to_pylist(), number + 1):  # noqa: B020
+                    yield Row(f"row {number}", {key: _text(value) for key, value in fields.items()})
 
     return Table(list(file.schema_arrow.names), rows())
 

@@ -15,7 +15,7 @@ from retable.corpora.text import SPLITS
 from retable.data import layouts
 from retable.data.bucketed import Encoded
 from retable.data.tagged import TaggedExample, encoded
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 from retable.metrics.roles import role_counts
 from retable.metrics.spans import SHARES, Scheme, convert, span_counts
 from retable.metrics.units import share
@@ -152,10 +152,11 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             said, found = ("true", "not all sentences name") if self._roles else ("false", "some sentences name")
             raise UsageError(f"task.roles={said}, but {found} a predicate that their tags are about; write the other")
         scheme = self._scheme
-        return {
-            split: [each._replace(tags=convert(each.tags, scheme)) if scheme else each for each in rows]
-            for split, rows in splits.items()
-        }
+        with reading(" or ".join(map(str, self.inputs))):
+            return {
+                split: [each._replace(tags=convert(each.tags, scheme)) if scheme else each for each in rows]
+                for split, rows in splits.items()
+            }
 
     def examples(self, split: str) -> list[TaggedSentence]:
         return self._sentences[split]

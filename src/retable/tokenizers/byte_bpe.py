@@ -7,7 +7,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from retable.errors import UsageError
 from retable.settings import PositiveInt
-from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
+from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer, in_parts
 
 
 def train(lines: Iterable[str], vocab_size: PositiveInt, vocabulary: Iterable[str] = ()) -> Tokenizer:
@@ -26,5 +26,5 @@ def train(lines: Iterable[str], vocab_size: PositiveInt, vocabulary: Iterable[st
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator((line + "\n" for line in lines), trainer)
+    tokenizer.train_from_iterator((line + "\n" for line in in_parts(lines)), trainer)
     return Tokenizer(tokenizer)

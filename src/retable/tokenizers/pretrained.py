@@ -7,7 +7,8 @@ from pathlib import Path
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
+from retable.tokenizers.report import model_of
 from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 from retable.tokenizers.wordpiece import MARKS, PREFIX
 
@@ -23,28 +24,32 @@ def load(lines: Iterable[str], path: str | None, vocabulary: Iterable[str] = ())
             f"tokenizer.train.path={path} is no file; write tokenizer.train.path=FOLDER/tokenizer.json with the file "
             "of a Hugging Face model"
         )
-    tokenizer = read_tokenizer(Path(path))
-    tokenizer.boundary  # noqa: B018  a tokenizer without a mark that ends text can't write a stream
-    return tokenizer
+    return read_tokenizer(Path(path))
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer in a `tokenizer.json`, or in a folder by `tokenizer_files`. It neither cuts texts off nor fills
     them up, whatever the file says."""
-    file, *more = tokenizer_files(path) if path.is_dir() else [path]
-    try:
-        if more:
-            its = _byte_bpe(path)
-        elif path.is_dir() and file.name == "vocab.txt":
-            its = _wordpiece(path)
-        else:
-            its = HuggingFaceTokenizer.from_file(str(file))
-    except Exception as error:  # the library raises bare Exception for whatever is wrong with a file
-        what = "tokenizer.json" if file.suffix == ".json" and not more else "vocabulary"
-        raise UsageError(f"{file} is not a readable {what}: {error}") from None
-    its.no_truncation()
-    its.no_padding()
-    return Tokenizer(its)
+    files = tokenizer_files(path) if path.is_dir() else [path]
+    with reading(" with ".join(map(str, files)), Exception):  # which the library raises for whatever is wrong
+        match [file.name for file in files] if path.is_dir() else []:
+            case ["vocab.json", "merges.txt"]:
+                its = _byte_bpe(path)
+            case ["vocab.txt"]:
+                its = _wordpiece(path)
+            case _:
+                its = HuggingFaceTokenizer.from_file(str(files[0]))
+        its.no_truncation()
+        its.no_padding()
+        ids = its.get_vocab().values()
+        if {*ids} != {*range(len(ids))}:
+            raise UsageError(f"the ids of its {len(ids)} tokens are not 0 to {len(ids) - 1}")
+        tokenizer = Tokenizer(its)
+        model = model_of(tokenizer)
+        if (unknown := model.get("unk_token")) is not None and unknown not in model["vocab"]:
+            raise UsageError(f"its vocabulary has no {unknown}, which stands for what it lacks")
+        tokenizer.boundary  # noqa: B018  a tokenizer without a mark that ends text can't write a stream
+        return tokenizer
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
@@ -69,8 +74,10 @@ def _byte_bpe(folder: Path) -> HuggingFaceTokenizer:
 
 def _wordpiece(folder: Path) -> HuggingFaceTokenizer:
     """BERT's (Devlin et al. 2019), in lower case unless `tokenizer_config.json` says otherwise."""
-    config = folder / "tokenizer_config.json"
-    said = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+    config, said = folder / "tokenizer_config.json", {}
+    if config.exists():
+        with reading(config, ValueError, RecursionError):
+            said = dict(json.loads(config.read_text(encoding="utf-8")))
     its = HuggingFaceTokenizer(models.WordPiece.from_file(str(folder / "vocab.txt"), unk_token="[UNK]"))
     its.normalizer = normalizers.BertNormalizer(
         lowercase=said.get("do_lower_case", True),

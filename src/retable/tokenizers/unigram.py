@@ -13,7 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from retable.errors import UsageError
 from retable.settings import PositiveInt
-from retable.tokenizers.tokenizer import Tokenizer, _require_characters
+from retable.tokenizers.tokenizer import Tokenizer, _require_characters, in_parts
 
 MARKS = ["<pad>", "</s>", "<unk>"]
 SENTINELS = [f"<extra_id_{i}>" for i in reversed(range(100))]  # T5 counts them from the end of the vocabulary
@@ -32,7 +32,7 @@ def train(lines: Iterable[str], vocab_size: PositiveInt, vocabulary: Iterable[st
         vocab_size=max(n_pieces, 0) + len(MARKS), special_tokens=MARKS, unk_token="<unk>", show_progress=False
     )
     try:
-        learner.train_from_iterator(lines, trainer)
+        learner.train_from_iterator(in_parts(lines), trainer)
     except Exception as error:  # the library raises bare Exception
         if "not large enough" not in str(error):
             raise

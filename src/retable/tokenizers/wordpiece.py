@@ -13,7 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from retable.errors import UsageError
 from retable.settings import PositiveInt
-from retable.tokenizers.tokenizer import Tokenizer
+from retable.tokenizers.tokenizer import Tokenizer, in_parts
 
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PREFIX = "##"
@@ -55,7 +55,7 @@ def train(
     )
     learner = HuggingFaceTokenizer(models.WordPiece(unk_token="[UNK]"))
     learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
-    learner.train_from_iterator(lines, trainer)
+    learner.train_from_iterator(in_parts(lines), trainer)
 
     ids = learner.get_vocab()
     tokenizer = HuggingFaceTokenizer(models.WordPiece(ids, unk_token="[UNK]", continuing_subword_prefix=PREFIX))

@@ -1,0 +1,197 @@
+"""Hostile texts given to trained systems, as `retable score`, `classify` and the others give them: an answer that can
+be printed, or a refusal in one line.
+
+FUZZ_COUNT texts are drawn by FUZZ_SEED:
+
+    FUZZ_COUNT=20000 FUZZ_SEED=1 python -m pytest tests/fuzz/test_texts.py
+"""
+
+import os
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+import retable
+from pipelines.entry import one_line_errors
+from pipelines.imported import _arpa
+from retable import settings
+from retable.artifacts import write_json
+from retable.cells.build import build_model, build_objective
+from retable.cells.texts import write_text
+from retable.data.spelling import Vocabulary
+from retable.models.arpa import write_arpa
+from retable.models.word2vec_format import write_word2vec
+from retable.tasks.base import Task
+from retable.tokenizers import byte_bpe
+from retable.training.weights import save_weights
+from tests.fuzz import kinds
+from tests.fuzz.bounds import bounded_memory, bounded_time
+from tests.fuzz.damage import FRAGMENTS
+from tests.fuzz.kinds import LINES, part
+
+COUNT, SEED = int(os.environ.get("FUZZ_COUNT", 150)), int(os.environ.get("FUZZ_SEED", 1))
+BLOCK = 50
+LENGTH = 2_000  # bytes of a piece at most: many models take the square of a text's length
+GPT = part("retable.models.gpt.GPT", d_model=8, n_layers=1, n_heads=2, max_length=16, dropout=0.0)
+SENTENCES = {
+    "name": "own",
+    "files": {"train": "a.tsv", "validation": "b.tsv"},
+    "label": "label",
+    "labels": ["bad", "good"],
+    "metrics": ["accuracy"],
+}
+FILES = {"train": "a", "validation": "b", "test": "c"}
+TASKS: Mapping[str, tuple[Any, Any, Any]] = {
+    "classifier": (part("retable.tasks.sentences.SentenceTask", **SENTENCES, sentences=["a"]), kinds.ENCODER,
+                   kinds.OF_CLASSES),
+    "pairs": (part("retable.tasks.sentences.SentenceTask", **SENTENCES, sentences=["a", "b"]), kinds.ENCODER,
+              kinds.OF_CLASSES),
+    "tagger": (part("retable.tasks.tagged.TaggingTask", sentences=part("retable.tasks.tagged.TaggedFiles", **FILES)),
+               kinds.TAGGER, kinds.OF_TAGS),
+    "tagger by tokens": (
+        part("retable.tasks.tagged.TaggingTask", sentences=part("retable.tasks.tagged.TaggedFiles", **FILES)),
+        kinds.ENCODER, kinds.OF_TAGS,
+    ),
+    "reader": (part("retable.tasks.questions.QuestionTask", questions=part("retable.tasks.questions.QuestionFiles",
+               train="a", test="b", held_out=1)), kinds.READER, {"dropout": 0.1}),
+    "reader by tokens": (part("retable.tasks.questions.QuestionTask", questions=part(
+        "retable.tasks.questions.QuestionFiles", train="a", test="b", held_out=1)), kinds.ENCODER, {"dropout": 0.1}),
+    "chooser": (part("retable.tasks.choices.ChoiceTask", choices=part("retable.corpora.choice_files.ChoiceFiles",
+                train="a", test="b", held_out=1, context="c", endings="d", label="e")), kinds.ENCODER,
+                kinds.OF_CHOICES),
+    "resolver": (part("retable.tasks.clusters.CoreferenceTask", documents=part(
+        "retable.corpora.coreference.DocumentFiles", **FILES)), kinds.RANKER, {}),
+    "translator": (part("retable.tasks.translation.TranslationTask", folder=".", strategy="greedy", max_tokens=4096,
+                        alignments=0, decoding=part("retable.generation.sampling.Greedy", max_new_tokens=4)),
+                   kinds.TRANSLATOR, {"label_smoothing": 0.1, "tie": True, "bias": False}),
+}  # fmt: skip
+
+
+def written(folder: Path, task: Any, model: Any, head: Any) -> Any:
+    """The cell of a task, as the stage train leaves it, with weights as they are drawn."""
+    folder.mkdir()
+    spelt = model in (kinds.TAGGER, kinds.READER, kinds.RANKER)
+    text = Vocabulary.of_texts([line.split() for line in LINES] * 2, []) if spelt else kinds.words()
+    made: Task[Any, Any] = settings.build(task, "task", Task)
+    if "tags" in vars(type(made)):
+        write_json(folder / "learnt.json", learnt := {"tags": ["A", "B"], "commonest": "A"})
+        made.recall(learnt)
+    torch.manual_seed(1)
+    objective = made.objective(build_model({"model": model}, text), text, **head)
+    save_weights(objective, folder / "model.safetensors")
+    write_text(text, folder)
+    OmegaConf.save(OmegaConf.create({"task": task, "model": model, "head": head}), folder / "config.yaml")
+    return retable.load(folder)
+
+
+def counted(folder: Path) -> Any:
+    folder.mkdir()
+    write_arpa(kinds.counted(), kinds.words().words, path := folder.with_suffix(".arpa"))
+    config = _arpa(path, "own", folder) | {"corpus": {"unit": "line"}}
+    OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
+    return retable.load(folder)
+
+
+def trained(folder: Path) -> Any:
+    folder.mkdir()
+    text = byte_bpe.train(LINES, 270)
+    objective = part("retable.objectives.causal_lm.CausalLM", tie=True, bias=False, reduction="mean")
+    scorer = part("retable.evaluation.likelihood.SlidingWindow", length=16, stride=8, batch_size=4)
+    config = {"model": GPT, "objective": objective, "scorer": scorer, "tokens": "own/bpe", "corpus": {"unit": "line"}}
+    text.save(folder / "tokenizer.json")
+    torch.manual_seed(1)
+    save_weights(build_objective(config, text, build_model(config, text)), folder / "model.safetensors")
+    OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
+    return retable.load(folder)
+
+
+@pytest.fixture(scope="module")
+def systems(tmp_path_factory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("systems")
+    made = {name: written(folder / name, *parts) for name, parts in TASKS.items()}
+    write_word2vec(folder / "vectors.txt", kinds.WORDS, kinds.vectors().vectors)
+    made |= {"counted": counted(folder / "counted"), "trained": trained(folder / "trained")}
+    return made | {"vectors": retable.load(folder / "vectors.txt")}
+
+
+def asked(name: str, system: Any, texts: list[str]) -> Any:
+    """What the command would print, checked."""
+    first, last = texts[0], texts[-1]
+    match name:
+        case "counted" | "trained":
+            scored = system.score(texts, end=len(texts) > 1)
+            assert all(np.isfinite(each.log_prob) and each.log_prob <= 0 for each in scored)
+            assert all(
+                [word for word, _ in each.words] == text.split() for each, text in zip(scored, texts, strict=True)
+            )
+            assert system.perplexity(texts) >= 1
+            return system.continue_(first, max_new_tokens=3), system.alternatives(last, max_new_tokens=3, n=2)
+        case "classifier":
+            assert np.isfinite(system.probabilities(texts)).all()
+            return system.classify(texts)
+        case "pairs":
+            return system.classify([(first, last)])
+        case "tagger" | "tagger by tokens":
+            tagged = system.tag(texts)
+            assert [[word for word, _ in row] for row in tagged] == [text.split() for text in texts]
+            return tagged
+        case "reader" | "reader by tokens":
+            answer = system.answer(first, last)
+            assert answer in last
+            return answer
+        case "chooser":
+            assert system.choose(first, [*texts, "a bird"]) <= len(texts)
+        case "resolver":
+            return system.resolve(texts)
+        case "translator":
+            return system.translate(texts)
+        case "vectors":
+            return system.neighbours(first), system.similarity(first, last), system.analogy(first, "cat", last)
+
+
+def drawn(dice: random.Random) -> str:
+    """As an argument of the command line comes: bytes that are not UTF-8 are lone surrogates."""
+    pieces = [
+        dice.choice([line.encode() for line in LINES] + FRAGMENTS)[:LENGTH] for _ in range(dice.choice([1, 1, 2, 3]))
+    ]
+    return dice.choice([b" ", b"", b"\n"]).join(pieces).decode("utf-8", "surrogateescape")
+
+
+def outcome(name: str, system: Any, texts: list[str], capsys) -> str:
+    """Nothing where there is an answer, and else the line of the refusal."""
+    try:
+        with one_line_errors(), bounded_memory(), bounded_time():
+            repr(asked(name, system, texts)).encode()
+    except SystemExit as end:
+        assert end.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: ") and line.isprintable() and len(line) < 1000, line[:2000]
+        return line
+    return ""
+
+
+@pytest.mark.parametrize("block", range(-(-COUNT // BLOCK)))
+def test_drawn_texts_are_answered_or_refused_in_one_line(block, systems, capsys):
+    failed = []
+    for number in range(block * BLOCK, min(block * BLOCK + BLOCK, COUNT)):
+        dice = random.Random(f"{SEED} {number}")
+        name = [*systems][number % len(systems)]
+        texts = [drawn(dice) for _ in range(dice.choice([1, 1, 2, 3]))]
+        try:
+            outcome(name, systems[name], texts, capsys)
+        except Exception as error:
+            capsys.readouterr()
+            said = repr(texts)
+            failed.append(f"{number}: {name} {said[:200]}: {type(error).__name__}: {str(error)[:500]}")
+    assert not failed, "\n".join(failed)
+
+
+def test_plain_texts_are_answered(systems, capsys):
+    for name, system in systems.items():
+        assert not outcome(name, system, ["cat", "bird"], capsys), name
