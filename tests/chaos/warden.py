@@ -39,8 +39,8 @@ def watch(code: Path, seconds: int, module: str, arguments: list[str]) -> None:
 
 def lead(module: str, arguments: list[str]) -> None:
     os.setsid()
-    for number in (signal.SIGINT, signal.SIGUSR1):
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler if module == "dvc" else signal.SIG_DFL)
     os.environ["CHAOS_LEADER"] = str(os.getpid())
     sys.addaudithook(touch)
     become(module, arguments, os.getcwd(), dict(os.environ), "/dev/stdout", "/dev/stderr", sys.executable)
