@@ -102,9 +102,11 @@ class Spare:
 
     def _wait(self, end: int) -> None:
         os.close(self._start)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the stage, whose end the pipe tells
         with open(end) as pipe:
             job = pipe.read()  # nothing, where the stage ends without a second process
         if job:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             run(**json.loads(job))
 
     def start(self, command: list[str], env: dict[str, str], cwd: str) -> "Spare":

@@ -26,6 +26,7 @@ from omegaconf.errors import ConfigAttributeError, OmegaConfBaseException
 
 from pipelines.checkpoint import opened_by, take_over
 from pipelines.entry import CONF, enter_project, no_setting, one_line, one_line_errors
+from pipelines.locks import write_whole
 from pipelines.project import SOURCES
 from pipelines.reach import LOADED, code, own_part, reached_by
 from retable.corpora.text import SPLITS
@@ -53,11 +54,13 @@ def graph() -> None:
 
 
 def _forget_stages(path: Path) -> None:
+    from dvc.fs import localfs
     from dvc.utils.serialize import modify_yaml  # as DVC itself writes it
 
+    write_whole()
     if (lock := path.with_name("dvc.lock")).exists():
         known = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"]
-        with modify_yaml(str(lock)) as remembered:
+        with modify_yaml(str(lock), fs=localfs) as remembered:
             for name in [name for name in remembered["stages"] if name not in known]:
                 del remembered["stages"][name]
 

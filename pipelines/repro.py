@@ -24,6 +24,7 @@ from rich.text import Text
 
 from pipelines.entry import CONF
 from pipelines.forks import forked, serving, write_python
+from pipelines.locks import forget_killed, write_whole
 from pipelines.plan import DEFAULT, graph
 from pipelines.project import CODE, renew
 from retable.digests import digest, digest_of
@@ -143,6 +144,7 @@ def stages_of(study: Study) -> list[Stage]:
     wanted[str(report_file(study.name, DEFAULT))] = report
     stages = []
     with Repo() as repo, repo.lock:
+        forget_killed(Path(repo.tmp_dir, "rwlock"))
         for file, names in wanted.items():
             found = {each.name: each for each in repo.stage.load_file(file) if each.name in names}
             for key, name in names.items():
@@ -235,6 +237,7 @@ def start(stage: Stage, force: bool) -> int:
         from dvc.cli import main
 
         leave()
+        write_whole()
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.environ["RETABLE_PROGRESS"] = str(stage.steps.resolve())

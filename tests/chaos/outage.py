@@ -1,10 +1,11 @@
-"""A callback that kills MLflow's server in mid-training, and starts it again."""
+"""Callbacks that take MLflow away in mid-training, and bring it back."""
 
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import lightning as L
@@ -21,6 +22,7 @@ def serve(folder: Path, port: int) -> subprocess.Popen:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return server
+        time.sleep(0.1)
     raise RuntimeError((folder / "server.txt").read_text())
 
 
@@ -36,3 +38,40 @@ class Outage(L.Callback):
         if trainer.global_step == self._back:
             server = serve(Path(os.environ["STORE"]), int(os.environ["PORT"]))
             Path(os.environ["STORE"], "server.pid").write_text(str(server.pid))
+
+
+class Failing(L.Callback):
+    """Of the database `store`, which from the step `lost` to the step `back` another process has locked, or which is
+    moved away, or holds something else."""
+
+    def __init__(self, store: str, how: str, lost: int, back: int):
+        self._store, self._how, self._lost, self._back = Path(store), how, lost, back
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        away = self._store.with_name("away.db")
+        if trainer.global_step == self._lost:
+            self._whole = self._store.read_bytes()
+            if self._how == "locked":
+                self._other = lock(self._store)
+            elif self._how == "moved":
+                self._store.rename(away)
+            else:
+                self._store.write_bytes(b"no database" * 1000)
+        if trainer.global_step == self._back:
+            if self._how == "locked":
+                self._other.communicate()
+            elif self._how == "moved":
+                away.rename(self._store)
+            else:
+                self._store.write_bytes(self._whole)
+
+
+def lock(store: Path) -> subprocess.Popen:
+    """A process that has a database locked until its input ends."""
+    program = "import sqlite3, sys; store = sqlite3.connect(sys.argv[1]); store.execute('begin exclusive'); " \
+              "print(flush=True); sys.stdin.read()"  # fmt: skip
+    command = [sys.executable, "-c", program, str(store)]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert other.stdout is not None
+    other.stdout.readline()
+    return other

@@ -1,171 +1,231 @@
-"""Stages ended at any moment, by `kill -9` or asked to, and run again: nothing is lost, doubled or left behind.
+"""Commands ended at any moment, by `kill -9` or asked to, and run again: nothing is lost, doubled or left behind.
 
-CHAOS_SEED and CHAOS_ENDS (how many, of all stages together) make it another or a longer try: the nightly one has 300.
+CHAOS_SEED and CHAOS_ENDS (how many, of all commands together) make it another or a longer try: the nightly one has 300.
+Of few ends, each is of another command, which is drawn; what these don't need is not run. With -s each is said at once.
 """
 
-import importlib
-import json
 import os
 import random
-import select
+import shutil
 import signal
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from mlflow.entities import RunStatus
-from mlflow.tracking import MlflowClient
+import yaml
 
-from pipelines.forks import LIBRARIES, become, forked
 from retable.digests import digest
+from tests.chaos.project import ROOT, End, Project
 
 pytestmark = pytest.mark.chaos
-ROOT = Path(__file__).parent.parent.parent
 SEED, ENDS = int(os.environ.get("CHAOS_SEED", 1)), int(os.environ.get("CHAOS_ENDS", 12))
-SECONDS = 300  # a stage that takes longer hangs
+OF_STUDIES = 8  # of so many ends one is a study's
 SIGNALS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGUSR1: 99}
 
 TINY = ["corpus=grammar_tiny"]
+SHORT = [*TINY, "+max_steps=8", "validations=2", "checkpoint_every=2"]
 LSTM = [*TINY, "recipe=recurrent/lstm", "model.d_model=16", "model.dropout=0.2", "batches.batch_size=4",
         "batches.length=16", "epochs=0.4", "checkpoint_every=3", "validations=5"]  # fmt: skip
-STAGES = [
-    ["prepare", *TINY, "corpus.write.words={train: 3000, validation: 600, test: 900}",
-     "corpus.write.task_examples={train: 60, validation: 20, test: 40}"],
-    ["encode", *TINY],
-    ["pretrain", *TINY, "recipe=counted/kn5"],
-    ["pretrain", *LSTM],
-    ["pretrain", *LSTM, "seed=2", "trainer=ddp", "trainer.accelerator=cpu"],
-    ["pretrain", "-m", *LSTM, "seed=3,4", "epochs=0.1", "hydra.sweep.dir=multirun/seeds"],
-    ["embed", *TINY, "recipe=vectors/skipgram", "epochs=1"],
-    ["mix", *TINY, "cells=[pretrain/grammar_tiny/kn5-1,pretrain/grammar_tiny/lstm-1]", "system=both"],
-    ["evaluate", *TINY, "stage=pretrain", "cell=grammar_tiny/lstm-1", "benchmark=perplexity"],
-    ["generate", "stage=pretrain", "cell=grammar_tiny/lstm-1", "n_prompts=3"],
-    ["train", *TINY, "task=sentiment", "recipe=encoders/bilstm", "epochs=2", "checkpoint_every=2"],
-]  # fmt: skip
+GPT = ["recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1"]
+BERT = ["tokenizer=word_marked", "recipe=bert/bert", "model.d_model=16", "model.n_layers=1"]
+TASK = [*TINY, "finetuning.batch_size=4", "++max_steps=8", "validations=2", "checkpoint_every=2"]
+BILSTM = ["recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8"]
+DDP = ["trainer=ddp", "trainer.accelerator=cpu"]
+PAIRS = ["corpus=grammar_pairs_tiny"]
 
 
-class End(NamedTuple):
-    """At which of the times that a process touches files or the store it gets a signal; None for never."""
+class Command(NamedTuple):
+    """What a user gives, and which of those before it must have run."""
 
-    moment: int | None = None
-    number: signal.Signals = signal.SIGKILL
-
-
-NEVER = End()
+    words: list[str]
+    needs: tuple[str, ...] = ()
 
 
-class Project:
-    """A folder that stages run in, each a fork of this process."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.said, self.touched = folder.parent / f"{folder.name}.txt", folder.parent / f"{folder.name}.touched"
-
-    def run(self, stage: str, *overrides: str, end: End = NEVER) -> int:
-        for file in (self.said, self.touched):
-            file.write_text("", encoding="utf-8")
-        environment = os.environ | {
-            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false",
-        }  # fmt: skip
-
-        def work() -> None:
-            os.setsid()
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-                signal.signal(number, signal.SIG_DFL)
-            sys.addaudithook(Fate(end, self.touched))
-            become(f"pipelines.{stage}", [*overrides], str(self.folder), environment, str(self.said), str(self.said),
-                   sys.executable)  # fmt: skip
-
-        pid = forked(work)
-        ended = os.pidfd_open(pid)
-        if not select.select([ended], [], [], SECONDS)[0]:
-            os.killpg(pid, signal.SIGKILL)
-            pytest.fail(f"{stage} hangs, which was to get {end}")
-        os.close(ended)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-    def files(self) -> dict[str, str]:
-        """The digests of what the stages leave, but for the records of when and where."""
-        made = (path for folder in ("outputs", "multirun") for path in (self.folder / folder).rglob("*"))
-        kept = (path for path in made if path.is_file() and not path.name.endswith((".record.json", ".log")))
-        ours = (path for path in kept if ".hydra" not in path.parts and path.name != "multirun.yaml")
-        return {str(path.relative_to(self.folder)): digest(path) for path in ours}
-
-    def runs(self) -> Iterator[tuple[str, str, Any]]:
-        """Of each run its name, its status, and what stands in it: metrics with their steps, and files."""
-        client = MlflowClient(f"sqlite:///{self.folder / 'mlflow.db'}")
-        experiment = client.get_experiment_by_name("retable")
-        for run in client.search_runs([experiment.experiment_id]):
-            points = {
-                name: [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
-                for name in run.data.metrics
-            }
-            files = sorted(file.path for file in client.list_artifacts(run.info.run_id))
-            yield f"{run.data.tags['retable.stage']} {run.info.run_name}", run.info.status, (points, files)
-
-
-class Fate:
-    """Counts, as an audit hook, the times that files are made, moved or removed, or the store is asked."""
-
-    def __init__(self, end: End, touched: Path):
-        self._end, self._touched, self._count, self._pid = end, touched, 0, os.getpid()
-
-    def __call__(self, event: str, arguments: Any) -> None:
-        if os.getpid() != self._pid or not touches(event, arguments):
-            return
-        self._count += 1
-        if self._end.moment is None:
-            with open(self._touched, "r+b", buffering=0) as file:
-                file.write(f"{self._count:12}".encode())
-        elif self._count == self._end.moment:
-            (os.killpg if self._end.number == signal.SIGKILL else os.kill)(self._pid, self._end.number)
+COMMANDS = {
+    "prepare": Command(["prepare", *TINY, "corpus.write.words={train: 3000, validation: 600, test: 900}",
+                        "corpus.write.task_examples={train: 60, validation: 20, test: 40}"]),
+    "encode": Command(["encode", *TINY], ("prepare",)),
+    "bpe": Command(["encode", *TINY, "tokenizer=bpe", "tokenizer.train.vocab_size=300"], ("prepare",)),
+    "marked": Command(["encode", *TINY, "tokenizer=word_marked"], ("prepare",)),
+    "kn5": Command(["pretrain", *TINY, "recipe=counted/kn5"], ("encode",)),
+    "lstm": Command(["pretrain", *LSTM], ("encode",)),
+    "lstm, two processes": Command(["pretrain", *LSTM, "seed=2", *DDP], ("encode",)),
+    "multirun": Command(["pretrain", "-m", *LSTM, "seed=3,4", "epochs=0.1", "hydra.sweep.dir=multirun/seeds"],
+                        ("encode",)),
+    "gpt": Command(["pretrain", *SHORT, *GPT, "tokenizer=bpe", "batches.batch_size=4"], ("bpe",)),
+    "bert": Command(["pretrain", *SHORT, *BERT, "batches.batch_size=4"], ("marked",)),
+    "skipgram": Command(["embed", *TINY, "recipe=vectors/skipgram", "epochs=1"], ("encode",)),
+    "fasttext": Command(["embed", *SHORT, "recipe=vectors/fasttext", "model.d_model=8", "model.buckets=1000"],
+                        ("encode",)),
+    "glove": Command(["embed", *SHORT, "recipe=vectors/glove", "model.d_model=8"], ("encode",)),
+    "mix": Command(["mix", *TINY, "cells=[pretrain/grammar_tiny/kn5-1,pretrain/grammar_tiny/lstm-1]", "system=both"],
+                   ("kn5", "lstm")),
+    "evaluate": Command(["evaluate", *TINY, "cell=grammar_tiny/lstm-1", "benchmark=[perplexity,phenomena]"],
+                        ("lstm",)),
+    "evaluate vectors": Command(["evaluate", *TINY, "stage=embed", "cell=grammar_tiny/glove-1", "benchmark=neighbours"],
+                                ("glove",)),
+    "generate": Command(["generate", "cell=grammar_tiny/lstm-1", "n_prompts=3"], ("lstm",)),
+    "sentiment": Command(["train", *TINY, "task=sentiment", *BILSTM, "epochs=2", "checkpoint_every=2"], ("encode",)),
+    "sentiment, two processes": Command(["train", *TASK, *BILSTM, "task=sentiment", "seed=2", *DDP], ("encode",)),
+    "acceptability": Command(["train", *TASK, *GPT, "task=acceptability", "tokenizer=bpe",
+                              "init=pretrain/grammar_tiny/gpt-1"], ("gpt",)),
+    "evaluate held out": Command(["evaluate", *TINY, "tokenizer=word_marked", "cell=grammar_tiny/bert-1",
+                                  "benchmark=held_out"], ("bert",)),
+    "entailment": Command(["train", *TASK, *BERT, "task=rte", "init=pretrain/grammar_tiny/bert-1"], ("bert",)),
+    "tags": Command(["train", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8",
+                     "model.d_model=8", "task.sentences.text.words={train: 600, validation: 200, test: 200}"],
+                    ("encode",)),
+    "answers": Command(["train", *TASK, "task=grammar_questions_tiny", "recipe=readers/bidaf", "model.d_hidden=8",
+                        "task.questions.questions={train: 40, validation: 10, test: 20}"], ("encode",)),
+    "clusters": Command(["train", *TASK, "task=grammar_documents_tiny", "recipe=coreference/mention_ranker",
+                         "finetuning.batch_size=1", "model.d_model=8", "model.d_hidden=8", "model.max_width=1",
+                         "model.max_antecedents=10", "task.documents.words={train: 800, validation: 200, test: 200}"],
+                        ("encode",)),
+    "endings": Command(["prepare", "corpus=grammar_endings_tiny",
+                        "corpus.write.examples={train: 60, validation: 20, test: 20}"]),
+    "choices": Command(["train", *TASK, *BILSTM, "task=grammar_endings_tiny"], ("encode", "endings")),
+    "pairs": Command(["prepare", *PAIRS, "corpus.write.pairs={train: 100, validation: 10, test: 10}"]),
+    "encode pairs": Command(["encode", *PAIRS], ("pairs",)),
+    "translation": Command(["train", *PAIRS, "tokenizer=word", "task=translation", "model.d_model=16",
+                            "recipe=translation/transformer_translation_grammar", "decoding=greedy",
+                            "decoding.max_new_tokens=8", "batches.max_tokens=128", "++max_steps=8", "validations=2",
+                            "checkpoint_every=2"], ("encode pairs",)),
+    "scaling": Command(["scaling", "lengths=[8,16,32]", "widths=[8,16,32]", "length=8", "width=8", "repeats=1"]),
+}  # fmt: skip
 
 
-def touches(event: str, arguments: Any) -> bool:
-    if event == "open":
-        path, _, flags = arguments
-        return isinstance(path, str) and not path.endswith(".touched") and bool(flags & (os.O_WRONLY | os.O_RDWR))
-    return event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect")
+SENTENCES = [f"the {noun} {verb}s" for noun in ("cat", "dog", "bird", "man") for verb in ("see", "hear")]
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> tuple[Project, list[int]]:
-    """All stages undisturbed, and how often each touches files."""
-    for name in LIBRARIES:  # once, not in each fork
-        importlib.import_module(name)
-    project, touched = Project(tmp_path_factory.mktemp("whole")), []
-    for stage in STAGES:
-        assert project.run(*stage) == 0, project.said.read_text(encoding="utf-8")
-        touched.append(int(project.touched.read_text(encoding="utf-8")))
-    return project, touched
+def write_entailment(folder: Path) -> None:
+    """Few pairs, as GLUE has them."""
+    folder.mkdir(parents=True)
+    for name, n in (("train", 24), ("dev", 8), ("test", 4)):
+        rows = [f"{i}\t{SENTENCES[i % 8]}\t{SENTENCES[i % 5]}" for i in range(n)]
+        labels = [f"\t{('entailment', 'not_entailment')[i % 2]}" if name != "test" else "" for i in range(n)]
+        head = "index\tsentence1\tsentence2" + ("\tlabel" if name != "test" else "")
+        lines = [head, *(row + label for row, label in zip(rows, labels, strict=True))]
+        (folder / f"{name}.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def test_ended_anywhere_and_run_again_is_as_undisturbed(whole, tmp_path):
-    undisturbed, touched = whole
-    project, draw = Project(tmp_path / "disturbed"), random.Random(SEED)
-    project.folder.mkdir()
-    ends = [sum(n % len(STAGES) == i for n in range(ENDS)) for i in range(len(STAGES))]
-    for stage, times, n in zip(STAGES, touched, ends, strict=True):
-        for _ in range(n):
-            end = End(draw.randint(1, times), draw.choice([*SIGNALS]))
-            code, said = project.run(*stage, end=end), project.said.read_text(encoding="utf-8")
-            early = -end.number  # what the system makes of it, where the stage doesn't listen yet
-            assert code in (0, SIGNALS[end.number], early), f"{stage} with {end}: {code}\n{said}"
-            assert "Traceback" not in said, f"{stage} with {end}\n{said}"
-            print(f"{end.number.name} at {end.moment} of {times}: {' '.join(stage)[:100]}")
-        code, said = project.run(*stage), project.said.read_text(encoding="utf-8")
-        assert code == 0, f"{stage}\n{said}"
-        assert left(project.folder / "work") == [], stage
-    assert project.files() == undisturbed.files()
-    finished = RunStatus.to_string(RunStatus.FINISHED)
-    mine, theirs = ({name: rest for name, *rest in each.runs()} for each in (project, undisturbed))
-    assert all(status == finished for _, status, _ in project.runs())
-    assert len([*project.runs()]) == len([*undisturbed.runs()])
-    assert json.dumps(mine, sort_keys=True) == json.dumps(theirs, sort_keys=True)
+def needed(names: list[str]) -> list[str]:
+    """These commands and all that they need, in their order."""
+    known: set[str] = set()
+    waiting = [*names]
+    while waiting:
+        if (name := waiting.pop()) not in known:
+            known.add(name)
+            waiting += COMMANDS[name].needs
+    return [name for name in COMMANDS if name in known]
 
 
-def left(work: Path) -> list[Path]:
-    """Of scratch and locks: logs may stay."""
-    return sorted(path for path in work.glob("*") if path.name != "log")
+def test_a_command_ended_anywhere_and_run_again_is_as_undisturbed(forks, tmp_path):
+    draw, finds = random.Random(SEED), list[str]()
+    undisturbed, project = (Project(tmp_path / name, forks) for name in ("undisturbed", "disturbed"))
+    for each in (undisturbed, project):
+        write_entailment(each.folder / "data/glue/RTE")
+    names = draw.sample([*COMMANDS], len(COMMANDS)) * (ENDS // len(COMMANDS) + 1)
+    drawn = names[: ENDS - ENDS // OF_STUDIES]
+    for name in needed(drawn):
+        words = COMMANDS[name].words
+        code, said = undisturbed.run(*words)
+        assert code == 0, f"{name}\n{said}"
+        touched = undisturbed.touched()
+        for _ in range(drawn.count(name)):
+            finds += ended(project, name, words, draw, touched)
+        code, said = project.run(*words)
+        if code != 0 or project.left():
+            finds.append(f"{name} again: {code}, and left {project.left()}\n{said}")
+    compare([project.files(), project.runs()], [undisturbed.files(), undisturbed.runs()], finds)
+    project.check_finished()
+    assert not finds, "\n".join(finds)
+
+
+def ended(project: Project, name: str, words: list[str], draw: random.Random, touched: int) -> list[str]:
+    """What is wrong with how a command ends that gets a drawn signal at a drawn moment, of those before it is ready."""
+    struck = False
+    while not struck:
+        end = End(draw.randint(1, touched), draw.choice([*SIGNALS]))
+        code, said = project.run(*words, end=end, RETABLE_STUDY="small")  # which `retable repro` says by itself
+        struck = project.touched() >= end.moment
+        assert struck or code == 0, said
+    told = f"{end.number.name} at {end.moment} of {touched}: {name}: {code}"
+    early = -end.number  # what the system makes of it, where the command doesn't listen yet
+    right = words[0] == "dvc" or (code in (0, SIGNALS[end.number], early) and "Traceback" not in said)
+    print(told if right else f"{told}\n{said}", flush=True)
+    return [] if right else [f"{told}\n{said}"]
+
+
+def compare(found: list[dict[str, Any]], expected: list[dict[str, Any]], finds: list[str]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        finds += [f"{name}: {one.get(name)} for {other.get(name)}" for name in sorted(one.keys() | other.keys())
+                  if one.get(name) != other.get(name)]  # fmt: skip
+
+
+STUDY = {
+    "corpus": "grammar_tiny",
+    "systems": [{"of": "kn3"}, {"of": "lstm", "trainer": "ddp", "set": {
+        "trainer.accelerator": "cpu", "model.d_model": 16, "batches.batch_size": 4, "batches.length": 16,
+        "epochs": 0.4, "checkpoint_every": 3, "validations": 5,
+    }}],
+    "benchmarks": {"perplexity": "lstm"},
+}  # fmt: skip
+REPROS = {"retable": ["command", "repro", "small", "--jobs", "2"], "dvc": ["dvc", "repro", "--all-pipelines"]}
+MADE = ("outputs", "work", "results", "mlartifacts", ".dvc/cache", ".dvc/tmp")
+
+
+def make_study(project: Project) -> None:
+    """A project with the code of this one, whose one study is STUDY."""
+    for name in ("conf", "pipelines", "src/retable"):
+        shutil.copytree(ROOT / name, project.folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copyfile(ROOT / ".dvcignore", project.folder / ".dvcignore")
+    for path in (project.folder / "conf/study").glob("*.yaml"):
+        path.unlink()
+    (project.folder / "conf/study/small.yaml").write_text(yaml.safe_dump(STUDY), encoding="utf-8")
+    corpus = project.folder / "conf/corpus/grammar_tiny.yaml"
+    small = corpus.read_text(encoding="utf-8").replace("train: 50000, validation: 5000, test: 20000",
+                                                       "train: 3000, validation: 600, test: 900")  # fmt: skip
+    corpus.write_text(small, encoding="utf-8")
+    for command in (["dvc", "init", "--quiet", "--no-scm"], ["command", "graph"]):
+        code, said = project.run(*command)
+        assert code == 0, said
+
+
+def unmake(project: Project) -> None:
+    """As before the study was first made."""
+    for name in MADE:
+        shutil.rmtree(project.folder / name, ignore_errors=True)
+    for path in [*project.folder.rglob("dvc.lock"), *project.folder.glob("mlflow.db*")]:
+        path.unlink()
+
+
+def made(project: Project) -> list[dict[str, Any]]:
+    """Cells, tables, locks, runs."""
+    results = {path.name: digest(path) for path in (project.folder / "results/small").rglob("*.*")
+               if path.name not in ("runs.csv", "report.html")}  # fmt: skip
+    locks = {str(path.relative_to(project.folder)): yaml.safe_load(path.read_text(encoding="utf-8"))
+             for path in project.folder.rglob("dvc.lock")}  # fmt: skip
+    return [project.files(), results, locks, project.runs()]
+
+
+def test_a_study_ended_anywhere_and_made_again_is_as_undisturbed(forks, tmp_path):
+    """By `retable repro`, or by DVC alone, which may take over from one another."""
+    draw, finds = random.Random(SEED), list[str]()
+    project = Project(tmp_path / "study", forks)
+    make_study(project)
+    code, said = project.run(*REPROS["retable"])
+    assert code == 0, said
+    touched, undisturbed = project.touched(), made(project)
+    assert all(undisturbed)
+    for n in range(ENDS // OF_STUDIES):
+        name = draw.choice([*REPROS])
+        finds += ended(project, name, REPROS[name], draw, touched // (1 + n % 2))
+        if n % 2 == 0 and n + 1 < ENDS // OF_STUDIES:
+            continue  # once more, before it is made to its end
+        code, said = project.run(*REPROS["retable"])
+        if code != 0 or project.left():
+            finds.append(f"{name} again: {code}, and left {project.left()}\n{said}")
+        compare(made(project), undisturbed, finds)
+        project.check_finished()
+        unmake(project)
+    assert not finds, "\n".join(finds)

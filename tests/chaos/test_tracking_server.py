@@ -4,40 +4,24 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from mlflow.tracking import MlflowClient
 
 from retable.artifacts import read_record
 from tests.chaos.outage import serve
+from tests.chaos.test_interruptions import COMMANDS, LSTM
+from tests.pipelines.conftest import Project
 
 pytestmark = pytest.mark.chaos
-ROOT = Path(__file__).parent.parent.parent
-TINY = ["corpus=grammar_tiny"]
-LSTM = [*TINY, "recipe=recurrent/lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16", "epochs=0.4",
-        "checkpoint_every=3", "validations=5"]  # fmt: skip
-CELL = "outputs/pretrain/grammar_tiny/lstm-1"
-
-
-def run(folder: Path, *command: str, **environment: str) -> str:
-    paths = f"{ROOT / 'src'}{os.pathsep}{ROOT}{os.pathsep}{ROOT / 'tests/chaos'}"
-    own = {"PYTHONPATH": paths, "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false"}
-    done = subprocess.run([sys.executable, "-m", *command], cwd=folder, env=os.environ | own | environment,
-                          capture_output=True, text=True)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("project")
-    run(folder, "pipelines.prepare", *TINY, "corpus.write.words={train: 3000, validation: 600, test: 900}",
-        "corpus.write.task_examples={train: 60, validation: 20, test: 40}")  # fmt: skip
-    run(folder, "pipelines.encode", *TINY)
-    return folder
+def project(tmp_path_factory, forks) -> Project:
+    made = Project(tmp_path_factory.mktemp("project"), forks)
+    for name in ("prepare", "encode"):
+        made.succeed(*COMMANDS[name].words)
+    return made
 
 
 @pytest.mark.parametrize("back", [9, 10**6], ids=["back in time", "back behind the end"])
@@ -47,18 +31,16 @@ def test_the_server_dies_in_mid_training(project, tmp_path, back):
         port = free.getsockname()[1]
     server = serve(tmp_path, port)
     address = {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}", "PORT": str(port), "STORE": str(tmp_path)}
-    callback = f"+callbacks.outage={{_target_: outage.Outage, lost: 5, back: {back}}}"
+    callback = f"+callbacks.outage={{_target_: tests.chaos.outage.Outage, lost: 5, back: {back}}}"
     try:
-        said = run(
-            project, "pipelines.pretrain", *LSTM, callback, f"system=to_{back}", SERVER=str(server.pid), **address
-        )
+        done = project.succeed("pretrain", *LSTM, callback, f"system=to_{back}", SERVER=str(server.pid), **address)
         server.wait()
-        assert said.count("MLflow takes nothing") == 1, said
-        cell = project / CELL.replace("lstm-1", f"to_{back}-1")
+        assert done.stderr.count("MLflow takes nothing") == 1, done.stderr
+        cell = project.folder / f"outputs/pretrain/grammar_tiny/to_{back}-1"
         if back == 10**6:
             assert read_record(cell)["mlflow_run_id"] is not None  # it was opened
             server = serve(tmp_path, port)
-            assert "sent: 1" in run(project, "pipelines.command", "sync", **address)
+            assert "sent: 1" in project.succeed("command", "sync", **address).stdout
         client = MlflowClient(address["MLFLOW_TRACKING_URI"])
         (run_,) = client.search_runs(["1"], f"tags.`retable.system` = 'to_{back}'")
         assert run_.info.status == "FINISHED" and run_.info.run_id == read_record(cell)["mlflow_run_id"]

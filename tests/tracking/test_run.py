@@ -251,6 +251,45 @@ def test_what_ends_without_mlflow_has_its_curve_alone(client, monkeypatch):
     assert history(client, run, "steps") == [(0, 20)]
 
 
+def test_a_store_that_was_made_anew_gets_all(own, client, monkeypatch):
+    """In the middle of a training it is removed, and another put in its place: that has no such run, and gets all its
+    points, those that the first had taken, too."""
+    store = own[1]
+    trained = cell("outputs/pretrain/grammar/lstm-1", None)
+    run = start("removed")
+    run.log([(1, "train/loss", 4.0)])
+    write_record(trained, {"mlflow_run_id": run.id})
+    another = shutil.copy(client.tracking_uri.removeprefix("sqlite:///"), store.with_name("another.db"))
+    another.replace(store)
+    run.log([(2, "train/loss", 3.0)])
+    run.finish({"steps": 2}, [])
+    assert tracking.n_waiting() == 1  # SQLite writes into no file that was replaced, and a process opens it once
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}?timeout=0.2")
+    start("next").finish({}, [])
+    sent = all_of(MlflowClient(f"sqlite:///{store}?timeout=0.2"), "removed")
+    assert read_record(trained)["mlflow_run_id"] == sent != run.id
+
+
+def test_a_server_of_another_store_gets_all(own, client, monkeypatch):
+    """It comes back so in the middle of a training, which says so once and tells it all at its end."""
+    run = start("moved")
+    run.log([(1, "train/loss", 4.0)])
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", client.tracking_uri)
+    run.log([(2, "train/loss", 3.0)])
+    run.finish({"steps": 2}, [])
+    assert tracking.n_waiting() == 0
+    assert all_of(client, "moved") == run.id
+
+
+def all_of(client: MlflowClient, key: str) -> str:
+    """The id of a run that has two points, each once."""
+    (sent,) = runs(client, key)
+    points = client.get_metric_history(sent.info.run_id, "train/loss")
+    assert [(point.step, point.value) for point in points] == [(1, 4.0), (2, 3.0)]
+    assert sent.info.status == "FINISHED" and sent.data.metrics["steps"] == 2
+    return sent.info.run_id
+
+
 def test_what_begins_again_does_not_wait_as_given_up(own):
     client, store = own
     other = locked(store)

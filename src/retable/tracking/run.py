@@ -90,6 +90,7 @@ class Run:
 
     def __init__(self, opening: Opening, points: Iterable[tuple[int, str, float]] = ()):
         self._opening, self._points = opening, [*points]
+        self._taken: list[tuple[int, str, float]] = []
         self._measured: str | None = None
         self._monitor: Any = None
         self._logged: dict[str, set[int]] = {}
@@ -118,13 +119,15 @@ class Run:
         if self._send(ending := Ending(RunStatus.to_string(status), dict(metrics or {}), files)):
             send_waiting()
         else:
-            _wait(self._opening, self._points, ending)
+            _wait(self._opening, self._taken + self._points, ending, self.id)
 
     def _send(self, ending: "Ending | None" = None) -> bool:
         """Whether MLflow has taken what is to be logged, and the end."""
         began = time.monotonic()
         try:
             client, experiment = open_store()
+            if self.id is not None and self._silent_until is not None and not is_known(client, self.id):
+                self._begin_again()
             if self.id is None:
                 self.id, self._measured = _open(client, experiment, self._opening)
                 self._monitor = _monitor(client, self.id) if self._opening.monitored and ending is None else None
@@ -140,6 +143,12 @@ class Run:
             return False
         return True
 
+    def _begin_again(self) -> None:
+        """The store is another than it was: it was removed, and made anew."""
+        if self._monitor is not None:
+            self._monitor.finish()
+        self.id, self._logged, self._points, self._taken = None, {}, self._taken + self._points, []
+
     def _log(self, client: MlflowClient, run_id: str) -> None:
         now = int(time.time() * 1000)
         fresh = []
@@ -152,6 +161,7 @@ class Run:
             client.log_batch(run_id, metrics=batch)
             for metric in batch:
                 self._logged[metric.key].add(metric.step)
+        self._taken += self._points
         self._points = []
 
     def _steps(self, client: MlflowClient, run_id: str, name: str) -> set[int]:
@@ -213,7 +223,7 @@ def send_waiting() -> int:
             path.unlink()
             sent += 1
             cell = root() / "outputs" / waiting["opening"]["tags"].get("retable.cell", "")
-            if (record := read_record(cell)) and record.get("mlflow_run_id") is None:
+            if (record := read_record(cell)) and record.get("mlflow_run_id") == waiting["id"]:
                 write_record(cell, record | {"mlflow_run_id": run.id})
     return sent
 
@@ -223,13 +233,13 @@ def n_waiting() -> int:
     return len(list((root() / WAITING).glob("*.json")))
 
 
-def _wait(opening: Opening, points: Sequence[tuple[int, str, float]], ending: Ending) -> None:
+def _wait(opening: Opening, points: Sequence[tuple[int, str, float]], ending: Ending, id: str | None) -> None:
     path = _waiting(opening.key)
     path.parent.mkdir(parents=True, exist_ok=True)
     said = opening._asdict() | {"data_sets": [each._asdict() for each in opening.data_sets]}
     said["group"] = opening.group and opening.group._asdict()
     begun = path.with_suffix(".begun")
-    write_json(begun, {"opening": said, "points": points, "ending": ending._asdict()})
+    write_json(begun, {"opening": said, "points": points, "ending": ending._asdict(), "id": id})
     begun.replace(path)
 
 

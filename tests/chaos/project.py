@@ -1,0 +1,105 @@
+"""A project of its own, whose commands are ended when a test likes, and what is in it."""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from mlflow.entities import RunStatus
+from mlflow.tracking import MlflowClient
+
+from pipelines.forks import ask
+from retable.digests import digest
+
+ROOT = Path(__file__).parent.parent.parent
+SECONDS = 300  # a command that takes longer hangs
+
+
+class End(NamedTuple):
+    """At which of the times that a command touches files or the store it gets a signal; 0 for never."""
+
+    moment: int = 0
+    number: signal.Signals = signal.SIGKILL
+
+
+NEVER = End()
+
+
+class Project:
+    """A folder that commands run in, each a fork of the server at `forks`; one at a time, but for those of projects
+    in the same folder that are called otherwise."""
+
+    def __init__(self, folder: Path, forks: str, called: str = "beside"):
+        self.folder, self._forks = folder, forks
+        self._beside = folder.with_name(f"{folder.name}.{called}")
+        for each in (folder, self._beside):
+            each.mkdir(parents=True, exist_ok=True)
+
+    def run(self, module: str, *arguments: str, end: End = NEVER, **environment: str) -> tuple[int, str]:
+        """The exit code, below 0 for a signal, and what it said, when it and all that it started have ended."""
+        code, said, touched = (self._beside / name for name in ("code", "said", "touched"))
+        for file in (code, said, touched):
+            file.write_text("", encoding="utf-8")
+        paths = self.folder / "src", self.folder, ROOT / "tests/chaos/hooked", ROOT / "src", ROOT
+        own = os.environ | {
+            "PYTHONPATH": os.pathsep.join(map(str, paths)), "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false",
+            "RETABLE_DATA": "data", "OMP_NUM_THREADS": "1",
+            "CHAOS_TOUCHED": str(touched), "CHAOS_MOMENT": str(end.moment), "CHAOS_NUMBER": str(int(end.number)),
+        }  # fmt: skip
+        module = module if module == "dvc" else f"pipelines.{module}"
+        watched = [str(code), str(SECONDS), module, *arguments]
+        ask(self._forks, str(ROOT / "tests/chaos/warden.py"), watched, str(self.folder), own | environment, str(said),
+            str(said))  # fmt: skip
+        told = said.read_text(encoding="utf-8")
+        if not (ended := code.read_text(encoding="utf-8")):
+            pytest.fail(f"{module} {arguments} hangs, which was to get {end}\n{told}")
+        return int(ended), told
+
+    def succeed(self, module: str, *arguments: str, **environment: str) -> str:
+        code, said = self.run(module, *arguments, **environment)
+        assert code == 0, said
+        return said
+
+    def touched(self) -> int:
+        """How often the last command touched files."""
+        return (self._beside / "touched").stat().st_size
+
+    def files(self) -> dict[str, str]:
+        """The digests of what the stages leave, but for the records of when and where, and for measured times."""
+        made = (path for folder in ("outputs", "multirun") for path in (self.folder / folder).rglob("*"))
+        kept = (path for path in made if path.is_file() and not path.name.endswith((".record.json", ".log")))
+        ours = (path for path in kept if ".hydra" not in path.parts and path.name != "multirun.yaml")
+        return {str(path.relative_to(self.folder)): "" if "scaling" in path.parts else digest(path) for path in ours}
+
+    def runs(self) -> dict[str, str]:
+        """Of MLflow's runs what stands in them, by their names: how often, in what state, which metrics at which
+        steps, which files. Of times, that they stand there."""
+        file, copy = tempfile.mkstemp(".db", dir=self._beside)  # MLflow would go on with a file that was replaced
+        os.close(file)
+        shutil.copy(self.folder / "mlflow.db", copy)
+        client = MlflowClient(f"sqlite:///{copy}")
+        experiment = client.get_experiment_by_name("retable")
+        assert experiment is not None
+        found: dict[str, list[Any]] = {}
+        for run in client.search_runs([experiment.experiment_id]):
+            stage = run.data.tags["retable.stage"]
+            histories = {name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics}
+            points = {
+                name: [(point.step, point.value if stage != "scaling" else None) for point in history]
+                for name, history in histories.items()
+            }
+            files = sorted(file.path for file in client.list_artifacts(run.info.run_id))
+            found.setdefault(f"run {stage} {run.info.run_name}", []).append([run.info.status, points, files])
+        return {name: json.dumps(runs, sort_keys=True) for name, runs in found.items()}
+
+    def left(self) -> list[Path]:
+        """Of scratch and locks: logs may stay."""
+        return sorted(path for path in (self.folder / "work").glob("*") if path.name != "log")
+
+    def check_finished(self) -> None:
+        finished = RunStatus.to_string(RunStatus.FINISHED)
+        assert {status for runs in self.runs().values() for status, *_ in json.loads(runs)} == {finished}

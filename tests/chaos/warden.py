@@ -1,0 +1,74 @@
+"""`warden.py CODE SECONDS module argument…` runs a module, and waits for all that it starts, whoever's child that is by
+then. The file CODE gets its exit code, below 0 for a signal; what takes longer is killed, and leaves none.
+
+The stages that `dvc` runs are forks of a server beside it, as those of `retable repro` are of its own.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pipelines.forks import OURS, become, forked, serve, write_python
+from tests.chaos.fate import touch
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def watch(code: Path, seconds: int, module: str, arguments: list[str]) -> None:
+    os.closerange(3, 256)  # of who asked
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    os.environ.pop(OURS)  # what wants forks starts its own server
+    ending = serve_beside(code.parent) if module == "dvc" else os.open(os.devnull, os.O_RDONLY)
+    leader = forked(lambda: lead(module, arguments))
+    signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    while True:
+        try:
+            pid, status = os.wait()
+        except ChildProcessError:
+            return
+        if pid == leader:
+            code.write_text(str(os.waitstatus_to_exitcode(status)), encoding="utf-8")
+            os.close(ending)
+
+
+def lead(module: str, arguments: list[str]) -> None:
+    os.setsid()
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler if module == "dvc" else signal.SIG_DFL)
+    os.environ["CHAOS_LEADER"] = str(os.getpid())
+    sys.addaudithook(touch)
+    become(module, arguments, os.getcwd(), dict(os.environ), "/dev/stdout", "/dev/stderr", sys.executable)
+
+
+def serve_beside(folder: Path) -> int:
+    """What is to be closed when the server is to end."""
+    (address := folder / "forks").unlink(missing_ok=True)
+    until, ending = os.pipe()
+
+    def work() -> None:
+        os.close(ending)
+        os.dup2(until, 0)
+        sys.addaudithook(touch)
+        serve(str(address))
+
+    forked(work)
+    os.close(until)
+    write_python(folder / "python", str(address))
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return ending
+
+
+def end(*_: Any) -> None:
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    watch(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:])
