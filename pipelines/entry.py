@@ -68,6 +68,8 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
 
     def main() -> None:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra raise what it would otherwise print in its own way
+        # For torch, which is not imported yet: as many as the machine has cores would add in another order on each.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
         OmegaConf.register_new_resolver("about", lambda: function.__globals__["__doc__"].strip(), replace=True)
         OmegaConf.register_new_resolver("groups", _groups, replace=True)
         logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it announces what it raises
@@ -160,7 +162,13 @@ def one_line_errors() -> Iterator[None]:
         if isinstance(error, ValueError) and "allow_pickle=" in str(error):  # numpy's, of the only such files
             _quit("a *.units.npy is refused: reading it could run code, as it holds no mere numbers; make it anew")
         if _disk_is_full(error):
-            _quit("the disk is full; nothing was kept of this stage: free some space and run it again")
+            _quit(f"the disk is full; free some space and run this again; {_AS_IT_WAS}")
+        inner = _of_system(error)
+        if inner is not None and inner.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            place = inner.filename or "a file"
+            _quit(f"{place}: {os.strerror(inner.errno)}; change that and run this again; {_AS_IT_WAS}")
+        if inner is not None and inner.errno == errno.EXDEV:
+            _quit(f"outputs/ and work/ are not of one mount ({inner.filename}); put both on one; {_AS_IT_WAS}")
         if _is_too_large(error):
             _quit(f"this machine has not the memory for it; write smaller sizes ({' '.join(str(error).split())[:200]})")
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
@@ -235,10 +243,23 @@ def _missing_target(error: BaseException) -> str | None:
     )
 
 
+_AS_IT_WAS = "other cells are as they were, and a training goes on from its last checkpoint"
+
+
 def _disk_is_full(error: Exception) -> bool:
     """Whether writing failed for want of space; libraries wrap the system's error in their own, or keep its words."""
     words = ("No space left on device", "database or disk is full", "PytorchStreamWriter failed")
-    return getattr(error, "errno", None) == errno.ENOSPC or any(word in str(error) for word in words)
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of the disk, of the user, of the file
+    inner = _of_system(error)
+    return (inner is not None and inner.errno in full) or any(word in str(error) for word in words)
+
+
+def _of_system(error: BaseException) -> OSError | None:
+    """The system's error that this one is, or says in other words, as logging does."""
+    inner: BaseException | None = error
+    while inner is not None and not isinstance(inner, OSError):
+        inner = inner.__cause__
+    return inner
 
 
 def _is_of_omegaconf(error: Exception) -> bool:

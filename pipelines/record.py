@@ -27,6 +27,7 @@ from retable.publishing import alone, publish, refuse_foreign, refuse_place, rem
 from retable.training.signals import Stopped
 
 OPENED = "mlflow_key"  # of a scratch folder: a run of this key is open
+THREADS = "threads"  # of a scratch folder: on how many its checkpoints were computed
 REPLACED = "replaced"  # beside scratch folders: a cell that another is taking the place of
 
 
@@ -87,6 +88,7 @@ def recorded(
         # From the first step again, whatever became of the last try, where somebody debugs.
         _give_up(each for each in bench.iterdir() if each != scratch or debugging(overrides()))
         scratch.mkdir(exist_ok=True)
+        kept.enter_context(_same_threads(scratch))
         made = [path.parent for path in inputs if (path.parent / "run.json").exists()]
         cells = [*dict.fromkeys([*upstream, *made])]
         known = [artifacts.read_record(cell).get("mlflow_run_id") for cell in cells]
@@ -107,7 +109,8 @@ def recorded(
                 for sink in sinks:
                     sink(points)
 
-            started, process_start = time.time(), psutil.Process().create_time()
+            # Of two clocks: seconds by the one that goes on evenly, whatever the other is set to.
+            started, startup = time.monotonic(), max(time.time() - psutil.Process().create_time(), 0.0)
             try:
                 with publish(out, scratch / "payload", bench / REPLACED) as folder:
                     record = Record(folder, scratch, log)
@@ -115,12 +118,14 @@ def recorded(
                     OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
                     artifacts.write_metrics(folder, record.metrics)
                     origins = {"made_from": [*map(_called, cells)], "digests": digests, "format": FORMAT}
+                    if (threads := record.costs.get("threads", 1)) != 1:  # they add in another order: other last digits
+                        origins["threads"] = threads
                     artifacts.write_json(folder / "run.json", facts | origins | record.extra)
                 making |= {
                     "mlflow_run_id": run and run.id,
                     "upstream_runs": runs,
-                    "startup_seconds": round(started - process_start, 2),
-                    "seconds": round(time.time() - started, 2),
+                    "startup_seconds": round(startup, 2),
+                    "seconds": round(time.monotonic() - started, 2),
                     "peak_memory_mib": round(artifacts.peak_memory()),
                     "hardware": artifacts.hardware(),
                     "environment": artifacts.environment(),
@@ -164,6 +169,28 @@ def _give_up(left: Iterable[Path]) -> None:
             if not give_up(opened.read_text(encoding="utf-8")):
                 continue  # another time
         shutil.rmtree(scratch)
+
+
+@contextlib.contextmanager
+def _same_threads(scratch: Path) -> Iterator[None]:
+    """Go on with as many threads as a training began with, whatever this machine has: another number adds in another
+    order. Says so where that is not what was asked for."""
+    if (torch := sys.modules.get("torch")) is None:  # nothing is trained
+        yield
+        return
+    kept, now = scratch / THREADS, torch.get_num_threads()
+    if kept.exists() and any(scratch.glob("*.ckpt")):
+        if (began := int(kept.read_text())) != now:
+            print(f"goes on with {began} threads, as it began, for {now}; remove {scratch} to begin anew",
+                  file=sys.stderr)  # fmt: skip
+            torch.set_num_threads(began)
+    else:
+        kept.write_text(str(now))
+    try:
+        yield
+    finally:
+        if not any(scratch.glob("*.ckpt")):
+            kept.unlink(missing_ok=True)
 
 
 def _called(cell: Path) -> str:

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import shutil
@@ -55,6 +56,26 @@ def test_a_block_that_fails_leaves_nothing(error):
         fill(folder, "half")
         raise error
     assert files(OUT) == OLD and not PARTIAL.exists()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_rename_that_the_system_refuses_leaves_the_cell(monkeypatch, number):
+    fill(OUT, "old")
+    own, renames = Path.rename, []
+
+    def rename(path: Path, target: Path) -> Path:
+        renames.append(path)
+        if len(renames) == number:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return own(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(OSError, match="Read-only"), publish(OUT, PARTIAL, ASIDE) as folder:
+        fill(folder, "new")
+    assert files(OUT) == OLD and files(BENCH) == []
+    with publish(OUT, PARTIAL, ASIDE) as folder:
+        fill(folder, "new")
+    assert files(OUT) == NEW and files(BENCH) == []
 
 
 def killed_at(operation: int) -> int:

@@ -179,6 +179,24 @@ def own(client, tmp_path, monkeypatch) -> tuple[MlflowClient, Path]:
     return MlflowClient(f"sqlite:///{store}"), store
 
 
+def test_a_store_whose_making_broke_off_is_made_anew(tmp_path, monkeypatch):
+    """MLflow goes on with no part of its tables, as a full disk leaves them."""
+    store = tmp_path / "mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}")
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+
+    def breaks_off(client, **_):
+        with sqlite3.connect(client.tracking_uri.removeprefix("sqlite:///")) as connection:
+            connection.execute("create table logged_models (name text)")
+        raise MlflowException("(sqlite3.OperationalError) database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "search_experiments", breaks_off)
+        assert start("made anew").id is None
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db.lock"]
+    assert start("made anew").id is not None and store.exists()
+
+
 def fails(*_, **__) -> None:
     raise MlflowException("(sqlite3.OperationalError) database is locked\n[SQL: …")
 

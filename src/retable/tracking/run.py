@@ -178,7 +178,7 @@ class Run:
             client.log_artifact(run_id, file)
         if self._measured is not None:
             _score(client, self._measured, ending.metrics)
-        client.set_terminated(run_id, ending.status)
+        _terminate(client, run_id, ending.status)
 
 
 def start(opening: Opening) -> Run:
@@ -196,7 +196,7 @@ def give_up(key: str) -> bool:
         client, experiment = open_store()
         run_id = begun(client, experiment, key)
         if run_id is not None and client.get_run(run_id).info.status == RunStatus.to_string(RunStatus.RUNNING):
-            client.set_terminated(run_id, RunStatus.to_string(RunStatus.KILLED))
+            _terminate(client, run_id, RunStatus.to_string(RunStatus.KILLED))
     except NO_ANSWER:
         return False
     return True
@@ -239,8 +239,11 @@ def _wait(opening: Opening, points: Sequence[tuple[int, str, float]], ending: En
     said = opening._asdict() | {"data_sets": [each._asdict() for each in opening.data_sets]}
     said["group"] = opening.group and opening.group._asdict()
     begun = path.with_suffix(".begun")
-    write_json(begun, {"opening": said, "points": points, "ending": ending._asdict(), "id": id})
-    begun.replace(path)
+    try:
+        write_json(begun, {"opening": said, "points": points, "ending": ending._asdict(), "id": id})
+        begun.replace(path)
+    finally:
+        begun.unlink(missing_ok=True)  # where the disk is full
 
 
 def _waiting(key: str) -> Path:
@@ -274,6 +277,11 @@ def _open(client: MlflowClient, experiment: str, opening: Opening) -> tuple[str,
     if read := [each.logged() for each in opening.data_sets]:
         client.log_inputs(run_id, read)
     return run_id, measured
+
+
+def _terminate(client: MlflowClient, run_id: str, status: str) -> None:
+    """Now, and not before it began, though the clock may have been put back since."""
+    client.set_terminated(run_id, status, max(int(time.time() * 1000), client.get_run(run_id).info.start_time))
 
 
 def _score(client: MlflowClient, run_id: str, metrics: Mapping[str, float]) -> None:

@@ -12,6 +12,7 @@ from alembic.util import CommandError
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 from mlflow.tracking import MlflowClient
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from retable.errors import UsageError
@@ -68,7 +69,28 @@ def _client() -> MlflowClient:
             f"MLFLOW_TRACKING_URI={uri} is a file store, which MLflow no longer supports; "
             "write sqlite:////full/path/mlflow.db or the address of a server"
         )
+    if uri.startswith("sqlite:") and (database := make_url(uri).database):
+        _make(Path(database))
     return MlflowClient(uri)
+
+
+def _make(database: Path) -> None:
+    """Make the tables of a store that is not there, all or none: MLflow goes on with no part of them, as a full disk or
+    a kill leaves it."""
+    if database.exists():
+        return
+    begun = database.with_name(f"{database.name}.begun")
+    try:
+        _remove(begun)
+        MlflowClient(f"sqlite:///{begun}").search_experiments(max_results=1)
+        begun.replace(database)
+    finally:
+        _remove(begun)
+
+
+def _remove(begun: Path) -> None:
+    for path in (begun, begun.with_name(f"{begun.name}-journal")):
+        path.unlink(missing_ok=True)
 
 
 def _experiment(client: MlflowClient) -> str:

@@ -1,0 +1,123 @@
+"""Whether a training grows: python -m benchmarks.growth [MINUTES] [--every STEPS] [--output FILE]
+
+Trains a tiny LSTM for so long, with a validation every 25 steps and a checkpoint every 50, each point in MLflow, and
+notes every so many steps what memory, file handles and threads its process has. Memory is the anonymous part: pages of
+files, which the system takes back when it wants, are left out.
+"""
+
+import argparse
+import csv
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import lightning as L
+import psutil
+
+from benchmarks.ratio import at_least_one
+
+TINY = ["corpus=grammar_tiny"]
+LSTM = ["recipe=recurrent/lstm", "model.d_model=32", "batches.batch_size=8", "batches.length=16", "checkpoint_every=50"]
+WORDS = "corpus.write.words={train: 20000, validation: 500, test: 500}"
+STEPS_PER_EPOCH, STEPS_A_MINUTE = 160, 20_000  # about, and at most
+TIMES = 6  # rows that the table has
+
+
+class Sample(NamedTuple):
+    minutes: float
+    step: int
+    anonymous_mib: float
+    handles: int
+    threads: int
+
+
+class Sampler(L.Callback):
+    """Writes a Sample every so many steps into `file`, and ends the training after `minutes`."""
+
+    def __init__(self, file: str, every: int, minutes: float):
+        self._file, self._every, self._minutes = Path(file), every, minutes
+        self._process = psutil.Process()
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._started = time.monotonic()
+        self._write(Sample._fields, "w")
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        minutes = (time.monotonic() - self._started) / 60
+        if trainer.global_step % self._every == 0:
+            memory, process = self._process.memory_info(), self._process
+            anonymous = round((memory.rss - memory.shared) / 2**20, 2)
+            handles, threads = process.num_fds(), process.num_threads()
+            self._write(Sample(round(minutes, 3), trainer.global_step, anonymous, handles, threads), "a")
+        if minutes >= self._minutes:
+            trainer.should_stop = True
+
+    def _write(self, row: tuple[Any, ...], mode: str) -> None:
+        with self._file.open(mode, newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerow(row)
+
+
+def read(file: Path) -> list[Sample]:
+    with file.open(encoding="utf-8", newline="") as rows:
+        return [
+            Sample(float(row["minutes"]), int(row["step"]), float(row["anonymous_mib"]), int(row["handles"]),
+                   int(row["threads"]))
+            for row in csv.DictReader(rows)
+        ]  # fmt: skip
+
+
+def slope(samples: list[Sample], field: str) -> float:
+    """Of a least-squares line through `field`, a step."""
+    steps, values = [sample.step for sample in samples], [getattr(sample, field) for sample in samples]
+    mean_step, mean = sum(steps) / len(steps), sum(values) / len(values)
+    spread = sum((step - mean_step) ** 2 for step in steps)
+    return sum((step - mean_step) * (value - mean) for step, value in zip(steps, values, strict=True)) / spread
+
+
+def table(samples: list[Sample]) -> str:
+    """Some of the samples from the first to the last, and the slopes over the second half."""
+    places = [round(i * (len(samples) - 1) / (TIMES - 1)) for i in range(TIMES)]
+    lines = ["| minute | step | anonymous memory, MiB | file handles | threads |", "|---:|---:|---:|---:|---:|"]
+    lines += [
+        f"| {s.minutes:.1f} | {s.step:,} | {s.anonymous_mib:.1f} | {s.handles} | {s.threads} |"
+        for s in (samples[place] for place in places)
+    ]
+    half = samples[len(samples) // 2 :]
+    slopes = [1e5 * slope(half, field) for field in ("anonymous_mib", "handles", "threads")]
+    lines.append("| a 100,000 steps, second half | | " + " | ".join(f"{each:+.2f}" for each in slopes) + " |")
+    return "\n".join(lines)
+
+
+def run(stage: str, folder: Path, *settings: str) -> None:
+    paths = os.pathsep.join([str(Path.cwd()), str(Path("src").resolve())])
+    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}  # a second has nothing to do here
+    subprocess.run([sys.executable, "-m", f"pipelines.{stage}", *TINY, *settings], cwd=folder, env=environment,
+                   check=True, stderr=subprocess.DEVNULL)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("minutes", type=at_least_one, nargs="?", default=60)
+    parser.add_argument("--every", type=at_least_one, default=500, metavar="STEPS")
+    parser.add_argument("--output", type=Path, help="all samples, as CSV")
+    arguments = parser.parse_args()
+    with TemporaryDirectory() as name:
+        folder, file = Path(name), (arguments.output or Path(name, "growth.csv")).resolve()
+        run("prepare", folder, WORDS)
+        run("encode", folder)
+        epochs = arguments.minutes * STEPS_A_MINUTE / STEPS_PER_EPOCH
+        sampler = f"_target_: benchmarks.growth.Sampler, every: {arguments.every}, minutes: {arguments.minutes}"
+        looks_on = f"+callbacks.growth={{{sampler}, file: {file}}}"
+        run("pretrain", folder, *LSTM, f"epochs={epochs}", "validations=6.4", looks_on)
+        samples = read(file)
+    speed = (samples[-1].step - samples[0].step) / (samples[-1].minutes - samples[0].minutes) / 60
+    print(table(samples))
+    print(f"{len(samples)} samples; {speed:.0f} steps a second")
+
+
+if __name__ == "__main__":
+    main()

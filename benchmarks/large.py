@@ -1,0 +1,119 @@
+"""A text larger than memory, from file to model: python -m benchmarks.large MEGABYTES [--folder FOLDER]
+
+Writes text of some million different words, as often as Zipf has it, and a corpus of one's own that cuts it, as in
+docs/howto/own-text.md; runs prepare, encode and a short pretrain on it, with words and with byte-pair encoding. The
+peak is of the anonymous memory of all processes of a stage together: pages of files come on top and go where others
+want the room. A limit is set from outside: in a memory cgroup what goes beyond it is killed.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import cycle, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import psutil
+
+from benchmarks.ratio import at_least_one
+
+TYPES, LINE, AT_A_TIME = 2_000_000, 25, 1_000_000  # words
+PARTS, TURNS = 5, 8  # of the text: how much is drawn, and in how many spellings it stands
+HELD_OUT = 400_000  # bytes, half of them to test
+CONSONANTS = b"bdfghklmnprstvz"
+SYLLABLES = [f"{consonant}{vowel}" for consonant in CONSONANTS.decode() for vowel in "aeio"]
+CORPUS = """\
+unit: line
+write: {{_target_: retable.corpora.cut.write_cut, source: {source}, train: {train}, test: {test}}}
+"""
+SHORT = ["trainer=cpu", "++max_steps=40", "validations=1", "batches.batch_size=16", "model.d_model=64"]
+GPT = ["recipe=transformer/gpt", "model.n_layers=2", "model.n_heads=2", *SHORT]
+STAGES = [
+    ["prepare"],
+    ["encode", "tokenizer=word"],
+    ["pretrain", "tokenizer=word", "recipe=recurrent/lstm", *SHORT],
+    ["pretrain", "tokenizer=word", *GPT],
+    ["evaluate", "tokenizer=word", "stage=pretrain", "cell=large/gpt-1", "benchmark=perplexity"],
+    ["encode", "tokenizer=bpe"],
+    ["pretrain", "tokenizer=bpe", "system=gpt_bpe", *GPT],
+]
+RARE = 2_000_000  # bytes, in which a word stands once or more, or it is unknown: some 20,000 are not
+
+
+def spelt(rank: int) -> str:
+    rest, last = divmod(rank, len(SYLLABLES))
+    return (spelt(rest - 1) if rest else "") + SYLLABLES[last]
+
+
+def text() -> Iterator[bytes]:
+    """Lines without an end, some megabytes at a time."""
+    words = [spelt(rank).encode() for rank in range(TYPES)]
+    shares = np.cumsum(1 / (np.arange(TYPES) + 2.7))
+    generator = np.random.default_rng(1)
+    while True:
+        ranks = np.searchsorted(shares, generator.random((AT_A_TIME // LINE, LINE)) * shares[-1])
+        yield b"".join(b" ".join(map(words.__getitem__, line)) + b"\n" for line in ranks.tolist())
+
+
+def write_text(path: Path, size: int) -> None:
+    """The beginning of it again and again, in other consonants each time, so of other words."""
+    begun = b"".join(islice(text(), PARTS))
+    with path.open("wb") as file:
+        for k in cycle(range(TURNS)):
+            turned = CONSONANTS[k:] + CONSONANTS[:k]
+            if not file.write(begun.translate(bytes.maketrans(CONSONANTS, turned))[: size - file.tell()]):
+                break
+
+
+def run(stage: str, *settings: str, folder: Path) -> tuple[float, float]:
+    """Seconds, and the peak of anonymous memory in MiB."""
+    root = Path(__file__).parent.parent
+    environment = os.environ | {"PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
+    command = [sys.executable, "-m", f"pipelines.{stage}", f"--config-dir={folder / 'conf'}", "corpus=large", *settings]
+    started, peak = time.perf_counter(), 0
+    child = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+    while child.poll() is None:
+        peak = max(peak, sum(anonymous(psutil.Process(child.pid))))
+        time.sleep(0.25)
+    assert child.stderr is not None
+    if child.returncode:
+        sys.exit(f"{stage} ended with {child.returncode}: {child.stderr.read()[-2000:]}")
+    return time.perf_counter() - started, peak / 2**20
+
+
+def anonymous(parent: psutil.Process) -> Iterator[int]:
+    try:
+        for process in [parent, *parent.children(recursive=True)]:
+            memory = process.memory_info()
+            yield memory.rss - memory.shared
+    except psutil.NoSuchProcess:  # it has just ended
+        return
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("megabytes", type=at_least_one)
+    parser.add_argument("--folder", type=Path, help="an empty one, which stays; by default one that goes")
+    arguments = parser.parse_args()
+    with TemporaryDirectory() as name:
+        folder = (arguments.folder or Path(name)).resolve()
+        source, size = folder / "text.txt", arguments.megabytes * 1_000_000
+        (folder / "conf/corpus").mkdir(parents=True, exist_ok=True)
+        corpus = CORPUS.format(source=source, train=1 - HELD_OUT / size, test=HELD_OUT / 2 / size)
+        (folder / "conf/corpus/large.yaml").write_text(corpus, encoding="utf-8")
+        if not source.exists():
+            write_text(source, size)
+        print("| stage | s | MB/s | anonymous memory, peak, MiB |\n|---|---:|---:|---:|", flush=True)
+        for stage in STAGES:
+            rare = [f"tokenizer.train.min_count={max(size // RARE, 1)}"] * (stage == ["encode", "tokenizer=word"])
+            seconds, peak = run(*stage, *rare, folder=folder)
+            speed = f"{source.stat().st_size / 1e6 / seconds:.1f}" if stage[0] in ("prepare", "encode") else ""
+            print(f"| `{' '.join(stage)}` | {seconds:.0f} | {speed} | {peak:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The disk is full at a drawn moment of a stage: one line says so, nothing that was there is lost, and once there is
+room the same command goes on to the same bytes.
+
+CHAOS_SEED and CHAOS_FULL (how often, of all stages together) make it another or a longer try.
+"""
+
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from pipelines.forks import serving
+from retable.digests import digest
+from tests.pipelines.conftest import SMALL_CORPUS, Project
+
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="only root can mount a disk"),
+]
+SEED, TIMES = int(os.environ.get("CHAOS_SEED", 1)), int(os.environ.get("CHAOS_FULL", 8))
+DISK, BLOCK = 64 << 20, 4096  # bytes
+TINY = "corpus=grammar_tiny"
+STAGES = [
+    ["prepare", *SMALL_CORPUS],
+    ["encode", TINY],
+    ["pretrain", TINY, "recipe=counted/kn5"],
+    ["pretrain", TINY, "recipe=recurrent/lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16",
+     "epochs=0.4", "checkpoint_every=3", "validations=5"],
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[str]:
+    with serving() as address:
+        yield address
+
+
+@pytest.fixture
+def disk(tmp_path) -> Iterator[Path]:
+    """A folder that holds so much and no more."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def leave(room: int, folder: Path) -> Path:
+    """Fill the disk of `folder` but for so many bytes."""
+    there = os.statvfs(folder)
+    filler = folder / "filler"
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, there.f_bavail * there.f_frsize - room // BLOCK * BLOCK)
+    return filler
+
+
+def cells(folder: Path) -> dict[str, str]:
+    """The digests of what the cells hold, but for the records of when and where."""
+    files = (path for path in (folder / "outputs").rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): digest(path) for path in files if not path.name.endswith(".record.json")}
+
+
+def test_a_full_disk_costs_no_cell_and_no_step(disk, tmp_path, forks):
+    draw, undisturbed, project = random.Random(SEED), Project(tmp_path / "whole", forks), Project(disk, forks)
+    undisturbed.folder.mkdir()
+    full = 0
+    for number, stage in enumerate(STAGES):
+        undisturbed.succeed(*stage)
+        for _ in range(sum(n % len(STAGES) == number for n in range(TIMES))):
+            there, room = cells(disk), draw.randrange(needed(undisturbed.folder))
+            filler = leave(room, disk)
+            done = project.run(*stage)
+            print(f"{room} bytes left for {' '.join(stage)[:60]}: {done.returncode}")
+            filler.unlink()
+            assert "Traceback" not in done.stderr, done.stderr
+            if done.returncode:
+                full += 1
+                errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+                assert done.returncode == 2 and len(errors) == 1, done.stderr
+                assert "disk is full; free some space and run this again" in errors[0]
+            assert there.items() <= cells(disk).items()
+        project.succeed(*stage)
+        assert cells(disk) == cells(undisturbed.folder)
+        left = {str(path.relative_to(disk)) for path in (disk / "work").rglob("*") if path.is_file()}
+        assert {path for path in left if not path.startswith("work/log/")} <= {"work/mlflow/lock"}
+    assert full > 0
+    statuses = [run.info.status for run in runs(disk)]
+    assert statuses == ["FINISHED"] * len(STAGES)
+
+
+def needed(folder: Path) -> int:
+    """More than a stage takes: as much as is there of all so far."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def runs(folder: Path):
+    client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+    return client.search_runs([each.experiment_id for each in client.search_experiments()])

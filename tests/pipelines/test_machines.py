@@ -1,0 +1,124 @@
+"""What a machine has and does changes no number: its threads, its clock; a folder that can't be written loses none."""
+
+import errno
+import math
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from mlflow.tracking import MlflowClient
+
+from pipelines.entry import one_line_errors
+from pipelines.pretrain import pretrain
+from pipelines.record import _same_threads
+from retable.artifacts import read_record, read_run
+from retable.digests import digest
+from tests.pipelines.conftest import GPT, SHORT
+from tests.pipelines.test_errors import refuse
+
+LSTM = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "model.d_model=8", "epochs=0.5", "checkpoint_every=3"]
+
+
+@pytest.fixture
+def threads():
+    """Sets torch's number of threads, for one test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_goes_on_with_as_many_threads_as_it_began_with(tmp_path, capsys, threads):
+    threads(2)
+    with _same_threads(tmp_path):
+        (tmp_path / "last.ckpt").touch()
+    threads(1)
+    with _same_threads(tmp_path):
+        assert torch.get_num_threads() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"goes on with 2 threads, as it began, for 1; remove {tmp_path} to begin anew"
+
+
+def test_begins_anew_with_the_threads_that_there_are(tmp_path, capsys, threads):
+    for number in (2, 1):
+        threads(number)
+        with _same_threads(tmp_path):
+            assert torch.get_num_threads() == number
+    assert capsys.readouterr().err == "" and not any(tmp_path.iterdir())
+
+
+def test_the_number_of_threads_is_one_unless_another_is_asked_for(monkeypatch, capsys):
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(sys, "argv", ["pretrain", "--help"])
+    with pytest.raises(SystemExit):
+        pretrain()
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+
+
+def test_another_number_of_threads_is_of_the_cell(project, monkeypatch):
+    """In a process of its own: a fork's torch has its number already."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    done = project.start("pretrain", *SHORT, *GPT, "batches.batch_size=4", "system=on_two")
+    assert done.returncode == 0, done.stderr
+    cell = project.folder / "outputs/pretrain/grammar_tiny/on_two-1"
+    assert read_record(cell)["threads"] == read_run(cell)["threads"] == 2
+
+
+def test_a_clock_that_is_put_back(project):
+    """No time is below 0, and no speed; the bytes are those of another day."""
+    for system, put_back in (("even", []), ("uneven", ["+callbacks.clock._target_=clocks.PutBack"])):
+        project.succeed("pretrain", *LSTM, *put_back, f"system={system}")
+    even, uneven = (project.folder / f"outputs/pretrain/grammar_tiny/{system}-1" for system in ("even", "uneven"))
+    for file in ("model.safetensors", "curve.csv", "metrics.json"):
+        assert digest(even / file) == digest(uneven / file)
+    record = read_record(uneven)
+    spent = {name: value for name, value in record.items() if name.endswith(("seconds", "_per_second"))}
+    assert {"startup_seconds", "seconds", "training_seconds", "tokens_per_second"} <= spent.keys()
+    assert all(math.isfinite(value) and value >= 0 for value in spent.values())
+    assert 0 < record["training_seconds"] <= record["seconds"] < 3000 and record["tokens_per_second"] > 0
+    run = MlflowClient(f"sqlite:///{project.folder / 'mlflow.db'}").get_run(record["mlflow_run_id"])
+    assert run.info.status == "FINISHED" and run.info.end_time >= run.info.start_time
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EDQUOT, "the disk is full"),
+        (errno.EROFS, "outputs/x: Read-only file system"),
+        (errno.EACCES, "outputs/x: Permission denied"),
+        (errno.EXDEV, "outputs/ and work/ are not of one mount (outputs/x)"),
+    ],
+)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_the_system_refuses_is_said_in_one_line(capsys, number, said, wrapped):
+    with pytest.raises(SystemExit) as end, one_line_errors():
+        try:
+            raise OSError(number, os.strerror(number), "outputs/x")
+        except OSError as error:
+            if wrapped:  # as logging does
+                raise ValueError("Unable to configure handler 'file'") from error
+            raise
+    (line,) = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2 and line.startswith(f"error: {said}") and "goes on from its last checkpoint" in line
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="only root can mount a folder")
+def test_a_folder_that_can_not_be_written(project, bare_project):
+    """Read-only, as an archive or a disk with errors is mounted: nobody's rights would keep root out."""
+    for folder in ("outputs", "work"):
+        shutil.copytree(project.folder / folder, bare_project.folder / folder)
+    bpe = ["corpus=grammar_tiny", "tokenizer=bpe", "tokenizer.train.vocab_size=300"]
+    read_only = "Read-only file system; change that and run this again"
+    for place, message in {"outputs": "not of one mount", "work": read_only, ".": read_only}.items():
+        mounted = str(bare_project.folder / place)
+        subprocess.run(["mount", "--bind", mounted, mounted], check=True)
+        try:
+            subprocess.run(["mount", "-o", "remount,bind,ro", mounted], check=True)
+            line = refuse(bare_project, "encode", *bpe)
+        finally:
+            subprocess.run(["umount", mounted], check=True)
+        assert message in line
+    bare_project.succeed("encode", *bpe)
