@@ -68,8 +68,6 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
 
     def main() -> None:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra raise what it would otherwise print in its own way
-        # For torch, which is not imported yet: as many as the machine has cores would add in another order on each.
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
         OmegaConf.register_new_resolver("about", lambda: function.__globals__["__doc__"].strip(), replace=True)
         OmegaConf.register_new_resolver("groups", _groups, replace=True)
         logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it announces what it raises

@@ -5,14 +5,12 @@ import math
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 import torch
 from mlflow.tracking import MlflowClient
 
 from pipelines.entry import one_line_errors
-from pipelines.pretrain import pretrain
 from pipelines.record import _same_threads
 from retable.artifacts import read_record, read_run
 from retable.digests import digest
@@ -47,14 +45,6 @@ def test_begins_anew_with_the_threads_that_there_are(tmp_path, capsys, threads):
         with _same_threads(tmp_path):
             assert torch.get_num_threads() == number
     assert capsys.readouterr().err == "" and not any(tmp_path.iterdir())
-
-
-def test_the_number_of_threads_is_one_unless_another_is_asked_for(monkeypatch, capsys):
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    monkeypatch.setattr(sys, "argv", ["pretrain", "--help"])
-    with pytest.raises(SystemExit):
-        pretrain()
-    assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
 def test_another_number_of_threads_is_of_the_cell(project, monkeypatch):
