@@ -14,7 +14,6 @@ from pipelines import command
 from retable.errors import UsageError
 from retable.exchange.checkpoint import Checkpoint
 from retable.tokenizers.pretrained import read_tokenizer
-from retable.training.checkpoints import keep
 
 CONFIG = {
     "model_type": "gpt2", "vocab_size": 10, "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 1,
@@ -154,14 +153,6 @@ def test_what_a_file_says_is_no_command_to_the_terminal(checkpoint, monkeypatch,
         command.main()
     (line,) = capsys.readouterr().err.splitlines()
     assert end.value.code == 2 and r"model_type=\x1b]0;mine\x07\x9b2J \u202egpt; only gpt2" in line
-
-
-def test_a_checkpoint_of_training_with_a_pickle_is_whole_and_refused(tmp_path, canary):
-    """Its digest is right: whoever makes one can make that, too."""
-    torch.save({"state_dict": canary}, tmp_path / "written")
-    keep(tmp_path / "written", tmp_path / "last.ckpt")
-    with pytest.raises(pickle.UnpicklingError):
-        torch.load(tmp_path / "last.ckpt", weights_only=True)
 
 
 def test_arrays_of_objects_are_refused_in_one_line(tmp_path, canary, capsys):
