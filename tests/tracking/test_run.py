@@ -1,4 +1,6 @@
+import errno
 import getpass
+import os
 import shutil
 import sqlite3
 import threading
@@ -185,13 +187,11 @@ def test_a_store_whose_making_broke_off_is_made_anew(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}")
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
 
-    def breaks_off(client, **_):
-        with sqlite3.connect(client.tracking_uri.removeprefix("sqlite:///")) as connection:
-            connection.execute("create table logged_models (name text)")
-        raise MlflowException("(sqlite3.OperationalError) database or disk is full")
+    def breaks_off(path, target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(MlflowClient, "search_experiments", breaks_off)
+        patch.setattr(Path, "replace", breaks_off)
         assert start("made anew").id is None
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db.lock"]
     assert start("made anew").id is not None and store.exists()
