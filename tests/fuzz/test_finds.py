@@ -126,7 +126,7 @@ def test_forms_of_files_that_there_are_not(tmp_path, monkeypatch, form, said):
     ("own", "said"),
     [
         ({"label": []}, "label"),
-        ({"labels": ["good"]}, "labels"),
+        ({"labels": {"good": None}}, "labels"),
         ({"labels": None, "scores": [5, 1]}, "scores"),
         ({"labels": None, "scores": [1]}, "scores"),
         ({"files": {"train": 0.5, "validation": 0.5}}, "files.train"),

@@ -17,8 +17,8 @@ class Classes:
         mapping = names if isinstance(names, Mapping) else {_text(name): name for name in names}
         classes = {_text(value): _text(name) for value, name in mapping.items() if name is not None}
         self.names: list[str] = [*dict.fromkeys(classes.values())]
-        if len(self.names) < 2:
-            raise UsageError("task.labels names no two classes, between which there is something to tell; write more")
+        if not self.names:
+            raise UsageError("task.labels names no class; write those that the file has")
         self._left_out = {_text(value) for value, name in mapping.items() if name is None}
         self._places = {value: self.names.index(name) for value, name in classes.items()}
         self.none = len(self.names)  # the place of a prediction that is no class: behind them all
