@@ -19,7 +19,7 @@ def write_whole() -> None:
     def open_(self: Any, path: str, mode: str = "r", encoding: str | None = None, **_: Any) -> Any:
         return whole(path) if mode in ("w", "w+") else open(path, mode, encoding=encoding)
 
-    FsspecLocalFileSystem.open = open_
+    FsspecLocalFileSystem.open = open_  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
