@@ -30,7 +30,7 @@ from retable.errors import UsageError, closest
 from retable.escaping import in_one_line
 from retable.plan.cell import STAGES
 from retable.publishing import refuse_foreign, refuse_place
-from retable.training.signals import Stopped, listen
+from retable.training.signals import Stopped, go_quietly, listen
 
 if not TEMPLATE.exists():  # code of the checkout
     CONF = Path(__file__).parent.parent / "conf"
@@ -73,8 +73,11 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
         logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it announces what it raises
         listen()
         application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(job)
-        with one_line_errors():
-            application()
+        try:
+            with one_line_errors():
+                application()
+        finally:
+            go_quietly()
 
     return main
 

@@ -51,15 +51,15 @@ def test_what_dvc_writes_is_as_it_was_or_as_it_will_be(tmp_path, patched, monkey
         ("", False, False),  # broken off
         ('{"write": {"outputs/a', False, False),
         ("{}", False, False),
-        (json.dumps({"write": {"a": {"pid": PID_MAX, "cmd": "dvc repro"}}, "read": {}}), False, False),
-        (json.dumps({"read": {"a": [{"pid": os.getpid(), "cmd": "dvc repro"}]}}), False, True),
-        (json.dumps({"read": {"a": [{"pid": os.getpid(), "cmd": "dvc repro"}]}}), True, False),  # another's number
+        ('{"write": {"a": {"pid": NOBODY, "cmd": "dvc repro"}}, "read": {}}', False, False),
+        ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', False, True),
+        ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', True, False),  # another's number
     ],
 )
 def test_only_who_is_at_work_is_known_to_be(said, since_boot, stays, tmp_path):
     notes = tmp_path / "rwlock"
     forget_killed(notes)
-    notes.write_text(said)
+    notes.write_text(said.replace("MINE", str(os.getpid())).replace("NOBODY", str(PID_MAX)))
     if since_boot:
         os.utime(notes, (1, 1))
     forget_killed(notes)

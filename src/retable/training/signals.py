@@ -32,6 +32,12 @@ def leave() -> None:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
+def go_quietly() -> None:
+    """What the system does by itself: for a process whose work is done or given up, and that only ends."""
+    for number in CODES:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def _end(number: int, _: FrameType | None) -> None:
     raise Stopped(number)
 
