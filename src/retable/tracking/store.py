@@ -4,8 +4,10 @@ import contextlib
 import fcntl
 import getpass
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from alembic.util import CommandError
@@ -76,21 +78,17 @@ def _client() -> MlflowClient:
 
 def _make(database: Path) -> None:
     """Make the tables of a store that is not there, all or none: MLflow goes on with no part of them, as a full disk or
-    a kill leaves it."""
+    a kill leaves it. One process at a time."""
     if database.exists():
         return
-    begun = database.with_name(f"{database.name}.begun")
-    try:
-        _remove(begun)
+    prefix = f".{database.name}-"
+    for left in database.parent.glob(f"{prefix}*"):
+        shutil.rmtree(left)
+    # In another folder at each try: within a process MLflow makes tables once for an address.
+    with TemporaryDirectory(prefix=prefix, dir=database.parent) as folder:
+        begun = Path(folder, database.name)
         MlflowClient(f"sqlite:///{begun}").search_experiments(max_results=1)
         begun.replace(database)
-    finally:
-        _remove(begun)
-
-
-def _remove(begun: Path) -> None:
-    for path in (begun, begun.with_name(f"{begun.name}-journal")):
-        path.unlink(missing_ok=True)
 
 
 def _experiment(client: MlflowClient) -> str:
