@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -21,7 +22,6 @@ from pipelines.observers import debugging, in_mlflow, loggers
 from pipelines.reach import LOADED, code, own_part, reached_by
 from pipelines.tries import difference, flat
 from retable import artifacts
-from retable.cells.systems import read_config
 from retable.digests import FORMAT, digest, digest_of
 from retable.publishing import alone, publish, refuse_foreign, refuse_place, remove_empty, settle
 from retable.training.signals import Stopped
@@ -201,8 +201,8 @@ def _called(cell: Path) -> str:
 def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
     """What the systems of these cells are built from again, of those that hold one."""
     for cell in cells:
-        if (cell / "config.yaml").exists():
-            made = read_config(cell)
+        if (config := cell / "config.yaml").exists():  # read as what it is: it may have come from elsewhere
+            made = yaml.load(artifacts.require(config).read_text(encoding="utf-8"), yaml.CSafeLoader)
             yield {key: made[key] for key in LOADED if isinstance(made.get(key), dict | list)}
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from os import PathLike
 
+from retable.escaping import in_one_line
+
 _LONGEST = 800  # letters of a message; a file's own words, which it may quote, can be megabytes
 
 
@@ -16,10 +18,8 @@ class UsageError(Exception):
     """
 
     def __str__(self) -> str:
-        said = " ".join(super().__str__().split())
-        if len(said) > _LONGEST:
-            said = f"{said[: _LONGEST // 2]} … {said[-_LONGEST // 2 :]}"
-        return "".join(letter if letter.isprintable() else "\ufffd" for letter in said)
+        said = in_one_line(super().__str__())
+        return said if len(said) <= _LONGEST else f"{said[: _LONGEST // 2]} … {said[-_LONGEST // 2 :]}"
 
 
 @contextlib.contextmanager

@@ -9,10 +9,7 @@ from retable.nn.lstm import LSTM
 
 T, B, D, H, L = 7, 3, 11, 13, 2
 
-pytestmark = pytest.mark.skipif(
-    not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()),
-    reason="oneDNN has no bf16 for this processor",
-)
+pytestmark = pytest.mark.usefixtures("bf16")
 
 
 @pytest.fixture(autouse=True)

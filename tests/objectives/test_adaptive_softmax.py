@@ -93,7 +93,7 @@ def test_saved_and_loaded_it_predicts_the_same(tmp_path):
     assert torch.equal(other.log_prob(input_ids, labels)[0], objective.log_prob(input_ids, labels)[0])
 
 
-def test_autocast_changes_little():
+def test_autocast_changes_little(bf16):
     objective = make()
     exact = objective.loss(batch(), None, 0)[0]
     with torch.autocast("cpu", torch.bfloat16):

@@ -146,7 +146,7 @@ def test_saved_and_loaded_it_predicts_the_same_without_counts(layer, tmp_path):
     assert torch.equal(other.log_prob(input_ids, labels)[0], objective.log_prob(input_ids, labels)[0])
 
 
-def test_autocast_changes_little(layer):
+def test_autocast_changes_little(layer, bf16):
     objective = make(layer)
     exact = loss(objective)[0]
     with torch.autocast("cpu", torch.bfloat16):

@@ -49,8 +49,9 @@ def test_two_processes_have_the_losses_of_one(train, system, trainer):
     assert ours[["step", "metric"]].equals(theirs[["step", "metric"]])
     losses = ours["metric"].str.startswith("train/") & ours["metric"].str.endswith("loss") & (ours["step"] <= 20)
     assert losses.sum() >= 20
-    # Relative where a loss is above 1: the curve has six digits, and ELECTRA's loss is 40 nats.
-    assert ((ours["value"] - theirs["value"]).abs() / theirs["value"].clip(lower=1))[losses].max() < 1e-5
+    # Relative where a loss is above 1: the curve has six digits, and ELECTRA's loss is 40 nats. ELMo's have differed by
+    # 1.6e-5 on a processor without AVX-512, in the twenty steps over which roundings grow.
+    assert ((ours["value"] - theirs["value"]).abs() / theirs["value"].clip(lower=1))[losses].max() < 3e-5
 
 
 @pytest.mark.parametrize(("system", "trainer"), [("gpt", "fsdp"), ("bert", "fsdp"), ("t5", "fsdp")])

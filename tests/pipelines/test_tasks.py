@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 
 from pipelines.entry import CONF
 from retable.corpora.text import SPLITS
+from retable.settings import build
 
 MNLI = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\t" \
        "sentence2_parse\tsentence1\tsentence2\t"  # fmt: skip
@@ -188,7 +188,7 @@ METRICS = {"cola": ["matthews"], "mrpc": ["accuracy", "f1"], "qqp": ["accuracy",
 def task(name: str):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose(f"task/{name}", overrides=["+text=g", f"+task_name={name}"])
-    return instantiate(cfg.task)
+    return build(cfg.task, "task")
 
 
 def test_every_task_has_a_layout():

@@ -195,7 +195,7 @@ def test_markdown_keeps_its_columns(nasty):
     assert len(lines) == 3
     for line in lines:
         assert line.replace(r"\|", "").count("|") == 3
-    assert r"a_b\|c & \<d\>" in lines[2] and r"\*e\*" in lines[2] and "**1.0** ± 0.1" in lines[2]
+    assert r"a_b\|c & &lt;d&gt;" in lines[2] and r"\*e\*" in lines[2] and "**1.0** ± 0.1" in lines[2]
 
 
 def test_markdown_has_a_rule_over_the_narrowest_column():
