@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from os import PathLike
 
-from retable.escaping import in_one_line
-
 _LONGEST = 800  # letters of a message; a file's own words, which it may quote, can be megabytes
 
 
@@ -18,7 +16,8 @@ class UsageError(Exception):
     """
 
     def __str__(self) -> str:
-        said = in_one_line(super().__str__())
+        said = " ".join(super().__str__().split())
+        said = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in said)
         return said if len(said) <= _LONGEST else f"{said[: _LONGEST // 2]} … {said[-_LONGEST // 2 :]}"
 
 
