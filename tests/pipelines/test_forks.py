@@ -3,10 +3,27 @@
 import json
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
 from pipelines.forks import OURS, answer, ask, forked, serving
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Of a script: what a fork is asked to run, and the pipe that tells when it is there."""
+
+    def made(text: str) -> tuple[dict, str]:
+        script, started, said = tmp_path / "script.py", tmp_path / "started", tmp_path / "said.txt"
+        script.write_text(text, encoding="utf-8")
+        said.touch()
+        os.mkfifo(started)
+        asked = {"module": str(script), "arguments": [], "folder": str(tmp_path), "out": str(said), "err": str(said)}
+        return asked | {"environment": {"STARTED": str(started)}}, str(started)
+
+    return made
+
 
 WAITS = """
 import os, signal
@@ -15,20 +32,15 @@ signal.pause()
 """
 
 
-def test_what_runs_for_one_who_is_gone_ends_without_a_word(tmp_path):
+def test_what_runs_for_one_who_is_gone_ends_without_a_word(job):
     """As after Ctrl-C, which ends who asked."""
-    script, started, said = tmp_path / "waits.py", tmp_path / "started", tmp_path / "said.txt"
-    script.write_text(WAITS, encoding="utf-8")
-    said.touch()
-    os.mkfifo(started)
-    job = {"module": str(script), "arguments": [], "folder": str(tmp_path), "environment": {"STARTED": str(started)},
-           "out": str(said), "err": str(said), "executable": "python"}  # fmt: skip
+    asked, started = job(WAITS)
     asks, answers = socket.socketpair()
-    asks.sendall(f"{json.dumps(job)}\n".encode())
+    asks.sendall(f"{json.dumps(asked | {'executable': 'python'})}\n".encode())
 
     def work() -> None:
         asks.close()
-        os.dup2(os.open(said, os.O_WRONLY | os.O_APPEND), 2)
+        os.dup2(os.open(asked["out"], os.O_WRONLY | os.O_APPEND), 2)
         answer(answers, "address")
 
     pid = forked(work)
@@ -36,7 +48,7 @@ def test_what_runs_for_one_who_is_gone_ends_without_a_word(tmp_path):
     with open(started):  # until the script is there
         asks.close()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert said.read_text(encoding="utf-8") == ""
+    assert Path(asked["out"]).read_text(encoding="utf-8") == ""
 
 
 SAVES = """
@@ -50,18 +62,13 @@ signal.pause()
 """
 
 
-def test_what_runs_when_the_server_ends_is_asked_to_end(tmp_path):
+def test_what_runs_when_the_server_ends_is_asked_to_end(job):
     """As where `make repro` gets a signal: a training leaves its checkpoint first."""
-    script, started, said = tmp_path / "saves.py", tmp_path / "started", tmp_path / "said.txt"
-    script.write_text(SAVES, encoding="utf-8")
-    said.touch()
-    os.mkfifo(started)
+    asked, started = job(SAVES)
     codes, code = os.pipe()
-    environment = {"STARTED": str(started)}
 
     def work() -> None:
-        asked = ask(address, str(script), [], str(tmp_path), environment, str(said), str(said))
-        os.write(code, str(asked).encode())
+        os.write(code, str(ask(address, **asked)).encode())
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(OURS, raising=False)
@@ -70,4 +77,4 @@ def test_what_runs_when_the_server_ends_is_asked_to_end(tmp_path):
             with open(started):  # until the script is there
                 pass
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert (os.read(codes, 10), said.read_text(encoding="utf-8")) == (b"143", "saved\n")
+    assert (os.read(codes, 10), Path(asked["out"]).read_text(encoding="utf-8")) == (b"143", "saved\n")
