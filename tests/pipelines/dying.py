@@ -8,13 +8,17 @@ import lightning as L
 
 class Mortal(L.Callback):
     """At step DIE_AT, if the environment sets it, the process gets the signal DIE_BY, by default that of `kill -9`; or
-    before all steps, at "setup"."""
+    before all steps, at "setup", or behind them, at "end"."""
 
     def setup(self, trainer, pl_module, stage):
         self._die("setup")
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         self._die(str(trainer.global_step))
+
+    def on_train_end(self, trainer, pl_module):
+        if trainer.is_global_zero:
+            self._die("end")
 
     def _die(self, at: str):
         if os.environ.get("DIE_AT") == at:

@@ -73,6 +73,22 @@ def test_asked_to_end_before_the_first_step(project):
     assert not (project.folder / "outputs/pretrain/grammar_tiny/cpu_early-2").exists()
 
 
+@pytest.mark.parametrize("name", ["cpu", "ddp"])
+def test_asked_to_end_behind_the_last_step(project, name):
+    """In what Lightning does then: the training is whole and kept, the cell isn't made any more."""
+    settings = [*SETTINGS, *TRAINERS[name]]
+    project.succeed("pretrain", *settings, f"system={name}_at_once")
+    ended = project.run("pretrain", *settings, f"system={name}_late", DIE_AT="end", DIE_BY="SIGTERM")
+    assert ended.returncode == 143, ended.stderr
+    assert ended.stderr.splitlines()[-1] == (
+        "SIGTERM: ended behind the last step, which is kept; the same command goes on from there"
+    )
+    assert not (project.folder / f"outputs/pretrain/grammar_tiny/{name}_late-1").exists()
+    resumed = project.succeed("pretrain", *settings, f"system={name}_late")
+    assert "step " not in resumed.stderr
+    check_equal(project, f"{name}_at_once", f"{name}_late")
+
+
 def check_equal(project, whole: str, resumed: str) -> None:
     """The same bytes, and one finished run with each point once."""
     one, other = (project.folder / f"outputs/pretrain/grammar_tiny/{system}-1" for system in (whole, resumed))

@@ -45,7 +45,7 @@ def _end(number: int, _: FrameType | None) -> None:
 class StepEnd:
     """Within it, where the process listens, a signal waits for the end of a step; a second one ends at once.
 
-    heard: the signal that came.
+    heard: the signal that came. One that nobody took, behind the last step, ends the process where the block ends.
     """
 
     heard: int | None = None
@@ -54,9 +54,11 @@ class StepEnd:
         self._listening = signal.getsignal(signal.SIGTERM) is _end
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
         if self._listening:
             listen()
+        if self.heard is not None and failed is None:
+            raise Stopped(self.heard, " behind the last step, which is kept")
 
     def begin(self) -> None:
         """Begin to wait: when Lightning has put its own handlers in the way, which end a training with exit code 0."""
