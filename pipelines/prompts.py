@@ -7,8 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from retable.artifacts import require
-from retable.cells.systems import load_system, read_config
-from retable.errors import UsageError
+from retable.cells.systems import load_system
 from retable.systems import System
 from retable.tokenizers.report import in_text, unknown_id
 from retable.tokenizers.tokenizer import Tokenizer
@@ -17,9 +16,6 @@ from retable.tokenizers.tokenizer import Tokenizer
 def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
     """The cell that `cfg.stage` and `cfg.cell` name, the system in it, and the file of its tokenizer."""
     cell = Path("outputs", cfg.stage, cfg.cell)
-    made = read_config(cell)
-    if not {"objective", "cells"} & set(made):
-        raise UsageError(f"{cell} holds no language model; take a cell of stage=pretrain or stage=mix")
     return cell, load_system(cell), require(cell / "tokenizer.json")
 
 

@@ -29,8 +29,16 @@ from retable.settings import (
 )
 from retable.training.budget import parse_budget
 
+
+def _require_a_line(sizes: Sequence[int]) -> Sequence[int]:
+    if len(set(sizes)) < 3:
+        raise ValueError("three sizes or more, as an exponent with an interval needs them")
+    return sizes
+
+
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # in one line
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # of a file
+Sizes = Annotated[Sequence[PositiveInt], AfterValidator(_require_a_line)]
 Budget = Annotated[str, AfterValidator(lambda budget: parse_budget(budget) and budget)]
 
 
@@ -172,7 +180,7 @@ class Mix:
 class Evaluate:
     corpus: Corpus
     tokenizer: Tokenizer
-    stage: Name
+    stage: Literal["pretrain", "embed", "mix"]
     cell: Name
     vectors: Name | None
     benchmark: Annotated[Any, Part("retable.evaluation.", several=True)]
@@ -182,7 +190,7 @@ class Evaluate:
 
 
 class Generate:
-    stage: Name
+    stage: Literal["pretrain", "mix"]
     cell: Name
     decoding: Annotated[Any, Part("retable.generation.")]
     prompts: Sequence[Text | float] | None
@@ -206,9 +214,9 @@ class Report:
 class Scaling:
     device: Name
     kernel: PositiveInt
-    lengths: Sequence[PositiveInt]
+    lengths: Sizes
     width: PositiveInt
-    widths: Sequence[PositiveInt]
+    widths: Sizes
     length: PositiveInt
     batch_size: PositiveInt
     repeats: PositiveInt
