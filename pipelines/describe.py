@@ -6,6 +6,7 @@ from pathlib import Path
 from pipelines.entry import CONF
 from retable.artifacts import require
 from retable.corpora.text import SPLITS, read_units
+from retable.escaping import visible
 from retable.plan.conf import Conf
 from retable.tokenizers.derivation import derivation
 from retable.tokenizers.report import coverage, longest_tokens
@@ -28,8 +29,8 @@ def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str 
     marks = [f"{mark} {i}" for mark, i in tokenizer.special_ids.items()]
     shown = marks if len(marks) <= 10 else [*marks[:5], "…", *marks[-2:]]
     print(f"{path}: {tokenizer.vocab_size:,} tokens")
-    print(f"special: {', '.join(shown) or 'none'}")
-    print(f"longest: {' '.join(longest_tokens(tokenizer, 10))}")
+    print(visible(f"special: {', '.join(shown) or 'none'}"))
+    print(visible(f"longest: {' '.join(longest_tokens(tokenizer, 10))}"))
 
     print(f"\n{'text':24}" + "".join(f"{name:>13}" for name in COLUMNS))
     for text, unit in units.items():
@@ -41,7 +42,7 @@ def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str 
     print("whole: of the types, those that are one known token")
 
     for word in words:
-        print(f"\n{word}", *derivation(tokenizer, word), sep="\n")
+        print(visible("\n".join(["", word, *derivation(tokenizer, word)])))
 
 
 def sample(path: Path, unit: str, size: int) -> list[list[str]]:

@@ -8,6 +8,7 @@ from omegaconf import DictConfig
 
 from retable.artifacts import require
 from retable.cells.systems import load_system
+from retable.escaping import visible
 from retable.systems import System
 from retable.tokenizers.report import in_text, unknown_id
 from retable.tokenizers.tokenizer import Tokenizer
@@ -32,4 +33,4 @@ def report_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
     mark, words = tokenizer.words[unknown], dict.fromkeys(word for text in texts for word in text.split())
     strange = [word for word in words if word != mark and unknown in tokenizer.encode(in_text(tokenizer, word))]
     if strange:
-        print(f"unknown to the tokenizer, read as {mark}: {', '.join(strange)}", file=sys.stderr)
+        print(visible(f"unknown to the tokenizer, read as {mark}: {', '.join(strange)}"), file=sys.stderr)

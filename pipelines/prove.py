@@ -182,7 +182,7 @@ def _git(*arguments: str) -> str:
 
 
 def _md5(path: Path) -> str:
-    return md5(path.read_bytes()).hexdigest()
+    return md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
 def _load(path: Path) -> Any:

@@ -20,6 +20,7 @@ from pipelines.reach import code
 from pipelines.repro import refresh_graph
 from pipelines.tries import flat
 from retable.errors import UsageError, closest
+from retable.escaping import in_one_line
 from retable.plan.cell import Cell
 from retable.plan.fingerprint import Code
 from retable.plan.graph import distinct, graph_file, plan_file
@@ -37,7 +38,7 @@ def why(name: str) -> None:
         found = Reasons(repo, every).of(cell)
     print(f"{cell.place} would run:" if found else f"{cell.place} is as DVC's lock has it: nothing to do")
     for line in found:
-        print(f"  {line}")
+        print(f"  {in_one_line(line)}")
 
 
 def find(name: str, every: Mapping[str, Cell]) -> str:
@@ -178,4 +179,4 @@ def _load(path: Path) -> Any:
 
 
 def _md5(content: bytes) -> str:
-    return hashlib.md5(content).hexdigest()
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()

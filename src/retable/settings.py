@@ -239,7 +239,8 @@ def _annotation(target: Callable[..., Any], annotation: Any) -> Any:
         return annotation
     owner = inspect.unwrap(target)
     try:
-        return eval(annotation, vars(importlib.import_module(owner.__module__)))  # source code of the project's own
+        # Source code of the project's own.
+        return eval(annotation, vars(importlib.import_module(owner.__module__)))  # noqa: S307
     except NameError:
         return Any
 

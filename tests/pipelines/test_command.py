@@ -73,8 +73,8 @@ def test_completion(typed, choices, tmp_path):
 
 def test_a_tokenizer_is_described(project, command, monkeypatch):
     monkeypatch.chdir(project.folder)
-    code, printed, error = command("describe", "grammar_tiny", "word", "kligrernly", "--characters", "2000")
-    assert code == 0, error
+    code, printed, error = command("describe", "grammar_tiny", "word", "kligrernly", "a\x1b[2J", "--characters", "2000")
+    assert code == 0 and "\x1b" not in printed and "\na\\x1b[2J\n" in printed, error
     lines = printed.splitlines()
     assert lines[0].startswith("outputs/encode/grammar_tiny/word/tokenizer.json: ")
     rows = {line[:24].strip(): line[24:].split() for line in lines if line.startswith("grammar_tiny ")}
