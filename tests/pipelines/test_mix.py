@@ -1,6 +1,7 @@
 """Mixtures of cells: fitted, evaluated like any other system, refused where they make no sense."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from retable.cells.systems import load_system
+from retable.errors import UsageError
 from retable.models.cache import UnigramCache
 from retable.models.good_turing import GoodTuring
 from retable.tokenizers.tokenizer import read_tokens
@@ -54,6 +56,15 @@ def test_a_mixture_is_scored_like_any_system(inside):
     assert metrics["validation/nats"] / metrics["validation/tokens"] == pytest.approx(fitted["validation/loss"])
     assert (run["system"], run["protocol"]) == ("both", "sentence-bounded + last 50 tokens")
     assert json.loads((inside / "run.json").read_text())["made_from"] == [*CELLS, "encode/grammar_tiny/word"]
+
+
+@pytest.mark.parametrize("planted", ["2", "x"])
+def test_a_part_that_leads_elsewhere_is_refused(inside, tmp_path, planted):
+    """A link to the mixture itself would be read for ever."""
+    copied = shutil.copytree(inside, tmp_path / "mixture")
+    (copied / "parts" / planted).symlink_to(copied)
+    with pytest.raises(UsageError, match=rf"parts/{planted} is no part of a mixture; copy the cell anew"):
+        load_system(copied)
 
 
 def test_a_mixture_stays_that_of_the_very_cells_that_it_was_fitted_to(inside):

@@ -81,8 +81,12 @@ def load_language_model(cell: Path) -> LanguageModel:
 
 
 def parts_of(mixture: Path) -> list[Path]:
-    """The cells that a mixture's cell carries."""
-    return sorted(require(mixture / "parts").iterdir(), key=lambda part: int(part.name))
+    """The cells that a mixture's cell carries. UsageError where something else is among them: a link may lead back."""
+    parts = [*require(mixture / "parts").iterdir()]
+    for part in parts:
+        if part.is_symlink() or not part.name.isdecimal():
+            raise UsageError(f"{part} is no part of a mixture; {remedy(mixture)}")
+    return sorted(parts, key=lambda part: int(part.name))
 
 
 def carry_parts(cells: Sequence[Path], mixture: Path) -> None:
