@@ -1,4 +1,5 @@
-"""Cells whose code has changed and whose bytes have not keep their results: `python -m pipelines.prove REVISION`.
+"""Cells whose code has changed and whose bytes have not keep their results: `python -m pipelines.prove REVISION`,
+of all studies, or of those that are named behind it.
 
 For each pair of an old and a new fingerprint, one cell runs under both revisions, each in a tree of its own: 20 steps
 on one thread with the whole schedule drawn into them, on a small text where the embedded language gives one, so that
@@ -14,7 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from hashlib import md5
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +28,9 @@ from retable.digests import DIGESTS, digest, digest_of
 from retable.errors import UsageError
 from retable.escaping import spreadsheet
 from retable.plan.cell import Cell
+from retable.plan.conf import Conf
 from retable.plan.graph import distinct, graph_file, plan_file
+from retable.plan.study import read_study
 
 ROOT = CONF.parent
 RENEWALS = Path("results/renewals.csv")
@@ -51,7 +54,7 @@ class Pair(NamedTuple):
     new: str
 
 
-def prove(revision: str) -> None:
+def prove(revision: str, names: Collection[str] = ()) -> None:
     """Renew what can be proved the same as at `revision`, and print what was proved and what is stale."""
     os.chdir(ROOT)
     commits = [_git("rev-parse", revision), _git("rev-parse", "HEAD")]
@@ -62,8 +65,9 @@ def prove(revision: str) -> None:
     try:
         if not (trees["old"] / "pipelines/plan.py").exists():
             raise UsageError(f"{revision} has no plan of its cells to compare with; name a later revision")
-        cells = distinct(studies())
-        for pair, places in _changed(trees, cells).items():
+        chosen = [read_study(Conf(CONF), name) for name in names] or studies()
+        cells, asked = distinct(studies()), {place for study in chosen for place in study.cells}
+        for pair, places in _changed(trees, {place: cells[place] for place in sorted(asked)}).items():
             found = sorted((cells[place] for place in places), key=_size)[0]
             digests = {
                 side: _run(tree, trees["old"].parent / f"run-{side}", found, cells) for side, tree in trees.items()
@@ -192,8 +196,10 @@ def _load(path: Path) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pipelines.prove", description=__doc__)
     parser.add_argument("revision", help="the commit whose results the locks hold, such as HEAD~3")
+    parser.add_argument("study", nargs="*", help="whose cells; those of all studies, where none is named")
     with one_line_errors():
-        prove(parser.parse_args().revision)
+        arguments = parser.parse_args()
+        prove(arguments.revision, arguments.study)
 
 
 if __name__ == "__main__":
