@@ -199,9 +199,15 @@ def test_allowed_transitions_by_hand():
     ]
 
 
+def test_a_type_may_have_hyphens():
+    """As the roles of PropBank do: C-ARG1 and R-ARG1 are two types."""
+    allowed = allowed_transitions(["O", "B-C-ARG1", "I-C-ARG1", "I-R-ARG1"], "IOB2").int().tolist()
+    assert allowed == allowed_transitions(["O", "B-x", "I-x", "I-y"], "IOB2").int().tolist()
+
+
 def test_mistakes_are_named():
     with pytest.raises(UsageError, match=r"no scheme=BIO; write one of IOB1, IOB2, IOBES"):
         allowed_transitions(["O"], "BIO")
-    for tag in ("E-x", "NN", "Ox", ""):
+    for tag in ("E-x", "NN", "Ox", "Bx", ""):
         with pytest.raises(UsageError, match=rf"'{tag}' is no tag of scheme=IOB2"):
             allowed_transitions(["O", "B-x", tag], "IOB2")
