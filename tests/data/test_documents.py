@@ -141,7 +141,7 @@ def test_pairs_follow_in_their_document_and_others_come_from_another(pairs):
     cut = {0: 0, 1: 0}
     for step in range(3 * pairs.steps_per_epoch):
         rows = pairs.rows(step)
-        assert rows.ids.shape[1] == rows.lengths.max() <= 30
+        assert rows.ids.shape[1] == rows.lengths.max() <= 30 and {part.dtype for part in rows} == {np.dtype(np.int64)}
         longest = max(longest, rows.ids.shape[1])
         for ids, segments, length, is_next in zip(rows.ids, rows.segments, rows.lengths, rows.is_next, strict=True):
             a, b = split(ids, length)

@@ -108,7 +108,7 @@ def test_only_a_terminal_shows_a_bar(tmp_path, monkeypatch):
         write_tokens(word.train(["a"]), [["a"]] * 9, False, tmp_path / "train", size=18)
         shown.append(screen.getvalue())
     assert shown[0] == ""
-    assert "train" in shown[1] and "18.0/18.0" in shown[1]
+    assert "train" in shown[1] and "18.0/18.0" in shown[1] and "B/s]" in shown[1]
 
 
 def test_an_empty_text_is_an_empty_stream(tmp_path):

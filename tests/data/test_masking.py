@@ -123,7 +123,7 @@ def test_spans():
     lengths = []
     for _ in range(150):
         spans = choose_spans(word, run, 60, generator)
-        assert (spans >= 0).sum() == 60
+        assert (spans >= 0).sum() == 60 and spans.min() == -1
         last = spans.max()
         for span in range(last + 1):
             places = np.flatnonzero(spans == span)
@@ -175,7 +175,7 @@ def test_processes_share_the_batch(masking, next_sentence):
             assert sum(means) / world == pytest.approx(whole.labels.double().mean().item())
             means = [part.token_share * part.input_ids.sum().item() / part.lengths.sum().item() for part in parts]
             assert sum(means) / world == pytest.approx(whole.input_ids.sum().item() / whole.lengths.sum().item())
-        assert whole.share == whole.token_share == 1
+        assert whole.share == whole.token_share == 1 and whole.draws.dtype == torch.float32
 
 
 def test_batches_are_a_function_of_seed_and_step():

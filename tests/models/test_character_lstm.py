@@ -94,6 +94,11 @@ def test_the_padding_stays_zero_under_training():
     assert not objective.model.cnn.characters.weight[PADDING].any()
 
 
+def test_only_parameters_are_saved():
+    """The spelling of the words, the words tell."""
+    assert {*lstm().state_dict()} == {name for name, _ in lstm().named_parameters()}
+
+
 def test_saved_and_loaded_it_predicts_the_same(tmp_path):
     first, second = (CausalLM(lstm(seed=s), V, tie=False, bias=True, reduction="mean") for s in (0, 1))
     save_weights(first, tmp_path / "model.safetensors")

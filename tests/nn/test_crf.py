@@ -205,6 +205,11 @@ def test_a_type_may_have_hyphens():
     assert allowed == allowed_transitions(["O", "B-x", "I-x", "I-y"], "IOB2").int().tolist()
 
 
+def test_only_scores_are_saved():
+    """What is forbidden, the tags tell."""
+    assert [*CRF(2, allowed_transitions(["B-x", "E-x"], "IOBES")).state_dict()] == ["start", "transition", "end"]
+
+
 def test_mistakes_are_named():
     with pytest.raises(UsageError, match=r"no scheme=BIO; write one of IOB1, IOB2, IOBES"):
         allowed_transitions(["O"], "BIO")
