@@ -215,6 +215,17 @@ def test_unknown_settings_are_refused(change, message):
         build(**change)
 
 
+def test_windows_have_a_mark_between_documents_and_pairs_in_a_wrong_order_take_but_one():
+    ids = original(build(rate=0.01).batch(0))
+    assert (ids[:, 1:-1] == MARKS["[SEP]"]).any() and (ids[:, -1] == MARKS["[SEP]"]).all()
+    tokens, _ = stream()
+    one = {"tokens": tokens, "units": np.array([[len(tokens), 0, 0]]), "line_end": END, "marks": MARKS, "words": WORDS,
+           "seed": 1, "batch_size": 8, "length": 40}  # fmt: skip
+    assert set(MaskedDocuments(**one, next_sentence="sentence_order").batch(0).is_next.tolist()) == {0, 1}
+    with pytest.raises(UsageError, match="the corpus is one document"):
+        MaskedDocuments(**one, next_sentence="next_sentence")
+
+
 def test_a_tokenizer_without_the_marks_is_refused():
     tokens, units = stream()
     with pytest.raises(UsageError, match=r"no \[CLS\], \[MASK\], .*tokenizer=wordpiece_uncased"):
