@@ -37,6 +37,7 @@ PAGE, REASONS = Path(__file__).with_suffix(".md"), Path(__file__).with_name("mut
 STATUS = {1: "killed", 3: "killed", 0: "survived", 5: "unreached", 33: "unreached", -11: "killed", -9: "killed",
           36: "unsure", 255: "unsure", 24: "unsure", -24: "unsure", 152: "unsure"}  # fmt: skip
 STARTS, TIMES = 60, 10  # a mutant that is run alone has so many seconds, and its tests' own so many times
+HEAD = "# Whether tests notice changes of the code"
 OPEN, UNREACHED = "Open", "Reached by no test"
 
 
@@ -210,6 +211,14 @@ def survivors(mutants: Iterable[Mutant], reasons: dict[str, str]) -> str:
     return "\n\n".join(f"## {heading} ({len(lines)})\n\n" + "\n".join(sorted(lines)) for heading, lines in ordered)
 
 
+def page(mutants: Sequence[Mutant], reasons: dict[str, str], digits: str, processes: int) -> str:
+    versions = ", ".join(f"{name} {version(name)}" for name in ("mutmut", "pytest", "torch"))
+    said = [f"`python -m benchmarks.mutation {digits}`, {datetime.date.today()}, on",
+            f"{machine(processes)}; {versions}."]  # fmt: skip
+    parts = [HEAD, "\n".join(said), table(mutants, reasons), survivors(mutants, reasons)]
+    return "\n\n".join(parts) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("digits", nargs="?", default="7", help="the last ones of the mutants' numbers")
@@ -225,13 +234,8 @@ def main() -> None:
             copy_tree(folder)
             run(folder, given.digits, given.processes)
         mutants, reasons = settled(read(folder, given.digits), folder, alone), read_reasons()
-    versions = ", ".join(f"{name} {version(name)}" for name in ("mutmut", "pytest", "torch"))
-    said = [f"`python -m benchmarks.mutation {given.digits}`, {datetime.date.today()}, on",
-            f"{machine(given.processes)}; {versions}."]  # fmt: skip
-    counted = table(mutants, reasons)
-    page = ["# Whether tests notice changes of the code", "\n".join(said), counted, survivors(mutants, reasons)]
-    PAGE.write_text("\n\n".join(page) + "\n", encoding="utf-8")
-    print(counted)
+    PAGE.write_text(page(mutants, reasons, given.digits, given.processes), encoding="utf-8")
+    print(table(mutants, reasons))
 
 
 if __name__ == "__main__":
