@@ -2,7 +2,6 @@ import io
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -128,7 +127,7 @@ if __name__ == "__main__":
 
 def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     (tmp_path / "program.py").write_text(WITHOUT_END)
-    environment = os.environ | {"PYTHONPATH": str(Path(encode.__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     program = [sys.executable, str(tmp_path / "program.py")]
     with subprocess.Popen(program, stdout=subprocess.PIPE, env=environment) as running:
         assert running.stdout is not None and running.stdout.readline() == b"encoded\n"
