@@ -90,6 +90,11 @@ def test_parts_of_the_processes_make_the_whole(world):
     assert [cell for part in parts for cell in part] == cells(stream.batch(2))
 
 
+def test_a_batch_may_have_a_single_cell():
+    one, many = batches(text(600), batch_cells=1), batches(text(600), batch_cells=50)
+    assert one.steps_per_epoch > 49 * (many.steps_per_epoch - 1) and len(cells(one.batch(0))) == 1
+
+
 def test_refuses_nothing_to_count():
     with pytest.raises(UsageError, match="no two words side by side"):
         batches(np.array([1, EOS, 2, EOS, 3]))

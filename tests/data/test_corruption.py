@@ -273,6 +273,11 @@ def test_the_processes_batches_are_the_one_process_batch(kind, world):
     assert whole.weight == 1 and torch.isclose(sum(weighted) / world, torch.cat(losses).mean())
 
 
+def test_a_step_has_as_many_tokens_as_its_windows():
+    made = batches()
+    assert made.tokens_per_step == 4 * made.window == 4 * RandomSpans().window(31)
+
+
 def test_the_line_end_stands_in_for_a_missing_end_mark():
     marks = {mark: i for mark, i in MARKS.items() if mark != "</s>"}
     batch = batches(marks=marks).batch(0)

@@ -137,11 +137,12 @@ def pairs():
 
 
 def test_pairs_follow_in_their_document_and_others_come_from_another(pairs):
-    n_next = n_rows = 0
+    n_next = n_rows = longest = 0
     cut = {0: 0, 1: 0}
     for step in range(3 * pairs.steps_per_epoch):
         rows = pairs.rows(step)
-        assert rows.ids.shape[1] == rows.lengths.max() <= 30
+        assert rows.ids.shape[1] == rows.lengths.max() <= 30 and {part.dtype for part in rows} == {np.dtype(np.int64)}
+        longest = max(longest, rows.ids.shape[1])
         for ids, segments, length, is_next in zip(rows.ids, rows.segments, rows.lengths, rows.is_next, strict=True):
             a, b = split(ids, length)
             assert segments.tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1) + [0] * (len(ids) - length)
@@ -153,6 +154,7 @@ def test_pairs_follow_in_their_document_and_others_come_from_another(pairs):
             cut[int(is_next)] += b[-1] < 400
     assert abs(n_next - n_rows / 2) < 4 * (n_rows / 4) ** 0.5
     assert cut[1] == 0 and cut[0] < 0.02 * n_rows  # a row's end does not tell
+    assert longest == 30  # the whole row is made use of
 
 
 def test_what_follows_really_follows():
@@ -222,6 +224,17 @@ def test_documents_of_any_size_find_another(sizes):
             assert b and (set(a) == set(b)) == bool(is_next)
 
 
+def test_any_step_may_come_first():
+    documents = Documents(*stream(long_documents(40)), END, parted=True)
+    for make in (
+        lambda: Windows(documents, CLS, SEP, END, batch_size=4, length=12, seed=3),
+        lambda: Pairs(documents, CLS, SEP, batch_size=4, length=30, seed=3),
+    ):
+        one_by_one = make()
+        for step in (0, one_by_one.steps_per_epoch, 2 * one_by_one.steps_per_epoch, 1):
+            np.testing.assert_array_equal(make().rows(step).ids, one_by_one.rows(step).ids)
+
+
 def test_one_document_has_no_other():
     documents = Documents(*stream([[[5, 6]], [[7, 8]], [[9, 10]]], blank=False), END)
     with pytest.raises(UsageError, match=r"one document.*batches.next_sentence=none"):
@@ -233,5 +246,5 @@ def test_too_little_text_is_refused():
     documents = Documents(*stream(TEXT), END)
     with pytest.raises(UsageError, match=r"lower batches.batch_size"):
         Pairs(documents, CLS, SEP, batch_size=8, length=20, seed=1)
-    with pytest.raises(UsageError, match=r"lower batches.batch_size or batches.length"):
+    with pytest.raises(UsageError, match=r"13 tokens give no batch of 8 windows of 20; lower batches.batch_size or"):
         Windows(documents, CLS, SEP, END, batch_size=8, length=20, seed=1)

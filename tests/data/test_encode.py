@@ -1,8 +1,10 @@
 import io
 import os
+import subprocess
 import sys
 
 import numpy as np
+import psutil
 import pytest
 
 from retable.data import encode
@@ -108,7 +110,33 @@ def test_only_a_terminal_shows_a_bar(tmp_path, monkeypatch):
         write_tokens(word.train(["a"]), [["a"]] * 9, False, tmp_path / "train", size=18)
         shown.append(screen.getvalue())
     assert shown[0] == ""
-    assert "train" in shown[1] and "18.0/18.0" in shown[1]
+    assert "train" in shown[1] and "18.0/18.0" in shown[1] and "B/s]" in shown[1]
+
+
+WITHOUT_END = """\
+from itertools import repeat
+from retable.data import encode
+from retable.tokenizers import word
+
+if __name__ == "__main__":
+    encode.CHUNK, encode.SMALL = 100, 3
+    for _ in encode._encode_all(word.train(["the cat"]), repeat(["the cat"]), False, workers=2):
+        print("encoded", flush=True)
+"""
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path):
+    (tmp_path / "program.py").write_text(WITHOUT_END)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    program = [sys.executable, str(tmp_path / "program.py")]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, env=environment) as running:
+        assert running.stdout is not None and running.stdout.readline() == b"encoded\n"
+        workers = psutil.Process(running.pid).children(recursive=True)
+        running.kill()
+    _, left = psutil.wait_procs(workers, timeout=30)
+    for worker in left:
+        worker.kill()
+    assert len(workers) >= 2 and not left
 
 
 def test_an_empty_text_is_an_empty_stream(tmp_path):

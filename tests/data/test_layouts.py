@@ -5,7 +5,7 @@ import doctest
 import pytest
 
 from retable.data import layouts
-from retable.data.layouts import apart, as_text, in_segments, left_to_right
+from retable.data.layouts import apart, as_text, between, in_segments, left_to_right, question_first
 from retable.errors import UsageError
 
 WORDS = ["<pad>", "<s>", "</s>", "$", "[CLS]", "[SEP]", "no", "weapons", "were", "found", "a", "man", "is", "dancing"]
@@ -75,6 +75,35 @@ def test_a_sentence_alone():
     inputs = in_segments(ids(ONE), CLS, SEP)
     assert words(inputs.sequences) == ["[CLS] no weapons were found [SEP]", "[CLS] a man [SEP]"]
     assert inputs[1:] == (None, None, 0)
+
+
+def test_between_its_ends():
+    (tokens,) = ids([("no weapons were found",)])[0]
+    assert words([between(tokens, START, END)]) == ["<s> no weapons were found </s>"]
+    assert words([between(tuple(tokens), START, END, max_length=6)]) == ["<s> no weapons were found </s>"]
+    assert words([between(tokens, START, END, max_length=4)]) == ["<s> no weapons </s>"]
+
+
+@pytest.mark.parametrize(
+    ("max_length", "expected"),
+    [
+        (None, "[CLS] a man is dancing [SEP] no weapons were found [SEP]"),
+        (11, "[CLS] a man is dancing [SEP] no weapons were found [SEP]"),
+        (10, "[CLS] a man is [SEP] no weapons were found [SEP]"),  # the question leaves half to the passage
+        (8, "[CLS] a man [SEP] no weapons were [SEP]"),
+    ],
+)
+def test_question_first(max_length, expected):
+    question, passage = ids([("a man is dancing", "no weapons were found")])[0]
+    sequence, begins = question_first(question, passage, CLS, SEP, SEP, max_length)
+    assert words([sequence]) == [expected]
+    assert words([sequence[begins:]])[0] == expected.partition("[SEP] ")[2]
+
+
+def test_a_question_takes_the_room_that_its_passage_leaves():
+    question, passage = ids([("a man is dancing", "weapons")])[0]
+    sequence, _ = question_first(question, passage, CLS, SEP, SEP, max_length=8)
+    assert words([sequence]) == ["[CLS] a man is dancing [SEP] weapons [SEP]"]
 
 
 def test_the_longer_sentence_is_shortened_first():

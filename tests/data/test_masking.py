@@ -123,7 +123,7 @@ def test_spans():
     lengths = []
     for _ in range(150):
         spans = choose_spans(word, run, 60, generator)
-        assert (spans >= 0).sum() == 60
+        assert (spans >= 0).sum() == 60 and spans.min() == -1
         last = spans.max()
         for span in range(last + 1):
             places = np.flatnonzero(spans == span)
@@ -175,7 +175,7 @@ def test_processes_share_the_batch(masking, next_sentence):
             assert sum(means) / world == pytest.approx(whole.labels.double().mean().item())
             means = [part.token_share * part.input_ids.sum().item() / part.lengths.sum().item() for part in parts]
             assert sum(means) / world == pytest.approx(whole.input_ids.sum().item() / whole.lengths.sum().item())
-        assert whole.share == whole.token_share == 1
+        assert whole.share == whole.token_share == 1 and whole.draws.dtype == torch.float32
 
 
 def test_batches_are_a_function_of_seed_and_step():
@@ -213,6 +213,17 @@ def test_the_same_text_is_masked_anew_in_every_epoch():
 def test_unknown_settings_are_refused(change, message):
     with pytest.raises(UsageError, match=message):
         build(**change)
+
+
+def test_windows_have_a_mark_between_documents_and_pairs_in_a_wrong_order_take_but_one():
+    ids = original(build(rate=0.01).batch(0))
+    assert (ids[:, 1:-1] == MARKS["[SEP]"]).any() and (ids[:, -1] == MARKS["[SEP]"]).all()
+    tokens, _ = stream()
+    one = {"tokens": tokens, "units": np.array([[len(tokens), 0, 0]]), "line_end": END, "marks": MARKS, "words": WORDS,
+           "seed": 1, "batch_size": 8, "length": 40}  # fmt: skip
+    assert set(MaskedDocuments(**one, next_sentence="sentence_order").batch(0).is_next.tolist()) == {0, 1}
+    with pytest.raises(UsageError, match="the corpus is one document"):
+        MaskedDocuments(**one, next_sentence="next_sentence")
 
 
 def test_a_tokenizer_without_the_marks_is_refused():

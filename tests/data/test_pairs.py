@@ -69,6 +69,19 @@ def test_pairs_of_one_length_change_company():
     assert len(sets[0] & sets[1]) < 0.2 * len(sets[0])
 
 
+def test_pairs_of_equal_length_stay_in_the_order_that_is_drawn():
+    """Whatever processor sorts them."""
+    longest = np.maximum(S, U + 1)
+    drawn = np.random.default_rng((1, 0)).permutation(N).tolist()
+    expected, batches = sorted(drawn, key=lambda place: longest[place]), pairs(seed=1)
+    for step in range(batches.steps_per_epoch):
+        found = places(batches.batch(step))
+        begin = expected.index(found[0])
+        assert found == expected[begin : begin + len(found)]
+    by_length = np.concatenate(pairs_by_length(SOURCES, TARGETS, LIMIT)).tolist()
+    assert by_length == sorted(range(N), key=lambda place: longest[place])
+
+
 def test_a_batch_is_a_function_of_its_step_alone():
     batches = pairs()
     for step in (3, 400, 0, batches.steps_per_epoch, 7):

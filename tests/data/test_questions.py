@@ -3,7 +3,14 @@ import torch
 
 from retable.corpora.squad import Answer, Question
 from retable.data.bucketed import Bucketed, in_order_of_length
-from retable.data.questions import QuestionExample, encoded, in_words, pad_questions
+from retable.data.questions import (
+    PassageExample,
+    QuestionExample,
+    encoded,
+    encoded_passages,
+    in_words,
+    pad_questions,
+)
 
 EXAMPLES = [QuestionExample([5, 6, 7, 8], [1, 2], 1, 3), QuestionExample([4], [3, 2, 1], 0, 0)]
 MANY = [QuestionExample(list(range(n)), [n] * (1 + n % 3), n // 3, n // 2) for n in range(1, 24)]
@@ -85,3 +92,19 @@ def test_all_questions_by_length():
     for places, batch in found:
         assert batch.context_lengths.tolist() == [23 - place for place in places.tolist()]
     assert sorted(place for places, _ in found for place in places.tolist()) == list(range(23))
+
+
+def test_passages_are_padded_and_taught_where_their_answer_fits():
+    examples = [
+        PassageExample([1, 5, 2, 6, 7, 2], 3, [3, 4], [3, 4], first=0, last=1),
+        PassageExample([1, 5, 2, 6, 2], 3, [3], [3], first=0, last=1),  # the answer ends behind what fits
+        PassageExample([1, 5, 5, 2, 8, 9, 9, 2], 4, [4, 5], [4, 6], first=1, last=1),
+    ]
+    found = encoded_passages(examples, shortened=1)
+    assert found.lengths.tolist() == [6, 5, 8] and found.taught.tolist() == [0, 2] and found.shortened == 1
+    batch = found.pad([2, 1])
+    assert batch.input_ids.tolist() == [[1, 5, 5, 2, 8, 9, 9, 2], [1, 5, 2, 6, 2, 0, 0, 0]]
+    assert batch.segments.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1, 1]]
+    assert (batch.firsts.tolist(), batch.lasts.tolist()) == ([[4, 5], [3, 0]], [[4, 6], [3, 0]])
+    assert (batch.lengths.tolist(), batch.context_lengths.tolist()) == ([8, 5], [2, 1])
+    assert (batch.first.tolist(), batch.last.tolist()) == ([1, 0], [1, 1])

@@ -7,7 +7,16 @@ import torch
 
 from retable.data.corruption import Corrupted, RandomSpans
 from retable.data.masking import MaskedDocuments
-from retable.data.shards import HEADER, MAGIC, Shards, read_shard, read_stream, stream_files, write_tokenized
+from retable.data.shards import (
+    HEADER,
+    MAGIC,
+    Shards,
+    _write_split,
+    read_shard,
+    read_stream,
+    stream_files,
+    write_tokenized,
+)
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams, ShuffledWindows
 from retable.errors import UsageError
 from retable.tokenizers import byte_bpe
@@ -38,6 +47,7 @@ def test_a_slice_is_that_of_the_whole(key):
     np.testing.assert_array_equal(np.asarray(shards()[::-1][key]), WHOLE[::-1][key])
     np.testing.assert_array_equal(shards()[key].astype(np.int64), WHOLE[key].astype(np.int64))
     np.testing.assert_array_equal(shards()[key] == 9, WHOLE[key] == 9)
+    assert np.asarray(shards()[key]).dtype == WHOLE.dtype and shards()[key].astype(np.int64).dtype == np.int64
 
 
 def test_places_are_those_of_the_whole():
@@ -190,3 +200,19 @@ def test_its_text_is_a_corpus_of_documents(published, tmp_path):
 def test_shards_that_are_missing(published, tmp_path, change, message):
     with pytest.raises(UsageError, match=message):
         write_tokenized(tmp_path, **published[2] | change)
+
+
+def test_ids_beyond_the_vocabulary_far_behind_a_beginning(published, tmp_path):
+    """Where `read_shard`, which looks at the beginning, has let them pass."""
+    _, tokenizer, _ = published
+    last = tokenizer.vocab_size - 1
+    _write_split(tmp_path / "good", Shards([np.array([40, last, tokenizer.boundary], "<u2")]), tokenizer)
+    with pytest.raises(UsageError, match=f"beyond the vocabulary of {tokenizer.vocab_size}; take their tokenizer"):
+        _write_split(tmp_path / "bad", Shards([np.array([40, last + 1, tokenizer.boundary], "<u2")]), tokenizer)
+
+
+def test_tokens_of_blank_lines_are_no_text(published, tmp_path):
+    _, tokenizer, _ = published
+    blank = np.array([*tokenizer.encode("\n\n"), tokenizer.boundary], "<u2")
+    with pytest.raises(UsageError, match="the tokens of train are no text"):
+        _write_split(tmp_path / "train", Shards([blank]), tokenizer)

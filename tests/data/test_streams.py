@@ -109,6 +109,12 @@ def test_too_few_tokens_for_a_batch_are_refused(kind, rows):
         kind(TOKENS, batch_size=rows, length=T, seed=1)
 
 
+def test_a_single_batch_is_an_epoch_too():
+    for kind, size in ((CarriedStreams, 2 * 8), (JitteredStreams, 2 * 8), (ShuffledWindows, 3 * 7 + 1)):
+        streams = kind(np.arange(size), batch_size=2, length=7, seed=1)
+        assert streams.steps_per_epoch == 1 and streams.batch(0).fresh
+
+
 @pytest.mark.parametrize("length", range(1, 12))
 def test_the_last_window_ends_within_the_stream(length):
     for size in range(2 * length + 1, 2 * length + 12):

@@ -24,6 +24,10 @@ def test_rows_are_padded_to_the_longest_of_the_batch():
     assert {part.dtype for part in batch[:5]} == {torch.int64} and batch.weight == 1.0
 
 
+def test_it_is_known_how_many_were_shortened():
+    assert encoded(EXAMPLES, shortened=2).shortened == 2 and encoded(EXAMPLES).shortened == 0
+
+
 def test_a_predicate_stands_where_its_first_token_does():
     """Behind the token that a sentence begins with, and behind those of the words before."""
     with_predicates = [example._replace(predicate=place) for example, place in zip(EXAMPLES, (2, 0, 1), strict=True)]

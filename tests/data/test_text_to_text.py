@@ -38,10 +38,10 @@ def beside(corpus, split: str = "train", **settings) -> TasksBeside:
     return TasksBeside(
         tokens=read_tokens(folder / f"{split}.bin", tokenizer.vocab_size),
         marks=tokenizer.special_ids,
-        line_end=tokenizer.boundary,
         vocab_size=tokenizer.vocab_size,
         seed=1,
         **{
+            "line_end": tokenizer.boundary,
             "unsupervised": partial(Corrupted, corruption=RandomSpans()),
             "tasks": [str(folder / "taste"), str(folder / "same")],
             "batch_size": 4,
@@ -140,6 +140,21 @@ def test_a_tokenizer_without_letters_can_not_write_labels(corpus, tmp_path):
 def test_examples_that_can_not_be(corpus, settings, message):
     with pytest.raises(UsageError, match=message):
         examples(corpus, **settings)
+
+
+def test_examples_end_with_the_mark_of_the_end_wherever_lines_end(corpus):
+    end = corpus[1].special_ids["</s>"]
+    batches = beside(corpus, line_end=end + 1)
+    for task in batches._parts[1:]:
+        batch = task.batch(0)
+        assert (batch.source_ids.gather(1, batch.source_lengths[:, None] - 1) == end).all()
+
+
+def test_quotes_are_signs_like_others(corpus, tmp_path):
+    """As GLUE has them: one that begins a field need not end it."""
+    (tmp_path / "x.tsv").write_text('sentence\tlabel\n"the cat\tgood\nthe dog"\tbad\n')
+    examples = TaskExamples(tmp_path / "x.tsv", corpus[1], 1, 1, 9, 1, "label")
+    assert examples.steps_per_epoch == 2
 
 
 def test_a_short_line(corpus, tmp_path):

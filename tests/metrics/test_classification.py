@@ -24,6 +24,10 @@ def test_confusion_matrix_has_labels_in_rows():
     assert counts.tolist() == [[1, 1], [0, 1]]
 
 
+def test_no_examples_leave_a_matrix_of_zeros():
+    assert confusion_matrix([], [], ["a", "b"]).tolist() == [[0, 0], [0, 0]]
+
+
 def test_metrics_of_a_stack_are_those_of_its_matrices():
     stack = np.array([CONFUSION, [[3, 1], [2, 4]], [[5, 0], [0, 5]]])
     for metric in (accuracy, matthews, f1):

@@ -28,7 +28,7 @@ def cases():
         yield x * 1e6 + 1e9, -x + 1e3  # far from 0
 
 
-@pytest.mark.parametrize(("x", "y"), cases())
+@pytest.mark.parametrize(("x", "y"), [*cases()])
 def test_correlations_equal_scipys(x, y):
     assert pearson(x, y) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-9)
     assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-9)

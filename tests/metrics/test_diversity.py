@@ -44,3 +44,11 @@ def test_self_bleu_is_the_formula():
     precisions = [4 / 5, 3 / 4, 2 / 3, 1 / 2]
     expected = 100 * math.exp(np.mean(np.log(precisions)))
     assert self_bleu([list("abcde"), list("abcdx")]) == pytest.approx(expected)
+
+
+def test_self_bleu_takes_words_as_they_are_parted_and_samples_of_any_length():
+    """A word with its full stop is one word, and n-grams longer than a sample count for nothing."""
+    precisions = [4 / 5, 3 / 4, 2 / 3, 1 / 2]
+    expected = 100 * math.exp(np.mean(np.log(precisions)))
+    assert self_bleu([[*"abcd", "e."], [*"abcd", "x."]]) == pytest.approx(expected)
+    assert self_bleu([["a", "b"], ["a", "b"]]) == pytest.approx(100)

@@ -35,12 +35,14 @@ def test_units_add_up_to_the_metric(metric, kind):
     replicates = bootstrap([each.sums for each in found], found[0].statistic)
     spread = float(replicates.std())
     assert abs(replicates.mean() - np.mean(expected)) < spread and 0 < spread < 0.1
-    assert found[0].text == found[1].text and found[0].best == "highest"
+    assert found[0].text == found[1].text == tuple(zip(range(N), kind(labels), strict=True))
+    assert found[0].best == "highest"
 
 
 def test_f1_of_a_system_that_says_one_thing_is_that_of_class_1():
     assert Labelled.sums(units(["1", "1"], ["1", "1"]), "f1").value() == 1
     assert Labelled.sums(units([0, 0], [0, 0]), "f1").value() == 0
+    assert Labelled.sums(units(["2", "0"], ["2", "0"]), "f1").value() == 0  # and of no other class
 
 
 def test_without_labels_there_is_no_metric_but_the_means_of_columns():

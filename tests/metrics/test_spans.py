@@ -126,6 +126,11 @@ def test_one_sequence_in_three_schemes():
     assert all(chunks(tags.split()) == found for tags in written.values())
 
 
+def test_chunks_without_a_type_are_written_without_one():
+    written = {scheme: " ".join(convert(["O", "B", "I", "O", "B", "B"], scheme)) for scheme in SCHEMES}
+    assert written == {"IOB1": "O I I O I B", "IOB2": "O B I O B B", "IOBES": "O B E O S S"}
+
+
 def test_e_and_s_part_neighbours_of_one_type():
     """Where the Perl script has no rule: in IOBES, and before an S where an E is due."""
     tags = ["B-x", "E-x", "B-x", "E-x", "S-x", "S-x", "B-x", "S-x", "I-x"]
@@ -143,8 +148,9 @@ def test_metrics_by_hand():
     assert by_type == {"NP": [2, 3, 2], "PP": [1, 2, 1], "VP": [0, 0, 1]}
 
 
-def test_f1_of_nothing_is_0_and_of_resamples_an_interval():
+def test_f1_of_nothing_is_0_of_one_chunk_1_and_of_resamples_an_interval():
     assert span_metrics([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+    assert span_metrics([["B-x"]], [["B-x"]]) == {"precision": 1.0, "recall": 1.0, "f1": 1.0}
     counts = np.array([[1, 2, 2], [3, 3, 4], [0, 1, 0], [2, 2, 2]])
     replicates = bootstrap(counts[None], span_f1, resamples=50)
     assert replicates.shape == (50,) and ((replicates > 0) & (replicates <= 1)).all()

@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,6 +21,18 @@ def test_a_metric_that_is_called_like_a_column_is_its_mean():
     assert Measured.text(rows.assign(label="x")) == ((0, "x"), (1, "x"))
 
 
+def test_a_class_says_which_columns_a_statistic_is_of_and_what_is_best():
+    class Costs(Measured):
+        statistics: ClassVar = {"price": (["coins", "pieces"], share), "weight": (["grams", "pieces"], share)}
+        best: ClassVar = {"price": "lowest", "colour": None}
+
+    units = pd.DataFrame({"unit": [0, 1], "pieces": [1, 3], "coins": [5, 1], "colour": [2, 4]})
+    sums = Costs.sums(units, "price")
+    assert (sums.value(), sums.text, sums.best) == (1.5, ((0,), (1,)), "lowest")
+    assert sums.sums.tolist() == [[5, 1], [1, 3]] and Costs.sums(units, "weight") is None
+    assert Costs.sums(units, "colour").best is None and Costs.sums(units, "pieces").best == "highest"
+
+
 def test_a_share_of_nothing_is_0():
     assert share(np.array([[1.0, 4.0], [0.0, 0.0]])).tolist() == [0.25, 0]
 
@@ -32,6 +46,12 @@ def test_likelihoods_are_those_of_the_whole_text():
     ours, theirs = (Likelihoods.sums(each, "perplexity_word") for each in (units, units.assign(tokens=1, nats=0.0)))
     assert ours.text == theirs.text and ours.best == "lowest"
     assert Likelihoods.sums(units.assign(tokens=1), "perplexity_token").text != ours.text
+
+
+def test_perplexities_are_compared_by_their_logarithms():
+    units = pd.DataFrame({"unit": [0], "nats": [6.0], "tokens": [3], "words": [2], "bytes": [9]})
+    compared = {name: Likelihoods.sums(units, name).compared for name in LIKELIHOODS}
+    assert compared == {"perplexity_token": np.log, "perplexity_word": np.log, "bits_per_byte": None}
 
 
 def test_groups_of_minimal_pairs():

@@ -157,6 +157,8 @@ def test_penalties_by_hand():
     for alpha, beta in ((2.0, 1.0), (0.0, 3.0), (0.5, 0.0)):
         model = awd_lstm(alpha=alpha, beta=beta)
         assert model._activation_penalty(raw, dropped).item() == pytest.approx(alpha * squares + beta * changes)
+        two = model._activation_penalty(raw[:, :2], dropped[:, :2]).item()  # the fewest that have a change
+        assert two == pytest.approx(alpha * (16 + 36) / 4 + beta * (4 + 9) / 2)
 
 
 def test_a_batch_of_one_time_has_a_finite_penalty():
@@ -235,7 +237,7 @@ def test_initialisation():
     model = AWDLSTM(200, 40, 60, 2, **NONE)
     objective = CausalLM(model, 200, tie=False, bias=True, reduction="mean")
     for weight in (model.embedding.weight, objective.head.weight):
-        assert 0.0995 < weight.abs().max() <= 0.1
+        assert -0.1 <= weight.min() < -0.0995 and 0.0995 < weight.max() <= 0.1
     assert not objective.head.bias.any()
     for layer, width in zip(model.layers, (60, 40), strict=True):
         for parameter in layer.parameters():

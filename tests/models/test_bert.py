@@ -191,6 +191,13 @@ def test_initialisation(settings):
             assert parameter.std().item() == pytest.approx(0.88 * std, rel=0.1), name  # cut off at two deviations
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_norms_have_the_epsilon_of_berts_code(norm):
+    model = BERT(20, 16, 2, 2, max_length=8, dropout=0.0, norm=norm)
+    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
+    assert {each.eps for each in norms} == {1e-12} and len(norms) == 5 + (norm == "pre")
+
+
 def test_positions_that_begin_as_sinusoids_tell_distances():
     """The product of two of them depends on how far apart they are, and they vary as much as other weights."""
     torch.manual_seed(0)

@@ -70,6 +70,11 @@ def test_dropout_spares_the_first_layers_input_and_the_recurrent_connections():
     assert not torch.allclose(after[1], expected[1])
 
 
+def test_dropout_between_layers_needs_two_of_them(recwarn):
+    assert CharacterLSTM(WORDS, 4, FILTERS, 1, D, 1, 0.5, init_range=0.5).layers.dropout == 0
+    assert lstm(dropout=0.5).layers.dropout == 0.5 and not recwarn.list
+
+
 def test_every_parameter_starts_uniform_about_its_centre():
     torch.manual_seed(0)
     model = CharacterLSTM(WORDS, 15, [(1, 25), (2, 50)], 2, 64, 2, 0.0, init_range=0.05)
@@ -87,6 +92,11 @@ def test_the_padding_stays_zero_under_training():
     (-objective.log_prob(ids(), ids())[0].mean()).backward()
     optimizer.step()
     assert not objective.model.cnn.characters.weight[PADDING].any()
+
+
+def test_only_parameters_are_saved():
+    """The spelling of the words, the words tell."""
+    assert {*lstm().state_dict()} == {name for name, _ in lstm().named_parameters()}
 
 
 def test_saved_and_loaded_it_predicts_the_same(tmp_path):

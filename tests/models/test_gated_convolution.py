@@ -115,6 +115,14 @@ def test_the_start_keeps_the_variance_from_layer_to_layer():
     assert hidden.detach().std() == pytest.approx(0.1, rel=0.15)
 
 
+def test_a_head_starts_with_the_variance_of_one_over_its_inputs_and_no_bias():
+    torch.manual_seed(0)
+    head = torch.nn.Linear(400, 300)
+    GatedConvolution.initialise(head)
+    assert head.weight.detach().std() == pytest.approx(1 / 20, rel=0.02)
+    assert abs(head.weight.detach().mean()) < 1e-3 and not head.bias.any()
+
+
 def test_weights_come_back_from_a_file_and_from_a_copy(stack, tmp_path):
     model, ids = build(stack).eval(), torch.randint(V, (B, T))
     save_weights(model, tmp_path / "model.safetensors")

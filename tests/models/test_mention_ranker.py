@@ -94,12 +94,12 @@ def test_scores_equal_their_equations():
                 torch.testing.assert_close(scores[i, k], expected)
 
 
-def test_spans_are_those_inside_of_sentences():
-    sizes = [4, 1, 3]
+@pytest.mark.parametrize("sizes", [[4, 1, 3], [4, 3, 1], [1]], ids=str)
+def test_spans_are_those_inside_of_sentences(sizes):
     sentences = torch.tensor([row for row, n in enumerate(sizes) for _ in range(n)])
     expected = [
         (first, last)
-        for first, last in combinations_of(8)
+        for first, last in combinations_of(sum(sizes))
         if last - first < MAX_WIDTH and sentences[first] == sentences[last]
     ]
     first, last = spans_up_to(MAX_WIDTH, sentences)
@@ -108,6 +108,13 @@ def test_spans_are_those_inside_of_sentences():
 
 def combinations_of(n: int) -> list[tuple[int, int]]:
     return sorted([*combinations(range(n), 2), *((i, i) for i in range(n))])
+
+
+def test_scores_have_no_bias():
+    model = ranker()
+    for network in (model.head, model.mention, model.antecedent.layers):
+        *hidden, score = (layer for layer in network if isinstance(layer, torch.nn.Linear))
+        assert len(hidden) == 2 and all(layer.bias is not None for layer in hidden) and score.bias is None
 
 
 def test_pruning_takes_the_best_that_do_not_cross():

@@ -84,6 +84,16 @@ def test_what_is_left_is_a_normalised_back_off_model(estimator, threshold):
             np.testing.assert_allclose(p, distribution(listed, history), rtol=1e-4, atol=1e-6)
 
 
+def test_it_does_not_matter_which_id_ends_a_sentence():
+    """With 0, no other id is the first of all contexts."""
+    tokens = text(1, 400)
+    model, other = (Pruned(V, end, ESTIMATORS[0], 3e-4) for end in (END, V - 1))
+    model.estimate(tokens)
+    other.estimate((tokens - 1) % V)
+    renamed = {tuple(w if w == V else (w + 1) % V for w in g): p for g, p in n_grams(other).items()}
+    assert renamed == pytest.approx(n_grams(model))
+
+
 def test_thresholds_from_none_to_all():
     tokens, held_out = text(3, 500), text(4, 200)
     whole = KneserNey(V, 3, END)

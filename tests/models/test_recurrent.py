@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from retable.models.recurrent import LSTM
+from retable.models.recurrent import GRU, LSTM, Elman
 
 V, D, B, T = 11, 8, 3, 7
 
@@ -66,6 +66,35 @@ def test_dropout_spares_the_recurrent_connections():
     assert not hidden.any()
     assert np.abs(state).min() > 0
     np.testing.assert_allclose(torch.stack(after, dim=1).detach(), state, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_layers", [1, 3])
+def test_elmans_network_equals_its_equation(n_layers):
+    """h_t = tanh(W x_t + U h_{t−1} + b), in float64."""
+    torch.manual_seed(0)
+    model = Elman(V, D, n_layers, 0.0, init_range=0.5).eval()
+    ids, before = torch.randint(V, (B, T)), torch.randn(n_layers, B, D)
+    hidden, after = model(ids, before)
+    p = {name: parameter.detach().double().numpy() for name, parameter in model.named_parameters()}
+    state, outputs = before.double().numpy().copy(), []
+    for t in range(T):
+        below = p["embedding.weight"][ids[:, t]]
+        for i, h in enumerate(state):
+            W, U = p[f"layers.weight_ih_l{i}"], p[f"layers.weight_hh_l{i}"]
+            below = np.tanh(below @ W.T + h @ U.T + p[f"layers.bias_ih_l{i}"] + p[f"layers.bias_hh_l{i}"])
+            state[i] = below
+        outputs.append(below)
+    np.testing.assert_allclose(hidden.detach(), np.stack(outputs, axis=1), atol=1e-6)
+    np.testing.assert_allclose(after.detach(), state, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [Elman, GRU, LSTM])
+def test_dropout_between_layers_needs_two_of_them(kind, recwarn):
+    for n_layers, between in ((1, 0.0), (2, 0.5)):
+        model = kind(V, D, n_layers, 0.5, init_range=0.1)
+        assert (model.layers.dropout, model.dropout.p) == (between, 0.5)
+        assert 0.09 < max(float(p.detach().abs().max()) for p in model.parameters()) <= 0.1
+    assert not recwarn.list
 
 
 def test_every_parameter_starts_uniform_in_the_range():

@@ -188,6 +188,13 @@ def test_an_impossible_setting_is_refused(setting, message):
         )
 
 
+def test_words_start_with_the_variance_of_one_over_their_width(recwarn):
+    torch.manual_seed(0)
+    model = RNNEncoderDecoder(300, 100, D, n_layers=1, dropout=0.5)
+    assert model.embedding.weight.detach().std() == pytest.approx(0.1, rel=0.02)
+    assert model.encoder.dropout == model.decoder.dropout == 0 and not recwarn.list  # none between layers of one
+
+
 def test_nothing_to_align_without_attention():
     with pytest.raises(UsageError, match="attention=none aligns nothing"):
         build("none").align(*inputs())

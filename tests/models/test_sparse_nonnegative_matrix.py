@@ -194,6 +194,20 @@ def test_no_feature_reaches_over_the_end_of_a_sentence_or_into_the_future():
     np.testing.assert_array_equal(model.log_prob(tokens[:17]), model.log_prob(tokens)[:17])
 
 
+def test_words_that_are_not_in_the_text_have_a_probability_too():
+    model = SparseNonnegativeMatrix(V + 3, END, order=3, max_skip=1, max_skip_words=1, steps=3)
+    model.estimate(corpus())
+    following = np.exp(model.next_log_prob(corpus()[:7]))
+    assert following.sum() == pytest.approx(1) and following[V:].min() > 0
+
+
+def test_features_have_the_hashes_that_saved_models_know_them_by():
+    hashes, present = snm(order=3, max_skip=0)._contexts(np.array([3, 4]))
+    assert present.tolist() == [[True, True], [True, True], [False, True]]
+    after_3 = [11400714819323198485, 6232008099313204047, 15649627185697983879]  # of none, of 3, and of <s> 3
+    assert hashes[:, 1].tolist() == after_3
+
+
 def test_before_it_is_estimated_it_is_uniform():
     np.testing.assert_allclose(snm().log_prob(corpus()), -np.log(V))
     np.testing.assert_allclose(snm().next_log_prob(corpus()[:5]), -np.log(V))
@@ -222,6 +236,8 @@ def test_files_that_are_no_such_model_are_refused(tmp_path):
         {"links": arrays["links"][::-1].copy()},
         {"weights": -arrays["weights"]},
         {"features": arrays["features"][:3]},
+        {"links": np.append(arrays["links"][:-1], arrays["links"][-2])},  # one twice
+        {"features": np.append(arrays["features"][:-1], arrays["features"][-2])},
     ):
         save_file(arrays | damage, tmp_path / "damaged")
         with pytest.raises(UsageError, match="corrupt"):

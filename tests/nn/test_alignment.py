@@ -52,6 +52,12 @@ def test_padding_gets_nothing(kind):
     torch.testing.assert_close(shares.sum(dim=2), torch.ones(B, U))
 
 
+def test_a_score_has_no_bias_which_all_states_would_share(kind):
+    names = {"bilinear": ["weight.weight"],
+             "additive": ["query.weight", "memory.weight", "memory.bias", "score.weight"]}[kind]  # fmt: skip
+    assert [name for name, _ in KINDS[kind](Q, M).named_parameters()] == names
+
+
 def test_every_parameter_gets_a_gradient(kind):
     attention, queries, memory, mask = inputs(kind)
     attention(queries, attention.keys(memory), mask).square().sum().backward()

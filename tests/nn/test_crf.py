@@ -158,6 +158,17 @@ def test_it_starts_as_an_independent_softmax():
     torch.testing.assert_close(CRF(K).log_likelihood(given, tags, LENGTHS), of_words.sum(1))
 
 
+def test_of_one_word_the_gradient_is_its_softmax_less_its_tag():
+    crf, tags, lengths = CRF(K), torch.tensor([[1], [0]]), torch.tensor([1, 1])
+    given = emissions()[:2, :1].requires_grad_()
+    crf.log_likelihood(given, tags, lengths).sum().backward()
+    expected = torch.nn.functional.one_hot(tags, K) - given.detach().softmax(2)
+    torch.testing.assert_close(given.grad, expected)
+    for parameter in (crf.start, crf.end):
+        torch.testing.assert_close(parameter.grad, expected.sum(dim=(0, 1)))
+    assert not crf.transition.grad.any()
+
+
 def test_a_tag_out_of_reach_leaves_no_nan():
     """I-y can't be reached without a B-y, as where the training data has none."""
     tags = ["O", "B-x", "I-x", "I-y"]
@@ -199,9 +210,20 @@ def test_allowed_transitions_by_hand():
     ]
 
 
+def test_a_type_may_have_hyphens():
+    """As the roles of PropBank do: C-ARG1 and R-ARG1 are two types."""
+    allowed = allowed_transitions(["O", "B-C-ARG1", "I-C-ARG1", "I-R-ARG1"], "IOB2").int().tolist()
+    assert allowed == allowed_transitions(["O", "B-x", "I-x", "I-y"], "IOB2").int().tolist()
+
+
+def test_only_scores_are_saved():
+    """What is forbidden, the tags tell."""
+    assert [*CRF(2, allowed_transitions(["B-x", "E-x"], "IOBES")).state_dict()] == ["start", "transition", "end"]
+
+
 def test_mistakes_are_named():
     with pytest.raises(UsageError, match=r"no scheme=BIO; write one of IOB1, IOB2, IOBES"):
         allowed_transitions(["O"], "BIO")
-    for tag in ("E-x", "NN", "Ox", ""):
+    for tag in ("E-x", "NN", "Ox", "Bx", ""):
         with pytest.raises(UsageError, match=rf"'{tag}' is no tag of scheme=IOB2"):
             allowed_transitions(["O", "B-x", tag], "IOB2")

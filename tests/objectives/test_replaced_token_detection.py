@@ -130,6 +130,24 @@ def test_a_word_that_is_hit_is_not_replaced(seen):
     assert metrics["replaced_recall"] <= 1
 
 
+def test_a_process_counts_by_its_share():
+    objective = build()
+    whole, part = (objective.loss(batch(share=share), None, 0)[1] for share in (1.0, 0.25))
+    for name in ("loss", "generator_loss", "discriminator_loss", "replaced", "replaced_accuracy"):
+        assert part[name].item() == pytest.approx(0.25 * whole[name].item()), name
+    assert part["replaced_recall"] == whole["replaced_recall"]
+
+
+def test_one_replaced_word_that_is_found_is_all_of_them():
+    objective, given = build(), batch()
+    with torch.no_grad():
+        objective.generator_head.decoder.bias.zero_()[7] = 1e4
+        objective.head.bias.fill_(1e4)  # it takes every word for replaced
+    labels = torch.full_like(given.labels, 7)
+    labels[0] = 8
+    assert objective.loss(given._replace(labels=labels), None, 0)[1]["replaced_recall"] == 1
+
+
 def test_padding_changes_nothing():
     objective, given = build(), batch()
     padding = torch.arange(T) >= given.lengths[:, None]
