@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from retable.nn import cross_entropy
+from retable.nn import cross_entropy, fused
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of, row_chunks
 
 N, D, V = 23, 6, 11
@@ -74,11 +74,14 @@ def test_frozen_weights_let_the_gradient_through():
     assert not linear_cross_entropy(hidden.detach(), weight.detach(), None, labels).requires_grad
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("waiting", [1, 7, N])
 @pytest.mark.parametrize("bias", [False, True])
-def test_under_autocast_products_are_rounded_and_sums_are_not(bias, waiting, parts, monkeypatch):
-    """However many rows' slopes wait for one product."""
+def test_under_autocast_products_are_rounded_and_sums_are_not(bias, waiting, compiled, parts, monkeypatch):
+    """However many rows' slopes wait for one product, and whoever sums."""
     monkeypatch.setattr(cross_entropy, "SLOPES", waiting * V)
+    if not compiled:
+        monkeypatch.setattr(fused, "COMPILED", None)
     tensors, labels = inputs(bias)
     expected = F.cross_entropy(F.linear(*tensors), labels)
     with torch.autocast("cpu", torch.bfloat16):
