@@ -67,7 +67,7 @@ def prove(revision: str, names: Collection[str] = ()) -> None:
             raise UsageError(f"{revision} has no plan of its cells to compare with; name a later revision")
         chosen = [read_study(Conf(CONF), name) for name in names] or studies()
         cells, asked = distinct(studies()), {place for study in chosen for place in study.cells}
-        for pair, places in _changed(trees, {place: cells[place] for place in sorted(asked)}).items():
+        for pair, places in _changed(trees, {place: cell for place, cell in cells.items() if place in asked}).items():
             found = sorted((cells[place] for place in places), key=_size)[0]
             digests = {
                 side: _run(tree, trees["old"].parent / f"run-{side}", found, cells) for side, tree in trees.items()
