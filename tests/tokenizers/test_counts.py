@@ -16,14 +16,14 @@ def test_counts_are_those_of_memory_however_little_there_is(lines, min_count, kn
     whole = Counter(each for line in lines for each in line)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counts, "TYPES", types)
-        patch.setattr(counts, "RUNS", 2)
+        patch.setattr(counts, "PARTS", 2)
         found = frequent(lines, min_count, known)
     assert found == {each: n for each, n in whole.items() if n >= min_count or each in known}
 
 
 def test_words_that_are_not_kept_are_not_in_memory_together(monkeypatch):
     monkeypatch.setattr(counts, "TYPES", 1000)
-    monkeypatch.setattr(counts, "RUNS", 8)
+    monkeypatch.setattr(counts, "PARTS", 8)
     lines = (f"the {i:x} of the {-i:x}" for i in range(20_000))
     tracemalloc.start()
     tokenizer = word.train(lines, min_count=100)

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import unicodedata
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tokenizers import pre_tokenizers
 
 from retable.errors import UsageError
 from retable.tokenizers import byte_bpe, character, unigram, word, wordpiece
-from retable.tokenizers.tokenizer import Tokenizer, read_tokens
+from retable.tokenizers.tokenizer import Tokenizer, read_tokens, to_learn_from
 
 LINES = [
     "The unaffable cats, unable to sit, sat on the mats.",
@@ -168,3 +169,22 @@ def test_tokens_of_another_vocabulary_are_refused(tmp_path):
     assert read_tokens(tmp_path / "train.bin", 12).tolist() == [0, 11]
     with pytest.raises(UsageError, match=r"train.bin holds ids beyond the vocabulary of 11"):
         read_tokens(tmp_path / "train.bin", 11)
+
+
+def test_of_a_long_text_lines_by_chance_are_learnt_from():
+    lines = [f"{i:4}" for i in range(10_000)]
+    assert [*to_learn_from(lines, 40_000)] == lines
+    some = [*to_learn_from(iter(lines), 4_000)]
+    assert some == [*to_learn_from(lines, 4_000)] == sorted(set(some))  # the same each time, in their order, once
+    assert 900 < len(some) < 1100
+    assert abs(sum(map(int, some)) / len(some) - 5000) < 300  # from all of it
+
+
+@pytest.mark.parametrize(
+    ("train", "size"), [(byte_bpe.train, 300), (unigram.train, 160), (partial(wordpiece.train, lowercase=True), 60)]
+)
+def test_pieces_are_those_of_the_lines_that_are_learnt_from(train, size):
+    lines = [f"{'abcd' if i % 7 else 'dcba'} {chr(97 + i % 5)}{'xyz'[i % 3]}" for i in range(2_000)]
+    some = [*to_learn_from(lines, 3_000)]
+    assert len(some) < len(lines) / 2
+    assert train(lines, size, learn_from=3_000).digest == train(some, size).digest

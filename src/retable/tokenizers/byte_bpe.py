@@ -7,12 +7,18 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from retable.errors import UsageError
 from retable.settings import PositiveInt
-from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer, in_parts
+from retable.tokenizers.tokenizer import END_OF_TEXT, LEARN_FROM, Tokenizer, to_learn_from
 
 
-def train(lines: Iterable[str], vocab_size: PositiveInt, vocabulary: Iterable[str] = ()) -> Tokenizer:
+def train(
+    lines: Iterable[str],
+    vocab_size: PositiveInt,
+    vocabulary: Iterable[str] = (),
+    learn_from: PositiveInt = LEARN_FROM,
+) -> Tokenizer:
     """Merges learnt on the bytes of `lines` until there are `vocab_size` tokens, 256 bytes and one mark included.
 
+    Of a text of more than `learn_from` characters they are learnt on lines of about so many, see `to_learn_from`.
     `vocabulary`, the words of a closed vocabulary, is of no use here: every text has a code already.
     """
     if vocab_size < 257:
@@ -26,5 +32,5 @@ def train(lines: Iterable[str], vocab_size: PositiveInt, vocabulary: Iterable[st
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator((line + "\n" for line in in_parts(lines)), trainer)
+    tokenizer.train_from_iterator((line + "\n" for line in to_learn_from(lines, learn_from)), trainer)
     return Tokenizer(tokenizer)

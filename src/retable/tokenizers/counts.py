@@ -1,60 +1,51 @@
 """Words and how often they occur, of more different ones than memory holds."""
 
-import heapq
 import tempfile
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Container, Iterable
+from contextlib import ExitStack
+from itertools import chain
 from typing import TextIO
 
-TYPES = 1 << 19  # different words that are counted in memory: some 100 MB
-RUNS = 64  # files that are open at a time
+TYPES = 1 << 20  # different words that are counted in memory: some 200 MB
+PARTS = 128  # temporary files, each of which is counted in memory in its turn
 
 
 def frequent(lines: Iterable[Iterable[str]], min_count: int, known: Container[str] = ()) -> dict[str, int]:
     """How often each word occurs of those that do so `min_count` times or more, or are `known`.
 
-    Beyond TYPES different words the counts so far go to a sorted temporary file, and all these are merged at the end:
-    only the words of the result are in memory together. A word holds neither a space nor a line end.
+    Beyond TYPES different words the counts so far go to temporary files, all counts of a word to the same one: only
+    the words of the result, and those of one file, are in memory together. A word holds neither a space nor a line end.
     """
     counts: Counter[str] = Counter()
-    runs: list[TextIO] = []
-    try:
+    with ExitStack() as stack:
+        parts: list[TextIO] = []
         for words in lines:
             counts.update(words)
             if len(counts) >= TYPES:
-                runs.append(_written(sorted(counts.items())))
+                parts = parts or [stack.enter_context(_temporary()) for _ in range(PARTS)]
+                _add(counts, parts)
                 counts.clear()
-            if len(runs) == RUNS:
-                merged = _written(_merged(map(_read, runs)))
-                _close(runs)
-                runs.append(merged)
-        counted = _merged([*map(_read, runs), sorted(counts.items())]) if runs else counts.items()
+        if parts:
+            _add(counts, parts)
+            counts.clear()
+        counted = chain.from_iterable(_summed(part).items() for part in parts) if parts else counts.items()
         return {word: count for word, count in counted if count >= min_count or word in known}
-    finally:
-        _close(runs)
 
 
-def _merged(runs: Iterable[Iterable[tuple[str, int]]]) -> Iterator[tuple[str, int]]:
-    """The sums over sorted runs, sorted."""
-    for word, of_word in groupby(heapq.merge(*runs), key=itemgetter(0)):
-        yield word, sum(count for _, count in of_word)
+def _temporary() -> TextIO:
+    return tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n")
 
 
-def _written(counts: Iterable[tuple[str, int]]) -> TextIO:
-    file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115, who reads it closes it
-    file.writelines(f"{word} {count}\n" for word, count in counts)
-    return file
+def _add(counts: Counter[str], parts: list[TextIO]) -> None:
+    for word, count in counts.items():
+        parts[hash(word) % len(parts)].write(f"{word} {count}\n")
 
 
-def _read(run: TextIO) -> Iterator[tuple[str, int]]:
-    run.seek(0)
-    for line in run:
+def _summed(part: TextIO) -> Counter[str]:
+    part.seek(0)
+    sums: Counter[str] = Counter()
+    for line in part:
         word, _, count = line.rpartition(" ")
-        yield word, int(count)
-
-
-def _close(runs: list[TextIO]) -> None:
-    while runs:
-        runs.pop().close()
+        sums[word] += int(count)
+    return sums

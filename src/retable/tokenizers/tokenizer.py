@@ -17,6 +17,7 @@ END_OF_LINE = "<eos>"
 END_OF_TEXT = "<|endoftext|>"
 UNKNOWN = "<unk>"
 LONGEST = 1000
+LEARN_FROM = 100_000_000  # characters of a text that pieces are learnt from: a trainer takes some 500 MB for them
 _LONG = re.compile(rf"\S{{{LONGEST + 1}}}|\s{{{LONGEST + 1}}}")
 
 
@@ -151,10 +152,19 @@ def _require_characters(texts: Sequence[str]) -> None:
             ) from None
 
 
-def in_parts(lines: Iterable[str]) -> Iterator[str]:
-    """The lines for a trainer to learn pieces from; one with a word, or a gap, of more than LONGEST characters comes in
-    parts of so many. The time that a trainer takes grows with the square of a word's length, 10 s for 100,000."""
+def to_learn_from(lines: Iterable[str], characters: int) -> Iterator[str]:
+    """The lines for a trainer to learn pieces from, which it holds in memory by their words.
+
+    Of a text of more than so many characters it is lines of about so many, by chance from a fixed seed. A line with a
+    word, or a gap, of more than LONGEST characters comes in parts of so many: the time that a trainer takes grows with
+    the square of a word's length, 10 s for 100,000. `lines` are gone over twice; an iterator's are held in memory.
+    """
+    if iter(lines) is lines:
+        lines = list(lines)
+    share, chance = characters / max(sum(map(len, lines)), 1), np.random.default_rng(0).random
     for line in lines:
+        if share < 1 and chance() >= share:
+            continue
         if len(line) > LONGEST and _LONG.search(line):
             yield from (line[start : start + LONGEST] for start in range(0, len(line), LONGEST))
         else:

@@ -13,17 +13,23 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from retable.errors import UsageError
 from retable.settings import PositiveInt
-from retable.tokenizers.tokenizer import Tokenizer, _require_characters, in_parts
+from retable.tokenizers.tokenizer import LEARN_FROM, Tokenizer, _require_characters, to_learn_from
 
 MARKS = ["<pad>", "</s>", "<unk>"]
 SENTINELS = [f"<extra_id_{i}>" for i in reversed(range(100))]  # T5 counts them from the end of the vocabulary
 UNKNOWN_PENALTY = 10.0  # nats that an unknown character costs beyond the worst piece, as in SentencePiece
 
 
-def train(lines: Iterable[str], vocab_size: PositiveInt, vocabulary: Iterable[str] = ()) -> Tokenizer:
+def train(
+    lines: Iterable[str],
+    vocab_size: PositiveInt,
+    vocabulary: Iterable[str] = (),
+    learn_from: PositiveInt = LEARN_FROM,
+) -> Tokenizer:
     """T5's layout: `<pad> </s> <unk>`, the pieces by falling score, `<extra_id_99>` to `<extra_id_0>`.
 
-    There are fewer than `vocab_size` tokens where the text has no more pieces to give. `vocabulary`, the words of a
+    There are fewer than `vocab_size` tokens where the text has no more pieces to give. Of a text of more than
+    `learn_from` characters they are learnt on lines of about so many, see `to_learn_from`. `vocabulary`, the words of a
     closed vocabulary, is of no use here: their characters make them up.
     """
     n_pieces = vocab_size - len(MARKS) - len(SENTINELS)
@@ -32,7 +38,7 @@ def train(lines: Iterable[str], vocab_size: PositiveInt, vocabulary: Iterable[st
         vocab_size=max(n_pieces, 0) + len(MARKS), special_tokens=MARKS, unk_token="<unk>", show_progress=False
     )
     try:
-        learner.train_from_iterator(in_parts(lines), trainer)
+        learner.train_from_iterator(to_learn_from(lines, learn_from), trainer)
     except Exception as error:  # the library raises bare Exception
         if "not large enough" not in str(error):
             raise

@@ -13,7 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from retable.errors import UsageError
 from retable.settings import PositiveInt
-from retable.tokenizers.tokenizer import Tokenizer, in_parts
+from retable.tokenizers.tokenizer import LEARN_FROM, Tokenizer, to_learn_from
 
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PREFIX = "##"
@@ -25,11 +25,13 @@ def train(
     lowercase: bool,
     alphabet: PositiveInt = 1000,
     vocabulary: Iterable[str] = (),
+    learn_from: PositiveInt = LEARN_FROM,
 ) -> Tokenizer:
     """A vocabulary of `vocab_size` pieces: five marks, each character with and without `##`, and what is merged.
 
     The `alphabet` most frequent characters are known, the rest are `[UNK]`. `lowercase` strips accents too, as
-    BERT's uncased models do. `lines` are gone over twice; an iterator's are held in memory for that.
+    BERT's uncased models do. `lines` are gone over more than once; an iterator's are held in memory for that.
+    Of a text of more than `learn_from` characters pieces are learnt on lines of about so many, see `to_learn_from`.
     `vocabulary`, the words of a closed vocabulary, is of no use here: their characters make them up.
     """
     if iter(lines) is lines:
@@ -55,7 +57,7 @@ def train(
     )
     learner = HuggingFaceTokenizer(models.WordPiece(unk_token="[UNK]"))
     learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
-    learner.train_from_iterator(in_parts(lines), trainer)
+    learner.train_from_iterator(to_learn_from(lines, learn_from), trainer)
 
     ids = learner.get_vocab()
     tokenizer = HuggingFaceTokenizer(models.WordPiece(ids, unk_token="[UNK]", continuing_subword_prefix=PREFIX))
