@@ -91,6 +91,46 @@ def test_two_processes_validate_half_each_and_find_what_one_finds(project, name)
     assert max(halves) < 0.8 * whole or name == "sentiment"  # whose twenty examples are one batch, which one takes
 
 
+TASK = ["corpus=grammar_tiny", "finetuning.batch_size=4", "++max_steps=8", "validations=2"]
+BILSTM = ["recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8", "model.dropout=0"]
+TRAINED = {
+    "lstm": ["pretrain", "corpus=grammar_tiny", "recipe=recurrent/lstm_small", "model.d_model=8", "batches.length=16",
+             "batches.batch_size=4", "++max_steps=8"],
+    "tags": ["train", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8", "model.d_model=8",
+             "task.sentences.text.words={train: 600, validation: 200, test: 200}"],
+    "sentiment": ["train", *TASK, *BILSTM, "task=sentiment"],
+    "translation": ["train", "corpus=grammar_pairs_tiny", "task=translation", "decoding=greedy",
+                    "recipe=translation/transformer_translation_grammar", "tokenizer=word", "model.d_model=16", "++max_steps=8",
+                    "decoding.max_new_tokens=8", "batches.max_tokens=128", "validations=2"],
+    "answers": ["train", *TASK, "task=grammar_questions_tiny", "recipe=readers/bidaf", "model.d_hidden=8",
+                "task.questions.questions={train: 40, validation: 10, test: 20}"],
+    "clusters": ["train", *TASK, "task=grammar_documents_tiny", "recipe=coreference/mention_ranker", "model.d_model=8",
+                 "finetuning.batch_size=4", "model.d_hidden=8", "model.max_width=1", "model.max_antecedents=10",
+                 "task.documents.words={train: 800, validation: 200, test: 200}"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_shares_of_weights_learn_and_predict_as_whole_ones(project, name):
+    """In validations, in the choice of the best and behind the training: tagged, decoded, predicted."""
+    if name == "translation":
+        few = "corpus.write.pairs={train: 100, validation: 10, test: 10}"
+        project.succeed("prepare", "corpus=grammar_pairs_tiny", few)
+        project.succeed("encode", "corpus=grammar_pairs_tiny")
+    curves, predictions = [], []
+    for trainer in ("ddp", "fsdp"):
+        stage, *settings = TRAINED[name]
+        system = f"system=shared_{name}_{trainer}"
+        project.succeed(stage, *settings, f"trainer={trainer}", "trainer.accelerator=cpu", "logger=none", system)
+        (cell,) = project.folder.glob(f"outputs/{stage}/*/*shared_{name}_{trainer}-1")
+        curves.append(pd.read_csv(cell / "curve.csv"))
+        predictions.append({file.name: file.read_text() for file in cell.glob("*predictions*")})
+    one, two = curves
+    assert one[["step", "metric"]].equals(two[["step", "metric"]])
+    assert two["value"].to_numpy() == pytest.approx(one["value"].to_numpy(), rel=1e-4, abs=1e-6)
+    assert predictions[0] == predictions[1]
+
+
 @pytest.mark.parametrize(
     ("environment", "first"),
     [

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch.distributed.fsdp import FSDPModule
 
 from retable.nn.product import Linear
 
@@ -33,7 +33,7 @@ def packed(module: Module) -> Module:
     where they aren't in fp32, and whole, on a processor that torch has oneDNN for, or under autocast."""
     tensors = [*module.parameters(), *module.buffers()]
     plain = all(tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16 for tensor in tensors)
-    if torch.is_autocast_enabled("cpu") or any(isinstance(tensor, DTensor) for tensor in tensors):
+    if torch.is_autocast_enabled("cpu") or any(isinstance(part, FSDPModule) for part in module.modules()):
         plain = False
     if not (plain and torch.backends.mkldnn.is_available()):
         return module

@@ -1,15 +1,19 @@
 """Models too large for a device: their blocks, one like the other, computed twice or kept in shares."""
 
+import copy
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import nn
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
 
 from retable.errors import UsageError
 from retable.models.base import blocks_of
+
+Module = TypeVar("Module", bound=nn.Module)
 
 METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # by which an objective, or a block, is called
 
@@ -31,6 +35,22 @@ def shard(objective: nn.Module, mesh: Any) -> None:
         for method in METHODS:
             if hasattr(module, method):  # torch registers methods by name, and refuses one that is not there
                 register_fsdp_forward_method(module, method)
+
+
+def replica(module: Module) -> Module:
+    """A copy with weights of its own, compiled where the module is, which a copy is not by itself."""
+    copied = copy.deepcopy(module)
+    for own, other in zip(module.modules(), copied.modules(), strict=True):
+        if own._compiled_call_impl is not None:
+            other.compile()
+    return copied
+
+
+def gather(shared: nn.Module, whole: nn.Module) -> None:
+    """Put what the processes have of the weights of `shared` into `whole`, an unshared copy. All must call it, while
+    the shares are where the processes can send them from: NCCL knows of GPUs alone."""
+    for own, share in zip(whole.state_dict().values(), shared.state_dict().values(), strict=True):
+        own.copy_(share.full_tensor() if isinstance(share, DTensor) else share)
 
 
 class FullySharded(ModelParallelStrategy):

@@ -1,7 +1,6 @@
 """Run a training to its end, or on to its end from where a killed one stopped."""
 
 import contextlib
-import copy
 import ctypes
 import json
 import logging
@@ -26,7 +25,7 @@ from torch.optim import Optimizer
 from retable.data.batches import Batches, Measure
 from retable.errors import UsageError
 from retable.objectives.base import Objective, SelfUpdating
-from retable.training.blocks import FullySharded
+from retable.training.blocks import FullySharded, gather, replica
 from retable.training.checkpoints import latest, require_weights
 from retable.training.curve import Point
 from retable.training.data import Data
@@ -93,7 +92,7 @@ def fit(
     if seconds is not None:
         kept = scratch / "seconds.json"
         if not kept.exists():
-            module = Training(copy.deepcopy(objective), seed, MEASURED, optimizer, schedule, clip_norm, epochs)
+            module = Training(replica(objective), seed, MEASURED, optimizer, schedule, clip_norm, epochs)
             (begun := scratch / "seconds.begun").write_text(
                 json.dumps(_seconds_per_step(module, batches, trainer, scratch))
             )
@@ -108,9 +107,7 @@ def fit(
     )  # fmt: skip
     bar = [TQDMProgressBar(refresh_rate=20)] if sys.stderr.isatty() else []
     with quiet_lightning():
-        if trainer.get("strategy") == "fsdp":
-            if best is not None:
-                raise UsageError("no process has the weights of the best validation whole; write patience=null")
+        if sharded := trainer.get("strategy") == "fsdp":
             trainer = {**trainer, "strategy": FullySharded()}
         settings: dict[str, Any] = {
             "max_steps": max_steps,
@@ -132,7 +129,8 @@ def fit(
         runner = L.Trainer(**{**settings, **trainer})
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
             torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-        training = Training(objective, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
+        trained = replica(objective) if sharded else objective  # whose weights will be shares for good
+        training = Training(trained, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
         data = Data(batches, validation)
         try:
             with step_end:
@@ -143,6 +141,8 @@ def fit(
                 "delete it, and whatever else is beside it of that origin, to train from the start"
             ) from None
         training.finish()
+        if sharded:
+            gather(trained, objective)
     objective.to("cpu").eval()
     step = progress.best_step()
     if step is not None:

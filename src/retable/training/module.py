@@ -184,6 +184,9 @@ class Training(L.LightningModule):
             raise UsageError(f"nothing says what is measured; give the Trainer datamodule=Data(batches, {split}=…)")
         self._applied = contextlib.ExitStack()
         self._applied.enter_context(self.averaged())
+        if self.sharded:
+            self.objective.unshard()  # what no block has, for FSDP knows of the objective's methods only some
+            self._applied.callback(self.objective.reshard)
         self._measure = measure
         self._measure_piece, self._found = measure.measuring(self.objective), list[Any]()
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from torch import nn, optim
+from torch.distributed.tensor import DTensor
 
 from retable.errors import UsageError
 from retable.settings import LearningRate, NonNegative, Positive, Rate
@@ -53,9 +54,10 @@ def _layers_above(names: Iterable[str]) -> dict[str, int]:
 
 def sgd(module: nn.Module, lr: LearningRate, weight_decay: NonNegative = 0.0, momentum: Rate = 0.0) -> optim.SGD:
     """Stochastic gradient descent, plain or with Nesterov's momentum, all weights decayed alike."""
-    parameters = (p for p in module.parameters() if p.requires_grad)
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    fused = not any(isinstance(p, DTensor) for p in parameters)  # torch's fused one does not take shares of weights
     nesterov = momentum > 0
-    return optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, fused=True)
+    return optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, fused=fused)
 
 
 def adagrad(module: nn.Module, lr: LearningRate, initial: NonNegative = 1.0) -> optim.Adagrad:

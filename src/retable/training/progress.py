@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Checkpoint
+from safetensors.torch import save_file
 
 from retable.errors import UsageError
 from retable.training.checkpoints import keep, keep_weights
 from retable.training.curve import Point
 from retable.training.signals import StepEnd, Stopped
-from retable.training.weights import save_weights
+from retable.training.weights import whole_weights
 
 
 class Best(NamedTuple):
@@ -128,10 +129,11 @@ class Progress(Checkpoint):
             return
         metrics = trainer.strategy.broadcast(pl_module.validation)
         self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
-        if trainer.is_global_zero and self.best_step() == trainer.global_step:
-            written = self.best_weights.with_suffix(".partial")
-            save_weights(pl_module.objective, written)
-            keep_weights(written, self.best_weights)
+        if self.best_step() == trainer.global_step:
+            weights = whole_weights(pl_module.objective)  # from all processes
+            if trainer.is_global_zero:
+                save_file(weights, written := self.best_weights.with_suffix(".partial"))
+                keep_weights(written, self.best_weights)
         pl_module.validated(self.losses())
         self._say(trainer)
         over = self._is_over()

@@ -13,13 +13,15 @@ from retable.errors import UsageError
 
 
 def save_weights(module: nn.Module, path: Path) -> None:
-    """Write the parameters, each once (a tied one under its first name): the same weights give the same bytes.
+    """Write the parameters, each once (a tied one under its first name): the same weights give the same bytes."""
+    save_file(whole_weights(module), path)
 
-    Where each process has a share of them, all must call it.
-    """
+
+def whole_weights(module: nn.Module) -> dict[str, torch.Tensor]:
+    """The parameters as `save_weights` has them. Where each process has a share of them, all must call it."""
     weights = ((name, p.detach()) for name, p in module.named_parameters())
     whole = {name: p.full_tensor() if isinstance(p, DTensor) else p for name, p in weights}
-    save_file({name: p.contiguous() for name, p in whole.items()}, path)
+    return {name: p.contiguous() for name, p in whole.items()}
 
 
 def load_weights(module: nn.Module, path: Path, prefix: str = "") -> None:
