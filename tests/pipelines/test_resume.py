@@ -27,6 +27,7 @@ TRAINERS = {
     "ddp": ["trainer=ddp", "trainer.accelerator=cpu"],
     "fsdp": ["trainer=fsdp", "trainer.accelerator=cpu", "recipe=transformer/gpt", "model.n_layers=2", "recompute=true"],
 }
+TRAINERS["fsdp_adafactor"] = [*TRAINERS["fsdp"], "optimizer=adafactor", "~optimizer.weight_decay", "~optimizer.beta2"]
 
 
 @pytest.mark.parametrize("name", TRAINERS)

@@ -3,12 +3,13 @@
 import contextlib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import lightning as L
 import torch
 from torch import Tensor, nn
-from torch.optim import Adafactor, Optimizer
+from torch.distributed.fsdp import FSDPModule
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from retable.data.batches import Measure, Scaled
@@ -185,8 +186,9 @@ class Training(L.LightningModule):
         self._applied = contextlib.ExitStack()
         self._applied.enter_context(self.averaged())
         if self.sharded:
-            self.objective.unshard()  # what no block has, for FSDP knows of the objective's methods only some
-            self._applied.callback(self.objective.reshard)
+            shared = cast(FSDPModule, self.objective)
+            shared.unshard()  # what no block has, for FSDP knows of the objective's methods only some
+            self._applied.callback(shared.reshard)
         self._measure = measure
         self._measure_piece, self._found = measure.measuring(self.objective), list[Any]()
 
@@ -212,11 +214,6 @@ class Training(L.LightningModule):
         if self._optimizer is None or self._schedule is None:
             raise UsageError("a Training trains with an optimizer and a schedule; give Training both")
         optimizer, schedule = self._optimizer(self.objective), self._schedule
-        if self.sharded and isinstance(optimizer, Adafactor):
-            raise UsageError(
-                "torch's Adafactor does not take weights in shares; write trainer=ddp, or "
-                "optimizer._target_=retable.training.optimizers.adamw +optimizer.weight_decay=0.01 optimizer.lr=2e-3"
-            )
 
         def factor(step: int) -> float:
             return schedule(step, self._epoch, self._max_steps, self._losses)

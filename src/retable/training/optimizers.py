@@ -1,10 +1,12 @@
 """Optimizers that treat groups of parameters apart."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
+import torch
 from torch import nn, optim
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 
 from retable.errors import UsageError
 from retable.settings import LearningRate, NonNegative, Positive, Rate
@@ -69,4 +71,33 @@ def adagrad(module: nn.Module, lr: LearningRate, initial: NonNegative = 1.0) -> 
 
 def adafactor(module: nn.Module, lr: LearningRate) -> optim.Adafactor:
     """Adafactor (Shazeer and Stern 2018): steps relative to a weight's size, of min(lr, 1 / √step); 1e-2 is T5's."""
-    return optim.Adafactor((p for p in module.parameters() if p.requires_grad), lr=lr)
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    kind = SharedAdafactor if any(isinstance(p, DTensor) for p in parameters) else optim.Adafactor
+    return kind(parameters, lr=lr)
+
+
+class SharedAdafactor(optim.Adafactor):
+    """Adafactor of weights that processes have shares of: its scales are of whole rows, columns and weights.
+
+    One weight after the other is gathered, takes torch's step in each process and is shared again. What it keeps of a
+    weight is whole in each process: a number for each row and each column, and for each element of a vector.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
+        for group in self.param_groups:
+            for share in group["params"]:
+                if share.grad is not None:
+                    self._step(share, share.grad, group)
+        return loss
+
+    def _step(self, share: DTensor, slope: DTensor, group: dict[str, Any]) -> None:
+        whole = share.full_tensor()
+        whole.grad = slope.full_tensor()
+        one = optim.Adafactor([{**group, "params": [whole]}])
+        one.state[whole] = self.state[share]
+        one.step()
+        everywhere = DTensor.from_local(whole, share.device_mesh, [Replicate()] * share.device_mesh.ndim)
+        share.copy_(everywhere.redistribute(placements=share.placements))
