@@ -31,6 +31,7 @@ unit: line
 write: {{_target_: retable.corpora.cut.write_cut, source: {source}, train: {train}, test: {test}}}
 """
 SHORT = ["trainer=cpu", "++max_steps=40", "validations=1", "batches.batch_size=16", "model.d_model=64"]
+LEARN_FROM = 20_000_000  # characters, of which half a million different words come: to learn from 50 took 1.2 GB
 GPT = ["recipe=transformer/gpt", "model.n_layers=2", "model.n_heads=2", *SHORT]
 STAGES = [
     ["prepare"],
@@ -38,7 +39,7 @@ STAGES = [
     ["pretrain", "tokenizer=word", "recipe=recurrent/lstm", *SHORT],
     ["pretrain", "tokenizer=word", *GPT],
     ["evaluate", "tokenizer=word", "stage=pretrain", "cell=large/gpt-1", "benchmark=perplexity"],
-    ["encode", "tokenizer=bpe"],
+    ["encode", "tokenizer=bpe", f"+tokenizer.train.learn_from={LEARN_FROM}"],
     ["pretrain", "tokenizer=bpe", "system=gpt_bpe", *GPT],
 ]
 RARE = 2_000_000  # bytes, in which a word stands once or more, or it is unknown: some 20,000 are not

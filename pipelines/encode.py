@@ -1,5 +1,7 @@
 """Text → tokens: `python -m pipelines.encode corpus=grammar tokenizer=word`."""
 
+import contextlib
+import ctypes
 import os
 import shutil
 from collections.abc import Iterator
@@ -34,6 +36,7 @@ def encode(cfg: DictConfig) -> None:
         vocabulary = read_lines(closed[0]) if closed else ()
         given: dict[str, Any] = {"lines": Lines(splits["train"]), "vocabulary": vocabulary}
         tokenizer = build(cfg.tokenizer.train, "tokenizer.train", **given)
+        give_back_memory()
         tokenizer.save(record.folder / "tokenizer.json")
         record.metrics["vocab_size"] = tokenizer.vocab_size
         for split, path in splits.items():
@@ -67,6 +70,12 @@ def measure(record: Record, split: str, tokenizer: Tokenizer, totals: dict[str, 
     tokens = read_tokens(record.folder / f"{split}.bin", tokenizer.vocab_size)
     totals |= rates(totals["tokens"], totals["words"], totals["bytes"], count_unknown(tokenizer, tokens))
     record.metrics |= {f"{split}/{name}": total for name, total in totals.items()}
+
+
+def give_back_memory() -> None:
+    """To the system, what a trainer has freed and the C library keeps: 300 MB behind 10 million characters."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 class Lines:

@@ -17,7 +17,7 @@ END_OF_LINE = "<eos>"
 END_OF_TEXT = "<|endoftext|>"
 UNKNOWN = "<unk>"
 LONGEST = 1000
-LEARN_FROM = 100_000_000  # characters of a text that pieces are learnt from: a trainer takes some 500 MB for them
+LEARN_FROM = 100_000_000  # characters of a text that pieces are learnt from; a trainer takes 1 kB for each word's type
 _LONG = re.compile(rf"\S{{{LONGEST + 1}}}|\s{{{LONGEST + 1}}}")
 
 
