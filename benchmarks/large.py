@@ -31,7 +31,7 @@ unit: line
 write: {{_target_: retable.corpora.cut.write_cut, source: {source}, train: {train}, test: {test}}}
 """
 SHORT = ["trainer=cpu", "++max_steps=40", "validations=1", "batches.batch_size=16", "model.d_model=64"]
-LEARN_FROM = 20_000_000  # characters, of which half a million different words come: to learn from 50 took 1.2 GB
+LEARN_FROM = 10_000_000  # characters, with some 300,000 different words, of which a trainer takes a kilobyte each
 GPT = ["recipe=transformer/gpt", "model.n_layers=2", "model.n_heads=2", *SHORT]
 STAGES = [
     ["prepare"],
