@@ -1,6 +1,5 @@
 """The command `retable`: what is there, what it says, and trained systems put to use."""
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,7 +53,7 @@ def repro(
     enter_project()
     with one_line_errors():
         listen()
-        code = repro(study, len(os.sched_getaffinity(0)) if jobs is None else jobs)
+        code = repro(study, jobs)
     raise typer.Exit(code)
 
 

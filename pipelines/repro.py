@@ -13,6 +13,7 @@ import select
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from pipelines.engines import Engine, engine
 from pipelines.entry import CONF
-from pipelines.forks import forked, serving, write_python
+from pipelines.forks import forked, write_python
 from pipelines.locks import forget_killed, write_whole
 from pipelines.plan import DEFAULT, graph
 from pipelines.project import CODE, renew
@@ -81,17 +83,16 @@ class Stage:
         return (errors or said or ["it left no word"])[-1].strip()
 
 
-def repro(name: str, jobs: int) -> int:
-    """Make a study; the exit code."""
-    if jobs < 1:
-        raise UsageError(f"jobs={jobs} runs nothing; write 1 or more")
+def repro(name: str, jobs: int | None = None, on: str = "local") -> int:
+    """Make a study, `jobs` stages at a time, by the engine that it is made `on`; the exit code."""
+    runner = engine(on, jobs)
     started = time.monotonic()
     study = read_study(Conf(CONF), name)
     refresh_graph()
     require_data(study)
     stages = to_run(stages_of(study))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    failed, ran = run(name, stages, jobs, console) if stages else ([], [])
+    failed, ran = run(name, stages, runner, console) if stages else ([], [])
     report = Path("results", name, "report.md")
     if not failed:
         print(headline(report.read_text(encoding="utf-8")))
@@ -179,22 +180,24 @@ def to_run(stages: Sequence[Stage]) -> list[Stage]:
     return [stage for address, stage in ordered.items() if address in stale]
 
 
-def run(study: str, stages: Sequence[Stage], jobs: int, console: Console) -> tuple[list[Stage], list[Stage]]:
-    """Run stages, `jobs` at a time; those that failed, and those in which DVC found something to do. What doesn't wait
-    for a failed one runs all the same. A report is written anew with the runs that its numbers come from."""
+def run(
+    study: str, stages: Sequence[Stage], on: AbstractContextManager[Engine], console: Console
+) -> tuple[list[Stage], list[Stage]]:
+    """Run stages on an engine; those that failed, and those in which DVC found something to do. What doesn't wait for a
+    failed one runs all the same. A report is written anew with the runs that its numbers come from."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ |= {"RETABLE_STUDY": study, "RETABLE_DATA": "data", "SHELL": "/bin/sh"}
     waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
     done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
     running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that tells a process's end
-    with ending(running), serving() as address, StudyProgress(study, len(stages), console) as progress:
-        python = Path(address).with_name("python")
-        write_python(python, address)
+    with ending(running), on as runner, StudyProgress(study, len(stages), console) as progress:
+        python = Path(runner.address).with_name("python")
+        write_python(python, runner.address)
         os.environ["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
         while waiting or running:
-            busy = any(stage.takes_turns for stage, _, _ in running.values())
+            busy = not runner.hands_out and any(stage.takes_turns for stage, _, _ in running.values())
             ready = (each for each in waiting if each.before <= done and not (busy and each.takes_turns))
-            if len(running) < jobs and (stage := next(ready, None)):
+            if len(running) < runner.slots and (stage := next(ready, None)):
                 waiting.remove(stage)
                 runs, new = stage.reports, any(not each.name.startswith("plan ") for each in ran)
                 pid = start(stage, force=runs is not None and (new or not runs.exists()))
