@@ -34,10 +34,10 @@ def adopt(said: str) -> None:
     recipe = str(best.get("recipe", sweep["recipe"]))
     found = {name: value(best[name]) for name in settings_of(trials) if name != "recipe"}
     for name in found:
-        if name in OF_A_CELL or (CONF / name.partition(".")[0]).is_dir() and "." not in name:
+        if name in OF_A_CELL or ((CONF / name.partition(".")[0]).is_dir() and "." not in name):
             raise UsageError(f"{name} is no setting of a recipe; choose it in a study, or sweep without it")
     if not found:
-        raise UsageError(f"{folder} swept no setting of a recipe; write it into a study: of: {recipe.rpartition('/')[2]}")
+        raise UsageError(f"{folder} swept no setting of a recipe; a study says which recipe it takes: {recipe}")
     fixed = [each for each in sweep["overrides"] if each.partition("=")[0].lstrip("+") not in (*found, "sweep")]
     places = written_at(sweep["stage"], fixed, [*found])
     path = CONF / "recipe" / f"{recipe}.yaml"
@@ -74,7 +74,7 @@ def value(said: Any) -> Any:
 def changed(text: str, settings: Mapping[str, Any]) -> str:
     """A recipe's YAML with these settings by their dotted names, and all else of it as it was."""
     yaml = YAML()
-    yaml.preserve_quotes, yaml.width = True, 120  # type: ignore[assignment]
+    yaml.preserve_quotes, yaml.width = True, 120
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.representer.add_representer(type(None), lambda to, _: to.represent_scalar("tag:yaml.org,2002:null", "null"))
     recipe = yaml.load(text)

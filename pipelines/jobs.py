@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,8 +27,8 @@ from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
+from pipelines.engines import Engine, engine
 from pipelines.entry import make_ready, one_line
-from pipelines.forks import ask, serving
 from pipelines.repro import StudyProgress
 from pipelines.swept import SWEPT, TOLD
 from pipelines.tries import called
@@ -86,47 +87,45 @@ class Job:
 
 
 class Devices:
-    """GPUs, none for two jobs at a time; without them, the processors."""
+    """What jobs share: GPUs, none for two jobs at a time, and processors. At most `jobs` have some at a time."""
 
-    def __init__(self, gpus: Sequence[str], processors: int, n_jobs: int | None):
-        self._gpus, self._processors = [*gpus], processors
-        self._jobs = n_jobs if n_jobs is not None else max(processors, len(gpus))
-        self.gpus, self.processors, self.jobs = len(gpus), processors, self._jobs
+    def __init__(self, gpus: Sequence[str], processors: int, jobs: int):
+        self._gpus, self._free, self._jobs = [*gpus], processors, jobs
+        self.processors, self.jobs = processors, jobs
         self._freed = threading.Condition()
 
     @contextlib.contextmanager
     def taken(self, gpus: int, processes: int) -> Iterator[dict[str, str]]:
-        """Wait for as many; the environment that gives a job its own."""
+        """Wait for as many; the environment that gives a job its own. A job of more processes than there are processors
+        has all of these."""
         processors = 0 if gpus else min(processes, self.processors)
         with self._freed:
-            self._freed.wait_for(
-                lambda: self._jobs > 0 and len(self._gpus) >= gpus and self._processors >= processors
-            )
+            self._freed.wait_for(lambda: self._jobs > 0 and len(self._gpus) >= gpus and self._free >= processors)
             own, self._gpus = self._gpus[:gpus], self._gpus[gpus:]
             self._jobs -= 1
-            self._processors -= processors
+            self._free -= processors
         try:
             yield {"CUDA_VISIBLE_DEVICES": ",".join(own)} if own else {}
         finally:
             with self._freed:
                 self._gpus += own
                 self._jobs += 1
-                self._processors += processors
+                self._free += processors
                 self._freed.notify_all()
 
 
 class Processes(Launcher):
-    """`hydra/launcher=processes`: on this machine, as forks of a process that has the libraries loaded.
+    """`hydra/launcher=processes`: jobs side by side, by an engine of pipelines/engines.py.
 
     environment: what all jobs are told beside their command.
     """
 
-    def __init__(self, n_jobs: int | None):
+    def __init__(self, n_jobs: int | None, engine: str):
         if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs < 1):
             raise UsageError(f"hydra.launcher.n_jobs={n_jobs} runs nothing; write 1 or more, or null")
-        self._n_jobs = n_jobs
+        self._n_jobs, self._on = n_jobs, engine
         self.environment: dict[str, str] = {}
-        self._forks: str | None = None
+        self._engine: Engine | None = None
         self._composing = threading.Lock()
         self._stopping = False
 
@@ -150,19 +149,19 @@ class Processes(Launcher):
             returns.append(done)
         return returns
 
-    def checked(self, job_overrides: Sequence[Sequence[str]], first: int = 0) -> list[Job]:
+    def checked(self, job_overrides: Sequence[Sequence[str]], first: int = 0, swept: Sequence[str] = ()) -> list[Job]:
         """The jobs, once it is sure that each could begin. UsageError, which names the job, else, and where two would
-        make one cell."""
-        jobs = [self.check(overrides, first + i) for i, overrides in enumerate(job_overrides)]
+        make one cell. What is `swept` comes first in their names."""
+        jobs = [self.check(overrides, first + i, swept) for i, overrides in enumerate(job_overrides)]
         places: dict[str, Job] = {}
         for job in jobs:
             if (other := places.setdefault(job.label, job)) is not job:
                 raise UsageError(f"jobs {other.number} and {job.number} are the same, {job.label}; leave one out")
         return jobs
 
-    def check(self, overrides: Sequence[str], number: int, suffix: str | None = None) -> Job:
-        """A job, once it is sure that it could begin; UsageError else. Its cell's name ends with `suffix`, or by default
-        with all that the command line sets and the name doesn't say already."""
+    def check(self, overrides: Sequence[str], number: int, swept: Sequence[str] = (), suffix: str | None = None) -> Job:
+        """A job, once it is sure that it could begin; UsageError else. Its cell's name ends with `suffix`, or by
+        default with all that the command line sets and the name doesn't say already."""
         with self._composing:
             before = HydraConfig.instance().cfg
             try:
@@ -177,42 +176,52 @@ class Processes(Launcher):
             finally:
                 HydraConfig.instance().cfg = before
         place = _behind("out", raw)
-        keys = [_key(override) for override in overrides]
-        named = [key for key in keys if key not in place and key not in _NOT_OF_THE_CELL]
-        suffix = called({}, overrides, named) if suffix is None else suffix
+        named = [each for each in overrides if _key(each) not in place and _key(each) not in _NOT_OF_THE_CELL]
+        if suffix is None:
+            suffix = "".join(called({}, part, [*map(_key, part)]) for part in _parted(named, swept))
         gpus, processes = self._needs(composed.get("trainer") or {})
-        if gpus > self.devices.gpus:
-            raise UsageError(f"job {number} asks for {gpus} GPUs, and there are {self.devices.gpus}; write trainer.devices=")
+        if self._on == "local" and gpus > len(self._gpus):
+            raise UsageError(
+                f"job {number} asks for {gpus} GPUs, and there are {len(self._gpus)}; write trainer.devices="
+            )
         label = f"{composed.out}{suffix}"
         return Job(number, overrides, label, self.folder / f"{number}.log", gpus, processes, suffix)
 
     def _needs(self, trainer: Mapping[str, Any]) -> tuple[int, int]:
         """How many GPUs, and processes, a training takes."""
         accelerator, devices = str(trainer.get("accelerator", "cpu")), trainer.get("devices", 1)
-        on_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and self.devices.gpus > 0)
-        every = self.devices.gpus if on_gpus else 1
+        on_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and len(self._gpus) > 0)
+        every = len(self._gpus) if on_gpus else 1
         count = len(devices) if OmegaConf.is_list(devices) else every if devices in ("auto", -1, "-1") else int(devices)
         return (count, count) if on_gpus else (0, count)
 
-    @property
-    def devices(self) -> Devices:
-        """What this machine has, or CUDA_VISIBLE_DEVICES leaves of it."""
-        if not hasattr(self, "_devices"):
-            self._devices = Devices(_gpus(), len(os.sched_getaffinity(0)), self._n_jobs)
-        return self._devices
+    @cached_property
+    def _gpus(self) -> list[str]:
+        """Those of this machine, or what CUDA_VISIBLE_DEVICES leaves of them, as that names them."""
+        if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+            return [each for each in visible.split(",") if each.strip() not in ("", "-1")]
+        import torch
+
+        return [str(i) for i in range(torch.cuda.device_count())]
 
     @contextlib.contextmanager
     def running(self, total: int) -> Iterator[None]:
         """Within it jobs can be run, `total` in all; at its end, whatever ended it, they are asked to end."""
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         try:
-            with StudyProgress(f"sweep {self.folder}", total, console) as self._progress, serving() as self._forks:
+            with (
+                StudyProgress(f"sweep {self.folder}", total, console) as self._progress,
+                engine(self._on, self._n_jobs) as self._engine,
+            ):
+                processors = len(os.sched_getaffinity(0))
+                jobs = self._n_jobs or max(self._engine.slots, len(self._gpus))
+                self.devices = Devices(self._gpus, processors, jobs)
                 try:
                     yield
                 finally:
                     self._stopping = True
         finally:
-            self._stopping, self._forks = False, None
+            self._stopping, self._engine = False, None
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Run jobs side by side, as far as there are devices."""
@@ -224,10 +233,12 @@ class Processes(Launcher):
 
     def run_one(self, job: Job, told: Mapping[str, str] = MappingProxyType({})) -> None:
         """Run a job to its end, or leave it without a code where this is asked to end. `told` is of its environment."""
-        with self.devices.taken(job.gpus, job.processes) as own:
+        assert self._engine is not None
+        # An engine that hands devices out has the job wait for its own.
+        asked = (0, 0) if self._engine.hands_out else (job.gpus, job.processes)
+        with self.devices.taken(*asked) as own:
             if self._stopping:
                 return
-            assert self._forks is not None
             job.log.parent.mkdir(parents=True, exist_ok=True)
             says = job.log.with_suffix(".json")
             says.unlink(missing_ok=True)
@@ -236,10 +247,10 @@ class Processes(Launcher):
             environment |= {SWEPT: job.suffix, TOLD: str(says.resolve())}
             self._progress.begins(job)
             began = time.monotonic()
-            job.log.touch()
-            log = str(job.log.resolve())
-            module = f"pipelines.{self.stage}"
-            job.code = ask(self._forks, module, job.overrides, os.getcwd(), environment, log, log)
+            devices, module = job.gpus or job.processes, f"pipelines.{self.stage}"
+            job.code = self._engine.run(
+                module, job.overrides, environment, job.log.resolve(), devices, gpus=job.gpus > 0
+            )
             if self._stopping:  # what goes on from here is not known to have failed
                 job.code = None
                 return
@@ -271,17 +282,14 @@ def in_parallel(work: Any, items: Sequence[Any], at_a_time: int, now_and_then: A
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _gpus() -> list[str]:
-    """The GPUs that there are, as CUDA_VISIBLE_DEVICES names them."""
-    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [each for each in visible.split(",") if each.strip() not in ("", "-1")]
-    import torch
-
-    return [str(i) for i in range(torch.cuda.device_count())]
-
-
 def _key(override: str) -> str:
     return override.lstrip("+~").partition("=")[0]
+
+
+def _parted(overrides: Sequence[str], swept: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The swept ones, and the others."""
+    first = [each for each in overrides if _key(each) in swept]
+    return first, [each for each in overrides if each not in first]
 
 
 def _behind(name: str, raw: Mapping[str, Any]) -> set[str]:
@@ -291,7 +299,9 @@ def _behind(name: str, raw: Mapping[str, Any]) -> set[str]:
         if (key := waiting.pop()) not in found:
             found.add(key)
             said = raw.get(key)
-            inner = re.findall(r"[A-Za-z_][\w.]*", " ".join(re.findall(r"\$\{.*\}", said))) if isinstance(said, str) else []
+            inner = (
+                re.findall(r"[A-Za-z_][\w.]*", " ".join(re.findall(r"\$\{.*\}", said))) if isinstance(said, str) else []
+            )
             waiting += [each.removeprefix("runtime.choices.") for each in inner]
     return found
 

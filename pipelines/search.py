@@ -10,7 +10,7 @@ import fcntl
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -64,7 +64,9 @@ class Search(Sweep):
         self._space = {each.get_key_element(): distribution(each) for each in parsed if each.is_sweep_override()}
         self._fixed = [each.input_line or "" for each in parsed if not each.is_sweep_override()]
         if not self._space:
-            raise UsageError("there is nothing to search; write a setting with values, optimizer.lr=interval(1e-4,1e-2)")
+            raise UsageError(
+                "there is nothing to search; write a setting with values, optimizer.lr=interval(1e-4,1e-2)"
+            )
         lower = self.lower_is_better(str(self._metric))
         said = {"space": {key: str(each) for key, each in self._space.items()}, "fixed": sorted(self._fixed),
                 "metric": self._metric, "minimize": lower}  # fmt: skip
@@ -77,9 +79,9 @@ class Search(Sweep):
         self._open(said, lower)
         failed = len(self._of(TrialState.FAIL))
         left = self._n_trials - len(self._study.trials) + failed
-        with parent_run(self.config, launcher, [*self._space]), launcher.running(max(left, 0)):
-            in_parallel(self._work, range(min(launcher.devices.jobs, self._n_trials)), launcher.devices.jobs,
-                        launcher.goes_on)  # fmt: skip
+        with parent_run(self.settings, launcher, [*self._space]), launcher.running(max(left, 0)):
+            workers = min(launcher.devices.jobs, self._n_trials)
+            in_parallel(self._work, range(workers), workers, launcher.goes_on)
         leave(launcher, [self._row(each) for each in self._study.trials], str(self._metric), lower)
         if running := self._of(TrialState.RUNNING):
             print(f"{len(running)} trials are run by other workers still", file=sys.stderr)
@@ -121,9 +123,14 @@ class Search(Sweep):
                 values = {key: suggested(trial, key, each) for key, each in self._space.items()}
                 said = [f"{key}={value}" for key, value in values.items()]
                 suffix = f"+{self._name}.{trial.number}{called({}, [*map(rounded, said)], [*values])}"
-                job = self.launcher.check([*self._fixed, *said], trial.number, suffix)
-                known = {"storage": self._url, "study": self._name, "trial": trial.number, "metric": self._metric}
-                known["pruner"] = OmegaConf.to_container(self.config.hydra.sweeper.pruner, resolve=True)
+                job = self.launcher.check([*self._fixed, *said], trial.number, suffix=suffix)
+                known: dict[str, Any] = {
+                    "storage": self._url,
+                    "study": self._name,
+                    "trial": trial.number,
+                    "metric": self._metric,
+                }
+                known["pruner"] = OmegaConf.to_container(self.settings.hydra.sweeper.pruner, resolve=True)
                 self.launcher.run_one(job, {TRIAL: json.dumps(known)})
                 if job.code is None:  # asked to end: it is gone on with
                     return
@@ -197,17 +204,22 @@ def distribution(override: Override) -> BaseDistribution:
         case IntervalSweep(start=float() | int() as low, end=float() | int() as high, tags=tags):
             if low > high or ("log" in tags and low <= 0):
                 raise UsageError(f"{override.input_line}: from {low} to {high} there is nothing to draw")
-            of = IntDistribution if isinstance(low, int) else FloatDistribution
-            return of(low, high, log="log" in tags)
+            if isinstance(low, int) and isinstance(high, int):
+                return IntDistribution(low, high, log="log" in tags)
+            return FloatDistribution(low, high, log="log" in tags)
         case RangeSweep():
-            if not (values := [*override.sweep_iterator()]):
+            values: list[Any] = [*override.sweep_iterator()]
+            if not values:
                 raise UsageError(f"{override.input_line}: the range is empty")
             step = abs(values[1] - values[0]) if len(values) > 1 else 1
-            of = IntDistribution if isinstance(step, int) else FloatDistribution
-            return of(min(values), max(values), step=step)
+            if isinstance(step, int):
+                return IntDistribution(min(values), max(values), step=step)
+            return FloatDistribution(min(values), max(values), step=step)
         case ChoiceSweep():
             return CategoricalDistribution([*override.sweep_string_iterator()])
-    raise UsageError(f"{override.input_line}: Optuna draws from interval(…), range(…) and choice(…); write one of these")
+    raise UsageError(
+        f"{override.input_line}: Optuna draws from interval(…), range(…) and choice(…); write one of these"
+    )
 
 
 def rounded(said: str) -> str:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -22,9 +22,6 @@ from pipelines.jobs import Job, Processes
 from pipelines.observers import in_mlflow
 from retable.artifacts import write_json
 from retable.errors import UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LEDGER, SAID = "trials.csv", "sweep.json"
 LOWER = ("loss", "perplexity", "bits", "error")  # in a metric's name: the less the better
@@ -48,7 +45,7 @@ class Sweep(Sweeper):
             raise UsageError("hydra/launcher=basic runs all jobs in one process; leave it out")
         plugin: Any = Plugins.instance().instantiate_launcher(hydra_context, task_function, config)
         self.launcher: Processes = plugin.inner
-        self.config = config
+        self.settings = config
 
     def parsed(self, arguments: Sequence[str]) -> list[Override]:
         """What is set, once or over and over: the last word on a setting counts, and the command line's."""
@@ -79,9 +76,9 @@ class Grid(Sweep):
         parsed = self.parsed(arguments)
         if open_ := next((each for each in parsed if each.is_sweep_override() and not each.is_discrete_sweep()), None):
             raise UsageError(f"{open_.input_line} has no values to go through; write hydra/sweeper=optuna, or values")
-        jobs = self.launcher.checked([*combinations(parsed)])
         settings = [each.get_key_element() for each in parsed if each.is_sweep_override()]
-        with parent_run(self.config, self.launcher, settings), self.launcher.running(len(jobs)):
+        jobs = self.launcher.checked([*combinations(parsed)], swept=settings)
+        with parent_run(self.settings, self.launcher, settings), self.launcher.running(len(jobs)):
             self.launcher.run(jobs)
         metric = self.metric_of(jobs)
         rows = [row_of(job, settings, metric) for job in jobs]

@@ -13,9 +13,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from mlflow.tracking import MlflowClient
 from optuna.trial import TrialState
 
-from pipelines.adopt import changed, written_at
+from pipelines.adopt import adopt, changed, written_at
 from pipelines.jobs import Devices, in_parallel
 from pipelines.search import corners, distribution, rounded
+from retable.artifacts import write_json
 from retable.errors import UsageError
 from tests.pipelines.conftest import ROOT, Project
 
@@ -136,7 +137,9 @@ def test_a_search_goes_on_to_its_end_and_further(sweeping):
     assert trials["trial"].tolist() == [0, 1, 2, 3] and set(trials["state"]) == {"complete"}
     assert trials["optimizer.lr"].between(1e-3, 1e-2).all() and trials["optimizer.lr"].nunique() == 4
     assert set(made.items()) <= set(cells(sweeping).items()) and len(cells(sweeping)) == 4
-    assert [Path(cell).name for cell in trials["cell"]] == [f"lstm-1+rates.{i}+optimizer.lr-{lr:.3g}" for i, lr in enumerate(trials["optimizer.lr"])]
+    assert [Path(cell).name for cell in trials["cell"]] == [
+        f"lstm-1+rates.{i}+optimizer.lr-{lr:.3g}" for i, lr in enumerate(trials["optimizer.lr"])
+    ]
     assert f"best: outputs/pretrain/grammar_tiny/{best(trials)}" in done.stdout
     assert len([run for run in runs(sweeping) if run.data.tags["retable.stage"] == "sweep"]) == 1
     page = (sweeping.folder / "multirun/pretrain/rates/report.html").read_text()
@@ -198,7 +201,7 @@ def test_a_trial_that_is_worse_ends_at_a_validation(sweeping):
 
 
 def test_no_gpu_is_two_jobs():
-    devices, taken, seen = Devices(["0", "1", "2", "3"], processors=2, n_jobs=None), set(), []
+    devices, taken, seen = Devices(["0", "1", "2", "3"], processors=2, jobs=4), set(), []
     guard, together = threading.Lock(), threading.Barrier(2)
 
     def work(number: int) -> None:
@@ -217,7 +220,7 @@ def test_no_gpu_is_two_jobs():
 
 
 def test_processors_and_jobs_are_counted():
-    devices, now, most = Devices([], processors=4, n_jobs=3), [0], [0]
+    devices, now, most = Devices([], processors=4, jobs=3), [0], [0]
     guard = threading.Lock()
 
     def work(processes: int) -> None:
@@ -277,13 +280,50 @@ def test_the_ends_of_a_space():
     assert rounded("lr=0.0012345") == "lr=0.00123" and rounded("model=a=b") == "model=a=b"
 
 
-def test_the_winner_changes_one_recipe(sweeping, tmp_path):
-    """In a project of its own, where conf/ is the user's."""
-    recipe = ROOT / "conf/recipe/recurrent/lstm.yaml"
-    text = changed(recipe.read_text(), {"optimizer.lr": 0.0123, "model.d_model": 64})
-    assert text.splitlines()[:3] == recipe.read_text().splitlines()[:3]
-    assert yaml.safe_load(text)["model"] == {"dropout": 0.0, "d_model": 64}
-    assert yaml.safe_load(text)["optimizer"] == {"lr": 0.0123}
+def test_the_winner_changes_one_recipe(tmp_path, monkeypatch, capsys):
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    monkeypatch.setattr("pipelines.adopt.CONF", tmp_path / "conf")
+    monkeypatch.chdir(tmp_path)
+    sweep = tmp_path / "multirun/pretrain/rates"
+    sweep.mkdir(parents=True)
+    said = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "+sweep=lstm_lr"]
+    write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": said, "recipe": "recurrent/lstm"})
+    trials = pd.DataFrame({"trial": [0, 1, 2], "state": ["complete", "complete", "pruned"], "value": [2.0, 1.5, 1.0]})
+    trials = trials.assign(step=None, seconds=1.0, cell="x", metric="validation/loss", direction="minimize")
+    trials.assign(**{"optimizer.lr": [0.1, 0.0123456, 0.2], "model.d_model": [64, 96, 128]}).to_csv(
+        sweep / "trials.csv", index=False
+    )
+    before = {path: path.read_text() for path in (tmp_path / "conf").rglob("*.yaml")}
+    adopt("multirun/pretrain/rates")
+    (path,) = [path for path, text in before.items() if path.read_text() != text]
+    assert path == tmp_path / "conf/recipe/recurrent/lstm.yaml"
+    assert path.read_text().splitlines()[:3] == before[path].splitlines()[:3]
+    assert yaml.safe_load(path.read_text())["model"] == {"dropout": 0.0, "d_model": 96}
+    assert yaml.safe_load(path.read_text())["optimizer"] == {"lr": 0.01235}
+    assert "trial 1, validation/loss 1.5000: optimizer.lr=0.01235, model.d_model=96" in capsys.readouterr().out
+    adopt("multirun/pretrain/rates")
+    assert "said so already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("column", "state", "message"),
+    [
+        ("seed", "complete", "seed is no setting of a recipe"),
+        ("tokenizer", "complete", "tokenizer is no setting of a recipe"),
+        ("recipe", "complete", "swept no setting of a recipe"),
+        ("optimizer.lr", "failed", "no trial of"),
+    ],
+)
+def test_what_no_recipe_says_is_not_adopted(tmp_path, monkeypatch, column, state, message):
+    monkeypatch.chdir(tmp_path)
+    (sweep := tmp_path / "multirun/pretrain/x").mkdir(parents=True)
+    write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": [], "recipe": "recurrent/lstm"})
+    facts = "trial,state,value,step,seconds,cell,metric,direction"
+    (sweep / "trials.csv").write_text(f"{facts},{column}\n0,{state},1.0,,1,x,validation/loss,minimize,1\n")
+    with pytest.raises(UsageError, match=message):
+        adopt("multirun/pretrain/x")
+    with pytest.raises(UsageError, match="write one of multirun/pretrain/x"):
+        adopt("multirun/pretrain/y")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "conf/recipe").rglob("*.yaml")), ids=lambda path: path.stem)
@@ -298,6 +338,8 @@ def test_a_recipe_keeps_all_that_is_not_adopted(path):
 
 
 def test_a_task_learns_by_what_its_recipe_says_under_finetuning():
-    places = written_at("train", ["recipe=bert/bert", "tokenizer=word_marked"], ["optimizer.lr", "model.d_model", "epochs"])
+    places = written_at(
+        "train", ["recipe=bert/bert", "tokenizer=word_marked"], ["optimizer.lr", "model.d_model", "epochs"]
+    )
     assert places == {"optimizer.lr": "finetuning.lr", "model.d_model": "model.d_model", "epochs": "finetuning.epochs"}
     assert written_at("pretrain", ["recipe=recurrent/lstm"], ["optimizer.lr"]) == {"optimizer.lr": "optimizer.lr"}

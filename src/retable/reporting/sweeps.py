@@ -25,7 +25,8 @@ HEIGHT = 220
 PRUNED_NOTE = "A pruned trial was ended at a validation that was worse than most were there; its value is of that one."
 EXPECTED_NOTE = (
     "The best of k trials, expected: the mean over all ways to draw k of the trials that there are, each draw out of "
-    "all of them (Dodge et al. 2019, section 3), with the standard deviation as band. A pruned trial has its last value."
+    "all of them (Dodge et al. 2019, section 3), with the standard deviation as band. A pruned trial has its last "
+    "value."
 )
 
 
@@ -166,17 +167,22 @@ def coordinates(trials: pd.DataFrame) -> Figure | None:
         ticks += [{"axis": axis, "place": place, "text": text} for place, text in marks]
         for (_, trial), place in zip(known.iterrows(), places, strict=True):
             shown = _short(column[trial.name])
-            rows.append({"axis": axis, "place": place, "shown": shown, "trial": trial["trial"], "value": trial["value"]})
-    x = alt.X("axis:N", sort=[*settings, metric], axis=alt.Axis(orient="top", labelAngle=0, title=None, offset=14), scale=_points())
+            rows.append(
+                {"axis": axis, "place": place, "shown": shown, "trial": trial["trial"], "value": trial["value"]}
+            )
+    x = alt.X(
+        "axis:N",
+        sort=[*settings, metric],
+        axis=alt.Axis(orient="top", labelAngle=0, title=None, offset=14),
+        scale=_points(),
+    )
     scheme = alt.Scale(scheme="viridis", reverse=not _minimizes(trials))
     lines = alt.Chart(pd.DataFrame(rows)).mark_line(strokeWidth=1.5, opacity=0.75).encode(
         x=x, y=alt.Y("place:Q", axis=None, scale=alt.Scale(domain=[0, 1])), detail="trial:N",
         color=alt.Color("value:Q", scale=scheme, title=metric),
         tooltip=["trial:N", "axis:N", "shown:N", alt.Tooltip("value:Q", format=".4~f")],
     )  # fmt: skip
-    labels = alt.Chart(pd.DataFrame(ticks)).mark_text(align="left", dx=5, dy=-6).encode(
-        x=x, y="place:Q", text="text:N"
-    )
+    labels = alt.Chart(pd.DataFrame(ticks)).mark_text(align="left", dx=5, dy=-6).encode(x=x, y="place:Q", text="text:N")
     return alt.layer(lines, labels).properties(width=WIDTH - 120, height=HEIGHT)
 
 
@@ -191,7 +197,7 @@ def importances(trials: pd.DataFrame) -> dict[str, float]:
     if len(known) < 4 or known["value"].nunique() < 2 or not settings:
         return {}
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction=_one(trials, "direction"))
+    study = optuna.create_study(direction="minimize" if _minimizes(trials) else "maximize")
     distributions: dict[str, Any] = {}
     for name in settings:
         if _is_numeric(known[name]):
@@ -216,7 +222,7 @@ def _bars(weights: Mapping[str, float]) -> Figure:
 
 
 def _places(column: pd.Series) -> tuple[list[float], list[tuple[float, str]]]:
-    """Where on an axis from 0 to 1 values stand, numbers by size, texts one beside another; and what stands beside it."""
+    """Where on an axis from 0 to 1 values stand, numbers by size, texts one beside another; and what the axis says."""
     if _is_numeric(column):
         numbers = column.astype(float)
         shown = numbers

@@ -60,8 +60,8 @@ class Steps(L.Callback):
 
 
 class Pruning(L.Callback):
-    """Tells a search each validation, as `report(step, metrics)`, and raises Pruned in all processes where that says so;
-    behind the last step nothing is ended."""
+    """Tells a search each validation, by `report(step, metrics)`, and raises Pruned in all processes if that says so.
+    Behind the last step nothing is ended."""
 
     def __init__(self, report: Callable[[int, Mapping[str, float]], bool]):
         self._report = report
