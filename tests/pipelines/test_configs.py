@@ -92,8 +92,10 @@ def test_choice_of_a_recipe_composes(group):
 
 
 def test_every_group_is_covered():
-    """A kind is what tasks have in common, and a table what reports have: no choice of a stage."""
-    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, "recipe", "kind", "table"}
+    """A kind is what tasks have in common, a table what reports have, and the last two are of `-m`: no choice of a
+    stage."""
+    others = {"recipe", "kind", "table", "hydra", "sweep"}
+    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, *others}
 
 
 def test_a_choice_on_the_command_line_takes_the_place_of_the_recipes():
@@ -133,3 +135,9 @@ def test_the_smoke_study_has_bands_for_its_tables():
     assert {"perplexity", "tasks"} <= set(bands)
     for rows in bands.values():
         assert all(low < high for *_, low, high in rows)
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "sweep").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_search_of_its_own_file_composes(path):
+    cfg = compose_config("pretrain", ["recipe=recurrent/lstm", f"+sweep={path.stem}"])
+    assert cfg.hydra.sweeper._target_ == "hydra_plugins.retable.Search" and cfg.hydra.sweeper.params
