@@ -208,6 +208,7 @@ class Processes(Launcher):
     def running(self, total: int) -> Iterator[None]:
         """Within it jobs can be run, `total` in all; at its end, whatever ended it, they are asked to end."""
         console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._stopping = False
         try:
             with (
                 StudyProgress(f"sweep {self.folder}", total, console) as self._progress,
@@ -221,7 +222,7 @@ class Processes(Launcher):
                 finally:
                     self._stopping = True
         finally:
-            self._stopping, self._engine = False, None
+            self._engine = None
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Run jobs side by side, as far as there are devices."""

@@ -77,7 +77,7 @@ class Search(Sweep):
             launcher.check([*self._fixed, *overrides], 0)
         launcher.folder.mkdir(parents=True, exist_ok=True)
         self._open(said, lower)
-        failed = len(self._of(TrialState.FAIL))
+        self._failed = failed = len(self._of(TrialState.FAIL))
         left = self._n_trials - len(self._study.trials) + failed
         with parent_run(self.settings, launcher, [*self._space]), launcher.running(max(left, 0)):
             workers = min(launcher.devices.jobs, self._n_trials)
@@ -123,7 +123,12 @@ class Search(Sweep):
                 values = {key: suggested(trial, key, each) for key, each in self._space.items()}
                 said = [f"{key}={value}" for key, value in values.items()]
                 suffix = f"+{self._name}.{trial.number}{called({}, [*map(rounded, said)], [*values])}"
-                job = self.launcher.check([*self._fixed, *said], trial.number, suffix=suffix)
+                try:
+                    job = self.launcher.check([*self._fixed, *said], trial.number, suffix=suffix)
+                except UsageError as error:  # what is drawn can't be together
+                    print(f"failed: {error}", file=sys.stderr)
+                    self._study.tell(trial, state=TrialState.FAIL)
+                    continue
                 known: dict[str, Any] = {
                     "storage": self._url,
                     "study": self._name,
@@ -139,13 +144,13 @@ class Search(Sweep):
                 self._release(trial.number)
 
     def _next(self) -> optuna.Trial | None:
-        """A trial that a killed worker left, or a new one; None where there are enough."""
+        """A trial that a killed worker left, or a new one; None where there are enough, with those that failed now."""
         with self._asking, self._alone():
             for left in self._of(TrialState.RUNNING):
                 if self._claim(left.number):
                     return optuna.Trial(self._study, left._trial_id)
-            counted = self._of(TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING, TrialState.WAITING)
-            if len(counted) >= self._n_trials and not self._of(TrialState.WAITING):
+            counted = len(self._study.get_trials(deepcopy=False)) - self._failed
+            if counted >= self._n_trials and not self._of(TrialState.WAITING):
                 return None
             # Seeded anew for each: a search that goes on would else draw again what it drew first.
             self._study.sampler = self._sampler(seed=int(digest_of([self._seed, len(self._study.trials)])[:8], 16))

@@ -170,6 +170,18 @@ def test_what_a_killed_worker_left_is_gone_on_with_and_what_failed_tried_again(s
     assert len(ledger(sweeping, "rates")) == 5  # what failed is tried again once
 
 
+def test_a_trial_that_cannot_be_fails_alone(sweeping):
+    """Heads that don't divide the width: each value could be."""
+    space = ["recipe=transformer/gpt", "model.n_heads=choice(2,3)", "model.d_model=choice(12,16)", "model.n_layers=1"]
+    ends = ["hydra/sweeper=optuna", "hydra.sweeper.study_name=heads", "hydra.sweeper.n_trials=6", "batches.length=16"]
+    done = sweeping.run("pretrain", "-m", "corpus=grammar_tiny", "epochs=0.1", *space, *ends, "hydra.sweeper.seed=2")
+    trials = ledger(sweeping, "heads")
+    cannot = (trials["model.n_heads"] == 3) & (trials["model.d_model"] == 16)
+    assert len(trials) == 6 and 0 < cannot.sum() < 6
+    assert (trials["state"] == "failed").equals(cannot) and done.returncode == 1
+    assert f"{cannot.sum()} trials failed" in done.stderr and "  failed: " in done.stderr
+
+
 def storage(project: Project) -> str:
     return f"sqlite:///{project.folder / 'multirun/pretrain/rates/trials.db'}"
 
