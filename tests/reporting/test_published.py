@@ -30,7 +30,7 @@ def kn5(write_likelihood, perplexity_of):
 
 def test_every_published_row_of_the_corpus_is_there(kn5, frame_of):
     frame = frame_of([kn5])
-    published = REFERENCES[(REFERENCES["corpus"] == "ptb")]
+    published = REFERENCES[(REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")]
     cells = set(frame[CELL].itertuples(index=False, name=None))
     assert set(published[CELL].itertuples(index=False, name=None)) <= cells
     assert len(cells) == len(frame) and set(frame["corpus"]) == {"ptb"} and [*frame.columns] == COLUMNS
