@@ -98,6 +98,30 @@ def graph() -> None:
 
 
 @app.command()
+def sweep(
+    sweeps: Annotated[list[str], typer.Argument(metavar="SWEEP...", help="folders below multirun/")],
+) -> None:
+    """What a sweep found, or several side by side: their trials, and a page of figures."""
+    from pipelines.entry import one_line_errors
+
+    with one_line_errors():
+        from pipelines.sweep import show
+
+        show(sweeps)
+
+
+@app.command()
+def adopt(sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="a folder below multirun/")]) -> None:
+    """Write the settings of a sweep's best trial into its recipe."""
+    from pipelines.entry import one_line_errors
+
+    with one_line_errors():
+        from pipelines.adopt import adopt
+
+        adopt(sweep)
+
+
+@app.command()
 def tables(study: Annotated[str, typer.Argument(help="of `retable studies`")] = "lineage") -> None:
     """The tables of a study's report, as Markdown."""
     path = Path("results", study, "report.md")

@@ -26,11 +26,12 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 from pipelines.checkpoint import take_over
 from pipelines.observers import debugging
 from pipelines.project import TEMPLATE
+from pipelines.swept import ThereAlready
 from retable.errors import UsageError, closest
 from retable.escaping import in_one_line
 from retable.plan.cell import STAGES
 from retable.publishing import refuse_foreign, refuse_place
-from retable.training.signals import Stopped, go_quietly, listen
+from retable.training.signals import Pruned, Stopped, go_quietly, listen
 
 if not TEMPLATE.exists():  # code of the checkout
     CONF = Path(__file__).parent.parent / "conf"
@@ -61,8 +62,9 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
 
     @functools.wraps(function)
     def job(cfg: DictConfig) -> None:
-        # Hydra announces what a job raises in lines of its own; of several jobs, that says which it was.
-        with contextlib.nullcontext() if _is_multirun() else one_line_errors():
+        with one_line_errors():  # Hydra announces in lines of its own what a job raises
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
+                raise UsageError("hydra/launcher=basic runs all jobs in one process; leave it out")
             make_ready(function.__name__, cfg)
             function(cfg)
 
@@ -92,16 +94,10 @@ def make_ready(name: str, cfg: DictConfig) -> None:
     take_over(cfg, overrides())
     raw: Any = OmegaConf.to_container(cfg)
     OmegaConf.resolve(cfg)
-    if _is_multirun() and OmegaConf.select(cfg, "trainer.devices", default=1) != 1:
-        raise UsageError("a multirun trains each job on one device; drop -m or write trainer.devices=1")
     _refuse_choices_passed_over(cfg)
     choose_precision(cfg)
     settings: Any = OmegaConf.to_container(cfg)
     check_settings(name, settings, raw, _set_by_hand())
-
-
-def _is_multirun() -> bool:
-    return HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def _groups(_root_: DictConfig) -> str:
@@ -141,6 +137,8 @@ def one_line_errors() -> Iterator[None]:
     """End a mistake of use with one line on standard error and exit code 2; what a signal ended with its code."""
     try:
         yield
+    except (ThereAlready, Pruned):
+        sys.exit(0)
     except Stopped as stopped:
         if not is_main_process():  # Lightning takes another code than 0 of these for a crash, and ends the first
             sys.exit(0)
@@ -281,10 +279,7 @@ def stage_name() -> str:
 
 
 def output_folder(place: str) -> Path:
-    """Where a cell goes: `outputs/<stage>/<place>`, `work/debug/<stage>/<place>`, or a multirun's folder of the job."""
-    hydra_config = HydraConfig.get()
-    if hydra_config.mode == RunMode.MULTIRUN:
-        return Path(os.path.relpath(hydra_config.runtime.output_dir)) / place
+    """Where a cell goes: `outputs/<stage>/<place>`, or where somebody debugs `work/debug/<stage>/<place>`."""
     return Path("work/debug" if debugging(overrides()) else "outputs", stage_name(), place)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from pipelines import swept
 from retable.errors import UsageError
 from retable.settings import build
 
@@ -43,12 +44,17 @@ def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable
 
 def callbacks(cfg: DictConfig) -> list[Any]:
     """Those of Lightning that `cfg` names, which look on at a training; with RETABLE_PROGRESS, a file's path, one more
-    that keeps there how far it is."""
+    that keeps there how far it is; in a search one that may end it."""
     made = [_made("callbacks", name, each) for name, each in (cfg.get("callbacks") or {}).items()]
     if told := os.environ.get("RETABLE_PROGRESS"):
         from retable.training.observers import Steps
 
         made.append(Steps(Path(told)))
+    if (trial := swept.trial()) is not None:
+        from pipelines.search import reporter
+        from retable.training.observers import Pruning
+
+        made.append(Pruning(reporter(**trial)))
     return made
 
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import psutil
 import yaml
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from pipelines import swept
 from pipelines.entry import is_main_process, output_folder, overrides, stage_name
 from pipelines.observers import debugging, in_mlflow, loggers
 from pipelines.reach import LOADED, code, own_part, reached_by
@@ -24,7 +23,7 @@ from pipelines.tries import difference, flat
 from retable import artifacts
 from retable.digests import FORMAT, digest, digest_of
 from retable.publishing import alone, publish, refuse_foreign, refuse_place, remove_empty, settle
-from retable.training.signals import Stopped
+from retable.training.signals import Pruned, Stopped
 
 OPENED = "mlflow_key"  # of a scratch folder: a run of this key is open
 THREADS = "threads"  # of a scratch folder: on how many its checkpoints were computed
@@ -64,16 +63,19 @@ def recorded(
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     config.pop("logger", None)  # who is told changes no number
     name, cell = stage_name(), place or cfg.out
-    differs = "" if _by_dvc() or _elsewhere() else difference(name, cell, config, overrides())
+    differs = ""
+    if not (_by_dvc() or debugging(overrides())):
+        differs = swept.suffix() or difference(name, cell, config, overrides())
     place, system = cell + differs, system + differs
     out, bench = output_folder(place), _bench(place)
     facts = {"stage": name, "system": system, "corpus": corpus, "seed": seed, "task": task}
     with contextlib.ExitStack() as kept:
         if is_main_process():
             refuse_place(place)
-            kept.enter_context(alone(bench, out))
+            kept.enter_context(alone(bench, out, swept.is_job()))
             settle(out, bench / REPLACED)
             refuse_foreign(out, facts)
+            swept.tell(cell=str(out))
         digests = {str(path): digest(artifacts.require(path)) for path in inputs}
         own = own_part(name, config)
         reached = code().fingerprint(reached_by(name, own, *loaded_from(upstream)))
@@ -84,6 +86,9 @@ def recorded(
             with tempfile.TemporaryDirectory() as nowhere:
                 yield Record(Path(nowhere), scratch, lambda points: None)
             return
+        if swept.is_job() and artifacts.read_record(out).get("key") == key:
+            swept.tell(there=True)
+            raise swept.ThereAlready
         kept.callback(remove_empty, scratch)
         # From the first step again, whatever became of the last try, where somebody debugs.
         _give_up(each for each in bench.iterdir() if each != scratch or debugging(overrides()))
@@ -122,6 +127,7 @@ def recorded(
                         origins["threads"] = threads
                     artifacts.write_json(folder / "run.json", facts | origins | record.extra)
                 making |= {
+                    "key": key,
                     "mlflow_run_id": run and run.id,
                     "upstream_runs": runs,
                     "startup_seconds": round(startup, 2),
@@ -135,6 +141,12 @@ def recorded(
                 if run is not None:
                     run.stop()
                 raise
+            except Pruned as pruned:
+                if run is not None:
+                    run.stop({"retable.pruned": str(pruned.step)})
+                shutil.rmtree(scratch)
+                swept.tell(pruned=pruned.step)
+                raise
             except Exception:
                 if run is not None:
                     run.fail()
@@ -146,7 +158,7 @@ def recorded(
             if run.id != making["mlflow_run_id"]:  # MLflow has answered only now
                 artifacts.write_record(out, making | record.costs | {"mlflow_run_id": run.id})
         shutil.rmtree(scratch)
-    if differs:
+    if differs and not swept.is_job():
         print(f"a try: {out} has what came of it; {name}/{cell} is made otherwise, and is as it was", file=sys.stderr)
     if debugging(overrides()):
         print(f"debugged: {out} has what came of it; outputs/ and MLflow are as they were", file=sys.stderr)
@@ -154,8 +166,6 @@ def recorded(
 
 def _bench(place: str) -> Path:
     """Where a cell is made, and everything of it waits that a kill leaves."""
-    if HydraConfig.get().mode == RunMode.MULTIRUN:  # whose jobs make one place in folders of their own
-        return Path("work/multirun", digest_of(str(output_folder(place)))[:12])
     return Path("work", "debug/scratch" if debugging(overrides()) else "", stage_name(), place)
 
 
@@ -204,11 +214,6 @@ def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
         if (config := cell / "config.yaml").exists():  # read as what it is: it may have come from elsewhere
             made = yaml.load(artifacts.require(config).read_text(encoding="utf-8"), yaml.CSafeLoader)
             yield {key: made[key] for key in LOADED if isinstance(made.get(key), dict | list)}
-
-
-def _elsewhere() -> bool:
-    """Whether cells go to a folder of the job's or of the debugging, where none of a study's stands."""
-    return HydraConfig.get().mode == RunMode.MULTIRUN or debugging(overrides())
 
 
 def _by_dvc() -> bool:

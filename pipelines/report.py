@@ -65,7 +65,9 @@ def compare(study: str, against: str, conf: Conf) -> None:
     title = f"{study} against {against}"
     page = Path("work/compare", f"{title.replace(' ', '-').replace('/', '-')}.html")
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(report_page(title, "", table.notes[0], pd.DataFrame(columns=COLUMNS), [table], {}, {}), "utf-8")
+    page.write_text(
+        report_page(f"Study {title}", "", table.notes[0], pd.DataFrame(columns=COLUMNS), [table], {}, {}), "utf-8"
+    )
     print(markdown_table(table))
     print(f"The page: {page}", file=sys.stderr)
 

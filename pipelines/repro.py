@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 from rich.console import Console
@@ -205,7 +205,7 @@ def run(
     waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
     done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
     running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that tells a process's end
-    with ending(running), on as runner, StudyProgress(study, len(stages), console) as progress:
+    with ending(running), on as runner, StudyProgress(f"study {study}", len(stages), console) as progress:
         python = Path(runner.address).with_name("python")
         write_python(python, runner.address)
         os.environ["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
@@ -266,17 +266,28 @@ def start(stage: Stage, force: bool) -> int:
     return pid
 
 
-class StudyProgress:
-    """How far a study is: a line a stage that ended; in a terminal, bars of those that run."""
+class Shown(Protocol):
+    """What progress is shown of: its name, what tells it from others, and where it says how far it is: `step/steps`."""
 
-    def __init__(self, study: str, total: int, console: Console):
+    @property
+    def name(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def steps(self) -> Path: ...
+
+
+class StudyProgress:
+    """How far a study is, or a sweep: a line a stage that ended; in a terminal, bars of those that run."""
+
+    def __init__(self, what: str, total: int, console: Console):
         columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}")]
         self._bars = Progress(
             *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True,
             disable=not console.is_terminal, refresh_per_second=4,
         )  # fmt: skip
         self._total, self._ended = total, 0
-        self._study = self._bars.add_task(f"study {study}", total=total, figures=f"stage 0 of {total}")
+        self._study = self._bars.add_task(what, total=total, figures=f"stage 0 of {total}")
         self._stages: dict[str, tuple[Path, TaskID]] = {}  # where each says its steps, and its bar
 
     def __enter__(self) -> "StudyProgress":
@@ -286,7 +297,7 @@ class StudyProgress:
     def __exit__(self, *_: Any) -> None:
         self._bars.stop()
 
-    def begins(self, stage: Stage) -> None:
+    def begins(self, stage: Shown) -> None:
         stage.steps.unlink(missing_ok=True)
         task = self._bars.add_task(f"  {stage.name}", total=None, figures="")
         self._stages[stage.address] = stage.steps, task
@@ -297,7 +308,7 @@ class StudyProgress:
                 at, of = map(int, found.groups())
                 self._bars.update(task, completed=at, total=of, figures=f"step {at} of {of}")
 
-    def ends(self, stage: Stage, seconds: float, remark: str) -> None:
+    def ends(self, stage: Shown, seconds: float, remark: str) -> None:
         self._ended += 1
         steps, task = self._stages.pop(stage.address)
         steps.unlink(missing_ok=True)

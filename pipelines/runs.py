@@ -53,7 +53,7 @@ def _study(study: str) -> Group:
 
 
 def _name(stage: str, place: str, task: str | None, measured: str | None = None) -> str:
-    """`lstm-1`, below it `perplexity`, of a task `lstm-1 sentiment`, of a sweep `lstm-1 optimizer.lr=0.01`.
+    """`lstm-1`, below it `perplexity`, of a task `lstm-1 sentiment`, of a sweep `lstm-1+optimizer.lr-0.01`.
 
     What differs comes first, since MLflow's column is narrow.
     """
@@ -64,8 +64,7 @@ def _name(stage: str, place: str, task: str | None, measured: str | None = None)
         last = last.removeprefix(f"{measured.rpartition('/')[2]}-")
     if stage in ("prepare", "encode", "scaling"):
         last = " ".join([stage, *reversed(place.split("/"))])
-    swept = os.environ.get("RETABLE_SWEPT", "").split()
-    return " ".join([last, *(each for each in overrides() if each.partition("=")[0] in swept)])
+    return last
 
 
 def _note(stage: str) -> str:

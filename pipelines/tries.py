@@ -44,7 +44,7 @@ def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Seq
     # 1.0 is 1 to Python, but another text in the cell
     differing = {key: value for key, value in differing.items() if repr(value) != repr(other.get(key, _ABSENT))}
     said = [f"{key}={value}" for key, value in cell.settings.items()]
-    return _name(differing, [override for override in overrides if override not in said])
+    return called(differing, [override for override in overrides if override not in said])
 
 
 def _tracked(stage: str, place: str) -> Cell | None:
@@ -61,15 +61,17 @@ def _tracked(stage: str, place: str) -> Cell | None:
     return None
 
 
-def _name(differing: Mapping[str, Any], overrides: Sequence[str]) -> str:
+def called(differing: Mapping[str, Any], overrides: Sequence[str], named: Sequence[str] = ()) -> str:
+    """The end of a name: what differs, first as the command line says it, and in any case its settings `named`."""
     parts, left = {}, dict(differing)
     for key, _, said in sorted(override.lstrip("+~").partition("=") for override in overrides):
-        if under := [each for each in left if f"{each}.".startswith(f"{key}.")]:
+        under = [each for each in left if f"{each}.".startswith(f"{key}.")]
+        if under or key in named:
             parts[key] = left.get(key, said)
             left = {each: value for each, value in left.items() if each not in under}
     whole = "".join(f"+{key}-{value}" for key, value in (parts | left).items())
     name = re.sub(r"[^\w.+-]+", "_", whole)
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 9]}-{digest_of(differing)[:8]}"
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 9]}-{digest_of(parts | left)[:8]}"
 
 
 def flat(config: Any, prefix: str = "") -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,6 +15,7 @@ from retable.digests import write_digests
 from retable.errors import UsageError
 
 WORK = Path("work")
+PATIENCE = 60  # seconds
 IDENTITY = ("stage", "system", "corpus", "seed", "task")  # of its run.json, by which a cell is the same made again
 _LONGEST = 255 - len(".record.json.begun")  # bytes of a name, beside which its record is written
 
@@ -92,13 +94,14 @@ def _is_free(out: Path) -> bool:
 
 
 @contextlib.contextmanager
-def alone(bench: Path, cell: Path) -> Iterator[None]:
+def alone(bench: Path, cell: Path, patiently: bool = False) -> Iterator[None]:
     """Be the one process that makes `cell`: a lock in the folder `bench`, which goes at the end. The kernel frees what
     a killed process held, and forks don't hold it on.
 
-    UsageError, which says who, where another makes it.
+    UsageError, which says who, where another makes it; `patiently` after a minute, in which one that was asked to end
+    has left its checkpoint.
     """
-    lock = _locked(bench, cell)
+    lock = _locked(bench, cell, time.monotonic() + PATIENCE * patiently)
     try:
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -110,7 +113,7 @@ def alone(bench: Path, cell: Path) -> Iterator[None]:
         lock.close()
 
 
-def _locked(bench: Path, cell: Path) -> TextIO:
+def _locked(bench: Path, cell: Path, until: float) -> TextIO:
     while True:
         try:
             bench.mkdir(parents=True, exist_ok=True)
@@ -123,6 +126,9 @@ def _locked(bench: Path, cell: Path) -> TextIO:
             lock.seek(0)
             other = lock.read() or "another process"
             lock.close()
+            if time.monotonic() < until:
+                time.sleep(0.2)
+                continue
             raise UsageError(f"{cell} is being made by {other}; wait for it or end it, and run this again") from None
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock.fileno()), (bench / "lock").stat()):

@@ -70,10 +70,9 @@ class Project:
 
     def files(self) -> dict[str, str]:
         """The digests of what the stages leave, but for the records of when and where, and for measured times."""
-        made = (path for folder in ("outputs", "multirun") for path in (self.folder / folder).rglob("*"))
+        made = (self.folder / "outputs").rglob("*")
         kept = (path for path in made if path.is_file() and not path.name.endswith((".record.json", ".log")))
-        ours = (path for path in kept if ".hydra" not in path.parts and path.name != "multirun.yaml")
-        return {str(path.relative_to(self.folder)): "" if "scaling" in path.parts else digest(path) for path in ours}
+        return {str(path.relative_to(self.folder)): "" if "scaling" in path.parts else digest(path) for path in kept}
 
     def runs(self) -> dict[str, str]:
         """Of MLflow's runs what stands in them, by their names: how often, in what state, which metrics at which

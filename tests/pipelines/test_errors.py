@@ -238,12 +238,6 @@ def test_an_input_layer_from_no_vectors(project):
     assert "outputs/embed/x/y-1/vectors.bin is missing" in line and "dvc.yaml:embed-y-1" in line
 
 
-def test_multirun_over_several_processes(project):
-    done = project.run("pretrain", "-m", "corpus=grammar_tiny", "trainer=ddp", "recipe=recurrent/lstm,transformer/gpt")
-    assert done.returncode == 2
-    assert "trainer.devices=1" in done.stderr.splitlines()[-1]
-
-
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="a tmpfs can only be mounted by root")
 def test_full_disk(project, bare_project, tmp_path):
     (tmp_path / "outputs").mkdir()

@@ -1,4 +1,4 @@
-"""The whole graph at toy size, stage by stage, as a user would run it; and a multirun beside it."""
+"""The whole graph at toy size, stage by stage, as a user would run it."""
 
 import json
 
@@ -204,24 +204,6 @@ def test_a_frozen_model_keeps_its_weights(graph):
 def test_units_cover_the_tasks(graph):
     units = pd.read_csv(graph.folder / "outputs/train/grammar_tiny/sentiment-bilstm_skipgram-1/units.csv")
     assert units.groupby("split").size().to_dict() == {"validation": 20, "test": 40}
-
-
-def test_multirun_has_one_parent_and_its_own_folder(graph):
-    before = {path: path.stat().st_mtime_ns for path in (graph.folder / "outputs").rglob("*")}
-    small = ["model.d_model=16", "batches.batch_size=4", "batches.length=16", *SMALL]
-    graph.succeed("pretrain", "-m", "recipe=recurrent/lstm,transformer/gpt", "seed=1,2", *small)
-    assert {path: path.stat().st_mtime_ns for path in (graph.folder / "outputs").rglob("*")} == before
-    assert len(list((graph.folder / "multirun").glob("pretrain/*/*/grammar_tiny/*/model.safetensors"))) == 4
-    client = MlflowClient(f"sqlite:///{graph.folder / 'mlflow.db'}")
-    (experiment,) = client.search_experiments(filter_string="name = 'retable'")
-    sweeps = client.search_runs([experiment.experiment_id], "tags.`retable.stage` = 'sweep'")
-    (parent,) = (run for run in sweeps if run.info.status == "FINISHED")
-    children = client.search_runs([experiment.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
-    assert sorted((run.data.tags["retable.system"], run.data.tags["retable.seed"]) for run in children) == [
-        ("gpt", "1"), ("gpt", "2"), ("lstm", "1"), ("lstm", "2")
-    ]  # fmt: skip
-    assert parent.data.tags["mlflow.runName"] == "sweep pretrain recipe seed"
-    assert "gpt-2 recipe=transformer/gpt seed=2" in {run.data.tags["mlflow.runName"] for run in children}
 
 
 def test_word_vectors_start_an_input_layer(graph):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.tries import _name
+from pipelines.tries import called
 from retable.plan.cell import Cell
 from retable.plan.graph import corpus_graph, graph_file
 from retable.publishing import alone
@@ -112,14 +112,23 @@ def test_what_dvc_runs_goes_where_dvc_expects_it(tracked):
     run(tracked, cell, DVC_STAGE=cell.name)
 
 
-def test_sweeps_and_debugging_go_where_they_went(tracked):
+def test_debugging_goes_where_it_went(tracked):
     cell = CELLS["pretrain"]
     tries = {path.name for path in (tracked.folder / "outputs/pretrain/grammar_tiny").iterdir()}
     assert "work/debug/pretrain/grammar_tiny/small-1 has" in run(tracked, cell, "debug=fdr").stderr
-    settings = [f"{key}={value}" for key, value in cell.settings.items()]
-    tracked.succeed("pretrain", "-m", *settings, "optimizer.lr=1e-3,2e-3")
-    assert len(list(tracked.folder.glob("multirun/pretrain/*/*/grammar_tiny/small-1/run.json"))) == 2
     assert {path.name for path in (tracked.folder / "outputs/pretrain/grammar_tiny").iterdir()} == tries
+
+
+def test_a_job_of_a_multirun_leaves_the_cell_alone(tracked):
+    cell = CELLS["pretrain"]
+    before = contents(tracked, cell)
+    settings = [f"{key}={value}" for key, value in cell.settings.items()]
+    tracked.succeed("pretrain", "-m", *settings, "optimizer.lr=1e-3,1e-2")  # the second is the cell's own
+    assert contents(tracked, cell) == before
+    made = tracked.folder.glob("outputs/pretrain/grammar_tiny/*/run.json")
+    jobs = sorted(name for path in made if "tokenizer-word" in (name := path.parent.name))
+    end = "+checkpoint_every-1000+epochs-1+model.d_model-8+recipe-recurrent_lstm+tokenizer-word"
+    assert jobs == [f"small-1+optimizer.lr-{rate}{end}" for rate in ("0.001", "0.01")]
 
 
 def test_a_try_is_read_by_its_name(tracked):
@@ -136,8 +145,8 @@ def test_a_try_is_read_by_its_name(tracked):
 def test_names_say_what_differs_and_stay_short():
     differing = {"optimizer._target_": "torch.optim.SGD", "optimizer.lr": 0.1, "epochs": 2}
     said = ["optimizer=sgd", "epochs=2e0", "corpus=ptb"]
-    assert _name(differing, said) == _name(differing, said[::-1]) == "+epochs-2+optimizer-sgd"
-    assert _name({"a/b": [1, "c d"]}, []) == "+a_b-_1_c_d_"
-    assert _name({"model.dropout": "absent"}, ["~model.dropout"]) == "+model.dropout-absent"
+    assert called(differing, said) == called(differing, said[::-1]) == "+epochs-2+optimizer-sgd"
+    assert called({"a/b": [1, "c d"]}, []) == "+a_b-_1_c_d_"
+    assert called({"model.dropout": "absent"}, ["~model.dropout"]) == "+model.dropout-absent"
     many = {f"model.setting_{i}": i for i in range(30)}
-    assert len(_name(many, [])) == 100 and _name(many, []) != _name(many | {"model.setting_29": 0}, [])
+    assert len(called(many, [])) == 100 and called(many, []) != called(many | {"model.setting_29": 0}, [])

@@ -29,7 +29,7 @@ MEANINGS = {"pass": "within the tolerance of what was published", "fail": "outsi
 
 
 def report_page(
-    study: str,
+    title: str,
     about: str,
     summary: str,
     frame: pd.DataFrame,
@@ -38,14 +38,14 @@ def report_page(
     cells: Mapping[str, Sequence[Entry]],
 ) -> str:
     """The page. `frame` are the aggregates, for verdicts and sources; `figures` are by title, `cells` by what they are
-    of; `about` says what the study is for, `summary` what all runs have in common."""
+    of; `about` says what they are for, `summary` what all runs have in common."""
     environment = Environment(
         loader=PackageLoader("retable.reporting"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["anchor"] = anchor
     template = environment.get_template("report.html")
     return template.render(
-        study=study,
+        title=title,
         about=about,
         summary=summary,
         verdicts=verdicts(frame),

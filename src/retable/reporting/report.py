@@ -132,7 +132,7 @@ def write_report(
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
     cells = [*{result.name: result for result in everything}.values()]  # one, of however many benchmarks
     made = entries(cells, makings or {}, remote)
-    page = report_page(study, about, provenance.summary(cells), frame, tables, figures, made)
+    page = report_page(f"Study {study}", about, provenance.summary(cells), frame, tables, figures, made)
     (out / "report.html").write_text(page, encoding="utf-8")
     write_judged(judged(frame), out)
     (out / "report.md").write_text(report_markdown(study, frame, tables), encoding="utf-8")

@@ -75,6 +75,7 @@ class Ending(NamedTuple):
     status: str
     metrics: dict[str, float]
     files: Sequence[str]
+    tags: dict[str, str] = {}  # noqa: RUF012, nobody changes it
 
 
 class Run:
@@ -109,14 +110,20 @@ class Run:
     def fail(self) -> None:
         self._end(RunStatus.FAILED)
 
-    def stop(self) -> None:
-        """Somebody ended it; the run of the same key goes on with it."""
-        self._end(RunStatus.KILLED)
+    def stop(self, tags: Mapping[str, str] | None = None) -> None:
+        """Somebody ended it, which tags may say more of; the run of the same key goes on with it."""
+        self._end(RunStatus.KILLED, tags=tags)
 
-    def _end(self, status: int, metrics: Mapping[str, float] | None = None, files: Sequence[str] = ()) -> None:
+    def _end(
+        self,
+        status: int,
+        metrics: Mapping[str, float] | None = None,
+        files: Sequence[str] = (),
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
         if self._monitor is not None:
             self._monitor.finish()
-        if self._send(ending := Ending(RunStatus.to_string(status), dict(metrics or {}), files)):
+        if self._send(ending := Ending(RunStatus.to_string(status), dict(metrics or {}), files, dict(tags or {}))):
             send_waiting()
         else:
             _wait(self._opening, self._taken + self._points, ending, self.id)
@@ -176,6 +183,8 @@ class Run:
         self._log(client, run_id)
         for file in ending.files:
             client.log_artifact(run_id, file)
+        for tag, value in ending.tags.items():
+            client.set_tag(run_id, tag, value)
         if self._measured is not None:
             _score(client, self._measured, ending.metrics)
         _terminate(client, run_id, ending.status)

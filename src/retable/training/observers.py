@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import LearningRateFinder
 from lightning.pytorch.loggers import Logger
 
 from retable.training.curve import Point
+from retable.training.signals import Pruned
 
 Log = Callable[[Sequence[Point]], None]
 
@@ -56,6 +57,21 @@ class Steps(L.Callback):
         if trainer.is_global_zero and (now := time.monotonic()) > self._kept + 0.3:
             self._kept = now
             self._path.write_text(f"{trainer.global_step}/{trainer.max_steps}", encoding="utf-8")
+
+
+class Pruning(L.Callback):
+    """Tells a search each validation, by `report(step, metrics)`, and raises Pruned in all processes if that says so.
+    Behind the last step nothing is ended."""
+
+    def __init__(self, report: Callable[[int, Mapping[str, float]], bool]):
+        self._report = report
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        step = trainer.global_step
+        metrics = {f"validation/{name}": value for name, value in pl_module.validation.items()}
+        ends = trainer.is_global_zero and self._report(step, metrics)
+        if trainer.strategy.broadcast(ends) and step < trainer.max_steps:
+            raise Pruned(step)
 
 
 class RateFinder(LearningRateFinder):

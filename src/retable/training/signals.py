@@ -20,6 +20,14 @@ class Stopped(BaseException):
         self.code = CODES[signal.Signals(number)]
 
 
+class Pruned(BaseException):
+    """A search has ended the training behind the validation of `step`, for others were better there."""
+
+    def __init__(self, step: int):
+        super().__init__(f"pruned behind step {step}")
+        self.step = step
+
+
 def listen() -> None:
     """From now on a signal raises Stopped in the main thread."""
     for number in CODES:

@@ -1,0 +1,52 @@
+"""What Hydra finds of this project, in the package where it looks: at each start of any application of its, so that
+nothing is imported for it before it is chosen."""
+
+from typing import Any
+
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+
+
+class Processes(Launcher):
+    """`hydra/launcher=processes`: pipelines/jobs.py."""
+
+    def __init__(self, **settings: Any):
+        from pipelines.jobs import Processes
+
+        self.inner = Processes(**settings)
+
+    def setup(self, **given: Any) -> None:
+        self.inner.setup(**given)
+
+    def launch(self, job_overrides: Any, initial_job_idx: int) -> Any:
+        return self.inner.launch(job_overrides, initial_job_idx)
+
+
+class Grid(Sweeper):
+    """`hydra/sweeper=grid`: pipelines/sweep.py."""
+
+    def __init__(self, **settings: Any):
+        from pipelines.sweep import Grid
+
+        self.inner = Grid(**settings)
+
+    def setup(self, **given: Any) -> None:
+        self.inner.setup(**given)
+
+    def sweep(self, arguments: list[str]) -> Any:
+        return self.inner.sweep(arguments)
+
+
+class Search(Sweeper):
+    """`hydra/sweeper=optuna`: pipelines/search.py."""
+
+    def __init__(self, **settings: Any):
+        from pipelines.search import Search
+
+        self.inner = Search(**settings)
+
+    def setup(self, **given: Any) -> None:
+        self.inner.setup(**given)
+
+    def sweep(self, arguments: list[str]) -> Any:
+        return self.inner.sweep(arguments)

@@ -1,0 +1,267 @@
+"""What sweeps found: a table of their trials, and figures of how the search went and of what mattered.
+
+A sweep's trials are a frame: `trial` (its number), `state` (complete, pruned, failed or running), `value` of `metric`,
+which `direction` says to minimize or maximize, `step` at which a pruned one ended, `seconds`, `cell`; whatever other
+columns there are, are the settings that were swept, as the command line says them.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, svg_of
+from retable.reporting.markup import Column, Row, Table, Value, markdown_table
+from retable.reporting.page import report_page
+from retable.reporting.results import COLUMNS
+
+FACTS = ("trial", "state", "value", "step", "seconds", "cell", "metric", "direction")
+COMPLETE, PRUNED = "complete", "pruned"
+HEIGHT = 220
+PRUNED_NOTE = "A pruned trial was ended at a validation that was worse than most were there; its value is of that one."
+EXPECTED_NOTE = (
+    "The best of k trials, expected: the mean over all ways to draw k of the trials that there are, each draw out of "
+    "all of them (Dodge et al. 2019, section 3), with the standard deviation as band. A pruned trial has its last "
+    "value."
+)
+
+
+def settings_of(trials: pd.DataFrame) -> list[str]:
+    return [name for name in trials.columns if name not in FACTS]
+
+
+def best_of(trials: pd.DataFrame) -> pd.Series | None:
+    """The trial of the best value, of those that ran to their end; None where none did."""
+    done = trials[(trials["state"] == COMPLETE) & trials["value"].notna()]
+    if done.empty:
+        return None
+    return done.loc[done["value"].idxmin() if _minimizes(trials) else done["value"].idxmax()]
+
+
+def sweep_table(trials: pd.DataFrame, name: str = "") -> Table:
+    """A row a trial, the best first; those without a value last."""
+    settings, best = settings_of(trials), best_of(trials)
+    placed = trials.assign(
+        _last=~trials["state"].isin([COMPLETE, PRUNED]), _pruned=trials["state"] == PRUNED,
+        _place=trials["value"] if _minimizes(trials) else -trials["value"],
+    ).sort_values(["_last", "_pruned", "_place", "trial"])  # fmt: skip
+    metric = _one(trials, "metric")
+    columns = [Column("Trial"), *(Column(each, numeric=_is_numeric(trials[each])) for each in settings)]
+    columns += [Column(metric), Column("State", numeric=False), Column("Seconds"), Column("Cell", numeric=False)]
+    rows = []
+    for _, row in placed.iterrows():
+        state = f"pruned at step {row['step']:.0f}" if row["state"] == PRUNED else row["state"]
+        value = "" if pd.isna(row["value"]) else f"{row['value']:.4f}"
+        values = [Value(f"{row['trial']}"), *(Value(_short(row[each])) for each in settings)]
+        values += [Value(value, bold=best is not None and row["trial"] == best["trial"]), Value(state)]
+        seconds = "" if pd.isna(row["seconds"]) else f"{row['seconds']:.0f}"
+        rows.append(Row([*values, Value(seconds), Value(str(row["cell"]).removeprefix("outputs/"))]))
+    notes = [PRUNED_NOTE] if (trials["state"] == PRUNED).any() else []
+    return Table(f"trials{f'-{name}' if name else ''}", name or "Trials", columns, {"": rows}, notes)
+
+
+def write_sweep(title: str, sweeps: Mapping[str, pd.DataFrame], folder: Path) -> Path:
+    """Write `report.md` and its figures, and the page `report.html`, of one sweep or of several side by side; the
+    page's path."""
+    tables = [sweep_table(trials, name if len(sweeps) > 1 else "") for name, trials in sweeps.items()]
+    figures: dict[str, Figure] = {}
+    for name, trials in sweeps.items():
+        behind = f" · {name}" if len(sweeps) > 1 else ""
+        if (drawn := history(trials)) is not None:
+            figures[f"History{behind}"] = drawn
+        if (drawn := coordinates(trials)) is not None:
+            figures[f"Settings and values{behind}"] = drawn
+        if weights := importances(trials):
+            figures[f"Importance of settings{behind}"] = _bars(weights)
+    if (drawn := expected_best(sweeps)) is not None:
+        figures["Expected best by number of trials"] = drawn
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [f"# {title}\n", *map(markdown_table, tables)]
+    for number, (name, figure) in enumerate(figures.items()):
+        (folder / f"figure-{number}.svg").write_text(svg_of(figure), encoding="utf-8")
+        parts.append(f"![{name}](figure-{number}.svg)\n")
+    notes = f"{EXPECTED_NOTE}\n" if drawn is not None else ""
+    (folder / "report.md").write_text("\n".join([*parts, notes]), encoding="utf-8")
+    page = folder / "report.html"
+    nothing = pd.DataFrame(columns=COLUMNS)
+    page.write_text(report_page(title, "", notes.strip(), nothing, tables, figures, {}), encoding="utf-8")
+    return page
+
+
+def expected_best_of(values: NDArray[np.float64], lower: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The expected best of k = 1 … N draws, with replacement, from N values, and its standard deviation (Dodge et al.
+    2019, equation 5): the k-th power of the empirical distribution is that of the greatest of k."""
+    ordered = np.sort(-values if lower else values)
+    size = np.arange(1, len(ordered) + 1)
+    at_most = (size[None, :] / len(ordered)) ** size[:, None]  # k by value
+    weights = np.diff(at_most, axis=1, prepend=0.0)
+    mean = weights @ ordered
+    spread = np.sqrt(np.maximum(weights @ ordered**2 - mean**2, 0.0))
+    return (-mean if lower else mean), spread
+
+
+def expected_best(sweeps: Mapping[str, pd.DataFrame]) -> Figure | None:
+    """The expected best value by the number of trials, and by the seconds that so many take on average: a line a
+    sweep."""
+    lines, metric = [], ""
+    for name, trials in sweeps.items():
+        known = trials[trials["state"].isin([COMPLETE, PRUNED]) & trials["value"].notna()]
+        if len(known) < 2:
+            continue
+        metric = _one(trials, "metric")
+        mean, spread = expected_best_of(known["value"].to_numpy(float), _minimizes(trials))
+        budget = np.arange(1, len(mean) + 1)
+        line = {"sweep": name, "trials": budget, "seconds": budget * known["seconds"].mean(), "value": mean}
+        lines.append(pd.DataFrame(line | {"low": mean - spread, "high": mean + spread}))
+    if not lines:
+        return None
+    base = alt.Chart(pd.concat(lines)).encode(
+        x=alt.X("trials:Q", title="trials", scale=_free(), axis=alt.Axis(tickMinStep=1, format="d")),
+        color=alt.Color("sweep:N", scale=alt.Scale(range=list(COLOURS)), legend=_legend(len(lines))),
+    )
+    band = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=f"best {metric}", scale=_free()), y2="high:Q")
+    hover = [alt.Tooltip(f"{each}:Q", format=".4~g") for each in ("trials", "seconds", "value")]
+    line = base.mark_line(point=True).encode(y=alt.Y("value:Q", scale=_free()), tooltip=["sweep:N", *hover])
+    return alt.layer(band, line).properties(width=WIDTH - 60, height=HEIGHT)
+
+
+def history(trials: pd.DataFrame) -> Figure | None:
+    """Each trial's value by its number, and the best so far."""
+    known = trials[trials["value"].notna()].sort_values("trial")
+    if known.empty:
+        return None
+    done = known["value"].where(known["state"] == COMPLETE)
+    known = known.assign(best=done.cummin() if _minimizes(trials) else done.cummax())
+    known["best"] = known["best"].ffill()
+    metric = _one(trials, "metric")
+    base = alt.Chart(known[["trial", "state", "value", "best"]]).encode(
+        x=alt.X("trial:Q", title="trial", axis=alt.Axis(tickMinStep=1, format="d"))
+    )
+    points = base.mark_point(filled=True, size=45).encode(
+        y=alt.Y("value:Q", title=metric, scale=_free()),
+        color=alt.Color("state:N", scale=alt.Scale(domain=[COMPLETE, PRUNED], range=[COLOURS[0], INK]), title=None),
+        shape=alt.Shape("state:N", scale=alt.Scale(domain=[COMPLETE, PRUNED], range=["circle", "cross"]), title=None),
+        tooltip=["trial:Q", "state:N", alt.Tooltip("value:Q", format=".4~f")],
+    )
+    line = base.mark_line(interpolate="step-after", color=COLOURS[1]).encode(y=alt.Y("best:Q", scale=_free()))
+    return alt.layer(line, points).properties(
+        width=WIDTH - 160, height=HEIGHT, title={"text": "", "subtitle": "line: the best so far"}
+    )
+
+
+def coordinates(trials: pd.DataFrame) -> Figure | None:
+    """Parallel coordinates: a line a trial, through what it sets to its value; the better, the darker."""
+    settings = [name for name in settings_of(trials) if trials[name].nunique() > 1]
+    known = trials[trials["state"].isin([COMPLETE, PRUNED]) & trials["value"].notna()]
+    if len(known) < 2 or not settings:
+        return None
+    metric = _one(trials, "metric")
+    rows, ticks = [], []
+    for axis in [*settings, metric]:
+        column = known["value"] if axis == metric else known[axis]
+        places, marks = _places(column)
+        ticks += [{"axis": axis, "place": place, "text": text} for place, text in marks]
+        for (_, trial), place in zip(known.iterrows(), places, strict=True):
+            shown = _short(column[trial.name])
+            rows.append(
+                {"axis": axis, "place": place, "shown": shown, "trial": trial["trial"], "value": trial["value"]}
+            )
+    x = alt.X(
+        "axis:N",
+        sort=[*settings, metric],
+        axis=alt.Axis(orient="top", labelAngle=0, title=None, offset=14),
+        scale=_points(),
+    )
+    scheme = alt.Scale(scheme="viridis", reverse=not _minimizes(trials))
+    lines = alt.Chart(pd.DataFrame(rows)).mark_line(strokeWidth=1.5, opacity=0.75).encode(
+        x=x, y=alt.Y("place:Q", axis=None, scale=alt.Scale(domain=[0, 1])), detail="trial:N",
+        color=alt.Color("value:Q", scale=scheme, title=metric),
+        tooltip=["trial:N", "axis:N", "shown:N", alt.Tooltip("value:Q", format=".4~f")],
+    )  # fmt: skip
+    labels = alt.Chart(pd.DataFrame(ticks)).mark_text(align="left", dx=5, dy=-6).encode(x=x, y="place:Q", text="text:N")
+    return alt.layer(lines, labels).properties(width=WIDTH - 120, height=HEIGHT)
+
+
+def importances(trials: pd.DataFrame) -> dict[str, float]:
+    """The share of what the values vary by that each setting explains, among the better trials (PED-ANOVA: Watanabe et
+    al. 2023); none of fewer than four trials, or of equal ones."""
+    import optuna
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+    settings = [name for name in settings_of(trials) if trials[name].nunique() > 1]
+    known = trials[(trials["state"] == COMPLETE) & trials["value"].notna()]
+    if len(known) < 4 or known["value"].nunique() < 2 or not settings:
+        return {}
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="minimize" if _minimizes(trials) else "maximize")
+    distributions: dict[str, Any] = {}
+    for name in settings:
+        if _is_numeric(known[name]):
+            numbers = known[name].astype(float)
+            is_log = numbers.min() > 0 and numbers.max() / numbers.min() >= 10
+            distributions[name] = optuna.distributions.FloatDistribution(numbers.min(), numbers.max(), log=is_log)
+        else:
+            distributions[name] = optuna.distributions.CategoricalDistribution(sorted(known[name].astype(str).unique()))
+    for _, trial in known.iterrows():
+        given = {name: float(trial[name]) if _is_numeric(known[name]) else str(trial[name]) for name in settings}
+        made = optuna.trial.create_trial(params=given, distributions=distributions, value=float(trial["value"]))
+        study.add_trial(made)
+    return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+
+
+def _bars(weights: Mapping[str, float]) -> Figure:
+    frame = pd.DataFrame({"setting": [*weights], "share": [*weights.values()]})
+    return alt.Chart(frame).mark_bar(color=COLOURS[0]).encode(
+        x=alt.X("share:Q", title="share", scale=alt.Scale(domain=[0, 1])), y=alt.Y("setting:N", sort=None, title=None),
+        tooltip=["setting:N", alt.Tooltip("share:Q", format=".3f")],
+    ).properties(width=WIDTH - 260, height=24 * len(frame))  # fmt: skip
+
+
+def _places(column: pd.Series) -> tuple[list[float], list[tuple[float, str]]]:
+    """Where on an axis from 0 to 1 values stand, numbers by size, texts one beside another; and what the axis says."""
+    if _is_numeric(column):
+        numbers = column.astype(float)
+        shown = numbers
+        if numbers.min() > 0 and numbers.max() / numbers.min() >= 10:
+            shown = np.log(numbers)
+        low, high = shown.min(), shown.max()
+        places = (shown - low) / (high - low) if high > low else shown * 0 + 0.5
+        return [*places], [(0.0, _short(numbers.min())), (1.0, _short(numbers.max()))]
+    names = sorted(column.astype(str).unique())
+    at = {name: i / max(len(names) - 1, 1) for i, name in enumerate(names)}
+    return [at[str(name)] for name in column], [(place, name) for name, place in at.items()]
+
+
+def _is_numeric(column: pd.Series) -> bool:
+    return bool(pd.to_numeric(column, errors="coerce").notna().all())
+
+
+def _short(value: Any) -> str:
+    try:
+        return f"{float(value):.4g}"
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _one(trials: pd.DataFrame, column: str) -> str:
+    return str(trials[column].iloc[0])
+
+
+def _minimizes(trials: pd.DataFrame) -> bool:
+    return _one(trials, "direction") == "minimize"
+
+
+def _free() -> alt.Scale:
+    return alt.Scale(zero=False)
+
+
+def _points() -> alt.Scale:
+    return alt.Scale(type="point", padding=0.4)
+
+
+def _legend(lines: int) -> alt.Legend | None:
+    return alt.Legend(title=None) if lines > 1 else None

@@ -1,0 +1,345 @@
+"""Multiruns and searches: each job is a cell of its own process, on its own devices, and none is lost or done twice."""
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import optuna
+import pandas as pd
+import pytest
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from mlflow.tracking import MlflowClient
+from optuna.trial import TrialState
+
+from pipelines.adopt import adopt, changed, written_at
+from pipelines.jobs import Devices, in_parallel
+from pipelines.search import corners, distribution, rounded
+from retable.artifacts import write_json
+from retable.errors import UsageError
+from tests.pipelines.conftest import ROOT, Project
+
+SMALL = ["corpus=grammar_tiny", "model.d_model=8", "epochs=0.1", "batches.batch_size=4"]
+OPTUNA = [*SMALL, "hydra/sweeper=optuna", "optimizer.lr=tag(log,interval(1e-3,1e-2))", "hydra.sweeper.study_name=rates"]
+
+
+@pytest.fixture
+def sweeping(project, tmp_path) -> Project:
+    """A project with tokens and nothing else."""
+    made = Project(tmp_path, project._forks)
+    for stage in ("prepare", "encode"):
+        shutil.copytree(project.folder / "outputs" / stage, made.folder / "outputs" / stage)
+    return made
+
+
+def cells(project: Project) -> dict[str, float]:
+    """The cells of stage pretrain, and when their weights were written."""
+    weights = project.folder.glob("outputs/pretrain/grammar_tiny/*/model.safetensors")
+    return {path.parent.name: path.stat().st_mtime_ns for path in weights}
+
+
+def runs(project: Project) -> list:
+    client = MlflowClient(f"sqlite:///{project.folder / 'mlflow.db'}")
+    (experiment,) = client.search_experiments(filter_string="name = 'retable'")
+    return client.search_runs([experiment.experiment_id])
+
+
+def ledger(project: Project, name: str = "*") -> pd.DataFrame:
+    (path,) = project.folder.glob(f"multirun/pretrain/{name}/trials.csv")
+    return pd.read_csv(path)
+
+
+def refused(project: Project, *words: str) -> str:
+    done = project.run("pretrain", "-m", *words)
+    assert done.returncode == 2 and not (project.folder / "outputs/pretrain").exists()
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    return line
+
+
+def test_jobs_are_cells_under_one_parent_and_made_once(sweeping):
+    command = ["pretrain", "-m", *SMALL, "recipe=recurrent/lstm,recurrent/elman", "seed=1,2"]
+    done = sweeping.succeed(*command)
+    made = cells(sweeping)
+    own = "+batches.batch_size-4+epochs-0.1+model.d_model-8"
+    assert set(made) == {f"{system}-{seed}{own}" for system in ("lstm", "elman") for seed in (1, 2)}
+    assert f"best: outputs/pretrain/grammar_tiny/{best(ledger(sweeping))}" in done.stdout
+    (parent,) = [run for run in runs(sweeping) if run.data.tags["retable.stage"] == "sweep"]
+    children = [run for run in runs(sweeping) if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert sorted(run.info.run_name for run in children) == sorted(made)
+    assert {run.info.status for run in [parent, *children]} == {"FINISHED"}
+    shutil.rmtree(sweeping.folder / "multirun")
+    again = sweeping.succeed(*command)
+    assert again.stderr.count("there already") == 4 and cells(sweeping) == made
+    assert len(runs(sweeping)) == 6  # a second parent, no second child
+    assert not [*(sweeping.folder / "work").glob("pretrain")]
+
+
+def best(trials: pd.DataFrame) -> str:
+    return Path(trials.loc[trials["value"].idxmin(), "cell"]).name
+
+
+def test_two_processes_a_job_leave_a_cell_and_a_run_each(sweeping):
+    done = sweeping.succeed(
+        "pretrain", "-m", *SMALL, "recipe=recurrent/lstm,recurrent/elman", "trainer=ddp", "trainer.accelerator=cpu",
+        "trainer.devices=2",
+    )  # fmt: skip
+    assert sorted(name.partition("+")[0] for name in cells(sweeping)) == ["elman-1", "lstm-1"], done.stderr
+    assert len(runs(sweeping)) == 3
+    assert [path.name for path in (sweeping.folder / "multirun/pretrain").iterdir()] == [*{
+        path.parent.name for path in sweeping.folder.glob("multirun/pretrain/*/trials.csv")
+    }]  # fmt: skip
+
+
+def test_a_jobs_cell_is_evaluated_like_any_other(sweeping):
+    sweeping.succeed("pretrain", "-m", *SMALL, "recipe=recurrent/lstm", "optimizer.lr=1e-3,1e-2")
+    for cell in cells(sweeping):
+        sweeping.succeed("evaluate", "corpus=grammar_tiny", f"cell=grammar_tiny/{cell}")
+        metrics = sweeping.folder / f"outputs/evaluate/grammar_tiny/{cell}-perplexity/perplexity/metrics.json"
+        assert json.loads(metrics.read_text())["test/perplexity_word"] > 1
+
+
+def test_a_job_that_fails_is_reported_and_the_others_run(sweeping):
+    done = sweeping.run("pretrain", "-m", *SMALL, "recipe=recurrent/lstm", "init=random,pretrain/grammar_tiny/none-1")
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if "failed: " in line]
+    assert "outputs/pretrain/grammar_tiny/none-1" in line and "is missing" in line and ".log" in line
+    assert "1 of 2 jobs failed" in done.stderr
+    assert ledger(sweeping)["state"].tolist() == ["complete", "failed"] and len(cells(sweeping)) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model.d_model=8,0"], "job 1, "),
+        (["recipe=recurrent/lstm,recurrent/lstn"], "recurrent/lstm"),
+        (["model.d_model=8", "optimizer.lr=1e-3,1e-3"], "jobs 0 and 1 are the same"),
+        (["optimizer.lr=interval(1e-3,1e-2)"], "hydra/sweeper=optuna"),
+        (["seed=1,2", "hydra/launcher=basic"], "leave it out"),
+        (["seed=1,2", "hydra.launcher.n_jobs=0"], "write 1 or more"),
+        (["seed=1,2", "hydra.sweeper.direction=up"], "minimize or maximize"),
+        (["seed=1,2", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=0"], "write 1 or more"),
+        (["hydra/sweeper=optuna"], "nothing to search"),
+        (["hydra/sweeper=optuna", "optimizer.lr=interval(1e-2,1e-3)"], "nothing to draw"),
+        (["hydra/sweeper=optuna", "model.d_model=range(0,9)"], "model.d_model=0"),
+        (["hydra/sweeper=optuna", "seed=1,2", "hydra.sweeper.storage=nowhere://x"], "hydra.sweeper.storage=nowhere"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_first_job(sweeping, words, message):
+    assert message in refused(sweeping, "corpus=grammar_tiny", *words)
+
+
+def test_a_search_goes_on_to_its_end_and_further(sweeping):
+    sweeping.succeed("pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=2")
+    made = cells(sweeping)
+    done = sweeping.succeed("pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=4")
+    trials = ledger(sweeping, "rates")
+    assert trials["trial"].tolist() == [0, 1, 2, 3] and set(trials["state"]) == {"complete"}
+    assert trials["optimizer.lr"].between(1e-3, 1e-2).all() and trials["optimizer.lr"].nunique() == 4
+    assert set(made.items()) <= set(cells(sweeping).items()) and len(cells(sweeping)) == 4
+    assert [Path(cell).name for cell in trials["cell"]] == [
+        f"lstm-1+rates.{i}+optimizer.lr-{lr:.3g}" for i, lr in enumerate(trials["optimizer.lr"])
+    ]
+    assert f"best: outputs/pretrain/grammar_tiny/{best(trials)}" in done.stdout
+    assert len([run for run in runs(sweeping) if run.data.tags["retable.stage"] == "sweep"]) == 1
+    page = (sweeping.folder / "multirun/pretrain/rates/report.html").read_text()
+    assert all(title in page for title in ("History", "Settings and values", "Expected best", "Importance"))
+    line = refused_search(sweeping, *OPTUNA, "epochs=0.2")
+    assert "multirun/pretrain/rates searches otherwise, by fixed" in line and "study_name" in line
+
+
+def refused_search(project: Project, *words: str) -> str:
+    done = project.run("pretrain", "-m", *words)
+    assert done.returncode == 2, done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def test_what_a_killed_worker_left_is_gone_on_with_and_what_failed_tried_again(sweeping):
+    sweeping.succeed("pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=1")
+    study = optuna.load_study(study_name="rates", storage=storage(sweeping))
+    study.ask().suggest_float("optimizer.lr", 1e-3, 1e-2, log=True)  # a worker was killed here
+    study.ask()  # and one before it had drawn anything
+    failed = study.ask()
+    rate = failed.suggest_float("optimizer.lr", 1e-3, 1e-2, log=True)
+    study.tell(failed, state=TrialState.FAIL)
+    sweeping.succeed("pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=4", "hydra.launcher.n_jobs=1")
+    trials = ledger(sweeping, "rates").set_index("trial")
+    assert trials["state"].to_dict() == {0: "complete", 1: "complete", 2: "complete", 3: "failed", 4: "complete"}
+    assert trials.loc[4, "optimizer.lr"] == rate
+    sweeping.succeed("pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=4")
+    assert len(ledger(sweeping, "rates")) == 5  # what failed is tried again once
+
+
+def storage(project: Project) -> str:
+    return f"sqlite:///{project.folder / 'multirun/pretrain/rates/trials.db'}"
+
+
+def test_two_workers_share_a_search(sweeping):
+    command = ["pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=5", "hydra.launcher.n_jobs=1"]
+    done = []
+    workers = [threading.Thread(target=lambda: done.append(sweeping.run(*command))) for _ in range(2)]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join()
+    assert [each.returncode for each in done] == [0, 0], [each.stderr for each in done]
+    study = optuna.load_study(study_name="rates", storage=storage(sweeping))
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 5 and len(cells(sweeping)) == 5
+    assert sum(each.stderr.count("] ") for each in done) >= 5 and all("+rates." in each.stderr for each in done)
+
+
+def test_a_trial_that_is_worse_ends_at_a_validation(sweeping):
+    pruner = ["hydra.sweeper.pruner._target_=optuna.pruners.ThresholdPruner", "+hydra.sweeper.pruner.upper=1.0"]
+    longer = ["epochs=1", "validations=3", "hydra.sweeper.n_trials=2", *pruner]  # 1 nat is below the entropy
+    done = sweeping.succeed("pretrain", "-m", *OPTUNA, *longer)
+    trials = ledger(sweeping, "rates")
+    assert set(trials["state"]) == {"pruned"} and not cells(sweeping) and trials["value"].notna().all()
+    assert (trials["step"] > 0).all() and "pruned at step" in done.stderr and "pruned at step" in done.stdout
+    pruned = [run for run in runs(sweeping) if run.data.tags.get("retable.pruned")]
+    assert len(pruned) == 2 and {run.info.status for run in pruned} == {"KILLED"}
+    assert not [*(sweeping.folder / "work").glob("pretrain")]
+
+
+def test_no_gpu_is_two_jobs():
+    devices, taken, seen = Devices(["0", "1", "2", "3"], processors=2, jobs=4), set(), []
+    guard, together = threading.Lock(), threading.Barrier(2)
+
+    def work(number: int) -> None:
+        with devices.taken(gpus=2, processes=2) as own:
+            mine = set(own["CUDA_VISIBLE_DEVICES"].split(","))
+            with guard:
+                assert len(mine) == 2 and not mine & taken
+                taken.update(mine)
+                seen.append(mine)
+            together.wait(10)  # two are at it
+            with guard:
+                taken.difference_update(mine)
+
+    in_parallel(work, range(6), devices.jobs)
+    assert len(seen) == 6
+
+
+def test_processors_and_jobs_are_counted():
+    devices, now, most = Devices([], processors=4, jobs=3), [0], [0]
+    guard = threading.Lock()
+
+    def work(processes: int) -> None:
+        with devices.taken(0, processes) as own:
+            assert own == {}
+            with guard:
+                now[0] += min(processes, 4)
+                most[0] = max(most[0], now[0])
+            with guard:
+                now[0] -= min(processes, 4)
+
+    in_parallel(work, [1, 2, 9, 1, 2, 2, 1, 4], devices.jobs)
+    assert most[0] <= 4
+
+
+def test_what_fails_in_one_thread_ends_them_all():
+    def work(number: int) -> None:
+        if number == 1:
+            raise UsageError("no")
+
+    with pytest.raises(UsageError):
+        in_parallel(work, range(3), 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "drawn"),
+    [
+        ("lr=interval(1e-3,1e-1)", optuna.distributions.FloatDistribution(1e-3, 1e-1)),
+        ("lr=tag(log,interval(1e-3,1e-1))", optuna.distributions.FloatDistribution(1e-3, 1e-1, log=True)),
+        ("n=int(interval(1,8))", optuna.distributions.IntDistribution(1, 8)),
+        ("n=tag(log,int(interval(1,8)))", optuna.distributions.IntDistribution(1, 8, log=True)),
+        ("n=range(1,8,2)", optuna.distributions.IntDistribution(1, 7, step=2)),
+        ("p=range(0.0,0.5,0.25)", optuna.distributions.FloatDistribution(0.0, 0.25, step=0.25)),
+        ("n=64,128", optuna.distributions.CategoricalDistribution(["64", "128"])),
+        ("n=choice(a,b)", optuna.distributions.CategoricalDistribution(["a", "b"])),
+    ],
+)
+def test_what_hydra_calls_a_sweep_is_a_distribution(said, drawn):
+    (override,) = OverridesParser.create().parse_overrides([said])
+    assert distribution(override) == drawn
+
+
+def test_a_glob_is_no_distribution():
+    (override,) = OverridesParser.create().parse_overrides(["recipe=glob(*)"])
+    with pytest.raises(UsageError, match="interval"):
+        distribution(override)
+
+
+def test_the_ends_of_a_space():
+    space = {
+        "lr": optuna.distributions.FloatDistribution(1e-3, 1e-1),
+        "model": optuna.distributions.CategoricalDistribution(["a", "b", "c"]),
+    }
+    assert [*corners(space)] == [
+        ["lr=0.001", "model=a"], ["lr=0.1", "model=a"], ["lr=0.001", "model=b"], ["lr=0.001", "model=c"]
+    ]  # fmt: skip
+    assert rounded("lr=0.0012345") == "lr=0.00123" and rounded("model=a=b") == "model=a=b"
+
+
+def test_the_winner_changes_one_recipe(tmp_path, monkeypatch, capsys):
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    monkeypatch.setattr("pipelines.adopt.CONF", tmp_path / "conf")
+    monkeypatch.chdir(tmp_path)
+    sweep = tmp_path / "multirun/pretrain/rates"
+    sweep.mkdir(parents=True)
+    said = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "+sweep=lstm_lr"]
+    write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": said, "recipe": "recurrent/lstm"})
+    trials = pd.DataFrame({"trial": [0, 1, 2], "state": ["complete", "complete", "pruned"], "value": [2.0, 1.5, 1.0]})
+    trials = trials.assign(step=None, seconds=1.0, cell="x", metric="validation/loss", direction="minimize")
+    trials.assign(**{"optimizer.lr": [0.1, 0.0123456, 0.2], "model.d_model": [64, 96, 128]}).to_csv(
+        sweep / "trials.csv", index=False
+    )
+    before = {path: path.read_text() for path in (tmp_path / "conf").rglob("*.yaml")}
+    adopt("multirun/pretrain/rates")
+    (path,) = [path for path, text in before.items() if path.read_text() != text]
+    assert path == tmp_path / "conf/recipe/recurrent/lstm.yaml"
+    assert path.read_text().splitlines()[:3] == before[path].splitlines()[:3]
+    assert yaml.safe_load(path.read_text())["model"] == {"dropout": 0.0, "d_model": 96}
+    assert yaml.safe_load(path.read_text())["optimizer"] == {"lr": 0.01235}
+    assert "trial 1, validation/loss 1.5000: optimizer.lr=0.01235, model.d_model=96" in capsys.readouterr().out
+    adopt("multirun/pretrain/rates")
+    assert "said so already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("column", "state", "message"),
+    [
+        ("seed", "complete", "seed is no setting of a recipe"),
+        ("tokenizer", "complete", "tokenizer is no setting of a recipe"),
+        ("recipe", "complete", "swept no setting of a recipe"),
+        ("optimizer.lr", "failed", "no trial of"),
+    ],
+)
+def test_what_no_recipe_says_is_not_adopted(tmp_path, monkeypatch, column, state, message):
+    monkeypatch.chdir(tmp_path)
+    (sweep := tmp_path / "multirun/pretrain/x").mkdir(parents=True)
+    write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": [], "recipe": "recurrent/lstm"})
+    facts = "trial,state,value,step,seconds,cell,metric,direction"
+    (sweep / "trials.csv").write_text(f"{facts},{column}\n0,{state},1.0,,1,x,validation/loss,minimize,1\n")
+    with pytest.raises(UsageError, match=message):
+        adopt("multirun/pretrain/x")
+    with pytest.raises(UsageError, match="write one of multirun/pretrain/x"):
+        adopt("multirun/pretrain/y")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf/recipe").rglob("*.yaml")), ids=lambda path: path.stem)
+def test_a_recipe_keeps_all_that_is_not_adopted(path):
+    text = path.read_text()
+    known = yaml.safe_load(text)
+    assert changed(text, {}) == text
+    after = yaml.safe_load(changed(text, {"optimizer.lr": 0.0123}))
+    assert after.pop("optimizer")["lr"] == 0.0123
+    known.pop("optimizer", None)
+    assert after == known
+
+
+def test_a_task_learns_by_what_its_recipe_says_under_finetuning():
+    places = written_at(
+        "train", ["recipe=bert/bert", "tokenizer=word_marked"], ["optimizer.lr", "model.d_model", "epochs"]
+    )
+    assert places == {"optimizer.lr": "finetuning.lr", "model.d_model": "model.d_model", "epochs": "finetuning.epochs"}
+    assert written_at("pretrain", ["recipe=recurrent/lstm"], ["optimizer.lr"]) == {"optimizer.lr": "optimizer.lr"}
