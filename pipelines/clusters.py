@@ -20,8 +20,9 @@ import time
 from typing import Any, Protocol
 
 from pipelines.engines import DEVICES, ENGINE, taking
-from pipelines.forks import PATIENCE
 from retable.errors import UsageError
+
+PATIENCE = 60  # seconds to write a checkpoint in, and for the cluster to say that it is done
 
 
 class Running(Protocol):

@@ -15,19 +15,15 @@ import yaml
 from mlflow.tracking import MlflowClient
 
 from pipelines.engines import engine
-from retable.digests import digest
-from tests.pipelines.conftest import SMALL_CORPUS
+from tests.chaos.elsewhere import OWN, ROOT, bytes_of, run
 
 pytest.importorskip("ray")
 from ray.cluster_utils import Cluster
 
 pytestmark = pytest.mark.chaos
 
-ROOT = Path(__file__).parent.parent.parent
 TINY = "corpus=grammar_tiny"
 LSTM = ["recipe=recurrent/lstm", "model.d_model=8", "checkpoint_every=5", "epochs=80", "validations=0.2"]
-OWN = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false",
-       "OMP_NUM_THREADS": "1"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -40,29 +36,6 @@ def cluster():
         patch.setenv("RAY_ADDRESS", made.address)
         yield made
         made.shutdown()
-
-
-def run(folder: Path, stage: str, *arguments: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", f"pipelines.{stage}", *arguments],
-        cwd=folder, env=os.environ | OWN | environment, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stderr
-
-
-def bytes_of(folder: Path, *patterns: str) -> dict[str, str]:
-    """The digests of files, but for those that say when and where each was made."""
-    files = sorted(path for pattern in patterns for path in folder.glob(pattern))
-    return {str(path.relative_to(folder)): digest(path) for path in files if path.is_file()}
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("prepared")
-    run(folder, "prepare", *SMALL_CORPUS)
-    run(folder, "encode", TINY)
-    return folder
 
 
 def test_a_large_text_is_prepared_and_tokenized_in_parts(cluster, tmp_path):
@@ -82,14 +55,14 @@ def test_a_large_text_is_prepared_and_tokenized_in_parts(cluster, tmp_path):
     assert not list((tmp_path / "two/work").rglob("parts"))
 
 
-def test_a_sweep(cluster, prepared):
+def test_a_sweep(cluster, tiny):
     sweep = ["-m", TINY, "recipe=counted/kn3", "model.order=2,3,4", "logger=none"]
     cells = "outputs/pretrain/grammar_tiny/*/*.safetensors"
-    run(prepared, "pretrain", *sweep, "hydra.launcher.engine=local")
-    one = bytes_of(prepared, cells)
-    subprocess.run(["rm", "-r", str(prepared / "outputs/pretrain")], check=True)
-    run(prepared, "pretrain", *sweep, "hydra.launcher.engine=ray")
-    assert bytes_of(prepared, cells) == one and len(one) == 3
+    run(tiny, "pretrain", *sweep, "hydra.launcher.engine=local")
+    one = bytes_of(tiny, cells)
+    subprocess.run(["rm", "-r", str(tiny / "outputs/pretrain")], check=True)
+    run(tiny, "pretrain", *sweep, "hydra.launcher.engine=ray")
+    assert bytes_of(tiny, cells) == one and len(one) == 3
 
 
 def test_a_study(cluster, tmp_path):
@@ -126,14 +99,14 @@ def raylet(node) -> psutil.Process:
     return psutil.Process(node.all_processes["raylet"][0].process.pid)
 
 
-def test_a_node_is_killed(cluster, prepared, monkeypatch):
+def test_a_node_is_killed(cluster, tiny, monkeypatch):
     """Under one of two trainings, with all that it runs. That one goes on from its checkpoint; the other isn't
     disturbed, and the bytes are those of a training that nothing happened to."""
-    still = run(prepared, "pretrain", TINY, *LSTM, "system=still")
-    monkeypatch.chdir(prepared)
+    still = run(tiny, "pretrain", TINY, *LSTM, "system=still")
+    monkeypatch.chdir(tiny)
     names = ["left", "right"]
     benches = {name: Path("work/pretrain/grammar_tiny", f"{name}-1") for name in names}
-    said = {name: prepared / f"{name}.txt" for name in names}
+    said = {name: tiny / f"{name}.txt" for name in names}
     with engine("ray") as runner, ThreadPoolExecutor(2) as threads:
         codes = [
             threads.submit(runner.run, "pipelines.pretrain", [TINY, *LSTM, f"system={name}"], os.environ, said[name])
@@ -152,7 +125,7 @@ def test_a_node_is_killed(cluster, prepared, monkeypatch):
                 process.kill()
         assert [code.result() for code in codes] == [0, 0]
     cluster.add_node(num_cpus=1)
-    cells = {name: bytes_of(prepared / f"outputs/pretrain/grammar_tiny/{name}-1", "*.safetensors", "curve.csv")
+    cells = {name: bytes_of(tiny / f"outputs/pretrain/grammar_tiny/{name}-1", "*.safetensors", "curve.csv")
              for name in ("still", *names)}  # fmt: skip
     assert cells["left"] == cells["right"] == cells["still"]
     steps = {
@@ -160,7 +133,7 @@ def test_a_node_is_killed(cluster, prepared, monkeypatch):
     }
     whole = re.findall(r"^step (\d+)/", still, re.MULTILINE)
     assert steps[other] == whole and len(whole) <= len(steps[killed]) <= len(whole) + 1
-    runs = MlflowClient(f"sqlite:///{prepared / 'mlflow.db'}").search_runs(["1"])
+    runs = MlflowClient(f"sqlite:///{tiny / 'mlflow.db'}").search_runs(["1"])
     assert sorted(run.info.run_name for run in runs if run.info.run_name.endswith("-1")) == [
         "left-1",
         "right-1",
