@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-SMALL = 32 << 20  # bytes of text that one process is through with before others have started
+SMALL = 8 << 20  # bytes of text that one process is through with before others have started
 
 
 class Spread(Protocol):
