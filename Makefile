@@ -1,6 +1,6 @@
 # make repro              everything, from nothing to the tables of the embedded corpus
 # make repro STUDY=ptb    another study; RETABLE_DATA=folder says where its data sets are (default: data/),
-#                         JOBS=4 how many stages run at a time (default: one a core)
+#                         JOBS=4 how many stages run at a time (default: one a core), ENGINE=ray or slurm on what
 # make test               the tests, those on real data too where the folder is there
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -52,7 +52,7 @@ data-link:
 	  ln -sfn -- "$$RETABLE_DATA" data; fi
 
 repro: env data-link
-	@retable repro $(STUDY) $(if $(JOBS),--jobs $(JOBS))
+	@retable repro $(STUDY) $(if $(JOBS),--jobs $(JOBS)) $(if $(ENGINE),--engine $(ENGINE))
 
 graph: env
 	@retable graph

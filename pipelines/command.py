@@ -41,6 +41,7 @@ def studies() -> None:
 def repro(
     study: Annotated[str, typer.Argument(help="of `retable studies`")] = "lineage",
     jobs: Annotated[int | None, typer.Option(help="stages at a time; by default one a core")] = None,
+    engine: Annotated[str, typer.Option(help="what runs them: local, ray or slurm")] = "local",
 ) -> None:
     """Make a study: what of it is stale, and its report."""
     from pipelines import project
@@ -53,7 +54,7 @@ def repro(
     enter_project()
     with one_line_errors():
         listen()
-        code = repro(study, jobs)
+        code = repro(study, jobs, engine)
     raise typer.Exit(code)
 
 

@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
+from pipelines.engines import spreading
 from pipelines.entry import stage
 from pipelines.record import Record, recorded
 from retable.artifacts import require
 from retable.corpora.text import SPLITS, read_lines, read_units
 from retable.data.encode import write_tokens
+from retable.data.parts import write_in_parts
 from retable.errors import UsageError
 from retable.settings import build
+from retable.spread import SMALL
 from retable.tokenizers.report import count_unknown, rates
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
@@ -32,7 +35,10 @@ def encode(cfg: DictConfig) -> None:
     files = [Path(value) for value in cfg.tokenizer.train.values() if isinstance(value, str) and Path(value).is_file()]
     inputs = [*splits.values(), *closed, *files]
     workers = os.cpu_count() or 1 if cfg.workers is None else cfg.workers
-    with recorded(cfg, inputs, upstream=[text], system=Path(cfg.out).name, seed=0, corpus=cfg.text) as record:
+    with (
+        recorded(cfg, inputs, upstream=[text], system=Path(cfg.out).name, seed=0, corpus=cfg.text) as record,
+        spreading(record.scratch) as spread,
+    ):
         vocabulary = read_lines(closed[0]) if closed else ()
         given: dict[str, Any] = {"lines": Lines(splits["train"]), "vocabulary": vocabulary}
         tokenizer = build(cfg.tokenizer.train, "tokenizer.train", **given)
@@ -40,9 +46,12 @@ def encode(cfg: DictConfig) -> None:
         tokenizer.save(record.folder / "tokenizer.json")
         record.metrics["vocab_size"] = tokenizer.vocab_size
         for split, path in splits.items():
-            units, documents = read_units(path, cfg.corpus.unit), cfg.corpus.unit == "document"
-            size = path.stat().st_size
-            totals = write_tokens(tokenizer, units, documents, record.folder / split, workers, size)
+            unit, size = cfg.corpus.unit, path.stat().st_size
+            if spread is not None and size > SMALL:
+                totals = write_in_parts(record.folder / "tokenizer.json", path, unit, record.folder / split, spread)
+            else:
+                units, documents = read_units(path, unit), unit == "document"
+                totals = write_tokens(tokenizer, units, documents, record.folder / split, workers, size)
             measure(record, split, tokenizer, totals)
         record.extra["tokenizer_digest"] = tokenizer.digest
 

@@ -300,9 +300,8 @@ def chosen(group: str) -> str:
 
 def is_main_process() -> bool:
     """False in the processes that Lightning, torchrun or Slurm start beside the first, on its node or on others."""
-    ranks = [os.environ[name] for name in ("RANK", "SLURM_PROCID") if name in os.environ]
-    ranks = ranks[:1] or [os.environ.get(name, "0") for name in ("NODE_RANK", "LOCAL_RANK")]
-    return all(int(rank) == 0 for rank in ranks)
+    names = ["RANK"] if "RANK" in os.environ else ["SLURM_PROCID", "NODE_RANK", "LOCAL_RANK"]
+    return all(int(os.environ.get(name, "0")) == 0 for name in names)
 
 
 def _cause(error: BaseException) -> BaseException:

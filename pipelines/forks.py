@@ -52,15 +52,25 @@ def serving() -> Iterator[str]:
     if OURS in os.environ:
         yield os.environ[OURS]
         return
+    with started([__file__]) as (address, said):
+        assert said == "ready", said
+        yield address
+
+
+@contextlib.contextmanager
+def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The address that Python serves at when told to run `server`, which ends with this; and what it says when it
+    does."""
     folder = tempfile.mkdtemp(prefix="retable-")  # no TemporaryDirectory, which goes where any fork of this ends
     try:
-        command = [sys.executable, __file__, address := f"{folder}/forks"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdin is not None and server.stdout is not None and server.stdout.readline() == "ready\n"
+        command = [sys.executable, *server, address := f"{folder}/forks"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None and process.stdout is not None
             try:
-                yield address
+                yield address, process.stdout.readline().rstrip()
             finally:  # to close it is not enough: a fork of this process has it open, too
-                print("end", file=server.stdin, flush=True)
+                with contextlib.suppress(BrokenPipeError):
+                    print("end", file=process.stdin, flush=True)
     finally:
         shutil.rmtree(folder)
 
@@ -87,7 +97,14 @@ def ask(address: str, module: str, arguments: Sequence[str], folder: str, enviro
     with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rw") as stream:
         connection.connect(address)
         print(json.dumps(job), file=stream, flush=True)
-        return int(stream.readline())
+        try:
+            while not select.select([connection], [], [], 0.5)[0]:
+                pass  # Ray ends a task without a signal: nothing that waits for good notices
+            return int(stream.readline())
+        except KeyboardInterrupt:
+            connection.shutdown(socket.SHUT_WR)  # which asks it to end
+            stream.readline()
+            raise
 
 
 class Spare:

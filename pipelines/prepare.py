@@ -5,9 +5,11 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from pipelines.engines import spreading
 from pipelines.entry import chosen, stage
 from pipelines.record import recorded
 from pipelines.tasks import build_task
+from retable.cells.build import asks
 from retable.settings import build
 
 
@@ -17,8 +19,12 @@ def prepare(cfg: DictConfig) -> None:
     sources = [Path(value) for value in cfg.corpus.write.values() if isinstance(value, str)]
     sources += [path for task in tasks.values() for path in task.inputs]
     sources = [path for path in sources if path.is_file()]
-    with recorded(cfg, inputs=sources, upstream=[], system="oracle", seed=0, corpus=chosen("corpus")) as record:
+    with (
+        recorded(cfg, inputs=sources, upstream=[], system="oracle", seed=0, corpus=chosen("corpus")) as record,
+        spreading(record.scratch) as spread,
+    ):
         given: dict[str, Any] = {"tasks": tasks} if tasks else {}
+        given |= {"spread": spread} if asks(cfg.corpus.write, "spread") else {}
         record.metrics = build(cfg.corpus.write, "corpus.write", folder=record.folder, **given)
         record.extra["protocol"] = f"whole {cfg.corpus.unit}"
 

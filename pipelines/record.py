@@ -16,6 +16,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines import swept
+from pipelines.engines import ENGINE
 from pipelines.entry import is_main_process, output_folder, overrides, stage_name
 from pipelines.observers import debugging, in_mlflow, loggers
 from pipelines.reach import LOADED, code, own_part, reached_by
@@ -72,7 +73,7 @@ def recorded(
     with contextlib.ExitStack() as kept:
         if is_main_process():
             refuse_place(place)
-            kept.enter_context(alone(bench, out, swept.is_job()))
+            kept.enter_context(alone(bench, out, swept.is_job() or ENGINE in os.environ))
             settle(out, bench / REPLACED)
             refuse_foreign(out, facts)
             swept.tell(cell=str(out))

@@ -2,8 +2,9 @@
 
 DVC runs each stage and keeps what it leaves, as with `dvc repro`. But stages that don't wait for each other run side by
 side, a thread each (unless OMP_NUM_THREADS says otherwise), and start as forks of a process that has the libraries
-loaded. Those that train on other devices than a processor take turns. What is interrupted goes on from there when the
-command is given again.
+loaded. Those that train on other devices than a processor take turns. With another engine than the local one they run
+on the machines of a cluster, while DVC stays here. What is interrupted goes on from there when the command is given
+again.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from pipelines.engines import Engine, engine
+from pipelines.engines import DEVICES, GIVING_ON, Engine, engine, taking
 from pipelines.entry import CONF
 from pipelines.forks import forked, write_python
 from pipelines.locks import forget_killed, write_whole
@@ -31,6 +32,7 @@ from pipelines.plan import DEFAULT, graph
 from pipelines.project import CODE, renew
 from retable.digests import digest, digest_of
 from retable.errors import UsageError
+from retable.plan.cell import Cell
 from retable.plan.conf import Conf
 from retable.plan.graph import graph_file, report_file
 from retable.plan.study import Study, read_study
@@ -45,6 +47,7 @@ class Stage:
 
     Attributes:
         before: the addresses of those that make what it reads.
+        devices: that it takes, as an engine is told.
         reports: of a report, its page, which names the runs behind its numbers, and which DVC doesn't know of.
     """
 
@@ -53,6 +56,7 @@ class Stage:
     reads: list[str]
     outs: list[str]
     changed: bool
+    devices: str = taking(1)
     takes_turns: bool = False
     reports: Path | None = None
     before: set[str] = field(default_factory=set)
@@ -136,9 +140,10 @@ def stages_of(study: Study) -> list[Stage]:
     wanted: dict[str, dict[str, str]] = {}
     for group in dict.fromkeys(cell.group for cell in study.cells.values()):
         wanted[str(graph_file(group))] = {"plan": f"plan {group}"}
-    taking_turns = set()
+    devices, taking_turns = dict[str, str](), set[str]()
     for cell in study.cells.values():
         wanted[str(graph_file(cell.group))][cell.name] = name = f"{cell.stage} {cell.out}"
+        devices[name] = _devices(cell)
         if not cell.settings.get("trainer", "cpu").startswith("cpu"):
             taking_turns.add(name)
     report = {"plan": f"plan report/{study.name}", "report": f"report {study.name}"}
@@ -153,12 +158,22 @@ def stages_of(study: Study) -> list[Stage]:
                 reads, outs = ([os.path.relpath(path.fs_path) for path in paths] for paths in (each.deps, each.outs))
                 runs = Path("results", study.name, "report.html") if name == report["report"] else None
                 changed = each.changed() or (runs is not None and not runs.exists())
-                stages.append(Stage(f"{file}:{key}", name, reads, outs, changed, name in taking_turns, runs))
+                takes = devices.get(name, taking(1)), name in taking_turns
+                stages.append(Stage(f"{file}:{key}", name, reads, outs, changed, *takes, runs))
     maker = {out: stage.address for stage in stages for out in stage.outs}
     for stage in stages:
         read = (path for file in stage.reads for path in (file, *map(str, Path(file).parents)))
         stage.before = {maker[path] for path in read if path in maker}
     return stages
+
+
+def _devices(cell: Cell) -> str:
+    """What an engine is told of what a cell's training takes."""
+    trainer = Conf(CONF).says("trainer", cell.settings.get("trainer", "cpu"))
+    trainer |= {key.rpartition(".")[2]: value for key, value in cell.settings.items() if "trainer." in key}
+    devices, nodes = (str(trainer.get(name, 1)) for name in ("devices", "num_nodes"))
+    n = int(devices) if devices.isdigit() else 1  # auto: of those that the engine gives it
+    return taking(0 if cell.stage in GIVING_ON else n, trainer["accelerator"] != "cpu", int(nodes))
 
 
 def to_run(stages: Sequence[Stage]) -> list[Stage]:
@@ -243,7 +258,7 @@ def start(stage: Stage, force: bool) -> int:
         write_whole()
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.environ["RETABLE_PROGRESS"] = str(stage.steps.resolve())
+        os.environ |= {"RETABLE_PROGRESS": str(stage.steps.resolve()), DEVICES: stage.devices}
         sys.exit(main(["--wait-for-lock", "repro", "--single-item", *["--force"] * force, stage.address]))
 
     pid = forked(work)

@@ -1,8 +1,11 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pipelines.forks import serving
+from tests.chaos.elsewhere import run
+from tests.pipelines.conftest import SMALL_CORPUS
 
 
 @pytest.fixture(scope="session")
@@ -10,3 +13,12 @@ def forks() -> Iterator[str]:
     """The address of the process that pipelines/forks.py describes."""
     with serving() as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    """A project's folder with grammar_tiny in a few thousand words, prepared and tokenized."""
+    folder = tmp_path_factory.mktemp("tiny")
+    run(folder, "prepare", *SMALL_CORPUS)
+    run(folder, "encode", "corpus=grammar_tiny")
+    return folder

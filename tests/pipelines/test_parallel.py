@@ -140,6 +140,7 @@ def test_shares_of_weights_learn_and_predict_as_whole_ones(project, name):
         ({"RANK": "0", "LOCAL_RANK": "0"}, True),
         ({"RANK": "8", "LOCAL_RANK": "0"}, False),
         ({"SLURM_PROCID": "3"}, False),
+        ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),  # what Lightning starts beside a job's only task
     ],
 )
 def test_one_process_of_all_nodes_is_the_first(environment, first, monkeypatch):

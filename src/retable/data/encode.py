@@ -42,19 +42,19 @@ def write_tokens(
         path.with_suffix(".units.npy").open("wb") as table,
         tqdm(desc=f"{path.name} text", total=size, unit="B", unit_scale=True, disable=None) as bar,
     ):
-        _write_header(table, n_units)
+        write_header(table, n_units)
         for ids, rows in _encode_all(tokenizer, units, documents, workers):
             stream.write(ids)
             table.write(rows.tobytes())
             totals, n_units = totals + rows.sum(axis=0), n_units + len(rows)
             bar.update(int(rows[:, 2].sum()))
         table.seek(0)
-        _write_header(table, n_units)
+        write_header(table, n_units)
     tokens, words, bytes_ = (int(total) for total in totals)
     return {"tokens": tokens, "words": words, "bytes": bytes_, "units": n_units}
 
 
-def _write_header(table: BinaryIO, n_units: int) -> None:
+def write_header(table: BinaryIO, n_units: int) -> None:
     """The header of np.save, which keeps room for the number of rows to grow."""
     write_array_header_1_0(table, {"descr": "<i8", "fortran_order": False, "shape": (n_units, 3)})
 

@@ -1,0 +1,142 @@
+"""On a Ray cluster of two nodes there comes what comes on one machine; a node's end costs what ran on it a restart."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from mlflow.tracking import MlflowClient
+
+from pipelines.engines import engine
+from tests.chaos.elsewhere import OWN, ROOT, bytes_of, run
+
+pytest.importorskip("ray")
+from ray.cluster_utils import Cluster
+
+pytestmark = pytest.mark.chaos
+
+TINY = "corpus=grammar_tiny"
+LSTM = ["recipe=recurrent/lstm", "model.d_model=8", "checkpoint_every=5", "epochs=80", "validations=0.2"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in OWN.items():
+            patch.setenv(name, value)
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        made.add_node(num_cpus=1)
+        patch.setenv("RAY_ADDRESS", made.address)
+        yield made
+        made.shutdown()
+
+
+def test_a_large_text_is_prepared_and_tokenized_in_parts(cluster, tmp_path):
+    """Nine MB of seven files: the same bytes, by one process and by two nodes."""
+    for i in range(7):
+        lines = (f"the cat {n % 977} of {n % 89} sat on mat {n * n % 7919}" for n in range(i, 40_000))
+        (tmp_path / f"{i}.train").write_text("\n".join(lines), encoding="utf-8")
+    corpus = ["corpus=babylm_10m", f"corpus.write.source={tmp_path}", "corpus.write.train=*.train",
+              "corpus.write.validation=0.train", "corpus.write.test=1.train"]  # fmt: skip
+    for name, on in {"one": "local", "two": "ray"}.items():
+        (folder := tmp_path / name).mkdir()
+        run(folder, "prepare", *corpus, RETABLE_ENGINE=on)
+        assert (folder / "outputs/prepare/babylm_10m/train.txt").stat().st_size > 8 << 20
+        run(folder, "encode", *corpus[:1], "tokenizer=word", RETABLE_ENGINE=on)
+    one, two = (bytes_of(tmp_path / name, "outputs/*/babylm_10m/**/*") for name in ("one", "two"))
+    assert one == two and "outputs/encode/babylm_10m/word/train.bin" in one
+    assert not list((tmp_path / "two/work").rglob("parts"))
+
+
+def test_a_sweep(cluster, tiny):
+    sweep = ["-m", TINY, "recipe=counted/kn3", "model.order=2,3,4", "logger=none"]
+    cells = "outputs/pretrain/grammar_tiny/*/*.safetensors"
+    run(tiny, "pretrain", *sweep, "hydra.launcher.engine=local")
+    one = bytes_of(tiny, cells)
+    subprocess.run(["rm", "-r", str(tiny / "outputs/pretrain")], check=True)
+    run(tiny, "pretrain", *sweep, "hydra.launcher.engine=ray")
+    assert bytes_of(tiny, cells) == one and len(one) == 3
+
+
+def test_a_study(cluster, tmp_path):
+    """Its tables, and DVC's locks."""
+    study = {
+        "corpus": "grammar_tiny",
+        "systems": [{"of": ["kn3", "kn5", "elman"]}],
+        "benchmarks": {"perplexity": "all"},
+    }
+    found = []
+    for name in ("local", "ray"):
+        (folder := tmp_path / name).mkdir()
+        subprocess.run(["cp", "-r", *(str(ROOT / each) for each in ("conf", "pipelines", "src", ".dvcignore")), "."],
+                       cwd=folder, check=True)  # fmt: skip
+        for path in (folder / "conf/study").glob("*.yaml"):
+            path.unlink()
+        (folder / "conf/study/lineage.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
+        subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet", "--no-scm"], cwd=folder, check=True)
+        own = f"{folder / 'src'}{os.pathsep}{folder}"
+        said = run(folder, "command", "repro", "lineage", "--engine", name, PYTHONPATH=own)
+        assert "evaluate grammar_tiny/elman-1-perplexity\n" in said
+        found.append(bytes_of(folder, "graph/**/*", "results/lineage/*.md", "outputs/*/*/*/*.safetensors"))
+    assert found[0] == found[1] and len(found[0]) > 10
+
+
+def node_of(cluster, cell: Path):
+    """The node that makes a cell, by the process that the cell's lock names."""
+    number = int((cell / "lock").read_text(encoding="utf-8").split()[1])
+    above = {process.pid for process in psutil.Process(number).parents()}
+    return next(node for node in cluster.list_all_nodes() if raylet(node).pid in above)
+
+
+def raylet(node) -> psutil.Process:
+    return psutil.Process(node.all_processes["raylet"][0].process.pid)
+
+
+def test_a_node_is_killed(cluster, tiny, monkeypatch):
+    """Under one of two trainings, with all that it runs. That one goes on from its checkpoint; the other isn't
+    disturbed, and the bytes are those of a training that nothing happened to."""
+    still = run(tiny, "pretrain", TINY, *LSTM, "system=still")
+    monkeypatch.chdir(tiny)
+    names = ["left", "right"]
+    benches = {name: Path("work/pretrain/grammar_tiny", f"{name}-1") for name in names}
+    said = {name: tiny / f"{name}.txt" for name in names}
+    with engine("ray") as runner, ThreadPoolExecutor(2) as threads:
+        codes = [
+            threads.submit(runner.run, "pipelines.pretrain", [TINY, *LSTM, f"system={name}"], os.environ, said[name])
+            for name in names
+        ]
+        while not all([*bench.glob("*/last.ckpt")] for bench in benches.values()):
+            assert not any(code.done() for code in codes), {name: log.read_text() for name, log in said.items()}
+            time.sleep(0.05)
+        on = {name: node_of(cluster, bench) for name, bench in benches.items()}
+        killed, other = names if on["left"] is not cluster.head_node else reversed(names)
+        assert on[killed] is not on[other]
+        running = raylet(on[killed]).children(recursive=True)
+        cluster.remove_node(on[killed], allow_graceful=False)
+        for process in running:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        assert [code.result() for code in codes] == [0, 0]
+    cluster.add_node(num_cpus=1)
+    cells = {name: bytes_of(tiny / f"outputs/pretrain/grammar_tiny/{name}-1", "*.safetensors", "curve.csv")
+             for name in ("still", *names)}  # fmt: skip
+    assert cells["left"] == cells["right"] == cells["still"]
+    steps = {
+        name: re.findall(r"^step (\d+)/", log.read_text(encoding="utf-8"), re.MULTILINE) for name, log in said.items()
+    }
+    whole = re.findall(r"^step (\d+)/", still, re.MULTILINE)
+    assert steps[other] == whole and len(whole) <= len(steps[killed]) <= len(whole) + 1
+    runs = MlflowClient(f"sqlite:///{tiny / 'mlflow.db'}").search_runs(["1"])
+    assert sorted(run.info.run_name for run in runs if run.info.run_name.endswith("-1")) == [
+        "left-1",
+        "right-1",
+        "still-1",
+    ]
+    assert {run.info.status for run in runs} == {"FINISHED"}
