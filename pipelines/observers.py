@@ -12,6 +12,10 @@ from retable.errors import UsageError
 from retable.settings import build
 
 
+# Settings of which no number of a cell comes: who is told of it, and on what it is computed by a stage that only uses it.
+AROUND = ("logger", "accelerator", "devices")
+
+
 def debugging(overrides: Sequence[str]) -> bool:
     """Whether `debug=` was chosen: a person tries something, and what comes of it is no cell of the pipeline."""
     return any(each.startswith("debug=") for each in overrides)
