@@ -181,7 +181,7 @@ def one_line_errors() -> Iterator[None]:
 def choose_machine(cfg: DictConfig) -> None:
     """Put what this machine has in place of each `auto` of the trainer: its accelerator, the number of its devices, the
     precision. The cell then says which they were, and resumes with them."""
-    trainer = cfg.get("trainer") or {}
+    trainer: Any = cfg.get("trainer") or {}
     if trainer.get("accelerator") == "auto" or trainer.get("devices") == "auto":
         from retable.training.devices import accelerator_here, devices_here
 
@@ -196,7 +196,7 @@ def choose_machine(cfg: DictConfig) -> None:
 
 def _require_machine(cfg: DictConfig) -> None:
     """Raise UsageError for GPUs, or a precision, of the trainer that this machine has not."""
-    trainer = cfg.get("trainer") or {}
+    trainer: Any = cfg.get("trainer") or {}
     if trainer.get("accelerator", "cpu") != "cpu":
         from retable.training.devices import require_gpus
 

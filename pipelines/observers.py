@@ -11,8 +11,7 @@ from omegaconf import DictConfig
 from retable.errors import UsageError
 from retable.settings import build
 
-
-# Settings of which no number of a cell comes: who is told of it, and on what it is computed by a stage that only uses it.
+# Settings of which no number of a cell comes: who is told of it, and on what a stage computes that only uses a system.
 AROUND = ("logger", "accelerator", "devices")
 
 

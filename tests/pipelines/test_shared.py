@@ -11,10 +11,11 @@ from tests.pipelines.conftest import GPT, SHORT
 
 CHOICES = {
     "perplexity": ["evaluate", "benchmark=perplexity"],
-    "gradients": ["evaluate", "benchmark=gradients", "benchmark.gradients.length=8", "benchmark.gradients.windows=70"],
+    "gradients": ["evaluate", "benchmark=gradients", "benchmark.gradients.length=16",
+                  "benchmark.gradients.distances=8", "benchmark.gradients.windows=70"],
     "top_p": ["generate", "decoding=top_p", "n_prompts=9", "++decoding.batch_size=2"],
     "beam": ["generate", "decoding=beam", "n_prompts=9", "++decoding.batch_size=2"],
-}
+}  # fmt: skip
 CELLS = {
     "gpt": [*GPT, "tokenizer=word", "batches.batch_size=4"],
     "rows": ["recipe=recurrent/lstm", "model.d_model=8", "scorer.rows=4", "batches.batch_size=4"],
