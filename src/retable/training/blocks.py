@@ -1,7 +1,6 @@
 """Models too large for a device: their blocks, one like the other, computed twice or kept in shares."""
 
 import copy
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -66,20 +65,17 @@ class FullySharded(ModelParallelStrategy):
         super().setup_environment()
 
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Without plain SGD, which keeps nothing of a weight: Lightning 2.6 looks at the first of what is kept, and
-        ends where there is none."""
+        """Of plain SGD, which keeps nothing of a weight, the rates alone: Lightning 2.6 looks at the first of what is
+        kept, and ends where there is none."""
         optimizers = self.optimizers
         self.optimizers = [each for each in optimizers if not _is_plain_sgd(each)]
         checkpoint: dict[str, Any] = super().load_checkpoint(*args, **kwargs)
         self.optimizers = optimizers
-        return checkpoint
-
-    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        """The rates of plain SGD; of others all is loaded already."""
-        for optimizer, kept in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+        for optimizer, kept in zip(optimizers, checkpoint["optimizer_states"], strict=True):
             if _is_plain_sgd(optimizer):
                 for group, saved in zip(optimizer.param_groups, kept["param_groups"], strict=True):
                     group |= {name: value for name, value in saved.items() if name != "params"}
+        return checkpoint
 
 
 def _is_plain_sgd(optimizer: Optimizer) -> bool:
