@@ -33,6 +33,11 @@ def embed(cfg: DictConfig) -> None:
         )
     if cfg.word_by_word and cfg.clip_norm is not None:
         raise UsageError("training word by word clips no gradient; write clip_norm=null, or word_by_word=false")
+    if cfg.word_by_word and (cfg.trainer.accelerator != "cpu" or cfg.trainer.get("strategy") == "fsdp"):
+        raise UsageError(
+            "training word by word has all weights on the processor, in each process; write trainer=cpu, or "
+            "trainer=ddp trainer.accelerator=cpu, or word_by_word=false"
+        )
     torch.manual_seed(cfg.seed)
     model = build(cfg.model, "model", words=tokenizer.words)
     objective = build(cfg.objective, "objective", model=model, counts=counts)

@@ -95,7 +95,8 @@ def make_ready(name: str, cfg: DictConfig) -> None:
     raw: Any = OmegaConf.to_container(cfg)
     OmegaConf.resolve(cfg)
     _refuse_choices_passed_over(cfg)
-    choose_precision(cfg)
+    choose_machine(cfg)
+    _require_machine(cfg)
     settings: Any = OmegaConf.to_container(cfg)
     check_settings(name, settings, raw, _set_by_hand())
 
@@ -175,18 +176,33 @@ def one_line_errors() -> Iterator[None]:
         raise
 
 
-def choose_precision(cfg: DictConfig) -> None:
-    """Put the precision of this machine in place of `auto`: the cell then says which it was, and resumes with it.
-    UsageError for one that it hasn't."""
-    precision = OmegaConf.select(cfg, "trainer.precision")
-    if precision == "auto":
+def choose_machine(cfg: DictConfig) -> None:
+    """Put what this machine has in place of each `auto` of the trainer: its accelerator, the number of its devices, the
+    precision. The cell then says which they were, and resumes with them."""
+    trainer: Any = cfg.get("trainer") or {}
+    if trainer.get("accelerator") == "auto" or trainer.get("devices") == "auto":
+        from retable.training.devices import accelerator_here, devices_here
+
+        trainer.accelerator = accelerator_here(trainer.get("accelerator", "auto"))
+        if trainer.get("devices") == "auto":
+            trainer.devices = devices_here(trainer.accelerator, "strategy" in trainer)
+    if trainer.get("precision") == "auto":
         from retable.training.precision import fastest_precision
 
-        cfg.trainer.precision = fastest_precision(cfg.trainer.accelerator)
-    elif isinstance(precision, str) and "bf16" in precision:
+        trainer.precision = fastest_precision(trainer.accelerator)
+
+
+def _require_machine(cfg: DictConfig) -> None:
+    """Raise UsageError for GPUs, or a precision, of the trainer that this machine has not."""
+    trainer: Any = cfg.get("trainer") or {}
+    if trainer.get("accelerator", "cpu") != "cpu":
+        from retable.training.devices import require_gpus
+
+        require_gpus(trainer.accelerator, trainer.get("devices", 1))
+    if isinstance(precision := trainer.get("precision"), str) and "bf16" in precision:
         from retable.training.precision import require_precision
 
-        require_precision(precision, cfg.trainer.accelerator)
+        require_precision(precision, trainer.accelerator)
 
 
 def _refuse_misplaced(cfg: DictConfig) -> None:

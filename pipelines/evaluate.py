@@ -9,6 +9,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from pipelines import computing
 from pipelines.entry import chosen, stage
 from pipelines.record import recorded
 from retable.artifacts import read_run, require, write_metrics
@@ -45,10 +46,12 @@ def evaluate(cfg: DictConfig) -> None:
             raise UsageError(
                 f"{source} is no {benchmark.asks_for.__name__}, which benchmark {key} asks for; choose another one"
             )
+    computing.place(cfg, system)
     named = dict.fromkeys(path for benchmark in benchmarks.values() for path in benchmark.inputs)
     inputs += map(_require, named)
     cells += sorted({path.parent for path in named if (path.parent / "run.json").exists()})
     with recorded(cfg, inputs, cells, name, seed, corpus=corpus, place=place) as record:
+        computing.begin(cfg, record)
         for key, benchmark in benchmarks.items():
             (folder := record.folder / key).mkdir()
             metrics = benchmark(system, folder)

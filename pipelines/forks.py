@@ -155,8 +155,10 @@ def become(
         os.dup2(opened, stream)
         os.close(opened)
     sys.executable = executable
-    launcher: Any = importlib.import_module("lightning.pytorch.strategies.launchers.subprocess_script")
-    launcher.subprocess = SimpleNamespace(Popen=Spare().start)
+    start = Spare().start
+    for package in ("pytorch", "fabric"):
+        launcher: Any = importlib.import_module(f"lightning.{package}.strategies.launchers.subprocess_script")
+        launcher.subprocess = SimpleNamespace(Popen=start)
     run(module, arguments, folder, environment)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
+from pipelines import computing
 from pipelines.entry import stage
 from pipelines.prompts import encode, open_cell, report_unknown
 from pipelines.record import recorded
@@ -27,6 +28,7 @@ def generate(cfg: DictConfig) -> None:
     from retable.generation.next_token import next_token
 
     cell, system, path = open_cell(cfg)
+    computing.place(cfg, system)
     tokenizer, model, run = Tokenizer.load(path), next_token(system), read_run(cell)
     inputs = [cell / "model.safetensors", path]
     if cfg.prompts is None:
@@ -38,6 +40,7 @@ def generate(cfg: DictConfig) -> None:
     ids, eos = encode(tokenizer, prompts), tokenizer.boundary if cfg.stop else None
     strategy = build(cfg.decoding, "decoding")
     with recorded(cfg, inputs, [cell], run["system"], run["seed"], corpus=run["corpus"]) as record:
+        computing.begin(cfg, record)
         found = [
             (prompt, begun, completion)
             for prompt, begun, several in zip(prompts, ids, strategy(model, ids, eos), strict=True)

@@ -12,6 +12,9 @@ from pipelines import swept
 from retable.errors import UsageError
 from retable.settings import build
 
+# Settings of which no number of a cell comes: who is told of it, and on what a stage computes that only uses a system.
+AROUND = ("logger", "accelerator", "devices")
+
 
 def debugging(overrides: Sequence[str]) -> bool:
     """Whether `debug=` was chosen: a person tries something, and what comes of it is no cell of the pipeline."""

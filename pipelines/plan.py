@@ -27,6 +27,7 @@ from omegaconf.errors import ConfigAttributeError, OmegaConfBaseException
 from pipelines.checkpoint import opened_by, take_over
 from pipelines.entry import CONF, enter_project, no_setting, one_line, one_line_errors
 from pipelines.locks import write_whole
+from pipelines.observers import AROUND
 from pipelines.project import SOURCES
 from pipelines.reach import LOADED, code, own_part, reached_by
 from retable.corpora.text import SPLITS
@@ -261,7 +262,8 @@ def _chosen(stage: str, choices: tuple[str, ...], keys: tuple[str, ...]) -> tupl
     cfg = copy.deepcopy(whole)
     with flag_override(cfg, ["struct", "readonly"], False):
         del cfg["hydra"]
-        cfg.pop("logger", None)  # who is told of a training
+        for name in AROUND:
+            cfg.pop(name, None)
     return cfg, whole
 
 

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from pipelines import swept
 from pipelines.engines import ENGINE
 from pipelines.entry import is_main_process, output_folder, overrides, stage_name
-from pipelines.observers import debugging, in_mlflow, loggers
+from pipelines.observers import AROUND, debugging, in_mlflow, loggers
 from pipelines.reach import LOADED, code, own_part, reached_by
 from pipelines.tries import difference, flat
 from retable import artifacts
@@ -62,7 +62,7 @@ def recorded(
     that a distributed strategy starts beside the first, the body runs alike, and what it writes is thrown away.
     """
     config: Any = OmegaConf.to_container(cfg, resolve=True)
-    config.pop("logger", None)  # who is told changes no number
+    config = {key: value for key, value in config.items() if key not in AROUND}
     name, cell = stage_name(), place or cfg.out
     differs = ""
     if not (_by_dvc() or debugging(overrides())):

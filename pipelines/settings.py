@@ -184,6 +184,8 @@ class Evaluate:
     cell: Name
     vectors: Name | None
     benchmark: Annotated[Any, Part("retable.evaluation.", several=True)]
+    accelerator: Literal["auto", "cpu", "gpu"]
+    devices: PositiveInt | Literal["auto"]
     tokens: Name
     text: Name
     out: Name
@@ -197,6 +199,8 @@ class Generate:
     prompt_words: NonNegativeInt
     n_prompts: PositiveInt
     stop: bool
+    accelerator: Literal["auto", "cpu", "gpu"]
+    devices: PositiveInt | Literal["auto"]
     seed: Seed
     strategy: Name
     out: Name

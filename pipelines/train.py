@@ -52,11 +52,12 @@ def train(cfg: DictConfig) -> None:
     upstream = [folder for folder in prepared if (folder / "run.json").exists()]
     with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name) as record:
         best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
-        training.train(cfg, record, objective, batches, validation, best)
+        device = training.train(cfg, record, objective, batches, validation, best)
         write_text(text, record.folder)
         if learnt := task.learnt():
             write_json(record.folder / "learnt.json", learnt)
-        for split in task.measured:
+        objective.to(device)
+        for split in task.measured:  # shared by the processes that trained
             predictions = task.predict(objective, encoded[split])
             units = task.units(examples[split], predictions)
             rows = units.assign(split=split)[["split", *units.columns]]

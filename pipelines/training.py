@@ -27,15 +27,15 @@ def train(
     batches: Batches,
     validation: Measure | None,
     best: Best | None = None,
-) -> None:
+) -> torch.device:
     """Train `objective` as `cfg` says, and `fit` of `best`; leave `model.safetensors`, `curve.csv` and the costs in the
-    record."""
+    record. Returns what this process trained on; it is left on the processor."""
     started = time.monotonic()
     amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
     cost = training_cost(objective, batches)
     if unit in ("tokens", "flops") and not cost:
         raise UsageError(f"budget={cfg.budget}: these batches don't count their {unit}; write ++max_steps=, or a time")
-    points, stepped, seconds, kept, gpus = fit(
+    points, stepped, seconds, kept, device, devices = fit(
         objective,
         batches,
         seed=cfg.seed,
@@ -65,14 +65,15 @@ def train(
     record.metrics |= {unit: round(steps * each) for unit, each in cost.items()}
     record.costs["training_seconds"] = round(time.monotonic() - started, 2)
     record.costs |= {f"{unit}_per_second": round(stepped * each / seconds) for unit, each in cost.items() if stepped}
-    if gpus:
+    if device.type == "cuda":
         record.costs["peak_gpu_memory_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
         if stepped and cost:
-            share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), gpus)
+            share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), devices)
             record.costs |= {} if share is None else {"flops_utilisation": round(share, 4)}
     else:  # what gives its numbers other last digits than another machine's
         record.costs |= {"threads": torch.get_num_threads(), "compiled_kernels": int(fused.COMPILED is not None)}
-    if not gpus and stepped and cost.get("flops") and cfg.trainer.devices == 1:
+    if device.type == "cpu" and devices == 1 and stepped and cost.get("flops"):
         rate = product_rate(torch.bfloat16 if cfg.trainer.precision == "bf16-mixed" else torch.float32)
         record.costs["product_flops_per_second"] = round(rate)
         record.costs["flops_utilisation"] = round(stepped * cost["flops"] / seconds / rate, 4)
+    return device

@@ -12,7 +12,7 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from pipelines.entry import choose_precision
+from pipelines.entry import choose_machine
 from pipelines.plan import configuration, mistakes_of
 from retable.digests import digest_of
 from retable.plan.cell import Cell
@@ -38,7 +38,7 @@ def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Seq
             composed = OmegaConf.create(configuration(cell, opened=True))
     finally:
         HydraConfig.instance().cfg = running
-    choose_precision(composed)
+    choose_machine(composed)
     own, other = flat(config), flat(OmegaConf.to_container(composed))
     differing = {key: own.get(key, _ABSENT) for key in sorted({*own, *other})}
     # 1.0 is 1 to Python, but another text in the cell

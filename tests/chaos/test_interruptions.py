@@ -16,6 +16,7 @@ import yaml
 
 from retable.digests import digest
 from tests.chaos.project import ROOT, End, Project
+from tests.pipelines.conftest import TWO
 
 pytestmark = pytest.mark.chaos
 SEED, ENDS = int(os.environ.get("CHAOS_SEED", 1)), int(os.environ.get("CHAOS_ENDS", 12))
@@ -30,7 +31,7 @@ GPT = ["recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1"]
 BERT = ["tokenizer=word_marked", "recipe=bert/bert", "model.d_model=16", "model.n_layers=1"]
 TASK = [*TINY, "finetuning.batch_size=4", "++max_steps=8", "validations=2", "checkpoint_every=2"]
 BILSTM = ["recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8"]
-DDP = ["trainer=ddp", "trainer.accelerator=cpu"]
+DDP = ["trainer=ddp", *TWO]
 PAIRS = ["corpus=grammar_pairs_tiny"]
 
 

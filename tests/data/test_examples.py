@@ -4,7 +4,6 @@ import torch
 
 from retable.data.bucketed import Bucketed, in_order_of_length
 from retable.data.examples import Inputs, encoded, pad
-from retable.errors import UsageError
 
 N, B = 1237, 8
 LENGTHS = np.random.default_rng(0).integers(1, 40, N)
@@ -92,9 +91,13 @@ def test_the_processes_batches_make_up_the_whole(world):
         assert sum(means) / world == pytest.approx(whole.lengths.double().mean().item())
 
 
-def test_more_processes_than_examples_are_refused():
-    with pytest.raises(UsageError, match=r"a batch of . examples can't be shared by 9 processes; raise batch_size"):
-        examples().batch(0, 0, 9)
+def test_a_process_that_no_example_is_left_for_weighs_nothing():
+    whole, parts = examples().batch(0), [examples().batch(0, rank, 9) for rank in range(9)]
+    n = len(places(whole))
+    assert n < 9 and all(len(part.lengths) == 1 for part in parts)
+    assert [part.weight for part in parts] == [9 / n] * n + [0] * (9 - n)
+    means = [part.weight * part.lengths.double().mean().item() for part in parts]
+    assert sum(means) / 9 == pytest.approx(whole.lengths.double().mean().item())
 
 
 def test_batches_by_length_hold_every_example_once_with_its_place():

@@ -100,11 +100,14 @@ def test_the_processes_batches_make_up_the_whole(world):
         assert sum(means) / world == pytest.approx(whole.labels[whole.labels > 0].double().mean())
 
 
-def test_too_many_processes_for_a_batch():
-    with pytest.raises(UsageError, match=r"a batch of \d pairs can't be shared by 8 processes; raise batches.max_tok"):
-        batches = pairs(limit=45)
-        for step in range(batches.steps_per_epoch):
-            batches.batch(step, 0, 8)
+def test_more_processes_than_pairs_make_up_the_whole():
+    batches, few = pairs(limit=45), 0
+    for step in range(batches.steps_per_epoch):
+        whole, parts = batches.batch(step), [batches.batch(step, rank, 8) for rank in range(8)]
+        few += len(whole.labels) < 8
+        means = [part.labels[part.labels > 0].double().mean() * part.weight for part in parts]
+        assert sum(means) / 8 == pytest.approx(whole.labels[whole.labels > 0].double().mean())
+    assert few
 
 
 def test_too_long_a_sentence():

@@ -18,6 +18,8 @@ SMALL_CORPUS = [
     "corpus.write.task_examples={train: 60, validation: 20, test: 40}",
 ]
 
+# Two processes of the processor, in the precision of one that says nothing.
+TWO = ["trainer.accelerator=cpu", "trainer.devices=2", "trainer.precision=32-true"]
 TINY = "corpus=grammar_tiny"
 SHORT = [TINY, "+max_steps=3", "epochs=1"]
 TASK = [TINY, "finetuning.batch_size=8", "epochs=0.2"]

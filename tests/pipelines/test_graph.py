@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from retable.artifacts import read_record, record_file
 from retable.models.word2vec_format import read_word2vec
 from retable.tokenizers.tokenizer import Tokenizer
+from tests.pipelines.conftest import TWO
 
 SMALL = ["corpus=grammar_tiny", "epochs=0.2"]
 LSTM = [*SMALL, "recipe=recurrent/lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16"]
@@ -230,7 +231,7 @@ def test_unseen_words_have_ngrams(graph):
 
 
 def test_two_processes_learn_word_vectors_deterministically(graph):
-    ddp = ["trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu", "model.d_model=16", "batch_tokens=500"]
+    ddp = ["trainer=ddp", *TWO, "model.d_model=16", "batch_tokens=500"]
     ends = []
     for system in ("first", "second"):
         graph.succeed("embed", *SMALL, *ddp, "epochs=1", f"system={system}")

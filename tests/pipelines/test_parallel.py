@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from pipelines.entry import is_main_process
+from tests.pipelines.conftest import TWO
 
 TRANSFORMER = ["model.d_model=16", "model.n_layers=2", "model.dropout=0", "batches.batch_size=4"]
 SYSTEMS = {
@@ -20,6 +21,11 @@ SYSTEMS = {
 }  # fmt: skip
 
 
+def by(trainer: str) -> list[str]:
+    """One process, or two."""
+    return [f"trainer={trainer}", *(TWO if trainer != "cpu" else [])]
+
+
 @pytest.fixture(scope="module")
 def train(project):
     """Trains a system with a trainer, once, and gives its folder."""
@@ -29,10 +35,10 @@ def train(project):
     def once(system: str, trainer: str) -> Path:
         if (system, trainer) not in folders:
             name = f"{system}_{trainer}"
-            settings = ["corpus=grammar_tiny", "tokenizer=word_marked", *SYSTEMS[system], f"trainer={trainer}"]
+            settings = ["corpus=grammar_tiny", "tokenizer=word_marked", *SYSTEMS[system], *by(trainer)]
             # The last of a group's choices would be an error to Hydra, so the one that a system makes is the only one.
             chosen = {part.partition("=")[0]: part for part in settings}
-            project.succeed("pretrain", *chosen.values(), "trainer.accelerator=cpu", f"system={name}")
+            project.succeed("pretrain", *chosen.values(), f"system={name}")
             folders[system, trainer] = project.folder / f"outputs/pretrain/grammar_tiny/{name}-1"
         return folders[system, trainer]
 
@@ -76,7 +82,7 @@ def test_two_processes_validate_half_each_and_find_what_one_finds(project, name)
     for trainer in ("cpu", "ddp"):
         project.succeed(
             stage, "corpus=grammar_tiny", *settings, "optimizer.lr=0", "++max_steps=2", "logger=none",
-            "+callbacks.counted._target_=counted.Counted", f"trainer={trainer}", "trainer.accelerator=cpu",
+            "+callbacks.counted._target_=counted.Counted", *by(trainer),
             f"system=still_{name}_{trainer}",
         )  # fmt: skip
         (path,) = project.folder.glob(f"outputs/{stage}/*/*still_{name}_{trainer}-1/curve.csv")
@@ -120,7 +126,7 @@ def test_shares_of_weights_learn_and_predict_as_whole_ones(project, name):
     for trainer in ("ddp", "fsdp"):
         stage, *settings = TRAINED[name]
         system = f"system=shared_{name}_{trainer}"
-        project.succeed(stage, *settings, f"trainer={trainer}", "trainer.accelerator=cpu", "logger=none", system)
+        project.succeed(stage, *settings, *by(trainer), "logger=none", system)
         (cell,) = project.folder.glob(f"outputs/{stage}/*/*shared_{name}_{trainer}-1")
         curves.append(pd.read_csv(cell / "curve.csv"))
         predictions.append({file.name: file.read_text() for file in cell.glob("*predictions*")})
@@ -155,7 +161,7 @@ def test_two_processes_end_with_the_best_weights(project):
     """Which both read before the first removes the folder that they are in."""
     done = project.succeed(
         "train", "corpus=grammar_tiny", "task=sentiment", "batch_size=4", "patience=1", "++max_steps=6", "logger=none",
-        "trainer=ddp", "trainer.accelerator=cpu", "system=best",
+        *by("ddp"), "system=best",
     )  # fmt: skip
     assert "Traceback" not in done.stderr and not list((project.folder / "work/train").glob("**/*best*"))
 
@@ -167,8 +173,7 @@ def test_lightning_starts_the_second_process(project):
         "corpus=grammar_tiny",
         "tokenizer=word_marked",
         *SYSTEMS["t5"],
-        "trainer=fsdp",
-        "trainer.accelerator=cpu",
+        *by("fsdp"),
     ]
     done = project.start("pretrain", *settings, "++max_steps=2", "system=started")
     assert done.returncode == 0, done.stderr

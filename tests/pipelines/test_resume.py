@@ -9,6 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from retable.digests import digest
+from tests.pipelines.conftest import TWO
 
 SETTINGS = [
     "corpus=grammar_tiny",
@@ -24,8 +25,8 @@ SETTINGS = [
 STEPS = 28  # 3,000 tokens in batches of 4 × 16, 0.6 epochs
 TRAINERS = {
     "cpu": [],
-    "ddp": ["trainer=ddp", "trainer.accelerator=cpu"],
-    "fsdp": ["trainer=fsdp", "trainer.accelerator=cpu", "recipe=transformer/gpt", "model.n_layers=2", "recompute=true"],
+    "ddp": ["trainer=ddp", *TWO],
+    "fsdp": ["trainer=fsdp", *TWO, "recipe=transformer/gpt", "model.n_layers=2", "recompute=true"],
 }
 TRAINERS["fsdp_adafactor"] = [*TRAINERS["fsdp"], "optimizer=adafactor", "~optimizer.weight_decay", "~optimizer.beta2"]
 

@@ -17,7 +17,7 @@ CFG = OmegaConf.create(
         "optimizer": {"_target_": "retable.training.optimizers.sgd", "_partial_": True, "lr": 1.0},
         "schedule": {"_target_": "retable.training.schedules.constant", "_partial_": True},
         "clip_norm": None,
-        "trainer": {"devices": 1, "precision": "32-true"},
+        "trainer": {"precision": "32-true"},
         "checkpoint_every": 10,
         "validations": 1,
     }
@@ -30,7 +30,7 @@ class Batches:
 
 @pytest.mark.parametrize(("gpus", "share"), [(1, 0.48), (8, 0.06)])
 def test_utilisation_counts_every_gpu(gpus, share, monkeypatch, tmp_path):
-    fitted = Fitted([Point(100, "train/loss", 1.0)], steps=100, seconds=2.0, step=100, gpus=gpus)
+    fitted = Fitted([Point(100, "train/loss", 1.0)], 100, 2.0, 100, torch.device("cuda"), devices=gpus)
     monkeypatch.setattr(training, "fit", lambda *_, **__: fitted)
     monkeypatch.setattr(training, "training_cost", lambda *_: {"tokens": 1000, "flops": 0.0096 * 989e12})
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100 80GB HBM3")
@@ -43,7 +43,7 @@ def test_utilisation_counts_every_gpu(gpus, share, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("precision", "dtype"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
 def test_on_processors_it_is_of_the_products_that_were_measured(precision, dtype, monkeypatch, tmp_path):
-    fitted = Fitted([Point(100, "train/loss", 1.0)], steps=100, seconds=2.0, step=100, gpus=0)
+    fitted = Fitted([Point(100, "train/loss", 1.0)], 100, 2.0, 100, torch.device("cpu"), devices=1)
     monkeypatch.setattr(training, "fit", lambda *_, **__: fitted)
     monkeypatch.setattr(training, "training_cost", lambda *_: {"tokens": 1000, "flops": 1e9})
     monkeypatch.setattr(training, "product_rate", {dtype: 1e11}.__getitem__)

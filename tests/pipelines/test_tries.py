@@ -30,7 +30,6 @@ CELLS = {
 TRIES = [
     ("pretrain", "+trainer.fast_dev_run=true", "+trainer.fast_dev_run-True"),
     ("pretrain", "epochs=0.5", "+epochs-0.5"),
-    ("pretrain", "trainer.accelerator=auto", "+trainer.accelerator-auto"),
     ("pretrain", "epochs=1.0", "+epochs-1.0"),  # config.yaml would be other bytes
     ("embed", "epochs=0.5", "+epochs-0.5"),
     ("train", "epochs=0.5", "+epochs-0.5"),

@@ -43,9 +43,10 @@ class Bucketed:
         self.steps_per_epoch = self._buckets.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """The examples of process `rank` of `world`; the processes' batches are the one-process batch, split."""
+        """The examples of process `rank` of `world`; the processes' batches are the one-process batch, split. Where
+        there is none left for a process, it has the first one, with a weight of 0."""
         mine, places = (self._taught[chosen] for chosen in self._buckets.places(step, rank, world))
-        return self._encoded.weigh(self._encoded.pad(mine), mine, places, world)
+        return self._encoded.weigh(self._encoded.pad(mine if len(mine) else places[:1]), mine, places, world)
 
 
 def in_order_of_length(encoded: Encoded, batch_size: int) -> Iterator[tuple[np.ndarray, Any]]:

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from retable.errors import UsageError
-
 POOL = 50  # batches
 
 
@@ -21,15 +19,12 @@ class Buckets:
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def places(self, step: int, rank: int, world: int) -> tuple[np.ndarray, np.ndarray]:
-        """The examples of process `rank` of `world`, and of the whole batch: a pure function of (seed, step)."""
+        """The examples of process `rank` of `world`, none where there are too few, and of the whole batch: a pure
+        function of (seed, step)."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._shuffled(epoch)
         places = self._order[1][index]
-        if world > len(places):
-            raise UsageError(
-                f"a batch of {len(places)} examples can't be shared by {world} processes; raise batch_size"
-            )
         return places[rank::world], places
 
     def _shuffled(self, epoch: int) -> list[np.ndarray]:

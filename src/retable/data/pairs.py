@@ -43,17 +43,17 @@ class BucketedPairs:
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
+        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split. Where there
+        is none left for a process, it has the first one, with a weight of 0."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._shuffled(epoch)
         places = self._order[1][index]
         B = len(places)
-        if world > B:
-            raise UsageError(f"a batch of {B} pairs can't be shared by {world} processes; raise batches.max_tokens")
         mine = places[rank * B // world : (rank + 1) * B // world]
         labels, all_labels = (sum(len(self._targets[place]) for place in part) for part in (mine, places))
-        return pad(self._sources, self._targets, mine)._replace(weight=world * labels / all_labels)
+        padded = pad(self._sources, self._targets, mine if len(mine) else places[:1])
+        return padded._replace(weight=world * labels / all_labels)
 
     def _shuffled(self, epoch: int) -> list[np.ndarray]:
         generator = np.random.default_rng((self._seed, epoch))

@@ -148,7 +148,7 @@ class ShuffledWindows:
 def share_of_rows(size: int, rank: int, world: int) -> slice:
     """The rows of process `rank` of `world`, of a batch of `size`. UsageError where they can't be shared evenly."""
     if size % world:
-        raise UsageError(f"a batch of {size} cannot be shared evenly by {world} processes; change batch_size")
+        raise UsageError(f"a batch of {size} cannot be shared evenly by {world} processes; change one of them")
     return slice(rank * size // world, (rank + 1) * size // world)
 
 

@@ -16,11 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from retable.data.bucketed import on_device
 from retable.data.streams import TokenBatch
 from retable.errors import UsageError
 from retable.evaluation.perplexity import read_split
 from retable.metrics.regression import fit_line
 from retable.objectives.causal_lm import CausalLM
+from retable.processes import shared
 from retable.settings import Positive, PositiveInt
 from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
@@ -82,7 +84,9 @@ class Gradients:
             )
         starts = np.linspace(0, len(tokens) - self.length - 1, self.windows).astype(np.int64)
         windows = torch.from_numpy(tokens[starts[:, None] + np.arange(self.length + 1)].astype(np.int64))
-        norms = np.concatenate([by_distance(objective, part, self.distances) for part in windows.split(BATCH_SIZE)])
+        device = next(objective.parameters()).device
+        parts = windows.to(device).split(BATCH_SIZE)
+        norms = np.concatenate(shared(lambda part: by_distance(objective, part, self.distances), parts))
         mean = norms.mean(axis=0)
         reached = np.flatnonzero(mean[1:]) + 1  # a model with a window of its own sees nothing beyond it
         if len(reached) < 3:
@@ -138,7 +142,7 @@ def total_norms(objective: CausalLM, batches: list[TokenBatch]) -> np.ndarray:
     weights = [weight for weight in objective.parameters() if weight.requires_grad]
     state, norms = None, []
     for step, batch in enumerate(batches):
-        loss, _, state = objective.loss(batch, state, step)
+        loss, _, state = objective.loss(on_device(weights[0].device, batch), state, step)
         slopes = torch.autograd.grad(loss, weights, allow_unused=True)
         norms.append(float(nn.utils.get_total_norm([slope for slope in slopes if slope is not None])))
         state = _detached(state)

@@ -14,6 +14,7 @@ from retable.data.batches import Pieces, in_order, share
 from retable.data.bucketed import on_device
 from retable.data.streams import TokenBatch
 from retable.objectives.base import LanguageModelling
+from retable.processes import gathered, place
 from retable.settings import PositiveInt
 
 
@@ -47,9 +48,12 @@ class Scorer(Protocol):
 
 class _Scorer:
     def log_prob(self: Scorer, objective: OneDirection, tokens: np.ndarray, boundary: int) -> np.ndarray:
-        """(N,) ids to the (N,) float64 log-probability of each after those before it that the protocol shows."""
-        pieces = self.pieces(tokens, boundary, 0, 1)
-        return self.joined([list(map(self.measuring(objective), pieces))], len(tokens))
+        """(N,) ids to the (N,) float64 log-probability of each after those before it that the protocol shows. Processes
+        share the pieces."""
+        score = self.measuring(objective)
+        pieces = self.pieces(tokens, boundary, *place())
+        found: list[Any] = [None if piece is None else score(piece) for piece in pieces]
+        return self.joined(gathered(found), len(tokens))
 
 
 class Carried(_Scorer):

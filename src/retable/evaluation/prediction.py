@@ -1,6 +1,7 @@
 """What an objective predicts of examples of any kind."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -8,23 +9,22 @@ import torch
 from torch import Tensor
 
 from retable.data.batches import Pieces, in_order, share
-from retable.data.bucketed import Encoded, in_order_of_length, on_device
+from retable.data.bucketed import Encoded, on_device
 from retable.data.buckets import by_length
 from retable.generation.packed import packed
 from retable.objectives.base import Objective
+from retable.processes import shared
 
 Piece = tuple[np.ndarray, Any]  # places of examples, and their batch
 
 
 def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> list[Any]:
     """What `objective.predict` says of each example, in their order; of a batch it gives a tensor or a list, a row an
-    example."""
-    predictions: list[Any] = [None] * len(encoded.lengths)
+    example. Processes share the batches."""
     predict_piece = predicting(objective)
-    for piece in in_order_of_length(encoded, batch_size):
-        for place, prediction in predict_piece(piece):
-            predictions[place] = prediction
-    return predictions
+    batches = list(by_length(encoded.lengths, batch_size))
+    found = dict(chain(*shared(lambda places: predict_piece((places, encoded.pad(places))), batches)))
+    return [found[place] for place in range(len(encoded.lengths))]
 
 
 def predicting(objective: Objective) -> Callable[[Piece], list[tuple[int, Any]]]:

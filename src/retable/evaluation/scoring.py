@@ -1,7 +1,7 @@
 """One scorer for all language models: the log-probability of texts, or of what continues a context, many at a time.
 
 Counted models, trained ones, mixtures of them, and encoder-decoders and prefix LMs, which read the context and write
-the continuation.
+the continuation. Processes share the batches of the last and of trained ones.
 
 n texts, N tokens that are scored, B batch, T time.
 """
@@ -25,6 +25,7 @@ from retable.nn.cross_entropy import linear_log_prob
 from retable.objectives.base import Likelihood
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.text_to_text import TextToText
+from retable.processes import shared
 from retable.systems import LanguageModel, MixedSystem, System, TrainedSystem
 from retable.tokenizers.report import unknown_id
 from retable.tokenizers.tokenizer import Tokenizer
@@ -145,16 +146,19 @@ class Scorer:
         outputs = [[*self._sentinel, *continuation] for continuation in continuations]
         device, starts = next(objective.parameters()).device, _starts(continuations)
         log_probs = np.empty(sum(map(len, continuations)))
-        for places in _by_length([max(pair) for pair in zip(map(len, inputs), map(len, outputs), strict=True)]):
-            places = places[[len(continuations[place]) > 0 for place in places]]
-            if not len(places):
-                continue
+        batches = _by_length([max(pair) for pair in zip(map(len, inputs), map(len, outputs), strict=True)])
+        batches = [places[[len(continuations[place]) > 0 for place in places]] for places in batches]
+        batches = [places for places in batches if len(places)]
+
+        def find(places: np.ndarray) -> np.ndarray:
             batch = pad(inputs, outputs, places)
             batch.target_ids[:, 0] = objective.start_id
             hidden, labels = objective.predictions(on_device(device, batch))
             found = linear_log_prob(hidden, objective.head.weight, None, labels).double().cpu().numpy()
-            scored = np.concatenate([np.arange(len(outputs[place])) >= skip for place in places])
-            log_probs[_spans(starts, continuations, places)] = found[scored]
+            return found[np.concatenate([np.arange(len(outputs[place])) >= skip for place in places])]
+
+        for places, found in zip(batches, shared(find, batches), strict=True):
+            log_probs[_spans(starts, continuations, places)] = found
         return log_probs
 
     def _inputs(self, contexts: Sequences) -> list[list[int]]:
@@ -183,16 +187,19 @@ def _of_trained(
     for place in np.flatnonzero(~fits).tolist():
         log_probs[_spans(starts, continuations, [place])] = _of_text(system, contexts[place], continuations[place])
     whole = np.flatnonzero(fits & (lengths > firsts))
-    for chosen in _by_length(lengths[whole]):
-        places = whole[chosen]
+
+    def find(places: np.ndarray) -> np.ndarray:
         text = np.full((len(places), lengths[places].max() + 1), boundary)
         for row, place in zip(text, places, strict=True):
             row[1 : lengths[place] + 1] = [*contexts[place], *continuations[place]]
         time = np.arange(text.shape[1] - 1)
         scored = (time >= firsts[places, None]) & (time < lengths[places, None])
         ids, mask = (torch.from_numpy(array).to(device) for array in (text, scored))
-        found = _log_prob_where(objective, ids[:, :-1], ids[:, 1:], mask)
-        log_probs[_spans(starts, continuations, places)] = found.double().cpu().numpy()
+        return _log_prob_where(objective, ids[:, :-1], ids[:, 1:], mask).double().cpu().numpy()
+
+    batches = [whole[chosen] for chosen in _by_length(lengths[whole])]
+    for places, found in zip(batches, shared(find, batches), strict=True):
+        log_probs[_spans(starts, continuations, places)] = found
     return log_probs
 
 

@@ -51,11 +51,8 @@ class BeamSearch(Strategy):
         self.length_penalty, self.early_stopping = length_penalty, early_stopping
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
-        completions: list[list[Completion]] = [[] for _ in prompts]
-        for places, ids in self.batches(prompts, model.device):
-            for place, best in zip(places, self._search(model, ids, eos), strict=True):
-                completions[place] = [hypothesis.completion for hypothesis in best[: self.num_return_sequences]]
-        return completions
+        found = self.of_batches(lambda batch: self._search(model, batch[1], eos), prompts, model.device)
+        return [[hypothesis.completion for hypothesis in best[: self.num_return_sequences]] for best in found]
 
     def _search(self, model: NextToken, prompts: Tensor, eos: int | None) -> list[list[Hypothesis]]:
         """The at most K best texts after each of the prompts (B, T), the best first."""

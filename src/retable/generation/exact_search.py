@@ -9,6 +9,7 @@ import torch
 from retable.errors import UsageError
 from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, check
+from retable.processes import shared
 from retable.settings import PositiveInt
 
 
@@ -27,8 +28,8 @@ class ExactSearch:
         self.max_new_tokens, self.length_penalty, self.max_visits = max_new_tokens, length_penalty, max_visits
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
-        """The one best completion of each prompt."""
-        return [[self._search(model, list(prompt), eos)] for prompt in prompts]
+        """The one best completion of each prompt. Processes share the prompts."""
+        return shared(lambda prompt: [self._search(model, list(prompt), eos)], prompts)
 
     def _search(self, model: NextToken, prompt: list[int], eos: int | None) -> Completion:
         order = count()  # of equals the first found is taken, and states are never compared

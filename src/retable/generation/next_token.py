@@ -117,12 +117,14 @@ class Mixed:
         return [model.start(n_rows) for model in self.models]
 
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        scores, after = zip(*(m.extend(ids, before) for m, before in zip(self.models, state, strict=True)), strict=True)
-        log_probs = torch.stack([each.log_softmax(dim=1) for each in scores], dim=2)
+        pairs = zip(self.models, state, strict=True)
+        scores, after = zip(*(model.extend(ids.to(model.device), before) for model, before in pairs), strict=True)
+        log_probs = torch.stack([each.to(self.device).log_softmax(dim=1) for each in scores], dim=2)
         return (log_probs + self.log_weights).logsumexp(dim=2), list(after)
 
     def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
-        return [model.select(before, rows, last) for model, before in zip(self.models, state, strict=True)]
+        pairs = zip(self.models, state, strict=True)
+        return [model.select(before, rows.to(model.device), last) for model, before in pairs]
 
 
 def next_token(system: System | PredictiveModel) -> NextToken:

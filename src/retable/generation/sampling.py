@@ -27,15 +27,19 @@ class TokenByToken(Strategy):
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
         texts = [prompt for prompt in prompts for _ in range(self.num_return_sequences)]
-        choose = self.choice(len(texts), model.device)
-        tokens: list[list[int]] = [[] for _ in texts]
-        log_probs = [0.0] * len(texts)
-        for places, ids in self.batches(texts, model.device):
+        choose, n = self.choice(len(texts), model.device), self.num_return_sequences
+
+        def complete(batch: tuple[list[int], Tensor]) -> list[Completion]:
+            places, ids = batch
+            tokens: dict[int, list[int]] = {place: [] for place in places}
+            log_probs = dict.fromkeys(places, 0.0)
             for step in self._steps(model, ids, torch.tensor(places, device=model.device), choose, eos):
                 for text, token, log_prob in zip(*(column.tolist() for column in step), strict=True):
                     tokens[text].append(token)
                     log_probs[text] += log_prob
-        completions, n = list(map(Completion, tokens, log_probs)), self.num_return_sequences
+            return list(map(Completion, tokens.values(), log_probs.values()))
+
+        completions = self.of_batches(complete, texts, model.device)
         return [completions[first : first + n] for first in range(0, len(texts), n)]
 
     def stream(self, model: NextToken, prompt: Sequence[int], eos: int | None) -> Iterator[int]:

@@ -4,15 +4,19 @@ Names and meanings are those of Hugging Face's `generate`. B rows, T tokens, V v
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from retable.errors import UsageError
 from retable.generation.next_token import NextToken
+from retable.processes import shared
 from retable.settings import NonNegativeInt, Positive, PositiveInt
+
+Found = TypeVar("Found")
 
 
 class Completion(NamedTuple):
@@ -57,6 +61,19 @@ class Strategy:
             for first in range(0, len(places), self.batch_size):
                 batch = places[first : first + self.batch_size]
                 yield batch, torch.tensor([list(prompts[i]) for i in batch], device=device)
+
+    def of_batches(
+        self,
+        find: Callable[[tuple[list[int], Tensor]], Sequence[Found]],
+        prompts: Sequence[Sequence[int]],
+        device: torch.device,
+    ) -> list[Found]:
+        """Of each prompt what `find` gives of the rows of its batch. Processes share the batches."""
+        batches = list(self.batches(prompts, device))
+        found = shared(find, batches)
+        places = [place for rows, _ in batches for place in rows]
+        by_place = dict(zip(places, chain(*found), strict=True))
+        return [by_place[place] for place in range(len(prompts))]
 
     def constrain(self, scores: Tensor, ids: Tensor, n_new: int, eos: int | None) -> Tensor:
         """Scores (B, V) after the texts so far, `ids` (B, T), whose last `n_new` tokens are the completion."""

@@ -8,6 +8,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import nn
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
+from torch.optim import SGD, Optimizer
 from torch.utils.checkpoint import checkpoint
 
 from retable.errors import UsageError
@@ -62,3 +63,20 @@ class FullySharded(ModelParallelStrategy):
     def setup_environment(self) -> None:
         self._data_parallel_size = self.num_nodes * self.num_processes
         super().setup_environment()
+
+    def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Of plain SGD, which keeps nothing of a weight, the rates alone: Lightning 2.6 looks at the first of what is
+        kept, and ends where there is none."""
+        optimizers = self.optimizers
+        self.optimizers = [each for each in optimizers if not _is_plain_sgd(each)]
+        checkpoint: dict[str, Any] = super().load_checkpoint(*args, **kwargs)
+        self.optimizers = optimizers
+        for optimizer, kept in zip(optimizers, checkpoint["optimizer_states"], strict=True):
+            if _is_plain_sgd(optimizer):
+                for group, saved in zip(optimizer.param_groups, kept["param_groups"], strict=True):
+                    group |= {name: value for name, value in saved.items() if name != "params"}
+        return checkpoint
+
+
+def _is_plain_sgd(optimizer: Optimizer) -> bool:
+    return isinstance(optimizer, SGD) and all(group["momentum"] == 0 for group in optimizer.param_groups)

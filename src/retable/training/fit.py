@@ -43,7 +43,8 @@ class Fitted(NamedTuple):
     steps: int
     seconds: float
     step: int  # that of the weights that were kept
-    gpus: int  # that it ran on, of all processes together
+    device: torch.device  # that this process ran on
+    devices: int  # of all processes together
 
 
 _MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # what decides on a speed
@@ -151,8 +152,8 @@ def fit(
         runner.strategy.barrier()  # all have read them, and it may remove the folder
     else:
         step = runner.global_step
-    gpus = runner.world_size if runner.strategy.root_device.type == "cuda" else 0
-    return Fitted(progress.points, progress.steps, progress.seconds, step, gpus)
+    device = runner.strategy.root_device
+    return Fitted(progress.points, progress.steps, progress.seconds, step, device, runner.world_size)
 
 
 class _Clock(L.Callback):

@@ -16,6 +16,7 @@ from retable.data.batches import Measure, Scaled
 from retable.errors import UsageError
 from retable.nn.product import use_faster_products
 from retable.objectives.base import Objective, SelfUpdating
+from retable.processes import gathered
 from retable.training.averaging import Average
 from retable.training.blocks import FullySharded, shard
 from retable.training.observers import Handed
@@ -199,11 +200,7 @@ class Training(L.LightningModule):
     def _total(self) -> dict[str, float]:
         """The metrics of what all processes have found."""
         mine, self._found = self._found, []
-        found = [mine]
-        if self.trainer.world_size > 1 and not self.sharded:
-            found *= self.trainer.world_size
-            torch.distributed.all_gather_object(found, mine)
-        return self._measure.total(found)
+        return self._measure.total([mine] if self.sharded else gathered(mine))
 
     def _log(self, stage: str, metrics: Mapping[str, Any], **settings: Any) -> None:
         """To callbacks, and to the loggers of any Trainer but that of `fit`, whose loggers get the learning curve."""

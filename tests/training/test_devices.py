@@ -1,0 +1,65 @@
+import os
+
+import pytest
+import torch
+
+from retable.errors import UsageError
+from retable.training.devices import accelerator_here, device_of_process, devices_here, require_gpus
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Gives the machine so many GPUs, as far as torch counts them, and so many cores."""
+
+    def have(number: int, cores: int = 8) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: number > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: number)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+
+    return have
+
+
+@pytest.mark.parametrize(
+    ("number", "cores", "accelerator", "devices", "alone"),
+    [(8, 64, "gpu", 8, 8), (1, 8, "gpu", 1, 1), (0, 64, "cpu", 2, 1), (0, 1, "cpu", 1, 1)],
+)
+def test_auto_is_what_the_machine_has(gpus, number, cores, accelerator, devices, alone):
+    gpus(number, cores)
+    assert accelerator_here("auto") == accelerator
+    assert devices_here(accelerator, parallel=True) == devices
+    assert devices_here(accelerator, parallel=False) == alone
+
+
+def test_what_was_said_stays(gpus):
+    gpus(8)
+    assert accelerator_here("cpu") == "cpu" and devices_here("cpu", parallel=True) == 2
+
+
+def test_gpus_that_are_there_are_not_refused(gpus):
+    gpus(2)
+    for devices in (1, 2, [0, 1], [1]):
+        require_gpus("gpu", devices)
+    gpus(0)
+    require_gpus("cpu", 64)
+
+
+@pytest.mark.parametrize(
+    ("number", "devices", "line"),
+    [
+        (0, 1, "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
+        (1, 2, "devices=2: torch finds 1 GPU here; write 1, or auto"),
+        (4, 8, "devices=8: torch finds 4 GPUs here; write 4, or auto"),
+        (4, [3, 4], r"devices=\[3, 4\]: torch finds 4 GPUs here; write 4, or auto"),
+    ],
+)
+def test_gpus_that_are_missing_are_refused(gpus, number, devices, line):
+    gpus(number)
+    with pytest.raises(UsageError, match=line):
+        require_gpus("gpu", devices)
+
+
+def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert [device_of_process(each) for each in ("cpu", "gpu")] == [torch.device("cpu"), torch.device("cuda:0")]
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert device_of_process("gpu") == torch.device("cuda:3")
