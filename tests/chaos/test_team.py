@@ -1,4 +1,4 @@
-"""A team's set-up: MLflow on Postgres, its files and the cells in S3, by settings alone. docs/howto/team.md says how."""
+"""A team: MLflow on Postgres, its files and the cells in S3, by the settings of docs/howto/team.md alone."""
 
 import os
 import re
