@@ -1,8 +1,8 @@
 """What grows, and how fast: python -m benchmarks.scale [--corpora MB …] [--cells N …] [--writers N …] [--folder FOLDER]
 
 Corpora are texts of benchmarks/large.py, of so many megabytes, through each stage. Studies have so many cells, half of
-them counted systems and half what was measured of them; they are made in FOLDER as far as they are not there, then
-planned, looked at and reported. Writers are processes that record runs all at once, in the store that
+them counted systems and half what was measured of them, of which one each is made and the others are its copies under
+other seeds; they are planned, looked at and reported. Writers are processes that record runs all at once, in the store that
 MLFLOW_TRACKING_URI names or else in one of their own.
 
 Costs are seconds on the clock, processor seconds of all processes, and the peak of their anonymous memory. The exponent
@@ -10,8 +10,10 @@ is the slope of log processor seconds over log size, from the second size on whe
 """
 
 import argparse
+import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +28,7 @@ import yaml
 from benchmarks.large import CORPUS, HELD_OUT, LEARN_FROM, RARE, SHORT, Cost, run, watched, write_text
 from benchmarks.ratio import at_least_one
 from retable.artifacts import hardware
+from retable.digests import write_digests
 
 ROOT = Path(__file__).parent.parent
 LSTM = ["pretrain", "tokenizer=word", "recipe=recurrent/lstm", *SHORT]
@@ -38,9 +41,11 @@ STAGES = {
     "40 steps of an LSTM": LSTM,
     "perplexity of the LSTM": ["evaluate", "tokenizer=word", "stage=pretrain", "cell=large/lstm-1"],
 }
+CORPUS_GRAPH = "graph/corpus/grammar_tiny/dvc.yaml"
+FIRST = ["plan", "prepare", "encode-word", "pretrain-unigram-1", "evaluate-unigram-1-perplexity"]
 LEAST_MB = 2  # of which HELD_OUT is a fifth
 WORDS = "words: {train: 3000, validation: 600, test: 900}"  # of a study's corpus
-POINTS, RUNS = 200, 20  # of a run, and a writer's
+POINTS, RUNS = 200, 5  # of a run, and a writer's
 
 
 def corpora(megabytes: int, folder: Path) -> Iterator[tuple[str, Cost]]:
@@ -57,23 +62,52 @@ def corpora(megabytes: int, folder: Path) -> Iterator[tuple[str, Cost]]:
 def studies(cells: int, folder: Path) -> Iterator[tuple[str, Cost]]:
     """Of a study that is made already."""
     environment = make_project(cells, folder)
-    command = [sys.executable, "-m", "pipelines.command"]
-    watched([*command, "repro", "--jobs", "2"], folder, environment)
-    said = watched([*command, "repro"], folder, environment)
-    yield "`retable graph`", watched([*command, "graph"], folder, environment)
-    yield "plan", watched([sys.executable, "-m", "pipelines.plan", "cells", "grammar_tiny"], folder, environment)
-    yield "`dvc status`", watched([str(Path(sys.executable).with_name("dvc")), "status"], folder, environment)
-    yield "`retable repro` with nothing to do", said
-    yield "report", watched([sys.executable, "-m", "pipelines.report"], folder, environment)
+    ours, dvc = [sys.executable, "-m"], str(Path(sys.executable).with_name("dvc"))
+    yield "`retable graph`", watched([*ours, "pipelines.command", "graph"], folder, environment)
+    yield "plan", watched([*ours, "pipelines.plan", "cells", "grammar_tiny"], folder, environment)
+    watched([dvc, "repro", *(f"{CORPUS_GRAPH}:{stage}" for stage in FIRST)], folder, environment)
+    multiply(cells, folder)
+    watched([*ours, "benchmarks.scale", "--lock"], folder, environment)
+    watched([*ours, "pipelines.command", "repro"], folder, environment)  # the report
+    yield "`dvc status`", watched([dvc, "status"], folder, environment)
+    yield "`retable repro` with nothing to do", watched([*ours, "pipelines.command", "repro"], folder, environment)
+    yield "report", watched([*ours, "pipelines.report"], folder, environment)
+
+
+def multiply(cells: int, folder: Path) -> None:
+    """Copy the cells of the first seed to the others."""
+    for place in ("pretrain/grammar_tiny/unigram-{}", "evaluate/grammar_tiny/unigram-{}-perplexity"):
+        made = folder / "outputs" / place.format(1)
+        for seed in range(2, cells // 2 + 1):
+            copy = shutil.copytree(made, folder / "outputs" / place.format(seed))
+            for file in ("config.yaml", "run.json"):
+                text = (copy / file).read_text(encoding="utf-8").replace("unigram-1", f"unigram-{seed}")
+                text = re.sub(r'^(seed: |  "seed": )1\b', rf"\g<1>{seed}", text, flags=re.MULTILINE)
+                (copy / file).write_text(text, encoding="utf-8")
+            (copy / "digests.json").unlink()
+            write_digests(copy)
+
+
+def lock() -> None:
+    """Have DVC take all cells for made, at once: `dvc commit` writes the lock once a stage."""
+    from dvc.repo import Repo
+    from dvc.stage.serialize import to_single_stage_lockfile
+
+    with Repo() as repo, repo.lock:
+        stages = repo.stage.load_file(CORPUS_GRAPH)
+        for stage in stages:
+            stage.save()
+            stage.commit()
+        said = {"schema": "2.0", "stages": {stage.name: to_single_stage_lockfile(stage) for stage in stages}}
+    text = yaml.dump(json.loads(json.dumps(said)), sort_keys=False, Dumper=yaml.CSafeDumper)  # without DVC's types
+    Path(CORPUS_GRAPH).with_name("dvc.lock").write_text(text, encoding="utf-8")
 
 
 def make_project(cells: int, folder: Path) -> dict[str, str]:
-    """Of the code and configurations of this one, with one study, if it is not there; the environment to use it in."""
+    """Of the code and configurations of this one, with one study; the environment to use it in."""
     environment = {"PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}", "RETABLE_DATA": "data"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    if (folder / ".dvc").exists():
-        return environment
-    for name in ("conf", "pipelines", "src/retable"):
+    for name in ("benchmarks", "conf", "pipelines", "src/retable"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(ROOT / ".dvcignore", folder / ".dvcignore")
     for path in (folder / "conf/study").glob("*.yaml"):
@@ -147,11 +181,14 @@ def main() -> None:
     parser.add_argument("--corpora", type=at_least_one, nargs="+", default=[], metavar="MB")
     parser.add_argument("--cells", type=at_least_one, nargs="+", default=[], metavar="N")
     parser.add_argument("--writers", type=at_least_one, nargs="+", default=[], metavar="N")
-    parser.add_argument("--folder", type=Path, help="what is made stays there; by default it goes")
+    parser.add_argument("--folder", type=Path, help="an empty one, which stays; by default one that goes")
     parser.add_argument("--record", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--lock", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.record is not None:
         return record(arguments.record)
+    if arguments.lock:
+        return lock()
     if not (arguments.corpora or arguments.cells or arguments.writers):
         parser.error("nothing to measure; write --corpora 2 20 200, --cells 10 100 1000 or --writers 1 2 4 8")
     if min(arguments.corpora, default=LEAST_MB) < LEAST_MB:
