@@ -95,7 +95,7 @@ docs: env
 # Without the address's end MLflow opens on what it has for users of large models, where there are no runs.
 ui: env
 	@echo 'http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning'
-	@mlflow ui --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" --port 5000
+	@MLFLOW_BACKEND_STORE_URI="$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" mlflow ui --port 5000
 
 clean:
 	rm -rf outputs work multirun site

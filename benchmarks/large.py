@@ -8,13 +8,15 @@ want the room. A limit is set from outside: in a memory cgroup what goes beyond 
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 import psutil
@@ -70,20 +72,32 @@ def write_text(path: Path, size: int) -> None:
                 break
 
 
-def run(stage: str, *settings: str, folder: Path) -> tuple[float, float]:
-    """Seconds, and the peak of anonymous memory in MiB."""
-    root = Path(__file__).parent.parent
-    environment = os.environ | {"PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
+class Cost(NamedTuple):
+    seconds: float
+    cpu: float  # seconds of the processor
+    peak: float  # of anonymous memory, MiB
+
+
+def run(stage: str, *settings: str, folder: Path) -> Cost:
     command = [sys.executable, "-m", f"pipelines.{stage}", f"--config-dir={folder / 'conf'}", "corpus=large", *settings]
-    started, peak = time.perf_counter(), 0
-    child = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+    root = Path(__file__).parent.parent
+    return watched(command, folder, {"PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"})
+
+
+def watched(command: Sequence[str], folder: Path, environment: dict[str, str]) -> Cost:
+    """What a command costs, with all that it starts."""
+    started, before, peak = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN), 0
+    child = subprocess.Popen(command, cwd=folder, env=os.environ | environment, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True)  # fmt: skip
     while child.poll() is None:
         peak = max(peak, sum(anonymous(psutil.Process(child.pid))))
         time.sleep(0.25)
     assert child.stderr is not None
     if child.returncode:
-        sys.exit(f"{stage} ended with {child.returncode}: {child.stderr.read()[-2000:]}")
-    return time.perf_counter() - started, peak / 2**20
+        sys.exit(f"{command} ended with {child.returncode}: {child.stderr.read()[-2000:]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(time.perf_counter() - started, used, peak / 2**20)
 
 
 def anonymous(parent: psutil.Process) -> Iterator[int]:
@@ -111,7 +125,7 @@ def main() -> None:
         print("| stage | s | MB/s | anonymous memory, peak, MiB |\n|---|---:|---:|---:|", flush=True)
         for stage in STAGES:
             rare = [f"tokenizer.train.min_count={max(size // RARE, 1)}"] * (stage == ["encode", "tokenizer=word"])
-            seconds, peak = run(*stage, *rare, folder=folder)
+            seconds, _, peak = run(*stage, *rare, folder=folder)
             speed = f"{source.stat().st_size / 1e6 / seconds:.1f}" if stage[0] in ("prepare", "encode") else ""
             print(f"| `{' '.join(stage)}` | {seconds:.0f} | {speed} | {peak:.0f} |", flush=True)
 

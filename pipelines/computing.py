@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from pipelines.record import Record
-from retable.errors import UsageError
 from retable.systems import MixedSystem, System, TrainedSystem
 
 
@@ -23,8 +20,6 @@ def place(cfg: DictConfig, system: System) -> None:
     if cfg.devices == "auto":
         cfg.devices = devices_here(cfg.accelerator, parallel=False)
     require_gpus(cfg.accelerator, cfg.devices)
-    if cfg.devices != 1 and HydraConfig.get().mode == RunMode.MULTIRUN:
-        raise UsageError("a multirun has each job on one device; drop -m or write devices=1")
     for each in trained:
         each.objective.to(device_of_process(cfg.accelerator))
 

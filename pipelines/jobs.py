@@ -179,7 +179,7 @@ class Processes(Launcher):
         named = [each for each in overrides if _key(each) not in place and _key(each) not in _NOT_OF_THE_CELL]
         if suffix is None:
             suffix = "".join(called({}, part, [*map(_key, part)]) for part in _parted(named, swept))
-        gpus, processes = self._needs(composed.get("trainer") or {})
+        gpus, processes = self._needs(composed.get("trainer") or composed)
         if self._on == "local" and gpus > len(self._gpus):
             raise UsageError(
                 f"job {number} asks for {gpus} GPUs, and there are {len(self._gpus)}; write trainer.devices="
@@ -188,7 +188,7 @@ class Processes(Launcher):
         return Job(number, overrides, label, self.folder / f"{number}.log", gpus, processes, suffix)
 
     def _needs(self, trainer: Mapping[str, Any]) -> tuple[int, int]:
-        """How many GPUs, and processes, a training takes."""
+        """How many GPUs, and processes, a training takes, or a stage that uses a system."""
         accelerator, devices = str(trainer.get("accelerator", "cpu")), trainer.get("devices", 1)
         on_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and len(self._gpus) > 0)
         every = len(self._gpus) if on_gpus else 1

@@ -62,9 +62,8 @@ class Repro:
         path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def repro(tmp_path_factory, forks):
-    made = Repro(tmp_path_factory.mktemp("repro"), tmp_path_factory.mktemp("tools"), forks)
+def small_project(made: Repro) -> Repro:
+    """Make a project of its folder, whose only study is STUDY."""
     for name in ("conf", "pipelines", "src/retable"):
         shutil.copytree(ROOT / name, made.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(ROOT / ".dvcignore", made.folder / ".dvcignore")
@@ -76,6 +75,11 @@ def repro(tmp_path_factory, forks):
     made("dvc", "init", "--quiet", "--no-scm")
     made(str(made.python), "-m", "pipelines.command", "graph")
     return made
+
+
+@pytest.fixture(scope="module")
+def repro(tmp_path_factory, forks):
+    return small_project(Repro(tmp_path_factory.mktemp("repro"), tmp_path_factory.mktemp("tools"), forks))
 
 
 def test_only_what_may_change_a_number_runs_again(repro):

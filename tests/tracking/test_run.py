@@ -3,6 +3,7 @@ import getpass
 import os
 import shutil
 import sqlite3
+import sys
 import threading
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mlflow.tracking import MlflowClient
 from retable.artifacts import read_record, write_record
 from retable.errors import UsageError
 from retable.tracking import run as tracking
+from retable.tracking.store import concealed, create
 
 
 @pytest.fixture(scope="module")
@@ -343,3 +345,62 @@ def test_file_stores_are_refused(uri, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     with pytest.raises(UsageError, match=r"file store.*sqlite:////full/path/mlflow.db"):
         start("anywhere")
+
+
+@pytest.mark.parametrize("uri", ["postgresql://me:pass%20w0rd@host:5432x/db", "post gres://host/db"])
+def test_what_is_no_address_is_refused_without_its_password(uri, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(UsageError, match=r"is no address; write https://host, or postgresql://") as refused:
+        start("anywhere")
+    assert uri not in str(refused.value) and refused.value.__suppress_context__
+
+
+def test_a_database_keeps_no_files(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:w0rd@host/db")
+    monkeypatch.delenv("MLFLOW_DEFAULT_ARTIFACT_ROOT", raising=False)
+    expected = r"postgresql://\*\*\*@host/db is a database, .* MLFLOW_DEFAULT_ARTIFACT_ROOT=s3://bucket/mlflow"
+    with pytest.raises(UsageError, match=expected):
+        start("anywhere")
+
+
+def test_files_go_where_they_are_to(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/store.db")
+    monkeypatch.setenv("MLFLOW_DEFAULT_ARTIFACT_ROOT", f"{tmp_path}/files/")
+    (tmp_path / "curve.csv").write_text("step", encoding="utf-8")
+    run = start("elsewhere")
+    run.finish({}, [tmp_path / "curve.csv"])
+    assert (tmp_path / f"files/retable/{run.id}/artifacts/curve.csv").exists()
+
+
+def test_what_is_not_installed_ends_no_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://host/db")
+    monkeypatch.setenv("MLFLOW_DEFAULT_ARTIFACT_ROOT", "s3://bucket")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    start("without").finish({}, [])
+    assert "MLflow takes nothing: import of psycopg halted" in capsys.readouterr().err and tracking.n_waiting() == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("API request to http://me:p@ss@host:5000/api failed", "API request to http://***@host:5000/api failed"),
+        ("at postgresql://host/db?user=me&password=w0rd&x=1.", "at postgresql://host/db?user=me&password=***&x=1."),
+        ("connection to server at http://host:5000/api failed", "connection to server at http://host:5000/api failed"),
+    ],
+)
+def test_passwords_are_concealed(said, expected):
+    assert concealed(said) == expected
+
+
+def test_a_study_that_two_machines_made_at_once_is_one(client):
+    """What the second put below its own stands below the first's, too."""
+    group = tracking.Group("ptb", "study ptb", {})
+    first = client.get_run(start("of one", group=group).id).data.tags["mlflow.parentRunId"]
+    experiment = client.get_experiment_by_name("retable").experiment_id
+    second = create(client, experiment, "ptb", "study ptb", {})
+    below = create(client, experiment, "other", "of another", {"mlflow.parentRunId": second})
+    third = start("of a third", group=group).id
+    assert {client.get_run(run).data.tags["mlflow.parentRunId"] for run in (below, third)} == {first}
+    assert client.get_run(second).info.lifecycle_stage == "deleted"

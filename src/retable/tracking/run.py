@@ -15,7 +15,7 @@ from mlflow.tracking import MlflowClient
 
 from retable.artifacts import read_record, write_json, write_record
 from retable.digests import digest_of
-from retable.tracking.store import NO_ANSWER, alone, begun, create, is_known, open_store, root
+from retable.tracking.store import NO_ANSWER, alone, begun, concealed, create, is_known, open_store, root, tagged
 
 WAITING = Path("work/mlflow")  # what MLflow did not take
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # a task may call a column "#1 String", and a metric have a try's name
@@ -143,7 +143,7 @@ class Run:
                 self._close(client, self.id, ending)
         except NO_ANSWER as error:
             if self._silent_until is None:
-                said = str(error).strip().partition("\n")[0][:200] or type(error).__name__
+                said = concealed(str(error)).strip().partition("\n")[0][:200] or type(error).__name__
                 print(f"MLflow takes nothing: {said}; it gets all later, or by `retable sync`", file=sys.stderr)
             now = time.monotonic()
             self._silent_until = now + max(60, 20 * (now - began))
@@ -203,9 +203,9 @@ def give_up(key: str) -> bool:
     asked."""
     try:
         client, experiment = open_store()
-        run_id = begun(client, experiment, key)
-        if run_id is not None and client.get_run(run_id).info.status == RunStatus.to_string(RunStatus.RUNNING):
-            _terminate(client, run_id, RunStatus.to_string(RunStatus.KILLED))
+        for run_id in begun(client, experiment, key):
+            if client.get_run(run_id).info.status == RunStatus.to_string(RunStatus.RUNNING):
+                _terminate(client, run_id, RunStatus.to_string(RunStatus.KILLED))
     except NO_ANSWER:
         return False
     return True
@@ -273,8 +273,8 @@ def _open(client: MlflowClient, experiment: str, opening: Opening) -> tuple[str,
     tags = opening.tags | {"retable.upstream": ",".join(runs)}
     if parent := opening.parent or measured or (opening.group and _group(client, experiment, opening.group)):
         tags["mlflow.parentRunId"] = parent
-    run_id = begun(client, experiment, opening.key)
-    if run_id is not None:
+    if there := begun(client, experiment, opening.key):
+        run_id = there[0]
         client.update_run(run_id, status=RunStatus.to_string(RunStatus.RUNNING))
         client.log_batch(run_id, tags=[RunTag(tag, value) for tag, value in tags.items()])
         return run_id, measured
@@ -303,11 +303,17 @@ def _score(client: MlflowClient, run_id: str, metrics: Mapping[str, float]) -> N
 
 
 def _group(client: MlflowClient, experiment: str, group: Group) -> str:
+    """Its id. Of several, which machines made at the same moment, the first stands, and gets what is below others."""
     with alone():
-        made = begun(client, experiment, group.key)
-        run_id = made or create(client, experiment, group.name, group.key, group.tags)
-        client.set_terminated(run_id, RunStatus.to_string(RunStatus.FINISHED))
-    return run_id
+        if not begun(client, experiment, group.key):
+            create(client, experiment, group.name, group.key, group.tags)
+        first, *others = begun(client, experiment, group.key)
+        for other in others:
+            for below in tagged(client, experiment, "mlflow.parentRunId", other):
+                client.set_tag(below, "mlflow.parentRunId", first)
+            client.delete_run(other)
+        client.set_terminated(first, RunStatus.to_string(RunStatus.FINISHED))
+    return first
 
 
 def _monitor(client: MlflowClient, run_id: str) -> Any:

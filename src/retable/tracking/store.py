@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import getpass
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,13 +16,16 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 from mlflow.tracking import MlflowClient
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from retable.errors import UsageError
 
 EXPERIMENT = "retable"
-# Of the store, its database, that one's tables, the network and the disk: no training ends by any of them.
-NO_ANSWER = (MlflowException, SQLAlchemyError, CommandError, OSError)
+ARTIFACTS = "MLFLOW_DEFAULT_ARTIFACT_ROOT"  # as MLflow's server calls it; a server that is asked has its own
+# Of the store, its database, that one's tables, the network, the disk, and the library for a kind of them that is not
+# installed: no training ends by any of them.
+NO_ANSWER = (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError)
+_SECRET = re.compile(r"(?<=://)\S+(?=@)|(?<=password=)[^\s&]+")  # of an address
 
 
 def open_store() -> tuple[MlflowClient, str]:
@@ -29,9 +33,19 @@ def open_store() -> tuple[MlflowClient, str]:
         return (client := _client()), _experiment(client)
 
 
-def begun(client: MlflowClient, experiment: str, key: str) -> str | None:
-    found = client.search_runs([experiment], f"tags.`retable.key` = '{key}'", max_results=1)
-    return found[0].info.run_id if found else None
+def concealed(said: str) -> str:
+    """What a library said, without the user and password of an address in it."""
+    return _SECRET.sub("***", said)
+
+
+def begun(client: MlflowClient, experiment: str, key: str) -> list[str]:
+    """The ids of the runs of `key`, the first one first: more than one where machines made it at the same moment."""
+    return tagged(client, experiment, "retable.key", key)
+
+
+def tagged(client: MlflowClient, experiment: str, tag: str, value: str) -> list[str]:
+    found = client.search_runs([experiment], f"tags.`{tag}` = '{value}'", order_by=["attributes.start_time"])
+    return [run.info.run_id for run in found]
 
 
 def create(client: MlflowClient, experiment: str, name: str, key: str, tags: Mapping[str, Any]) -> str:
@@ -68,11 +82,23 @@ def _client() -> MlflowClient:
     uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root() / 'mlflow.db'}"
     if "://" not in uri or uri.startswith("file:"):
         raise UsageError(
-            f"MLFLOW_TRACKING_URI={uri} is a file store, which MLflow no longer supports; "
+            f"MLFLOW_TRACKING_URI={concealed(uri)} is a file store, which MLflow no longer supports; "
             "write sqlite:////full/path/mlflow.db or the address of a server"
         )
-    if uri.startswith("sqlite:") and (database := make_url(uri).database):
-        _make(Path(database))
+    try:
+        url = make_url(uri)
+    except (ArgumentError, ValueError):  # which may quote a password
+        raise UsageError(
+            "MLFLOW_TRACKING_URI is no address; write https://host, or postgresql://user@host:5432/database"
+        ) from None
+    if url.drivername.startswith("sqlite"):
+        if url.database:
+            _make(Path(url.database))
+    elif not (url.drivername.startswith("http") or os.environ.get(ARTIFACTS)):
+        raise UsageError(
+            f"MLFLOW_TRACKING_URI={concealed(uri)} is a database, which keeps no files; "
+            f"say where they go: {ARTIFACTS}=s3://bucket/mlflow, or a folder that all machines see"
+        )
     return MlflowClient(uri)
 
 
@@ -95,8 +121,10 @@ def _experiment(client: MlflowClient) -> str:
     found = client.get_experiment_by_name(EXPERIMENT)
     if found:
         return found.experiment_id
-    local = client.tracking_uri.startswith("sqlite:")
-    location = (root() / "mlartifacts").as_uri() if local else None
+    given = os.environ.get(ARTIFACTS)
+    location: str | None = f"{given.rstrip('/')}/{EXPERIMENT}" if given else (root() / "mlartifacts").as_uri()
+    if client.tracking_uri.startswith("http"):
+        location = None
     try:
         return client.create_experiment(EXPERIMENT, artifact_location=location)
     except MlflowException:  # another process made it in the meantime
@@ -111,7 +139,7 @@ def cell_of(run_id: str) -> Path:
     try:
         tags = _client().get_run(run_id).data.tags
     except MlflowException as error:
-        raise UsageError(f"runs:/{run_id} is no run of this MLflow: {error.message}") from None
+        raise UsageError(f"runs:/{run_id} is no run of this MLflow: {concealed(error.message)}") from None
     if "retable.cell" not in tags:
         raise UsageError(f"runs:/{run_id} is a run of no cell; take one that a stage made")
     return root() / "outputs" / tags["retable.cell"]

@@ -1,0 +1,207 @@
+"""What grows, and how fast: python -m benchmarks.scale [--corpora MB …] [--cells N …] [--writers N …] [--folder FOLDER]
+
+Corpora are texts of benchmarks/large.py, of so many megabytes, through each stage. Studies have so many cells, half of
+them counted systems and half what was measured of them, of which one each is made and the others are its copies under
+other seeds; they are planned, looked at and reported. Writers are processes that record runs all at once, in the store
+that MLFLOW_TRACKING_URI names or else in one of their own.
+
+Costs are seconds on the clock, processor seconds of all processes, and the peak of their anonymous memory. The exponent
+is the slope of log processor seconds over log size, from the second size on where there are three: 1 is linear.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import yaml
+
+from benchmarks.large import CORPUS, HELD_OUT, LEARN_FROM, RARE, SHORT, Cost, run, watched, write_text
+from benchmarks.ratio import at_least_one
+from retable.artifacts import hardware
+from retable.digests import write_digests
+
+ROOT = Path(__file__).parent.parent
+LSTM = ["pretrain", "tokenizer=word", "recipe=recurrent/lstm", *SHORT]
+KN3 = ["pretrain", "tokenizer=word", "recipe=counted/kn3"]
+STAGES = {
+    "prepare": ["prepare"],
+    "encode by words": ["encode", "tokenizer=word"],
+    "encode by byte pairs": ["encode", "tokenizer=bpe", f"+tokenizer.train.learn_from={LEARN_FROM}"],
+    "count trigrams": KN3,
+    "40 steps of an LSTM": LSTM,
+    "perplexity of the LSTM": ["evaluate", "tokenizer=word", "stage=pretrain", "cell=large/lstm-1"],
+}
+CORPUS_GRAPH = "graph/corpus/grammar_tiny/dvc.yaml"
+FIRST = ["plan", "prepare", "encode-word", "pretrain-unigram-1", "evaluate-unigram-1-perplexity"]
+LEAST_MB = 2  # of which HELD_OUT is a fifth
+WORDS = "words: {train: 3000, validation: 600, test: 900}"  # of a study's corpus
+POINTS, RUNS = 200, 5  # of a run, and a writer's
+
+
+def corpora(megabytes: int, folder: Path) -> Iterator[tuple[str, Cost]]:
+    source, size = folder / "text.txt", megabytes * 1_000_000
+    (folder / "conf/corpus").mkdir(parents=True, exist_ok=True)
+    corpus = CORPUS.format(source=source, train=1 - HELD_OUT / size, test=HELD_OUT / 2 / size)
+    (folder / "conf/corpus/large.yaml").write_text(corpus, encoding="utf-8")
+    write_text(source, size)
+    for name, stage in STAGES.items():
+        rare = [f"tokenizer.train.min_count={max(size // RARE, 1)}"] * (name == "encode by words")
+        yield name, run(*stage, *rare, folder=folder)
+
+
+def studies(cells: int, folder: Path) -> Iterator[tuple[str, Cost]]:
+    """Of a study that is made already."""
+    environment = make_project(cells, folder)
+    ours, dvc = [sys.executable, "-m"], str(Path(sys.executable).with_name("dvc"))
+    yield "`retable graph`", watched([*ours, "pipelines.command", "graph"], folder, environment)
+    yield "plan", watched([*ours, "pipelines.plan", "cells", "grammar_tiny"], folder, environment)
+    watched([dvc, "repro", *(f"{CORPUS_GRAPH}:{stage}" for stage in FIRST)], folder, environment)
+    multiply(cells, folder)
+    watched([*ours, "benchmarks.scale", "--lock"], folder, environment)
+    watched([*ours, "pipelines.command", "repro"], folder, environment)  # the report
+    yield "`dvc status`", watched([dvc, "status"], folder, environment)
+    yield "`retable repro` with nothing to do", watched([*ours, "pipelines.command", "repro"], folder, environment)
+    yield "report", watched([*ours, "pipelines.report"], folder, environment)
+
+
+def multiply(cells: int, folder: Path) -> None:
+    """Copy the cells of the first seed to the others."""
+    for place in ("pretrain/grammar_tiny/unigram-{}", "evaluate/grammar_tiny/unigram-{}-perplexity"):
+        made = folder / "outputs" / place.format(1)
+        for seed in range(2, cells // 2 + 1):
+            copy = shutil.copytree(made, folder / "outputs" / place.format(seed))
+            for file in ("config.yaml", "run.json"):
+                text = (copy / file).read_text(encoding="utf-8").replace("unigram-1", f"unigram-{seed}")
+                text = re.sub(r'^(seed: |  "seed": )1\b', rf"\g<1>{seed}", text, flags=re.MULTILINE)
+                (copy / file).write_text(text, encoding="utf-8")
+            (copy / "digests.json").unlink()
+            write_digests(copy)
+
+
+def lock() -> None:
+    """Have DVC take all cells for made, at once: `dvc commit` writes the lock once a stage."""
+    from dvc.repo import Repo
+    from dvc.stage.serialize import to_single_stage_lockfile
+
+    with Repo() as repo, repo.lock:
+        stages = repo.stage.load_file(CORPUS_GRAPH)
+        for stage in stages:
+            stage.save()
+            stage.commit()
+        said = {"schema": "2.0", "stages": {stage.name: to_single_stage_lockfile(stage) for stage in stages}}
+    text = yaml.dump(json.loads(json.dumps(said)), sort_keys=False, Dumper=yaml.CSafeDumper)  # without DVC's types
+    Path(CORPUS_GRAPH).with_name("dvc.lock").write_text(text, encoding="utf-8")
+
+
+def make_project(cells: int, folder: Path) -> dict[str, str]:
+    """Of the code and configurations of this one, with one study; the environment to use it in."""
+    environment = {"PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}", "RETABLE_DATA": "data"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for name in ("benchmarks", "conf", "pipelines", "src/retable"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(ROOT / ".dvcignore", folder / ".dvcignore")
+    for path in (folder / "conf/study").glob("*.yaml"):
+        path.unlink()
+    study = {"corpus": "grammar_tiny", "systems": [{"of": "unigram", "seeds": cells // 2}]}
+    said = yaml.safe_dump(study | {"benchmarks": {"perplexity": "all"}})
+    (folder / "conf/study/lineage.yaml").write_text(said, encoding="utf-8")
+    corpus = folder / "conf/corpus/grammar_tiny.yaml"
+    text = corpus.read_text(encoding="utf-8").replace("words: {train: 50000, validation: 5000, test: 20000}", WORDS)
+    corpus.write_text(text, encoding="utf-8")
+    subprocess.run(["dvc", "init", "--quiet", "--no-scm"], cwd=folder, env=os.environ | environment, check=True)
+    return environment
+
+
+def writers(number: int, folder: Path) -> Iterator[tuple[str, Cost]]:
+    """All that they record; the exponent of what is done in turns is 1, too."""
+    command = [sys.executable, "-m", "benchmarks.scale", "--record"]
+    paths = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "DVC_ROOT": str(folder)}
+    watched([*command, "0"], folder, paths)  # makes the store
+    both = " & ".join(f"'{command[0]}' -m benchmarks.scale --record {n + 1}" for n in range(number))
+    yield f"{RUNS} runs of {POINTS} points a writer", watched(["sh", "-c", f"{both} & wait"], folder, paths)
+
+
+def record(writer: int) -> None:
+    from retable.tracking.run import Opening, start
+
+    for n in range(RUNS if writer else 1):
+        run = start(Opening(f"{writer}-{n}", f"{writer}-{n}-{time.time_ns()}", parameters={"n": str(n)}))
+        for first in range(0, POINTS, 10):
+            run.log((step, "train/loss", 1 / (step + 1)) for step in range(first, first + 10))
+        run.finish({"steps": POINTS}, [])
+
+
+def exponent(costs: Mapping[int, Cost]) -> float:
+    """The least-squares slope. From nothing to the first size it is the start of Python, which hides the growth."""
+    sizes = sorted(costs)[1 if len(costs) > 2 else 0 :]
+    x, y = [math.log(size) for size in sizes], [math.log(costs[size].cpu) for size in sizes]
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    spread = sum((each - mean_x) ** 2 for each in x)
+    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread if spread else math.nan
+
+
+def table(measured: Mapping[str, Mapping[int, Cost]], unit: str) -> str:
+    sizes = sorted({size for costs in measured.values() for size in costs})
+    lines = [
+        f"| what | {' | '.join(f'{size:,} {unit}' for size in sizes)} | exponent |",
+        f"|---|{'---:|' * (len(sizes) + 1)}",
+    ]
+    for name, costs in measured.items():
+        shown = [f"{c.seconds:.1f} s, {c.cpu:.1f} CPU s, {c.peak:.0f} MiB" for c in map(costs.__getitem__, sizes)]
+        lines.append(f"| {name} | {' | '.join(shown)} | {exponent(costs):.2f} |")
+    return "\n".join(lines)
+
+
+def measure(
+    part: Callable[[int, Path], Iterator[tuple[str, Cost]]], sizes: Sequence[int], folder: Path, unit: str
+) -> None:
+    measured: dict[str, dict[int, Cost]] = {}
+    for size in sizes:
+        own = folder / f"{part.__name__}-{size}"
+        own.mkdir(parents=True, exist_ok=True)
+        for name, cost in part(size, own):
+            measured.setdefault(name, {})[size] = cost
+            print(f"{size:,} {unit}, {name}: {cost}", file=sys.stderr, flush=True)
+    if sizes:
+        print(f"{table(measured, unit)}\n", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpora", type=at_least_one, nargs="+", default=[], metavar="MB")
+    parser.add_argument("--cells", type=at_least_one, nargs="+", default=[], metavar="N")
+    parser.add_argument("--writers", type=at_least_one, nargs="+", default=[], metavar="N")
+    parser.add_argument("--folder", type=Path, help="an empty one, which stays; by default one that goes")
+    parser.add_argument("--record", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--lock", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.record is not None:
+        return record(arguments.record)
+    if arguments.lock:
+        return lock()
+    if not (arguments.corpora or arguments.cells or arguments.writers):
+        parser.error("nothing to measure; write --corpora 2 20 200, --cells 10 100 1000 or --writers 1 2 4 8")
+    if min(arguments.corpora, default=LEAST_MB) < LEAST_MB:
+        parser.error(f"--corpora: a text has {LEAST_MB} MB or more, of which {HELD_OUT:,} bytes are held out")
+    if min(arguments.cells, default=2) < 2:
+        parser.error("--cells: a study has 2 or more, a system and what was measured of it")
+    with TemporaryDirectory() as name:
+        folder = (arguments.folder or Path(name)).resolve()
+        print(f"On {hardware()}, {date.today()}.\n", flush=True)
+        measure(corpora, arguments.corpora, folder, "MB")
+        measure(studies, arguments.cells, folder, "cells")
+        measure(writers, arguments.writers, folder, "writers")
+
+
+if __name__ == "__main__":
+    main()

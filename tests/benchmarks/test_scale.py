@@ -1,0 +1,41 @@
+import math
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.large import Cost
+from benchmarks.scale import exponent, table
+from pipelines.entry import CONF
+
+
+@pytest.mark.parametrize("power", [0, 1, 1.5])
+def test_the_exponent_is_that_of_the_growth(power):
+    costs = {size: Cost(1.0, 3 * size**power, 1.0) for size in (2, 20, 200)}
+    assert exponent(costs) == pytest.approx(power)
+    assert exponent({1: Cost(1.0, 99.0, 1.0), **costs}) == pytest.approx(power)  # the start hides it
+    assert math.isnan(exponent({2: Cost(1.0, 1.0, 1.0)}))
+
+
+def test_the_table():
+    measured = {"plan": {10: Cost(2.0, 1.0, 30.0), 1000: Cost(150.0, 100.0, 60.0)}}
+    assert table(measured, "cells").splitlines() == [
+        "| what | 10 cells | 1,000 cells | exponent |",
+        "|---|---:|---:|---:|",
+        "| plan | 2.0 s, 1.0 CPU s, 30 MiB | 150.0 s, 100.0 CPU s, 60 MiB | 1.00 |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nothing to measure; write --corpora 2 20 200"),
+        (["--corpora", "1"], "a text has 2 MB or more"),
+        (["--cells", "1"], "a study has 2 or more"),
+        (["--writers", "0"], "0 is less than 1"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(arguments, said):
+    command = [sys.executable, "-m", "benchmarks.scale", *arguments]
+    done = subprocess.run(command, cwd=CONF.parent, capture_output=True, text=True)
+    assert done.returncode == 2 and said in done.stderr
