@@ -238,6 +238,19 @@ def test_an_input_layer_from_no_vectors(project):
     assert "outputs/embed/x/y-1/vectors.bin is missing" in line and "dvc.yaml:embed-y-1" in line
 
 
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (["pretrain", "trainer=gpu"], "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
+        (["train", "trainer=ddp", "trainer.accelerator=gpu"], "accelerator=gpu: torch finds no GPU here"),
+        (["embed", "trainer=fsdp", "trainer.accelerator=cpu"], "all weights on the processor, in each process; write"),
+    ],
+)
+def test_what_a_machine_or_a_way_to_train_lacks(project, command, line):
+    """No GPU is shown to torch, even where there is one."""
+    assert line in refuse(project, *command, "corpus=grammar_tiny", CUDA_VISIBLE_DEVICES="")
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="a tmpfs can only be mounted by root")
 def test_full_disk(project, bare_project, tmp_path):
     (tmp_path / "outputs").mkdir()

@@ -43,7 +43,7 @@ class Translation(Writing):
         loss = nats
         if self.label_smoothing:
             loss = nats + self.label_smoothing * lead(hidden, self.head.weight, self.head.bias, labels)
-        return loss * batch.weight, {"loss": nats.detach()}, None
+        return loss * batch.weight, {"loss": nats.detach() * batch.weight}, None
 
     def scores(self, hidden: Tensor) -> Tensor:
         return self.head(hidden).float()
