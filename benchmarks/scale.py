@@ -2,8 +2,8 @@
 
 Corpora are texts of benchmarks/large.py, of so many megabytes, through each stage. Studies have so many cells, half of
 them counted systems and half what was measured of them, of which one each is made and the others are its copies under
-other seeds; they are planned, looked at and reported. Writers are processes that record runs all at once, in the store that
-MLFLOW_TRACKING_URI names or else in one of their own.
+other seeds; they are planned, looked at and reported. Writers are processes that record runs all at once, in the store
+that MLFLOW_TRACKING_URI names or else in one of their own.
 
 Costs are seconds on the clock, processor seconds of all processes, and the peak of their anonymous memory. The exponent
 is the slope of log processor seconds over log size, from the second size on where there are three: 1 is linear.
