@@ -1,28 +1,113 @@
 """Engines: what runs a study's stages and a sweep's jobs."""
 
+import json
 import os
+import socket
+import threading
 
 import pytest
 
-from pipelines.engines import engine
+from pipelines import clusters
+from pipelines.clusters import answer
+from pipelines.engines import DEVICES, ENGINE, engine, spreading
+from pipelines.entry import CONF
+from pipelines.forks import OURS
 from retable.errors import UsageError
+
+ROOT = CONF.parent
 
 SAYS = "import os, sys; print(*sys.argv[1:], os.environ['SAID'], os.environ['RETABLE_DEVICES']); sys.exit(3)"
 
 
-def test_a_module_runs_in_the_folder_and_says_its_code(tmp_path, monkeypatch):
+def test_a_module_runs_in_the_folder_and_says_its_code(tmp_path, monkeypatch, forks):
+    monkeypatch.setenv(OURS, forks)
     (tmp_path / "says.py").write_text(SAYS, encoding="utf-8")
     (log := tmp_path / "log.txt").write_text("before\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     with engine("local", 3) as runner:
         assert runner.slots == 3 and not runner.hands_out
         assert runner.run("says", ["a b", "c"], os.environ | {"SAID": "so"}, log, devices=2, gpus=True) == 3
-    assert log.read_text(encoding="utf-8") == "before\na b c so 2 gpu\n"
+    assert log.read_text(encoding="utf-8") == "before\na b c so 2 gpu 1\n"
 
 
 @pytest.mark.parametrize(("name", "slots", "said"), [
-    ("local", 0, "jobs=0 runs nothing; write 1 or more"), ("cloud", None, "there is no engine cloud; write local"),
+    ("local", 0, "jobs=0 runs nothing; write 1 or more"),
+    ("cloud", None, "there is no engine cloud; write local, ray or slurm"),
 ])  # fmt: skip
 def test_there_is_a_line_for_a_mistake(name, slots, said):
     with pytest.raises(UsageError, match=f"^{said}"):
         engine(name, slots)
+
+
+class Node:
+    """A cluster, and what runs on it: until it is asked to end, in vain until it is killed."""
+
+    slots = 4
+
+    def __init__(self):
+        self.job, self.did = {}, []
+
+    def start(self, job, devices, gpus, nodes):
+        self.job, self.did = job, [("start", devices, gpus, nodes)]
+        return self
+
+    def poll(self):
+        return 143 if "kill" in self.did else None
+
+    def end(self):
+        self.did.append("end")
+
+    def kill(self):
+        self.did.append("kill")
+
+
+def asked(tmp_path, devices: str, module: str = "says", **environment: str) -> bytes:
+    (tmp_path / "says.py").write_text("import os; print(os.environ['RETABLE_ENGINE'])", encoding="utf-8")
+    (log := tmp_path / "log.txt").touch()
+    job = {"module": module, "arguments": [], "folder": str(tmp_path), "out": str(log), "err": str(log)}
+    return f"{json.dumps(job | {'environment': {**os.environ, DEVICES: devices, **environment}})}\n".encode()
+
+
+def test_what_gives_work_on_runs_beside_the_server_and_knows_it(tmp_path):
+    asks, answers = socket.socketpair()
+    asks.sendall(asked(tmp_path, "0 cpu 1"))
+    answer(Node(), answers, "4 /address", threading.Event())
+    assert asks.recv(10) == b"0\n"
+    assert (tmp_path / "log.txt").read_text(encoding="utf-8") == "4 /address\n"
+
+
+@pytest.mark.parametrize("ends", ["who asked", "the server"])
+def test_what_runs_is_asked_to_end_and_then_killed(ends, tmp_path, monkeypatch):
+    monkeypatch.setattr(clusters, "PATIENCE", 0.2)
+    asks, answers = socket.socketpair()
+    asks.sendall(asked(tmp_path, "2 gpu 3", **{ENGINE: "ray"}))
+    ended, node = threading.Event(), Node()
+    if ends == "the server":
+        ended.set()
+    else:
+        asks.shutdown(socket.SHUT_WR)
+    answer(node, answers, "4 /address", ended)
+    assert node.did == [("start", 2, True, 3), "end", "kill"] and asks.recv(10) == b"-9\n"
+    assert node.job["environment"][ENGINE] == "local"  # there is no such socket on a node
+
+
+def test_parts_are_run_by_the_engine_and_a_mistake_in_one_is_told(tmp_path, monkeypatch, forks):
+    monkeypatch.setenv(OURS, forks)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
+    (tmp_path / "a.txt").write_text("the cat\n", encoding="utf-8")
+    with engine("local", 2) as runner:
+        monkeypatch.setenv(ENGINE, f"2 {runner.address}")
+        with spreading(tmp_path) as spread:
+            assert spread.n == 2 and spread.folder.is_dir()
+            spread("retable.corpora.collection.write_part", [["b.txt", "True", "a.txt"], ["c.txt", "False", "a.txt"]])
+            with pytest.raises(UsageError, match=r"^none\.txt does not exist"):
+                spread("retable.corpora.collection.write_part", [["d.txt", "True", "none.txt"]])
+    assert not (tmp_path / "parts").exists()
+    assert [(tmp_path / f"{name}.txt").read_text(encoding="utf-8") for name in "bc"] == ["the cat\n\n", "the cat\n"]
+
+
+def test_without_an_engine_all_is_done_here(tmp_path, monkeypatch):
+    monkeypatch.delenv(ENGINE, raising=False)
+    with spreading(tmp_path) as spread:
+        assert spread is None
