@@ -20,7 +20,7 @@ from tests.chaos.elsewhere import OWN, ROOT, bytes_of, run
 pytest.importorskip("ray")
 from ray.cluster_utils import Cluster
 
-pytestmark = pytest.mark.chaos
+pytestmark = pytest.mark.cluster
 
 TINY = "corpus=grammar_tiny"
 LSTM = ["recipe=recurrent/lstm", "model.d_model=8", "checkpoint_every=5", "epochs=80", "validations=0.2"]

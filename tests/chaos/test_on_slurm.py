@@ -15,7 +15,7 @@ from pipelines.engines import engine
 from tests.chaos.elsewhere import OWN, bytes_of, run
 
 pytestmark = [
-    pytest.mark.chaos,
+    pytest.mark.cluster,
     pytest.mark.skipif(
         not shutil.which("slurmctld") or os.geteuid() != 0, reason="needs slurm-wlm and munge, and root"
     ),

@@ -14,7 +14,7 @@ from tests.chaos.elsewhere import OWN, run
 pytestmark = pytest.mark.chaos
 GPT = ["corpus=grammar_tiny", "recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1", "model.dropout=0",
        "batches.batch_size=4", "+max_steps=5", "epochs=1"]  # fmt: skip
-NODES = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=1", "+trainer.num_nodes=2"]
+NODES = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=1", "trainer.num_nodes=2"]
 
 
 def test_one_cell_and_one_run(tiny):

@@ -82,7 +82,7 @@ def learnt_by(stage: str, settings: list[str], optimizer: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "trainer", "optimizer"),
     [
-        pytest.param(*each, marks=[] if each in FAST else pytest.mark.chaos)
+        pytest.param(*each, marks=[] if each in FAST else pytest.mark.matrix)
         for each in ((name, trainer, by) for name in STAGES for trainer in ("ddp", "fsdp") for by in RATES)
     ],
 )
