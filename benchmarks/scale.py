@@ -1,8 +1,10 @@
-"""What grows, and how fast: python -m benchmarks.scale [--corpora MB …] [--cells N …] [--writers N …] [--folder FOLDER]
+"""What grows, and how fast: python -m benchmarks.scale [--corpora MB …] [--cells N …] [--trials N …] [--writers N …]
+[--folder FOLDER]
 
 Corpora are texts of benchmarks/large.py, of so many megabytes, through each stage. Studies have so many cells, half of
 them counted systems and half what was measured of them, of which one each is made and the others are its copies under
-other seeds; they are planned, looked at and reported. Writers are processes that record runs all at once, in the store
+other seeds; they are planned, looked at and reported. Searches have so many trials, which are drawn and told but not
+trained, then five more behind them, and their page. Writers are processes that record runs all at once, in the store
 that MLFLOW_TRACKING_URI names or else in one of their own.
 
 Costs are seconds on the clock, processor seconds of all processes, and the peak of their anonymous memory. The exponent
@@ -131,6 +133,34 @@ def writers(number: int, folder: Path) -> Iterator[tuple[str, Cost]]:
     yield f"{RUNS} runs of {POINTS} points a writer", watched(["sh", "-c", f"{both} & wait"], folder, paths)
 
 
+def trials(number: int, folder: Path) -> Iterator[tuple[str, Cost]]:
+    command = [sys.executable, "-m", "benchmarks.scale", "--trial", str(number)]
+    paths = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    yield "all trials drawn and told", watched([*command, "all"], folder, paths)
+    yield "five trials more", watched([*command, "more"], folder, paths)
+    yield "table, figures, page", watched([*command, "page"], folder, paths)
+
+
+def trial(number: int, what: str) -> None:
+    """A part of a search without its trainings."""
+    import optuna
+    import pandas as pd
+
+    from retable.reporting.sweeps import write_sweep
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(study_name="scale", storage="sqlite:///trials.db", load_if_exists=True)
+    for _ in range({"all": number, "more": 5, "page": 0}[what]):
+        study.sampler = optuna.samplers.TPESampler(seed=len(study.trials), n_startup_trials=8)
+        drawn = study.ask()
+        rate, dropout = drawn.suggest_float("optimizer.lr", 1e-4, 1e-1, log=True), drawn.suggest_float("dropout", 0, 1)
+        study.tell(drawn, math.log10(rate) ** 2 + dropout)
+    if what == "page":
+        rows = [{"trial": t.number, "state": "complete", "value": t.value, **t.params} for t in study.trials]
+        frame = pd.DataFrame(rows).assign(step=None, seconds=1.0, cell="", metric="loss", direction="minimize")
+        write_sweep("scale", {"scale": frame}, Path("page"))
+
+
 def record(writer: int) -> None:
     from retable.tracking.run import Opening, start
 
@@ -180,17 +210,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpora", type=at_least_one, nargs="+", default=[], metavar="MB")
     parser.add_argument("--cells", type=at_least_one, nargs="+", default=[], metavar="N")
+    parser.add_argument("--trials", type=at_least_one, nargs="+", default=[], metavar="N")
     parser.add_argument("--writers", type=at_least_one, nargs="+", default=[], metavar="N")
     parser.add_argument("--folder", type=Path, help="an empty one, which stays; by default one that goes")
     parser.add_argument("--record", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--trial", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--lock", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.record is not None:
         return record(arguments.record)
+    if arguments.trial is not None:
+        return trial(int(arguments.trial[0]), arguments.trial[1])
     if arguments.lock:
         return lock()
-    if not (arguments.corpora or arguments.cells or arguments.writers):
-        parser.error("nothing to measure; write --corpora 2 20 200, --cells 10 100 1000 or --writers 1 2 4 8")
+    if not (arguments.corpora or arguments.cells or arguments.trials or arguments.writers):
+        parser.error("nothing to measure; write --corpora 2 20 200, --cells or --trials 10 100 1000, --writers 1 2 4 8")
     if min(arguments.corpora, default=LEAST_MB) < LEAST_MB:
         parser.error(f"--corpora: a text has {LEAST_MB} MB or more, of which {HELD_OUT:,} bytes are held out")
     if min(arguments.cells, default=2) < 2:
@@ -200,6 +234,7 @@ def main() -> None:
         print(f"On {hardware()}, {date.today()}.\n", flush=True)
         measure(corpora, arguments.corpora, folder, "MB")
         measure(studies, arguments.cells, folder, "cells")
+        measure(trials, arguments.trials, folder, "trials")
         measure(writers, arguments.writers, folder, "writers")
 
 
