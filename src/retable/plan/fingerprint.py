@@ -19,7 +19,7 @@ from typing import Any
 # What records a run, reports mistakes, or reads a study, whose cells stand in its report's plan: it decides no number.
 # Nor does what fills in a configuration, on which a cell depends as it then is.
 RECORDING = (
-    *("pipelines.entry", "pipelines.observers", "pipelines.reach", "pipelines.record", "pipelines.sweep"),
+    *("pipelines.entry", "pipelines.observers", "pipelines.reach", "pipelines.record", "pipelines.swept"),
     *("pipelines.checkpoint", "pipelines.plan", "pipelines.project", "pipelines.runs", "pipelines.settings"),
     *("pipelines.tries", "retable.artifacts", "retable.digests", "retable.errors", "retable.publishing"),
     *("retable.settings", "retable.tracking.registry", "retable.tracking.run", "retable.tracking.store"),
