@@ -104,7 +104,7 @@ def test_no_secret_is_written(machines, client, settings):
         assert done.returncode == 0 and "MLflow takes nothing" in done.stderr, done.stderr
         (machines[0].folder / f"said-{name}.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
     files = [path for machine in machines for path in machine.folder.rglob("*") if path.is_file()]
-    kept = [Path(client.download_artifacts(run.info.run_id, ".")) for run in runs(client)]
+    kept = [Path(client.download_artifacts(run.info.run_id, "")) for run in runs(client)]
     files += [path for folder in kept for path in folder.rglob("*") if path.is_file()]
     assert len(files) > 100
     assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []
