@@ -24,4 +24,8 @@ def run(folder: Path, stage: str, *arguments: str, **environment: str) -> str:
 def bytes_of(folder: Path, *patterns: str) -> dict[str, str]:
     """The digests of files, but for those that say when and where each was made."""
     files = sorted(path for pattern in patterns for path in folder.glob(pattern))
-    return {str(path.relative_to(folder)): digest(path) for path in files if path.is_file()}
+    return {
+        str(path.relative_to(folder)): digest(path)
+        for path in files
+        if path.is_file() and not path.name.endswith(".record.json")
+    }

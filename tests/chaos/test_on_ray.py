@@ -85,7 +85,7 @@ def test_a_study(cluster, tmp_path):
         said = run(folder, "command", "repro", "lineage", "--engine", name, PYTHONPATH=own)
         assert "evaluate grammar_tiny/elman-1-perplexity\n" in said
         found.append(bytes_of(folder, "graph/**/*", "results/lineage/*.md", "outputs/*/*/*/*.safetensors"))
-    assert found[0] == found[1] and len(found[0]) > 10
+    assert found[0] == found[1] and len(found[0]) == 8
 
 
 def node_of(cluster, cell: Path):

@@ -79,7 +79,11 @@ def installed(tmp_path, site) -> Installed:
 
 def test_the_wheel_has_every_package():
     found = {".".join(path.parent.relative_to(ROOT / "src").parts) for path in (ROOT / "src").rglob("__init__.py")}
-    assert {*PYPROJECT["tool"]["setuptools"]["packages"]} == found | {"hydra_plugins", "pipelines", "pipelines.template"}
+    assert {*PYPROJECT["tool"]["setuptools"]["packages"]} == found | {
+        "hydra_plugins",
+        "pipelines",
+        "pipelines.template",
+    }
 
 
 def test_the_wheel_has_every_file(site):
