@@ -181,9 +181,9 @@ class Processes(Launcher):
             suffix = "".join(called({}, part, [*map(_key, part)]) for part in _parted(named, swept))
         gpus, processes = self._needs(composed.get("trainer") or composed)
         if self._on == "local" and gpus > len(self._gpus):
-            raise UsageError(
-                f"job {number} asks for {gpus} GPUs, and there are {len(self._gpus)}; write trainer.devices="
-            )
+            there = len(self._gpus)
+            write = f"trainer.devices={there}" if there else "trainer=cpu"
+            raise UsageError(f"job {number} asks for {gpus} GPUs, and there are {there}; write {write}")
         label = f"{composed.out}{suffix}"
         return Job(number, overrides, label, self.folder / f"{number}.log", gpus, processes, suffix)
 
