@@ -29,6 +29,7 @@ import yaml
 
 from benchmarks.large import CORPUS, HELD_OUT, LEARN_FROM, RARE, SHORT, Cost, run, watched, write_text
 from benchmarks.ratio import at_least_one
+from pipelines.locks import write_only_what_is_new, write_whole
 from retable.artifacts import hardware
 from retable.digests import write_digests
 
@@ -74,6 +75,11 @@ def studies(cells: int, folder: Path) -> Iterator[tuple[str, Cost]]:
     yield "`dvc status`", watched([dvc, "status"], folder, environment)
     yield "`retable repro` with nothing to do", watched([*ours, "pipelines.command", "repro"], folder, environment)
     yield "report", watched([*ours, "pipelines.report"], folder, environment)
+    yield (
+        "one cell made again, as `retable repro` does",
+        watched([*ours, "benchmarks.scale", "--again"], folder, environment),
+    )
+    yield "its command alone", watched(["sh", "-c", made_by(folder)], folder, environment)
 
 
 def multiply(cells: int, folder: Path) -> None:
@@ -103,6 +109,20 @@ def lock() -> None:
         said = {"schema": "2.0", "stages": {stage.name: to_single_stage_lockfile(stage) for stage in stages}}
     text = yaml.dump(json.loads(json.dumps(said)), sort_keys=False, Dumper=yaml.CSafeDumper)  # without DVC's types
     Path(CORPUS_GRAPH).with_name("dvc.lock").write_text(text, encoding="utf-8")
+
+
+def again() -> None:
+    """As `retable repro` does, but for the start of Python, which it does once."""
+    from dvc.cli import main
+
+    write_whole()
+    write_only_what_is_new()
+    sys.exit(main(["repro", "--quiet", "--single-item", "--force", f"{CORPUS_GRAPH}:{FIRST[-1]}"]))
+
+
+def made_by(folder: Path) -> str:
+    text = (folder / CORPUS_GRAPH).read_text(encoding="utf-8")
+    return str(yaml.load(text, yaml.CSafeLoader)["stages"][FIRST[-1]]["cmd"])
 
 
 def make_project(cells: int, folder: Path) -> dict[str, str]:
@@ -216,6 +236,7 @@ def main() -> None:
     parser.add_argument("--record", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--trial", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--lock", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.record is not None:
         return record(arguments.record)
@@ -223,6 +244,8 @@ def main() -> None:
         return trial(int(arguments.trial[0]), arguments.trial[1])
     if arguments.lock:
         return lock()
+    if arguments.again:
+        return again()
     if not (arguments.corpora or arguments.cells or arguments.trials or arguments.writers):
         parser.error("nothing to measure; write --corpora 2 20 200, --cells or --trials 10 100 1000, --writers 1 2 4 8")
     if min(arguments.corpora, default=LEAST_MB) < LEAST_MB:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,47 @@ def write_whole() -> None:
         return whole(path) if mode in ("w", "w+") else open(path, mode, encoding=encoding)
 
     FsspecLocalFileSystem.open = open_  # type: ignore[method-assign]
+
+
+def write_only_what_is_new() -> None:
+    """Have DVC write a stage's notes in their place in `dvc.lock`, in the bytes that it has for them. By itself it
+    parses and lays out the whole file for each stage: 7 s in one of 1,000 cells."""
+    from dvc.dvcfile import Lockfile
+    from dvc.stage.serialize import to_lockfile
+    from dvc.utils.serialize import dumps_yaml
+
+    theirs = Lockfile.dump_stages
+
+    def dump_stages(self: Any, stages: Any, **kwargs: Any) -> None:
+        text = Path(self.path).read_text(encoding="utf-8") if self.exists() else ""
+        new = text
+        for stage in stages:
+            head, _, notes = dumps_yaml({"stages": to_lockfile(stage, **kwargs)}).partition("\n")
+            new = _in_place(new, f"{head}\n", notes)
+        if not new:  # no file of DVC's, or none
+            theirs(self, stages, **kwargs)
+        elif new != text:
+            with whole(self.path) as file:
+                file.write(new)
+            self.repo.scm_context.track_file(self.relpath)
+
+    Lockfile.dump_stages = dump_stages
+
+
+def _in_place(text: str, head: str, notes: str) -> str:
+    """`text` with a stage's notes in place of those that it has under the same name, or behind all others; empty if its
+    last part isn't that of `head`, in lines."""
+    _, found, stages = text.rpartition(f"\n{head}")
+    if not found or re.search(r"^(?! {2})", stages.removesuffix("\n"), re.MULTILINE):
+        return ""
+    name = notes[: notes.index("\n") + 1]
+    begin = f"\n{stages}".find(f"\n{name}")
+    if begin < 0:
+        return text + notes
+    behind = re.compile(r"^ {2}(?! )", re.MULTILINE).search(stages, begin + len(name))
+    end = behind.start() if behind else len(stages)
+    before = text[: len(text) - len(stages)]
+    return before + stages[:begin] + notes + stages[end:]
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from rich.text import Text
 from pipelines.engines import DEVICES, GIVING_ON, Engine, engine, taking
 from pipelines.entry import CONF
 from pipelines.forks import forked, write_python
-from pipelines.locks import forget_killed, write_whole
+from pipelines.locks import forget_killed, write_only_what_is_new, write_whole
 from pipelines.plan import DEFAULT, graph
 from pipelines.project import CODE, renew
 from retable.digests import digest, digest_of
@@ -256,6 +256,7 @@ def start(stage: Stage, force: bool) -> int:
 
         leave()
         write_whole()
+        write_only_what_is_new()
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.environ |= {"RETABLE_PROGRESS": str(stage.steps.resolve()), DEVICES: stage.devices}

@@ -2,14 +2,18 @@
 
 import json
 import os
+from pathlib import Path
+from textwrap import indent
 
 import pytest
+from dvc.dvcfile import Lockfile
 from dvc.fs import localfs
+from dvc.repo import Repo
 from dvc.rwlock import rwlock
 from dvc.utils.serialize import _common, _yaml, modify_yaml
 from dvc_objects.fs.local import FsspecLocalFileSystem
 
-from pipelines.locks import forget_killed, write_whole
+from pipelines.locks import forget_killed, write_only_what_is_new, write_whole
 
 PID_MAX = 2**22  # of Linux: no process has it
 
@@ -43,6 +47,43 @@ def test_what_dvc_writes_is_as_it_was_or_as_it_will_be(tmp_path, patched, monkey
     assert json.loads(noted)["write"]["outputs/a"]["pid"] == os.getpid()
     assert os.stat(tmp_path / "rwlock").st_ino != before
     assert {path.name for path in tmp_path.iterdir()} == {"dvc.lock", "rwlock", "rwlock.lock"}
+
+
+STAGES = """
+first: {cmd: echo $SAYS-1 > first, outs: [first]}
+a-name-that-is-in-another: {cmd: cat first > other, deps: [first], outs: [other]}
+a-name: {cmd: cat first other > last, deps: [first, other], outs: [last]}
+a-name-by-which-others-are-long: {cmd: "LONG", deps: [last], outs: [long]}
+"""
+
+
+def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkeypatch):
+    """Of stages new and known, in the middle and at the end; those of others stay as they are to the byte."""
+    made = {}
+    for ours in (False, True):
+        with monkeypatch.context() as patch:
+            folder = tmp_path / str(ours)
+            folder.mkdir()
+            patch.chdir(folder)
+            Repo.init(no_scm=True).close()
+            long = f"cp last long{' && true' * 30}"
+            Path("dvc.yaml").write_text("stages:" + indent(STAGES, "  ").replace("LONG", long))
+            theirs = Lockfile.dump_stages
+            patch.setattr(Lockfile, "dump_stages", theirs)  # to be put back
+            if ours:
+                write_only_what_is_new()
+            for says in ("one", "two"):
+                patch.setenv("SAYS", says)
+                for name in ("first", "a-name-that-is-in-another", "a-name", "a-name-by-which-others-are-long"):
+                    with Repo() as repo:
+                        repo.reproduce(name, single_item=True, force=True)
+                    made.setdefault(ours, []).append(Path("dvc.lock").read_text())
+                    if ours:  # what DVC would lay out anew if it wrote the whole file
+                        Path("dvc.lock").write_text(Path("dvc.lock").read_text().replace("hash: md5", 'hash: "md5"', 1))
+            with Repo() as repo:
+                assert repo.status() == {}
+    assert [text.replace('"md5"', "md5") for text in made[True]] == made[False]
+    assert len(set(made[False])) == 8 and '"md5"' in made[True][-1]
 
 
 @pytest.mark.parametrize(

@@ -372,6 +372,18 @@ def test_files_go_where_they_are_to(tmp_path, monkeypatch):
     assert (tmp_path / f"files/retable/{run.id}/artifacts/curve.csv").exists()
 
 
+def test_a_database_that_does_not_answer_holds_up_no_training(tmp_path, monkeypatch, capsys):
+    slept = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://127.0.0.1:1/db")
+    monkeypatch.setenv("MLFLOW_DEFAULT_ARTIFACT_ROOT", "s3://bucket")
+    monkeypatch.setattr("time.sleep", slept.append)
+    start("gone").finish({}, [])
+    assert "MLflow takes nothing" in capsys.readouterr().err and tracking.n_waiting() == 1
+    assert 0 < sum(slept) < 15  # seconds, at the start and at the end
+
+
 def test_what_is_not_installed_ends_no_training(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))

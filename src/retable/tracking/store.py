@@ -99,6 +99,10 @@ def _client() -> MlflowClient:
             f"MLFLOW_TRACKING_URI={concealed(uri)} is a database, which keeps no files; "
             f"say where they go: {ARTIFACTS}=s3://bucket/mlflow, or a folder that all machines see"
         )
+    if not url.drivername.startswith("http"):
+        from mlflow.store.db import utils
+
+        utils.MAX_RETRY_COUNT = 6  # MLflow's ten tries of a database that doesn't answer take 101 s, these 6
     return MlflowClient(uri)
 
 
