@@ -26,8 +26,11 @@ class Cluster:
 
     def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> "Submitted":
         command = shlex.join([sys.executable, "-m", job["module"], *job["arguments"]])
-        # 99: it has left its checkpoint, for its time was at an end.
-        script = f"#!/bin/sh\nsrun {command}\ncode=$?\n[ $code -ne 99 ] || scontrol requeue $SLURM_JOB_ID\nexit $code\n"
+        # 99: it has left its checkpoint, for its time was at an end. 138: of SIGUSR1, before it knew what that means.
+        # 143: another job takes its place, and it ended before Slurm would queue it again; or it was asked to end, and
+        # then is none to be queued again.
+        again = "case $code in 99|138|143) scontrol requeue $SLURM_JOB_ID;; esac"
+        script = f"#!/bin/sh\ntrap : TERM\nsrun {command}\ncode=$?\n{again}\nexit $code\n"
         asked = [
             f"--nodes={nodes}", f"--ntasks-per-node={devices}", *[f"--gpus-per-node={devices}"] * gpus,
             f"--chdir={job['folder']}", f"--output={job['out']}", f"--error={job['err']}", "--open-mode=append",
@@ -55,6 +58,7 @@ class Submitted:
         return self._waits.poll()
 
     def end(self) -> None:
+        subprocess.run(["scontrol", "update", f"JobId={self.id}", "Requeue=0"], capture_output=True)
         subprocess.run(["scancel", "--state=PENDING", self.id], check=False)
         subprocess.run(["scancel", "--signal=TERM", self.id], check=False)
 

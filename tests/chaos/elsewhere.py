@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from retable.digests import digest
 
@@ -29,3 +32,27 @@ def bytes_of(folder: Path, *patterns: str) -> dict[str, str]:
         for path in files
         if path.is_file() and not path.name.endswith(".record.json")
     }
+
+
+def study_on(name: str, folder: Path) -> tuple[dict[str, str], list[Any]]:
+    """A study made on an engine: the bytes of its tables and weights, and DVC's locks."""
+    study = {
+        "corpus": "grammar_tiny",
+        "systems": [{"of": ["kn3", "kn5", "elman"]}],
+        "benchmarks": {"perplexity": "all"},
+    }
+    folder.mkdir()
+    subprocess.run(["cp", "-r", *(str(ROOT / each) for each in ("conf", "pipelines", "src", ".dvcignore")), "."],
+                   cwd=folder, check=True)  # fmt: skip
+    for path in (folder / "conf/study").glob("*.yaml"):
+        path.unlink()
+    (folder / "conf/study/lineage.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet", "--no-scm"], cwd=folder, check=True)
+    said = run(
+        folder, "command", "repro", "lineage", "--engine", name, PYTHONPATH=f"{folder / 'src'}{os.pathsep}{folder}"
+    )
+    assert "evaluate grammar_tiny/elman-1-perplexity\n" in said
+    locks = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("graph/**/dvc.lock"))]
+    made = bytes_of(folder, "results/lineage/*.md", "outputs/*/*/*/*.safetensors")
+    assert made and locks
+    return made, locks

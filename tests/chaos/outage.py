@@ -1,4 +1,4 @@
-"""Callbacks that take MLflow away in mid-training, and bring it back."""
+"""Callbacks that take MLflow away in mid-training, and bring it back, or take time."""
 
 import os
 import signal
@@ -64,6 +64,18 @@ class Failing(L.Callback):
                 away.rename(self._store)
             else:
                 self._store.write_bytes(self._whole)
+
+
+class Pause(L.Callback):
+    """Of so many seconds, in one step; the file `begun` says that it is there."""
+
+    def __init__(self, step: int, seconds: float, begun: str):
+        self._step, self._seconds, self._begun = step, seconds, Path(begun)
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if trainer.global_step == self._step:
+            self._begun.touch()
+            time.sleep(self._seconds)
 
 
 def lock(store: Path) -> subprocess.Popen:

@@ -4,18 +4,16 @@ import contextlib
 import os
 import re
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
-import yaml
 from mlflow.tracking import MlflowClient
 
 from pipelines.engines import engine
-from tests.chaos.elsewhere import OWN, ROOT, bytes_of, run
+from tests.chaos.elsewhere import OWN, bytes_of, run, study_on
 
 pytest.importorskip("ray")
 from ray.cluster_utils import Cluster
@@ -67,31 +65,7 @@ def test_a_sweep(cluster, tiny):
 
 def test_a_study(cluster, tmp_path):
     """Its tables, and DVC's locks, which have stages in the order in which they ended."""
-    study = {
-        "corpus": "grammar_tiny",
-        "systems": [{"of": ["kn3", "kn5", "elman"]}],
-        "benchmarks": {"perplexity": "all"},
-    }
-    found = []
-    for name in ("local", "ray"):
-        (folder := tmp_path / name).mkdir()
-        subprocess.run(["cp", "-r", *(str(ROOT / each) for each in ("conf", "pipelines", "src", ".dvcignore")), "."],
-                       cwd=folder, check=True)  # fmt: skip
-        for path in (folder / "conf/study").glob("*.yaml"):
-            path.unlink()
-        (folder / "conf/study/lineage.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
-        subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet", "--no-scm"], cwd=folder, check=True)
-        own = f"{folder / 'src'}{os.pathsep}{folder}"
-        said = run(folder, "command", "repro", "lineage", "--engine", name, PYTHONPATH=own)
-        assert "evaluate grammar_tiny/elman-1-perplexity\n" in said
-        locks = sorted(folder.glob("graph/**/dvc.lock"))
-        found.append(
-            (
-                bytes_of(folder, "results/lineage/*.md", "outputs/*/*/*/*.safetensors"),
-                [yaml.safe_load(path.read_text(encoding="utf-8")) for path in locks],
-            )
-        )
-    assert found[0] == found[1] and all(found[0])
+    assert study_on("ray", tmp_path / "ray") == study_on("local", tmp_path / "local")
 
 
 def node_of(cluster, cell: Path):

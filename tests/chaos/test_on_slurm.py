@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from pipelines.engines import engine
-from tests.chaos.elsewhere import OWN, bytes_of, run
+from tests.chaos.elsewhere import OWN, bytes_of, run, study_on
 
 pytestmark = [
     pytest.mark.cluster,
@@ -52,7 +53,10 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerType=sched/builtin
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2
-PartitionName=all Nodes=ALL Default=YES State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=all Nodes=ALL Default=YES State=UP GraceTime=60
+PartitionName=first Nodes=ALL PriorityTier=10 State=UP
 """,
         encoding="utf-8",
     )
@@ -120,6 +124,54 @@ def test_a_training_at_the_end_of_its_time_is_queued_again(slurm, tiny, monkeypa
     cells = [bytes_of(tiny / f"outputs/pretrain/grammar_tiny/{name}-1", "*.safetensors", "curve.csv")
              for name in ("still", "again")]  # fmt: skip
     assert cells[0] == cells[1]
+
+
+def test_a_study(slurm, tmp_path):
+    assert study_on("slurm", tmp_path / "slurm") == study_on("local", tmp_path / "local")
+
+
+def test_a_training_at_a_real_limit(slurm, tiny, monkeypatch):
+    """Slurm itself sends SIGUSR1, up to a minute before it is to: while a step lasts, or before the training has begun.
+    The next try has no such step."""
+    monkeypatch.setattr("pipelines.on_slurm.NOTICE", 60)
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "2")
+    said = long_step(tiny, monkeypatch, "limited", seconds=70, happens=lambda: None)
+    assert "SIGUSR1: ended behind step 5" in said
+
+
+def test_a_training_that_another_takes_the_place_of(slurm, tiny, monkeypatch):
+    """A job of a partition of a higher tier, which needs the node: the training leaves a checkpoint, and goes on when
+    that job has ended."""
+
+    def preempt() -> None:
+        subprocess.run(
+            ["sbatch", "--wait", "--partition=first", "--exclusive", "--wrap=true", "--output=/dev/null"], check=True
+        )
+
+    assert "SIGTERM: ended behind step 5" in long_step(tiny, monkeypatch, "preempted", seconds=20, happens=preempt)
+
+
+def long_step(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, seconds: int, happens: Callable[[], None]
+) -> str:
+    """What a training says whose fifth step lasts so long, and in which something happens. It has to end well, with the
+    bytes of one that nothing happened to."""
+    monkeypatch.chdir(folder)
+    arguments = [TINY, *GPT, f"system={name}", "epochs=2"]
+    log, begun = folder / f"{name}.txt", folder / f"{name}.begun"
+    run(folder, "pretrain", *arguments, f"system={name}_still")
+    pause = f"+callbacks.pause={{_target_: tests.chaos.outage.Pause, step: 5, seconds: {seconds}, begun: {begun}}}"
+    with engine("slurm") as runner, ThreadPoolExecutor(1) as threads:
+        code = threads.submit(runner.run, "pipelines.pretrain", [*arguments, pause], os.environ, log)
+        while not begun.exists():
+            assert not code.done(), log.read_text(encoding="utf-8")
+            time.sleep(0.05)
+        happens()
+        assert code.result() == 0, log.read_text(encoding="utf-8")
+    cells = [bytes_of(folder / f"outputs/pretrain/grammar_tiny/{each}-1", "*.safetensors", "curve.csv")
+             for each in (name, f"{name}_still")]  # fmt: skip
+    assert cells[0] == cells[1]
+    return log.read_text(encoding="utf-8")
 
 
 def test_a_training_of_two_processes_is_one_cell_and_one_run(slurm, tiny, monkeypatch):
