@@ -60,10 +60,11 @@ def _forget_stages(path: Path) -> None:
 
     write_whole()
     if (lock := path.with_name("dvc.lock")).exists():
-        known = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"]
-        with modify_yaml(str(lock), fs=localfs) as remembered:
-            for name in [name for name in remembered["stages"] if name not in known]:
-                del remembered["stages"][name]
+        known, noted = (yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"] for file in (path, lock))
+        if gone := noted.keys() - known.keys():
+            with modify_yaml(str(lock), fs=localfs) as remembered:
+                for name in gone:
+                    del remembered["stages"][name]
 
 
 def graph_files(of: Sequence[Study]) -> dict[Path, str]:

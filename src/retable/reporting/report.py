@@ -23,6 +23,7 @@ from retable.reporting.elmo import elmo_tables
 from retable.reporting.figures import Figure, write_figure
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
+from retable.reporting.lacking import lacking_tables
 from retable.reporting.learning_curves import learning_curves
 from retable.reporting.lineage import gains_tables, lineage_tables
 from retable.reporting.markup import Table, markdown_table
@@ -60,6 +61,7 @@ def write_report(
     tuned: str | None = None,
     rates: Mapping[str, Mapping[str, float]] | None = None,
     chosen_by: Mapping[str, str] | None = None,
+    lacks: Mapping[str, Mapping[str, str]] | None = None,
     makings: Mapping[str, Making] | None = None,
     remote: str | None = None,
     about: str = "",
@@ -75,8 +77,8 @@ def write_report(
     what others differ by from it on GLUE's tasks; `elmo` says of systems what they are called with ELMo, see
     `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there are its tables and
     figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables stand first;
-    `rates` and `chosen_by` as `retable.reporting.rates` has them. `makings` say how each cell is made, and `remote`
-    where the repository is, and `about` what the study is for, for the page.
+    `rates` and `chosen_by` as `retable.reporting.rates` has them, `lacks` as `retable.reporting.lacking`. `makings` say
+    how each cell is made, and `remote` where the repository is, and `about` what the study is for, for the page.
     UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
@@ -111,6 +113,7 @@ def write_report(
         diagnostic_tables(everything),
         heads_tables(everything),
         samples_tables(everything),
+        lacking_tables(lacks or {}),
     ):
         tables += [write_table(table, rows, out) for table, rows in found]
     figures: dict[str, Figure] = {}
