@@ -19,7 +19,7 @@ TRAINED = [
     "gpt_swiglu", "gpt_toy_sinusoidal", "gpt_shakespeare", "transformer_wikitext103", "transformer_xl_small",
     "transformer_xl",
 ]  # fmt: skip
-COUNTED = ["ad3", "cache", "gt3", "jm3", "kn3", "kn5_pruned", "snm", "snm_skip", "wb3"]
+COUNTED = ["ad3", "add_k3", "cache", "gt3", "jm3", "kn3", "kn5_pruned", "snm", "snm_skip", "wb3"]
 
 
 def composed(stage: str, name: str, *overrides: str) -> DictConfig:
