@@ -3,25 +3,35 @@ import pytest
 import torch
 
 from retable.data.streams import TokenBatch
-from retable.models.recurrent import LSTM
-from retable.models.stacked_lstm import StackedLSTM
+from retable.errors import UsageError
+from retable.models.recurrent import GRU, LSTM, Elman
+from retable.models.stacked_recurrent import StackedRecurrent
 from retable.objectives.causal_lm import CausalLM
 
 V, D, B, T = 11, 8, 3, 7
 FORMS = [(False, False), (True, False), (False, True), (True, True)]
 
 
-def stacked(n_layers: int = 3, residual: bool = True, layer_norm: bool = True, **dropout) -> StackedLSTM:
+CELLS = {"elman": Elman, "gru": GRU, "lstm": LSTM}
+
+
+def stacked(
+    n_layers: int = 3, residual: bool = True, layer_norm: bool = True, cell: str = "lstm", **settings
+) -> StackedRecurrent:
     torch.manual_seed(0)
-    model = StackedLSTM(V, D, n_layers, 0.5, residual, layer_norm, **dropout)
+    model = StackedRecurrent(V, D, n_layers, 0.5, residual, layer_norm, cell, **settings)
     for norm in model.norms:
         for parameter in norm.parameters():  # far from one and zero, where a norm's scale and bias are idle
             torch.nn.init.normal_(parameter)
+    if model.first is not None:
+        torch.nn.init.normal_(model.first)
     return model
 
 
-def by_equations(model: StackedLSTM, ids: np.ndarray, state: np.ndarray, keep: float) -> tuple[np.ndarray, np.ndarray]:
-    """In float64, time by time, for ids (B, T) and state (n_layers, 2, B, D).
+def by_equations(
+    model: StackedRecurrent, ids: np.ndarray, state: np.ndarray, keep: float, cell: str = "lstm"
+) -> tuple[np.ndarray, np.ndarray]:
+    """In float64, time by time, for ids (B, T) and state (n_layers, 1 or 2, B, D).
 
     keep: 1, or 0 where dropout lets nothing through from layer to layer.
     """
@@ -37,47 +47,94 @@ def by_equations(model: StackedLSTM, ids: np.ndarray, state: np.ndarray, keep: f
         x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
         return x * p[f"norms.{layer}.weight"] + p[f"norms.{layer}.bias"]
 
+    def step(given: np.ndarray, recurrent: np.ndarray, before: np.ndarray) -> tuple[np.ndarray, ...]:
+        """From W x + b and U h + b, of all gates, and the state (1 or 2, B, D) to the state after."""
+        if cell == "elman":
+            return (np.tanh(given + recurrent),)
+        if cell == "gru":
+            (r, z, n), (r_h, z_h, n_h) = (np.split(gates, 3, axis=1) for gates in (given, recurrent))
+            z = sigm(z + z_h)
+            return ((1 - z) * np.tanh(n + sigm(r + r_h) * n_h) + z * before[0],)
+        i, f, g, o = np.split(given + recurrent, 4, axis=1)
+        c = sigm(f) * before[1] + sigm(i) * np.tanh(g)
+        return sigm(o) * np.tanh(c), c
+
     for t in range(ids.shape[1]):
         hidden = p["embedding.weight"][ids[:, t]]
-        for layer, (h, c) in enumerate(state):
+        for layer, before in enumerate(state):
             below = hidden if layer == 0 else norm(hidden, layer - 1)
             w = {name: p[f"layers.{layer}.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-            gates = keep * below @ w["weight_ih"].T + h @ w["weight_hh"].T + w["bias_ih"] + w["bias_hh"]
-            i, f, g, o = np.split(gates, 4, axis=1)
-            c = sigm(f) * c + sigm(i) * np.tanh(g)
-            h = sigm(o) * np.tanh(c)
-            state[layer] = h, c
+            given, recurrent = keep * below @ w["weight_ih"].T, before[0] @ w["weight_hh"].T
+            state[layer] = step(given + w["bias_ih"], recurrent + w["bias_hh"], before)
+            h = state[layer, 0]
             hidden = hidden + h if residual and layer > 0 else h
         outputs.append(keep * norm(hidden, len(state) - 1))
     return np.stack(outputs, axis=1), state
 
 
+@pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("n_layers", [1, 3])
 @pytest.mark.parametrize(("residual", "layer_norm"), FORMS)
-def test_equals_a_loop_written_from_the_equations(n_layers, residual, layer_norm):
-    model = stacked(n_layers, residual, layer_norm).eval()
+def test_equals_a_loop_written_from_the_equations(cell, n_layers, residual, layer_norm):
+    model = stacked(n_layers, residual, layer_norm, cell).eval()
     ids = torch.randint(V, (B, T))
-    before = torch.randn(2, n_layers, B, D)
-    hidden, after = model(ids, (before[0], before[1]))
-    expected, state = by_equations(model, ids.numpy(), before.transpose(0, 1).double().numpy(), keep=1)
+    before = torch.randn(2 if cell == "lstm" else 1, n_layers, B, D)
+    hidden, after = model(ids, tuple(before))
+    expected, state = by_equations(model, ids.numpy(), before.transpose(0, 1).double().numpy(), 1, cell)
     np.testing.assert_allclose(hidden.detach(), expected, atol=1e-5)
     np.testing.assert_allclose(torch.stack(after, dim=1).detach(), state, atol=1e-5)
 
 
-def test_without_its_additions_it_is_the_lstm():
-    model, peer = stacked(3, residual=False, layer_norm=False), LSTM(V, D, 3, 0.0, init_range=0.5)
+@pytest.mark.parametrize("cell", CELLS)
+def test_without_its_additions_it_is_the_network_of_torch(cell):
+    model, peer = stacked(3, residual=False, layer_norm=False, cell=cell), CELLS[cell](V, D, 3, 0.0, init_range=0.5)
     weights = {name.removesuffix("_l0"): parameter for name, parameter in model.named_parameters()}
     with torch.no_grad():
         for name, parameter in peer.named_parameters():
             kind, _, layer = name.removeprefix("layers.").rpartition("_l")
             parameter.copy_(weights[f"layers.{layer}.{kind}" if kind else name])
     ids = torch.randint(V, (B, T))
-    torch.testing.assert_close(model(ids), peer(ids))
+    (hidden, state), (expected, end) = model(ids), peer(ids)
+    torch.testing.assert_close(hidden, expected)
+    torch.testing.assert_close(state, end if cell == "lstm" else (end,))
 
 
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_first_state_stands_where_none_is_given_and_only_there(cell):
+    model, ids = stacked(cell=cell, first_state=True).eval(), torch.randint(V, (B, T))
+    first = model.first.detach().double().numpy()[:, :, None].repeat(B, axis=2).swapaxes(0, 1)
+    expected, _ = by_equations(model, ids.numpy(), first, 1, cell)
+    hidden, state = model(ids)
+    np.testing.assert_allclose(hidden.detach(), expected, atol=1e-5)
+    without = stacked(cell=cell).eval()
+    torch.testing.assert_close(model(ids, state), without(ids, state))
+    assert (without(ids)[0] - hidden).abs().amax(dim=2)[:, 0].min() > 1e-3
+
+
+def test_the_first_state_learns_where_a_text_begins_and_always_has_a_gradient():
+    model, ids = stacked(first_state=True), torch.randint(V, (B, T))
+    hidden, state = model(ids)
+    hidden.square().sum().backward()
+    assert (model.first.grad != 0).all()
+    model.first.grad = None
+    model(ids, tuple(part.detach() for part in state))[0].square().sum().backward()
+    assert not model.first.grad.any()
+
+
+def test_the_first_state_begins_at_zero():
+    torch.manual_seed(0)
+    assert not StackedRecurrent(V, D, 2, 0.5, residual=True, layer_norm=True, first_state=True).first.any()
+
+
+def test_a_cell_that_there_is_not_is_refused():
+    with pytest.raises(UsageError, match="no cell=rnn; write one of elman, gru, lstm"):
+        stacked(cell="rnn")
+
+
+@pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("residual", "layer_norm"), FORMS)
-def test_state_carried_over_a_cut_changes_nothing(residual, layer_norm):
-    model, ids = stacked(3, residual, layer_norm).eval(), torch.randint(V, (B, T))
+def test_state_carried_over_a_cut_changes_nothing(cell, residual, layer_norm):
+    model, ids = stacked(3, residual, layer_norm, cell, first_state=True).eval(), torch.randint(V, (B, T))
     whole, end = model(ids)
     first, state = model(ids[:, :4])
     assert all(part.shape == (3, B, D) for part in state)
@@ -97,14 +154,15 @@ def test_the_future_does_not_show():
         assert (other[:, t:] - hidden[:, t:]).abs().amax(dim=2).min() > 1e-4
 
 
+@pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("variational", [False, True])
 @pytest.mark.parametrize("residual", [False, True])
-def test_dropout_spares_the_recurrent_connections(variational, residual):
+def test_dropout_spares_the_recurrent_connections(cell, variational, residual):
     # With all of it dropped nothing passes between layers, yet each layer's state goes on through time.
-    model = stacked(2, residual, layer_norm=False, dropout=1.0, variational=variational).train()
+    model = stacked(2, residual, False, cell, dropout=1.0, variational=variational).train()
     ids = torch.randint(V, (B, T))
     hidden, after = model(ids)
-    _, state = by_equations(model, ids.numpy(), np.zeros((2, 2, B, D)), keep=0)
+    _, state = by_equations(model, ids.numpy(), np.zeros((2, len(after), B, D)), 0, cell)
     assert not hidden.any()
     assert np.abs(state).min() > 0
     np.testing.assert_allclose(torch.stack(after, dim=1).detach(), state, atol=1e-5)
@@ -118,18 +176,20 @@ def test_variational_dropout_holds_over_time_and_the_other_changes():
         assert always.all() if variational else not always.any()
 
 
-def test_recurrent_dropout_spares_what_passes_between_layers():
-    model = stacked(2, recurrent_dropout=1.0).train()
+@pytest.mark.parametrize("cell", CELLS)
+def test_recurrent_dropout_spares_what_passes_between_layers(cell):
+    model = stacked(2, cell=cell, recurrent_dropout=1.0).train()
     with torch.no_grad():
-        expected = stacked(2).eval()
+        expected = stacked(2, cell=cell).eval()
         for layer in expected.layers:
             layer.weight_hh_l0.zero_()
     ids = torch.randint(V, (B, T))
     torch.testing.assert_close(model(ids), expected(ids))
 
 
-def test_recurrent_dropout_drops_units_of_the_state():
-    model = stacked(2, recurrent_dropout=0.5).train()
+@pytest.mark.parametrize("cell", CELLS)
+def test_recurrent_dropout_drops_units_of_the_state(cell):
+    model = stacked(2, cell=cell, recurrent_dropout=0.5).train()
     model(torch.randint(V, (B, T)))[0].pow(2).sum().backward()
     unseen = [(layer.weight_hh_l0.grad == 0).float().mean(dim=0).tolist() for layer in model.layers]
     assert set(unseen[0] + unseen[1]) == {0.0, 1.0} and unseen[0] != unseen[1]
@@ -146,7 +206,7 @@ def test_every_parameter_gets_a_gradient(residual, layer_norm):
 
 def test_every_parameter_starts_uniform_in_the_range_but_the_norms():
     torch.manual_seed(0)
-    for name, parameter in StackedLSTM(50, 32, 2, 0.05, residual=True, layer_norm=True).named_parameters():
+    for name, parameter in StackedRecurrent(50, 32, 2, 0.05, residual=True, layer_norm=True).named_parameters():
         if "norm" in name:
             assert (parameter == (1 if name.endswith("weight") else 0)).all(), name
         else:
