@@ -126,6 +126,23 @@ def test_the_first_state_begins_at_zero():
     assert not StackedRecurrent(V, D, 2, 0.5, residual=True, layer_norm=True, first_state=True).first.any()
 
 
+@pytest.mark.parametrize("cell", CELLS)
+def test_on_one_hot_words_it_is_a_table_times_the_first_layers_weights(cell):
+    """W e is a column of W; so W E, of a table E and the W above it, in place of the first layer's weights."""
+    model, peer = stacked(cell=cell, one_hot=True), stacked(cell=cell)
+    weights = dict(peer.named_parameters())
+    table = weights.pop("embedding.weight")
+    weights["layers.0.weight_ih_l0"] = weights["layers.0.weight_ih_l0"] @ table.T
+    assert weights.keys() == dict(model.named_parameters()).keys()
+    ids = torch.randint(V, (B, T))
+    torch.testing.assert_close(torch.func.functional_call(model, weights, ids), peer(ids))
+
+
+def test_a_softmax_can_not_share_one_hot_words():
+    with pytest.raises(UsageError, match="no word embedding that the softmax could share"):
+        CausalLM(stacked(one_hot=True), V, tie=True, bias=True, reduction="mean")
+
+
 def test_a_cell_that_there_is_not_is_refused():
     with pytest.raises(UsageError, match="no cell=rnn; write one of elman, gru, lstm"):
         stacked(cell="rnn")

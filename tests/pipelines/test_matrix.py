@@ -47,7 +47,9 @@ SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
     "bag_of_words": (),
     "deep_averaging": (),
     "cnn": ("model.d_embedding=8", "model.n_features=4"),
+    "cnn_one_hot": ("model.n_features=4",),
     "bilstm": ("model.d_embedding=8", "model.d_model=16"),
+    "bilstm_one_hot": ("model.d_model=16",),
     "bilstm_attention": ("model.d_embedding=8", "model.d_model=16"),
     "bilstm_elmo": (*ELMO, "model.d_embedding=8"),
     "bert": TRANSFORMER,
@@ -70,9 +72,18 @@ SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
     ),
     "elmo": (),
 }
-IN_TOKENS = {"bilstm", "bilstm_elmo", "bert", "electra", "gpt", "lstm", "t5_toy_encoder"}  # a state for each of them
+IN_TOKENS = {
+    "bilstm",
+    "bilstm_one_hot",
+    "bilstm_elmo",
+    "bert",
+    "electra",
+    "gpt",
+    "lstm",
+    "t5_toy_encoder",
+}  # a state for each of them
 STATES = IN_TOKENS | {"bilstm_tagger", "elmo_tagger"}
-SUMMED_UP = STATES | {"bag_of_words", "deep_averaging", "cnn"}
+SUMMED_UP = STATES | {"bag_of_words", "deep_averaging", "cnn", "cnn_one_hot"}
 WRITERS = {"t5_toy_spans", "rnn_translation"}
 SUMMARY = {"dropout": 0.0, "auxiliary": 0.0, "d_hidden": None, "pooling": None}
 

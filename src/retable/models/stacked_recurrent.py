@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from retable.errors import UsageError
 from retable.models.base import LeftToRight
 from retable.nn.dropout import Dropout
+from retable.nn.one_hot import OneHot
 from retable.nn.variational import CELLS, LockedDropout, WeightDropped
 from retable.settings import NonNegative, PositiveInt, Rate
 
@@ -28,9 +29,11 @@ class StackedRecurrent(LeftToRight):
     `dropout` acts on the non-recurrent connections: from embedding to first layer, between layers, and from last layer
     to softmax; with `variational` its masks hold for all times. `recurrent_dropout` drops units of h_{t−1}, the same at
     all times. With `first_state` the state before the first token is a parameter, which begins at zero; otherwise it is
-    zero. `init_range` is the bound of the uniform initialisation, of all but that and the norms.
+    zero. With `one_hot` the first layer reads one-hot words, without a table of vectors below it. `init_range` is the
+    bound of the uniform initialisation, of all but the first state and the norms.
     """
 
+    embedding: nn.Embedding | OneHot
     first: nn.Parameter | None
 
     def __init__(
@@ -46,15 +49,15 @@ class StackedRecurrent(LeftToRight):
         variational: bool = False,
         recurrent_dropout: Rate = 0.0,
         first_state: bool = False,
+        one_hot: bool = False,
     ):
         super().__init__()
         if cell not in CELLS:
             raise UsageError(f"a recurrent stack has no cell={cell}; write one of {', '.join(CELLS)}")
         self.d_model, self.init_range, self.residual = d_model, init_range, residual
-        self.embedding = nn.Embedding(vocab_size, d_model)
-        self.layers = nn.ModuleList(
-            WeightDropped(cell, d_model, d_model, recurrent_dropout, units=True) for _ in range(n_layers)
-        )
+        self.embedding = OneHot(vocab_size) if one_hot else nn.Embedding(vocab_size, d_model)
+        widths = [vocab_size if one_hot else d_model, *[d_model] * (n_layers - 1)]
+        self.layers = nn.ModuleList(WeightDropped(cell, d, d_model, recurrent_dropout, units=True) for d in widths)
         self.norms = nn.ModuleList(nn.LayerNorm(d_model) if layer_norm else nn.Identity() for _ in range(n_layers))
         self.dropout = LockedDropout(dropout) if variational else Dropout(dropout)
         self.apply(self.initialise)
