@@ -11,7 +11,7 @@ V vocabulary.
 
 import numpy as np
 
-from retable.models.counting import Counts
+from retable.models.counting import Counts, whole_contexts
 from retable.models.ngram import BackoffModel, NGrams
 from retable.settings import Positive, PositiveInt
 
@@ -35,15 +35,8 @@ class Additive(BackoffModel):
         super().estimate(tokens)
 
     def _count(self, tokens: np.ndarray) -> list[Counts]:
-        """With the nodes from which on contexts of 0 words, of 1, … could not be longer.
-
-        Those are all that have order − 1 words, and of shorter ones those that begin with `<s>`, the greatest id.
-        """
         levels = super()._count(tokens)
-        whole = [1, self.vocab_size]
-        for level in levels[1:]:
-            whole.append(int(np.searchsorted(level.keys, whole[-1] * self.radix)))
-        self.whole = [*whole[: self.order - 1], 0]
+        self.whole = whole_contexts(levels)
         return levels
 
     def _shared(self, n: int, counts: np.ndarray) -> int:
