@@ -440,6 +440,7 @@ def test_older_and_other_forms_of_a_checkpoint(form, tmp_path):
         ),
         (gpt, {"norm": "post"}, r"no model\.norm=post; train a system with model\.norm=pre to export it"),
         (gpt, {"activation": "swiglu"}, r"no model\.activation=swiglu; train .* model\.activation=gelu"),
+        (gpt, {"activation": "swish"}, r"no model\.activation=swish; train .* model\.activation=gelu"),
         (gpt, {"bias": False}, r"no model\.bias=false"),
         (gpt, {"separate_documents": True}, r"no model\.separate_documents=true"),
         (bert, {"norm": "pre"}, r"BertForPreTraining of transformers has no model\.norm=pre; .* model\.norm=post"),

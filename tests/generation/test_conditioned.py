@@ -8,6 +8,7 @@ from retable.generation.beam_search import BeamSearch
 from retable.generation.conditioned import Conditioned
 from retable.generation.exact_search import ExactSearch
 from retable.generation.sampling import Greedy
+from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
 from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
 from retable.objectives.translation import Translation
@@ -19,6 +20,7 @@ KINDS = {
     "bilinear": lambda: RNNEncoderDecoder(V, D, D, 1, 0.1, attention="bilinear", input_feeding=True),
     "additive": lambda: RNNEncoderDecoder(V, D, D, 1, 0.1, cell="gru", attention="additive", reading="reversed"),
     "transformer": lambda: TransformerEncoderDecoder(V, D, 2, 2, 12, 20, 0.1),
+    "convolutions": lambda: ConvolutionalEncoderDecoder(V, D, D, 2, 3, 20, 0.1),
 }
 
 

@@ -16,6 +16,7 @@ VARIANTS: dict[str, dict] = {
     "relu": {"activation": "relu"},
     "silu": {"activation": "silu"},
     "swiglu": {"activation": "swiglu"},
+    "swish": {"activation": "swish"},
     "vaswani": {"norm": "post", "positions": "sinusoidal", "activation": "relu"},
     "llama": {"positions": "rotary", "activation": "swiglu", "bias": False},
 }
@@ -62,15 +63,17 @@ def position_by_position(
     def silu(x: np.ndarray) -> np.ndarray:
         return x / (1 + np.exp(-x))
 
-    def activate(x: np.ndarray) -> np.ndarray:
+    def activate(x: np.ndarray, block: str) -> np.ndarray:
         if activation == "relu":
             return np.maximum(x, 0)
         if activation == "gelu":
             return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+        if activation == "swish":
+            return x / (1 + np.exp(-p[f"{block}.activation.beta"] * x))
         return silu(x) if activation == "silu" else silu(x[: len(x) // 2]) * x[len(x) // 2 :]
 
     def feed_forward(x: np.ndarray, block: str) -> np.ndarray:
-        return linear(activate(linear(x, f"{block}.expand")), f"{block}.contract")
+        return linear(activate(linear(x, f"{block}.expand"), block), f"{block}.contract")
 
     def embed(token: int, t: int) -> np.ndarray:
         x = p["embedding.weight"][token]
@@ -257,7 +260,7 @@ def test_too_long_a_sequence_is_refused(gpt):
     [
         ({"norm": "both"}, "no norm=both; write one of pre, post"),
         ({"positions": "relative"}, "no positions=relative; write one of learnt, sinusoidal, rotary"),
-        ({"activation": "tanh"}, "no activation=tanh; write one of relu, gelu, silu, swiglu"),
+        ({"activation": "tanh"}, "no activation=tanh; write one of relu, gelu, silu, swiglu, swish"),
     ],
 )
 def test_an_unknown_setting_is_refused(setting, message):

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from retable.nn import transformer
-from retable.nn.transformer import Block, Cache, CausalSelfAttention, rotate, rotations, sinusoids
+from retable.nn.transformer import Block, Cache, CausalSelfAttention, Swish, rotate, rotations, sinusoids
 
 B, T, D, H = 2, 5, 8, 4
 
@@ -156,3 +156,24 @@ def test_heads_that_do_not_divide_the_width_are_refused():
 def test_an_odd_width_has_no_sinusoids():
     with pytest.raises(ValueError, match="width of 5"):
         rotations(T, 5)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.4, 1.0, -2.0])
+def test_swish_and_its_slopes(beta):
+    """f = x σ(βx) has the slopes βf + σ(βx) (1 − βf) by x and f (x − f) by β: Ramachandran et al. (2017)."""
+    swish, x = Swish(), torch.linspace(-4, 4, 33, requires_grad=True)
+    torch.nn.init.constant_(swish.beta, beta)
+    gate = 1 / (1 + torch.exp(-beta * x.detach()))
+    f = x.detach() * gate
+    out = swish(x)
+    torch.testing.assert_close(out, f)
+    out.sum().backward()
+    torch.testing.assert_close(x.grad, beta * f + gate * (1 - beta * f))
+    torch.testing.assert_close(swish.beta.grad, (f * (x.detach() - f)).sum()[None])
+
+
+def test_swish_begins_as_the_silu_and_each_block_has_its_own():
+    x = torch.linspace(-4, 4, 33)
+    torch.testing.assert_close(Swish()(x), torch.nn.functional.silu(x))
+    first, second = (Block(D, H, 0.0, activation="swish") for _ in range(2))
+    assert first.activation.beta is not second.activation.beta

@@ -6,7 +6,7 @@ from torch import nn
 
 from retable.nn import variational
 from retable.nn.dropout import drop
-from retable.nn.variational import LockedDropout, WeightDroppedLSTM
+from retable.nn.variational import LockedDropout, WeightDropped
 
 B, T, D, H = 3, 7, 5, 4
 
@@ -29,7 +29,7 @@ def test_locked_dropout_drops_at_its_rate_and_keeps_the_mean():
     assert not LockedDropout(1.0)(torch.ones(B, T, D)).any()
 
 
-@pytest.mark.parametrize("make", [lambda: LockedDropout(0.5), lambda: WeightDroppedLSTM(D, H, 0.5)])
+@pytest.mark.parametrize("make", [lambda: LockedDropout(0.5), lambda: WeightDropped("lstm", D, H, 0.5)])
 def test_nothing_is_dropped_in_evaluation(make):
     torch.manual_seed(0)
     module, inputs = make(), torch.randn(B, T, D)
@@ -44,7 +44,9 @@ def test_nothing_is_dropped_in_evaluation(make):
     if isinstance(module, LockedDropout):
         assert torch.equal(run(), inputs)
     else:
-        assert torch.equal(run(), nn.LSTM.forward(module, inputs)[0])
+        peer = nn.LSTM(D, H, batch_first=True)
+        peer.load_state_dict(module.state_dict())
+        assert torch.equal(run(), peer(inputs)[0])
 
 
 def cell_by_cell(layer: nn.LSTM, inputs: torch.Tensor, recurrent: torch.Tensor) -> torch.Tensor:
@@ -63,7 +65,7 @@ def cell_by_cell(layer: nn.LSTM, inputs: torch.Tensor, recurrent: torch.Tensor) 
 @pytest.mark.parametrize("units", [False, True])
 def test_one_mask_on_the_recurrent_matrix_for_all_times_and_rows(units, monkeypatch):
     torch.manual_seed(0)
-    layer, inputs, masks = WeightDroppedLSTM(D, H, 0.5, units), torch.randn(B, T, D), []
+    layer, inputs, masks = WeightDropped("lstm", D, H, 0.5, units), torch.randn(B, T, D), []
 
     def record(ones: torch.Tensor, *args: float) -> torch.Tensor:
         masks.append(drop(ones, *args))
@@ -81,7 +83,7 @@ def test_one_mask_on_the_recurrent_matrix_for_all_times_and_rows(units, monkeypa
 
 def test_dropped_weights_get_no_gradient_and_the_others_one_through_the_mask():
     torch.manual_seed(0)
-    layer = WeightDroppedLSTM(D, 20, 0.5)
+    layer = WeightDropped("lstm", D, 20, 0.5)
     before = copy.deepcopy(layer.state_dict())
     layer(torch.randn(B, T, D))[0].sum().backward()
     gradient = layer.weight_hh_l0.grad
@@ -95,7 +97,7 @@ def test_dropped_weights_get_no_gradient_and_the_others_one_through_the_mask():
 
 def test_a_dropped_unit_is_seen_by_no_gate():
     torch.manual_seed(0)
-    layer = WeightDroppedLSTM(D, 20, 0.5, units=True)
+    layer = WeightDropped("lstm", D, 20, 0.5, units=True)
     layer(torch.randn(B, T, D))[0].sum().backward()
     columns = (layer.weight_hh_l0.grad == 0).float().mean(dim=0)
     assert set(columns.tolist()) == {0.0, 1.0}
@@ -103,7 +105,7 @@ def test_a_dropped_unit_is_seen_by_no_gate():
 
 def test_gradients_of_the_dropped_layer_are_exact():
     torch.manual_seed(0)
-    layer = WeightDroppedLSTM(2, 3, 0.4).double()
+    layer = WeightDropped("lstm", 2, 3, 0.4).double()
     inputs = torch.randn(2, 3, 2, dtype=torch.double)
 
     def loss(*weights: torch.Tensor) -> torch.Tensor:
@@ -117,7 +119,7 @@ def test_gradients_of_the_dropped_layer_are_exact():
 
 def test_the_state_goes_on():
     torch.manual_seed(0)
-    layer, inputs = WeightDroppedLSTM(D, H, 0.5), torch.randn(B, T, D)
+    layer, inputs = WeightDropped("lstm", D, H, 0.5), torch.randn(B, T, D)
     torch.manual_seed(1)
     whole, end = layer(inputs)
     torch.manual_seed(1)

@@ -14,12 +14,13 @@ FAMILIES = ("counted", "window", "recurrent", "transformer")
 LANGUAGE_MODELS = [name for name, path in PATHS.items() if path.startswith(FAMILIES)]  # from left to right
 # Of those that differ in numbers alone, one.
 TRAINED = [
-    "fixed_window", "convolution", "gcnn_14", "elman", "gru", "lstm", "lstmp", "lstm_512_512", "lstm_1024_512",
-    "lstm_wikitext103", "residual_lstm", "character_lstm", "awd_lstm_small", "gpt", "gpt_post_norm", "gpt_rotary",
-    "gpt_swiglu", "gpt_toy_sinusoidal", "gpt_shakespeare", "transformer_wikitext103", "transformer_xl_small",
+    "fixed_window", "log_bilinear", "convolution", "gcnn_14", "elman", "elman_one_hot", "gru", "lstm", "lstmp",
+    "lstm_512_512", "lstm_1024_512", "lstm_wikitext103", "lstm_first_state", "residual_elman", "residual_gru",
+    "residual_lstm", "character_lstm", "awd_lstm_small", "gpt", "gpt_post_norm", "gpt_rotary", "gpt_swiglu",
+    "gpt_swish", "gpt_toy_sinusoidal", "gpt_shakespeare", "transformer_wikitext103", "transformer_xl_small",
     "transformer_xl",
 ]  # fmt: skip
-COUNTED = ["ad3", "cache", "gt3", "jm3", "kn3", "kn5_pruned", "snm", "snm_skip", "wb3"]
+COUNTED = ["ad3", "add_k3", "cache", "gt3", "jm3", "kn3", "kn5_pruned", "maxent", "snm", "snm_skip", "wb3"]
 
 
 def composed(stage: str, name: str, *overrides: str) -> DictConfig:

@@ -47,7 +47,10 @@ SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
     "bag_of_words": (),
     "deep_averaging": (),
     "cnn": ("model.d_embedding=8", "model.n_features=4"),
+    "cnn_one_hot": ("model.n_features=4",),
+    "deep_cnn": ("model.d_embedding=8", "model.d_model=16", "model.n_blocks=2"),
     "bilstm": ("model.d_embedding=8", "model.d_model=16"),
+    "bilstm_one_hot": ("model.d_model=16",),
     "bilstm_attention": ("model.d_embedding=8", "model.d_model=16"),
     "bilstm_elmo": (*ELMO, "model.d_embedding=8"),
     "bert": TRANSFORMER,
@@ -57,6 +60,7 @@ SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
     "t5_toy_encoder": ("model.d_model=16", "model.n_layers=1", "model.d_ff=16"),
     "t5_toy_spans": ("model.d_model=16", "model.n_layers=1", "model.d_ff=16"),
     "rnn_translation": ("model.d_model=16", "model.d_embedding=16"),
+    "convolutional_translation": ("model.d_model=16", "model.d_hidden=16", "model.n_layers=1"),
     "bilstm_tagger": (*SPELT, "model.d_model=16"),
     "elmo_tagger": (*ELMO, *SPELT),
     "bidaf": (*SPELT, "model.d_hidden=8"),
@@ -70,10 +74,11 @@ SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
     ),
     "elmo": (),
 }
-IN_TOKENS = {"bilstm", "bilstm_elmo", "bert", "electra", "gpt", "lstm", "t5_toy_encoder"}  # a state for each of them
+# with a state for each of their tokens
+IN_TOKENS = {"bilstm", "bilstm_one_hot", "bilstm_elmo", "deep_cnn", "bert", "electra", "gpt", "lstm", "t5_toy_encoder"}
 STATES = IN_TOKENS | {"bilstm_tagger", "elmo_tagger"}
-SUMMED_UP = STATES | {"bag_of_words", "deep_averaging", "cnn"}
-WRITERS = {"t5_toy_spans", "rnn_translation"}
+SUMMED_UP = STATES | {"bag_of_words", "deep_averaging", "cnn", "cnn_one_hot"}
+WRITERS = {"t5_toy_spans", "rnn_translation", "convolutional_translation"}
 SUMMARY = {"dropout": 0.0, "auxiliary": 0.0, "d_hidden": None, "pooling": None}
 
 

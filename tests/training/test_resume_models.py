@@ -14,7 +14,7 @@ from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStream
 from retable.evaluation.likelihood import Carried, StreamLoss
 from retable.models.awd_lstm import AWDLSTM
 from retable.models.elmo import ELMo
-from retable.models.stacked_lstm import StackedLSTM
+from retable.models.stacked_recurrent import StackedRecurrent
 from retable.models.transformer_xl import TransformerXL
 from retable.objectives.bidirectional_lm import BidirectionalLM
 from retable.objectives.causal_lm import CausalLM
@@ -54,10 +54,10 @@ def awd_lstm() -> System:
     )
 
 
-def stacked_lstm() -> System:
+def stacked_recurrent() -> System:
     """Its rate goes by the validation losses."""
     torch.manual_seed(0)
-    model = StackedLSTM(V, D, 2, 0.1, True, True, dropout=0.3, variational=True, recurrent_dropout=0.2)
+    model = StackedRecurrent(V, D, 2, 0.1, True, True, dropout=0.3, variational=True, recurrent_dropout=0.2)
     return System(
         CausalLM(model, V, tie=True, bias=True, reduction="mean", projection=0.15),
         CarriedStreams(TOKENS, batch_size=4, length=8),
@@ -147,7 +147,7 @@ def uninterrupted(tmp_path_factory) -> Callable[[Callable[[], System]], Trained]
     return train
 
 
-@pytest.mark.parametrize("make", [awd_lstm, stacked_lstm, transformer_xl, elmo], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [awd_lstm, stacked_recurrent, transformer_xl, elmo], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("step", [2, 7, 12, 17, 22])
 def test_killed_and_resumed_equals_uninterrupted(uninterrupted, make, step, tmp_path):
     system, expected = make(), uninterrupted(make)
@@ -181,7 +181,7 @@ def test_the_average_begins_before_some_of_the_kills_and_after_others(uninterrup
 
 
 def test_the_rate_has_followed_the_losses(uninterrupted):
-    (group,) = uninterrupted(stacked_lstm).checkpoint["optimizer_states"][0]["param_groups"]
+    (group,) = uninterrupted(stacked_recurrent).checkpoint["optimizer_states"][0]["param_groups"]
     assert group["lr"] < 10
 
 

@@ -13,6 +13,7 @@ from retable.data.masking import MaskedDocuments
 from retable.data.pairs import BucketedPairs
 from retable.evaluation.held_out import MeanMetrics
 from retable.models.bert import BERT
+from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
 from retable.models.t5 import T5, OneStackT5
 from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
@@ -84,7 +85,13 @@ def transformer_translation() -> tuple[nn.Module, Any]:
     return Translation(TransformerEncoderDecoder(V, 8, 1, 2, 16, T, dropout=0.2), V, 0.1, tie=True, bias=False), pairs()
 
 
-SYSTEMS = [masked_lm, electra, t5, t5_whole_text, prefix_lm, rnn_translation, transformer_translation]
+def convolutional_translation() -> tuple[nn.Module, Any]:
+    model = ConvolutionalEncoderDecoder(V, 8, 8, 1, 3, T, dropout=0.2)
+    return Translation(model, V, 0.1, tie=True, bias=False), pairs()
+
+
+SYSTEMS = [masked_lm, electra, t5, t5_whole_text, prefix_lm]
+SYSTEMS += [rnn_translation, transformer_translation, convolutional_translation]
 
 
 def run(objective: nn.Module, data: Any, scratch: Any) -> list[Point]:

@@ -231,7 +231,7 @@ def generator_of(objective: ReplacedTokenDetection) -> MaskedLM:
 
 
 def _name(table: Mapping[str, Any], function: Any) -> str:
-    return next(name for name, each in table.items() if each is function)
+    return next(name for name, each in table.items() if each in (function, type(function)))
 
 
 def _said(value: Any) -> str:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from retable.models.base import LeftToRight
 from retable.nn.dropout import drop
-from retable.nn.variational import LockedDropout, WeightDroppedLSTM
+from retable.nn.variational import LockedDropout, WeightDropped
 from retable.settings import NonNegative, PositiveInt, Rate
 
 
@@ -51,7 +51,7 @@ class AWDLSTM(LeftToRight):
         self.dropout_words, self.alpha, self.beta = dropout_words, alpha, beta
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         widths = [d_embedding, *[d_hidden] * (n_layers - 1), d_embedding]
-        self.layers = nn.ModuleList(WeightDroppedLSTM(*pair, dropout_weights) for pair in pairwise(widths))
+        self.layers = nn.ModuleList(WeightDropped("lstm", *pair, dropout_weights) for pair in pairwise(widths))
         self.dropouts = nn.ModuleList(map(LockedDropout, [dropout_input, *[dropout_between] * (n_layers - 1), dropout]))
         self.initialise(self.embedding)
 

@@ -11,7 +11,7 @@ is in memory the operating system may take back, and nothing is left of them wha
 C columns of a row, words packed `per` to a column of `bits` each, 0 for none and w + 1 for word w; then a count.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from tempfile import TemporaryFile
@@ -167,6 +167,18 @@ def tell_apart(merged: Iterator[np.ndarray], packing: Packing, radix: int, order
             suffixes.extend(find_suffixes(some, below.suffixes, below.keys, starts, radix) if n > 1 else some % radix)
         levels.append(Counts(radix, 0, len(below.keys), 0, own, counts[n].array()[1:], suffixes.array()))
     return levels
+
+
+def whole_contexts(levels: Sequence[Counts]) -> list[int]:
+    """Of the contexts of 0 words, of 1, … the first node from which on they are all that a model of this order sees.
+
+    Those are all of the greatest length, and of the others those that begin with `<s>`, the greatest id.
+    """
+    radix = levels[0].radix
+    found = [1, radix - 1]
+    for level in levels[1:]:
+        found.append(int(np.searchsorted(level.keys, found[-1] * radix)))
+    return [*found[: len(levels) - 1], 0]
 
 
 @compiled

@@ -44,7 +44,7 @@ class GPT(LeftToRight):
         dropout: Rate,
         norm: Literal["pre", "post"] = "pre",
         positions: Literal["learnt", "sinusoidal", "rotary"] = "learnt",
-        activation: Literal["relu", "gelu", "silu", "swiglu"] = "gelu",
+        activation: Literal["relu", "gelu", "silu", "swiglu", "swish"] = "gelu",
         bias: bool = True,
         separate_documents: bool = False,
         boundary: int = 0,

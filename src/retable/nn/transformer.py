@@ -111,7 +111,21 @@ def swiglu(x: Tensor) -> Tensor:
     return F.silu(gate) * value
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": gelu, "silu": F.silu, "swiglu": swiglu}
+class Swish(nn.Module):
+    """x σ(βx) with a β that is learnt (Ramachandran, Zoph and Le 2017, arXiv 1710.05941); at first the SiLU, β = 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beta = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (self.beta * x).sigmoid()
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | type[nn.Module]] = {
+    **{"relu": F.relu, "gelu": gelu, "silu": F.silu, "swiglu": swiglu},
+    "swish": Swish,  # which each layer has one of
+}
 
 
 class CausalSelfAttention(nn.Module):
@@ -162,7 +176,7 @@ class Block(nn.Module):
         n_heads: int,
         dropout: float,
         norm: Literal["pre", "post"] = "pre",
-        activation: Literal["relu", "gelu", "silu", "swiglu"] = "gelu",
+        activation: Literal["relu", "gelu", "silu", "swiglu", "swish"] = "gelu",
         bias: bool = True,
     ):
         super().__init__()
@@ -175,7 +189,8 @@ class Block(nn.Module):
         self.contract = nn.Linear(d_ff, d_model, bias)
         self.dropout = Dropout(dropout)
         self.norm = norm
-        self.activation = ACTIVATIONS[activation]
+        kind = ACTIVATIONS[activation]
+        self.activation = kind() if isinstance(kind, type) else kind
 
     def forward(
         self, hidden: Tensor, past: Past = None, rotation: Tensor | None = None, mask: Tensor | None = None

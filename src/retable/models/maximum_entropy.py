@@ -1,0 +1,151 @@
+"""C11: the maximum-entropy n-gram model: a softmax over n-grams of all orders as features.
+
+p(w | h) = exp s(hw) / Z(h), s(hw) the sum of the weights λ of the n-grams that end hw, one for each n-gram of the text
+(Rosenfeld 1996). What follows h follows h', h without its first word, too, so that Z(h) is Z(h') but for the words that
+follow h: one pass over the n-grams gives the likelihood and its gradient (Wu and Khudanpur 2000; Alumäe and Kurimo
+2010). And a word that does not follow h has p(w | h') Z(h') / Z(h): what comes out is a back-off model.
+
+The weights are those of the greatest log-likelihood less α |λ| + λ² / 2σ² of each (Chen 2009, whose α and σ² are the
+defaults), by OWL-QN (Andrew and Gao 2007): limited-memory BFGS for penalties with a corner at zero.
+
+K features.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from retable.models.counting import Counts, whole_contexts
+from retable.models.ngram import BackoffModel, NGrams
+from retable.settings import NonNegative, Positive, PositiveInt
+
+MEMORY = 10  # steps that the curvature is told from
+TOLERANCE = 1e-6  # of the loss: the last are ten steps that gain less each, on average
+
+
+class MaximumEntropy(BackoffModel):
+    """N-gram model over token ids, whose n-grams of all orders have weights that are learnt together."""
+
+    def __init__(
+        self,
+        vocab_size: PositiveInt,
+        order: PositiveInt,
+        boundary: int,
+        alpha: NonNegative = 0.5,
+        variance: Positive = 6.0,
+    ):
+        super().__init__(vocab_size, order, boundary)
+        self.alpha, self.variance = alpha, variance
+
+    def estimate(self, tokens: np.ndarray) -> None:
+        """Estimates the model on a stream (length,), in place of what it held.
+
+        Costs some 200 passes over the distinct n-grams, and 250 bytes of memory for each.
+        """
+        features = _Features(self._count(tokens))
+
+        def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+            nats, gradient = features.nats(weights)
+            return nats + (weights**2).sum() / (2 * self.variance), gradient + weights / self.variance
+
+        weights = owl_qn(loss, features.counts + 1 / self.variance, self.alpha)
+        scores, partition = features.scores(weights)
+        self.tables = []
+        for n, (level, score) in enumerate(zip(features.levels, scores, strict=True)):
+            log_prob = score - np.log(partition[n])[level.contexts]
+            longest = n == self.order - 1
+            backoff = np.empty(0) if longest else np.log(partition[n][level.suffixes] / partition[n + 1])
+            self.tables.append(NGrams(np.array(level.keys), log_prob.astype(np.float32), backoff.astype(np.float32)))
+        self.tables[0].log_prob[self.vocab_size] = 0  # <s> is given
+
+
+class _Features:
+    """The n-grams of a text, (K,) in the order of their tables, as features; `counts` says how often each stands there.
+
+    The arrays of an order are those of its `Counts`; contexts of n words are the n-grams of order n.
+    """
+
+    def __init__(self, levels: list[Counts]):
+        self.levels = levels
+        self.counts = np.concatenate([level.counts for level in levels]).astype(np.float64)
+        self._cuts = np.cumsum([len(level.counts) for level in levels[:-1]])
+        # of contexts that could not be longer, how often each stands in the text, and how often n-grams after it
+        self._predicting, predicted = [], []
+        for level, first in zip(levels, whole_contexts(levels), strict=True):
+            whole = np.arange(level.n_contexts) >= first
+            self._predicting.append(level.of_context(level.counts) * whole)
+            predicted.append(level.counts * whole[level.contexts])
+        self._predicted = np.concatenate(predicted)
+
+    def scores(self, weights: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Of each order s of the n-grams, and Z of the contexts, from weights (K,)."""
+        own = np.split(weights, self._cuts)
+        scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # but for <s>, the last
+        for below, level, weight in zip(self.levels, self.levels[1:], own[1:], strict=False):
+            lower = scores[-1][level.suffixes]
+            scores.append(weight + lower)
+            gained = level.of_context(np.exp(scores[-1]) - np.exp(lower))
+            partition.append(partition[-1][below.suffixes] + gained)
+        return scores, partition
+
+    def nats(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
+        """−log p of the text, and its gradient (K,): how often the model expects each n-gram, less its count."""
+        scores, partition = self.scores(weights)
+        nats = sum(n @ np.log(z) for n, z in zip(self._predicting, partition, strict=True))
+        nats -= self._predicted @ np.concatenate(scores)
+        expected: list[np.ndarray] = []
+        share = np.zeros(len(self.levels[-1].keys))  # n(h) / Z(h) over all whole contexts that end as one does
+        suffixes, taken, longer = np.empty(0, np.int64), np.empty(0), np.empty(0)
+        backwards = (each[::-1] for each in (self.levels, self._predicting, partition, scores))
+        for level, n, z, score in zip(*backwards, strict=True):
+            share = n / z + np.bincount(level.suffixes, share, len(z))
+            own = share[level.contexts]
+            alone = own - np.bincount(suffixes, taken, len(own))  # where no longer n-gram stands for one
+            longer = np.exp(score) * alone + np.bincount(suffixes, longer, len(own))
+            suffixes, taken = level.suffixes, own
+            expected.insert(0, longer)
+        expected[0][-1] = 0  # of <s>
+        return float(nats), np.concatenate(expected) - self.counts
+
+
+def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np.ndarray, alpha: float) -> np.ndarray:
+    """The x (K,) of the least loss(x) + alpha · Σ |x|, sought from 0 on; `loss` is convex, and gives its gradient too.
+
+    curvature: (K,), its second derivatives by each x alone, or about as much.
+    """
+    x = np.zeros_like(curvature)
+    value, gradient = loss(x)
+    steps: list[tuple[np.ndarray, np.ndarray, float]] = []
+    gains: list[float] = []
+    scale = 1.0
+    while True:
+        # the derivative in the direction of descent; 0 where both sides of a corner ascend
+        slope = np.where(x, gradient + alpha * np.sign(x), np.sign(gradient) * np.maximum(np.abs(gradient) - alpha, 0))
+        direction = slope.copy()
+        factors = []
+        for step, change, inner in reversed(steps):
+            factors.append(step @ direction / inner)
+            direction -= factors[-1] * change
+        direction /= -curvature * scale
+        for (step, change, inner), factor in zip(steps, reversed(factors), strict=True):
+            direction -= (factor + change @ direction / inner) * step
+        direction[direction * slope >= 0] = 0
+        orthant = np.where(x, np.sign(x), -np.sign(slope))
+        size = 1.0
+        while True:
+            moved = x + size * direction
+            moved[moved * orthant <= 0] = 0
+            reached, its = loss(moved)
+            total = value + alpha * np.abs(x).sum()
+            gained = total - reached - alpha * np.abs(moved).sum()
+            if gained >= 1e-4 * (slope @ (x - moved)):
+                break
+            size /= 2
+        gains = [*gains[-9:], gained]
+        if len(gains) == 10 and sum(gains) <= 10 * TOLERANCE * abs(total):
+            return moved
+        step, change = moved - x, its - gradient
+        if (inner := step @ change) > 0:
+            steps = [*steps[-MEMORY + 1 :], (step, change, inner)]
+            scale = change @ (change / curvature) / inner
+        x, value, gradient = moved, reached, its

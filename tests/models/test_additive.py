@@ -1,0 +1,111 @@
+from collections import Counter, defaultdict
+from itertools import product
+
+import numpy as np
+import pytest
+
+from retable.models.additive import GRID, Additive
+
+END = 0  # the boundary's id in small corpora
+
+
+def stream(sentences: list[list[int]]) -> np.ndarray:
+    return np.array([token for sentence in sentences for token in [*sentence, END]], np.uint16)
+
+
+def sentences(seed: int, n: int, n_words: int) -> list[list[int]]:
+    """Of words from 1 up, the last of them rare, some words more likely after some others."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for length in rng.integers(0, 8, n):
+        words = np.minimum(rng.geometric(0.35, length), n_words)
+        words[1:][rng.random(max(length - 1, 0)) < 0.4] = 1 + words[0] % n_words if length else 0
+        made.append(words.tolist())
+    return made
+
+
+class ByTheBook:
+    """(c(hw) + k) / (c(h) + k V) over dictionaries of tuples."""
+
+    def __init__(self, text: list[list[int]], order: int, vocab_size: int):
+        self.order, self.vocab_size = order, vocab_size
+        self.after: dict[tuple, Counter] = defaultdict(Counter)
+        for word, context in self.pairs(text):
+            self.after[context][word] += 1
+
+    def pairs(self, text: list[list[int]]) -> list[tuple[int, tuple]]:
+        """Each word of sentences, and of those before it as many as the order looks at."""
+        padded = [("<s>", *sentence, END) for sentence in text]
+        return [(s[i], s[max(i - self.order + 1, 0) : i]) for s in padded for i in range(1, len(s))]
+
+    def log_prob(self, text: list[list[int]], k: float) -> list[float]:
+        return [
+            np.log((self.after[h][word] + k) / (sum(self.after[h].values()) + k * self.vocab_size))
+            for word, h in self.pairs(text)
+        ]
+
+
+def test_by_hand():
+    """1 2 1 3 </s>: after 1, which is seen twice, follow 2 and 3, once each."""
+    model = Additive(4, 2, END, k=0.5)
+    model.estimate(stream([[1, 2, 1, 3]]))
+    np.testing.assert_allclose(np.exp(model.next_log_prob(np.array([1]))), [0.125, 0.125, 0.375, 0.375], rtol=1e-6)
+    np.testing.assert_allclose(np.exp(model.next_log_prob(np.array([], int))), np.array([1, 3, 1, 1]) / 6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+@pytest.mark.parametrize("k", [1, 0.01, None])
+@pytest.mark.parametrize(("n", "n_words"), [(1, 3), (40, 4), (300, 8)])
+def test_probabilities_are_those_of_the_closed_form(k, order, n, n_words):
+    train, test = sentences(n, n, n_words), sentences(n + 1, 12, n_words + 1)  # a word is never seen
+    model = Additive(n_words + 2, order, END, k)
+    model.estimate(stream(train))
+    expected = ByTheBook(train, order, n_words + 2).log_prob(train[:20] + test, model.k)
+    np.testing.assert_allclose(model.log_prob(stream(train[:20] + test)), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, 3])
+@pytest.mark.parametrize("n", [1, 5, 60, 400])
+def test_every_context_of_a_tiny_vocabulary(n, order):
+    model = Additive(5, order, END, k=0.1)
+    model.estimate(stream(sentences(n, n, 3)))
+    for length in range(4):
+        for context in product([1, 2, 3, 4], repeat=length):
+            assert np.exp(model.next_log_prob(np.array(context, int))).sum() == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_k_is_the_likeliest_for_held_out_text(order):
+    text = np.minimum(np.random.default_rng(0).geometric(0.05, (300, 9)), 40)
+    text[:, 1::2] = 1 + text[:, :-1:2] % 40
+    model = Additive(41, order, END)
+    model.estimate(stream(text.tolist()))
+    book = ByTheBook(text[:270].tolist(), order, 41)
+    nats = {k: -sum(book.log_prob(text[270:].tolist(), k)) for k in GRID}
+    assert model.k == min(nats, key=nats.__getitem__) and (order == 1 or GRID[-1] < model.k < 1)
+
+
+def test_too_little_text_to_hold_some_out():
+    """k is 1, whatever an earlier text had."""
+    model = Additive(41, 2, END)
+    model.estimate(stream(sentences(1, 300, 40)))
+    assert model.k < 1
+    model.estimate(np.array([2, END]))
+    assert model.k == 1
+
+
+@pytest.mark.real
+def test_penn_treebank_is_worse_than_by_any_other_smoothing(data_dir):
+    """As Chen and Goodman find. The numbers are this project's own."""
+    words = {
+        split: [w for line in (data_dir / "ptb" / f"ptb.{split}.txt").open() for w in [*line.split(), "<eos>"]]
+        for split in ("train", "test")
+    }
+    ids = {word: index for index, word in enumerate(dict.fromkeys(words["train"]))}
+    tokens = {split: np.array([ids[word] for word in text]) for split, text in words.items()}
+    perplexities = []
+    for k in (None, 1):
+        model = Additive(len(ids), 3, ids["<eos>"], k)
+        model.estimate(tokens["train"])
+        perplexities.append(np.exp(-model.log_prob(tokens["test"]).mean()))
+    np.testing.assert_allclose(perplexities, [951.06, 3307.92], atol=0.05)

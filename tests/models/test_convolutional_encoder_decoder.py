@@ -1,0 +1,196 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from retable.data.pairs import PairBatch
+from retable.errors import UsageError
+from retable.models import convolutional_encoder_decoder
+from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder, slowed
+from retable.objectives.translation import Translation
+
+V, D, C, L, K, B, S, U, LONG = 13, 6, 4, 2, 3, 3, 5, 6, 12
+LENGTHS = torch.tensor([5, 2, 4])
+
+
+def build(kernel_size: int = K, n_layers: int = L) -> ConvolutionalEncoderDecoder:
+    torch.manual_seed(0)
+    model = ConvolutionalEncoderDecoder(V, D, C, n_layers, kernel_size, LONG, dropout=0.1).eval()
+    for parameter in model.parameters():  # far from the start, where attention is flat and biases are zero
+        nn.init.normal_(parameter, std=0.7)
+    return model
+
+
+@pytest.fixture
+def model() -> ConvolutionalEncoderDecoder:
+    return build()
+
+
+def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    return torch.randint(1, V, (B, S)), LENGTHS, torch.randint(1, V, (B, U))
+
+
+def step_by_step(
+    model: ConvolutionalEncoderDecoder, source: list[int], target: list[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gehring et al. (2017), section 3, in float64: hidden states (U, D) and the layers' attention (L, U, S)."""
+    half = np.sqrt(0.5)
+
+    def array(parameter: torch.Tensor) -> np.ndarray:
+        return parameter.detach().double().numpy()
+
+    def linear(layer: nn.Module, x: np.ndarray) -> np.ndarray:
+        return array(layer.weight) @ x + array(layer.bias)
+
+    def gated(layer: nn.Module, window: list[np.ndarray]) -> np.ndarray:
+        """A ⊗ σ(B) of the convolution of k inputs."""
+        weight, bias = array(layer.convolution.weight), array(layer.convolution.bias)  # (2C, C, k), (2C,)
+        a, b = np.split(bias + sum(weight[:, :, i] @ x for i, x in enumerate(window)), 2)
+        return a / (1 + np.exp(-b))
+
+    table, k = array(model.embedding.weight), model.encoder[0].convolution.convolution.weight.shape[2]
+    e = [table[token] + array(model.source_positions.weight)[i] for i, token in enumerate(source)]
+    hidden = [linear(model.enter_encoder, x) for x in e]
+    nothing = [np.zeros(C)] * (k - 1)
+    for layer in model.encoder:
+        padded = [*nothing[: k // 2], *hidden, *nothing[: k // 2]]
+        out = [gated(layer.convolution, padded[i : i + k]) for i in range(len(hidden))]
+        hidden = [(x + y) * half for x, y in zip(hidden, out, strict=True)]
+    z = [linear(model.leave_encoder, x) for x in hidden]
+    values = [(key + x) * half for key, x in zip(z, e, strict=True)]
+
+    g = [table[token] + array(model.target_positions.weight)[i] for i, token in enumerate(target)]
+    hidden, looks = [linear(model.enter_decoder, x) for x in g], []
+    for layer in model.decoder:
+        padded, after, shares = [*nothing, *hidden], [], []
+        for i, x in enumerate(hidden):
+            h = gated(layer.convolution, padded[i : i + k])
+            query = (linear(layer.query, h) + g[i]) * half
+            weights = np.exp([query @ key for key in z])
+            shares.append(weights / weights.sum())
+            context = sum(share * value for share, value in zip(shares[-1], values, strict=True))
+            h = (h + linear(layer.context, context * np.sqrt(len(source)))) * half
+            after.append((x + h) * half)
+        hidden = after
+        looks.append(np.stack(shares))
+    return np.stack([linear(model.leave_decoder, x) for x in hidden]), np.stack(looks)
+
+
+@pytest.mark.parametrize(("kernel_size", "n_layers"), [(1, 1), (3, 2), (5, 3)])
+def test_equals_a_forward_pass_written_step_by_step(kernel_size, n_layers):
+    model, (sources, lengths, targets) = build(kernel_size, n_layers), inputs()
+    hidden, shares = model(sources, lengths, targets), model.align(sources, lengths, targets)
+    for b, n in enumerate(lengths.tolist()):
+        expected, looks = step_by_step(model, sources[b, :n].tolist(), targets[b].tolist())
+        np.testing.assert_allclose(hidden[b].detach(), expected, atol=1e-5)
+        np.testing.assert_allclose(shares[b, :, :n].detach(), looks.mean(axis=0), atol=1e-5)
+        assert not shares[b, :, n:].any()
+
+
+def test_padding_changes_nothing(model):
+    sources, lengths, targets = inputs()
+    hidden = model(sources, lengths, targets)
+    other = sources.clone()
+    other[torch.arange(S) >= lengths[:, None]] = 7
+    torch.testing.assert_close(model(torch.cat([other, other], dim=1), lengths, targets), hidden)
+
+
+def test_later_tokens_of_the_target_do_not_show(model):
+    sources, lengths, targets = inputs()
+    hidden = model(sources, lengths, targets)
+    for u in range(U):
+        changed = targets.clone()
+        changed[:, u:] = changed[:, u:] % (V - 1) + 1
+        other = model(sources, lengths, changed)
+        torch.testing.assert_close(other[:, :u], hidden[:, :u])
+        assert (other[:, u] - hidden[:, u]).abs().amax(dim=1).min() > 1e-4
+
+
+@pytest.mark.parametrize("pieces", [[1] * U, [4, 2], [1, 5]], ids=str)
+def test_going_on_from_a_state_equals_all_at_once(model, pieces):
+    sources, lengths, targets = inputs()
+    state, parts = model.encode(sources, lengths), []
+    for piece in targets.split(pieces, dim=1):
+        hidden, state = model.decode(piece, state)
+        parts.append(hidden)
+    torch.testing.assert_close(torch.cat(parts, dim=1), model(sources, lengths, targets))
+    assert [past.shape for past in state[0]] == [(1, B, C, K - 1)] * L and state[1].tolist() == [[U] * B]
+
+
+def test_every_source_token_shows_in_every_step(model):
+    sources, lengths, targets = inputs()
+    hidden = model(sources, lengths, targets)
+    for s in range(S):
+        changed = sources.clone()
+        changed[:, s] = changed[:, s] % (V - 1) + 1
+        moved = (model(changed, lengths, targets) - hidden).abs().amax(dim=2)
+        assert (moved[s < lengths] > 1e-5).all() and not moved[s >= lengths].any()
+
+
+def test_every_parameter_gets_a_gradient(model):
+    model.train()(*inputs()).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.any(), name
+
+
+def test_the_encoders_gradient_is_divided_by_the_layers_that_look_at_it(model, monkeypatch):
+    def gradients() -> dict[str, torch.Tensor]:
+        model.zero_grad()
+        model(*inputs()).square().sum().backward()
+        return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+    found = gradients()
+    monkeypatch.setattr(convolutional_encoder_decoder, "slowed", lambda x, share: x)
+    for name, whole in gradients().items():
+        if name.startswith(("encoder", "leave_encoder", "enter_encoder")):
+            torch.testing.assert_close(found[name], whole / (2 * L))
+        elif name.startswith(("decoder", "enter_decoder", "leave_decoder", "target_positions")):
+            torch.testing.assert_close(found[name], whole)
+    assert torch.equal(slowed(torch.tensor([1e30, 0.1]), 0.3), torch.tensor([1e30, 0.1]))
+
+
+def test_the_variance_of_what_goes_through_stays():
+    """Section 3.5, for gates of about ½ and attention to all of the source alike, as they begin."""
+    torch.manual_seed(0)
+    model = ConvolutionalEncoderDecoder(500, 256, 256, 8, 3, 40, dropout=0.0).eval()
+    for table in (model.embedding, model.source_positions, model.target_positions):
+        assert table.weight.std().item() == pytest.approx(0.1, rel=0.05)
+    ids, entered = torch.randint(500, (4, 40)), 2 * 0.1**2
+    _, _, keys, _, _ = model.encode(ids, torch.full((4,), 40))
+    for left in (keys, model(ids, torch.full((4,), 40), ids)):
+        assert 0.5 < left.var().item() / entered < 2
+
+
+def test_too_long_a_sequence_is_refused(model):
+    short, long = torch.ones(1, 2, dtype=torch.long), torch.ones(1, LONG + 1, dtype=torch.long)
+    for source, target in [(long, short), (short, long)]:
+        with pytest.raises(UsageError, match=rf"{LONG + 1} tokens.*max_length={LONG}"):
+            model(source, torch.tensor([source.shape[1]]), target)
+    _, state = model.decode(long[:, 1:], model.encode(short, torch.tensor([2])))
+    with pytest.raises(UsageError, match=rf"{LONG + 1} tokens.*max_length={LONG}"):
+        model.decode(short[:, :1], state)
+
+
+def test_an_even_kernel_is_refused():
+    with pytest.raises(UsageError, match=r"model\.kernel_size=2 has no middle; write an odd number"):
+        build(kernel_size=2)
+
+
+def test_it_learns_to_write_a_source_backwards():
+    torch.manual_seed(0)
+    objective = Translation(ConvolutionalEncoderDecoder(6, 16, 16, 2, 3, 4, 0.0), 6, 0.0, tie=True, bias=True)
+    optimizer, lengths = torch.optim.Adam(objective.parameters(), lr=0.02), torch.full((32,), 4)
+
+    def batch() -> PairBatch:
+        source = torch.randint(1, 6, (32, 4))
+        begun = torch.cat([torch.zeros(32, 1, dtype=torch.long), source.flip(1)], dim=1)
+        return PairBatch(source, lengths, begun[:, :-1], lengths, begun[:, 1:])
+
+    for step in range(120):
+        optimizer.zero_grad()
+        objective.loss(batch(), None, step)[0].backward()
+        optimizer.step()
+    new = batch()
+    hidden = objective.model(new.source_ids, lengths, new.target_ids)
+    assert (objective.scores(hidden).argmax(dim=2) == new.labels).float().mean() > 0.95

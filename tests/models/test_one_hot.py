@@ -1,0 +1,56 @@
+import pytest
+import torch
+
+from retable.models.bilstm import BiLSTM
+from retable.models.convolutional_encoder import ConvolutionalEncoder
+from retable.models.one_hot import OneHotBiLSTM, OneHotConvolutionalEncoder
+from retable.training.weights import load_weights, save_weights
+
+V, E = 11, 6
+LENGTHS = torch.tensor([5, 1, 7, 3])
+
+
+def ids() -> torch.Tensor:
+    return torch.randint(V, (4, 7), generator=torch.Generator().manual_seed(1))
+
+
+MODELS = {
+    "bilstm": (lambda: OneHotBiLSTM(V, 8, 2), lambda: BiLSTM(V, E, 8, 2)),
+    "convolutions": (
+        lambda: OneHotConvolutionalEncoder(V, (2, 3), 4),
+        lambda: ConvolutionalEncoder(V, E, (2, 3), 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_it_is_a_table_times_the_first_layers_weights(kind):
+    """W e is a column of W; so W E, of a table E and the W above it, in place of the first layer's weights."""
+    torch.manual_seed(0)
+    model, peer = (make().eval() for make in MODELS[kind])
+    weights = dict(peer.named_parameters())
+    table = weights.pop("embedding.weight")  # (V, E)
+    for name, weight in weights.items():
+        if name.endswith("0.weight_ih_l0"):
+            weights[name] = weight @ table.T
+        elif name.startswith("filters.") and name.endswith("weight"):  # (features, E, width)
+            weights[name] = torch.einsum("feh,ve->fvh", weight, table)
+    assert weights.keys() == dict(model.named_parameters()).keys()
+    found = torch.func.functional_call(model, weights, (ids(), LENGTHS))
+    torch.testing.assert_close(found, peer(ids(), LENGTHS))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_it_has_no_table_and_every_parameter_a_gradient(kind):
+    model = MODELS[kind][0]()
+    assert model.input_embedding is None and all(p.shape != (V, V) for p in model.parameters())
+    model(ids(), LENGTHS).square().sum().backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_saved_weights_give_the_same(kind, tmp_path):
+    model, other = (MODELS[kind][0]().eval() for _ in range(2))
+    save_weights(model, tmp_path / "model.safetensors")
+    load_weights(other, tmp_path / "model.safetensors")
+    assert torch.equal(model(ids(), LENGTHS), other(ids(), LENGTHS))

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import torch
+
+from retable.models.residual_convolutional_encoder import ResidualConvolutionalEncoder
+from retable.training.weights import load_weights, save_weights
+
+V, E, D, N = 11, 6, 5, 2
+LENGTHS = torch.tensor([5, 1, 9, 3])  # in no order
+
+
+def encoder(seed: int = 0, width: int = 3) -> ResidualConvolutionalEncoder:
+    torch.manual_seed(seed)
+    model = ResidualConvolutionalEncoder(V, E, D, N, width, dropout=0.3)
+    for parameter in model.parameters():  # far from the start, where a norm's scale and bias are idle
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+def ids() -> torch.Tensor:
+    return torch.randint(V, (4, 9), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("width", [1, 3, 5])
+def test_equals_a_loop_over_places_and_windows(width):
+    model = encoder(width=width).eval()
+    p = {name: parameter.detach().double().numpy() for name, parameter in model.named_parameters()}
+
+    def convolve(xs: list[np.ndarray], name: str) -> list[np.ndarray]:
+        zeros = [np.zeros_like(xs[0])] * (width // 2)
+        padded, weight = [*zeros, *xs, *zeros], p[f"{name}.weight"]  # (out, in, width)
+        return [p[f"{name}.bias"] + sum(weight[:, :, i] @ padded[t + i] for i in range(width)) for t in range(len(xs))]
+
+    def activate(xs: list[np.ndarray], name: str) -> list[np.ndarray]:
+        scale, shift = p[f"{name}.weight"], p[f"{name}.bias"]
+        return [np.maximum((x - x.mean()) / np.sqrt(x.var() + 1e-5) * scale + shift, 0) for x in xs]
+
+    found = model(ids(), LENGTHS)
+    assert found.shape == (4, 9, D)
+    for row, length, states in zip(ids().tolist(), LENGTHS.tolist(), found.detach().numpy(), strict=True):
+        hidden = convolve([p["embedding.weight"][token] for token in row[:length]], "enter")
+        for block in (f"blocks.{i}" for i in range(N)):
+            inner = convolve(activate(hidden, f"{block}.norms.0"), f"{block}.convolutions.0")
+            inner = convolve(activate(inner, f"{block}.norms.1"), f"{block}.convolutions.1")
+            hidden = [x + y for x, y in zip(hidden, inner, strict=True)]
+        np.testing.assert_allclose(states[:length], activate(hidden, "norm"), atol=1e-5)
+        assert not states[length:].any()
+
+
+def test_rows_and_padding_change_nothing():
+    model = encoder().eval()
+    states = model(ids(), LENGTHS)  # what stands behind a row's length is random here
+    for row, length in enumerate(LENGTHS):
+        alone = model(ids()[row : row + 1, :length], LENGTHS[row : row + 1])
+        torch.testing.assert_close(alone[0], states[row, :length])
+
+
+def test_a_state_sees_as_many_tokens_as_the_convolutions_span():
+    model, row, length = encoder().eval(), ids()[2:3].repeat(1, 3), torch.tensor([27])
+    changed = row.clone()
+    changed[:, 13] = (changed[:, 13] + 1) % V
+    moved = (model(changed, length) - model(row, length)).abs().amax(dim=2)[0] > 1e-6
+    reach = 1 + 2 * N
+    assert moved.nonzero()[:, 0].tolist() == list(range(13 - reach, 13 + reach + 1))
+
+
+def test_every_parameter_gets_a_gradient():
+    model = encoder()
+    model(ids(), LENGTHS).square().sum().backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
+
+
+def test_dropout_acts_in_training_alone():
+    model = encoder()
+    assert not torch.equal(model(ids(), LENGTHS), model(ids(), LENGTHS))
+    model.eval()
+    assert torch.equal(model(ids(), LENGTHS), model(ids(), LENGTHS))
+
+
+def test_saved_weights_give_the_same_states(tmp_path):
+    model, other = encoder().eval(), encoder(seed=1).eval()
+    save_weights(model, tmp_path / "model.safetensors")
+    load_weights(other, tmp_path / "model.safetensors")
+    assert torch.equal(model(ids(), LENGTHS), other(ids(), LENGTHS))

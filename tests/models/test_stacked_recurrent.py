@@ -1,0 +1,231 @@
+import numpy as np
+import pytest
+import torch
+
+from retable.data.streams import TokenBatch
+from retable.errors import UsageError
+from retable.models.recurrent import GRU, LSTM, Elman
+from retable.models.stacked_recurrent import StackedRecurrent
+from retable.objectives.causal_lm import CausalLM
+
+V, D, B, T = 11, 8, 3, 7
+FORMS = [(False, False), (True, False), (False, True), (True, True)]
+
+
+CELLS = {"elman": Elman, "gru": GRU, "lstm": LSTM}
+
+
+def stacked(
+    n_layers: int = 3, residual: bool = True, layer_norm: bool = True, cell: str = "lstm", **settings
+) -> StackedRecurrent:
+    torch.manual_seed(0)
+    model = StackedRecurrent(V, D, n_layers, 0.5, residual, layer_norm, cell, **settings)
+    for norm in model.norms:
+        for parameter in norm.parameters():  # far from one and zero, where a norm's scale and bias are idle
+            torch.nn.init.normal_(parameter)
+    if model.first is not None:
+        torch.nn.init.normal_(model.first)
+    return model
+
+
+def by_equations(
+    model: StackedRecurrent, ids: np.ndarray, state: np.ndarray, keep: float, cell: str = "lstm"
+) -> tuple[np.ndarray, np.ndarray]:
+    """In float64, time by time, for ids (B, T) and state (n_layers, 1 or 2, B, D).
+
+    keep: 1, or 0 where dropout lets nothing through from layer to layer.
+    """
+    p = {name: parameter.detach().double().numpy() for name, parameter in model.named_parameters()}
+    residual, layer_norm, state, outputs = model.residual, "norms.0.weight" in p, state.copy(), []
+
+    def sigm(x: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-x))
+
+    def norm(x: np.ndarray, layer: int) -> np.ndarray:
+        if not layer_norm:
+            return x
+        x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
+        return x * p[f"norms.{layer}.weight"] + p[f"norms.{layer}.bias"]
+
+    def step(given: np.ndarray, recurrent: np.ndarray, before: np.ndarray) -> tuple[np.ndarray, ...]:
+        """From W x + b and U h + b, of all gates, and the state (1 or 2, B, D) to the state after."""
+        if cell == "elman":
+            return (np.tanh(given + recurrent),)
+        if cell == "gru":
+            (r, z, n), (r_h, z_h, n_h) = (np.split(gates, 3, axis=1) for gates in (given, recurrent))
+            z = sigm(z + z_h)
+            return ((1 - z) * np.tanh(n + sigm(r + r_h) * n_h) + z * before[0],)
+        i, f, g, o = np.split(given + recurrent, 4, axis=1)
+        c = sigm(f) * before[1] + sigm(i) * np.tanh(g)
+        return sigm(o) * np.tanh(c), c
+
+    for t in range(ids.shape[1]):
+        hidden = p["embedding.weight"][ids[:, t]]
+        for layer, before in enumerate(state):
+            below = hidden if layer == 0 else norm(hidden, layer - 1)
+            w = {name: p[f"layers.{layer}.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+            given, recurrent = keep * below @ w["weight_ih"].T, before[0] @ w["weight_hh"].T
+            state[layer] = step(given + w["bias_ih"], recurrent + w["bias_hh"], before)
+            h = state[layer, 0]
+            hidden = hidden + h if residual and layer > 0 else h
+        outputs.append(keep * norm(hidden, len(state) - 1))
+    return np.stack(outputs, axis=1), state
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("n_layers", [1, 3])
+@pytest.mark.parametrize(("residual", "layer_norm"), FORMS)
+def test_equals_a_loop_written_from_the_equations(cell, n_layers, residual, layer_norm):
+    model = stacked(n_layers, residual, layer_norm, cell).eval()
+    ids = torch.randint(V, (B, T))
+    before = torch.randn(2 if cell == "lstm" else 1, n_layers, B, D)
+    hidden, after = model(ids, tuple(before))
+    expected, state = by_equations(model, ids.numpy(), before.transpose(0, 1).double().numpy(), 1, cell)
+    np.testing.assert_allclose(hidden.detach(), expected, atol=1e-5)
+    np.testing.assert_allclose(torch.stack(after, dim=1).detach(), state, atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_without_its_additions_it_is_the_network_of_torch(cell):
+    model, peer = stacked(3, residual=False, layer_norm=False, cell=cell), CELLS[cell](V, D, 3, 0.0, init_range=0.5)
+    weights = {name.removesuffix("_l0"): parameter for name, parameter in model.named_parameters()}
+    with torch.no_grad():
+        for name, parameter in peer.named_parameters():
+            kind, _, layer = name.removeprefix("layers.").rpartition("_l")
+            parameter.copy_(weights[f"layers.{layer}.{kind}" if kind else name])
+    ids = torch.randint(V, (B, T))
+    (hidden, state), (expected, end) = model(ids), peer(ids)
+    torch.testing.assert_close(hidden, expected)
+    torch.testing.assert_close(state, end if cell == "lstm" else (end,))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_first_state_stands_where_none_is_given_and_only_there(cell):
+    model, ids = stacked(cell=cell, first_state=True).eval(), torch.randint(V, (B, T))
+    first = model.first.detach().double().numpy()[:, :, None].repeat(B, axis=2).swapaxes(0, 1)
+    expected, _ = by_equations(model, ids.numpy(), first, 1, cell)
+    hidden, state = model(ids)
+    np.testing.assert_allclose(hidden.detach(), expected, atol=1e-5)
+    without = stacked(cell=cell).eval()
+    torch.testing.assert_close(model(ids, state), without(ids, state))
+    assert (without(ids)[0] - hidden).abs().amax(dim=2)[:, 0].min() > 1e-3
+
+
+def test_the_first_state_learns_where_a_text_begins_and_always_has_a_gradient():
+    model, ids = stacked(first_state=True), torch.randint(V, (B, T))
+    hidden, state = model(ids)
+    hidden.square().sum().backward()
+    assert (model.first.grad != 0).all()
+    model.first.grad = None
+    model(ids, tuple(part.detach() for part in state))[0].square().sum().backward()
+    assert not model.first.grad.any()
+
+
+def test_the_first_state_begins_at_zero():
+    torch.manual_seed(0)
+    assert not StackedRecurrent(V, D, 2, 0.5, residual=True, layer_norm=True, first_state=True).first.any()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_on_one_hot_words_it_is_a_table_times_the_first_layers_weights(cell):
+    """W e is a column of W; so W E, of a table E and the W above it, in place of the first layer's weights."""
+    model, peer = stacked(cell=cell, one_hot=True), stacked(cell=cell)
+    weights = dict(peer.named_parameters())
+    table = weights.pop("embedding.weight")
+    weights["layers.0.weight_ih_l0"] = weights["layers.0.weight_ih_l0"] @ table.T
+    assert weights.keys() == dict(model.named_parameters()).keys()
+    ids = torch.randint(V, (B, T))
+    torch.testing.assert_close(torch.func.functional_call(model, weights, ids), peer(ids))
+
+
+def test_a_softmax_can_not_share_one_hot_words():
+    with pytest.raises(UsageError, match="no word embedding that the softmax could share"):
+        CausalLM(stacked(one_hot=True), V, tie=True, bias=True, reduction="mean")
+
+
+def test_a_cell_that_there_is_not_is_refused():
+    with pytest.raises(UsageError, match="no cell=rnn; write one of elman, gru, lstm"):
+        stacked(cell="rnn")
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("residual", "layer_norm"), FORMS)
+def test_state_carried_over_a_cut_changes_nothing(cell, residual, layer_norm):
+    model, ids = stacked(3, residual, layer_norm, cell, first_state=True).eval(), torch.randint(V, (B, T))
+    whole, end = model(ids)
+    first, state = model(ids[:, :4])
+    assert all(part.shape == (3, B, D) for part in state)
+    second, carried_end = model(ids[:, 4:], state)
+    torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
+    torch.testing.assert_close(carried_end, end)
+
+
+def test_the_future_does_not_show():
+    model, ids = stacked().eval(), torch.randint(V, (1, T))
+    hidden, _ = model(ids)
+    for t in range(T):
+        changed = ids.clone()
+        changed[:, t:] = (changed[:, t:] + 1) % V
+        other, _ = model(changed)
+        torch.testing.assert_close(other[:, :t], hidden[:, :t])
+        assert (other[:, t:] - hidden[:, t:]).abs().amax(dim=2).min() > 1e-4
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("variational", [False, True])
+@pytest.mark.parametrize("residual", [False, True])
+def test_dropout_spares_the_recurrent_connections(cell, variational, residual):
+    # With all of it dropped nothing passes between layers, yet each layer's state goes on through time.
+    model = stacked(2, residual, False, cell, dropout=1.0, variational=variational).train()
+    ids = torch.randint(V, (B, T))
+    hidden, after = model(ids)
+    _, state = by_equations(model, ids.numpy(), np.zeros((2, len(after), B, D)), 0, cell)
+    assert not hidden.any()
+    assert np.abs(state).min() > 0
+    np.testing.assert_allclose(torch.stack(after, dim=1).detach(), state, atol=1e-5)
+
+
+def test_variational_dropout_holds_over_time_and_the_other_changes():
+    for variational in (False, True):
+        model = stacked(2, dropout=0.5, variational=variational).train()
+        dropped = model(torch.randint(V, (B, 50)))[0] == 0
+        always = dropped.all(dim=1) | ~dropped.any(dim=1)
+        assert always.all() if variational else not always.any()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_recurrent_dropout_spares_what_passes_between_layers(cell):
+    model = stacked(2, cell=cell, recurrent_dropout=1.0).train()
+    with torch.no_grad():
+        expected = stacked(2, cell=cell).eval()
+        for layer in expected.layers:
+            layer.weight_hh_l0.zero_()
+    ids = torch.randint(V, (B, T))
+    torch.testing.assert_close(model(ids), expected(ids))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_recurrent_dropout_drops_units_of_the_state(cell):
+    model = stacked(2, cell=cell, recurrent_dropout=0.5).train()
+    model(torch.randint(V, (B, T)))[0].pow(2).sum().backward()
+    unseen = [(layer.weight_hh_l0.grad == 0).float().mean(dim=0).tolist() for layer in model.layers]
+    assert set(unseen[0] + unseen[1]) == {0.0, 1.0} and unseen[0] != unseen[1]
+
+
+@pytest.mark.parametrize(("residual", "layer_norm"), FORMS)
+def test_every_parameter_gets_a_gradient(residual, layer_norm):
+    model = stacked(3, residual, layer_norm, dropout=0.2, variational=True, recurrent_dropout=0.2).train()
+    objective = CausalLM(model, V, tie=True, bias=True, reduction="mean")
+    ids = torch.randint(V, (B, T + 1))
+    objective.loss(TokenBatch(ids[:, :-1], ids[:, 1:], fresh=True), None, step=0)[0].backward()
+    assert all(p.grad is not None and p.grad.any() for p in objective.parameters())
+
+
+def test_every_parameter_starts_uniform_in_the_range_but_the_norms():
+    torch.manual_seed(0)
+    for name, parameter in StackedRecurrent(50, 32, 2, 0.05, residual=True, layer_norm=True).named_parameters():
+        if "norm" in name:
+            assert (parameter == (1 if name.endswith("weight") else 0)).all(), name
+        else:
+            assert 0.0465 < parameter.abs().max() <= 0.05, name
+            assert abs(parameter.mean()) < 5 * 0.05 / (3 * parameter.numel()) ** 0.5, name
