@@ -21,7 +21,7 @@ from retable.plan.conf import Conf
 # What a study says for the report alone.
 REPORTED = (
     *("notes", "ablations", "baseline", "elmo", "label_efficiency"),
-    *("lineage", "gains", "tuned", "chosen_by", "bands"),
+    *("lineage", "gains", "tuned", "chosen_by", "scaling_laws", "bands"),
 )
 _CELLS = ("corpus", "tokenizer", "tokenizers", "seeds", "trainer", "systems", "mixtures", "benchmarks", "texts")
 _SYSTEM = (
