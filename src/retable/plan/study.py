@@ -203,7 +203,8 @@ class _Expansion:
                     f"{where}: conf/task/{task}.yaml is of no kind; write defaults: [/kind/sentences, _self_], or "
                     "another of conf/kind"
                 )
-            spelt = self._conf.class_says(said["task"]["_target_"], "in_words") and self._spells(entry)
+            wordless = self._conf.class_says(said["task"]["_target_"], "wordless")
+            spelt = wordless or (self._conf.class_says(said["task"]["_target_"], "in_words") and self._spells(entry))
             form = said.get("out", "${task_name}/${system}-${seed}")
             form = form.replace("${hydra:runtime.choices.corpus}", "${corpus}")
             for corpus in [""] if spelt and "${corpus}" not in form else self._corpora(entry):
