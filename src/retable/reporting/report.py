@@ -38,6 +38,7 @@ from retable.reporting.rates import rates_tables
 from retable.reporting.results import aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.scaling_laws import compute_figures, fitted, isoflop_figures, scaling_points, scaling_tables
+from retable.reporting.shots import shots_figures
 from retable.reporting.spreadsheets import write_csv
 from retable.reporting.tables import Specification, write_table, write_tables
 from retable.reporting.vectors import planes, size_curves
@@ -124,6 +125,7 @@ def write_report(
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
         ("Label efficiency", "label-efficiency", by_labels),
+        ("Questions by the number of examples", "shots", shots_figures(frame)),
         ("Loss by size, a curve a budget", "isoflop", isoflop_figures(laws)),
         ("Loss by operations", "compute", compute_figures(laws)),
         ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
