@@ -24,7 +24,6 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import count
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +42,7 @@ from transformers import (
 )
 
 from benchmarks.language_models import WARMING, autocast, times
-from benchmarks.ratio import Ratio, at_least_one, command_line, precisions, show
+from benchmarks.ratio import Ratio, at_least_one, command_line, peak_of, precisions, show
 from retable.data.corruption import START, Corrupted, RandomSpans
 from retable.data.masking import MaskedBatch, MaskedDocuments
 from retable.models.bert import BERT
@@ -54,7 +53,6 @@ from retable.objectives.base import Objective
 from retable.objectives.masked_lm import MaskedLM
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
 from retable.objectives.text_to_text import TextToText
-from retable.training.fit import _keep_freed_memory
 from retable.training.optimizers import adamw
 
 MARKS = ["[PAD]", "</s>", "[CLS]", "[SEP]", "[MASK]", *(f"<extra_id_{i}>" for i in range(20))]
@@ -279,17 +277,7 @@ def steps(side: Side, precision: str) -> Iterator[None]:
 
 def peak_mib(build: Callable[[Sizes], Side], sizes: Sizes, precision: str, threads: int) -> float:
     """Of a few steps; for a process of its own."""
-    torch.set_num_threads(threads)
-    _keep_freed_memory()
-    Path("/proc/self/clear_refs").write_text("5")  # from here on the kernel's peak begins anew
-    before = _memory("VmRSS")
-    times(steps(build(sizes), precision), WARMING)
-    return _memory("VmHWM") - before
-
-
-def _memory(name: str) -> float:
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1]) / 1024
+    return peak_of(lambda: times(steps(build(sizes), precision), WARMING), threads)
 
 
 def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -33,6 +34,21 @@ def at_least_one(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is less than 1")
     return number
+
+
+def peak_of(work: Callable[[], object], threads: int) -> float:
+    """The MiB that some work takes at its peak, more than there was before; for a process of its own."""
+    torch.set_num_threads(threads)
+    _keep_freed_memory()
+    Path("/proc/self/clear_refs").write_text("5")  # from here on the kernel's peak begins anew
+    before = _memory("VmRSS")
+    work()
+    return _memory("VmHWM") - before
+
+
+def _memory(name: str) -> float:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) / 1024
 
 
 def command_line(about: str | None, systems: Sequence[str], rounds: int) -> argparse.ArgumentParser:

@@ -23,7 +23,10 @@ def open_text(
     cfg: DictConfig, task: Task[Example, Any], model: type[Model], examples: Mapping[str, Sequence[Example]]
 ) -> tuple[Text, Vectors, list[Path]]:
     """What makes ids of the task's texts for this kind of model: the tokenizer, or where words are spelt the
-    vocabulary of the examples; the vectors that its words have in `cfg.embedding`; and the files that it came from."""
+    vocabulary of the examples, which is that of no words where the examples are no texts; the vectors that its words
+    have in `cfg.embedding`; and the files that it came from."""
+    if task.wordless:
+        return Vocabulary([], []), {}, []
     if not (task.in_words and model.spelt):
         path = require(Path("outputs/encode", cfg.tokens, "tokenizer.json"))
         return Tokenizer.load(path), {}, [path]

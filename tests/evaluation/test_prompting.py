@@ -152,3 +152,20 @@ def test_mistakes_of_use(tokens, model):
         Prompted("x", tokens, QUESTIONS, "{text}", shots=8, examples=POOL)(model, Path(tokens))
     with pytest.raises(UsageError, match=r"the template asks for 'sentence'; a question of asked has \{text\}"):
         Prompted("x", tokens, QUESTIONS, "{sentence}")(model, Path(tokens))
+
+
+def test_answers_that_the_vocabulary_lacks_are_named(tokens, model):
+    asked = Questions(
+        "asked",
+        Question({"text": "good film"}, ("great", "terrible"), 0),
+        Question({"text": "bad film"}, ("superb", "terrible"), 1),
+    )
+    told = "the model's vocabulary lacks 'terrible', 'superb', and so an answer to each question of asked; write other"
+    with pytest.raises(UsageError, match=told):
+        Prompted("x", tokens, asked, "{text} :")(model, Path(tokens))
+    known = Questions("asked", *asked.questions, QUESTIONS.questions[0])  # one of which can be answered
+    Prompted("x", tokens, known, "{text} :")(model, Path(tokens))
+    assert len(predictions(tokens)) == 3
+    many = Questions("asked", Question({"text": "film"}, tuple(f"w{i}" for i in range(7)), 0))
+    with pytest.raises(UsageError, match="lacks 'w0', 'w1', 'w2', 'w3', 'w4' and 2 more, and so"):
+        Prompted("x", tokens, many, "{text} :")(model, Path(tokens))

@@ -21,7 +21,14 @@ SMALL = {
     "n_layers": 2, "n_heads": 2, "d_inner": 24,
     "max_length": T, "memory": T, "d_bottleneck": 8, "kernel_size": 3, "context": 4, "table_size": 500,
 }  # fmt: skip
-OBJECTIVES = ["adaptive_softmax", "sampled_softmax", "noise_contrastive", "blackout", "max_entropy_lm"]
+OBJECTIVES = [
+    "adaptive_softmax",
+    "sampled_softmax",
+    "noise_contrastive",
+    "blackout",
+    "hierarchical_lm",
+    "max_entropy_lm",
+]
 
 
 STEMS = ["".join(chr(97 + (i * k) % 26) for k in range(1, 2 + i % 7)) + str(i) for i in range(40)]

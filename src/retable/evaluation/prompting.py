@@ -18,6 +18,8 @@ from retable.settings import NonNegativeInt, Seed
 from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
+MANY = 5  # answers that a message names
+
 
 class Questions(Protocol):
     """Where questions come from: each has `fields`, `choices` and the place of the right one, `answer`."""
@@ -82,7 +84,7 @@ class Prompted(Labelled):
         places = np.repeat(np.arange(len(questions)), [len(question.choices) for question in questions])
         choices = [choice for question in questions for choice in question.choices]
         contexts, answers = scorer.encode([prompts[i] for i in places], [f" {choice}" for choice in choices])
-        self._require_known(scorer, questions, answers, places)
+        self._require_known(scorer, len(questions), choices, answers, places)
         right = np.array([question.answer for question in questions])
         otherwise = {}
         if self.by == "generation":
@@ -101,15 +103,22 @@ class Prompted(Labelled):
         return {f"{self.task}/{self.split}/{metric}": value for metric, value in metrics.items()}
 
     def _require_known(
-        self, scorer: Scorer, questions: Sequence[Any], answers: Sequence[Sequence[int]], places: np.ndarray
+        self,
+        scorer: Scorer,
+        n_questions: int,
+        choices: Sequence[str],
+        answers: Sequence[Sequence[int]],
+        places: np.ndarray,
     ) -> None:
-        """UsageError where every question has an answer of unknown words alone, whose probability says nothing."""
-        strange = [place for place, ids in zip(places, answers, strict=True) if {*ids} == {scorer.unknown}]
-        if len({*strange}) == len(questions):
-            words = dict.fromkeys(f"{word!r}" for word in questions[0].choices)
+        """UsageError, with the answers, where every question has one of unknown words alone, whose probability says
+        nothing."""
+        strange = [i for i, ids in enumerate(answers) if {*ids} == {scorer.unknown}]
+        if len({*places[strange]}) == n_questions:
+            words = [repr(choice) for choice in dict.fromkeys(choices[i] for i in strange)]
+            more = f" and {len(words) - MANY} more" * (len(words) > MANY)
             raise UsageError(
-                f"the model's vocabulary lacks answers to all questions of {self.questions.inputs[0]}, such as some of "
-                f"{', '.join(words)}; write other words, or take a model that knows these"
+                f"the model's vocabulary lacks {', '.join(words[:MANY])}{more}, and so an answer to each question of "
+                f"{self.questions.inputs[0]}; write other words, or take a model that knows these"
             )
 
     def prompts(self, questions: Sequence[Any]) -> list[str]:

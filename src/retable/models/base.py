@@ -2,7 +2,7 @@
 
 These are classes and no `typing.Protocol`s, for a kind is asked of a class before anything is built, and has defaults.
 
-B batch, T time, D d_model; R rows of windows, C centres, J contexts, V words.
+B batch, T time, D d_model; R rows of windows, C centres, J contexts, V words; of images C channels, H height, W width.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,6 +93,10 @@ class PairEncoder(Encoder):
 
 class SequenceEncoder(Model):
     """(B, T) ids, padded behind each row's length, to one vector a sequence (B, D)."""
+
+
+class ImageEncoder(Model):
+    """(B, C, H, W) images to one vector an image (B, D)."""
 
 
 class BothDirections(Model):

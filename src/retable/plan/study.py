@@ -21,7 +21,7 @@ from retable.plan.conf import Conf
 # What a study says for the report alone.
 REPORTED = (
     *("notes", "ablations", "baseline", "elmo", "label_efficiency"),
-    *("lineage", "gains", "tuned", "chosen_by", "lacks", "bands"),
+    *("lineage", "gains", "tuned", "chosen_by", "scaling_laws", "lacks", "bands"),
 )
 _CELLS = ("corpus", "tokenizer", "tokenizers", "seeds", "trainer", "systems", "mixtures", "benchmarks", "texts")
 _SYSTEM = (
@@ -203,7 +203,8 @@ class _Expansion:
                     f"{where}: conf/task/{task}.yaml is of no kind; write defaults: [/kind/sentences, _self_], or "
                     "another of conf/kind"
                 )
-            spelt = self._conf.class_says(said["task"]["_target_"], "in_words") and self._spells(entry)
+            wordless = self._conf.class_says(said["task"]["_target_"], "wordless")
+            spelt = wordless or (self._conf.class_says(said["task"]["_target_"], "in_words") and self._spells(entry))
             form = said.get("out", "${task_name}/${system}-${seed}")
             form = form.replace("${hydra:runtime.choices.corpus}", "${corpus}")
             for corpus in [""] if spelt and "${corpus}" not in form else self._corpora(entry):

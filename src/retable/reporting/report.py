@@ -38,6 +38,8 @@ from retable.reporting.published import complete, signed
 from retable.reporting.rates import rates_tables
 from retable.reporting.results import aggregate, read_references, read_result, tidy
 from retable.reporting.samples import samples_tables
+from retable.reporting.scaling_laws import compute_figures, fitted, isoflop_figures, scaling_points, scaling_tables
+from retable.reporting.shots import shots_figures
 from retable.reporting.spreadsheets import write_csv
 from retable.reporting.tables import Specification, write_table, write_tables
 from retable.reporting.vectors import planes, size_curves
@@ -61,6 +63,7 @@ def write_report(
     tuned: str | None = None,
     rates: Mapping[str, Mapping[str, float]] | None = None,
     chosen_by: Mapping[str, str] | None = None,
+    scaling_laws: str | None = None,
     lacks: Mapping[str, Mapping[str, str]] | None = None,
     makings: Mapping[str, Making] | None = None,
     remote: str | None = None,
@@ -77,8 +80,9 @@ def write_report(
     what others differ by from it on GLUE's tasks; `elmo` says of systems what they are called with ELMo, see
     `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there are its tables and
     figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables stand first;
-    `rates` and `chosen_by` as `retable.reporting.rates` has them, `lacks` as `retable.reporting.lacking`. `makings` say
-    how each cell is made, and `remote` where the repository is, and `about` what the study is for, for the page.
+    `rates` and `chosen_by` as `retable.reporting.rates` has them, `lacks` as `retable.reporting.lacking`, and
+    `scaling_laws`, a pattern of systems, as the module of that name has it. `makings` say how each cell is made, and
+    `remote` where the repository is, and `about` what the study is for, for the page.
     UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
@@ -101,8 +105,12 @@ def write_report(
         scores = scores_by_labels(label_efficiency, values)
         compared += label_efficiency_tables(label_efficiency, scores)
         by_labels = label_efficiency_figures(label_efficiency, scores)
+    laws = {}
+    if scaling_laws is not None:
+        laws = fitted(scaling_points(scaling_laws, results.get("pretrain", []), values))
     first = [*lineage_tables(lineage or {}, values, everything, tuned), *gains_tables(gains or (), values, tuned)]
     first += rates_tables(rates or {}, chosen_by or {}, results.get("pretrain", []), values)
+    first += scaling_tables(laws)
     tables = write_tables(signed(pd.concat([frame, averages]), measured), specifications, out)
     tables[:0] = [write_table(table, rows, out) for table, rows in first]
     for found in (
@@ -120,6 +128,9 @@ def write_report(
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
         ("Label efficiency", "label-efficiency", by_labels),
+        ("Questions by the number of examples", "shots", shots_figures(frame)),
+        ("Loss by size, a curve a budget", "isoflop", isoflop_figures(laws)),
+        ("Loss by operations", "compute", compute_figures(laws)),
         ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
         ("Pairs in the plane of their first two principal components", "plane", planes(everything)),
         ("Senses of words by layer", "senses", senses_figures(frame)),

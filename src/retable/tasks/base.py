@@ -32,6 +32,7 @@ class Task(Measured, Protocol[Example, Prediction]):
     selects: str | None  # the metric of the best validation, the higher the better; None: none of them
     convention: Callable[[str], str] | None = None  # under which a word stands that has no vector as it is
     in_words: bool = False  # its texts come in words, and a model that spells reads them as they are
+    wordless: bool = False  # its examples are no texts
     at_once: int = 64  # examples that are predicted together
 
     @property

@@ -1,0 +1,199 @@
+"""Output layers for large vocabularies beside the full softmax, in one run: `python -m benchmarks.softmaxes`.
+
+The LSTM of study softmaxes under each output layer, at 10,000 and at 100,000 words, in steps of 32 rows of 32 tokens
+with AdamW. Tokens are drawn by Zipf's law, from which the layers take their noise. All layers of a size run in turns in
+one process, the first steps left out; seconds are those of the median step, optimizer included. Peak memory is that of
+a few steps in a process of their own, less what it had before the model was built.
+
+The table and the figure, benchmarks/softmaxes.md and .svg, have the perplexities of study softmaxes beside them.
+"""
+
+import argparse
+import datetime
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from benchmarks.__main__ import machine
+from benchmarks.language_models import WARMING, times
+from benchmarks.ratio import at_least_one, command_line, peak_of
+from retable.data.streams import CarriedStreams
+from retable.models.recurrent import LSTM
+from retable.nn.product import use_faster_products
+from retable.objectives.adaptive_softmax import AdaptiveSoftmax
+from retable.objectives.base import CountsWords
+from retable.objectives.blackout import BlackOut
+from retable.objectives.causal_lm import CausalLM
+from retable.objectives.hierarchical_lm import HierarchicalLM
+from retable.objectives.noise_contrastive import NoiseContrastive
+from retable.objectives.sampled_softmax import SampledSoftmax
+from retable.reporting.figures import COLOURS, Figure, write_figure
+from retable.reporting.lines import Scale, significant
+from retable.training.fit import _keep_freed_memory
+from retable.training.optimizers import adamw
+
+D, BATCH, LENGTH, SAMPLES, TOKENS = 64, 32, 32, 1000, 200_000
+CORPORA = {10_000: "grammar_10k_words", 100_000: "grammar_100k_words"}  # of study softmaxes, by their words
+RESULTS = Path("results/softmaxes/perplexity.csv")
+HEAD = "| words | layer | test perplexity | seconds a step | speed | MiB |\n|---:|---|---:|---:|---:|---:|"
+ABOUT = """Perplexity is a word's, on the test text of study softmaxes (`results/softmaxes/`), with the 95 % interval of
+a bootstrap over documents: in evaluation each layer gives all words a probability, adding up to 1. A step is 32 rows of
+32 tokens of an LSTM of 64 with AdamW, whose update of the two tables is part of the seconds of each layer; speed is in
+times the full softmax's, in the same run. MiB is the peak of a few steps in a process of their own."""
+PAGE = Path(__file__).with_suffix(".md")
+
+
+class Layer(NamedTuple):
+    """What study softmaxes calls it, its class, and its settings at a number of words."""
+
+    system: str
+    kind: Callable[..., CausalLM]
+    settings: Callable[[int], Mapping[str, Any]] = lambda words: {}
+
+
+NOISE = {"samples": SAMPLES, "power": 1.0}
+LAYERS = {
+    "full softmax": Layer("full", CausalLM),
+    "adaptive softmax": Layer(
+        "adaptive", AdaptiveSoftmax, lambda words: {"cutoffs": [words // 20, words // 5], "division": 4.0}
+    ),
+    "sampled softmax": Layer("sampled", SampledSoftmax, lambda words: NOISE),
+    "noise-contrastive": Layer(
+        "noise_contrastive", NoiseContrastive, lambda words: NOISE | {"learn_normaliser": False}
+    ),
+    "BlackOut": Layer("blackout", BlackOut, lambda words: NOISE | {"power": 0.4}),
+    "hierarchical softmax": Layer("hierarchical", HierarchicalLM),
+}
+
+
+def frequencies(words: int) -> np.ndarray:
+    """Of each word, by Zipf's law, adding up to 1."""
+    falling = 1 / np.arange(1, words + 1)
+    return falling / falling.sum()
+
+
+def objective(name: str, words: int) -> CausalLM:
+    layer = LAYERS[name]
+    torch.manual_seed(1)
+    model = LSTM(words, D, 1, 0.0, 0.1)
+    made = layer.kind(model, words, tie=False, bias=True, reduction="mean", **layer.settings(words))
+    if isinstance(made, CountsWords):
+        made.count(TOKENS * frequencies(words))
+    return made
+
+
+def steps(name: str, words: int) -> Iterator[None]:
+    made = objective(name, words)
+    use_faster_products(made)
+    optimizer, state = adamw(made, lr=1e-2, weight_decay=0.0), None
+    tokens = np.random.default_rng(1).choice(words, TOKENS, p=frequencies(words)).astype(np.uint32)
+    data = CarriedStreams(tokens, BATCH, LENGTH)
+    for step in count():
+        loss, _, state = made.loss(data.batch(step), state, step)
+        state = tuple(part.detach() for part in state)
+        loss.backward()
+        nn.utils.clip_grad_norm_(made.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        yield
+
+
+def some_steps(name: str, words: int) -> None:
+    times(steps(name, words), WARMING)
+
+
+def peak_mib(name: str, words: int, threads: int) -> float:
+    """Of a few steps; for a process of its own."""
+    return peak_of(partial(some_steps, name, words), threads)
+
+
+def measured(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A row a size and layer: words, layer, seconds a step, times the full softmax's, peak MiB."""
+    names = ["full softmax", *(name for name in arguments.systems if name != "full softmax")]
+    for words in arguments.words:
+        peaks = {}
+        for name in names:
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                peaks[name] = pool.submit(peak_mib, name, words, arguments.threads).result()
+        running = {name: steps(name, words) for name in names}
+        seconds: dict[str, list[float]] = {name: times(each, WARMING)[:0] for name, each in running.items()}
+        for _ in range(arguments.rounds):
+            for name, each in running.items():
+                seconds[name] += times(each, arguments.steps)
+        medians = {name: statistics.median(found) for name, found in seconds.items()}
+        for name in names:
+            ratio = medians[names[0]] / medians[name]
+            yield {"words": words, "layer": name, "seconds": medians[name], "ratio": ratio, "mib": peaks[name]}
+
+
+def perplexities(path: Path) -> dict[tuple[int, str], tuple[float, str]]:
+    """By words and layer the mean test perplexity a word of study softmaxes with its interval; none where it has not
+    run."""
+    if not path.exists():
+        return {}
+    frame = pd.read_csv(path)
+    frame = frame[(frame["split"] == "test") & (frame["metric"] == "perplexity_word")].set_index(["corpus", "system"])
+    return {
+        (words, name): (row["mean"], f"{row['mean']:.1f} ({row['ci_low']:.1f}–{row['ci_high']:.1f})")
+        for words, corpus in CORPORA.items()
+        for name, layer in LAYERS.items()
+        if (corpus, layer.system) in frame.index
+        for row in [frame.loc[corpus, layer.system]]
+    }
+
+
+def figure(rows: pd.DataFrame) -> Figure:
+    """A panel a size of vocabulary: perplexity by the seconds of a step, a point a layer."""
+    panels = []
+    for i, (words, part) in enumerate(rows.groupby("words")):
+        x = Scale.over("seconds a step, log scale", part["seconds"], is_log=True, margin=0.25)
+        y = Scale.over("test perplexity a word, log scale" * (i == 0), part["perplexity"], is_log=True, margin=0.1)
+        points = alt.Chart(significant(part)).encode(x.x("seconds"), y.y("perplexity"))
+        tooltip = [alt.Tooltip("layer:N"), alt.Tooltip("seconds:Q"), alt.Tooltip("perplexity:Q"), alt.Tooltip("mib:Q")]
+        layers = [
+            points.mark_circle(color=COLOURS[0], size=60, opacity=1).encode(tooltip=tooltip),
+            points.mark_text(align="left", dx=7).encode(text="layer:N"),
+        ]
+        panels.append(alt.layer(*layers).properties(title=f"{words:,} words", width=280, height=220))
+    return alt.hconcat(*panels)
+
+
+def main() -> None:
+    parser = command_line(__doc__, [*LAYERS], rounds=5)
+    parser.add_argument("--steps", type=at_least_one, default=4, help="of each layer in a round")
+    parser.add_argument("--words", type=at_least_one, nargs="+", default=[*CORPORA], help="sizes of the vocabulary")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    _keep_freed_memory()
+    said, rows = perplexities(RESULTS), []
+    print(HEAD, flush=True)
+    lines = []
+    for row in measured(arguments):
+        value, text = said.get((row["words"], row["layer"]), (np.nan, ""))
+        rows.append(row | {"perplexity": value})
+        cost = f"{row['seconds']:.3f} | {row['ratio']:.2f} | {row['mib']:,.0f}"
+        lines.append(f"| {row['words']:,} | {row['layer']} | {text} | {cost} |")
+        print(lines[-1], flush=True)
+    command = " ".join(["python -m benchmarks.softmaxes", *sys.argv[1:]])
+    made = f"`{command}`, {datetime.date.today()}, on\n{machine(arguments.threads)}; torch {torch.__version__}."
+    page = ["# Output layers for large vocabularies", made, "\n".join([HEAD, *lines]), ABOUT]
+    if said:
+        write_figure(figure(pd.DataFrame(rows)), PAGE.with_suffix(".svg"))
+        page.append(f"![Perplexity by the seconds of a step]({PAGE.stem}.svg)")
+    PAGE.write_text("\n\n".join(page) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

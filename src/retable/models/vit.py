@@ -1,0 +1,71 @@
+"""J1: Vision Transformer (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words", arXiv 2010.11929, section 3.1).
+
+An image is cut into square patches; each patch, flattened and projected, is a token of a Transformer encoder, BERT's
+with its norms before the layers. A class token stands before them, and a learnt vector is added to each place. The
+state of the class token, normalised, is the image's (equations 1 to 4).
+
+B batch, C channels, H height, W width, P patch_size, T = 1 + HW / P² patches with the class token, D d_model.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from retable.errors import UsageError
+from retable.models.base import ImageEncoder
+from retable.nn.dropout import Dropout
+from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
+from retable.settings import NonNegative, PositiveInt, Rate
+
+
+class ViT(ImageEncoder):
+    """Square images of `image_size` to the state of the class token. UsageError where they are no whole number of
+    patches across."""
+
+    def __init__(
+        self,
+        image_size: PositiveInt,
+        n_channels: PositiveInt,
+        patch_size: PositiveInt,
+        d_model: PositiveInt,
+        n_layers: PositiveInt,
+        n_heads: PositiveInt,
+        dropout: Rate,
+        initializer_range: NonNegative = 0.02,
+    ):
+        super().__init__()
+        if image_size % patch_size:
+            raise UsageError(
+                f"images of {image_size} are no whole number of patches of {patch_size}; write a model.patch_size that "
+                f"divides {image_size}"
+            )
+        self.d_model, self.initializer_range = d_model, initializer_range
+        self.patches = nn.Conv2d(n_channels, d_model, patch_size, stride=patch_size)  # each by one matrix
+        self.class_token = nn.Parameter(torch.zeros(d_model))
+        self.positions = nn.Embedding(1 + (image_size // patch_size) ** 2, d_model)
+        self.dropout = Dropout(dropout)
+        self.blocks = nn.ModuleList(EncoderBlock(d_model, n_heads, dropout, norm="pre") for _ in range(n_layers))
+        self.norm = nn.LayerNorm(d_model, NORM_EPS)
+        self.apply(self.initialise)
+        nn.init.trunc_normal_(
+            self.class_token, std=initializer_range, a=-2 * initializer_range, b=2 * initializer_range
+        )
+
+    def initialise(self, module: nn.Module) -> None:
+        """Weights of N(0, σ²) cut off at two deviations, zero biases; also for an objective's head."""
+        if isinstance(module, nn.Linear | nn.Conv2d | nn.Embedding):
+            self._draw(module.weight)
+        if isinstance(module, nn.Linear | nn.Conv2d) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+    def _draw(self, weights: Tensor) -> None:
+        std = self.initializer_range
+        nn.init.trunc_normal_(weights, std=std, a=-2 * std, b=2 * std)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) to (B, D)."""
+        patches = self.patches(images).flatten(2).mT  # (B, T − 1, D)
+        tokens = torch.cat([self.class_token.expand(len(images), 1, -1), patches], dim=1)
+        hidden = self.dropout(tokens + self.positions.weight)
+        for k, block in enumerate(self.blocks, start=1):
+            hidden = block(hidden, first=1 if k == len(self.blocks) else None)  # of the last the class token's alone
+        return self.norm(hidden[:, 0])

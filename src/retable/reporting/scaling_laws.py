@@ -1,0 +1,226 @@
+"""Scaling laws: held-out loss by a model's size, by the text that it has read, and by the operations that it took.
+
+A study may name systems, under `scaling_laws`, by a pattern, in which `*` stands for anything:
+
+    scaling_laws: gpt_*
+
+They are the models of one corpus, some of them of equal `budget`, whose sizes then lie on one isoFLOP curve.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import isnan, log, nan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from retable.errors import UsageError
+from retable.metrics.regression import Line, fit_power
+from retable.metrics.scaling_laws import Law, Parabola, fit_law, fit_parabola, law_interval, resampled_laws
+from retable.reporting.ablations import interval_text
+from retable.reporting.fields import filled_table
+from retable.reporting.figures import Figure
+from retable.reporting.lines import DOTTED, Look, Scale, line_panel
+from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.results import ORACLE, Result
+
+COLUMNS = ["system", "corpus", "seed", "budget", "N", "D", "C", "loss", "entropy", "alone", "runs"]
+KNOWN = {"entropy": "test/perplexity_word", "alone": "test/perplexity_word_alone"}  # of the oracle
+NAMES = {
+    "E": "E, nats a word", "A": "A", "B": "B", "alpha": "α", "beta": "β",
+    "exponent": "a, by the law", "isoflop": "a, by isoFLOP curves",
+}  # fmt: skip
+# Hoffmann et al. 2022: appendix D.3, equation 10; table 2, approaches 3 and 2.
+PUBLISHED = {"E": 1.69, "A": 406.4, "B": 410.7, "alpha": 0.34, "beta": 0.28, "exponent": 0.46, "isoflop": 0.49}
+NOTES = [
+    "L(N, D) = E + A / N^α + B / D^β: the held-out loss, in nats a word, of models of N weights that a token is "
+    "multiplied with, after D tokens and C = 6ND operations. It is what has the least Huber loss in log L, found by "
+    "L-BFGS from a grid of starts (Hoffmann et al. 2022, approach 3); its intervals are a bootstrap over the models.",
+    "The best size for C operations grows as C^a: by the law a = β / (α + β); by isoFLOP curves through the vertices "
+    "of parabolas in log N, one a budget (approach 2), with Student's interval over the budgets.",
+    "Known: the entropy of the language on the same text. The lower one knows all earlier sentences of a document, the "
+    "higher one none; a model that reads windows knows some.",
+    "Hoffmann et al. measured on other text in other tokens; Kaplan et al. 2020 found a = 0.73.",
+]
+
+
+def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFrame) -> pd.DataFrame:
+    """A row a model with COLUMNS: what its training says of it, its test loss in nats a word, and those of the true
+    distribution, with and without earlier sentences, NaN where they are not known.
+
+    `values` are those of `results.tidy`. UsageError where too few systems are called so or were measured.
+    """
+    tests = values[(values["task"] == "") & (values["split"] == "test") & (values["metric"] == "perplexity_word")]
+    measured = tests.set_index(["system", "corpus", "seed"])[["value", "result"]]
+    oracles = tests[tests["system"] == ORACLE].drop_duplicates("corpus").set_index("corpus")["result"]
+    rows = []
+    for result in pretrained:
+        run, metrics = result.run, result.metrics
+        key = run["system"], run["corpus"], run["seed"]
+        if not fnmatchcase(run["system"], systems) or key not in measured.index or "flops" not in metrics:
+            continue
+        budget = yaml.safe_load(result.config).get("budget")
+        known = oracles[run["corpus"]].metrics if run["corpus"] in oracles else {}
+        facts = dict(zip(COLUMNS, (*key, "" if budget is None else str(budget)), strict=False))
+        facts |= {"N": metrics["flops"] / metrics["tokens"] / 6, "D": metrics["tokens"], "C": metrics["flops"]}
+        facts |= {"loss": log(measured.loc[key, "value"]), "runs": measured.loc[key, "result"].name}
+        facts |= {name: log(known[metric]) if metric in known else nan for name, metric in KNOWN.items()}
+        rows.append(facts)
+    frame = pd.DataFrame(rows, columns=COLUMNS).sort_values(["corpus", "C", "N"], ignore_index=True)
+    fewest = frame.groupby("corpus").size().min() if rows else 0
+    if fewest < len(Law._fields):
+        raise UsageError(
+            f"scaling_laws: {fewest} models of one corpus are called {systems} and have a test perplexity; a law of "
+            f"{len(Law._fields)} numbers needs as many or more: name other systems, or measure their perplexity"
+        )
+    return frame
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The models of one corpus, and what they follow."""
+
+    points: pd.DataFrame
+    law: Law
+    laws: list[Law]  # of resamples
+    parabolas: Mapping[str, Parabola]  # by budget
+
+    @property
+    def isoflop(self) -> Line | None:
+        """The exponent by which the parabolas' vertices grow; None where there are fewer than three."""
+        sizes = {budget: curve.size for budget, curve in self.parabolas.items() if not isnan(curve.size)}
+        operations = self.points.groupby("budget")["C"].mean()
+        return fit_power([operations[budget] for budget in sizes], [*sizes.values()]) if len(sizes) >= 3 else None
+
+
+def fitted(points: pd.DataFrame, resamples: int = 200) -> dict[str, Fitted]:
+    """By corpus, of the rows of `scaling_points`; `resamples` are those of the intervals."""
+    found = {}
+    for corpus, part in points.groupby("corpus"):
+        law = fit_law(part["N"], part["D"], part["loss"])
+        budgets = part[part["budget"] != ""].groupby("budget", sort=False)
+        curves = {str(name): fit_parabola(own["N"], own["loss"]) for name, own in budgets if own["N"].nunique() >= 3}
+        laws = resampled_laws(part["N"], part["D"], part["loss"], law, resamples)
+        found[str(corpus)] = Fitted(part, law, laws, curves)
+    return found
+
+
+def scaling_tables(found: Mapping[str, Fitted]) -> Iterator[tuple[Table, pd.DataFrame]]:
+    """The table of the laws and that of the models, with their rows; none of no corpus."""
+    if not found:
+        return
+    laws = pd.DataFrame([row for corpus, each in found.items() for row in _numbers(corpus, each)])
+    columns = [Column("Number", numeric=False), Column("Fitted"), Column("95 % interval"), Column("Known")]
+    columns.append(Column("Hoffmann et al. 2022"))
+    panels = {
+        str(corpus): [_law_row(row) for row in part.to_dict("records")] for corpus, part in laws.groupby("corpus")
+    }
+    yield (
+        filled_table("scaling-laws", "Scaling laws", columns, panels, [*map(_finding, found, found.values()), *NOTES]),
+        laws,
+    )
+    models = pd.concat([_models(each) for each in found.values()], ignore_index=True)
+    titles = ("Budget", "N, weights", "D, tokens", "C, operations", "Loss", "By the law", "Less the law")
+    columns = [Column("System", numeric=False), *map(Column, titles)]
+    panels = {
+        str(corpus): [_model_row(row) for row in part.to_dict("records")] for corpus, part in models.groupby("corpus")
+    }
+    notes = ["Loss: test nats a word, and what the law has for so many weights and tokens."]
+    yield filled_table("scaling-models", "Models of the scaling laws", columns, panels, notes), models
+
+
+def _numbers(corpus: str, found: Fitted) -> Iterator[dict[str, Any]]:
+    known = found.points[[*KNOWN]].iloc[0]
+    for name in (*Law._fields, "exponent"):
+        low, high = law_interval(found.laws, name)
+        row = {"corpus": corpus, "number": name, "fitted": getattr(found.law, name), "ci_low": low, "ci_high": high}
+        if name == "E":
+            row |= known.to_dict()
+        yield row | {"published": PUBLISHED[name]}
+    if (line := found.isoflop) is not None:
+        row = {"corpus": corpus, "number": "isoflop", "fitted": line.slope, "ci_low": line.low, "ci_high": line.high}
+        yield row | {"published": PUBLISHED["isoflop"]}
+
+
+def _law_row(row: Mapping[str, Any]) -> Row:
+    digits = 1 if row["number"] in ("A", "B") else 3
+    known = "" if isnan(row.get("entropy", nan)) else f"{row['entropy']:.3f} to {row['alone']:.3f}"
+    numbers = [f"{row['fitted']:.{digits}f}", interval_text(row["ci_low"], row["ci_high"], digits)]
+    return Row([*map(Value, (NAMES[row["number"]], *numbers, known, f"{row['published']:g}"))])
+
+
+def _finding(corpus: str, found: Fitted) -> str:
+    """Whether E is what is known."""
+    entropy, alone = found.points[[*KNOWN]].iloc[0]
+    low, high = law_interval(found.laws, "E")
+    if isnan(entropy):
+        return f"{corpus}: the language's entropy is not known."
+    meets = "meets" if low <= alone and high >= entropy else "misses"
+    known = f"{entropy:.3f} to {alone:.3f}"
+    return f"{corpus}: the interval of E, {interval_text(low, high, 3)}, {meets} what is known, {known}."
+
+
+def _models(found: Fitted) -> pd.DataFrame:
+    law = found.law.loss(found.points["N"], found.points["D"])
+    return found.points.assign(law=law, difference=found.points["loss"] - law)
+
+
+def _model_row(row: Mapping[str, Any]) -> Row:
+    sizes = [f"{row['N']:,.0f}", f"{row['D']:,.0f}", f"{row['C']:.2e}"]
+    losses = [f"{row['law']:.3f}", f"{row['difference']:+.3f}"]
+    values = [Value(row["system"]), Value(row["budget"]), *map(Value, sizes)]
+    return Row([*values, Value(f"{row['loss']:.3f}", runs=(row["runs"],)), *map(Value, losses)])
+
+
+def isoflop_figures(found: Mapping[str, Fitted]) -> dict[str, Figure]:
+    """A figure a corpus: the loss by the size, a colour a budget, with its parabola; the entropy is a dashed line."""
+    return {corpus: _isoflops(corpus, each) for corpus, each in found.items() if each.parabolas}
+
+
+def _isoflops(corpus: str, found: Fitted) -> Figure:
+    parts = []
+    for budget, curve in found.parabolas.items():
+        own = found.points[found.points["budget"] == budget]
+        sizes = np.geomspace(own["N"].min(), own["N"].max(), 40)
+        parts.append(pd.DataFrame({"x": sizes, "y": curve.curve(np.log(sizes)), "variant": "parabola"}))
+        parts.append(pd.DataFrame({"x": own["N"], "y": own["loss"], "variant": "model"}))
+        parts.append(pd.DataFrame({"x": [curve.size], "y": [curve.loss], "variant": "vertex"}).dropna())
+        parts[-3:] = [part.assign(system=budget) for part in parts[-3:]]
+    frame = pd.concat(parts, ignore_index=True)
+    entropy = found.points["entropy"].iloc[0]
+    bounds = [] if isnan(entropy) else [("entropy", entropy)]
+    looks = {
+        "parabola": Look(),
+        "model": Look(None, is_marked=True),
+        "vertex": Look(None, is_marked=True, shape="diamond"),
+    }
+    x = Scale.over("weights, log scale", frame["x"], is_log=True)
+    y = Scale.over("test loss, nats a word", frame["y"], [value for _, value in bounds])
+    figure = line_panel(frame, x, y, looks, bounds=bounds, height=320)
+    subtitle = "a colour a budget; diamonds: where its parabola is least"
+    return figure.properties(title={"text": corpus, "subtitle": subtitle})
+
+
+def compute_figures(found: Mapping[str, Fitted]) -> dict[str, Figure]:
+    """A figure a corpus: the loss above E by operations, both as logarithms, a line a size, and dotted the least loss
+    that the law has for so many."""
+    return {corpus: _compute(corpus, each) for corpus, each in found.items()}
+
+
+def _compute(corpus: str, found: Fitted) -> Figure:
+    points, law = found.points, found.law
+    points = points.assign(system=points["N"].map(lambda size: f"{size:,.0f}"), y=points["loss"] - law.E)
+    lines = points[points["y"] > 0].sort_values(["N", "C"])[["system", "C", "y"]].rename(columns={"C": "x"})
+    C = np.geomspace(points["C"].min(), points["C"].max(), 40)
+    best = law.best_size(C)
+    least = pd.DataFrame({"x": C, "y": law.loss(best, C / (6 * best)) - law.E, "system": "least", "variant": "least"})
+    frame = pd.concat([lines.assign(variant="models"), least], ignore_index=True)
+    x = Scale.over("operations of training, log scale", frame["x"], is_log=True)
+    y = Scale.over("test loss less E, nats a word, log scale", frame["y"], is_log=True)
+    looks = {"models": Look(is_marked=True), "least": Look(DOTTED)}
+    figure = line_panel(frame, x, y, looks, height=320)
+    subtitle = f"a line a size in weights; E = {law.E:.3f}; dotted: the least by the law"
+    return figure.properties(title={"text": corpus, "subtitle": subtitle})

@@ -1,0 +1,64 @@
+"""J1: a label for an image."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from retable.corpora.text import SPLITS
+from retable.data.bucketed import Encoded
+from retable.data.images import encoded
+from retable.metrics.labelled import Labelled
+from retable.models.base import Model
+from retable.objectives.image_classification import ImageClassification, require_images
+from retable.tasks.base import Task, Text, require_no_predicate
+
+Images = tuple[NDArray[np.float32], NDArray[np.int64]]  # (n, C, H, W) and their classes (n,)
+
+
+class Image(NamedTuple):
+    pixels: NDArray[np.float32]  # (C, H, W)
+    label: int
+
+
+class ImageTask(Labelled, Task[Image, int]):
+    """Images of one size, each of a class. A unit is an image, with its class and the predicted one.
+
+    name: by which tables call it.
+    read: a split's images and their classes.
+    """
+
+    inputs: list[Path] = []  # noqa: RUF012 - what reads them has them from a library
+    metrics = ("accuracy",)
+    selects = "accuracy"
+    wordless = True
+    at_once = 256
+
+    def __init__(self, name: str, read: Callable[[str], Images]):
+        self.kind, self._read = name, read
+
+    def require(self, model: type[Model], d_predicate: int) -> None:
+        require_images(model)
+        require_no_predicate(d_predicate)
+
+    @cached_property
+    def _images(self) -> dict[str, Images]:
+        return {split: self._read(split) for split in SPLITS}
+
+    def examples(self, split: str) -> list[Image]:
+        return [Image(pixels, int(label)) for pixels, label in zip(*self._images[split], strict=True)]
+
+    def objective(self, model: Model, text: Text, *, dropout: float) -> ImageClassification:  # type: ignore[override]
+        return ImageClassification(model, 1 + max(labels.max() for _, labels in self._images.values()), dropout)
+
+    def encode(self, model: Model, text: Text, examples: Sequence[Image]) -> Encoded:
+        labels = np.array([each.label for each in examples], np.int64)
+        return encoded(np.stack([each.pixels for each in examples]), labels)
+
+    def units(self, examples: Sequence[Image], predictions: Sequence[int]) -> pd.DataFrame:
+        labels = [each.label for each in examples]
+        return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})

@@ -1,0 +1,97 @@
+"""Points from a known law give it back; its optimum is that of a search."""
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime, minimize_scalar
+
+from retable.metrics.regression import fit_power
+from retable.metrics.scaling_laws import (
+    STARTS,
+    Law,
+    _huber,
+    fit_law,
+    fit_parabola,
+    law_interval,
+    resampled_laws,
+)
+
+LAW = Law(E=1.9, A=90.0, B=300.0, alpha=0.42, beta=0.47)
+BUDGETS = [1e10, 1e11, 1e12, 1e13]
+SIZES = np.geomspace(0.15, 6, 6)  # in times the best
+
+
+def models(law=LAW):
+    C = np.repeat(BUDGETS, len(SIZES))
+    N = np.concatenate([law.best_size(budget) * SIZES for budget in BUDGETS])
+    return N, C / (6 * N)
+
+
+def test_exact_points_give_the_law_back():
+    N, D = models()
+    np.testing.assert_allclose(fit_law(N, D, LAW.loss(N, D)), LAW, rtol=1e-3)
+
+
+def test_the_starts_are_the_papers():
+    assert STARTS.shape == (6 * 6 * 5 * 5 * 5, 5) and len(np.unique(STARTS, axis=0)) == len(STARTS)
+    assert [sorted({*column.tolist()}) for column in STARTS.T] == [
+        *[[0, 5, 10, 15, 20, 25]] * 2, [-1, -0.5, 0, 0.5, 1], *[[0, 0.5, 1, 1.5, 2]] * 2,
+    ]  # fmt: skip
+
+
+def test_the_law_is_within_the_interval_of_noisy_points():
+    N, D = models()
+    losses = LAW.loss(N, D) * np.exp(2e-3 * np.random.default_rng(0).standard_normal(len(N)))
+    law = fit_law(N, D, losses)
+    laws = resampled_laws(N, D, losses, law, resamples=60)
+    for number in (*Law._fields, "exponent"):
+        low, high = law_interval(laws, number)
+        assert low < getattr(LAW, number) < high and low < getattr(law, number) < high
+    assert law_interval(laws, "E")[1] - law_interval(laws, "E")[0] < 0.1
+    assert laws[:3] == resampled_laws(N, D, losses, law, resamples=3)
+
+
+def test_a_model_that_went_wrong_moves_little():
+    N, D = models()
+    losses = LAW.loss(N, D)
+    losses[7] *= 1.5
+    np.testing.assert_allclose(fit_law(N, D, losses), LAW, rtol=0.02)
+
+
+def test_the_slopes_are_those_of_the_huber_loss():
+    N, D = models()
+    points = [np.log(each) for each in (N, D, LAW.loss(N, D) * np.linspace(0.998, 1.02, len(N)))]
+    theta = np.array([np.log(90), np.log(300), np.log(1.9), 0.42, 0.47])
+    value, slopes = _huber(theta, *points)
+    off = np.log(Law(1.9, 90, 300, 0.42, 0.47).loss(N, D)) - points[2]
+    huber = [each**2 / 2 if abs(each) <= 1e-3 else 1e-3 * (abs(each) - 5e-4) for each in off]
+    assert {abs(each) <= 1e-3 for each in off} == {True, False}
+    assert value == pytest.approx(sum(huber) / 1e-6)
+    np.testing.assert_allclose(slopes, approx_fprime(theta, lambda each: _huber(each, *points)[0], 1e-8), rtol=1e-3)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_best_size_is_that_of_a_search(budget):
+    searched = minimize_scalar(lambda n: LAW.loss(np.exp(n), budget / (6 * np.exp(n))), (2, 20)).x
+    assert LAW.best_size(budget) == pytest.approx(np.exp(searched), rel=1e-5)
+    assert fit_power(BUDGETS, LAW.best_size(BUDGETS)).slope == pytest.approx(LAW.exponent)
+
+
+def test_the_parabolas_vertex():
+    N = np.exp([9, 10, 11.5, 12])
+    curve, size, loss = fit_parabola(N, 2 + 0.1 * (np.log(N) - 10.4) ** 2)
+    assert np.log(size) == pytest.approx(10.4) and loss == pytest.approx(2) and curve(10.4) == pytest.approx(2)
+    noisy = [2.3, 2.0, 2.1, 2.2]  # by numpy's other fit
+    two, one, _ = np.polyfit(np.log(N), noisy, 2)
+    assert np.log(fit_parabola(N, noisy).size) == pytest.approx(-one / (2 * two))
+
+
+@pytest.mark.parametrize("losses", [[2.4, 2.3, 2.2, 2.15], [2.0, 2.3, 2.3, 2.0]])
+def test_a_vertex_outside_or_above_is_no_optimum(losses):
+    assert np.isnan(fit_parabola(np.exp([9, 10, 11, 12]), losses).size)
+
+
+def test_too_few_models_are_told():
+    with pytest.raises(ValueError, match="4 models; a law of 5 numbers"):
+        fit_law([1, 2, 3, 4], [1, 2, 3, 4], [1, 1, 1, 1])
+    with pytest.raises(ValueError, match="2 sizes"):
+        fit_parabola([1, 2, 2], [1, 1, 1])

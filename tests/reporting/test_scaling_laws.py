@@ -1,0 +1,119 @@
+"""Laws, isoFLOP curves and their figures, from result folders as stages leave them."""
+
+import math
+
+import numpy as np
+import pytest
+
+from retable.errors import UsageError
+from retable.metrics.scaling_laws import Law, fit_law, fit_parabola
+from retable.reporting.report import write_report
+from retable.reporting.results import read_result, tidy
+from retable.reporting.scaling_laws import (
+    compute_figures,
+    fitted,
+    isoflop_figures,
+    scaling_points,
+    scaling_tables,
+)
+from tests.reporting.charts import line, texts
+from tests.reporting.specifications import SPECIFICATIONS
+
+LAW = Law(E=2.0, A=40.0, B=200.0, alpha=0.4, beta=0.5)
+BUDGETS = {"1e10flops": 1e10, "1e11flops": 1e11, "1e12flops": 1e12}
+
+
+@pytest.fixture
+def folders(write_run):
+    """By stage those of 15 models that follow LAW, and of a language whose entropy is its E."""
+    oracle = {"test/perplexity_word": math.exp(LAW.E), "test/perplexity_word_alone": math.exp(2.1)}
+    found = {"prepare": [write_run("prepare", "toy", "oracle", 0, oracle)], "pretrain": [], "evaluate": []}
+    for budget, C in BUDGETS.items():
+        for share in (0.2, 0.5, 1, 2, 5):
+            N = round(float(LAW.best_size(C)) * share)
+            D = C / (6 * N)
+            system = f"gpt_{N}_{budget}"
+            metrics = {"tokens": D, "flops": C, "validation/loss": 1.0}
+            cell = write_run("pretrain", f"toy/{system}-1", system, 1, metrics)
+            (cell / "config.yaml").write_text(f"budget: {budget}\n", encoding="utf-8")
+            found["pretrain"].append(cell)
+            perplexity = {"test/perplexity_word": math.exp(LAW.loss(N, D))}
+            found["evaluate"].append(write_run("evaluate", f"toy/{system}-1-perplexity", system, 1, perplexity))
+    found["evaluate"].append(write_run("evaluate", "toy/kn5-1-perplexity", "kn5", 1, {"test/perplexity_word": 20.0}))
+    return found
+
+
+def points(folders, systems="gpt_*"):
+    values = tidy([read_result(folder) for stage in ("prepare", "evaluate") for folder in folders[stage]])
+    return scaling_points(systems, [read_result(folder) for folder in folders["pretrain"]], values)
+
+
+def test_a_row_a_model_has_what_its_training_and_its_test_say(folders):
+    frame = points(folders)
+    assert len(frame) == 15 and [*frame["C"]] == sorted(frame["C"])
+    np.testing.assert_allclose(frame["N"] * frame["D"] * 6, frame["C"])
+    np.testing.assert_allclose(frame["loss"], LAW.loss(frame["N"], frame["D"]))
+    assert {*frame["budget"]} == {*BUDGETS} and frame["entropy"].to_numpy() == pytest.approx(2.0)
+    assert frame["runs"][0].startswith("evaluate/toy/gpt_")
+
+
+def test_the_law_and_the_parabolas_are_those_of_the_points(folders):
+    frame = points(folders)
+    ((corpus, found),) = fitted(frame, 10).items()
+    assert corpus == "toy" and found.law == fit_law(frame["N"], frame["D"], frame["loss"])
+    np.testing.assert_allclose(found.law, LAW, rtol=5e-3)
+    for budget, C in BUDGETS.items():
+        own = frame[frame["budget"] == budget]
+        assert found.parabolas[budget] == fit_parabola(own["N"], own["loss"])
+        assert found.parabolas[budget].size == pytest.approx(float(LAW.best_size(C)), rel=0.2)
+    assert found.isoflop.slope == pytest.approx(LAW.exponent, abs=0.02)
+
+
+def test_the_table_says_whether_the_entropy_was_found(folders):
+    (table, laws), (of_models, models) = scaling_tables(fitted(points(folders), 10))
+    rows = [[value.text for value in row.values] for row in table.panels["toy"]]
+    assert [row[0] for row in rows] == ["E, nats a word", "A", "B", "α", "β", "a, by the law", "a, by isoFLOP curves"]
+    assert rows[0][1].startswith("2.00") and rows[0][3] == "2.000 to 2.100"
+    assert rows[5][1] == f"{LAW.exponent:.3f}" and rows[5][4] == "0.46"
+    assert table.notes[0].startswith("toy: the interval of E, ") and " meets what is known" in table.notes[0]
+    assert laws.set_index("number")["fitted"]["beta"] == pytest.approx(LAW.beta, rel=0.01)
+    assert len(of_models.panels["toy"]) == 15 and models["difference"].abs().max() < 1e-3
+
+
+def test_an_entropy_that_was_not_found_is_told(folders):
+    frame = points(folders).assign(entropy=1.7, alone=1.8)
+    (table, _), _ = scaling_tables(fitted(frame, 10))
+    assert " misses what is known, 1.700 to 1.800." in table.notes[0]
+
+
+def test_the_figures_have_the_models_the_vertices_and_the_least_loss(folders):
+    found = fitted(points(folders), 10)
+    frame, law = found["toy"].points, found["toy"].law
+    isoflop, compute = isoflop_figures(found)["toy"], compute_figures(found)["toy"]
+    assert {*BUDGETS, "entropy"} <= {*texts(isoflop)} and f"E = {law.E:.3f}" in " ".join(texts(compute))
+    sizes, losses = line(isoflop, "1e11flops", "model")
+    own = frame[frame["budget"] == "1e11flops"]
+    assert sizes == pytest.approx(own["N"].tolist(), rel=1e-4) and losses == pytest.approx(
+        own["loss"].tolist(), rel=1e-4
+    )
+    size, _ = line(isoflop, "1e11flops", "vertex")
+    assert size == pytest.approx([found["toy"].parabolas["1e11flops"].size], rel=1e-4)
+    operations, least = line(compute, "least", "least")
+    searched = [min(law.loss(N, C / (6 * N)) for N in np.geomspace(1e2, 1e7, 4000)) - law.E for C in operations[::20]]
+    assert least[::20] == pytest.approx(searched, rel=1e-3)
+
+
+def test_too_few_models_are_told(folders):
+    with pytest.raises(UsageError, match=r"scaling_laws: 0 models .* called lstm_\*"):
+        points(folders, "lstm_*")
+    with pytest.raises(UsageError, match="a law of 5 numbers needs as many or more"):
+        points(folders | {"pretrain": folders["pretrain"][:4]})
+
+
+def test_the_report_has_tables_and_figures(folders, tmp_path):
+    out = tmp_path / "results"
+    tables = write_report("small", folders, out, SPECIFICATIONS, scaling_laws="gpt_*")
+    assert [table.name for table in tables][:2] == ["scaling-laws", "scaling-models"]
+    assert {"isoflop-toy.svg", "compute-toy.svg", "scaling-laws.csv", "scaling-models.tex"} <= {
+        path.name for path in out.iterdir()
+    }

@@ -1,0 +1,45 @@
+"""The curve of accuracies by the number of examples, from result folders as the evaluate stage leaves them."""
+
+import pandas as pd
+import pytest
+
+from retable.reporting.report import write_report
+from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.shots import shots_figures
+from tests.reporting.charts import line, table, texts
+from tests.reporting.specifications import SPECIFICATIONS
+
+ACCURACIES = {"gpt": {0: 5, 1: 6, 4: 8}, "kn5": {0: 5, 4: 4}}  # right of ten
+
+
+@pytest.fixture
+def folders(write_run):
+    """By benchmark one a system and number of shots; and questions of another kind, asked in one way."""
+    found = []
+    for system, by_shots in ACCURACIES.items():
+        for shots, right in by_shots.items():
+            metrics = {f"prompted_toy_{shots}/validation/accuracy": right / 10}
+            found.append(write_run("evaluate", f"grammar/{system}-1-shots_{shots}", system, 1, metrics))
+            units = pd.DataFrame({"split": "validation", "unit": range(10), "label": 0})
+            units["prediction"] = [0] * right + [1] * (10 - right)
+            units.to_csv(found[-1] / "units.csv", index=False)
+    other = {"prompted_sst2_2/validation/accuracy": 0.5, "prompted_toy_2_generated/validation/accuracy": 0.1}
+    return [*found, write_run("evaluate", "grammar/gpt-1-other", "gpt", 1, other)]
+
+
+def test_a_line_a_system_goes_through_its_accuracies(folders):
+    frame = aggregate([read_result(folder) for folder in folders], read_references())
+    ((name, figure),) = shots_figures(frame).items()
+    assert name == "grammar-toy"
+    for system, by_shots in ACCURACIES.items():
+        assert line(figure, system) == ([*by_shots], [pytest.approx(10 * right) for right in by_shots.values()])
+    bars = table(figure, "low")
+    own = frame[frame["task"].str.fullmatch(r"prompted_toy_\d") & (frame["metric"] == "accuracy")]
+    assert sorted(bars["low"]) == pytest.approx(sorted(100 * own["ci_low"]), rel=1e-3)
+    assert {"gpt", "kn5", "0", "1", "4"} <= {*texts(figure)}
+
+
+def test_the_report_has_the_figure(folders, tmp_path):
+    out = tmp_path / "results"
+    write_report("small", {"evaluate": folders}, out, SPECIFICATIONS)
+    assert (out / "shots-grammar-toy.svg").exists()

@@ -1,0 +1,119 @@
+"""Images as examples: their splits, their batches, and their models."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from retable.cells.build import build_model
+from retable.corpora.digits import digits
+from retable.data.bucketed import Bucketed
+from retable.data.images import ImageBatch, encoded
+from retable.data.spelling import Vocabulary
+from retable.errors import UsageError
+from retable.models.bag_of_words import BagOfWords
+from retable.models.lenet import LeNet
+from retable.models.pixels import Pixels
+from retable.objectives.image_classification import ImageClassification
+from retable.settings import build
+from tests.pipelines.recipes import PATHS, composed
+
+datasets = pytest.importorskip("sklearn.datasets")
+RECIPES = [name for name, path in PATHS.items() if path.startswith("images/")]
+EMPTY = Vocabulary([], [])
+
+
+def made(name: str):
+    cfg = composed("train", name, "task=digits", "task_name=digits")
+    torch.manual_seed(0)
+    task = build(cfg.task, "task")
+    return task, task.objective(build_model(cfg, EMPTY), EMPTY, **cfg.head)
+
+
+def test_every_digit_is_in_one_split_as_scikit_learn_has_it():
+    whole = datasets.load_digits()
+    images, labels = {}, {}
+    for split, offsets in (("train", (0, 1, 2)), ("validation", (3,)), ("test", (4,))):
+        places = [i for i in range(len(whole.target)) if i % 5 in offsets]
+        images[split], labels[split] = digits(split)
+        np.testing.assert_array_equal(images[split][:, 0] * 16, whole.images[places])
+        np.testing.assert_array_equal(labels[split], whole.target[places])
+    assert {split: len(each) for split, each in labels.items()} == {"train": 1079, "validation": 359, "test": 359}
+    assert all(set(each) == set(range(10)) for each in labels.values())
+
+
+def test_an_epoch_has_every_image_once_with_its_label():
+    pixels = np.arange(7, dtype=np.float32)[:, None, None, None]
+    batches = Bucketed(encoded(pixels, np.arange(7) * 10), batch_size=3, seed=1)
+    found = [batches.batch(step) for step in range(batches.steps_per_epoch)]
+    seen = torch.cat([batch.images.flatten() for batch in found])
+    assert sorted(seen.tolist()) == [*range(7)]
+    assert torch.equal(torch.cat([batch.labels for batch in found]), 10 * seen.long())
+
+
+def test_processes_weights_make_their_mean_that_of_all():
+    torch.manual_seed(0)
+    objective = ImageClassification(Pixels(2, 1, 0.0), 3, 0.0)
+    nn.init.normal_(objective.head.weight)
+    images = np.random.default_rng(0).standard_normal((5, 1, 2, 2)).astype(np.float32)
+    batches = Bucketed(encoded(images, np.array([0, 1, 2, 0, 1])), batch_size=5, seed=1)
+    whole = objective.loss(batches.batch(0), None, 0)[0]
+    parts = [objective.loss(batches.batch(0, rank, 2), None, 0)[0] for rank in (0, 1)]
+    torch.testing.assert_close(sum(parts) / 2, whole)
+
+
+def test_the_linear_model_is_logistic_regression():
+    _, objective = made("pixels")
+    batch = ImageBatch(torch.rand(6, 1, 8, 8), torch.arange(6))
+    assert objective(batch).eq(0).all()  # from which it begins
+    nn.init.normal_(objective.head.weight)
+    by_hand = batch.images.flatten(1) @ objective.head.weight.T + objective.head.bias
+    torch.testing.assert_close(objective(batch), by_hand)
+    torch.testing.assert_close(objective.loss(batch, None, 0)[0], F.cross_entropy(by_hand, batch.labels))
+
+
+def test_lenet_equals_its_maps_window_by_window():
+    torch.manual_seed(0)
+    model = LeNet(image_size=4, n_channels=2, n_maps=3, d_model=5, dropout=0.0).double()
+    image = torch.randn(2, 4, 4, dtype=torch.float64)
+    maps = image
+    for layer in (model.layers[0], model.layers[3]):
+        size = maps.shape[1]
+        framed = torch.zeros(len(maps), size + 2, size + 2, dtype=torch.float64)
+        framed[:, 1:-1, 1:-1] = maps
+        seen = torch.stack([
+            torch.stack([(layer.weight * framed[:, y : y + 3, x : x + 3]).sum((1, 2, 3)) + layer.bias
+                         for x in range(size)], dim=1)
+            for y in range(size)
+        ], dim=1).clamp(min=0)  # fmt: skip
+        maps = torch.stack([
+            torch.stack([seen[:, y : y + 2, x : x + 2].amax((1, 2)) for x in range(0, size, 2)], dim=1)
+            for y in range(0, size, 2)
+        ], dim=1)  # fmt: skip
+    wide = (model.layers[8].weight @ maps.flatten() + model.layers[8].bias).clamp(min=0)
+    torch.testing.assert_close(model(image[None])[0], wide)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_images_of_a_batch_do_not_meet_and_every_parameter_learns(name):
+    task, objective = made(name)
+    encoded_ = task.encode(objective.model, EMPTY, task.examples("validation")[:6])
+    batch = encoded_.pad(np.arange(6))
+    objective.train()
+    if name == "pixels":
+        nn.init.normal_(objective.head.weight)
+    objective.loss(batch, None, 0)[0].backward()
+    assert all(p.grad is not None and p.grad.any() for p in objective.parameters())
+    objective.eval()
+    with torch.no_grad():
+        alone = objective(ImageBatch(batch.images[2:3], batch.labels[2:3]))
+        torch.testing.assert_close(alone[0], objective(batch)[2], atol=1e-5, rtol=1e-4)
+
+
+def test_what_reads_no_images_is_refused():
+    task, _ = made("pixels")
+    with pytest.raises(UsageError, match="BagOfWords reads no images; take recipe=images/vit"):
+        task.require(BagOfWords, 0)
+    with pytest.raises(UsageError, match="images of 6 can't be halved twice"):
+        LeNet(6, 1, 2, 4, 0.0)
