@@ -16,7 +16,7 @@ from retable.reporting.scaling_laws import (
     scaling_points,
     scaling_tables,
 )
-from tests.reporting.charts import line, texts
+from tests.reporting.charts import line, table, texts
 from tests.reporting.specifications import SPECIFICATIONS
 
 LAW = Law(E=2.0, A=40.0, B=200.0, alpha=0.4, beta=0.5)
@@ -98,7 +98,8 @@ def test_the_figures_have_the_models_the_vertices_and_the_least_loss(folders):
     )
     size, _ = line(isoflop, "1e11flops", "vertex")
     assert size == pytest.approx([found["toy"].parabolas["1e11flops"].size], rel=1e-4)
-    operations, least = line(compute, "least", "least")
+    drawn = table(compute, "operations", "least")
+    operations, least = drawn["operations"].tolist(), drawn["least"].tolist()
     searched = [min(law.loss(N, C / (6 * N)) for N in np.geomspace(1e2, 1e7, 4000)) - law.E for C in operations[::20]]
     assert least[::20] == pytest.approx(searched, rel=1e-3)
 

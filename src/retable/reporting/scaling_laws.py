@@ -8,11 +8,12 @@ They are the models of one corpus, some of them of equal `budget`, whose sizes t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from math import isnan, log, nan
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import yaml
@@ -22,8 +23,8 @@ from retable.metrics.regression import Line, fit_power
 from retable.metrics.scaling_laws import Law, Parabola, fit_law, fit_parabola, law_interval, resampled_laws
 from retable.reporting.ablations import interval_text
 from retable.reporting.fields import filled_table
-from retable.reporting.figures import Figure
-from retable.reporting.lines import DOTTED, Look, Scale, line_panel
+from retable.reporting.figures import INK, Figure
+from retable.reporting.lines import DOTTED, Look, Scale, line_panel, significant
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import ORACLE, Result
 
@@ -213,14 +214,15 @@ def compute_figures(found: Mapping[str, Fitted]) -> dict[str, Figure]:
 def _compute(corpus: str, found: Fitted) -> Figure:
     points, law = found.points, found.law
     points = points.assign(system=points["N"].map(lambda size: f"{size:,.0f}"), y=points["loss"] - law.E)
-    lines = points[points["y"] > 0].sort_values(["N", "C"])[["system", "C", "y"]].rename(columns={"C": "x"})
+    lines = points[points["y"] > 0].sort_values(["N", "C"]).rename(columns={"C": "x"})
     C = np.geomspace(points["C"].min(), points["C"].max(), 40)
     best = law.best_size(C)
-    least = pd.DataFrame({"x": C, "y": law.loss(best, C / (6 * best)) - law.E, "system": "least", "variant": "least"})
-    frame = pd.concat([lines.assign(variant="models"), least], ignore_index=True)
-    x = Scale.over("operations of training, log scale", frame["x"], is_log=True)
-    y = Scale.over("test loss less E, nats a word, log scale", frame["y"], is_log=True)
-    looks = {"models": Look(is_marked=True), "least": Look(DOTTED)}
-    figure = line_panel(frame, x, y, looks, height=320)
+    least = pd.DataFrame({"operations": C, "least": law.loss(best, C / (6 * best)) - law.E})
+    x = replace(Scale.over("operations of training, log scale", C, is_log=True), format="~e")
+    y = Scale.over("test loss less E, nats a word, log scale", lines["y"], least["least"], is_log=True)
+    dotted = alt.Chart(significant(least)).mark_line(color=INK, strokeDash=DOTTED)
+    over = [dotted.encode(x.x("operations"), y.y("least"))]
+    frame = lines[["system", "x", "y"]].assign(variant="")
+    figure = line_panel(frame, x, y, {"": Look(is_marked=True)}, height=320, over=over)
     subtitle = f"a line a size in weights; E = {law.E:.3f}; dotted: the least by the law"
     return figure.properties(title={"text": corpus, "subtitle": subtitle})
