@@ -23,6 +23,7 @@ def train(cfg: DictConfig) -> None:
     from retable.settings import build, resolve
     from retable.tasks.base import Task
     from retable.training.progress import Best
+    from retable.training.weights import save_weights
 
     task: Task[Any, Any] = build(cfg.task, "task")
     kind: Any = resolve(cfg.model._target_)
@@ -51,12 +52,14 @@ def train(cfg: DictConfig) -> None:
     prepared = dict.fromkeys(Path(*path.parts[:3]) for path in task.inputs if path.parts[:2] == ("outputs", "prepare"))
     upstream = [folder for folder in prepared if (folder / "run.json").exists()]
     with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name) as record:
-        best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
-        device = training.train(cfg, record, objective, batches, validation, best)
+        if any(True for _ in objective.parameters()):
+            best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
+            objective.to(training.train(cfg, record, objective, batches, validation, best))
+        else:  # a rule
+            save_weights(objective, record.folder / "model.safetensors")
         write_text(text, record.folder)
         if learnt := task.learnt():
             write_json(record.folder / "learnt.json", learnt)
-        objective.to(device)
         for split in task.measured:  # shared by the processes that trained
             predictions = task.predict(objective, encoded[split])
             units = task.units(examples[split], predictions)

@@ -1,16 +1,27 @@
+from functools import partial
+
+import pytest
 import torch
 from torch import Tensor
 
-from retable.models.bidaf import AttentionFlow, BiDAF
+from retable.models.bidaf import AttentionFlow, BiDAF, Matches
+from retable.models.elmo import ELMo
 
-WORDS = [f"w{i}" for i in range(9)]
+WORDS = [f"w{i}" for i in range(7)] + ["W2", "W7"]
+ELMO = partial(ELMo, d_model=4, d_cell=6, n_layers=2, dropout=0.5, filters=[(1, 3), (2, 4)], d_character=3, n_highway=1)
+KINDS = {
+    "bidaf": {},
+    "bidaf_matched": {"folds_case": True, "matches": True},
+    "bidaf_elmo": {"folds_case": True, "matches": True, "elmo": ELMO},
+}
 T, J, H = 6, 4, 6
 CONTEXT_LENGTHS, QUESTION_LENGTHS = torch.tensor([6, 2, 5]), torch.tensor([1, 4, 3])
 
 
-def bidaf(dropout: float = 0.0) -> BiDAF:
+def bidaf(dropout: float = 0.0, kind: str = "bidaf", **settings) -> BiDAF:
     torch.manual_seed(0)
-    return BiDAF(7, WORDS, 5, 3, [(2, 4)], n_highway=2, d_hidden=H, dropout=dropout)
+    settings = KINDS[kind] | settings
+    return BiDAF(7, WORDS, 5, 3, [(2, 4)], n_highway=2, d_hidden=H, dropout=dropout, **settings)
 
 
 def ids() -> tuple[Tensor, Tensor]:
@@ -47,8 +58,65 @@ def test_states_are_g_beside_m_and_beside_m2():
     torch.testing.assert_close(kept["end"], model.end(kept["modelling"], CONTEXT_LENGTHS))
 
 
-def test_padding_changes_nothing():
-    model = bidaf(dropout=0.5).eval()
+def test_matches_are_words_of_the_other_text_as_written_and_in_any_case():
+    """Pair by pair, in letters; what stands behind a row's length is random here."""
+    context, question = ids()
+    found = Matches(WORDS)(context, question, QUESTION_LENGTHS)
+    for row, length in enumerate(QUESTION_LENGTHS.tolist()):
+        others = [WORDS[i] for i in question[row, :length].tolist()]
+        for place, i in enumerate(context[row].tolist()):
+            exact, any_case = WORDS[i] in others, WORDS[i].lower() in [other.lower() for other in others]
+            assert found[row, place].tolist() == [exact, any_case]
+    other = Matches(["a", "A", "b"])(torch.tensor([[0, 1, 2]]), torch.tensor([[1, 2]]), torch.tensor([1]))
+    assert other[0].tolist() == [[0, 1], [1, 1], [0, 0]]
+
+
+def test_without_matches_and_features_it_is_bidaf():
+    """Where nothing is made of what stands beside the words, and none differ in case alone."""
+    plain = bidaf()
+    context, question = (each % 7 for each in ids())
+    for kind in ("bidaf_matched", "bidaf_elmo"):
+        given, own = bidaf(kind=kind), plain.input.d_output
+        weights = {name: weight for name, weight in given.state_dict().items() if name in plain.state_dict()}
+        for name in [name for name in weights if name.startswith("contextual.") and "weight_ih" in name]:
+            weights[name][:, own:] = 0.0  # of the given one, too
+            weights[name] = weights[name][:, :own]
+        plain.load_state_dict(weights)
+        both = [model(context, CONTEXT_LENGTHS, question, QUESTION_LENGTHS) for model in (given, plain)]
+        for one, other in zip(*both, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_what_the_other_text_has_reaches_the_contextual_layer_last():
+    """[x; ELMo(x); matches] is its input, and x the highway network's output."""
+    given, kept = bidaf(kind="bidaf_elmo").eval(), []
+    given.contextual.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
+    context, question = ids()
+    given(context, CONTEXT_LENGTHS, question, QUESTION_LENGTHS)
+    for read, own, lengths, other, others in (
+        (kept[0], context, CONTEXT_LENGTHS, question, QUESTION_LENGTHS),
+        (kept[1], question, QUESTION_LENGTHS, context, CONTEXT_LENGTHS),
+    ):
+        features = given.mix(given.elmo.layers(own, lengths), lengths)
+        parts = [given.highway(given.input(own)), features, given.matches(own, other, others)]
+        torch.testing.assert_close(read, torch.cat(parts, dim=2))
+
+
+def test_frozen_the_elmo_keeps_its_weights_and_draws_no_dropout():
+    context, question = ids()
+    for frozen in (True, False):
+        given = bidaf(kind="bidaf_elmo", frozen=frozen).train()
+        assert given.frozen == frozen and [*given.pretrained.values()] == [given.elmo]
+        first, again = (given(context, CONTEXT_LENGTHS, question, QUESTION_LENGTHS)[0] for _ in range(2))
+        first.square().sum().backward()
+        grads = {name for name, p in given.named_parameters() if p.grad is not None and bool(p.grad.any())}
+        assert any(name.startswith("elmo.") for name in grads) != frozen
+        assert {"mix.gamma", "mix.weights"} <= grads and torch.equal(first, again) == frozen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_changes_nothing(kind):
+    model = bidaf(dropout=0.5, kind=kind).eval()
     context, question = ids()  # random behind the rows' lengths
     padded = model(context, CONTEXT_LENGTHS, question, QUESTION_LENGTHS)
     for row, (t, j) in enumerate(zip(CONTEXT_LENGTHS.tolist(), QUESTION_LENGTHS.tolist(), strict=True)):
@@ -56,6 +124,16 @@ def test_padding_changes_nothing():
         alone = model(context[one, :t], CONTEXT_LENGTHS[one], question[one, :j], QUESTION_LENGTHS[one])
         for state, its in zip(padded, alone, strict=True):
             torch.testing.assert_close(state[row, :t], its[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bf16_gives_nearly_the_same(kind):
+    model, (context, question) = bidaf(kind=kind).eval(), ids()
+    exact = model(context, CONTEXT_LENGTHS, question, QUESTION_LENGTHS)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model(context, CONTEXT_LENGTHS, question, QUESTION_LENGTHS)
+    for one, other in zip(exact, rounded, strict=True):
+        torch.testing.assert_close(other.float(), one, atol=0.02, rtol=0.02)
 
 
 def test_every_state_depends_on_the_question():
@@ -67,8 +145,9 @@ def test_every_state_depends_on_the_question():
     assert all((one != other).any(dim=2)[inside].all() for one, other in states)
 
 
-def test_save_and_load_give_the_same(tmp_path):
-    model, other = bidaf(), bidaf()
+@pytest.mark.parametrize("kind", KINDS)
+def test_save_and_load_give_the_same(tmp_path, kind):
+    model, other = bidaf(kind=kind).eval(), bidaf(kind=kind).eval()
     torch.nn.init.ones_(other.input_embedding.weight)
     torch.save(model.state_dict(), tmp_path / "weights")
     other.load_state_dict(torch.load(tmp_path / "weights"))

@@ -1,7 +1,7 @@
 import torch
 
 from retable.nn.character_cnn import spell
-from retable.nn.word_input import WordInput
+from retable.nn.word_input import WordInput, folded
 
 WORDS = ["<unk>", "a", "dog", "barks", "zebra", "dogs"]  # the last two have no vectors
 
@@ -34,6 +34,17 @@ def test_the_longest_word_beside_it_changes_no_words_characters():
 def test_weights_do_not_depend_on_the_spelled_words():
     assert layer().state_dict().keys() == layer(WORDS[:4]).state_dict().keys()
     layer(WORDS[:4]).load_state_dict(layer().state_dict())
+
+
+def test_words_that_differ_in_case_alone_share_a_vector_and_keep_their_characters():
+    words = ["<unk>", "The", "dog", "the", "Dog", "THE", "Cat", "cat"]  # the last four without vectors
+    assert folded(words).tolist() == [0, 1, 2, 1, 2, 1, 6, 6]
+    torch.manual_seed(0)
+    given = WordInput(4, words, unknown=0, d_embedding=5, d_character=3, filters=[(1, 2), (3, 4)], folds_case=True)
+    output = given(torch.arange(8))
+    for place, row in enumerate((0, 1, 2, 1, 2, 1, 0, 0)):
+        assert torch.equal(output[place, :5], given.embedding.weight[row])
+    assert len({tuple(row) for row in output[:, 5:].tolist()}) == 8
 
 
 def test_the_longest_words_of_others_change_nothing():

@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import retable
 from retable.corpora.squad import read_squad
 from retable.metrics.answers import answer_metrics
 from retable.models.word2vec_format import write_word2vec
@@ -170,6 +171,23 @@ def test_words_of_their_own_vector(folder):
     words |= {"<unk>", "<eos>", "Rome", "Oslo", "Lima", *NAMES}
     assert read(folder, "run.json")["vocab_size"] == len(words)
     assert len(read_weights(folder / "model.safetensors")["model.input.embedding.weight"]) == len(words)
+
+
+@pytest.mark.parametrize(("recipe", "exact"), [("sliding_window", None), ("right_span", 12 / 13)])
+def test_a_rule_makes_a_cell_that_answers(project, overrides, data, recipe, exact):
+    """Without a training; the bound is that of an answer that is half a word."""
+    project.succeed("train", f"recipe=readers/{recipe}", *overrides[:1], *overrides[2:5])
+    cell = project.folder / f"outputs/train/squad/{recipe}-1"
+    predictions, metrics = read(cell, "predictions.json"), read(cell, "metrics.json")
+    questions = {question.id: question for question in read_squad(data / "test.json")}
+    expected = answer_metrics(predictions, {q.id: [a.text for a in q.answers] for q in questions.values()})
+    assert {name: metrics[f"answers/test/{name}"] for name in expected} == pytest.approx(expected)
+    if exact is not None:
+        assert metrics["answers/test/exact_match"] == pytest.approx(exact)
+    else:
+        system = retable.load(cell)
+        found = {name: system.answer(each.question, each.context) for name, each in questions.items()}
+        assert found == predictions and system.can == ("answer",)
 
 
 def test_a_mistake_of_use_ends_with_one_line(project, overrides):

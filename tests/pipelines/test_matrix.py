@@ -6,10 +6,12 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hydra.utils import get_class
 
+import retable
 from retable.cells.build import build_model
 from retable.corpora.choice_files import ChoiceFiles
 from retable.corpora.coreference import Document, DocumentFiles, write_documents
@@ -18,6 +20,7 @@ from retable.data.bucketed import on_device
 from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
 from retable.generation.sampling import Greedy
+from retable.metrics.answers import exact_match, word_f1
 from retable.tasks.base import Task
 from retable.tasks.choices import ChoiceTask
 from retable.tasks.clusters import CoreferenceTask
@@ -64,6 +67,7 @@ SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
     "bilstm_tagger": (*SPELT, "model.d_model=16"),
     "elmo_tagger": (*ELMO, *SPELT),
     "bidaf": (*SPELT, "model.d_hidden=8"),
+    "bidaf_elmo": (*ELMO[:-1], *SPELT, "model.d_hidden=8"),
     "mention_ranker": (
         *SPELT,
         "model.d_model=12",
@@ -118,7 +122,7 @@ KINDS: dict[str, tuple[Callable[[Path], Task], dict, set[str]]] = {
         {"dropout": 0.0, "crf": True},
         STATES,
     ),
-    "answers": (answers, {"dropout": 0.0}, STATES | {"bidaf"}),
+    "answers": (answers, {"dropout": 0.0}, STATES | WRITERS | {"bidaf", "bidaf_elmo"}),
     "clusters": (lambda folder: CoreferenceTask(DocumentFiles(**files(folder, "conll"))), {}, {"mention_ranker"}),
     "translations": (translations, {"label_smoothing": 0.0, "tie": True, "bias": False}, WRITERS),
 }
@@ -246,3 +250,20 @@ def test_an_encoder_answers_from_its_passages(marked, data, recipe):
     contexts = [row["context"] for row in json.loads((data / "test.json").read_text())]
     assert len(predictions) == 12 and all(predictions[str(k)] in context for k, context in enumerate(contexts))
     assert set(json.loads((folder / "run.json").read_text())["shortened"].values()) == {0}
+
+
+def test_a_t5_writes_its_answers(marked, data):
+    """As its cell writes them again; few epochs teach it no more than words of the right kind."""
+    marked.succeed(
+        "train", "task=squad", "recipe=readers/t5_reader", "corpus=grammar_tiny", "model.d_model=16", "model.d_ff=16",
+        "model.n_layers=1", "task.questions.held_out=2", "+task.questions.read_test=${task.questions.read_train}",
+        "epochs=2", *(f"task.questions.{split}={data / f'{split}.json'}" for split in ("train", "test")),
+    )  # fmt: skip
+    folder = marked.folder / "outputs/train/squad/t5_reader-1"
+    rows, predictions = (json.loads(path.read_text()) for path in (data / "test.json", folder / "predictions.json"))
+    units = pd.read_csv(folder / "units.csv").query("split == 'test'")
+    scores = [(exact_match(predictions[str(k)], [row["answer"]]), word_f1(predictions[str(k)], [row["answer"]]))
+              for k, row in enumerate(rows)]  # fmt: skip
+    assert units[["exact_match", "f1"]].to_numpy().tolist() == [[int(match), pytest.approx(f1)] for match, f1 in scores]
+    system = retable.load(folder)
+    assert [system.answer(row["question"], row["context"]) for row in rows] == [*predictions.values()]

@@ -49,7 +49,7 @@ def test_a_row_a_system_beside_what_was_published(write_reader):
         for row in table.panels["squad"]
     }
     assert [*rows] == [
-        *("bidaf", "logistic_regression", "bidaf_wide", "bidaf_glove"),
+        *("random_span", "sliding_window", "bidaf", "logistic_regression", "bidaf_wide", "bidaf_glove"),
         *("bert_base", "bert_large", "bert_large_ensemble"),
     ]
     assert (rows["bidaf"]["Runs"], rows["bidaf"]["Test exact match"], rows["bidaf"]["Test F1"]) == (
@@ -59,6 +59,13 @@ def test_a_row_a_system_beside_what_was_published(write_reader):
     assert rows["bidaf_glove"]["Test published"] == "77.30" and rows["bidaf_glove"]["Test verdict"] == "not run"
     assert rows["bidaf_glove"]["Runs"] == rows["bidaf_glove"]["Test F1"] == ""
     assert "87,599" in rows["bidaf_glove"]["Note"]
+
+
+def test_the_bound_stands_last_and_is_not_what_others_are_measured_by(write_reader):
+    table = made("answers", frame_of(write_reader("bidaf", 1, 3), write_reader("oracle", 1, 8)))
+    *_, bidaf, bound = [row for row in table.panels["squad"] if row.values[1].text]
+    assert [bidaf.values[0].text, bound.values[0].text] == ["bidaf", "whole words (oracle)"] and bound.apart
+    assert any(value.bold for value in bidaf.values) and not any(value.bold for value in bound.values)
 
 
 def test_the_interval_is_over_questions_and_the_spread_over_seeds(write_reader):

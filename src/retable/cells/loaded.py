@@ -38,7 +38,8 @@ class Loaded:
 
     @property
     def device(self) -> torch.device:
-        return torch.device("cpu") if self._module is None else next(self._module.parameters()).device
+        weights = None if self._module is None else next(self._module.parameters(), None)
+        return torch.device("cpu") if weights is None else weights.device
 
     def to(self, device: str | torch.device) -> Self:
         """Move the weights to a device, `cuda` for instance. What is counted stays where it is."""

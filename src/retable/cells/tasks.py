@@ -29,7 +29,7 @@ from retable.tasks.base import Task, Text
 from retable.tasks.choices import ChoiceTask
 from retable.tasks.clusters import CoreferenceTask
 from retable.tasks.labels import Classes
-from retable.tasks.questions import QuestionTask
+from retable.tasks.questions import QuestionTask, answers_of
 from retable.tasks.sentences import Example, SentenceTask
 from retable.tasks.tagged import TaggingTask
 from retable.tasks.translation import Pair, TranslationTask
@@ -147,13 +147,12 @@ class Reader(TaskSystem):
     """Finds the answer to a question in a paragraph."""
 
     def answer(self, question: str, context: str) -> str:
-        """As the paragraph writes it."""
+        """As the paragraph writes it, or as the system does."""
         if not context.split():
             raise UsageError("the paragraph has no words, and so no answer; give context= a text")
         context = context.strip()
         (asked,) = in_words([Question("", "", context, question, [Answer(context.split()[0], 0)])])
-        ((first, last),) = self._predict([asked])
-        return asked.text(first, last)
+        return answers_of([asked], self._predict([asked]))[""]
 
 
 class Chooser(TaskSystem):

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ from retable.corpora.squad import Question
 from retable.data.bucketed import Encoded
 
 WORD = re.compile(r"\w+|[^\w\s]")
+# Where a sentence ends: behind its mark, if what comes next can begin one, or the mark stands alone.
+END_OF_SENTENCE = re.compile(r"""(?<=[.!?])["'”’)\]]*\s+(?![a-z])|(?<=\s[.!?])\s+""")
 Places = list[tuple[int, int]]  # the first character of each word, and the one behind it
 
 
@@ -37,12 +40,29 @@ class QuestionInWords(NamedTuple):
 
     def can_be_answered(self) -> bool:
         """Whether a right answer stands somewhere in the context as a run of whole words."""
-        starts, ends = zip(*self.places, strict=True)
-        return any(
-            match.start() in starts and match.end() in ends
-            for answer in self.source.answers
-            for match in re.finditer(re.escape(answer.text.strip()), self.source.context)
+        return self._whole() is not None
+
+    def right(self) -> tuple[int, int]:
+        """The first and the last word of a right answer that is a run of whole words, or else of the first answer."""
+        return self._whole() or (self.first, self.last)
+
+    def _whole(self) -> tuple[int, int] | None:
+        starts, ends = ({place[side]: k for k, place in enumerate(self.places)} for side in (0, 1))
+        return next(
+            (
+                (starts[match.start()], ends[match.end()])
+                for answer in self.source.answers
+                for match in re.finditer(re.escape(answer.text.strip()), self.source.context)
+                if match.start() in starts and match.end() in ends
+            ),
+            None,
         )
+
+    def sentences(self) -> list[tuple[int, int]]:
+        """The first word of each sentence of the context, and the word behind its last one."""
+        ends = [match.end() for match in END_OF_SENTENCE.finditer(self.source.context)]
+        begins = [bisect_left(self.places, end, key=lambda place: place[0]) for end in ends]
+        return [(a, b) for a, b in pairwise([0, *begins, len(self.places)]) if a < b]
 
 
 def in_words(questions: Iterable[Question]) -> list[QuestionInWords]:

@@ -30,7 +30,7 @@ def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> li
 def predicting(objective: Objective) -> Callable[[Piece], list[tuple[int, Any]]]:
     """What predicts the examples of one batch after the other, each with its place."""
     objective = packed(objective)
-    device = next(objective.parameters()).device
+    device = next((weights.device for weights in objective.parameters()), torch.device("cpu"))
 
     @torch.inference_mode()
     def predict_piece(piece: Piece) -> list[tuple[int, Any]]:

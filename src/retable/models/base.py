@@ -143,6 +143,18 @@ class Reader(Model):
     there."""
 
 
+class SpanRule(Model):
+    """A rule that answers questions in words, and learns nothing; `dropout`, which every task gives its model, is of no
+    use to it."""
+
+    spelt = True
+    d_model = 0
+
+    def find(self, question: Any) -> tuple[int, int]:
+        """The first and the last of a context's words that answer a question (`data.questions.QuestionInWords`)."""
+        raise NotImplementedError
+
+
 class SpanRanker(Model):
     """Sentences of documents to spans and the scores of their antecedents."""
 

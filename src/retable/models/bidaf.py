@@ -4,13 +4,19 @@ Flow for Machine Comprehension", arXiv 1611.01603, section 2).
 Its six layers: characters and words, with a highway network; a contextual LSTM over each side; the attention flow; two
 LSTM layers of modelling; and, for the answer's end, one more LSTM. The softmaxes over places are the objective's.
 
+The paper's words have GloVe's vectors, in lower case, which know beforehand that a question's word is the text's. What
+a few thousand questions can't teach in their place, `folds_case` and `matches` say. With `elmo` the layers of a
+pretrained ELMo, mixed into one vector a word, stand beside the highway network's output (Peters et al. 2018, arXiv
+1802.05365, section 3.3).
+
 Departures: the convolution's maxima pass a tanh, and there is no dropout on characters (nn/character_cnn.py); highway
-gates start closed.
+gates start closed. A paragraph is one sequence to an ELMo, too.
 
 B batch, T time of the context, J of the question, H d_hidden (the paper's 2d, both directions together).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +25,17 @@ from retable.models.base import Reader
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.character_cnn import Highway
 from retable.nn.dropout import Dropout
-from retable.nn.word_input import WordInput
+from retable.nn.scalar_mix import ScalarMix
+from retable.nn.word_input import WordInput, folded
 from retable.settings import Filters, NonNegativeInt, PositiveInt, Rate
 
 
 class BiDAF(Reader):
     """A context's and a question's word ids to the states of the context that tell where an answer starts and ends.
 
-    vocab_size, words, unknown, filters: see WordInput. dropout: on the input of every LSTM layer.
+    vocab_size, words, unknown, filters, folds_case: see WordInput. dropout: on the input of every LSTM layer.
+    matches: tell each word of either text whether the other has it, see Matches.
+    elmo: makes an ELMo of `words=…`. While `frozen`, it keeps its weights, and its dropout is off.
     """
 
     spelt = True
@@ -43,12 +52,22 @@ class BiDAF(Reader):
         d_hidden: PositiveInt,
         dropout: Rate,
         unknown: NonNegativeInt = 0,
+        folds_case: bool = False,
+        matches: bool = False,
+        elmo: Callable[..., Any] | None = None,
+        frozen: bool = True,
     ):
         super().__init__()
-        self.d_model = 5 * d_hidden
-        self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
+        self.d_model, self.frozen = 5 * d_hidden, frozen and elmo is not None
+        self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters, folds_case)
         self.highway = nn.Sequential(*(Highway(self.input.d_output) for _ in range(n_highway)))
-        self.contextual = BidirectionalLSTM(self.input.d_output, d_hidden)
+        self.matches = Matches(words) if matches else None
+        self.elmo = elmo(words=words).requires_grad_(not frozen) if elmo else None
+        d_input = self.input.d_output + 2 * matches
+        if self.elmo is not None:
+            self.mix = ScalarMix(len(self.elmo.forward_stack.layers) + 1)
+            d_input += 2 * self.elmo.d_model
+        self.contextual = BidirectionalLSTM(d_input, d_hidden)
         self.attention = AttentionFlow(d_hidden)
         self.modelling = BidirectionalLSTM(4 * d_hidden, d_hidden, 2, dropout)
         self.end = BidirectionalLSTM(d_hidden, d_hidden)
@@ -56,26 +75,56 @@ class BiDAF(Reader):
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:
-        return {}
+        return {} if self.elmo is None else {"": self.elmo}
 
     @property
     def input_embedding(self) -> nn.Embedding:
         return self.input.embedding
 
+    def train(self, mode: bool = True) -> "BiDAF":
+        super().train(mode)
+        if self.elmo is not None and self.frozen:
+            self.elmo.eval()
+        return self
+
     def forward(
         self, context_ids: Tensor, context_lengths: Tensor, question_ids: Tensor, question_lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
         """(B, T) and (B, J) ids, padded behind each row's length, to the states [G; M] and [G; M²], both (B, T, 5H)."""
-        context = self._read(context_ids, context_lengths)
-        question = self._read(question_ids, question_lengths)
+        context = self._read(context_ids, context_lengths, question_ids, question_lengths)
+        question = self._read(question_ids, question_lengths, context_ids, context_lengths)
         attended = self.attention(context, question, context_lengths, question_lengths)  # G
         modelled = self.modelling(self.dropout(attended), context_lengths)  # M
         ending = self.end(self.dropout(modelled), context_lengths)  # M²
         return torch.cat([attended, modelled], dim=2), torch.cat([attended, ending], dim=2)
 
-    def _read(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids to (B, T, H), zero on padding."""
-        return self.contextual(self.dropout(self.highway(self.input(ids))), lengths)
+    def _read(self, ids: Tensor, lengths: Tensor, other_ids: Tensor, other_lengths: Tensor) -> Tensor:
+        """(B, T) ids, and those of the other text, to (B, T, H), zero on padding."""
+        words = self.highway(self.input(ids))
+        if self.elmo is not None:
+            words = torch.cat([words, self.mix(self.elmo.layers(ids, lengths), lengths)], dim=2)
+        words = self.dropout(words)
+        if self.matches is not None:
+            words = torch.cat([words, self.matches(ids, other_ids, other_lengths)], dim=2)
+        return self.contextual(words, lengths)
+
+
+class Matches(nn.Module):
+    """Of each word of a text, whether another text has it as it is written, and in whatever case (Chen et al. 2017,
+    section 3.2, "exact match", which knows a word's lemma too). `words` are the spellings of all ids."""
+
+    _folded: Tensor
+
+    def __init__(self, words: Sequence[str]):
+        super().__init__()
+        self.register_buffer("_folded", folded(words), persistent=False)
+
+    def forward(self, ids: Tensor, other_ids: Tensor, other_lengths: Tensor) -> Tensor:
+        """(B, T) ids and (B, J) others, padded behind each row's length, to (B, T, 2), 1 for yes and 0 for no."""
+        real = torch.arange(other_ids.shape[1], device=ids.device) < other_lengths[:, None]
+        pairs = ((ids, other_ids), (self._folded[ids], self._folded[other_ids]))
+        found = [((own[:, :, None] == other[:, None]) & real[:, None]).any(dim=2) for own, other in pairs]
+        return torch.stack(found, dim=2).float()
 
 
 class AttentionFlow(nn.Module):

@@ -62,4 +62,5 @@ class Highway(nn.Module):
         nn.init.constant_(self.gate.bias, -2.0)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return inputs.lerp(self.transform(inputs).relu(), self.gate(inputs).sigmoid())
+        transformed, gate = self.transform(inputs).relu(), self.gate(inputs).sigmoid()
+        return inputs.to(gate.dtype).lerp(transformed, gate)  # which autocast makes bf16, of inputs that may be fp32

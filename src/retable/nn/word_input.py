@@ -17,10 +17,12 @@ class WordInput(nn.Module):
     """Word ids to E + F dimensions. `words` (W) are the words' spellings, in the order of their ids.
 
     The first `vocab_size` of them have vectors; the others, so rare or new that none could be learnt, have that of
-    `unknown`, and only their characters tell them apart.
+    `unknown`, and only their characters tell them apart. With `folds_case` words that differ in case alone share the
+    vector of the first of them.
     """
 
     _spelling: Tensor
+    _rows: Tensor  # (W,): of each word its vector's in the table
 
     def __init__(
         self,
@@ -30,14 +32,16 @@ class WordInput(nn.Module):
         d_embedding: int,
         d_character: int,
         filters: Sequence[tuple[int, int]],
+        folds_case: bool = False,
     ):
         super().__init__()
-        self.vocab_size, self.unknown = vocab_size, unknown
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.cnn = CharacterCNN(d_character, filters, n_highway=0)
         self._widest = max(width for width, _ in filters)
         self.register_buffer("_spelling", spell(words, padding=self._widest), persistent=False)  # (W, L)
+        rows = folded(words) if folds_case else torch.arange(len(words))
+        self.register_buffer("_rows", rows.where(rows < vocab_size, unknown), persistent=False)
         self.d_output = d_embedding + self.cnn.d_output
 
     def forward(self, input_ids: Tensor) -> Tensor:
@@ -46,5 +50,10 @@ class WordInput(nn.Module):
         words, places = input_ids.unique(return_inverse=True)
         spelling = self._spelling[words]
         spelling = spelling[:, : int((spelling != PADDING).sum(dim=1).max()) + self._widest]
-        known = input_ids.where(input_ids < self.vocab_size, self.unknown)
-        return torch.cat([self.embedding(known), F.embedding(places, self.cnn(spelling))], dim=-1)
+        return torch.cat([self.embedding(self._rows[input_ids]), F.embedding(places, self.cnn(spelling))], dim=-1)
+
+
+def folded(words: Sequence[str]) -> Tensor:
+    """(W,): of each word the place of the first that is the same in lower case."""
+    first: dict[str, int] = {}
+    return torch.tensor([first.setdefault(word.lower(), place) for place, word in enumerate(words)])

@@ -5,14 +5,15 @@ B batch, T time of the context: its tokens to a reader, its words to an encoder;
 d_model.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from retable.data.questions import PassageBatch, QuestionBatch
-from retable.models.base import Model, Reader
+from retable.data.questions import PassageBatch, QuestionBatch, QuestionInWords
+from retable.models.base import EncoderDecoder, Model, Reader, SpanRule
 from retable.nn.dropout import Dropout
 from retable.objectives.base import Objective
 from retable.objectives.states import require_token_states, states_of
@@ -63,9 +64,23 @@ class AnswerSpan(Objective):
         return torch.stack(best_spans(*self(batch)), dim=1)
 
 
+class AnswerByRule(Objective):
+    """A rule's answers. It has no parameters, and so no loss."""
+
+    model: SpanRule
+
+    def __init__(self, model: SpanRule):
+        super().__init__()
+        self.model = model
+
+    def predict(self, batch: Sequence[QuestionInWords]) -> list[tuple[int, int]]:
+        """The places of the first and the last word of each question's answer."""
+        return [self.model.find(question) for question in batch]
+
+
 def require_reader(model: type[Model]) -> None:
     """Raise UsageError for a kind of model that finds no answers."""
-    if not issubclass(model, Reader):
+    if not issubclass(model, Reader | SpanRule | EncoderDecoder):
         require_token_states(model, "find an answer by")
 
 

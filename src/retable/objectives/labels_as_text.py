@@ -57,13 +57,7 @@ class LabelsAsText(TextToText):
 
     def write(self, batch: ExampleBatch) -> Tensor:
         """(B, U): the likeliest token each time, as many as the longest answer has: what is longer is none."""
-        state, ids = self.model.encode(batch.input_ids, batch.lengths), torch.full_like(batch.lengths, self.start_id)
-        written = []
-        for _ in range(self.answers.shape[1]):
-            hidden, state = self.model.decode(ids[:, None], state)
-            ids = self.scores(hidden[:, -1]).argmax(dim=1)
-            written.append(ids)
-        return torch.stack(written, dim=1)
+        return self.likeliest(batch.input_ids, batch.lengths, self.answers.shape[1])
 
     def predict(self, batch: ExampleBatch) -> Tensor:
         """What each example's text is read as, (B,)."""

@@ -71,6 +71,16 @@ class TextToText(Writing):
         """(B, U, D): each target's hidden state, from the inputs and the targets before it."""
         return self.model(batch.source_ids, batch.source_lengths, batch.target_ids)
 
+    def likeliest(self, source_ids: Tensor, source_lengths: Tensor, length: int) -> Tensor:
+        """(B, T) inputs, padded behind their lengths, to `length` tokens (B, length), the likeliest each time."""
+        state, ids = self.model.encode(source_ids, source_lengths), torch.full_like(source_lengths, self.start_id)
+        written = []
+        for _ in range(length):
+            hidden, state = self.model.decode(ids[:, None], state)
+            ids = self.scores(hidden[:, -1]).argmax(dim=1)
+            written.append(ids)
+        return torch.stack(written, dim=1)
+
     def scores(self, hidden: Tensor) -> Tensor:
         return logits_of(hidden * self.scale, self.head.weight.to(hidden.dtype), None)
 

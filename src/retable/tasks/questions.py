@@ -1,7 +1,7 @@
 """Questions on paragraphs whose answers are spans of them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,9 +10,9 @@ import pandas as pd
 
 from retable.artifacts import write_json
 from retable.corpora.squad import Question, read_squad
-from retable.data import layouts
+from retable.data import layouts, pairs
 from retable.data.batches import Batches
-from retable.data.bucketed import Encoded
+from retable.data.bucketed import Encoded, weigh_by
 from retable.data.questions import (
     PassageExample,
     QuestionExample,
@@ -24,13 +24,16 @@ from retable.data.questions import (
 from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
 from retable.metrics.answers import answer_scores
-from retable.models.base import Model, Reader
-from retable.objectives.answer_span import AnswerSpan, require_reader
+from retable.models.base import EncoderDecoder, Model, Reader, SpanRule
+from retable.objectives.answer_as_text import AnswerAsText
+from retable.objectives.answer_span import AnswerByRule, AnswerSpan, require_reader
+from retable.objectives.base import Objective
 from retable.settings import NonNegativeInt
 from retable.tasks.base import Task, Text, require_no_predicate, require_spelling
 from retable.tasks.reading import delimiter, ends_of_sequences, in_tokens
-from retable.tokenizers.tokenizer import END_OF_LINE
+from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
+Found = Sequence[int] | str  # the places of an answer's first and last word, or what was written
 SEED = 0  # of the paragraphs that are held out: the same for all that train, whatever their seed
 Read = Callable[[Path], list[Question]]
 
@@ -79,12 +82,13 @@ class Source(Protocol):
     def splits(self) -> dict[str, list[Question]]: ...
 
 
-class QuestionTask(Task[QuestionInWords, Sequence[int]]):
+class QuestionTask(Task[QuestionInWords, Found]):
     """Where in a paragraph does the answer to a question stand? A unit is a question, with its exact match and F1.
 
     A reader reads the two apart, whole and by the spelling of their words; an encoder in one sequence, by its tokens.
     Of that what does not fit is cut from the paragraph's end: an answer is predicted among the words that are left, and
-    a question whose own answer is cut away is asked, but not trained on.
+    a question whose own answer is cut away is asked, but not trained on. An encoder-decoder reads both as one text, and
+    writes the answer.
     """
 
     kind = "answers"
@@ -113,10 +117,29 @@ class QuestionTask(Task[QuestionInWords, Sequence[int]]):
         contexts = {each.source.context: each.context for each in examples}
         return [*contexts.values(), *(each.question for each in examples)]
 
-    def objective(self, model: Model, text: Text, *, dropout: float) -> AnswerSpan:  # type: ignore[override]
-        return AnswerSpan(model, dropout)
+    def objective(  # type: ignore[override]
+        self, model: Model, text: Text, *, dropout: float, tie: bool = True
+    ) -> Objective:
+        """The settings of a head; `tie` is of a model that writes, see `TextToText`."""
+        if isinstance(model, SpanRule):
+            return AnswerByRule(model)
+        if not isinstance(model, EncoderDecoder):
+            return AnswerSpan(model, dropout)
+        assert isinstance(text, Tokenizer)
+        tokenizer, end = text, ends_of_sequences(model, text)[1]
+
+        def read(found: list[int]) -> str:
+            return tokenizer.decode(found[: found.index(end)] if end in found else found).strip()
+
+        table = model.input_embedding  # a checkpoint's may have rows behind those of the tokenizer
+        return AnswerAsText(model, text.vocab_size if table is None else table.num_embeddings, tie, read)
 
     def encode(self, model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
+        if isinstance(model, SpanRule):
+            lengths = np.array([len(each.context) for each in examples])
+            return Encoded(lengths, lambda places: [examples[place] for place in places])
+        if isinstance(model, EncoderDecoder):
+            return _as_text(model, text, examples)
         if not isinstance(model, Reader):
             return _in_one_sequence(model, text, examples)
         assert isinstance(text, Vocabulary)
@@ -139,9 +162,9 @@ class QuestionTask(Task[QuestionInWords, Sequence[int]]):
             )
         return super().batches(encoded, batch_size, seed)
 
-    def units(self, examples: Sequence[QuestionInWords], predictions: Sequence[Sequence[int]]) -> pd.DataFrame:
+    def units(self, examples: Sequence[QuestionInWords], predictions: Sequence[Found]) -> pd.DataFrame:
         right = {each.source.id: [answer.text for answer in each.source.answers] for each in examples}
-        scores = answer_scores(_answers(examples, predictions), right)
+        scores = answer_scores(answers_of(examples, predictions), right)
         columns = {"unit": range(len(right)), "id": [*right]}
         return pd.DataFrame(columns | {"exact_match": scores[:, 0].astype(int), "f1": scores[:, 1]})
 
@@ -150,11 +173,11 @@ class QuestionTask(Task[QuestionInWords, Sequence[int]]):
         return tuple(units["id"])
 
     def write(
-        self, folder: Path, split: str, examples: Sequence[QuestionInWords], predictions: Sequence[Sequence[int]]
+        self, folder: Path, split: str, examples: Sequence[QuestionInWords], predictions: Sequence[Found]
     ) -> list[str]:
         """SQuAD's own format of predictions, of the test split."""
         if split == "test":
-            write_json(folder / "predictions.json", _answers(examples, predictions))
+            write_json(folder / "predictions.json", answers_of(examples, predictions))
         return []
 
     def facts(self, examples: Mapping[str, Sequence[QuestionInWords]]) -> dict[str, Any]:
@@ -179,7 +202,18 @@ def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWord
     return encoded_passages(rows, shortened)
 
 
-def _answers(examples: Sequence[QuestionInWords], predictions: Sequence[Sequence[int]]) -> dict[str, str]:
-    """The answers by the questions' ids, as their paragraphs write them, of their first and last words' places."""
-    pairs = zip(examples, predictions, strict=True)
-    return {each.source.id: each.text(first, last) for each, (first, last) in pairs}
+def _as_text(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
+    assert isinstance(text, Tokenizer)
+    end = ends_of_sequences(model, text)[1]
+    prompts = [f"question: {each.source.question} context: {each.source.context}" for each in examples]
+    answers = [each.source.answers[0].text for each in examples]
+    sources, targets = ([[*ids, end] for ids in text.encode_batch(texts)] for texts in (prompts, answers))
+    sizes = np.array([len(target) for target in targets])
+    lengths = np.array([len(source) for source in sources])
+    return Encoded(lengths, partial(pairs.pad, sources, targets), partial(weigh_by, sizes))
+
+
+def answers_of(examples: Sequence[QuestionInWords], predictions: Sequence[Found]) -> dict[str, str]:
+    """The answers by the questions' ids: as their paragraphs write them, or as they were written."""
+    asked = zip(examples, predictions, strict=True)
+    return {each.source.id: found if isinstance(found, str) else each.text(*found) for each, found in asked}

@@ -1,6 +1,6 @@
-"""The sentences of labelled tasks as a corpus: for a tokenizer of their words, and for word vectors."""
+"""The texts of tasks as a corpus: for a tokenizer of their words, and for word vectors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,8 @@ from retable.tasks.sentences import sentences_of
 
 
 def write_text(folder: Path, tasks: Mapping[str, Any]) -> dict[str, float]:
-    """Write the sentences of the tasks' splits to `<split>.txt`, one a line, task after task.
+    """Write the sentences of the tasks' splits to `<split>.txt`, one a line, task after task; of a task in words its
+    texts.
 
     Where no task has a test split, test.txt is validation's text again. Returns the counts of lines and words of each
     split.
@@ -20,9 +21,14 @@ def write_text(folder: Path, tasks: Mapping[str, Any]) -> dict[str, float]:
         lines = words = 0
         with (folder / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as file:
             for name in of_split or tasks:
-                for sentence in sentences_of(tasks[name].examples(of_split.get(name, "validation"))):
+                for sentence in _texts(tasks[name], of_split.get(name, "validation")):
                     if sentence:
                         file.write(sentence + "\n")
                         lines, words = lines + 1, words + sentence.count(" ") + 1
         counts |= {f"{split}/lines": lines, f"{split}/words": words}
     return counts
+
+
+def _texts(task: Any, split: str) -> Iterable[str]:
+    examples = task.examples(split)
+    return map(" ".join, task.words(examples)) if task.in_words else sentences_of(examples)
