@@ -114,7 +114,7 @@ def test_rows_stand_by_rank_whether_run_or_not(kn5, write_run, frame_of):
     assert rows["kn5"][1:3] == ["sentence-bounded", "1"] and rows["kn5"][flops] == ""
     medium = rows["lstm_medium"]
     assert medium[1:3] == ["", ""] and medium[published : published + 2] == ["82.70", NOT_RUN]
-    assert medium[flops] == "2.9e15" and rows["maxent"][note] == "no recipe"
+    assert medium[flops] == "2.9e15" and rows["random_forest"][note] == "no recipe"
 
 
 def test_what_was_published_in_bits_stands_beside_bits(write_likelihood, frame_of):
