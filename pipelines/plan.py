@@ -60,7 +60,9 @@ def _forget_stages(path: Path) -> None:
 
     write_whole()
     if (lock := path.with_name("dvc.lock")).exists():
-        known, noted = (yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"] for file in (path, lock))
+        known, noted = (
+            yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"] for file in (path, lock)
+        )
         if gone := noted.keys() - known.keys():
             with modify_yaml(str(lock), fs=localfs) as remembered:
                 for name in gone:
