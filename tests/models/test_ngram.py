@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from retable.errors import UsageError
 from retable.models.ngram import KneserNey, discounts
-
-END = 0  # the boundary's id in small corpora
+from tests.models.counted_cases import END, stream
 
 
 class ByTheBook:
@@ -52,10 +51,6 @@ class ByTheBook:
         count = self.counts[n].get((*context, word), 0)
         share = (count - self.discounts[n][min(count, 3)]) / total
         return share + sum(discount for _, discount in followers) / total * lower
-
-
-def stream(sentences: list[list[int]]) -> np.ndarray:
-    return np.array([token for sentence in sentences for token in [*sentence, END]], np.uint16)
 
 
 @st.composite

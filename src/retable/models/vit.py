@@ -46,9 +46,7 @@ class ViT(ImageEncoder):
         self.blocks = nn.ModuleList(EncoderBlock(d_model, n_heads, dropout, norm="pre") for _ in range(n_layers))
         self.norm = nn.LayerNorm(d_model, NORM_EPS)
         self.apply(self.initialise)
-        nn.init.trunc_normal_(
-            self.class_token, std=initializer_range, a=-2 * initializer_range, b=2 * initializer_range
-        )
+        self._draw(self.class_token)
 
     def initialise(self, module: nn.Module) -> None:
         """Weights of N(0, σ²) cut off at two deviations, zero biases; also for an objective's head."""
