@@ -25,6 +25,7 @@ from retable.generation.next_token import Trained
 from retable.generation.sampling import Greedy
 from retable.models.recurrent import LSTM
 from retable.objectives.adaptive_softmax import AdaptiveSoftmax
+from retable.objectives.answer_as_text import LONGEST, AnswerAsText
 from retable.objectives.answer_span import AnswerSpan
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
@@ -369,6 +370,22 @@ def test_a_t5_that_writes_labels(tmp_path):
             assert written[:, 1:].tolist() == ours.write(batch).tolist()
     weights = Checkpoint(str(tmp_path)).weights
     assert all(torch.equal(weights[name], parameter) for name, parameter in ours.named_parameters())
+
+
+def test_a_t5_that_writes_answers(tmp_path):
+    """The loss of answers of one length, and what it writes."""
+    tokenizer = unigrams()
+    torch.manual_seed(5)
+    model = t5(tokenizer.vocab_size).model
+    ours = widened(AnswerAsText(model, tokenizer.vocab_size, True, lambda ids: str(ids))).eval()
+    theirs, read = loaded(exported(ours, tokenizer, tmp_path)), ids(tokenizer.vocab_size)
+    answers = torch.randint(2, tokenizer.vocab_size, (3, 4), generator=torch.Generator().manual_seed(1))
+    batch = PairBatch(read, LENGTHS, answers.roll(1, 1), torch.full((3,), 4), answers)
+    with torch.no_grad():
+        close(ours.loss(batch, None, 0)[0], theirs(read, attention_mask=REAL.long(), labels=answers).loss)
+        written = theirs.generate(read, attention_mask=REAL.long(), do_sample=False, num_beams=1,
+                                  max_new_tokens=LONGEST, eos_token_id=None)  # fmt: skip
+    assert [str(row) for row in written[:, 1:].tolist()] == ours.predict(batch)
 
 
 @pytest.mark.parametrize("name", ["electra", "electra, wide"])

@@ -17,6 +17,7 @@ from retable.models.gpt import GPT
 from retable.models.t5 import ACTIVATIONS as GATES
 from retable.models.t5 import T5
 from retable.nn.transformer import ACTIVATIONS
+from retable.objectives.answer_as_text import AnswerAsText
 from retable.objectives.answer_span import AnswerSpan
 from retable.objectives.base import embedding_of
 from retable.objectives.causal_lm import CausalLM
@@ -522,7 +523,7 @@ T5S = Family(
     heads=(
         *(
             Head("T5ForConditionalGeneration", ours, {"head": layer("lm_head")}, task="text2text-generation")
-            for ours in (TextToText, LabelsAsText)
+            for ours in (TextToText, LabelsAsText, AnswerAsText)
         ),
         Head("T5Model", T5),
     ),
