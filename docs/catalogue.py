@@ -18,7 +18,7 @@ from retable.plan.conf import Conf
 from retable.plan.study import read_study
 
 ROOT = Path(__file__).parent.parent
-GROUPS = ("recipe", "tokenizer", "objective", "corruption", "task", "benchmark", "decoding")
+GROUPS = ("recipe", "tokenizer", "objective", "corruption", "task", "benchmark", "decoding", "adaptation")
 STAGES = ("mix", "scaling")  # root files whose comments name an id
 _BESIDE = ("corpora", "data", "grammar", "training")  # packages that configurations name for many systems
 _IDS = re.compile(r"[A-J]\d+[a-z]?(?:(?:, | with )[A-J]\d+[a-z]?)*(?=\W)")

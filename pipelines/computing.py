@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from omegaconf import DictConfig
 
 from pipelines.record import Record
-from retable.systems import MixedSystem, System, TrainedSystem
+from retable.systems import AdaptedSystem, MixedSystem, System, TrainedSystem
 
 
 def place(cfg: DictConfig, system: System) -> None:
@@ -37,5 +37,7 @@ def _trained(system: System) -> Iterator[TrainedSystem]:
     if isinstance(system, MixedSystem):
         for each in system.systems:
             yield from _trained(each)
+    elif isinstance(system, AdaptedSystem):
+        yield system.adapted
     elif isinstance(system, TrainedSystem):
         yield system

@@ -10,14 +10,14 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from pipelines import computing
-from pipelines.entry import chosen, stage
+from pipelines.entry import stage
 from pipelines.record import recorded
+from pipelines.tokens import require_tokens
 from retable.artifacts import read_run, require, write_metrics
 from retable.cells.find import PAYLOAD
-from retable.cells.systems import load_system, load_vectors, read_config
+from retable.cells.systems import load_system, load_vectors
 from retable.errors import UsageError
 from retable.settings import build
-from retable.tokenizers.tokenizer import Tokenizer
 
 
 @stage
@@ -34,11 +34,7 @@ def evaluate(cfg: DictConfig) -> None:
         inputs = [path for path in payload if path.exists()] or [require(payload[0])]
         cells, run = [source], read_run(source)
         name, seed, corpus, place = run["system"], run["seed"], run["corpus"], cfg.out
-        tokens = read_config(source)["tokens"]
-        if tokens != cfg.tokens:
-            text, _, tokenizer = tokens.partition("/")
-            raise UsageError(f"{source} was trained on {tokens}; write corpus={text} tokenizer={tokenizer}")
-        _require_tokenizer(source, Path("outputs/encode", tokens))
+        require_tokens(source, cfg.tokens)
         system = load_system(source)
     benchmarks = {key: build(part, f"benchmark.{key}") for key, part in cfg.benchmark.items()}
     for key, benchmark in benchmarks.items():
@@ -60,16 +56,6 @@ def evaluate(cfg: DictConfig) -> None:
             write_metrics(folder, metrics)
             record.metrics |= metrics
         record.extra["protocol"] = system.protocol
-
-
-def _require_tokenizer(cell: Path, tokens: Path) -> None:
-    """UsageError where the tokens that there are were made by another tokenizer than the cell's."""
-    own, other = cell / "tokenizer.json", tokens / "tokenizer.json"
-    if own.exists() and other.exists() and Tokenizer.load(own).digest != Tokenizer.load(other).digest:
-        raise UsageError(
-            f"{tokens} was encoded by another tokenizer than that of {cell}; first run python -m pipelines.encode "
-            f"corpus={chosen('corpus')} tokenizer=pretrained tokenizer.train.path={own}"
-        )
 
 
 def _require(path: Path) -> Path:

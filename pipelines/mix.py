@@ -1,6 +1,6 @@
 """Language models → their mixture: `python -m pipelines.mix cells=[pretrain/grammar/kn5-1,pretrain/grammar/lstm-1]`.
 
-The weights are fitted on the validation text. A cell may hold a mixture itself.
+The weights are fitted on the validation text, or `weights=equal`. A cell may hold a mixture itself.
 """
 
 import shutil
@@ -42,7 +42,7 @@ def mix(cfg: DictConfig) -> None:
     tokens = read_tokens(inputs[-1], Tokenizer.load(inputs[-2]).vocab_size)
     with recorded(cfg, inputs, [*cells, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         log_probs = np.stack([system.log_prob(tokens) for system in systems])
-        weights = fit_weights(log_probs)
+        weights = fit_weights(log_probs) if cfg.weights == "fitted" else np.full(len(cells), 1 / len(cells))
         # With the digests, what depends on this file depends on all of the mixture.
         digests = [list(bytes.fromhex(digest(cell / "model.safetensors"))) for cell in cells]
         arrays = {"weights": weights, "digests": np.array(digests, np.uint8)}

@@ -167,10 +167,24 @@ class Encode:
     workers: PositiveInt | None
 
 
+class Adapt:
+    corpus: Corpus
+    tokenizer: Tokenizer
+    adaptation: Annotated[Any, Part("retable.evaluation.")]
+    cell: Name
+    system: Name
+    seed: Seed
+    accelerator: Literal["auto", "cpu", "gpu"]
+    devices: Literal[1]
+    tokens: Name
+    out: Name
+
+
 class Mix:
     corpus: Corpus
     tokenizer: Tokenizer
     cells: Sequence[Name]
+    weights: Literal["fitted", "equal"]
     system: Name
     seed: Seed
     tokens: Name
@@ -180,7 +194,7 @@ class Mix:
 class Evaluate:
     corpus: Corpus
     tokenizer: Tokenizer
-    stage: Literal["pretrain", "embed", "mix"]
+    stage: Literal["pretrain", "embed", "adapt", "mix"]
     cell: Name
     vectors: Name | None
     benchmark: Annotated[Any, Part("retable.evaluation.", several=True)]
@@ -230,7 +244,7 @@ class Scaling:
 STAGES: dict[str, type] = {
     each.__name__.lower(): each
     for each in (
-        *(Prepare, Encode, Pretrain, Embed, Train, Mix),
+        *(Prepare, Encode, Pretrain, Embed, Train, Adapt, Mix),
         *(Evaluate, Generate, Report, Scaling),
     )
 }

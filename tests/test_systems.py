@@ -8,9 +8,11 @@ from omegaconf import OmegaConf
 from pipelines.entry import CONF
 from retable.evaluation.bidirectional import BothDirections, TwoWayLanguageModel
 from retable.evaluation.contextual_vectors import Contextual
+from retable.evaluation.dynamic_evaluation import LearningLM
 from retable.evaluation.held_out import PretrainedObjective
 from retable.evaluation.likelihood import Carried, NeuralLM
 from retable.evaluation.mixture import Mixture
+from retable.evaluation.neural_cache import CachedLM
 from retable.evaluation.word_vectors import WordVectors
 from retable.models.bert import BERT
 from retable.models.cache import UnigramCache
@@ -21,7 +23,7 @@ from retable.objectives.bidirectional_lm import BidirectionalLM
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.masked_lm import MaskedLM
 from retable.plan.study import _answers
-from retable.systems import LanguageModel, MixedSystem, PredictiveModel, System, TrainedSystem
+from retable.systems import AdaptedSystem, LanguageModel, MixedSystem, PredictiveModel, System, TrainedSystem
 from retable.tokenizers import word
 
 TOKENIZER = word.train(["the cat sat"])
@@ -29,8 +31,8 @@ V = TOKENIZER.vocab_size
 KINDS = {
     each.__name__: each
     for each in (
-        *(System, LanguageModel, TrainedSystem, MixedSystem, PredictiveModel),
-        *(TwoWayLanguageModel, Contextual, PretrainedObjective, WordVectors),
+        *(System, LanguageModel, TrainedSystem, MixedSystem, AdaptedSystem, PredictiveModel),
+        *(NeuralLM, TwoWayLanguageModel, Contextual, PretrainedObjective, WordVectors),
     )
 }
 
@@ -59,6 +61,13 @@ SYSTEMS = {  # what makes it, what its recipe says, and what else it is that no 
         {"stage": "pretrain", "objective": None},
         {"MixedSystem"},
     ),
+    # What the plan takes a mixture and these for has no recipe: it is what a counted model answers.
+    "cached": (lambda: CachedLM(causal(), 3, 0.1, 0.1), {"stage": "pretrain", "objective": None}, {"AdaptedSystem"}),
+    "learning": (
+        lambda: LearningLM(causal(), 3, 0.1, 0.1),
+        {"stage": "pretrain", "objective": None},
+        {"AdaptedSystem"},
+    ),
 }
 
 
@@ -70,7 +79,8 @@ def test_a_system_is_what_the_plan_takes_it_for(name):
     assert {name for name, kind in KINDS.items() if isinstance(system, kind)} == answers | others
 
 
-def test_every_benchmark_asks_for_a_kind():
-    files = [*(CONF / "benchmark").glob("*.yaml")]
+@pytest.mark.parametrize("group", ["benchmark", "adaptation"])
+def test_each_asks_for_a_kind(group):
+    files = [*(CONF / group).glob("*.yaml")]
     targets = {target for file in files if (target := OmegaConf.load(file).get("_target_"))}
     assert targets and {get_class(target).asks_for for target in targets} <= {*KINDS.values()}

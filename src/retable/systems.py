@@ -68,3 +68,13 @@ class TrainedSystem(System, Protocol):
     """A system that was trained, with the objective that it was trained by."""
 
     objective: "Objective"
+
+
+@runtime_checkable
+class AdaptedSystem(LanguageModel, Protocol):
+    """A trained language model that goes on learning while it reads."""
+
+    @property
+    def adapted(self) -> TrainedSystem:
+        """The model as it was trained."""
+        ...

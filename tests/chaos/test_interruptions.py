@@ -62,6 +62,8 @@ COMMANDS = {
     "fasttext": Command(["embed", *SHORT, "recipe=vectors/fasttext", "model.d_model=8", "model.buckets=1000"],
                         ("encode",)),
     "glove": Command(["embed", *SHORT, "recipe=vectors/glove", "model.d_model=8"], ("encode",)),
+    "adapt": Command(["adapt", *TINY, "adaptation=dynamic_rms", "cell=grammar_tiny/lstm-1", "system=lstm_dynamic_rms",
+                      "adaptation.rates=[1e-4]"], ("lstm",)),
     "mix": Command(["mix", *TINY, "cells=[pretrain/grammar_tiny/kn5-1,pretrain/grammar_tiny/lstm-1]", "system=both"],
                    ("kn5", "lstm")),
     "evaluate": Command(["evaluate", *TINY, "cell=grammar_tiny/lstm-1", "benchmark=[perplexity,phenomena]"],

@@ -9,9 +9,11 @@ from tokenizers import decoders, models, pre_tokenizers
 from retable.errors import UsageError
 from retable.evaluation import scoring
 from retable.evaluation.bidirectional import BothDirections
+from retable.evaluation.dynamic_evaluation import LearningLM
 from retable.evaluation.held_out import PretrainedObjective
 from retable.evaluation.likelihood import Carried, NeuralLM, SlidingWindow
 from retable.evaluation.mixture import Mixture
+from retable.evaluation.neural_cache import CachedLM
 from retable.evaluation.scoring import Scorer
 from retable.evaluation.word_vectors import WordVectors
 from retable.models.cache import UnigramCache
@@ -210,6 +212,8 @@ SYSTEMS = {
     **dict.fromkeys(("kn", "snm", "cache"), counted),
     **dict.fromkeys(("t5", "prefix"), conditioned),
     "mixture": lambda kind: Mixture([trained("lstm"), counted("kn")], [0.3, 0.7]),
+    "cached": lambda kind: CachedLM(trained("lstm"), 5, 0.5, 0.3),
+    "learning": lambda kind: LearningLM(trained("lstm"), 3, 0.5, 0.1),
 }
 
 

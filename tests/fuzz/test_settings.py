@@ -44,6 +44,7 @@ COMMANDS = [
     *(["generate", f"decoding={decoding}"] for decoding in ("beam", "top_p", "exact", "greedy")),
     *(["prepare", f"corpus={corpus}"] for corpus in ("grammar_tiny", "ptb", "multi30k", "fineweb", "grammar_senses")),
     *(["encode", *TINY, f"tokenizer={name}"] for name in ("word", "bpe", "wordpiece_uncased", "unigram", "pretrained")),
+    *(["adapt", f"adaptation={name}"] for name in ("neural_cache", "dynamic", "dynamic_rms")),
     *([stage] for stage in ("mix", "report", "scaling")),
 ]  # fmt: skip
 VALUES = [

@@ -35,6 +35,10 @@ CELLS = {
     "pretrain/grammar_tiny/kn3-1": ["pretrain", TINY, "recipe=counted/kn3"],
     "pretrain/grammar_tiny/cache-1": ["pretrain", TINY, "recipe=counted/cache"],
     "pretrain/grammar_tiny/gpt-1": ["pretrain", *SHORT, *GPT, "tokenizer=bpe", "batches.batch_size=4"],
+    "pretrain/grammar_tiny/elman-1": ["pretrain", *SHORT, "recipe=recurrent/elman", "model.d_model=8"],
+    "adapt/grammar_tiny/elman_neural_cache-1": [
+        "adapt", TINY, "cell=grammar_tiny/elman-1", "system=elman_neural_cache",
+    ],
     "mix/grammar_tiny/both-1": [
         "mix", TINY, "cells=[pretrain/grammar_tiny/kn3-1,pretrain/grammar_tiny/cache-1]", "system=both",
     ],

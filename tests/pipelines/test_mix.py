@@ -58,6 +58,18 @@ def test_a_mixture_is_scored_like_any_system(inside):
     assert json.loads((inside / "run.json").read_text())["made_from"] == [*CELLS, "encode/grammar_tiny/word"]
 
 
+def test_an_ensemble_is_the_average_of_its_systems(project, inside):
+    both = f"cells=[{','.join(CELLS)}]"
+    project.succeed("mix", "corpus=grammar_tiny", both, "weights=equal", "system=ensemble")
+    cell = Path("outputs/mix/grammar_tiny/ensemble-1")
+    metrics, ensemble = json.loads((cell / "metrics.json").read_text()), load_system(cell)
+    assert [metrics[f"weight/{name}"] for name in CELLS] == ensemble.weights.tolist() == [0.5, 0.5]
+    tokens = read_tokens(Path("outputs/encode/grammar_tiny/word/validation.bin"), ensemble.systems[0].vocab_size)
+    own, cached = (np.exp(system.log_prob(tokens)) for system in ensemble.systems)
+    np.testing.assert_allclose(np.exp(ensemble.log_prob(tokens)), (own + cached) / 2)
+    assert metrics["validation/loss"] == pytest.approx(-np.log((own + cached) / 2).mean())
+
+
 @pytest.mark.parametrize("planted", ["2", "x"])
 def test_a_part_that_leads_elsewhere_is_refused(inside, tmp_path, planted):
     """A link to the mixture itself would be read for ever."""
@@ -85,8 +97,9 @@ def test_a_mixture_stays_that_of_the_very_cells_that_it_was_fitted_to(inside):
         (["corpus=grammar_tiny", f"cells=[{CELLS[0]},{CELLS[0]}]"], "each once"),
         ([f"cells=[{','.join(CELLS)}]"], "trained on grammar_tiny/word, not grammar/word"),
         (["corpus=grammar_tiny", f"cells=[{CELLS[0]},pretrain/grammar_tiny/nothing-1]"], "nothing-1"),
+        (["corpus=grammar_tiny", f"cells=[{','.join(CELLS)}]", "weights=like"], "should be 'fitted' or 'equal'"),
     ],
-    ids=["one cell", "one cell twice", "other tokens", "missing"],
+    ids=["one cell", "one cell twice", "other tokens", "missing", "weights"],
 )
 def test_what_does_not_mix_is_refused_with_one_line(project, mixed, overrides, message):
     done = project.run("mix", *overrides, "system=refused")

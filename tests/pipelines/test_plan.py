@@ -111,7 +111,14 @@ STAGES = {
     "pretrain/grammar_tiny/traced_gpt-1": (
         *("pretrain", "recipe=transformer/gpt", "system=traced_gpt", "epochs=0.1", "model.d_model=8"),
     ),
+    "adapt/grammar_tiny/traced_cache-1": ("adapt", "cell=grammar_tiny/traced_lstm-1", "system=traced_cache"),
+    "adapt/grammar_tiny/traced_dynamic-1": (
+        *("adapt", "adaptation=dynamic_rms", "cell=grammar_tiny/traced_lstm-1", "system=traced_dynamic"),
+    ),
     "evaluate/grammar_tiny/traced_lstm-1-perplexity": ("evaluate", "cell=grammar_tiny/traced_lstm-1"),
+    "evaluate/grammar_tiny/traced_dynamic-1-perplexity": (
+        *("evaluate", "stage=adapt", "cell=grammar_tiny/traced_dynamic-1"),
+    ),
     "evaluate/grammar_tiny/traced_kn3-1-perplexity-phenomena": (
         *("evaluate", "cell=grammar_tiny/traced_kn3-1", "benchmark=[perplexity,phenomena]"),
     ),
@@ -133,7 +140,9 @@ def test_whatever_a_stage_enters_is_in_its_fingerprint(project, source, tmp_path
     project.succeed(tracing, str(entered), f"pipelines.{stage}", "corpus=grammar_tiny", *overrides)
     cell = project.folder / "outputs" / place
     own = yaml.safe_load((cell / "config.yaml").read_text(encoding="utf-8"))
-    loaded = list(loaded_from([project.folder / "outputs" / own["stage"] / own["cell"]])) if "cell" in own else []
+    cells = [project.folder / "outputs" / own.get("stage", "pretrain") / own["cell"]] if "cell" in own else []
+    cells += [part for each in cells for part in sorted(each.glob("parts/*"))]
+    loaded = list(loaded_from(cells))
     reached = source.reached(reach.reached_by(stage, reach.own_part(stage, own), loaded))
     seen = {tuple(line.split(" ")) for line in entered.read_text(encoding="utf-8").splitlines()}
     recording = {(module, name) for module, name in seen if module.startswith((*RECORDING, "retable.plan"))}

@@ -154,6 +154,38 @@ def test_a_mixture_is_of_its_systems():
     assert found.settings["cells"] == "[pretrain/ptb/kn5-1,pretrain/ptb/cache-1]"
 
 
+def test_a_system_that_goes_on_learning_is_called_after_the_trained_one_and_its_way():
+    said = {"corpus": "ptb", "systems": [{"of": ["kn5", "rnn"]}, {"of": "lstm_small", "seeds": 2}]}
+    said |= {"adaptations": {"neural_cache": "all", "dynamic_rms": "lstm_small-2"}, "benchmarks": {"perplexity": "all"}}
+    adapted = [
+        *("rnn_neural_cache-1", "lstm_small_neural_cache-1", "lstm_small_neural_cache-2"),
+        "lstm_small_dynamic_rms-2",
+    ]
+    found = places(**said)
+    assert [place for place in found if place.startswith("adapt")] == [f"adapt/ptb/{name}" for name in adapted]
+    assert {f"evaluate/ptb/{name}-perplexity" for name in ("kn5-1", "lstm_small-2", *adapted)} <= {*found}
+    one = cell(f"adapt/ptb/{adapted[-1]}", **said)
+    assert one.made_from == ("pretrain/ptb/lstm_small-2",) and one.settings["cell"] == "ptb/lstm_small-2"
+    assert one.command.endswith(" adaptation=dynamic_rms system=lstm_small_dynamic_rms seed=2")
+    assert {"encode/ptb/word/train.bin", "encode/ptb/word/validation.bin"} <= {*one.reads}
+    evaluation = cell(f"evaluate/ptb/{adapted[-1]}-perplexity", **said)
+    assert evaluation.settings["stage"] == "adapt" and evaluation.made_from == (one.place,)
+
+
+def test_what_learns_while_it_reads_is_mixed_like_any_system():
+    said = {"corpus": "ptb", "systems": [{"of": ["kn5", "rnn"]}], "adaptations": {"dynamic": "rnn"}}
+    found = cell("mix/ptb/both-1", **said, mixtures={"both": ["rnn_dynamic", "kn5"]})
+    assert found.made_from == ("adapt/ptb/rnn_dynamic-1", "pretrain/ptb/kn5-1")
+
+
+def test_an_ensemble_is_a_mixture_of_equal_weights():
+    said = {"corpus": "ptb", "systems": [{"of": "lstm", "seeds": 2}]}
+    found = cell("mix/ptb/two-1", **said, mixtures={"two": {"of": ["lstm-1", "lstm-2"], "weights": "equal"}})
+    assert found.made_from == ("pretrain/ptb/lstm-1", "pretrain/ptb/lstm-2") and found.settings["weights"] == "equal"
+    fitted = cell("mix/ptb/two-1", **said, mixtures={"two": {"of": ["lstm-1", "lstm-2"]}})
+    assert "weights" not in fitted.settings
+
+
 @pytest.mark.parametrize(
     ("said", "message"),
     [
@@ -193,6 +225,14 @@ def test_a_mixture_is_of_its_systems():
          "out"),
         ({"corpus": "ptb", "systems": [{"of": "kn5"}], "mixtures": {"one": ["kn5"]}},
          "study mine, mixtures.one: ['kn5'] are not two systems or more of one text, of a seed each; name those"),
+        ({"corpus": "ptb", "systems": [{"of": "kn5"}], "mixtures": {"one": {"of": ["kn5"], "weight": "equal"}}},
+         "study mine, mixtures.one: 'weight' is no key; write weights"),
+        ({"corpus": "ptb", "systems": [{"of": "kn5"}], "mixtures": {"one": {"of": ["kn5"], "weights": "same"}}},
+         "study mine, mixtures.one: there are no weights 'same'; write fitted or equal"),
+        ({"corpus": "ptb", "systems": [{"of": "kn5"}], "adaptations": {"neural_cash": "kn5"}},
+         "study mine, adaptations: there is no adaptation 'neural_cash'; write neural_cache"),
+        ({"corpus": "ptb", "systems": [{"of": "kn5"}], "adaptations": {"dynamic": "kn5"}},
+         "study mine, adaptations.dynamic: pretrain/ptb/kn5-1 is no NeuralLM, which this asks for; leave it out"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(said, message):

@@ -39,6 +39,8 @@ def load_system(cell: Path) -> System:
     """The system in `cell`, by the class of its objective: a language model, in ELMo's case one of either direction,
     word vectors, or an objective that measures `held_out(split)` itself."""
     cfg = read_config(cell)
+    if "adaptation" in cfg:
+        return _load_adapted(cfg, cell)
     if "model" not in cfg and "cells" not in cfg:  # imported word vectors
         return load_vectors(require(cell / "vectors.bin"))
     weights = require(cell / "model.safetensors")
@@ -80,19 +82,20 @@ def load_language_model(cell: Path) -> LanguageModel:
     return system
 
 
-def parts_of(mixture: Path) -> list[Path]:
-    """The cells that a mixture's cell carries. UsageError where something else is among them: a link may lead back."""
-    parts = [*require(mixture / "parts").iterdir()]
+def parts_of(cell: Path) -> list[Path]:
+    """The cells that the cell of a mixture, or of an adapted system, carries. UsageError where something else is among
+    them: a link may lead back."""
+    parts = [*require(cell / "parts").iterdir()]
     for part in parts:
         if part.is_symlink() or not part.name.isdecimal():
-            raise UsageError(f"{part} is no part of a mixture; {remedy(mixture)}")
+            raise UsageError(f"{part} is no part of a mixture; {remedy(cell)}")
     return sorted(parts, key=lambda part: int(part.name))
 
 
-def carry_parts(cells: Sequence[Path], mixture: Path) -> None:
-    """Copy into a mixture's cell the systems that it is made of."""
+def carry_parts(cells: Sequence[Path], folder: Path) -> None:
+    """Copy into a cell the systems that it is made of."""
     for number, cell in enumerate(cells):
-        (part := mixture / "parts" / str(number)).mkdir(parents=True)
+        (part := folder / "parts" / str(number)).mkdir(parents=True)
         for name in SYSTEM:
             if (source := cell / name).is_dir():
                 shutil.copytree(source, part / name)
@@ -105,6 +108,18 @@ def _load_mixture(path: Path, cells: list[Path]) -> System:
     from retable.training.weights import read_weights
 
     return Mixture([load_language_model(cell) for cell in cells], read_weights(path)["weights"].numpy())
+
+
+def _load_adapted(cfg: Settings, cell: Path) -> System:
+    from retable.evaluation.adaptation import Adaptation
+    from retable.evaluation.likelihood import NeuralLM
+    from retable.training.weights import read_weights
+
+    found = read_weights(require(cell / "model.safetensors"))
+    parts = [load_system(part) for part in parts_of(cell)]
+    if len(parts) != 1 or not isinstance(parts[0], NeuralLM):
+        raise UsageError(f"{cell / 'parts'} holds no trained language model alone; {remedy(cell)}")
+    return settings.build(cfg["adaptation"], "adaptation", Adaptation).adapted(parts[0], found)
 
 
 def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None) -> System:

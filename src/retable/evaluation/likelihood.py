@@ -168,7 +168,7 @@ class NeuralLM:
 
     def __init__(self, objective: LanguageModelling, scorer: Carried | SlidingWindow, boundary: int):
         self.protocol = scorer.protocol
-        self.objective, self._scorer, self._boundary = objective, scorer, boundary
+        self.objective, self.scorer, self.boundary = objective, scorer, boundary
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        return self._scorer.log_prob(self.objective, tokens, self._boundary)
+        return self.scorer.log_prob(self.objective, tokens, self.boundary)

@@ -1,4 +1,5 @@
-"""C9: mixtures of language models, whose tokens' probabilities are averaged with weights that held-out text gives.
+"""C9: mixtures of language models, whose tokens' probabilities are averaged: with weights that held-out text gives, or
+with equal ones, as of an ensemble of systems alike.
 
 F. Jelinek and R. L. Mercer, "Interpolated Estimation of Markov Source Parameters from Sparse Data" (1980). T. Mikolov,
 "Statistical Language Models Based on Neural Networks", PhD thesis (2012), Table 4.1, mixes KN5, cache and RNNs so.

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 CHECKPOINT = "hf:"  # of transformers: what `init=` begins with where it names no cell
-STAGES = ("prepare", "encode", "embed", "pretrain", "mix", "train", "evaluate", "generate", "scaling")
+STAGES = ("prepare", "encode", "embed", "pretrain", "adapt", "mix", "train", "evaluate", "generate", "scaling")
 
 _CHOSEN = (
     *("corpus", "tokenizer", "recipe", "task", "objective", "trainer", "decoding", "benchmark", "device"),
-    *("system", "seed", "init", "embedding", "stage", "cell", "cells"),
+    *("system", "seed", "init", "embedding", "stage", "cell", "cells", "adaptation", "weights"),
 )
 
 

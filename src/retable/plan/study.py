@@ -23,7 +23,10 @@ REPORTED = (
     *("notes", "ablations", "baseline", "elmo", "label_efficiency"),
     *("lineage", "gains", "tuned", "chosen_by", "scaling_laws", "lacks", "bands"),
 )
-_CELLS = ("corpus", "tokenizer", "tokenizers", "seeds", "trainer", "systems", "mixtures", "benchmarks", "texts")
+_CELLS = (
+    *("corpus", "tokenizer", "tokenizers", "seeds", "trainer", "systems", "adaptations", "mixtures", "benchmarks"),
+    "texts",
+)
 _SYSTEM = (
     *("of", "as", "corpus", "tokenizer", "task", "seeds", "init", "embedding", "objective", "trainer", "decoding"),
     *("set", "rates"),
@@ -85,18 +88,24 @@ class _Expansion:
         for corpus, tokenizers in self._tokenizers():
             for tokenizer in tokenizers:
                 self._tokens(corpus, tokenizer)
-        for system, parts in self._said.get("mixtures", {}).items():
-            self._add_mixture(system, parts)
+        for adaptation, selection in self._said.get("adaptations", {}).items():
+            where = f"{self._where}, adaptations"
+            self._conf.require("adaptation", adaptation, where)
+            for cell in self._selected(selection, f"{where}.{adaptation}", self._wanted("adaptation", adaptation)):
+                self._add_adapted(cell, adaptation)
+        for system, said in self._said.get("mixtures", {}).items():
+            self._add_mixture(system, said)
         asked: dict[str, list[str]] = {}  # by the place of what is measured, which is read once for all of them
         for benchmark, selection in self._said.get("benchmarks", {}).items():
             self._conf.require("benchmark", benchmark, f"{self._where}, benchmarks")
-            for cell in self._selected(selection, f"{self._where}, benchmarks.{benchmark}", benchmark):
+            where = f"{self._where}, benchmarks.{benchmark}"
+            for cell in self._selected(selection, where, self._wanted("benchmark", benchmark)):
                 asked.setdefault(cell.place, []).append(benchmark)
         for place, benchmarks in asked.items():
             self._add_evaluation(self._pretrained[place][0], benchmarks)
         for decoding, selection in self._said.get("texts", {}).items():
             self._conf.require("decoding", decoding, f"{self._where}, texts")
-            for cell in self._selected(selection, f"{self._where}, texts.{decoding}", None):
+            for cell in self._selected(selection, f"{self._where}, texts.{decoding}"):
                 settings = {"stage": cell.stage, "cell": cell.out, "decoding": decoding}
                 self._add(
                     Cell(
@@ -244,22 +253,45 @@ class _Expansion:
         model = self._conf.says("model", self._conf.recipe(entry["of"])["choices"]["model"])
         return bool(self._conf.class_says(model["_target_"], "spelt"))
 
-    def _add_mixture(self, system: str, parts: Sequence[str]) -> None:
+    def _add_adapted(self, trained: Cell, adaptation: str) -> None:
+        """A system that goes on learning while it reads is called after the trained one and the way that it learns."""
+        system, seed = f"{trained.settings['system']}_{adaptation}", trained.settings["seed"]
+        settings = {"corpus": trained.corpus, "tokenizer": trained.tokenizer, "cell": trained.out}
+        tokens = self._tokens(trained.corpus, trained.tokenizer)
+        cell = Cell(
+            "adapt",
+            f"{trained.corpus}/{system}-{seed}",
+            settings | {"adaptation": adaptation, "system": system, "seed": seed},
+            made_from=(trained.place,),
+            reads=(f"{trained.place}/model.safetensors", *(file for file in tokens if not file.endswith(".npy"))),
+            corpus=trained.corpus,
+            tokenizer=trained.tokenizer,
+        )
+        self._add(cell)
+        self._pretrained[cell.place] = cell, _LANGUAGE_MODEL
+
+    def _add_mixture(self, system: str, said: Sequence[str] | Mapping[str, Any]) -> None:
         where = f"{self._where}, mixtures.{_require_name(system, f'{self._where}, mixtures')}"
-        cells = [cell for part in parts for cell in self._selected([part], where, None)]
+        said = said if isinstance(said, Mapping) else {"of": said}
+        self._require_keys(said, ("of", "weights"), where)
+        if (weights := said.get("weights", "fitted")) not in ("fitted", "equal"):
+            raise UsageError(f"{where}: there are no weights {weights!r}; write fitted or equal")
+        parts = _listed(said.get("of"))
+        cells = [cell for part in parts for cell in self._selected([part], where)]
         if len({cell.corpus for cell in cells}) != 1 or len(cells) < 2:
             raise UsageError(f"{where}: {parts} are not two systems or more of one text, of a seed each; name those")
         first = cells[0]
         places = [cell.place for cell in cells]
         settings = {"corpus": first.corpus, "tokenizer": first.tokenizer, "cells": f"[{','.join(places)}]"}
-        weights = tuple(f"{place}/model.safetensors" for place in places)
+        settings |= {"weights": weights} if weights != "fitted" else {}
+        files = tuple(f"{place}/model.safetensors" for place in places)
         tokens = self._tokens(first.corpus, first.tokenizer)
         cell = Cell(
             "mix",
             f"{first.corpus}/{system}-1",
             settings | {"system": system, "seed": "1"},
             made_from=tuple(places),
-            reads=(*weights, tokens[0], *(file for file in tokens if file.endswith("/validation.bin"))),
+            reads=(*files, tokens[0], *(file for file in tokens if file.endswith("/validation.bin"))),
             corpus=first.corpus,
             tokenizer=first.tokenizer,
         )
@@ -283,12 +315,13 @@ class _Expansion:
             )
         )
 
-    def _selected(self, selection: Any, where: str, benchmark: str | None) -> list[Cell]:
+    def _wanted(self, group: str, name: str) -> str:
+        """The kind of system that a benchmark, or an adaptation, asks for."""
+        return str(self._conf.class_says(self._conf.says(group, name)["_target_"], "asks_for"))
+
+    def _selected(self, selection: Any, where: str, wanted: str = "LanguageModel") -> list[Cell]:
         """The cells that a selection names: systems such as `kn5`, or with corpus or seed, `ptb/kn5`, `kn5-1`, in each
         of which `*` stands for anything; `all`, that is those that can answer, and `{all but: […]}`."""
-        wanted = "LanguageModel"
-        if benchmark:
-            wanted = self._conf.class_says(self._conf.says("benchmark", benchmark)["_target_"], "asks_for")
         able = {place: cell for place, (cell, answers) in self._pretrained.items() if wanted in answers}
         if selection == "all":
             return list(able.values())
@@ -410,7 +443,7 @@ def _answers(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> frozenset[st
     if _is_counted(facts, entry):
         return _LANGUAGE_MODEL
     if facts.get("scorer") or facts["choices"].get("scorer"):
-        return _LANGUAGE_MODEL | {"TrainedSystem"}
+        return _LANGUAGE_MODEL | {"TrainedSystem", "NeuralLM"}
     if _objective(facts, entry) == "bidirectional_lm":
         return _LANGUAGE_MODEL | {"TwoWayLanguageModel", "Contextual", "TrainedSystem"}
     return frozenset({"PretrainedObjective", "TrainedSystem", "System"})

@@ -1,0 +1,62 @@
+"""A trained language model → one that goes on learning while it reads:
+`python -m pipelines.adapt cell=grammar/lstm-1 adaptation=neural_cache system=lstm_neural_cache`.
+
+How it learns is chosen by the validation text. The trained cell stays as it is; the new one carries it.
+"""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+from omegaconf import DictConfig
+from safetensors.numpy import save_file
+
+from pipelines import computing
+from pipelines.entry import chosen, stage
+from pipelines.record import recorded
+from pipelines.tokens import require_tokens
+from retable.artifacts import require
+from retable.cells.systems import carry_parts, load_system
+from retable.digests import digest
+from retable.errors import UsageError
+from retable.settings import build
+from retable.tokenizers.tokenizer import Tokenizer, read_tokens
+
+
+@stage
+def adapt(cfg: DictConfig) -> None:
+    cell, folder = Path("outputs/pretrain", cfg.cell), Path("outputs/encode", cfg.tokens)
+    weights = require(cell / "model.safetensors")
+    require_tokens(cell, cfg.tokens)
+    system, adaptation = load_system(cell), build(cfg.adaptation, "adaptation")
+    if not isinstance(system, adaptation.asks_for):
+        raise UsageError(
+            f"{cell} is no {adaptation.asks_for.__name__}, which adaptation={chosen('adaptation')} asks for; take the "
+            "cell of a network that reads from left to right, such as recipe=recurrent/lstm or transformer/gpt"
+        )
+    computing.place(cfg, system)
+    tokenizer = require(folder / "tokenizer.json")
+    texts = {split: require(folder / f"{split}.bin") for split in adaptation.splits}
+    inputs = [weights, tokenizer, *texts.values()]
+    with recorded(cfg, inputs, [cell, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
+        computing.begin(cfg, record)
+        vocab_size = Tokenizer.load(tokenizer).vocab_size
+        fitted = adaptation.fit(system, {split: read_tokens(path, vocab_size) for split, path in texts.items()})
+        best = {name: value for name, value in fitted.best.items() if name != "loss"}
+        # With the digest, what depends on this file depends on the trained weights, too.
+        arrays = {name: np.array(value, np.float64) for name, value in best.items()} | fitted.measured
+        save_file(arrays | {"digests": np.array([[*bytes.fromhex(digest(weights))]], np.uint8)},
+                  record.folder / "model.safetensors")  # fmt: skip
+        carry_parts([cell], record.folder)
+        shutil.copy(tokenizer, record.folder)
+        with (record.folder / "tried.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(fitted.best)
+            writer.writerows([*map("{:.6g}".format, each.values())] for each in fitted.tried)
+        record.files.append("tried.csv")
+        record.metrics = best | {"validation/loss": fitted.best["loss"]}
+
+
+if __name__ == "__main__":
+    adapt()

@@ -1,0 +1,153 @@
+"""The neural cache against loops over all earlier states, each read on its own."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from retable.errors import UsageError
+from retable.evaluation import neural_cache
+from retable.evaluation.likelihood import Carried, NeuralLM, SlidingWindow
+from retable.evaluation.neural_cache import CachedLM, NeuralCache
+from retable.models.gated_convolution import GatedConvolution
+from retable.models.gpt import GPT
+from retable.models.recurrent import LSTM
+from retable.models.transformer_xl import TransformerXL
+from retable.objectives.adaptive_softmax import AdaptiveSoftmax
+from retable.objectives.causal_lm import CausalLM
+from retable.objectives.max_entropy_lm import MaxEntropyLM
+from retable.systems import AdaptedSystem, TrainedSystem
+
+V, D, BOUNDARY, LENGTH = 7, 8, 3, 6
+TOKENS = np.random.default_rng(0).integers(0, V, 53).astype("<u2")
+OBJECTIVES = {
+    "lstm": lambda: CausalLM(LSTM(V, D, 2, 0.1, 1.0), V, True, True, "time_sum", projection=0.1),
+    "convolution": lambda: CausalLM(GatedConvolution(V, D, [[[3, D]], [[2, D]]], 0.1), V, False, True, "mean"),
+    "transformer-xl": lambda: CausalLM(TransformerXL(V, D, 2, 2, 6, 3, 4, 0.1, 0.1), V, False, True, "mean"),
+    "adaptive": lambda: AdaptiveSoftmax(LSTM(V, D, 1, 0.1, 1.0), V, False, False, "mean", [4], 2.0),
+    "features": lambda: MaxEntropyLM(LSTM(V, D, 1, 0.1, 1.0), V, False, True, "mean", order=3, table_size=6400),
+    "gpt": lambda: CausalLM(GPT(V, D, 2, 2, LENGTH, 0.1), V, True, False, "mean"),
+}
+
+
+def model(kind: str, stride: int = LENGTH) -> NeuralLM:
+    torch.manual_seed(0)
+    objective = OBJECTIVES[kind]().eval()
+    for parameter in objective.parameters():  # far from the start, so that all of the context tells
+        torch.nn.init.normal_(parameter, std=0.6)
+    return NeuralLM(objective, SlidingWindow(LENGTH, stride, 3) if kind == "gpt" else Carried(1), BOUNDARY)
+
+
+def begin(trained: NeuralLM, place: int) -> int:
+    """Where what is read begins that the token at `place` is scored in."""
+    if isinstance(trained.scorer, Carried):
+        return 0
+    starts = range(0, len(TOKENS), trained.scorer.stride)
+    return min(start for start in starts if start <= place < start + LENGTH)
+
+
+@torch.no_grad()
+def brute_force(trained: NeuralLM, tokens: np.ndarray, size: int, theta: float, weight: float) -> np.ndarray:
+    """The distributions (N, V), each from the equations: its state and those before are read anew, one by one."""
+    stream, states, expected = [BOUNDARY, *tokens.tolist()], [], []
+    for t in range(len(tokens)):
+        seen = torch.tensor([stream[begin(trained, t) : t + 1]])
+        states.append(trained.objective.model(seen)[0][0, -1].double().numpy())
+        own = trained.objective.next_log_prob(seen, trained.objective.start)[0][0].double().exp().numpy()
+        cached = np.zeros(V)
+        for i in range(max(t - size, 0), t):
+            cached[tokens[i]] += np.exp(theta * states[t] @ states[i])
+        expected.append((1 - weight) * own + weight * cached / cached.sum() if t else own)
+    return np.stack(expected)
+
+
+@pytest.mark.parametrize("block", [5, 256])
+@pytest.mark.parametrize("size", [1, 9, 1000])
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_the_cache_is_that_of_brute_force(kind, size, block, monkeypatch):
+    monkeypatch.setattr(neural_cache, "BLOCK", block)
+    monkeypatch.setattr(neural_cache, "SEGMENT", block)
+    trained = model(kind)
+    expected = brute_force(trained, TOKENS, size, 0.7, 0.3)[np.arange(len(TOKENS)), TOKENS]
+    found = CachedLM(trained, size, 0.7, 0.3).log_prob(TOKENS)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 4])
+def test_windows_that_overlap_give_each_state_once(stride):
+    trained = model("gpt", stride)
+    expected = brute_force(trained, TOKENS, 12, 0.7, 0.3)[np.arange(len(TOKENS)), TOKENS]
+    np.testing.assert_allclose(np.exp(CachedLM(trained, 12, 0.7, 0.3).log_prob(TOKENS)), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gpt", "adaptive"])
+def test_probabilities_sum_to_one_after_every_context(kind):
+    cached = CachedLM(model(kind), 6, 0.7, 0.4)
+    for t in range(20):
+        after = [cached.log_prob(np.append(TOKENS[:t], word))[-1] for word in range(V)]
+        assert np.exp(after).sum() == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_without_weight_the_score_is_the_models(kind):
+    trained = model(kind)
+    np.testing.assert_allclose(CachedLM(trained, 9, 0.7, 0.0).log_prob(TOKENS), trained.log_prob(TOKENS), atol=1e-5)
+
+
+def test_where_all_states_are_alike_the_cache_counts_words():
+    """θ = 0: that is the unigram cache of Kuhn and De Mori."""
+    trained, size = model("lstm"), 10
+    found = np.exp(CachedLM(trained, size, 0.0, 0.3).log_prob(TOKENS)) - 0.7 * np.exp(trained.log_prob(TOKENS))
+    for t in range(1, len(TOKENS)):
+        before = TOKENS[max(t - size, 0) : t]
+        assert found[t] / 0.3 == pytest.approx(Counter(before.tolist())[int(TOKENS[t])] / len(before), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gpt"])
+def test_what_comes_after_a_token_changes_nothing(kind):
+    cached, other = CachedLM(model(kind), 9, 0.7, 0.3), TOKENS.copy()
+    other[30:] = (other[30:] + 1) % V
+    whole, changed = cached.log_prob(TOKENS), cached.log_prob(other)
+    np.testing.assert_allclose(whole[:30], changed[:30], atol=1e-6)
+    np.testing.assert_allclose(whole[:17], cached.log_prob(TOKENS[:17]), atol=1e-6)
+    assert abs(whole[31:] - changed[31:]).max() > 0.1
+
+
+def test_the_cache_goes_on_where_windows_begin_anew():
+    """The words of the first window tell in the second, where the model knows the last of them alone."""
+    trained, other = model("gpt"), TOKENS.copy()
+    other[: LENGTH - 1] = (other[: LENGTH - 1] + 1) % V
+    second = slice(LENGTH, 2 * LENGTH)
+    np.testing.assert_allclose(trained.log_prob(TOKENS)[second], trained.log_prob(other)[second], atol=1e-5)
+    cached = CachedLM(trained, 20, 0.7, 0.3)
+    assert abs(cached.log_prob(TOKENS)[second] - cached.log_prob(other)[second]).max() > 0.1
+
+
+def test_the_setting_is_the_best_of_the_grid_on_the_validation_text():
+    trained, adaptation = model("lstm"), NeuralCache(9, [0.0, 0.5, 5.0], [0.0, 0.2, 0.6])
+    repeated = np.concatenate([TOKENS, TOKENS, TOKENS])
+    fitted = adaptation.fit(trained, {"validation": repeated})
+    losses = {
+        (theta, weight): -CachedLM(trained, 9, theta, weight).log_prob(repeated).mean()
+        for theta in (0.0, 0.5, 5.0)
+        for weight in (0.0, 0.2, 0.6)
+    }
+    assert [(each["theta"], each["weight"]) for each in fitted.tried] == [*losses]
+    assert [each["loss"] for each in fitted.tried] == pytest.approx([*losses.values()], abs=1e-6)
+    assert (fitted.best["theta"], fitted.best["weight"]) == min(losses, key=losses.__getitem__)
+    adapted = adaptation.adapted(trained, {name: torch.tensor(value) for name, value in fitted.best.items()})
+    assert -adapted.log_prob(repeated).mean() == pytest.approx(fitted.best["loss"], abs=1e-6)
+
+
+def test_a_model_with_a_cache_says_what_it_is():
+    cached = CachedLM(model("lstm"), 9, 0.7, 0.3)
+    assert isinstance(cached, AdaptedSystem) and not isinstance(cached, TrainedSystem)
+    assert cached.protocol == "carried, cache of 9"
+
+
+def test_a_text_in_several_rows_is_refused():
+    trained = model("lstm")
+    with pytest.raises(UsageError, match=r"a text in 4 rows is not read in order; .* trained with scorer\.rows=1"):
+        CachedLM(NeuralLM(trained.objective, Carried(4), BOUNDARY), 9, 0.7, 0.3).log_prob(TOKENS)
