@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from retable.errors import UsageError
 from retable.models.base import LeftToRight
-from retable.objectives.base import CountsWords
+from retable.objectives.base import CountsWords, PartlyRead
 from retable.objectives.causal_lm import CausalLM
 from retable.settings import NonNegative, Positive, PositiveInt
 
 
-class AdaptiveSoftmax(CausalLM, CountsWords):
+class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
     """A short list of frequent words beside clusters of rarer ones; a word's probability is its own in the short list,
     or its cluster's times its own in the cluster.
 
@@ -56,9 +56,10 @@ class AdaptiveSoftmax(CausalLM, CountsWords):
         super().__init__(model, vocab_size, tie, bias, reduction, projection)
         self.head = nn.AdaptiveLogSoftmaxWithLoss(model.d_model, vocab_size, cutoffs, division, head_bias=bias)
         self.head.apply(model.initialise)
+        self.count(np.ones(vocab_size))
 
     def count(self, counts: ArrayLike) -> None:
-        """Check the words' counts (V,). Raises UsageError where a cluster's words are more frequent than the last's."""
+        """Take in the words' counts (V,). Raises UsageError where a cluster's words are more frequent than the last's."""
         parts = np.split(np.asarray(counts), self.head.cutoffs[:-1])
         means = [part.mean() for part in parts]
         if means != sorted(means, reverse=True):
@@ -66,6 +67,12 @@ class AdaptiveSoftmax(CausalLM, CountsWords):
                 "the words of later clusters are not the rarer ones; an adaptive softmax needs ids that fall in "
                 "frequency, as those of tokenizer=word do"
             )
+        self._shares = [part.sum() / np.sum(counts) for part in parts[1:]]
+
+    def unread_weights(self) -> float:
+        """The matrices of clusters that a word is not of, of words as frequent as they were counted."""
+        sizes = [sum(layer.weight.numel() for layer in tail) for tail in self.head.tail]
+        return float(sum((1 - share) * size for share, size in zip(self._shares, sizes, strict=True)))
 
     def nats(self, hidden: Tensor, labels: Tensor) -> Tensor:
         return -self.log_prob_of(hidden, labels).mean()

@@ -72,6 +72,14 @@ class CountsWords(Objective):
         raise NotImplementedError
 
 
+class PartlyRead(Objective):
+    """An objective whose training multiplies a token with a part of its matrices."""
+
+    def unread_weights(self) -> float:
+        """How many weights of its matrices a token of training is not multiplied with, on average."""
+        raise NotImplementedError
+
+
 class VectorLearning(Objective):
     """An objective whose outcome is a vector a word."""
 

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from retable.errors import UsageError
 from retable.models.base import LeftToRight
 from retable.nn.cross_entropy import row_chunks
+from retable.objectives.base import PartlyRead
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.hierarchical_softmax import huffman
 from retable.settings import NonNegative, PositiveInt
 
 
-class HierarchicalLM(CausalLM):
+class HierarchicalLM(CausalLM, PartlyRead):
     """A word's probability is that of its way down a binary tree: at an inner node with logit s it takes branch d with
     probability σ((1 − 2d)·s). A token costs as many logits as its way is long, about log₂ V.
 
@@ -48,10 +49,17 @@ class HierarchicalLM(CausalLM):
         super().__init__(model, vocab_size, tie, bias, reduction, projection)
         self.head = nn.Linear(model.d_model, vocab_size - 1, bias=bias)  # a row an inner node
         self.head.apply(model.initialise)
-        nodes, codes, _ = huffman(1 / np.arange(1, vocab_size + 1))
+        frequencies = 1 / np.arange(1, vocab_size + 1)
+        nodes, codes, _ = huffman(frequencies)
+        self._mean_length = float(np.average((nodes >= 0).sum(axis=1), weights=frequencies))
         # Behind a word's way stands the root with sign 0.
         self.register_buffer("_nodes", torch.from_numpy(nodes).long().clamp(min=0), persistent=False)  # (V, L)
         self.register_buffer("_signs", torch.from_numpy((1 - 2 * codes) * (nodes >= 0)), persistent=False)
+
+    def unread_weights(self) -> float:
+        """The rows of inner nodes off a word's way, of words as frequent as the tree has them."""
+        nodes, D = self.head.weight.shape
+        return (nodes - self._mean_length) * D
 
     def nats(self, hidden: Tensor, labels: Tensor) -> Tensor:
         return -self._log_prob_of(hidden, labels).mean()

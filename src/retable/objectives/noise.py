@@ -13,12 +13,12 @@ from torch import Tensor
 
 from retable.errors import UsageError
 from retable.models.base import LeftToRight
-from retable.objectives.base import CountsWords
+from retable.objectives.base import CountsWords, PartlyRead
 from retable.objectives.causal_lm import CausalLM
 from retable.settings import NonNegative, PositiveInt
 
 
-class NoiseLM(CausalLM, CountsWords):
+class NoiseLM(CausalLM, CountsWords, PartlyRead):
     """A causal LM whose loss scores labels against words of noise; it predicts by the full, normalised softmax.
 
     Each word is noise with a chance of its own, independently of the others: count^`power` times a constant, but 1 at
@@ -53,6 +53,11 @@ class NoiseLM(CausalLM, CountsWords):
         """Take the noise from the words' counts (V,); until then all words are equally likely."""
         noise = np.maximum(np.asarray(counts), 1) ** float(self.power)
         self._chance = torch.from_numpy(chances(noise, self.samples)).to(self._chance.device)
+
+    def unread_weights(self) -> float:
+        """The rows of words that are neither label nor noise."""
+        V, D = self.head.weight.shape
+        return (V - 1 - min(self.samples, V)) * D
 
     def scores(self, hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(N, D) and (N,) to the labels' scores (N,) and those of noise (N, K), in fp32, with the words of noise (K,).

@@ -7,6 +7,7 @@ from torch import nn
 
 from retable.data.batches import Batches, CountsTokens
 from retable.nn.product import times
+from retable.objectives.base import PartlyRead
 from retable.training.weights import matrix_parameters
 
 _SIDE, _PRODUCTS = 1024, 4
@@ -17,10 +18,12 @@ _PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12}
 
 def training_cost(objective: nn.Module, batches: Batches) -> dict[str, float]:
     """Tokens and flops of a step, of batches that count their tokens: two operations a weight forward and four
-    backward (Kaplan et al. 2020, section 2.1)."""
+    backward (Kaplan et al. 2020, section 2.1), of the weights that a token is multiplied with."""
     if not isinstance(batches, CountsTokens):
         return {}
-    return {"tokens": batches.tokens_per_step, "flops": 6 * matrix_parameters(objective) * batches.tokens_per_step}
+    unread = objective.unread_weights() if isinstance(objective, PartlyRead) else 0
+    weights = matrix_parameters(objective) - unread
+    return {"tokens": batches.tokens_per_step, "flops": round(6 * weights * batches.tokens_per_step)}
 
 
 def flops_utilisation(flops_per_second: float, chip: str, n_chips: int) -> float | None:
