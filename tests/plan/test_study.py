@@ -43,6 +43,14 @@ def test_a_cell_is_a_command():
     assert found.reads[:2] == ("encode/ptb/word/tokenizer.json", "encode/ptb/word/train.bin")
 
 
+def test_what_is_set_to_nothing_is_null():
+    """Hydra takes `None` for a word."""
+    said = {"of": "lstm_small", "set": {"clip_norm": None, "objective.tie": False}}
+    assert cell("pretrain/ptb/lstm_small-1", corpus="ptb", systems=[said]).command.endswith(
+        " clip_norm=null objective.tie=False"
+    )
+
+
 def test_a_tokenizer_is_the_entrys_or_the_studys_or_the_recipes():
     bert = {"of": "bert"}
     assert cell("pretrain/ptb/bert-1", corpus="ptb", systems=[bert]).tokenizer == "word_marked"

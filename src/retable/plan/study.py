@@ -468,7 +468,7 @@ def _set(entry: Mapping[str, Any], where: str) -> dict[str, str]:
             raise UsageError(
                 f"{where}: set: {key!r} is no setting of a study; write one of what is computed, as in optimizer.lr"
             )
-    return {str(key): str(value) for key, value in said.items()}
+    return {str(key): "null" if value is None else str(value) for key, value in said.items()}
 
 
 def _filled(text: str, names: Mapping[str, str]) -> str:
