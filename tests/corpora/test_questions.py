@@ -100,6 +100,14 @@ def test_labelled(write, name, lines):
     assert [question[1:] for question in questions] == [(("bad", "good"), 1), (("bad", "good"), 0)]
 
 
+def test_columns_where_there_is_no_header(write):
+    """As in CoLA's files."""
+    (question,) = Labelled(
+        write("dev.tsv", "gj04\t1\t\tThe sailors rode."), "label", WORDS, ["source", "label", "mark", "text"]
+    ).read()
+    assert question.fields["text"] == "The sailors rode." and question.answer == [*WORDS].index("1")
+
+
 def test_tables_that_do_not_fit(write):
     with pytest.raises(UsageError, match="no column 'gold'; its header names 'sentence', 'label'"):
         Labelled(write("dev.tsv", "sentence\tlabel"), "gold", WORDS).read()

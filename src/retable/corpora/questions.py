@@ -72,20 +72,21 @@ class PIQA:
 
 
 class Labelled:
-    """Rows of a table: delimited text with a header (.tsv, .csv), or JSON lines (.jsonl).
+    """Rows of a table: delimited text (.tsv, .csv), with a header or with `columns`, or JSON lines (.jsonl).
 
     All columns are fields, without the spaces round them. `words` says by label, in the order of the choices, in which
     words a prompt answers.
     """
 
-    def __init__(self, path: str, label: str, words: Mapping[str, str]):
+    def __init__(self, path: str, label: str, words: Mapping[str, str], columns: Sequence[str] | None = None):
         self.inputs, self.label, self.words = [Path(path)], label, {str(key): word for key, word in words.items()}
+        self.columns = columns
 
     def read(self) -> list[Question]:
         """All rows. UsageError for a missing column, an unknown label, or a row of another length than the header."""
         places, choices = {label: place for place, label in enumerate(self.words)}, tuple(self.words.values())
         questions = []
-        for number, row in enumerate(_rows(self.inputs[0], self.label), 1):
+        for number, row in enumerate(_rows(self.inputs[0], self.label, self.columns), 1):
             label = row[self.label]
             if label not in places:
                 known = ", ".join(map(repr, places))
@@ -96,7 +97,7 @@ class Labelled:
         return questions
 
 
-def _rows(path: Path, column: str) -> Iterator[dict[str, str]]:
+def _rows(path: Path, column: str, columns: Sequence[str] | None) -> Iterator[dict[str, str]]:
     if path.suffix == ".jsonl":
         for record in read_records(path, column):
             yield {key: str(value).strip() for key, value in record.items()}
@@ -106,10 +107,10 @@ def _rows(path: Path, column: str) -> Iterator[dict[str, str]]:
     else:
         lines = csv.reader(read_lines(path))
     with reading(path, csv.Error):
-        header = [name.removeprefix("\ufeff") for name in next(lines, [])]
+        header = [name.removeprefix("\ufeff") for name in next(lines, [])] if columns is None else [*columns]
         if column not in header:
             raise UsageError(f"{path} has no column {column!r}; its header names {', '.join(map(repr, header))}")
-        for number, row in enumerate(lines, 2):
+        for number, row in enumerate(lines, 2 if columns is None else 1):
             if len(row) != len(header):
                 raise UsageError(f"{path}, line {number}: {len(row)} fields where the header has {len(header)}")
             yield dict(zip(header, map(str.strip, row), strict=True))

@@ -59,7 +59,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         self.count(np.ones(vocab_size))
 
     def count(self, counts: ArrayLike) -> None:
-        """Take in the words' counts (V,). Raises UsageError where a cluster's words are more frequent than the last's."""
+        """Take in the words' counts (V,). UsageError where a cluster's words are more frequent than the last's."""
         parts = np.split(np.asarray(counts), self.head.cutoffs[:-1])
         means = [part.mean() for part in parts]
         if means != sorted(means, reverse=True):

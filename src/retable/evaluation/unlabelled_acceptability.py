@@ -1,0 +1,107 @@
+"""H7: acceptability without labels (J. H. Lau, A. Clark and S. Lappin, "Grammaticality, Acceptability, and
+Probability", Cognitive Science 41, 2017, table 3): is an acceptable sentence the likelier one, once its length and the
+rarity of its words are taken out?
+
+Of a sentence of n tokens with the log-probabilities log p of the model and log u of its tokens' frequencies in the
+training text:
+
+    log_prob   log p                        div    −log p / log u
+    mean       log p / n                    sub    log p − log u
+                                            slor   (log p − log u) / n
+
+A measure is judged by the area under its ROC curve: how often an acceptable sentence has more of it than an
+unacceptable one, ties counting half. So no label is needed but to judge, and no threshold.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from retable.evaluation.scoring import Scorer
+from retable.metrics.units import Measured, Sums
+from retable.systems import LanguageModel, System
+from retable.tokenizers.tokenizer import Tokenizer, read_tokens
+
+MEASURES = ("log_prob", "mean", "div", "sub", "slor")
+
+
+class Judged(Protocol):
+    """Where questions come from: a sentence in the field `sentence`, and the answer 1 where it is acceptable."""
+
+    inputs: list[Path]
+
+    def read(self) -> Sequence[Any]: ...
+
+
+class UnlabelledAcceptability(Measured):
+    """The benchmark; `inputs` are the files that the scores depend on. A unit is a sentence, whose end counts as a
+    token."""
+
+    asks_for = LanguageModel
+
+    def __init__(self, tokens: str, sentences: Judged, split: str = "test"):
+        self.sentences, self.split = sentences, split
+        self.inputs = [Path(tokens, "tokenizer.json"), Path(tokens, "train.bin"), *sentences.inputs]
+
+    def __call__(self, system: System, folder: Path) -> dict[str, float]:
+        """Write `units.csv`: split, unit, label (1 acceptable, 0 not), and each measure.
+
+        Returns `unlabelled_acceptability/<split>/<measure>`, areas under the curves.
+        """
+        questions = self.sentences.read()
+        tokenizer = Tokenizer.load(self.inputs[0])
+        scorer = Scorer(system, tokenizer)
+        texts = scorer.encode_lines([question.fields["sentence"] for question in questions], end=True)
+        counts = np.bincount(read_tokens(self.inputs[1], tokenizer.vocab_size), minlength=tokenizer.vocab_size)
+        frequencies = np.log(np.maximum(counts, 1) / counts.sum())
+        log_p, n = scorer.log_prob_of_texts(texts), np.array([len(text) for text in texts])
+        log_u = np.array([frequencies[text].sum() for text in texts])
+        units = pd.DataFrame({"split": self.split, "unit": range(len(texts))})
+        units = units.assign(label=[question.answer for question in questions], **measures(log_p, log_u, n))
+        units.to_csv(folder / "units.csv", index=False, float_format="%.6f", lineterminator="\n")
+        values = self.values(units, MEASURES)
+        return {f"unlabelled_acceptability/{self.split}/{name}": value for name, value in values.items()}
+
+    @classmethod
+    def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
+        return area(units[metric], units["label"], cls.text(units)) if metric in MEASURES else None
+
+
+def measures(log_p: np.ndarray, log_u: np.ndarray, n: np.ndarray) -> dict[str, np.ndarray]:
+    """By name the measures (N,) of sentences of `n` tokens."""
+    return {
+        "log_prob": log_p,
+        "mean": log_p / n,
+        "div": -log_p / log_u,
+        "sub": log_p - log_u,
+        "slor": (log_p - log_u) / n,
+    }
+
+
+def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
+    """The area under the ROC curve, 0.5 where a label has no unit.
+
+    The mean over the acceptable of the share of the unacceptable that each is above, or the other way round. Over
+    resampled units it is the sum of the two means less the area, which has the variance of DeLong et al. 1988.
+    """
+    good = labels.to_numpy() == 1
+    ranks, own = rankdata(scores), np.empty(len(scores))
+    for group in (good, ~good):
+        own[group] = rankdata(scores[group])
+    others = np.where(good, (~good).sum(), good.sum())
+    below = (ranks - own) / np.maximum(others, 1)  # the share of the other label's that are below, ties half
+    placed = np.where(good, below, 1 - below)
+    sums = np.stack([placed * good, good, placed * ~good, ~good], axis=-1).astype(np.float64)
+    whole = placed[good].mean() if good.any() and (~good).any() else 0.5
+
+    def statistic(sums: np.ndarray) -> np.ndarray:
+        of_good, n_good, of_bad, n_bad = np.moveaxis(sums, -1, 0)
+        return np.where(
+            n_good * n_bad > 0, of_good / np.maximum(n_good, 1) + of_bad / np.maximum(n_bad, 1) - whole, whole
+        )
+
+    return Sums(sums, statistic, text)

@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from retable.corpora.questions import Question
+from retable.evaluation.unlabelled_acceptability import MEASURES, UnlabelledAcceptability, measures
+from retable.tokenizers import word
+
+
+class Sentences:
+    def __init__(self, *judged):
+        self.inputs, self.judged = [Path("sentences")], judged
+
+    def read(self):
+        return [Question({"sentence": sentence}, ("no", "yes"), right) for sentence, right in self.judged]
+
+
+class Given:
+    """A language model that is written down: after a word the probabilities of <unk>, <eos>, a, b."""
+
+    protocol = "sentence-bounded"
+
+    def next_log_prob(self, context):
+        after = {2: [0.1, 0.1, 0.3, 0.5], 3: [0.6, 0.1, 0.2, 0.1]}
+        return np.log(after.get(int(context[-1]), [0.25] * 4))
+
+    def log_prob(self, tokens):
+        before = [1, *tokens[:-1]]
+        return np.array([self.next_log_prob([a])[b] for a, b in zip(before, tokens, strict=True)])
+
+
+def benchmark(tmp_path, *judged):
+    """On tokens of which a fifth is `a`, two fifths `b`, and two fifths ends."""
+    word.train(["a a b"]).save(tmp_path / "tokenizer.json")
+    np.array([2, 3, 1, 3, 1], "<u2").tofile(tmp_path / "train.bin")
+    return UnlabelledAcceptability(str(tmp_path), Sentences(*judged))
+
+
+def test_measures_by_hand(tmp_path):
+    metrics = benchmark(tmp_path, ("a b", 1), ("b", 0))(Given(), tmp_path)
+    units = pd.read_csv(tmp_path / "units.csv")
+    log_p, log_u = np.log(0.25 * 0.5 * 0.1), np.log(0.2 * 0.4 * 0.4)
+    by_hand = [log_p, log_p / 3, -log_p / log_u, log_p - log_u, (log_p - log_u) / 3]
+    assert units.loc[0, [*MEASURES]].to_list() == pytest.approx(by_hand, abs=1e-6)
+    assert units["label"].to_list() == [1, 0]
+    other_p, other_u = np.log(0.25 * 0.1), np.log(0.4 * 0.4)
+    assert metrics["unlabelled_acceptability/test/slor"] == float((log_p - log_u) / 3 > (other_p - other_u) / 2)
+
+
+def test_words_of_known_frequency_alone_tell_nothing_by_slor():
+    """A unigram model with the text's own frequencies: what it says is taken out wholly."""
+    log_u, n = np.log([0.02, 0.3, 0.001]), np.array([2, 1, 3])
+    found = measures(log_u, log_u, n)
+    np.testing.assert_array_equal(found["slor"], 0)
+    np.testing.assert_array_equal(found["sub"], 0)
+    np.testing.assert_array_equal(found["div"], -1)
+
+
+def labelled(seed, n=60):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(2, size=n)
+    return pd.DataFrame({"unit": range(n), "label": labels, "slor": rng.integers(8, size=n) + labels})  # with ties
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_area_is_the_share_of_pairs_in_order(seed):
+    units = labelled(seed)
+    good, bad = (units.loc[units["label"] == label, "slor"].to_numpy() for label in (1, 0))
+    pairs = good[:, None] - bad
+    area = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
+    assert UnlabelledAcceptability.values(units, ["slor"])["slor"] == pytest.approx(area, rel=1e-12)
+
+
+def test_the_interval_has_the_variance_of_delong(tmp_path):
+    """DeLong, DeLong and Clarke-Pearson 1988: of the placements of both labels' units. Over resampled units."""
+    units = labelled(5, 400)
+    sums, statistic, *_ = UnlabelledAcceptability.sums(units, "slor")
+    rng = np.random.default_rng(1)
+    drawn = [float(statistic(sums[rng.integers(len(sums), size=len(sums))].sum(axis=0))) for _ in range(4000)]
+    good, bad = (units.loc[units["label"] == label, "slor"].to_numpy() for label in (1, 0))
+    pairs = (good[:, None] > bad) + 0.5 * (good[:, None] == bad)
+    variance = pairs.mean(1).var(ddof=1) / len(good) + pairs.mean(0).var(ddof=1) / len(bad)
+    assert np.var(drawn) == pytest.approx(variance, rel=0.1)
+
+
+def test_of_one_label_alone_nothing_is_told(tmp_path):
+    assert benchmark(tmp_path, ("a b", 1), ("b", 1))(Given(), tmp_path)["unlabelled_acceptability/test/mean"] == 0.5
