@@ -173,14 +173,20 @@ def score(
 def generate(
     cell: Cell,
     prompt: Annotated[str, typer.Argument(help="what the text begins with")] = "",
-    strategy: Literal["greedy", "beam", "sample"] = "greedy",
+    strategy: Literal["greedy", "beam", "sample", "contrastive"] = "greedy",
     max_new_tokens: int = 40,
     n: Annotated[int, typer.Option(help="texts, with beams or drawn")] = 1,
     num_beams: int = 4,
     temperature: float = 1.0,
-    top_k: int = 0,
+    top_k: Annotated[
+        int | None, typer.Option(help="likeliest tokens: to draw from, or 8 of contrastive search")
+    ] = None,
     top_p: float = 1.0,
+    typical_p: Annotated[float, typer.Option(help="of the typical set that is drawn from")] = 1.0,
+    penalty_alpha: Annotated[float, typer.Option(help="of contrastive search")] = 0.6,
     seed: Seed = 1,
+    discriminator: Annotated[str | None, typer.Option(help="a cell that tells labels from beginnings")] = None,
+    label: Annotated[str, typer.Option(help="of the discriminator's, that texts are to have")] = "",
 ) -> None:
     """How a text goes on, token by token as it comes; of several, with their log-probabilities."""
     system = _language(cell, [prompt])
@@ -188,16 +194,29 @@ def generate(
     if strategy == "beam":
         settings = {"num_beams": num_beams}
     elif strategy == "sample":
-        settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        settings = {
+            "temperature": temperature,
+            "top_k": top_k or 0,
+            "top_p": top_p,
+            "typical_p": typical_p,
+            "seed": seed,
+        }
     elif n != 1:
-        raise UsageError(f"--n {n} texts are not greedy; write --strategy beam, or sample")
+        raise UsageError(f"--n {n} texts are not {strategy}; write --strategy beam, or sample")
+    elif strategy == "contrastive":
+        settings = {"top_k": 8 if top_k is None else top_k, "penalty_alpha": penalty_alpha}
+    if discriminator is not None:
+        settings |= {"discriminator": discriminator, "label": label}
+    elif label:
+        raise UsageError(f"--label {label} is told by a discriminator; write --discriminator CELL, too")
     if strategy == "beam" or n > 1:
         for text, log_prob in system.alternatives(prompt, strategy, max_new_tokens=max_new_tokens, n=n, **settings):
             _say(f"{log_prob:9.3f}  {text}")
         return
-    _say(prompt, end="")
+    pieces = system.stream(prompt, strategy, max_new_tokens=max_new_tokens, **settings)
+    _say(prompt if system.goes_on else "", end="")
     empty = True
-    for piece in system.stream(prompt, strategy, max_new_tokens=max_new_tokens, **settings):
+    for piece in pieces:
         _say(piece, end="")
         empty = False
     print()
@@ -238,9 +257,37 @@ def answer(cell: Cell, question: str, context: str) -> None:
 
 
 @app.command()
-def translate(cell: Cell, texts: Texts) -> None:
+def translate(
+    cell: Cell,
+    texts: Texts,
+    attention: Annotated[
+        Path | None, typer.Option(help="a file .svg: what each written word looked at; of several texts FILE-1.svg, …")
+    ] = None,
+) -> None:
     """The texts in the other language."""
-    _say("\n".join(_able(cell, "translate").translate(texts)))
+    from pipelines.prompts import unknown_words
+
+    system = _able(cell, "translate")
+    if not all(text.split() for text in texts):
+        raise UsageError("one of the texts is empty; leave it out")
+    if strange := unknown_words(system.tokenizer, texts):
+        raise UsageError(f"{system.folder} does not know {', '.join(strange)}; write words of its training text")
+    if attention is None:
+        _say("\n".join(system.translate(texts)))
+        return
+    if "attend" not in system.can:
+        raise UsageError(f"{system.folder} looks back at nothing of the source; leave --attention out")
+    if attention.suffix != ".svg":
+        raise UsageError(f"--attention {attention} is no .svg; write {attention.with_suffix('.svg')}")
+    if not attention.parent.is_dir():
+        raise UsageError(f"--attention {attention}: there is no folder {attention.parent}; make it first")
+    from retable.reporting.alignments import alignment_map
+    from retable.reporting.figures import write_figure
+
+    for number, found in enumerate(system.attend(texts), 1):
+        _say(found.text)
+        place = attention.with_stem(f"{attention.stem}-{number}") if len(texts) > 1 else attention
+        write_figure(alignment_map(found.source, found.written, found.weights), place)
 
 
 @app.command()

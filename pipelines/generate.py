@@ -1,4 +1,5 @@
-"""A language model → texts that it writes: `python -m pipelines.generate cell=grammar/lstm-1 decoding=beam`."""
+"""A language model, T5 or translator → texts that it writes: `python -m pipelines.generate cell=grammar/lstm-1
+decoding=beam`."""
 
 import json
 import math
@@ -10,7 +11,7 @@ from omegaconf import DictConfig
 
 from pipelines import computing
 from pipelines.entry import stage
-from pipelines.prompts import encode, open_cell, report_unknown
+from pipelines.prompts import open_cell, report_unknown
 from pipelines.record import recorded
 from retable.artifacts import read_run, require
 from retable.corpora.text import read_lines
@@ -25,28 +26,38 @@ if TYPE_CHECKING:
 
 @stage
 def generate(cfg: DictConfig) -> None:
-    from retable.generation.next_token import next_token
+    from retable.cells.writing import Writer
+    from retable.generation.fudge import FUDGE
 
     cell, system, path = open_cell(cfg)
     computing.place(cfg, system)
-    tokenizer, model, run = Tokenizer.load(path), next_token(system), read_run(cell)
-    inputs = [cell / "model.safetensors", path]
+    tokenizer, run = Tokenizer.load(path), read_run(cell)
+    writer = Writer(system, tokenizer, cfg.stop)
+    inputs, cells = [cell / "model.safetensors", path], [cell]
     if cfg.prompts is None:
-        inputs.append(require(Path("outputs/prepare", run["corpus"], "test.txt")))
-        prompts = first_words(inputs[-1], cfg.prompt_words, cfg.n_prompts)
+        translates = cfg.stage == "train"
+        inputs.append(require(Path("outputs/prepare", run["corpus"], f"test{'.source' * translates}.txt")))
+        if translates:
+            prompts = [*islice(filter(None, read_lines(inputs[-1])), cfg.n_prompts)]
+        else:
+            prompts = first_words(inputs[-1], cfg.prompt_words, cfg.n_prompts)
     else:
         prompts = [str(prompt) for prompt in cfg.prompts]
         report_unknown(tokenizer, prompts)
-    ids, eos = encode(tokenizer, prompts), tokenizer.boundary if cfg.stop else None
+    ids = writer.encode(prompts)
     strategy = build(cfg.decoding, "decoding")
-    with recorded(cfg, inputs, [cell], run["system"], run["seed"], corpus=run["corpus"]) as record:
+    if isinstance(strategy, FUDGE):
+        strategy.discriminator.require_tokens(tokenizer.digest)
+        inputs += strategy.discriminator.files
+        cells.append(strategy.discriminator.cell)
+    with recorded(cfg, inputs, cells, run["system"], run["seed"], corpus=run["corpus"]) as record:
         computing.begin(cfg, record)
         found = [
             (prompt, begun, completion)
-            for prompt, begun, several in zip(prompts, ids, strategy(model, ids, eos), strict=True)
+            for prompt, begun, several in zip(prompts, ids, strategy(writer.model, ids, writer.end), strict=True)
             for completion in several
         ]
-        texts = [continuation(tokenizer, begun, completion, eos) for _, begun, completion in found]
+        texts = [writer.read(begun, completion.ids) for _, begun, completion in found]
         with (record.folder / "samples.jsonl").open("w", encoding="utf-8") as file:
             for (prompt, _, completion), text in zip(found, texts, strict=True):
                 row = {"prompt": prompt, "text": text, "log_prob": round(completion.log_prob, 4)}
@@ -66,13 +77,6 @@ def first_words(path: Path, n_words: int, n_prompts: int) -> list[str]:
     if not prompts:
         raise UsageError(f"{path} has no line of more than {n_words} words; write a smaller prompt_words")
     return prompts
-
-
-def continuation(tokenizer: Tokenizer, prompt: list[int], completion: "Completion", eos: int | None) -> str:
-    """The text after the prompt, without the end mark."""
-    ids = completion.ids[:-1] if completion.ids[-1] == eos else completion.ids
-    before, whole = tokenizer.decode_batch([prompt, prompt + ids])
-    return whole.removeprefix(before).strip()
 
 
 def measure(completions: "list[Completion]", texts: list[str]) -> dict[str, float]:

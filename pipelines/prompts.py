@@ -17,20 +17,25 @@ from retable.tokenizers.tokenizer import Tokenizer
 def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
     """The cell that `cfg.stage` and `cfg.cell` name, the system in it, and the file of its tokenizer."""
     cell = Path("outputs", cfg.stage, cfg.cell)
+    if cfg.stage == "train":
+        from retable.cells.writing import load_writing
+
+        return cell, load_writing(cell), require(cell / "tokenizer.json")
     return cell, load_system(cell), require(cell / "tokenizer.json")
-
-
-def encode(tokenizer: Tokenizer, prompts: Sequence[str]) -> list[list[int]]:
-    """The ids of each prompt, after the mark that begins a stream."""
-    return [[tokenizer.boundary, *ids] for ids in tokenizer.encode_batch(list(prompts))]
 
 
 def report_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
     """Say on standard error which words of the texts the model reads as unknown ones."""
+    if strange := unknown_words(tokenizer, texts):
+        mark = tokenizer.words[unknown_id(tokenizer) or 0]
+        print(visible(f"unknown to the tokenizer, read as {mark}: {', '.join(strange)}"), file=sys.stderr)
+
+
+def unknown_words(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
+    """The words of the texts that the model reads as unknown ones, each once."""
     unknown = unknown_id(tokenizer)
     if unknown is None:
-        return
-    mark, words = tokenizer.words[unknown], dict.fromkeys(word for text in texts for word in text.split())
-    strange = [word for word in words if word != mark and unknown in tokenizer.encode(in_text(tokenizer, word))]
-    if strange:
-        print(visible(f"unknown to the tokenizer, read as {mark}: {', '.join(strange)}"), file=sys.stderr)
+        return []
+    words = dict.fromkeys(word for text in texts for word in text.split())
+    strange = (word for word in words if word != tokenizer.words[unknown])
+    return [word for word in strange if unknown in tokenizer.encode(in_text(tokenizer, word))]

@@ -206,7 +206,7 @@ class Evaluate:
 
 
 class Generate:
-    stage: Literal["pretrain", "mix"]
+    stage: Literal["pretrain", "mix", "train"]
     cell: Name
     decoding: Annotated[Any, Part("retable.generation.")]
     prompts: Sequence[Text | float] | None

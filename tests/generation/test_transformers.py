@@ -7,6 +7,7 @@ from retable.exchange.families import weights_in_transformers
 from retable.generation.beam_search import BeamSearch
 from retable.generation.next_token import Trained
 from retable.generation.sampling import Greedy, Sampling, seeded
+from retable.generation.typical import TypicalSampling
 from retable.models.gpt import GPT
 from retable.objectives.causal_lm import CausalLM
 
@@ -87,3 +88,17 @@ def test_sampling_draws_by_the_same_scores(theirs, settings):
     config = transformers.GenerationConfig(do_sample=True, **{"top_k": 0} | settings)
     expected = theirs._get_logits_processor(config)(None, scores.clone())
     torch.testing.assert_close(Sampling(seeded(0), max_new_tokens=1, **settings).warp(scores), expected)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"typical_p": 0.3}, {"typical_p": 0.95}, {"typical_p": 0.6, "temperature": 1.7, "top_k": 9, "top_p": 0.9}],
+    ids=str,
+)
+def test_typical_sampling_draws_by_the_same_scores(theirs, settings):
+    scores = 3 * torch.randn((50, V), generator=torch.Generator().manual_seed(0))
+    config = transformers.GenerationConfig(do_sample=True, **{"top_k": 0} | settings)
+    processors = theirs._get_logits_processor(config)
+    assert any(isinstance(each, transformers.TypicalLogitsWarper) for each in processors)
+    expected = processors(None, scores.clone())
+    torch.testing.assert_close(TypicalSampling(seeded(0), max_new_tokens=1, **settings).warp(scores), expected)

@@ -193,7 +193,7 @@ def test_samples_stand_in_the_cell_and_in_mlflow(run, project):
         (generate, ["cell=c/words-1", "decoding=top_p", "decoding.temperature=0"], "temperature=0 should be greater"),
         (generate, ["cell=c/words-1", "decoding=nucleus"], "decoding/nucleus"),
         (generate, ["cell=c/words-1", "prompt_words=9"], "test.txt has no line of more than 9 words"),
-        (generate, ["stage=train", "cell=c/sentiment-lstm-1"], "stage=train should be 'pretrain' or 'mix'"),
+        (generate, ["stage=embed", "cell=c/lstm-1"], "stage=embed should be 'pretrain', 'mix' or 'train'"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )

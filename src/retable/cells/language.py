@@ -13,13 +13,17 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from retable.artifacts import require
+from retable.cells.discriminator import load_discriminator
 from retable.cells.loaded import Loaded, listed
+from retable.cells.writing import Writer
 from retable.errors import UsageError
 from retable.evaluation.scoring import Scorer
 from retable.generation.beam_search import BeamSearch
-from retable.generation.next_token import next_token
+from retable.generation.contrastive_search import ContrastiveSearch
+from retable.generation.fudge import FUDGE
 from retable.generation.sampling import Greedy, Sampling, TokenByToken, seeded
 from retable.generation.strategy import Strategy
+from retable.generation.typical import TypicalSampling
 from retable.metrics.likelihood import likelihood_metrics
 from retable.models.base import BothDirections, LeftToRight, MarkedEncoder, Model
 from retable.models.t5 import T5
@@ -28,7 +32,7 @@ from retable.systems import LanguageModel as Probabilities
 from retable.systems import System, TrainedSystem
 from retable.tokenizers.tokenizer import Token, Tokenizer
 
-Decoding = Literal["greedy", "beam", "sample"]
+Decoding = Literal["greedy", "beam", "sample", "contrastive"]
 
 BATCH = 32  # texts whose states are computed together
 
@@ -59,11 +63,16 @@ class Language(Loaded):
         names = ["perplexity"] if isinstance(self.system, Probabilities) else []
         names += ["score", "choose"] if names or reads else []
         try:
-            next_token(self.system)
+            self._writer()
             names += ["generate", "continue_", "alternatives", "stream"]
         except UsageError:
             pass
         return (*names, *(["encode"] if self._model is not None else []))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether what it writes continues a prompt; a T5 and a prefix LM read one, and write a text of their own."""
+        return self._writer().goes_on
 
     def perplexity(self, texts: str | Sequence[str], per: Literal["token", "word"] = "word") -> float:
         """exp of the mean negative log-probability of a token or of a word, over the texts as one stream, as the
@@ -113,10 +122,11 @@ class Language(Loaded):
     ) -> list[str]:
         """What comes after each of the prompts, without it, up to the end of the text.
 
-        settings: those of `Greedy`, `BeamSearch` or `Sampling`, which are called as in Hugging Face's `generate`, and
-        of what is drawn a `seed`.
+        settings: those of `Greedy`, `BeamSearch`, `Sampling`, with `typical_p` of `TypicalSampling`, or
+        `ContrastiveSearch`, which are called as in Hugging Face's `generate`; of what is drawn a `seed`; and to have
+        texts with a `label` of a `discriminator`, the cell of that, see `FUDGE`.
         """
-        chosen = _strategy(strategy, max_new_tokens, **settings)
+        chosen = self._chosen(strategy, max_new_tokens, **settings)
         return [best for ((_, best), *_) in self._go_on(listed(prompts), chosen)]
 
     def alternatives(
@@ -124,29 +134,31 @@ class Language(Loaded):
     ) -> list[tuple[str, float]]:
         """`n` texts that begin with the prompt, by beams the best first, each with the log-probability of what comes
         after it; settings as of `continue_`."""
-        chosen, eos = _strategy(strategy, max_new_tokens, num_return_sequences=n, **settings), self.tokenizer.boundary
-        begun = self.tokenizer.encode(prompt)
-        (found,) = chosen(next_token(self.system), [[eos, *begun]], eos)
-        ids = [[*begun, *(token for token in each.ids if token != eos)] for each in found]
-        return list(zip(self.tokenizer.decode_batch(ids), (each.log_prob for each in found), strict=True))
+        chosen, writer = self._chosen(strategy, max_new_tokens, num_return_sequences=n, **settings), self._writer()
+        begun = writer.encode([prompt])
+        (found,) = chosen(writer.model, begun, writer.end)
+        return [(writer.whole(begun[0], each.ids), each.log_prob) for each in found]
 
     def stream(
         self, prompt: str = "", strategy: Decoding = "greedy", *, max_new_tokens: int = 40, **settings: Any
     ) -> Iterator[str]:
-        """As `continue_` of one prompt, by greedy decoding or drawn, piece by piece as it comes, spaces and all."""
-        chosen = _strategy(strategy, max_new_tokens, **settings)
-        if not isinstance(chosen, TokenByToken):
-            raise UsageError(f"{strategy} has no text before the end; write greedy or sample")
-        eos = self.tokenizer.boundary
-        ids = self.tokenizer.encode(prompt)
-        shown = self.tokenizer.decode(ids)
-        for token in chosen.stream(next_token(self.system), [eos, *ids], eos):
-            if token != eos:
-                ids.append(token)
-                text = self.tokenizer.decode(ids)
-                if not text.endswith("\ufffd"):  # in the middle of a character
+        """As `continue_` of one prompt, token by token as it comes, spaces and all."""
+        chosen, writer = self._chosen(strategy, max_new_tokens, **settings), self._writer()
+        if not isinstance(chosen, TokenByToken | FUDGE):
+            raise UsageError(f"{strategy} has no text before the end; write greedy, sample or contrastive")
+        return self._pieces(writer, chosen, prompt)
+
+    @staticmethod
+    def _pieces(writer: Writer, chosen: TokenByToken | FUDGE, prompt: str) -> Iterator[str]:
+        (begun,), written = writer.encode([prompt]), list[int]()
+        shown = writer.whole(begun, [])
+        for token in chosen.stream(writer.model, begun, writer.end):
+            written.append(token)
+            text = writer.whole(begun, written)
+            if not text.endswith("\ufffd"):  # in the middle of a character
+                if text != shown:
                     yield text[len(shown) :]
-                    shown = text
+                shown = text
 
     def encode(
         self, texts: str | Sequence[str], pooling: Literal["mean", "max", "first", "last"] | None = None
@@ -190,19 +202,27 @@ class Language(Loaded):
         words = list(_by_words(text, [Token(t.id, t.start - begin, t.end - begin) for t in tokens], log_probs))
         return Scored(text, float(log_probs.sum()), pairs, words)
 
-    def _go_on(self, prompts: Sequence[str], strategy: Strategy) -> list[list[tuple[float, str]]]:
+    def _writer(self) -> Writer:
+        return Writer(self.system, self.tokenizer)
+
+    def _chosen(
+        self, name: Decoding, max_new_tokens: int, discriminator: str | None = None, label: str = "", **settings: Any
+    ) -> Strategy | FUDGE:
+        strategy = _strategy(name, max_new_tokens, **settings)
+        if discriminator is None:
+            return strategy
+        (steering := load_discriminator(discriminator)).require_tokens(self.tokenizer.digest)
+        return FUDGE(strategy, steering, label)
+
+    def _go_on(self, prompts: Sequence[str], strategy: Strategy | FUDGE) -> list[list[tuple[float, str]]]:
         """Of each prompt the completions' log-probabilities and texts."""
-        eos = self.tokenizer.boundary
-        begun = [[eos, *ids] for ids in self.tokenizer.encode_batch(list(prompts))]
-        found = strategy(next_token(self.system), begun, eos)
+        writer = self._writer()
+        begun = writer.encode(prompts)
+        found = strategy(writer.model, begun, writer.end)
         return [
-            [(each.log_prob, self._text(ids, each.ids, eos)) for each in completions]
+            [(each.log_prob, writer.read(ids, each.ids)) for each in completions]
             for ids, completions in zip(begun, found, strict=True)
         ]
-
-    def _text(self, prompt: list[int], ids: list[int], eos: int) -> str:
-        before, whole = self.tokenizer.decode_batch([prompt, prompt + (ids[:-1] if ids[-1:] == [eos] else ids)])
-        return whole.removeprefix(before).strip()
 
     @torch.inference_mode()
     def _states(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
@@ -236,8 +256,10 @@ def _strategy(name: Decoding, max_new_tokens: int, *, seed: int = 1, num_beams: 
     if name == "beam":
         return BeamSearch(num_beams, max_new_tokens, **settings)
     if name == "sample":
-        return Sampling(seeded(seed), max_new_tokens, **settings)
-    raise UsageError(f"strategy={name} is none; write greedy, beam or sample")
+        return TypicalSampling(seeded(seed), max_new_tokens, **{"typical_p": 1.0} | settings)
+    if name == "contrastive":
+        return ContrastiveSearch(max_new_tokens, **{"top_k": 8, "penalty_alpha": 0.6} | settings)
+    raise UsageError(f"strategy={name} is none; write greedy, beam, sample or contrastive")
 
 
 def _by_words(text: str, tokens: Sequence[Token], log_probs: np.ndarray) -> Iterator[tuple[str, float]]:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,12 +19,17 @@ from retable.corpora.coreference import Document
 from retable.corpora.multiple_choice import Choice
 from retable.corpora.squad import Answer, Question
 from retable.data.bucketed import in_order_of_length, on_device
+from retable.data.pairs import encode_lines
 from retable.data.questions import in_words
 from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
+from retable.evaluation.source_attention import attends, attention_to_source
+from retable.evaluation.translation import translate
+from retable.generation.strategy import Strategy
 from retable.objectives.base import Objective
 from retable.objectives.classification import Classification
 from retable.objectives.regression import Regression
+from retable.objectives.translation import Translation
 from retable.tasks.base import Task, Text
 from retable.tasks.choices import ChoiceTask
 from retable.tasks.clusters import CoreferenceTask
@@ -33,6 +38,7 @@ from retable.tasks.questions import QuestionTask, answers_of
 from retable.tasks.sentences import Example, SentenceTask
 from retable.tasks.tagged import TaggingTask
 from retable.tasks.translation import Pair, TranslationTask
+from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.weights import load_weights
 
 
@@ -174,12 +180,47 @@ class Resolver(TaskSystem):
         return [[" ".join(words[first:behind]) for first, behind in cluster] for cluster in clusters]
 
 
+class Attended(NamedTuple):
+    """A translation, and what was looked at of its source."""
+
+    text: str
+    source: list[str]  # the tokens, with the end mark
+    written: list[str]  # likewise
+    weights: np.ndarray  # (written, source): the share of its attention that each gives to each
+
+
 class Translator(TaskSystem):
-    """Writes sentences in another language."""
+    """Writes sentences in another language, by the search that the cell was evaluated with."""
+
+    _module: Translation
+
+    @property
+    def can(self) -> tuple[str, ...]:
+        return ("translate", "attend") if attends(self._module.model) else ("translate",)
 
     def translate(self, texts: str | Sequence[str]) -> list[str]:
-        """By the search that the cell was evaluated with."""
+        """Each text in the other language."""
         return [each.text for each in self._predict([Pair(" ".join(text.split()), "") for text in listed(texts)])]
+
+    def attend(self, texts: str | Sequence[str]) -> list[Attended]:
+        """The same, with the attention to the source; a Transformer's is the mean over the heads of its last layer.
+        UsageError for a model without one."""
+        tokenizer, end = self.tokenizer, self.tokenizer.boundary
+        strategy = settings.build(self.config["task"]["decoding"], "task.decoding", Strategy)
+        sources = encode_lines(tokenizer, [" ".join(text.split()) for text in listed(texts)])
+        found = []
+        for source, ids in zip(sources, translate(self._module, sources, strategy, end), strict=True):
+            weights = attention_to_source(self._module, source, [*ids, end])
+            read, written = (
+                [word.strip() for word in tokenizer.decode_batch([i] for i in row)] for row in (source, [*ids, end])
+            )
+            found.append(Attended(" ".join(tokenizer.decode(ids).split()), read, written, weights))
+        return found
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        assert isinstance(self._text, Tokenizer)
+        return self._text
 
 
 _KINDS: tuple[tuple[type[Task[Any, Any]], type[TaskSystem]], ...] = (

@@ -1,7 +1,8 @@
 """Figures of alignments: what a decoder looked at with each word that it wrote. Equal data give equal bytes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pandas as pd
 
 from retable.reporting.figures import Figure
@@ -23,3 +24,16 @@ def alignment_figures(results: Iterable[Result]) -> dict[str, Figure]:
         numbers = squares.groupby("sentence").ngroup() + 1  # of the sentences that there are
         figures[name] = heat_map(squares.assign(sentence=numbers)[numbers <= SENTENCES], ["sentence"], told)
     return figures
+
+
+def alignment_map(source: Sequence[str], written: Sequence[str], weights: np.ndarray) -> Figure:
+    """The figure of one sentence: its words, those that were written, and the weights (written, source)."""
+    rows = [
+        (1, u, target, s, word, float(weights[u, s]))
+        for u, target in enumerate(written)
+        for s, word in enumerate(source)
+    ]
+    columns = ["sentence", "target_place", "target", "source_place", "source", "weight"]
+    return heat_map(
+        pd.DataFrame(rows, columns=columns), ["sentence"], "from the written word at the left to the source"
+    )

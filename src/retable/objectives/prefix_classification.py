@@ -1,0 +1,49 @@
+"""The objective of FUDGE's discriminator: the label of a whole text, told from each of its beginnings (Yang and Klein
+2021, arXiv 2104.05218, section 3).
+
+B batch, T time, N real tokens, D d_model, L labels.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from retable.data.examples import ExampleBatch
+from retable.errors import UsageError
+from retable.models.base import LeftToRight, Model
+from retable.objectives.classification import Classification
+
+
+class PrefixClassification(Classification):
+    """A left-to-right model and a linear layer over the labels, on the state of every token: that has read the text up
+    to there. A text is classified by its last token's."""
+
+    model: LeftToRight
+
+    def __init__(self, model: LeftToRight, n_labels: int, dropout: float):
+        require_left_to_right(type(model))
+        super().__init__(model, n_labels, dropout)
+
+    @property
+    def start(self) -> Any:
+        """The state before the first token, from which on the state is kept."""
+        return self.model.start
+
+    def loss(self, batch: ExampleBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
+        """The mean cross-entropy in nats of the text's label, over all beginnings of all texts of a batch."""
+        hidden, _ = self.model(batch.input_ids)
+        real = torch.arange(hidden.shape[1], device=hidden.device) < batch.lengths[:, None]
+        outputs = self.head(self.dropout(hidden[real]))  # (N, L)
+        loss = F.cross_entropy(outputs.float(), batch.labels.repeat_interleave(batch.lengths)) * batch.weight
+        return loss, {"loss": loss.detach()}, None
+
+
+def require_left_to_right(model: type[Model]) -> None:
+    """Raise UsageError for a kind of model that has seen what stands behind a beginning."""
+    if not issubclass(model, LeftToRight):
+        raise UsageError(
+            f"{model.__name__} has no state of each beginning of a text; take a left-to-right model, as in "
+            "recipe=encoders/lstm_prefixes"
+        )

@@ -1,0 +1,38 @@
+"""Labels of texts, told from each of their beginnings."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from retable.data import layouts
+from retable.data.bucketed import Encoded, weigh_by
+from retable.data.examples import encoded
+from retable.errors import UsageError
+from retable.models.base import LeftToRight, Model
+from retable.objectives.prefix_classification import PrefixClassification, require_left_to_right
+from retable.tasks.base import Text
+from retable.tasks.labels import Classes
+from retable.tasks.sentences import Example, SentenceTask
+from retable.tokenizers.tokenizer import Tokenizer
+
+
+class PrefixTask(SentenceTask):
+    """A SentenceTask of classes and of one sentence an example, which a model learns from each of its beginnings. It
+    stands between two boundaries, as a language model reads and writes it."""
+
+    def require(self, model: type[Model], d_predicate: int) -> None:
+        require_left_to_right(model)
+        if not isinstance(self.labels, Classes) or self._pairs:
+            raise UsageError("a beginning is of one sentence, and tells a class; write task.labels, and one sentence")
+        super().require(model, d_predicate)
+
+    def objective(self, model: Model, text: Text, *, dropout: float) -> PrefixClassification:  # type: ignore[override]
+        assert isinstance(model, LeftToRight)
+        return PrefixClassification(model, len(self.labels.names), dropout)
+
+    def encode(self, model: Model, text: Text, examples: Sequence[Example]) -> Encoded:
+        assert isinstance(text, Tokenizer)
+        ids = text.encode_batch([sentence for each in examples for sentence in each.sentences])
+        inputs = layouts.apart([(row,) for row in ids], text.boundary, text.boundary, model.max_length)
+        found = encoded(inputs, [0 if each.label is None else each.label for each in examples])
+        return replace(found, weigh=partial(weigh_by, inputs.lengths))

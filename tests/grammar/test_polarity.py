@@ -1,0 +1,59 @@
+"""The sentiment of words, against the mood that the grammar's own probabilities tell."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from retable.grammar import Grammar
+from retable.grammar.language import Grammar as Language
+from retable.grammar.polarity import Polarity
+from retable.grammar.tables import CONSISTENT_SHARE, LINE_END, MOODS, N_TOPICS
+
+
+@pytest.fixture(scope="module")
+def grammar() -> Language:
+    return Grammar(scale=0.1)
+
+
+@pytest.fixture(scope="module")
+def polarity() -> Polarity:
+    return Polarity(scale=0.1)
+
+
+def mood_of_document(grammar: Language, document: list[str]) -> float:
+    """How many more of the words fit a positive mood than a negative one, by the posterior of the mood."""
+    tokens = [token for sentence in document for token in (*sentence.split(" "), LINE_END)]
+    joint = grammar.log_joint([*tokens, LINE_END]).reshape(N_TOPICS, len(MOODS))
+    negative, positive = logsumexp(joint, axis=0)
+    return (positive - negative) / np.log(CONSISTENT_SHARE / (1 - CONSISTENT_SHARE))
+
+
+def test_the_words_of_a_document_tell_its_posterior_mood(grammar, polarity):
+    """Sentence by sentence, as a document's words are those of its sentences; so no word is missed or told wrongly."""
+    told = {"positive": 0, "negative": 0, "neutral": 0}
+    for document in islice(grammar.documents(3, "polarity"), 400):
+        total = mood_of_document(grammar, document)
+        label = "neutral" if abs(total) < 1e-6 else MOODS[int(total > 0)]
+        assert polarity(" ".join(document)) == label
+        told[label] += 1
+    assert min(told.values()) > 20
+
+
+def test_what_stands_behind_not_is_its_opposite(grammar, polarity):
+    good, bad = (next(a for a in grammar.lexicon.adjectives if a.polarity == sign) for sign in (1, -1))
+    cases = {
+        f"the thing is {good.word} .": "positive",
+        f"the thing is not {good.word} .": "negative",
+        f"the thing is not very {good.word} .": "negative",
+        f"the thing is very {good.word} .": "positive",
+        f"the thing is not {bad.word} .": "positive",
+        f"the thing is not {good.comparative} than the other .": "positive",  # which its mood decides as it stands
+        f"they do not {good.adverb} go .": "positive",
+        f"the {good.word} thing is {bad.word} .": "neutral",
+        f"the {good.word} thing is {bad.word} and {bad.comparative} .": "negative",
+        "the thing is here .": "neutral",
+        "": "neutral",
+    }
+    assert {sentence: polarity(sentence) for sentence in cases} == cases

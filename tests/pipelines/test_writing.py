@@ -1,0 +1,255 @@
+"""What cells of every kind write, by one set of configurations: steered ones, T5s, prefix LMs, translators."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import retable
+from pipelines.command import main
+from retable.cells.discriminator import load_discriminator
+from retable.data.corruption import START
+from retable.evaluation.source_attention import attention_to_source
+from retable.generation.beam_search import BeamSearch
+from retable.generation.conditioned import Conditioned
+from retable.generation.contrastive_search import ContrastiveSearch
+from retable.generation.fudge import FUDGE
+from retable.generation.next_token import next_token
+from retable.generation.sampling import Greedy, Sampling, seeded
+
+TINY = "corpus=grammar_tiny"
+PAIRS = ["corpus=grammar_pairs_tiny", "corpus.write.pairs={train: 200, validation: 10, test: 12}"]
+LSTM, STEERING = "pretrain/grammar_tiny/writing_lstm-1", "train/grammar_tiny/sentiment_prefixes-lstm_prefixes-1"
+T5 = ["tokenizer=word_marked", "model.d_model=16", "model.n_heads=2", "model.d_ff=16", "batches.batch_size=4",
+      "batches.length=16", "+max_steps=6"]  # fmt: skip
+SMALL = ["task=translation", "corpus=grammar_pairs_tiny", "tokenizer=word", "epochs=1", "batches.max_tokens=256",
+         "decoding.max_new_tokens=12"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def writers(project):
+    run = project.succeed
+    run("pretrain", TINY, "recipe=recurrent/lstm", "model.d_model=16", "epochs=0.5", "system=writing_lstm")
+    run("train", TINY, "task=sentiment_prefixes", "recipe=encoders/lstm_prefixes", "model.d_model=8", "epochs=1")
+    run("encode", TINY, "tokenizer=word_marked")
+    run("pretrain", TINY, "recipe=t5/t5", "model.n_layers=1", *T5, "system=writing_t5")
+    run("pretrain", TINY, "recipe=t5/prefix_lm", "model.n_layers=1", *T5, "system=writing_prefix")
+    run("train", TINY, "task=sentiment", "recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8",
+        "finetuning.batch_size=8", "epochs=0.2", "system=writing_nothing")  # fmt: skip
+    run("prepare", *PAIRS)
+    run("encode", "corpus=grammar_pairs_tiny")
+    run("train", *SMALL, "recipe=translation/rnn_translation_grammar", "model.d_model=16", "model.d_embedding=16",
+        "decoding=greedy", "system=writing_rnn")  # fmt: skip
+    run("train", *SMALL, "recipe=translation/rnn_translation_grammar_none", "model.d_model=16", "decoding=greedy",
+        "model.d_embedding=16", "system=writing_blind")  # fmt: skip
+    run("train", *SMALL, "recipe=translation/transformer_translation_grammar", "model.d_model=16", "model.n_layers=1",
+        "model.d_ff=16", "decoding=beam", "system=writing_transformer")  # fmt: skip
+    return project
+
+
+@pytest.fixture(autouse=True)
+def there(writers, monkeypatch):
+    monkeypatch.chdir(writers.folder)
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Give the command; what it prints, or of a mistake the one line that it says."""
+
+    def command(*arguments: str, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["retable", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        assert stopped.value.code == code, printed.err
+        if not code:
+            return printed.out
+        assert not printed.out
+        (line,) = printed.err.splitlines()
+        return line.removeprefix("error: ")
+
+    return command
+
+
+def texts(cell: str) -> list[dict]:
+    return [json.loads(line) for line in Path("outputs/generate", cell, "samples.jsonl").read_text().splitlines()]
+
+
+def beginning(cell: str = LSTM) -> str:
+    return " ".join(retable.load(cell).tokenizer.words[40:42])
+
+
+def test_every_beginning_of_the_corpus_sentences_is_learnt_and_whole_ones_are_classified(writers, command):
+    found = pd.read_csv(Path("outputs", STEERING, "units.csv"))
+    lines = [line for line in Path("outputs/prepare/grammar_tiny/test.txt").read_text().splitlines() if line]
+    rows = found[found["split"] == "test"]
+    assert len(rows) == len(lines) and set(found["label"]) <= {0, 1, 2}
+    names = np.array(["negative", "neutral", "positive"])[rows["prediction"].to_numpy()[:9].astype(int)]
+    assert retable.load(STEERING).classify(lines[:9]) == names.tolist()
+    assert command("classify", STEERING, lines[0]) == f"{names[0]}\t{lines[0]}\n"
+
+
+def test_a_steered_cell_says_what_it_was_steered_by_and_what_the_model_alone_thinks(writers):
+    settings = ["decoding=fudge", f"decoding.discriminator.cell={STEERING}", "decoding.label=negative"]
+    settings += ["decoding.strategy.max_new_tokens=8", "decoding.strategy.num_return_sequences=3"]
+    writers.succeed("generate", "cell=grammar_tiny/writing_lstm-1", *settings, f"prompts=[{beginning()},'']")
+    rows = texts("grammar_tiny/writing_lstm-1-fudge")
+    system, steering = retable.load(LSTM), load_discriminator(STEERING)
+    eos = system.tokenizer.boundary
+    prompts = [[eos, *system.tokenizer.encode(prompt)] for prompt in (beginning(), "")]
+    fudge = FUDGE(Sampling(seeded(1), 8, num_return_sequences=3), steering, "negative")
+    found = [each for several in fudge(next_token(system.system), prompts, eos) for each in several]
+    assert [row["tokens"] for row in rows] == [len(each.ids) for each in found]
+    for row, each in zip(rows, found, strict=True):
+        assert row["text"] == system.tokenizer.decode([i for i in each.ids if i != eos])
+        assert row["log_prob"] == pytest.approx(each.log_prob, abs=1e-3)
+        ended = each.ids[-1] == eos
+        (scored,) = system.score(" ".join([row["prompt"], row["text"]]).strip(), end=ended)
+        before = system.score(row["prompt"])[0].log_prob if row["prompt"] else 0.0
+        assert scored.log_prob - before == pytest.approx(row["log_prob"], abs=1e-3)
+    run = json.loads(Path("outputs/generate/grammar_tiny/writing_lstm-1-fudge/run.json").read_text())
+    assert run["made_from"] == [LSTM, STEERING] and f"outputs/{STEERING}/model.safetensors" in run["digests"]
+
+
+def test_steering_by_the_command_and_in_python_is_the_same(writers, command):
+    settings = {"strategy": "sample", "max_new_tokens": 7, "seed": 3, "discriminator": STEERING, "label": "positive"}
+    begun = beginning()
+    (text,) = retable.load(LSTM).continue_(begun, **settings)
+    options = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    assert command("generate", LSTM, begun, *options) == f"{begun} {text}".strip() + "\n"
+    beams = [*options[2:], "--strategy", "beam", "--n", "2"]
+    rows = [row.split(maxsplit=1) for row in command("generate", LSTM, begun, *beams).splitlines()]
+    assert len(rows) == 2 and all(text.startswith(begun) for _, text in rows)
+
+
+def test_what_steering_gives_and_costs_is_measured(writers):
+    scale = "benchmark.steering.samples=20"
+    writers.succeed("evaluate", TINY, "cell=grammar_tiny/writing_lstm-1", "benchmark=steering", scale)
+    folder = Path("outputs/evaluate/grammar_tiny/writing_lstm-1-steering")
+    metrics, run = (json.loads((folder / f"{name}.json").read_text()) for name in ("metrics", "run"))
+    assert metrics["steering/sampled/n"] == metrics["steering/steered/n"] == 40
+    assert {"nats_token", "label", "grammatical"} <= {name.rpartition("/")[2] for name in metrics}
+    assert STEERING in run["made_from"]
+
+
+@pytest.mark.parametrize("name", ["writing_t5", "writing_prefix"])
+def test_what_reads_first_has_its_prompt_as_in_training(writers, name, command):
+    """Its inputs end with a mark, by which it ends what it writes, too; and nothing else stands before or behind."""
+    system = retable.load(f"pretrain/grammar_tiny/{name}-1")
+    tokenizer, end = system.tokenizer, system.tokenizer.special_ids["</s>"]
+    prompts = [" ".join(tokenizer.words[i] for i in places) for places in ([150, 151], [160, 170, 180], [190])]
+    begun = [[*tokenizer.encode(prompt), end] for prompt in prompts]
+    model = Conditioned(system.system.objective, START)
+    for strategy, by in (
+        ("greedy", Greedy(6)),
+        ("beam", BeamSearch(3, 6)),
+        ("contrastive", ContrastiveSearch(6, 8, 0.6)),
+    ):
+        found = [best.ids for best, *_ in by(model, begun, end)]
+        expected = [" ".join(tokenizer.decode([i for i in ids if i != end]).split()) for ids in found]
+        changed = {"beam": ["decoding.num_beams=3"]}.get(strategy, [])
+        settings = [f"decoding={strategy}", "decoding.max_new_tokens=6", *changed]
+        writers.succeed("generate", f"cell=grammar_tiny/{name}-1", *settings, f"prompts={prompts}")
+        written = [" ".join(row["text"].split()) for row in texts(f"grammar_tiny/{name}-1-{strategy}")]
+        assert written == expected
+        more = {"num_beams": 3} if strategy == "beam" else {}
+        assert [
+            " ".join(text.split()) for text in system.continue_(prompts, strategy=strategy, max_new_tokens=6, **more)
+        ] == expected
+    assert not system.goes_on
+    assert (
+        command("generate", f"{name}-1", prompts[0], "--max-new-tokens", "6").strip()
+        == system.continue_(prompts[0], max_new_tokens=6)[0]
+    )
+
+
+@pytest.mark.parametrize(("name", "decoding"), [("writing_rnn", "greedy"), ("writing_transformer", "beam")])
+def test_a_translator_decodes_by_the_same_configurations(writers, name, decoding):
+    cell = f"grammar_pairs_tiny/{name}-1"
+    sources = Path("outputs/prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()
+    expected = Path("outputs/train", cell, "translations.test.txt").read_text().splitlines()
+    writers.succeed(
+        "generate", "stage=train", f"cell={cell}", f"decoding={decoding}", "decoding.max_new_tokens=12", "n_prompts=12"
+    )
+    rows = texts(f"{cell}-{decoding}")
+    assert [row["prompt"] for row in rows] == sources and [row["text"] for row in rows] == expected
+    for other, more in (("top_p", []), ("typical", []), ("contrastive", []), ("exact", ["decoding.max_new_tokens=1"])):
+        settings = [f"decoding={other}", *(more or ["decoding.max_new_tokens=5"])]
+        writers.succeed("generate", "stage=train", f"cell={cell}", *settings, f"prompts=['{sources[0]}']")
+        (row,) = texts(f"{cell}-{other}")
+        assert row["tokens"] <= 5 and row["log_prob"] < 0
+
+
+def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, command, tmp_path):
+    sources = Path("outputs/prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()[:2]
+    for name in ("writing_rnn", "writing_transformer"):
+        system = retable.load(f"train/grammar_pairs_tiny/{name}-1")
+        expected = system.translate(sources)
+        assert command("translate", f"{name}-1", *sources).splitlines() == expected
+        printed = command("translate", f"{name}-1", *sources, "--attention", str(tmp_path / f"{name}.svg"))
+        assert printed.splitlines() == expected
+        for number, (source, attended) in enumerate(zip(sources, system.attend(sources), strict=True), 1):
+            assert attended.text == expected[number - 1]
+            assert attended.source == [*source.split(), "<eos>"] and attended.written[:-1] == attended.text.split()
+            np.testing.assert_allclose(attended.weights.sum(axis=1), 1, rtol=1e-4)
+            ids = [*system.tokenizer.encode(attended.text), system.tokenizer.boundary]
+            own = attention_to_source(
+                system.objective, [*system.tokenizer.encode(source), system.tokenizer.boundary], ids
+            )
+            np.testing.assert_allclose(attended.weights, own, rtol=1e-5)
+            picture = (tmp_path / f"{name}-{number}.svg").read_text()
+            assert picture.startswith("<svg") and all(f">{word}<" in picture for word in source.split())
+        command("translate", f"{name}-1", sources[0], "--attention", str(tmp_path / "one.svg"))
+        assert (tmp_path / "one.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["translate", "writing_rnn-1", "the zebra saw the yak"], "writing_rnn-1 does not know zebra, saw, yak; write"),
+        (["translate", "writing_rnn-1", " "], "one of the texts is empty; leave it out"),
+        (["translate", "writing_lstm-1", "the"], "writing_lstm-1 can't translate; it can perplexity, score"),
+        (["translate", "writing_blind-1", "the", "--attention", "a.svg"], "looks back at nothing of the source"),
+        (["translate", "writing_rnn-1", "the", "--attention", "a.png"], "--attention a.png is no .svg; write a.svg"),
+        (["translate", "writing_rnn-1", "the", "--attention", "none/a.svg"], "there is no folder none; make it first"),
+        (["generate", "writing_lstm-1", "--label", "positive"], "--label positive is told by a discriminator; write"),
+        (["generate", "writing_lstm-1", "--discriminator", STEERING], "label= is none of the discriminator's; write"),
+        (
+            ["generate", "writing_lstm-1", "--discriminator", "writing_nothing-1", "--label", "positive"],
+            "sentiment-writing_nothing-1 tells no label from the beginning of a text; train one, as in",
+        ),
+    ],
+    ids=lambda part: " ".join(part[:2]) if isinstance(part, list) else "",
+)  # fmt: skip
+def test_a_mistake_is_one_line(command, arguments, said):
+    assert said in command(*arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["stage=train", "cell=grammar_tiny/sentiment-writing_nothing-1"], "writes no texts; take a translator or"),
+        (
+            ["cell=grammar_tiny/writing_t5-1", "decoding=fudge", f"decoding.discriminator.cell={STEERING}"],
+            "reads other tokens than the language model writes; train it with",
+        ),
+        (["cell=grammar_tiny/writing_lstm-1", "decoding=fudge", "decoding.discriminator.cell=none-1"], "none-1 is no"),
+    ],
+    ids=["a classifier", "other tokens", "no cell"],
+)  # fmt: skip
+def test_a_mistake_of_the_stage_is_one_line(writers, settings, said):
+    done = writers.run("generate", *settings, "prompts=['']")
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_discriminator_is_that_of_its_cell(writers):
+    steering, loaded = load_discriminator(STEERING), retable.load(STEERING)
+    assert steering.labels == list(loaded.labels) and steering.tokens == loaded.text.digest
+    text = "the " + beginning()
+    ids = [loaded.text.boundary, *loaded.text.encode(text), loaded.text.boundary]
+    log_probs, _ = steering.extend(torch.tensor([ids]), steering.start(1))
+    np.testing.assert_allclose(log_probs.exp(), loaded.probabilities(text), rtol=1e-4)
