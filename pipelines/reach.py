@@ -8,7 +8,7 @@ from pipelines.project import CODE
 from retable.plan.fingerprint import Code
 
 # What a system that another stage loads is built from again; the rest of its configuration went into its weights.
-LOADED = ("tokens", "model", "objective", "batches", "scorer", "adaptation", "cells")
+LOADED = ("tokens", "model", "objective", "batches", "scorer", "adaptation", "cells", "task", "head")
 
 
 @cache

@@ -1,5 +1,6 @@
 """The plan of a cell: what it depends on, and the graph of all."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,15 @@ STAGES = {
     "evaluate/grammar_tiny/traced_kn3-1-perplexity-phenomena": (
         *("evaluate", "cell=grammar_tiny/traced_kn3-1", "benchmark=[perplexity,phenomena]"),
     ),
+    "train/grammar_tiny/sentiment_prefixes-traced_prefixes-1": (
+        *("train", "task=sentiment_prefixes", "recipe=encoders/lstm_prefixes", "system=traced_prefixes"),
+        *("epochs=0.1", "model.d_model=8"),
+    ),
+    "evaluate/grammar_tiny/traced_kn3-1-steering": (
+        *("evaluate", "cell=grammar_tiny/traced_kn3-1", "benchmark=steering"),
+        "benchmark.steering.discriminator.cell=train/grammar_tiny/sentiment_prefixes-traced_prefixes-1",
+        *("benchmark.steering.samples=2", "benchmark.steering.length=4"),
+    ),
 }  # each evaluation after what it loads
 # The first calls one of two functions, which are the roots; the other only lends `import retable` its names.
 DISPATCH = {("pipelines.pretrain", "pretrain"), ("retable", "__getattr__")}
@@ -140,7 +150,8 @@ def test_whatever_a_stage_enters_is_in_its_fingerprint(project, source, tmp_path
     project.succeed(tracing, str(entered), f"pipelines.{stage}", "corpus=grammar_tiny", *overrides)
     cell = project.folder / "outputs" / place
     own = yaml.safe_load((cell / "config.yaml").read_text(encoding="utf-8"))
-    cells = [project.folder / "outputs" / own.get("stage", "pretrain") / own["cell"]] if "cell" in own else []
+    made_from = json.loads((cell / "run.json").read_text(encoding="utf-8"))["made_from"]
+    cells = [project.folder / "outputs" / each for each in made_from] if "cell" in own else []
     cells += [part for each in cells for part in sorted(each.glob("parts/*"))]
     loaded = list(loaded_from(cells))
     reached = source.reached(reach.reached_by(stage, reach.own_part(stage, own), loaded))

@@ -194,6 +194,16 @@ def test_an_ensemble_is_a_mixture_of_equal_weights():
     assert "weights" not in fitted.settings
 
 
+def test_what_is_steered_is_made_from_its_discriminator_too():
+    steered = {"benchmarks": {"steering": "all"}, "texts": {"fudge": "lstm"}}
+    systems = [{"of": "lstm"}, {"of": "lstm_prefixes", "task": "sentiment_prefixes"}]
+    judge = "train/grammar_small/sentiment_prefixes-lstm_prefixes-1"
+    for place in ("evaluate/grammar_small/lstm-1-steering", "generate/grammar_small/lstm-1-fudge"):
+        found = cell(place, corpus="grammar_small", systems=systems, **steered)
+        assert found.made_from == ("pretrain/grammar_small/lstm-1", judge)
+        assert f"{judge}/model.safetensors" in found.reads
+
+
 @pytest.mark.parametrize(
     ("said", "message"),
     [
@@ -231,6 +241,9 @@ def test_an_ensemble_is_a_mixture_of_equal_weights():
         ({"corpus": "ptb", "systems": [{"of": "gpt", "decoding": "greedy"}]},
          "study mine, system gpt: decoding is for systems of a task; give it one, task: translation, or leave decoding "
          "out"),
+        ({"corpus": "grammar", "systems": [{"of": "lstm"}], "benchmarks": {"steering": "all"}},
+         "study mine: benchmark steering is steered by train/grammar/sentiment_prefixes-lstm_prefixes-1, which the "
+         "study does not train; give it that system, as in {of: lstm_prefixes, task: sentiment_prefixes}"),
         ({"corpus": "ptb", "systems": [{"of": "kn5"}], "mixtures": {"one": ["kn5"]}},
          "study mine, mixtures.one: ['kn5'] are not two systems or more of one text, of a seed each; name those"),
         ({"corpus": "ptb", "systems": [{"of": "kn5"}], "mixtures": {"one": {"of": ["kn5"], "weight": "equal"}}},

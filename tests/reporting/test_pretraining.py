@@ -173,6 +173,30 @@ def test_senses_by_layer(senses, tmp_path):
     assert [i for i, row in enumerate(table.panels["grammar"]) if row.apart] == [11, 14]
 
 
+def test_steering_has_a_row_for_each_kind_of_sentences(write_run, tmp_path):
+    scores = {"label": (0.45, 0.95), "grammatical": (0.9, 0.875)}
+    scores |= {"nats_sentence": (30.0, 31.5), "true_nats_token": (2.0, 1.875)}
+    kinds = ("sampled", "steered")
+    metrics = {f"steering/{kind}/{name}": both[i] for name, both in scores.items() for i, kind in enumerate(kinds)}
+    runs = [
+        write_run(
+            "evaluate", f"grammar/lstm-{seed}-steering", "lstm", seed, metrics | {"steering/steered/label": share}
+        )
+        for seed, share in ((1, 0.95), (2, 0.97))
+    ]
+    frame = aggregate([read_result(run) for run in runs], read_references())
+    (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "results")
+    columns = [f"{column.group} {column.title}".strip() for column in table.columns]
+    rows = {row.values[0].text: dict(zip(columns, row.values, strict=True)) for row in table.panels["grammar"]}
+    assert {*rows} == {f"lstm, {kind}" for kind in kinds}
+    steered = {column: value.text for column, value in rows["lstm, steered"].items() if value.text}
+    assert steered == {
+        "Sentences": "lstm, steered", "label, %": "96.0", "grammatical, %": "87.5", "Runs": "2",
+        "By the model nats a sentence": "31.50", "By the true distribution a token": "1.875",
+    }  # fmt: skip
+    assert rows["lstm, steered"]["label, %"].spread == "1.4"
+
+
 def test_senses_figure_has_two_lines_a_system_and_the_same_bytes_twice(senses, tmp_path):
     frame = aggregate(senses, read_references())
     for name in ("one.svg", "two.svg"):

@@ -107,13 +107,14 @@ class _Expansion:
             self._conf.require("decoding", decoding, f"{self._where}, texts")
             for cell in self._selected(selection, f"{self._where}, texts.{decoding}"):
                 settings = {"stage": cell.stage, "cell": cell.out, "decoding": decoding}
+                steering = self._discriminators("decoding", [decoding], cell.corpus)
                 self._add(
                     Cell(
                         "generate",
                         f"{cell.out}-{decoding}",
                         settings,
-                        made_from=(cell.place,),
-                        reads=(f"{cell.place}/model.safetensors", f"prepare/{cell.corpus}/test.txt"),
+                        made_from=(cell.place, *steering),
+                        reads=(*_weights([cell.place, *steering]), f"prepare/{cell.corpus}/test.txt"),
                         corpus=cell.corpus,
                         tokenizer=cell.tokenizer,
                     )
@@ -284,7 +285,7 @@ class _Expansion:
         places = [cell.place for cell in cells]
         settings = {"corpus": first.corpus, "tokenizer": first.tokenizer, "cells": f"[{','.join(places)}]"}
         settings |= {"weights": weights} if weights != "fitted" else {}
-        files = tuple(f"{place}/model.safetensors" for place in places)
+        files = _weights(places)
         tokens = self._tokens(first.corpus, first.tokenizer)
         cell = Cell(
             "mix",
@@ -301,19 +302,34 @@ class _Expansion:
     def _add_evaluation(self, cell: Cell, benchmarks: Sequence[str]) -> None:
         settings = {"corpus": cell.corpus, "tokenizer": cell.tokenizer, "stage": cell.stage, "cell": cell.out}
         settings |= {"benchmark": benchmarks[0] if len(benchmarks) == 1 else f"[{','.join(benchmarks)}]"}
-        reads = (f"{cell.place}/model.safetensors", *([f"{cell.place}/vectors.bin"] if cell.stage == "embed" else []))
+        steering = self._discriminators("benchmark", benchmarks, cell.corpus)
+        reads = (*_weights([cell.place, *steering]), *([f"{cell.place}/vectors.bin"] if cell.stage == "embed" else []))
         tokens = self._tokens(cell.corpus, cell.tokenizer)
         self._add(
             Cell(
                 "evaluate",
                 "-".join([cell.out, *benchmarks]),
                 settings,
-                made_from=(cell.place,),
+                made_from=(cell.place, *steering),
                 reads=(*reads, tokens[0]),
                 corpus=cell.corpus,
                 tokenizer=cell.tokenizer,
             )
         )
+
+    def _discriminators(self, group: str, names: Sequence[str], corpus: str) -> tuple[str, ...]:
+        """The places of the discriminators that benchmarks or a decoding steer by, which the study is to train."""
+        found = []
+        for name in names:
+            if discriminator := self._conf.says(group, name).get("discriminator"):
+                place = _filled(discriminator["cell"], {"${text}": corpus})
+                if place not in self._cells:
+                    raise UsageError(
+                        f"{self._where}: {group} {name} is steered by {place}, which the study does not train; give it "
+                        "that system, as in {of: lstm_prefixes, task: sentiment_prefixes}"
+                    )
+                found.append(place)
+        return tuple(found)
 
     def _wanted(self, group: str, name: str) -> str:
         """The kind of system that a benchmark, or an adaptation, asks for."""
@@ -469,6 +485,10 @@ def _set(entry: Mapping[str, Any], where: str) -> dict[str, str]:
                 f"{where}: set: {key!r} is no setting of a study; write one of what is computed, as in optimizer.lr"
             )
     return {str(key): "null" if value is None else str(value) for key, value in said.items()}
+
+
+def _weights(places: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{place}/model.safetensors" for place in places)
 
 
 def _filled(text: str, names: Mapping[str, str]) -> str:

@@ -197,12 +197,12 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
 
     Metrics `<split>/<likelihood>` are of language models, whose task is empty; `<task>/<split>/<metric>` and
     `analogies/<section>/<metric>` of tasks, where the section of the analogies stands as their split, and so do the set
-    of `similarity/<set>/<metric>`, the layer of `senses/<layer>/<metric>` and `probes/<layer>/<metric>`, and the
-    paradigm or phenomenon of `blimp/<group>/<metric>`; `held_out/<metric>`, `senses/<metric>`
-    and `unseen_words/<metric>` have none. `<split>/<direction>/<likelihood>` is of a task that is called like the
-    direction. `<bound>/<metric>` is the oracle's, whatever cell it was measured beside. `vocab_size` and
-    `<split>/<rate>` are of tokenizers. Others (counts, seconds) are no quantity of a table. UsageError where two
-    results claim one seed of one system.
+    of `similarity/<set>/<metric>`, the layer of `senses/<layer>/<metric>` and `probes/<layer>/<metric>`, the paradigm
+    or phenomenon of `blimp/<group>/<metric>`, and which sentences `steering/<sentences>/<metric>` is of;
+    `held_out/<metric>`, `senses/<metric>` and `unseen_words/<metric>` have none. `<split>/<direction>/<likelihood>` is
+    of a task that is called like the direction. `<bound>/<metric>` is the oracle's, whatever cell it was measured
+    beside. `vocab_size` and `<split>/<rate>` are of tokenizers. Others (counts, seconds) are no quantity of a table.
+    UsageError where two results claim one seed of one system.
     """
     rows = []
     for result in results:
@@ -234,7 +234,7 @@ def _cell(key: str) -> tuple[str, str, str] | None:
         case [split, direction, metric] if split in SPLITS and direction in DIRECTIONS and metric in LIKELIHOODS:
             return direction, split, metric
         case [task, split, metric] if split in SPLITS or task in (
-            "analogies", "similarity", "senses", "blimp", "probes",
+            "analogies", "similarity", "senses", "blimp", "probes", "steering",
         ):  # fmt: skip
             return task, split, metric
         case [task, metric] if task in (*BOUNDS, "held_out", "senses", "unseen_words"):
