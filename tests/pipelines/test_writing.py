@@ -140,7 +140,8 @@ def test_what_steering_gives_and_costs_is_measured(writers):
 def test_what_reads_first_has_its_prompt_as_in_training(writers, name, command):
     """Its inputs end with a mark, by which it ends what it writes, too; and nothing else stands before or behind."""
     system = retable.load(f"pretrain/grammar_tiny/{name}-1")
-    tokenizer, end = system.tokenizer, system.tokenizer.special_ids["</s>"]
+    tokenizer = system.tokenizer
+    (end,) = tokenizer.encode("\n")
     prompts = [" ".join(tokenizer.words[i] for i in places) for places in ([150, 151], [160, 170, 180], [190])]
     begun = [[*tokenizer.encode(prompt), end] for prompt in prompts]
     model = Conditioned(system.system.objective, START)
@@ -219,7 +220,7 @@ def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, 
         (["generate", "writing_lstm-1", "--label", "positive"], "--label positive is told by a discriminator; write"),
         (["generate", "writing_lstm-1", "--discriminator", STEERING], "label= is none of the discriminator's; write"),
         (
-            ["generate", "writing_lstm-1", "--discriminator", "writing_nothing-1", "--label", "positive"],
+            ["generate", "writing_lstm-1", "--discriminator", "sentiment-writing_nothing-1", "--label", "positive"],
             "sentiment-writing_nothing-1 tells no label from the beginning of a text; train one, as in",
         ),
     ],
