@@ -8,8 +8,11 @@ from retable.errors import UsageError
 from retable.plan.cell import CHECKPOINT
 
 READER = "retable.exchange.checkpoint.Checkpoint"  # imported where one is read, as it takes seconds
-# Of our models that are parts of others, the whole: it has the same settings, and the part's weights are among its own.
-PARTS = {"retable.models.t5_encoder.T5Encoder": "retable.models.t5.T5"}
+# Of our models that begin as others, or as a part of them, those: they have the same settings.
+BEGUN_AS = {
+    "retable.models.t5_encoder.T5Encoder": "retable.models.t5.T5",
+    "retable.models.gpt_special_tokens.GPTWithSpecialTokens": "retable.models.gpt.GPT",
+}
 
 RECIPES = {"GPT": "transformer/gpt", "BERT": "bert/bert", "T5": "t5/t5"}
 
@@ -28,7 +31,7 @@ def take_over(cfg: DictConfig, overrides: list[str]) -> None:
     checkpoint = Checkpoint(init.removeprefix(CHECKPOINT))
     settings, target = dict(checkpoint.model), str(cfg.model._target_)
     kind, wanted = (each.rpartition(".")[2] for each in (settings["_target_"], target))
-    if PARTS.get(target, target) != settings["_target_"]:
+    if BEGUN_AS.get(target, target) != settings["_target_"]:
         raise UsageError(
             f"init={init} is a {kind}, and the recipe has a {wanted}; take one of a {kind}: recipe={RECIPES[kind]}"
         )

@@ -126,8 +126,8 @@ def freeze(model: Model) -> None:
         raise UsageError(f"{type(model).__name__} writes its labels, and has no head; leave frozen=True out")
     if [*model.pretrained.values()] != [model]:
         raise UsageError(
-            f"{type(model).__name__} is pretrained in parts, and learns the others; leave frozen=true out: "
-            "model.frozen=true keeps those parts"
+            f"{type(model).__name__} is pretrained in parts, and learns the others; leave frozen=true out"
+            + (": model.frozen=true keeps those parts" if "frozen" in vars(model) else "")
         )
     model.requires_grad_(False)
 

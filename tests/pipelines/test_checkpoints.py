@@ -98,6 +98,19 @@ def test_a_t5_writes_labels_and_its_encoder_is_read_alone(labelled):
         assert any(name.startswith("model.decoder") for name in weights) == ("glue" in recipe)
 
 
+def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
+    its = write(labelled.folder / "tiny-gpt", "gpt", "GPT2LMHeadModel", n_embd=16, n_layer=1, n_head=2, n_positions=32)
+    slow = ("init=hf:tiny-gpt", "out=gpt", "optimizer.lr=0", "max_steps=1")
+    done = tune(labelled, "recipe=encoders/gpt_special_tokens", *slow)
+    assert done.returncode == 0, done.stderr
+    weights = read_weights(labelled.folder / "outputs/train/gpt/model.safetensors")
+    assert torch.equal(weights["model.embedding.weight"][:-3], its.transformer.wte.weight)
+    cfg = OmegaConf.load(labelled.folder / "outputs/train/gpt/config.yaml")
+    assert len(weights["model.embedding.weight"]) == cfg.model.vocab_size + 3
+    loaded = retable.load(labelled.folder / "outputs/train/gpt")
+    assert len(loaded.classify(["the cat sees a bird", "it"])) == 2
+
+
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [

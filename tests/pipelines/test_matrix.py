@@ -59,12 +59,14 @@ SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
     "bert": TRANSFORMER,
     "electra": TRANSFORMER,
     "gpt": TRANSFORMER,
+    "gpt_special_tokens": TRANSFORMER,
     "lstm": (),
     "t5_toy_encoder": ("model.d_model=16", "model.n_layers=1", "model.d_ff=16"),
     "t5_toy_spans": ("model.d_model=16", "model.n_layers=1", "model.d_ff=16"),
     "rnn_translation": ("model.d_model=16", "model.d_embedding=16"),
     "convolutional_translation": ("model.d_model=16", "model.d_hidden=16", "model.n_layers=1"),
     "bilstm_tagger": (*SPELT, "model.d_model=16"),
+    "window_tagger": (*SPELT, "model.d_model=16"),
     "elmo_tagger": (*ELMO, *SPELT),
     "bidaf": (*SPELT, "model.d_hidden=8"),
     "bidaf_elmo": (*ELMO[:-1], *SPELT, "model.d_hidden=8"),
@@ -79,8 +81,9 @@ SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
     "elmo": (),
 }
 # with a state for each of their tokens
-IN_TOKENS = {"bilstm", "bilstm_one_hot", "bilstm_elmo", "deep_cnn", "bert", "electra", "gpt", "lstm", "t5_toy_encoder"}
-STATES = IN_TOKENS | {"bilstm_tagger", "elmo_tagger"}
+GPTS = {"gpt", "gpt_special_tokens"}
+IN_TOKENS = {"bilstm", "bilstm_one_hot", "bilstm_elmo", "deep_cnn", "bert", "electra", *GPTS, "lstm", "t5_toy_encoder"}
+STATES = IN_TOKENS | {"bilstm_tagger", "window_tagger", "elmo_tagger"}
 SUMMED_UP = STATES | {"bag_of_words", "deep_averaging", "cnn", "cnn_one_hot"}
 WRITERS = {"t5_toy_spans", "rnn_translation", "convolutional_translation"}
 SUMMARY = {"dropout": 0.0, "auxiliary": 0.0, "d_hidden": None, "pooling": None}

@@ -68,6 +68,17 @@ def test_a_word_is_told_by_its_first_token_between_the_ends(model):
     assert encoded.shortened == 0
 
 
+def test_to_a_model_that_reads_from_the_left_a_word_is_told_by_its_last_token():
+    """One whose last token is cut off is not told, though its others are read."""
+    sentences = [TaggedSentence(["cats", "sleepless", "sleep"], ["N", "A", "V"])]
+    n = len(MARKED.encode("sleepless"))
+    whole = task(sentences).encode(GPT(99, 8, 1, 1, 99, 0.0), MARKED, sentences)
+    assert n > 2 and whole.pad(np.arange(1)).words.tolist() == [[1, 1 + n, 2 + n]]
+    for room, words in ((2 + n, [1]), (3 + n, [1, 1 + n])):
+        cut = task(sentences).encode(GPT(99, 8, 1, 1, room, 0.0), MARKED, sentences)
+        assert cut.shortened == 1 and cut.pad(np.arange(1)).words.tolist() == [words]
+
+
 def test_words_behind_a_cut_get_the_commonest_tag():
     """And their own tags are not trained on."""
     torch.manual_seed(0)

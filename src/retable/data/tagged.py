@@ -17,7 +17,7 @@ from retable.data.bucketed import Encoded, weigh_by
 
 class TaggedExample(NamedTuple):
     input_ids: Sequence[int]
-    words: Sequence[int]  # where each word's first token stands among them
+    words: Sequence[int]  # where the token that tells each word's tag stands among them
     tags: Sequence[int]  # of each word
     predicate: int | None = None  # which of the words it is whose roles are tagged
 
@@ -25,11 +25,11 @@ class TaggedExample(NamedTuple):
 class TaggedBatch(NamedTuple):
     input_ids: Tensor  # (B, T) int64, padded with 0 behind each row's length
     lengths: Tensor  # (B,) int64
-    words: Tensor  # (B, W) int64, where each word's first token stands in its row, 0 behind the row's last word
+    words: Tensor  # (B, W) int64, where the token that tells each word's tag stands in its row, 0 behind the last word
     n_words: Tensor  # (B,) int64
     tags: Tensor  # (B, W) int64, 0 behind the row's last word
     weight: float = 1.0  # of these words' mean, so that the processes' average is the mean over all words
-    predicates: Tensor | None = None  # (B,) int64, where the predicate's first token stands in its row
+    predicates: Tensor | None = None  # (B,) int64, where the predicate stands in its row
 
 
 def encoded(examples: Sequence[TaggedExample], shortened: int = 0) -> Encoded:

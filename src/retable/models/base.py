@@ -54,6 +54,14 @@ class LeftToRight(Model):
     penalty: Tensor | None = None  # what it adds to the loss of its last batch, until that is taken
 
 
+class DelimitedLeftToRight(LeftToRight):
+    """A left-to-right model that reads start a delimiter b extract, of tokens that are its own and no tokenizer's."""
+
+    start_id: int
+    delimiter_id: int
+    extract_id: int
+
+
 class Encoder(Model):
     """(B, T) ids, padded behind each row's length, to (B, T, D) states that have seen the whole sequence."""
 

@@ -1,7 +1,7 @@
 """The tagging objective: a tag for each word, by a softmax of its own or by a CRF over the sentence (Lample et al.
 2016, section 2.2).
 
-Of a word of several tokens the first one's state is read (Devlin et al. 2019, section 5.3).
+Of a word of several tokens one's state is read, which the batch names: see tasks/tagged.py.
 
 B batch, T time, W words, N words of the batch, D d_model, K tags.
 """

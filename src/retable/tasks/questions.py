@@ -187,7 +187,7 @@ class QuestionTask(Task[QuestionInWords, Found]):
 
 def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
     start, end = ends_of_sequences(model, text)
-    between = delimiter(text, end)
+    between = delimiter(model, text)
     rows, shortened = [], 0
     for each in examples:
         question, context = in_tokens(text, each.question).ids, in_tokens(text, each.context)

@@ -9,7 +9,7 @@ from retable.data import layouts
 from retable.data.examples import Inputs
 from retable.data.spelling import Vocabulary
 from retable.errors import UsageError
-from retable.models.base import MarkedEncoder, Model
+from retable.models.base import DelimitedLeftToRight, MarkedEncoder, Model
 from retable.tasks.base import Text
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
@@ -21,8 +21,7 @@ class WordsInTokens(NamedTuple):
 
 
 def lay_out(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
-    """The examples as `model` reads them, see `layouts`. A left-to-right model's delimiter is [SEP], where the
-    tokenizer has one, as GPT's is a token that the text lacks; else the end of a line."""
+    """The examples as `model` reads them, see `layouts`."""
     ids = [tuple(tokenizer.encode(sentence) for sentence in sentences) for sentences in examples]
     first, last = ends_of_sequences(model, tokenizer)
     match model.layout:
@@ -33,17 +32,23 @@ def lay_out(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ..
         case "in segments":
             return layouts.in_segments(ids, first, last, model.max_length)
         case "left to right":
-            return layouts.left_to_right(ids, first, delimiter(tokenizer, last), last, model.max_length, symmetric)
+            return layouts.left_to_right(ids, first, delimiter(model, tokenizer), last, model.max_length, symmetric)
 
 
-def delimiter(text: Text, last: int) -> int:
-    """What stands between two texts in one sequence, whose end is `last`."""
-    return text.special_ids.get("[SEP]", last) if isinstance(text, Tokenizer) else last
+def delimiter(model: Model, text: Text) -> int:
+    """What stands between two texts in one sequence: the model's own delimiter; of a model without one [SEP], where the
+    tokenizer has it, as GPT's is a token that the text lacks; else the sequence's end."""
+    if isinstance(model, DelimitedLeftToRight):
+        return model.delimiter_id
+    end = ends_of_sequences(model, text)[1]
+    return text.special_ids.get("[SEP]", end) if isinstance(text, Tokenizer) else end
 
 
 def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
-    """The tokens between which `model` reads a sequence: [CLS] and [SEP] where it is one for them, else the ends of
-    lines. UsageError where the tokenizer has no such marks."""
+    """The tokens between which `model` reads a sequence: its own, where it has them; [CLS] and [SEP], where it is one
+    for these; else the ends of lines. UsageError where the tokenizer has no such marks."""
+    if isinstance(model, DelimitedLeftToRight):
+        return model.start_id, model.extract_id
     if isinstance(text, Vocabulary):
         (end,) = text.encode([END_OF_LINE])
         return end, end

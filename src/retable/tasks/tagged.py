@@ -19,7 +19,7 @@ from retable.errors import UsageError, reading
 from retable.metrics.roles import role_counts
 from retable.metrics.spans import SHARES, Scheme, convert, span_counts
 from retable.metrics.units import share
-from retable.models.base import Model
+from retable.models.base import LeftToRight, Model
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
 from retable.settings import NonNegativeInt
@@ -107,7 +107,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     """A tag for each word of a sentence.
 
     A model that reads words by their spelling gets them whole; any other reads their tokens, and a word's first one
-    tells its tag (Devlin et al. 2019, section 5.3). What does not fit into the model is cut from the end of a sentence:
+    tells its tag (Devlin et al. 2019, section 5.3), or to a model that reads from left to right its last one, which
+    alone has read the word. What does not fit into the model is cut from the end of a sentence:
     words behind the cut are not trained on, and get the most frequent tag of training, so that the metrics count them.
 
     Its units are sentences: the words, those whose tag is right, and of tags of spans those that are right, predicted
@@ -203,13 +204,15 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
     def _encode_tokens(self, model: Model, tokenizer: Tokenizer, examples: Sequence[TaggedSentence]) -> Encoded:
         start, end = ends_of_sequences(model, tokenizer)
+        from_left = isinstance(model, LeftToRight)
         rows, shortened = [], 0
         for each in examples:
             tokens = in_tokens(tokenizer, each.words)
             input_ids = layouts.between(tokens.ids, start, end, model.max_length)
             is_cut = len(input_ids) < len(tokens.ids) + 2
             # The end stands where the first token that was cut did.
-            words = [1 + place for place in tokens.first if not is_cut or 1 + place < len(input_ids) - 1]
+            tells = tokens.last if from_left else tokens.first
+            words = [1 + place for place in tells if not is_cut or 1 + place < len(input_ids) - 1]
             rows.append(TaggedExample(input_ids, words, self._ids(each.tags[: len(words)])))
             shortened += is_cut
         return encoded(rows, shortened)
