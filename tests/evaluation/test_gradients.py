@@ -13,6 +13,7 @@ from retable.errors import UsageError
 from retable.evaluation.gradients import Gradients, by_distance, total_norms
 from retable.models.base import LeftToRight
 from retable.models.bert import BERT
+from retable.models.gated_convolution import GatedConvolution
 from retable.models.gpt import GPT
 from retable.models.recurrent import GRU, LSTM
 from retable.objectives.causal_lm import CausalLM
@@ -124,6 +125,7 @@ def test_the_benchmark_writes_what_it_fits(folder):
     assert metrics["gradients/factor"] == pytest.approx(0.8, rel=1e-4)
     assert metrics["gradients/factor_low"] <= 0.8001 and metrics["gradients/factor_high"] >= 0.7999
     assert metrics["gradients/r2"] == pytest.approx(1)
+    assert metrics["gradients/reach"] == 7  # all that is looked at
     table = pd.read_csv(folder / "gradients.csv")
     np.testing.assert_allclose(table["relative"], 0.8 ** np.arange(7.0), rtol=1e-4)
     norms = pd.read_csv(folder / "gradient_norms.csv")
@@ -131,6 +133,16 @@ def test_the_benchmark_writes_what_it_fits(folder):
     np.testing.assert_allclose(norms["clipped"], norms["norm"].clip(upper=1), rtol=1e-5)
     assert metrics["gradients/clipped"] == (norms["norm"] > 1).mean()
     assert metrics["gradients/norm_median"] == pytest.approx(norms["norm"].median(), rel=1e-5)
+
+
+def test_what_a_convolution_reaches_is_its_receptive_field(folder):
+    """Of layers of widths w it is the sum of w − 1, and one."""
+    torch.manual_seed(1)
+    model = GatedConvolution(V, 8, [[[3, 8]], [[4, 8], [2, 8]]], 0.0)
+    objective = CausalLM(model, V, tie=True, bias=True, reduction="mean")
+    batches = partial(CarriedStreams, batch_size=4, length=5)
+    metrics = Gradients(str(folder), batches, "test", 12, 20, 9, 2)(SimpleNamespace(objective=objective), folder)
+    assert metrics["gradients/reach"] == 2 + 3 + 1 + 1
 
 
 def test_what_can_not_be_measured_is_refused(folder):

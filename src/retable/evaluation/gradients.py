@@ -68,8 +68,9 @@ class Gradients:
 
         Returns `gradients/<metric>`: `factor`, by which the norm changes a step, from a line through its logarithm at
         the distances from 1 that it reaches, with the 95 % interval `factor_low` and `factor_high` and the share `r2`
-        that the line explains; `norm_median`, `norm_90` and `norm_max` of the batches, and the share of them that is
-        `clipped`.
+        that the line explains; `reach`, how many words it reaches, the last one among them, `distances` + 1 at most: of
+        convolutions and windows the receptive field; `norm_median`, `norm_90` and `norm_max` of the batches, and the
+        share of them that is `clipped`.
         """
         objective, vocab_size = system.objective, Tokenizer.load(self.inputs[0]).vocab_size
         if not isinstance(objective, CausalLM):
@@ -104,6 +105,7 @@ class Gradients:
         return {
             **{f"gradients/factor{end}": float(np.exp(slope)) for end, slope in slopes},
             "gradients/r2": line.r2,
+            "gradients/reach": float(reached[-1] + 1),
             "gradients/norm_median": median,
             "gradients/norm_90": ninetieth,
             "gradients/norm_max": most,

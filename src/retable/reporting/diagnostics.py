@@ -122,20 +122,24 @@ def _unit_sums(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
 
 def gradients_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]:
     """A row a system, from the gradient that fades soonest to the one that lasts."""
-    names = ("factor", "factor_low", "factor_high", "r2", "norm_median", "norm_90", "norm_max", "clipped")
+    names = ("factor", "factor_low", "factor_high", "r2", "reach", "norm_median", "norm_90", "norm_max", "clipped")
     frame = _metric_means(systems, "gradients", names).sort_values("factor").assign(corpus=corpus)
     columns = [Column("System", numeric=False), Column("Runs")]
-    columns += [Column(title, "Gradient by distance") for title in ("a step, ×", "95 % interval", "half-life", "r²")]
+    columns += [
+        Column(title, "Gradient by distance") for title in ("a step, ×", "95 % interval", "half-life", "r²", "words")
+    ]
     columns += [Column(title, "Norm of a batch") for title in ("median", "90 %", "largest", "clipped, %")]
     rows = []
     for _, cell in frame.iterrows():
         half_life = math.log(0.5) / math.log(cell["factor"]) if cell["factor"] < 1 else math.inf
         texts = [f"{cell['factor']:.3f}", f"{cell['factor_low']:.3f} to {cell['factor_high']:.3f}"]
-        texts += [f"{half_life:.1f}", f"{cell['r2']:.3f}", *(f"{cell[name]:.3g}" for name in names[4:7])]
+        texts += [f"{half_life:.1f}", f"{cell['r2']:.3f}", f"{cell['reach']:.0f}"]
+        texts += [f"{cell[name]:.3g}" for name in names[5:8]]
         rows.append(_row(cell, [*texts, f"{100 * cell['clipped']:.0f}"]))
     notes = [
         "The norm of the loss's gradient by the embedding of the token k before it changes by a factor a step, from a "
-        "line through its logarithm; r² is the share that the line explains, the half-life in steps.",
+        "line through its logarithm; r² is the share that the line explains, the half-life in steps. It reaches so "
+        "many words, of those that were looked at: of a convolution its receptive field.",
         "Norm of a batch: of the whole gradient of the trained weights, on batches of the training text.",
     ]
     return Table(f"gradients-{corpus}", f"Gradients, {corpus}", columns, {corpus: rows}, notes), frame
