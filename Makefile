@@ -63,8 +63,8 @@ experiments: env
 
 test: env data-link
 	python -m pytest $(WORKERS)
-	@if [ -d data ]; then python -m pytest $(WORKERS) -m 'real or site or chaos'; \
-	else echo 'Without RETABLE_DATA the tests on real data are left out.'; python -m pytest $(WORKERS) -m 'site or chaos'; fi
+	@if [ -d data ]; then python -m pytest $(WORKERS) -m 'real or site'; \
+	else echo 'Without RETABLE_DATA the tests on real data are left out.'; python -m pytest $(WORKERS) -m site; fi
 
 check: env
 	ruff check

@@ -1,12 +1,10 @@
 import math
-import subprocess
 import sys
 
 import pytest
 
 from benchmarks.large import Cost
-from benchmarks.scale import exponent, table
-from pipelines.entry import CONF
+from benchmarks.scale import exponent, main, table
 
 
 @pytest.mark.parametrize("power", [0, 1, 1.5])
@@ -35,7 +33,8 @@ def test_the_table():
         (["--writers", "0"], "0 is less than 1"),
     ],
 )
-def test_sizes_that_cannot_be_are_refused(arguments, said):
-    command = [sys.executable, "-m", "benchmarks.scale", *arguments]
-    done = subprocess.run(command, cwd=CONF.parent, capture_output=True, text=True)
-    assert done.returncode == 2 and said in done.stderr
+def test_sizes_that_cannot_be_are_refused(arguments, said, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["scale", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2 and said in capsys.readouterr().err
