@@ -45,6 +45,9 @@ def test_measures_by_hand(tmp_path):
     by_hand = [log_p, log_p / 3, -log_p / log_u, log_p - log_u, (log_p - log_u) / 3]
     assert units.loc[0, [*MEASURES]].to_list() == pytest.approx(by_hand, abs=1e-6)
     assert units["label"].to_list() == [1, 0]
+    read_back = pd.read_csv(tmp_path / "units.csv", dtype={"label": str})
+    assert {f"unlabelled_acceptability/test/{name}": value
+            for name, value in UnlabelledAcceptability.values(read_back, MEASURES).items()} == metrics  # fmt: skip
     other_p, other_u = np.log(0.25 * 0.1), np.log(0.4 * 0.4)
     assert metrics["unlabelled_acceptability/test/slor"] == float((log_p - log_u) / 3 > (other_p - other_u) / 2)
 

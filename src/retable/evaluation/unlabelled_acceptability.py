@@ -61,7 +61,7 @@ class UnlabelledAcceptability(Measured):
         log_p, n = scorer.log_prob_of_texts(texts), np.array([len(text) for text in texts])
         log_u = np.array([frequencies[text].sum() for text in texts])
         units = pd.DataFrame({"split": self.split, "unit": range(len(texts))})
-        units = units.assign(label=[question.answer for question in questions], **measures(log_p, log_u, n))
+        units = units.assign(label=[question.answer for question in questions], **measures(log_p, log_u, n)).round(6)
         units.to_csv(folder / "units.csv", index=False, float_format="%.6f", lineterminator="\n")
         values = self.values(units, MEASURES)
         return {f"unlabelled_acceptability/{self.split}/{name}": value for name, value in values.items()}
@@ -88,7 +88,7 @@ def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
     The mean over the acceptable of the share of the unacceptable that each is above, or the other way round. Over
     resampled units it is the sum of the two means less the area, which has the variance of DeLong et al. 1988.
     """
-    good = labels.to_numpy() == 1
+    good = (labels.astype(str) == "1").to_numpy()  # a name, where units are read back
     ranks, own = rankdata(scores), np.empty(len(scores))
     for group in (good, ~good):
         own[group] = rankdata(scores[group])
