@@ -13,7 +13,7 @@ from retable.plan.graph import graph_file
 from retable.plan.study import read_study
 
 ROOT = Path(CONF).parent
-GROUPS = ("recipe", "objective", "corruption", "tokenizer", "task", "benchmark", "decoding")
+GROUPS = ("recipe", "objective", "corruption", "tokenizer", "task", "benchmark", "decoding", "adaptation")
 
 
 @pytest.fixture(scope="module")
