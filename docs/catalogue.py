@@ -101,6 +101,15 @@ class System:
     def id(self) -> str:
         return str(self.said["id"])
 
+    @property
+    def shown(self) -> list[str]:
+        """The files of results/ that docs/systems.yaml names, for what no headline number tells."""
+        return [f"results/{each}" for each in self.said.get("shown", ())]
+
+    @property
+    def ran(self) -> list[Number]:
+        return [number for number in self.numbers if number.runs]
+
 
 def read_systems() -> list[dict[str, Any]]:
     """The families of docs/systems.yaml."""
@@ -172,6 +181,22 @@ class Catalogue:
         """What a configuration and those that it inherits from say."""
         return self.conf.says(setting.group or ".", setting.choice)
 
+    def ran_in(self, setting: Setting) -> list[str]:
+        """The studies with a report that have a cell of a configuration."""
+
+        def is_of(cell: Cell) -> bool:
+            recipe = cell.settings.get("recipe")
+            of_recipe = self.conf.recipe(recipe.rpartition("/")[2])["choices"] if recipe else {}
+            return _makes(setting, cell) or of_recipe.get(setting.group) == setting.choice
+
+        ran = [name for name in self._studies if (ROOT / "results" / name / "report.md").is_file()]
+        return [name for name in ran if any(map(is_of, self._studies[name].cells.values()))]
+
+    def lacks(self, setting: Setting) -> str:
+        """What a configuration that has not run lacks, as study gallery says it; empty where it lacks nothing."""
+        named = self._studies["gallery"].reported["lacks"].get(setting.group, {})
+        return str(named.get(setting.choice.rpartition("/")[2], ""))
+
     def _code(self, system: System) -> list[str]:
         """Modules whose docstrings begin with the id, what its configurations name, and what docs/systems.yaml adds."""
         named = {name for name, ids in self._modules.items() if system.id in ids}
@@ -194,13 +219,10 @@ class Catalogue:
 
     def _cells(self, system: System) -> dict[str, list[Cell]]:
         """By study the cells that are made by a configuration of the system."""
-        used = {(setting.group, setting.choice) for setting in system.settings}
         keep = system.said.get("stage")
 
         def is_of(cell: Cell) -> bool:
-            groups = [group for group in GROUPS if group != "tokenizer" or cell.stage == "encode"]
-            named = ("", cell.stage) in used or any((each, c) in used for each in groups for c in cell.choices(each))
-            return named and keep in (None, cell.stage)
+            return keep in (None, cell.stage) and any(_makes(setting, cell) for setting in system.settings)
 
         return {name: [*filter(is_of, study.cells.values())] for name, study in self._studies.items()}
 
@@ -241,6 +263,13 @@ class Catalogue:
                         found[key].append(number)
             self._read[study] = found
         return self._read[study]
+
+
+def _makes(setting: Setting, cell: Cell) -> bool:
+    """Whether a cell's command names a configuration; of a tokenizer, whether the cell is its tokens."""
+    if setting.group == "tokenizer" and cell.stage != "encode":
+        return False
+    return cell.stage == setting.choice if not setting.group else setting.choice in cell.choices(setting.group)
 
 
 def _targets(said: Any) -> Iterator[str]:

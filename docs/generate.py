@@ -16,7 +16,6 @@ sys.path.insert(0, str(ROOT))  # `mkdocs` alone has not the project's folder on 
 from docs.catalogue import Catalogue, Check, Number, Setting, System, comment_of, functions  # noqa: E402
 from docs.sources import ASSETS, ROOT_PAGES, Files  # noqa: E402
 
-NO_TABLE = "**Results:** in no table yet.\n"
 INDEX = """# The systems
 
 Each system has an id, by which files of `conf/` and modules name it. Recipes are the files that train it, checks the
@@ -56,13 +55,26 @@ class Pages:
             note = "Shares, accuracies and correlations among the results are times 100."
             write(page, f"# {family['title']}\n\n{family['about']} {note}\n\n{body}")
             index.append(f"\n## [{family['title']}]({family['page']}.md)\n\n{family['about']}\n")
-            index.append("\n| Id | System | Recipes | Checks | Numbers |\n| --- | --- | ---: | ---: | ---: |")
+            index.append("\n| Id | System | Recipes | Checks | Study | Result |\n| --- | --- | ---: | ---: | --- | --- |")
             for system in own:
                 recipes = sum(setting.group == "recipe" for setting in system.settings)
-                counts = (recipes, len(system.checks), sum(number.runs > 0 for number in system.numbers))
                 link = f"[{system.said['name']}]({family['page']}.md#{system.id})"
-                index.append(f"| {system.id} | {link} | {' | '.join(str(count or '–') for count in counts)} |")
+                cells = [system.id, link, *(str(count or "–") for count in (recipes, len(system.checks)))]
+                index.append(f"| {' | '.join([*cells, *self._shown(system)])} |")
         write("systems/index.md", "\n".join(index) + "\n")
+
+    def _shown(self, system: System) -> tuple[str, str]:
+        """A study that shows a system, and what stands there: a number, best one beside a published one and not of toy
+        size; a figure or table; or what it lacks."""
+        page = "systems/index.md"
+        if system.ran:
+            number = min(system.ran, key=lambda each: (not each.published, each.study == "gallery", -each.runs))
+            beside = f", published {number.published}" * bool(number.published)
+            return self._study(page, number.study), f"{number.system}: {number.metric} {number.mean}{beside}"
+        if system.shown:
+            study, name = Path(system.shown[0]).parts[1:3]
+            return self._study(page, study), f"[{Path(name).stem}]({self.files.link(page, system.shown[0])})"
+        return "–", plain(system.said.get("lacks") or system.said["missing"])
 
     def _system(self, page: str, system: System) -> str:
         said = system.said
@@ -106,6 +118,8 @@ class Pages:
             "",
             f"    {plain(setting.comment)}",
             "",
+            f"    {self._ran(page, setting)}",
+            "",
             f"    [{setting.path}]({self.files.link(page, setting.path)}), with what it inherits:",
             "",
             "    ```yaml",
@@ -115,17 +129,22 @@ class Pages:
         ]
         return "\n".join(lines)
 
+    def _ran(self, page: str, setting: Setting) -> str:
+        if studies := self.catalogue.ran_in(setting):
+            return f"Has run in {', '.join(self._study(page, name) for name in studies)}."
+        return f"Has not run; it lacks {plain(self.catalogue.lacks(setting))}."
+
     def _study(self, page: str, name: str) -> str:
         if name in self.reports:
             return f"[{name}]({self.files.link(page, f'results/{name}/report.md')})"
         return f"[{name}]({self.files.link(page, f'conf/study/{name}.yaml')}) (not run)"
 
     def _results(self, page: str, system: System) -> Iterator[str]:
+        if system.shown:
+            links = (f"[{path.removeprefix('results/')}]({self.files.link(page, path)})" for path in system.shown)
+            yield f"**Results:** {', '.join(links)}.\n"
         if not system.numbers:
-            measures = any(setting.group in ("", "benchmark", "decoding") for setting in system.settings)
-            told = [study for study in system.studies if study in self.reports and study != "smoke"]
-            reports = ", ".join(self._study(page, study) for study in told)
-            yield f"**Results:** tables of their own in {reports}.\n" if measures and told else NO_TABLE
+            yield "" if system.shown else f"**Results:** in no table. What lacks: {plain(system.said['lacks'])}\n"
             return
         table = self._table(page, system.numbers)
         if len(system.numbers) <= FEW:

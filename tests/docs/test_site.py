@@ -134,6 +134,15 @@ def test_every_system_that_is_built_has_code_and_a_check(catalogue):
         assert "missing" not in system.said or not (system.code or system.settings), system.id
 
 
+def test_every_system_is_shown_by_a_result_or_lacks_something(catalogue):
+    for system in catalogue.systems.values():
+        lacking = "missing" in system.said or "lacks" in system.said
+        assert bool(system.ran or system.shown) is not lacking, system.id
+        assert all((ROOT / path).is_file() for path in system.shown), system.id
+    for setting in catalogue.settings:
+        assert bool(catalogue.ran_in(setting)) is not bool(catalogue.lacks(setting)), setting.path
+
+
 def test_every_named_test_exists():
     for check in read_checks():
         for test in check.tests:
