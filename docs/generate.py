@@ -55,7 +55,8 @@ class Pages:
             note = "Shares, accuracies and correlations among the results are times 100."
             write(page, f"# {family['title']}\n\n{family['about']} {note}\n\n{body}")
             index.append(f"\n## [{family['title']}]({family['page']}.md)\n\n{family['about']}\n")
-            index.append("\n| Id | System | Recipes | Checks | Study | Result |\n| --- | --- | ---: | ---: | --- | --- |")
+            index.append("\n| Id | System | Recipes | Checks | Study | Result |")
+            index.append("| --- | --- | ---: | ---: | --- | --- |")
             for system in own:
                 recipes = sum(setting.group == "recipe" for setting in system.settings)
                 link = f"[{system.said['name']}]({family['page']}.md#{system.id})"
