@@ -137,7 +137,7 @@ def test_texts_go_on_and_begin(cells):
         assert system.continue_([word, word], strategy="beam", max_new_tokens=4)[0] is not None
         drawn = system.generate(3, max_new_tokens=6, seed=4)
         assert len(drawn) == 3 and drawn == system.generate(3, max_new_tokens=6, seed=4) != system.generate(3, seed=5)
-    with pytest.raises(UsageError, match=r"^strategy=best is none; write greedy, beam or sample"):
+    with pytest.raises(UsageError, match=r"^strategy=best is none; write greedy, beam, sample or contrastive"):
         system.continue_(word, strategy="best")
 
 
