@@ -7,7 +7,6 @@ from retable.exchange.families import weights_in_transformers
 from retable.generation.beam_search import BeamSearch
 from retable.generation.next_token import Trained
 from retable.generation.sampling import Greedy, Sampling, seeded
-from retable.generation.typical import TypicalSampling
 from retable.models.gpt import GPT
 from retable.objectives.causal_lm import CausalLM
 
@@ -101,4 +100,4 @@ def test_typical_sampling_draws_by_the_same_scores(theirs, settings):
     processors = theirs._get_logits_processor(config)
     assert any(isinstance(each, transformers.TypicalLogitsWarper) for each in processors)
     expected = processors(None, scores.clone())
-    torch.testing.assert_close(TypicalSampling(seeded(0), max_new_tokens=1, **settings).warp(scores), expected)
+    torch.testing.assert_close(Sampling(seeded(0), max_new_tokens=1, **settings).warp(scores), expected)

@@ -6,8 +6,7 @@ import torch
 from scipy.stats import chisquare
 
 from retable.errors import UsageError
-from retable.generation.sampling import Sampling, seeded
-from retable.generation.typical import TypicalSampling, keep_typical
+from retable.generation.sampling import Sampling, keep_typical, seeded
 
 PROBABILITIES = np.array([0.05, 0.3, 0.1, 0.25, 0.02, 0.28])
 
@@ -45,7 +44,7 @@ def test_the_likeliest_token_may_be_none_of_them():
 def test_draws_are_of_the_typical_set(small):
     n, kept = 10_000, typical_set(PROBABILITIES, 0.5)
     assert 2 <= len(kept) < 6
-    sampling = TypicalSampling(seeded(0), 1, typical_p=0.5, num_return_sequences=n, batch_size=n)
+    sampling = Sampling(seeded(0), 1, typical_p=0.5, num_return_sequences=n, batch_size=n)
     (completions,) = sampling(small.given({}, PROBABILITIES.tolist()), [[0]], None)
     counts = np.bincount([completion.ids[0] for completion in completions], minlength=6)
     expected = np.array([p if i in kept else 0 for i, p in enumerate(PROBABILITIES)])
@@ -54,13 +53,7 @@ def test_draws_are_of_the_typical_set(small):
     assert chisquare(counts[expected > 0], n * expected[expected > 0]).pvalue > 1e-3
 
 
-def test_all_tokens_are_plain_sampling(model, small):
-    settings = {"max_new_tokens": 8, "num_return_sequences": 3, "temperature": 1.3, "top_k": 7}
-    typical = TypicalSampling(seeded(1), typical_p=1.0, **settings)
-    assert typical(model, [[0, 5]], small.eos) == Sampling(seeded(1), **settings)(model, [[0, 5]], small.eos)
-
-
 @pytest.mark.parametrize("typical_p", [0.0, 1.5])
 def test_settings_that_cannot_be(typical_p):
     with pytest.raises(UsageError, match=rf"typical_p={typical_p} can't be; write typical_p=1.0 for all tokens"):
-        TypicalSampling(seeded(0), 3, typical_p=typical_p)
+        Sampling(seeded(0), 3, typical_p=typical_p)

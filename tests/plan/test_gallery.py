@@ -31,7 +31,8 @@ def made(conf):
         }
         for cell in read_study(conf, name).cells.values() if shown else ():
             system = cell.settings.get("system") or cell.out.rpartition("/")[2].partition("-")[0]
-            if system in shown or cell.tokenizer in shown or cell.name in noted(cell.group):
+            is_shown = system in shown or (cell.stage == "encode" and cell.tokenizer in shown)
+            if is_shown or cell.name in noted(cell.group):
                 found.append(cell)
     return found
 

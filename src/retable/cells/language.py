@@ -23,7 +23,6 @@ from retable.generation.contrastive_search import ContrastiveSearch
 from retable.generation.fudge import FUDGE
 from retable.generation.sampling import Greedy, Sampling, TokenByToken, seeded
 from retable.generation.strategy import Strategy
-from retable.generation.typical import TypicalSampling
 from retable.metrics.likelihood import likelihood_metrics
 from retable.models.base import BothDirections, LeftToRight, MarkedEncoder, Model
 from retable.models.t5 import T5
@@ -122,9 +121,9 @@ class Language(Loaded):
     ) -> list[str]:
         """What comes after each of the prompts, without it, up to the end of the text.
 
-        settings: those of `Greedy`, `BeamSearch`, `Sampling`, with `typical_p` of `TypicalSampling`, or
-        `ContrastiveSearch`, which are called as in Hugging Face's `generate`; of what is drawn a `seed`; and to have
-        texts with a `label` of a `discriminator`, the cell of that, see `FUDGE`.
+        settings: those of `Greedy`, `BeamSearch`, `Sampling`, or `ContrastiveSearch`, which are called as in Hugging
+        Face's `generate`; of what is drawn a `seed`; and to have texts with a `label` of a `discriminator`, the cell of
+        that, see `FUDGE`.
         """
         chosen = self._chosen(strategy, max_new_tokens, **settings)
         return [best for ((_, best), *_) in self._go_on(listed(prompts), chosen)]
@@ -256,7 +255,7 @@ def _strategy(name: Decoding, max_new_tokens: int, *, seed: int = 1, num_beams: 
     if name == "beam":
         return BeamSearch(num_beams, max_new_tokens, **settings)
     if name == "sample":
-        return TypicalSampling(seeded(seed), max_new_tokens, **{"typical_p": 1.0} | settings)
+        return Sampling(seeded(seed), max_new_tokens, **settings)
     if name == "contrastive":
         return ContrastiveSearch(max_new_tokens, **{"top_k": 8, "penalty_alpha": 0.6} | settings)
     raise UsageError(f"strategy={name} is none; write greedy, beam, sample or contrastive")

@@ -77,7 +77,7 @@ class Greedy(TokenByToken):
 class Sampling(TokenByToken):
     """A token drawn each time, from the distribution made flatter or steeper by `temperature`, or from its top alone:
     the `top_k` likeliest tokens (Fan et al. 2018; 0 for all), the fewest whose probabilities reach `top_p` (Holtzman
-    et al. 2020), or both, the first of them first.
+    et al. 2020), those of the typical set of probability `typical_p`, or several of these, one after the other.
 
     The draws of all texts are made beforehand, so that none depends on how texts share batches. Given the same state
     of the `generator`, the same texts come out.
@@ -90,6 +90,7 @@ class Sampling(TokenByToken):
         temperature: Positive = 1.0,
         top_k: NonNegativeInt = 0,
         top_p: Share = 1.0,
+        typical_p: Share = 1.0,
         num_return_sequences: PositiveInt = 1,
         min_new_tokens: NonNegativeInt = 0,
         min_length: NonNegativeInt = 0,
@@ -100,9 +101,10 @@ class Sampling(TokenByToken):
         check(temperature > 0, "temperature", temperature, "1.0, or take decoding=greedy, which is its limit at 0")
         check(top_k >= 0, "top_k", top_k, "0 for all tokens, or the number of tokens to draw from")
         check(0 < top_p <= 1, "top_p", top_p, "1.0 for all tokens, or a share above 0")
+        check(0 < typical_p <= 1, "typical_p", typical_p, "1.0 for all tokens, or a share above 0")
         check(num_return_sequences >= 1, "num_return_sequences", num_return_sequences, "1 or more")
         self.generator, self.num_return_sequences = generator, num_return_sequences
-        self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
+        self.temperature, self.top_k, self.top_p, self.typical_p = temperature, top_k, top_p, typical_p
 
     def choice(self, n_texts: int, device: torch.device) -> Choice:
         uniform = torch.rand((n_texts, self.max_new_tokens), generator=self.generator, dtype=torch.float64).to(device)
@@ -113,7 +115,9 @@ class Sampling(TokenByToken):
         scores = scores / self.temperature
         if 0 < self.top_k < scores.shape[1]:
             scores = keep_top_k(scores, self.top_k)
-        return keep_top_p(scores, self.top_p) if self.top_p < 1 else scores
+        if self.top_p < 1:
+            scores = keep_top_p(scores, self.top_p)
+        return keep_typical(scores, self.typical_p) if self.typical_p < 1 else scores
 
 
 def seeded(seed: Seed) -> torch.Generator:
@@ -131,6 +135,20 @@ def keep_top_p(scores: Tensor, p: float) -> Tensor:
     probabilities, order = scores.softmax(dim=1).sort(dim=1, descending=True)
     surplus = probabilities.cumsum(dim=1) - probabilities >= p
     return scores.masked_fill(surplus.scatter(1, order, surplus), -torch.inf)
+
+
+def keep_typical(scores: Tensor, mass: float) -> Tensor:
+    """Scores (R, V), −∞ outside the typical set (Meister, Pimentel, Wiher and Cotterell 2022, arXiv 2202.00666, section
+    4): of the tokens whose surprisal is nearest to the distribution's entropy, the fewest whose probabilities reach
+    `mass`; as many more stay as tie with the last."""
+    log_probs = scores.log_softmax(dim=1)
+    probabilities = log_probs.exp()
+    entropy = torch.special.entr(probabilities).sum(dim=1, keepdim=True)
+    distance = (entropy + log_probs).abs()  # of the surprisal −log p
+    nearest, order = distance.sort(dim=1)
+    short = probabilities.gather(1, order).cumsum(dim=1) < mass
+    last = short.sum(dim=1, keepdim=True).clamp(max=scores.shape[1] - 1)  # by rounding all may fall short
+    return scores.masked_fill(distance > nearest.gather(1, last), -torch.inf)
 
 
 def draw(scores: Tensor, uniform: Tensor) -> Tensor:
