@@ -68,7 +68,7 @@ def test_a_model_reads_so_many_tokens_and_learns_as_many(tmp_path):
 def test_mistakes_are_said_in_a_line(tmp_path):
     paths = map(str, task(tmp_path).inputs)
     with pytest.raises(
-        UsageError, match=r"has no column 'article'; it has 'text', 'summary': write task\.documents\.t"
+        UsageError, match=r"no column 'article'; it has 'text', 'summary': write task\.documents\.text="
     ):
         SummaryFiles(*paths, text="article").splits()
     with pytest.raises(UsageError, match=r"train\.jsonl, line 2: 'summary' has no words; give it some"):

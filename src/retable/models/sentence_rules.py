@@ -1,5 +1,5 @@
-"""F10: what summaries are measured by: a document's first sentences, and those of its sentences that come nearest to the
-right summary (Nallapati, Zhai and Zhou 2017, "SummaRuNNer", arXiv 1611.04230, who label sentences so to train on).
+"""F10: what summaries are measured by: a document's first sentences, and those of its sentences that come nearest to
+the right summary (Nallapati, Zhai and Zhou 2017, "SummaRuNNer", arXiv 1611.04230, who label sentences so to train on).
 
 As there, that is a greedy search: not the best set of sentences, but the best one to add each time.
 """
