@@ -41,6 +41,7 @@ HEADLINES: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     "answers": ("", ("test/f1",), 100),
     "choices": ("", ("test/accuracy",), 100),
     "coreference": ("", ("test/average_f1",), 100),
+    "summaries": ("ROUGE-1", ("test/rouge1",), 100),
     "translation": ("BLEU", ("test/bleu", "test2016/bleu", "flickr_2016/bleu"), 1),
 }
 _UNTRAINED = ("perplexity", "directions", "held_out", "analogies", "unseen_words")  # tables of no task

@@ -9,7 +9,8 @@ import pytest
 TESTS = Path(__file__).parent
 LOCK = (TESTS.parent / "requirements.lock").read_text(encoding="utf-8")
 LOCKED = {re.sub(r"[-_.]+", "-", name).lower() for name in re.findall(r"^([\w.-]+)==", LOCK, re.MULTILINE)}
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "lm_eval": "lm-eval"}  # of modules that are called otherwise
+# Of modules that are called otherwise.
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "lm_eval": "lm-eval", "rouge_score": "rouge-score"}
 
 
 def skipped() -> list[str]:

@@ -26,6 +26,7 @@ from retable.tasks.choices import ChoiceTask
 from retable.tasks.clusters import CoreferenceTask
 from retable.tasks.questions import QuestionFiles, QuestionTask
 from retable.tasks.sentences import SentenceTask
+from retable.tasks.summaries import SummaryFiles, SummaryTask
 from retable.tasks.tagged import TaggedFiles, TaggingTask
 from retable.tasks.translation import TranslationTask
 from retable.tokenizers import word
@@ -106,6 +107,10 @@ def choices(folder: Path) -> ChoiceTask:
     return ChoiceTask(ChoiceFiles(**files(folder, "jsonl"), context="ctx", endings="endings", label="label"))
 
 
+def summaries(folder: Path) -> SummaryTask:
+    return SummaryTask(SummaryFiles(**files(folder, "tsv")), max_tokens=32, max_new_tokens=8, stemmer=False)
+
+
 def translations(folder: Path) -> TranslationTask:
     return TranslationTask(str(folder), Greedy(4, 0, 0, 1.0, 8), "greedy", 32, 0)
 
@@ -127,6 +132,7 @@ KINDS: dict[str, tuple[Callable[[Path], Task], dict, set[str]]] = {
     ),
     "answers": (answers, {"dropout": 0.0}, STATES | WRITERS | {"bidaf", "bidaf_elmo"}),
     "clusters": (lambda folder: CoreferenceTask(DocumentFiles(**files(folder, "conll"))), {}, {"mention_ranker"}),
+    "summaries": (summaries, {"tie": True}, WRITERS),
     "translations": (translations, {"label_smoothing": 0.0, "tie": True, "bias": False}, WRITERS),
 }
 SERVED = [(kind, system) for kind, (_, _, systems) in KINDS.items() for system in SYSTEMS if system in systems]
@@ -153,6 +159,8 @@ def data(tmp_path_factory):
         documents = [Document(f"{split}/{k}", 0, [[a, v], [a, v]], [[(0, 1), (2, 3)]]) for k, (a, _, v, _) in
                      enumerate(rows)]  # fmt: skip
         write_documents(folder / f"{split}.conll", documents)
+        summed = [f"the {a} {v} . in {b} .\tthe {a} ." for a, b, v, _ in rows]
+        (folder / f"{split}.tsv").write_text("\n".join(["text\tsummary", *summed]))
         for side in ("source", "target"):
             (folder / f"{split}.{side}.txt").write_text("".join(f"the {a} {v}\n" for a, _, v, _ in rows))
     return folder

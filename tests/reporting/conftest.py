@@ -30,6 +30,7 @@ TASKS = {
     "answers": "questions.QuestionTask",
     "choices": "choices.ChoiceTask",
     "coreference": "clusters.CoreferenceTask",
+    "summaries": "summaries.SummaryTask",
     "translation": "translation.TranslationTask",
 }
 BENCHMARKS = {

@@ -12,7 +12,7 @@ import pandas as pd
 from retable.artifacts import read_run, require
 from retable.cells.language import Language
 from retable.cells.load import load
-from retable.cells.tasks import Chooser, Classifier, Reader, Resolver, Tagger, TaskSystem, Translator
+from retable.cells.tasks import Chooser, Classifier, Reader, Resolver, Summarizer, Tagger, TaskSystem, Translator
 from retable.cells.vectors import Vectors
 from retable.corpora.text import read_lines
 from retable.errors import UsageError
@@ -71,6 +71,8 @@ def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.
             return pd.DataFrame({"clusters": list(map(system.resolve, table["sentences"]))})
         case Translator():
             return pd.DataFrame({"translation": system.translate(table["text"].tolist())})
+        case Summarizer():
+            return pd.DataFrame({"summary": system.summarize(table["text"].tolist())})
     raise UsageError(f"{system.folder} has no answer to a text; take a language model, an encoder or a task's system")
 
 
@@ -96,6 +98,8 @@ def examples(system: Language | Vectors | TaskSystem) -> pd.DataFrame:
             return pd.DataFrame({"context": [c.context for c in found], "endings": [list(c.endings) for c in found]})
         case Resolver():
             return pd.DataFrame({"sentences": [[" ".join(words) for words in each.sentences] for each in found]})
+        case Summarizer():
+            return pd.DataFrame({"text": ["\n".join(each.text) for each in found]})
     return pd.DataFrame({"text": [each.source for each in found]})
 
 

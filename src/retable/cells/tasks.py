@@ -18,10 +18,12 @@ from retable.corpora.columns import TaggedSentence
 from retable.corpora.coreference import Document
 from retable.corpora.multiple_choice import Choice
 from retable.corpora.squad import Answer, Question
+from retable.corpora.summaries import Summarised
 from retable.data.bucketed import in_order_of_length, on_device
 from retable.data.pairs import encode_lines
 from retable.data.questions import in_words
 from retable.data.spelling import Vocabulary
+from retable.data.summaries import in_sentences, sentences_of
 from retable.errors import UsageError
 from retable.evaluation.source_attention import attends, attention_to_source
 from retable.evaluation.translation import translate
@@ -36,6 +38,7 @@ from retable.tasks.clusters import CoreferenceTask
 from retable.tasks.labels import Classes
 from retable.tasks.questions import QuestionTask, answers_of
 from retable.tasks.sentences import Example, SentenceTask
+from retable.tasks.summaries import SummaryTask
 from retable.tasks.tagged import TaggingTask
 from retable.tasks.translation import Pair, TranslationTask
 from retable.tokenizers.tokenizer import Tokenizer
@@ -223,6 +226,17 @@ class Translator(TaskSystem):
         return self._text
 
 
+class Summarizer(TaskSystem):
+    """Says in short what a document says."""
+
+    def summarize(self, texts: str | Sequence[str]) -> list[str]:
+        """The summary of each document, a sentence a line. UsageError for one without words."""
+        rows = [Summarised(text, "") for text in listed(texts)]
+        if not all(row.text.split() for row in rows):
+            raise UsageError("a document has no words, and so no summary; give each a text")
+        return ["\n".join(sentences_of(found)) for found in self._predict(in_sentences(rows))]
+
+
 _KINDS: tuple[tuple[type[Task[Any, Any]], type[TaskSystem]], ...] = (
     (SentenceTask, Classifier),
     (TaggingTask, Tagger),
@@ -230,6 +244,7 @@ _KINDS: tuple[tuple[type[Task[Any, Any]], type[TaskSystem]], ...] = (
     (ChoiceTask, Chooser),
     (CoreferenceTask, Resolver),
     (TranslationTask, Translator),
+    (SummaryTask, Summarizer),
 )
 
 

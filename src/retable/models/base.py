@@ -163,6 +163,18 @@ class SpanRule(Model):
         raise NotImplementedError
 
 
+class SentenceRule(Model):
+    """A rule that takes summaries from the sentences of their documents, and learns nothing; of `dropout` as a
+    `SpanRule`."""
+
+    spelt = True
+    d_model = 0
+
+    def find(self, document: Any) -> list[int]:
+        """The places of the sentences of a document (`data.summaries.InSentences`) that are its summary, in order."""
+        raise NotImplementedError
+
+
 class SpanRanker(Model):
     """Sentences of documents to spans and the scores of their antecedents."""
 

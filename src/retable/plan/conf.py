@@ -47,7 +47,7 @@ class Conf:
             for entry in own.pop("defaults", ()):
                 if isinstance(entry, str) and entry != "_self_":
                     base = self.folder if entry.startswith("/") else path.parent
-                    inherited = self._read(base / f"{entry.lstrip('/')}.yaml")
+                    inherited = self._read(base / f"{entry.lstrip('/').removesuffix('@_here_')}.yaml")
                     facts = _merged(facts, inherited)
                 elif isinstance(entry, dict):
                     ((group, choice),) = entry.items()

@@ -1,0 +1,51 @@
+"""F10: summaries as text: an encoder reads a document, a decoder writes its summary (Raffel et al. 2020, section 2.4);
+or a rule takes them from the document.
+
+B batch, S inputs, U tokens of a summary, with its end mark.
+"""
+
+from collections.abc import Callable, Sequence
+
+from retable.data.pairs import PairBatch
+from retable.data.summaries import InSentences
+from retable.errors import UsageError
+from retable.models.base import EncoderDecoder, Model, SentenceRule
+from retable.objectives.answer_as_text import AnswerAsText
+from retable.objectives.base import Objective
+
+
+class SummaryAsText(AnswerAsText):
+    """Text to text, whose targets are summaries with an end mark, in at most `longest` tokens."""
+
+    def __init__(
+        self, model: EncoderDecoder, vocab_size: int, tie: bool, read: Callable[[list[int]], str], longest: int
+    ):
+        super().__init__(model, vocab_size, tie, read)
+        self.longest = longest
+
+    def predict(self, batch: PairBatch) -> list[str]:
+        """What is written of each row, by the likeliest token each time."""
+        return [self.read(ids) for ids in self.likeliest(batch.source_ids, batch.source_lengths, self.longest).tolist()]
+
+
+class SummaryByRule(Objective):
+    """A rule's summaries. It has no parameters, and so no loss."""
+
+    model: SentenceRule
+
+    def __init__(self, model: SentenceRule):
+        super().__init__()
+        self.model = model
+
+    def predict(self, batch: Sequence[InSentences]) -> list[str]:
+        """The sentences that each document's summary is, a line each."""
+        return ["\n".join(each.text[place] for place in self.model.find(each)) for each in batch]
+
+
+def require_summariser(model: type[Model]) -> None:
+    """Raise UsageError for a kind of model that makes no summaries."""
+    if not issubclass(model, EncoderDecoder | SentenceRule):
+        raise UsageError(
+            f"{model.__name__} is one stack, which writes no summary of what it has read; take an encoder-decoder such "
+            "as recipe=summaries/t5_summaries or recipe=summaries/transformer_summaries"
+        )

@@ -1,0 +1,148 @@
+"""Summaries of documents."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from retable.corpora.summaries import Summarised
+from retable.corpora.text import SPLITS
+from retable.data import pairs
+from retable.data.bucketed import Encoded, weigh_by
+from retable.data.summaries import InSentences, in_sentences, sentences_of
+from retable.errors import UsageError
+from retable.metrics.summaries import METRICS, rouge_library, rouge_scores, signatures
+from retable.models.base import EncoderDecoder, Model, SentenceRule
+from retable.objectives.base import Objective
+from retable.objectives.summary_as_text import SummaryAsText, SummaryByRule, require_summariser
+from retable.settings import PositiveInt
+from retable.tasks.base import Task, Text, require_files
+from retable.tasks.reading import ends_of_sequences
+from retable.tasks.table import read_table
+from retable.tokenizers.tokenizer import Tokenizer
+
+
+class SummaryFiles:
+    """A file a split, in any form that `read_table` reads; `inputs` are the three.
+
+    text, summary: the columns. Lines within a field end sentences.
+    """
+
+    def __init__(self, train: str, validation: str, test: str, text: str = "text", summary: str = "summary"):
+        self.inputs = [Path(train), Path(validation), Path(test)]
+        self._columns = text, summary
+
+    def splits(self) -> dict[str, list[Summarised]]:
+        """The documents of train, validation and test. UsageError for a file that is missing or can't be read, for a
+        column that is not there, and where a text or a summary has no words."""
+        require_files(self.inputs)
+        return {split: self._read(path) for split, path in zip(SPLITS, self.inputs, strict=True)}
+
+    def _read(self, path: Path) -> list[Summarised]:
+        table = read_table(path)
+        for role, column in zip(("text", "summary"), self._columns, strict=True):
+            if column not in table.columns:
+                raise UsageError(
+                    f"{path} has no column {column!r}; it has {', '.join(map(repr, table.columns)) or 'none'}: write "
+                    f"task.documents.{role}= one of these"
+                )
+        found = []
+        for row in table.rows:
+            fields = [row.fields.get(column) or "" for column in self._columns]
+            for column, field in zip(self._columns, fields, strict=True):
+                if not field.strip():
+                    raise UsageError(f"{path}, {row.place}: {column!r} has no words; give it some, or take the row out")
+            found.append(Summarised(*fields))
+        if not found:
+            raise UsageError(f"{path} holds no documents; each split needs one at least")
+        return found
+
+
+class Source(Protocol):
+    """Documents and their summaries by split, and the files that they come from."""
+
+    inputs: list[Path]
+
+    def splits(self) -> dict[str, list[Summarised]]: ...
+
+
+class SummaryTask(Task[InSentences, str]):
+    """What does a document say, in short? A unit is a document, with the ROUGE of its summary.
+
+    An encoder-decoder reads the document as one text behind "summarize:", and writes the summary by the likeliest token
+    each time; a rule takes sentences.
+
+    max_tokens: of a document that a model reads; what is behind them is cut off.
+    max_new_tokens: of a summary, with its end mark; what is behind them is not learnt.
+    stemmer: whether ROUGE compares words less their suffixes, as papers on English do.
+    """
+
+    kind = "summaries"
+    in_words = True
+    metrics = METRICS  # the means over the documents, as shares
+    selects = "rougeL"
+
+    def __init__(self, documents: Source, max_tokens: PositiveInt, max_new_tokens: PositiveInt, stemmer: bool):
+        self.inputs, self._source = documents.inputs, documents
+        self._max_tokens, self._max_new_tokens, self._stemmer = max_tokens, max_new_tokens, stemmer
+
+    def require(self, model: type[Model], d_predicate: int) -> None:
+        require_summariser(model)
+        rouge_library()
+
+    @cached_property
+    def _documents(self) -> dict[str, list[InSentences]]:
+        return {split: in_sentences(rows) for split, rows in self._source.splits().items()}
+
+    def examples(self, split: str) -> list[InSentences]:
+        return self._documents[split]
+
+    def words(self, examples: Sequence[InSentences]) -> list[list[str]]:
+        """The sentences of each document, and of each summary."""
+        return [sentence.split() for each in examples for part in each for sentence in part]
+
+    def objective(self, model: Model, text: Text, *, tie: bool) -> Objective:  # type: ignore[override]
+        """`tie` is of a model that writes, see `TextToText`."""
+        if isinstance(model, SentenceRule):
+            return SummaryByRule(model)
+        assert isinstance(model, EncoderDecoder) and isinstance(text, Tokenizer)
+        tokenizer, end = text, ends_of_sequences(model, text)[1]
+
+        def read(found: list[int]) -> str:
+            return tokenizer.decode(found[: found.index(end)] if end in found else found).strip()
+
+        table = model.input_embedding  # a checkpoint's may have rows behind those of the tokenizer
+        vocab_size = text.vocab_size if table is None else table.num_embeddings
+        return SummaryAsText(model, vocab_size, tie, read, self._max_new_tokens)
+
+    def encode(self, model: Model, text: Text, examples: Sequence[InSentences]) -> Encoded:
+        if isinstance(model, SentenceRule):
+            lengths = np.array([len(each.text) for each in examples])
+            return Encoded(lengths, lambda places: [examples[place] for place in places])
+        assert isinstance(text, Tokenizer)
+        end, room = ends_of_sequences(model, text)[1], min(self._max_tokens, model.max_length or self._max_tokens)
+        whole = text.encode_batch([" ".join(["summarize:", *each.text]) for each in examples])
+        summaries = text.encode_batch([" ".join(each.summary) for each in examples])
+        sources = [[*ids[: room - 1], end] for ids in whole]
+        targets = [[*ids[: self._max_new_tokens - 1], end] for ids in summaries]
+        sizes = np.array([len(target) for target in targets])
+        lengths = np.array([len(source) for source in sources])
+        shortened = sum(len(ids) >= room for ids in whole)
+        return Encoded(lengths, partial(pairs.pad, sources, targets), partial(weigh_by, sizes), shortened)
+
+    def units(self, examples: Sequence[InSentences], predictions: Sequence[str]) -> pd.DataFrame:
+        found, right = [sentences_of(each) for each in predictions], [each.summary for each in examples]
+        scores = rouge_scores(found, right, self._stemmer)
+        return pd.DataFrame({"unit": range(len(right)), **dict(zip(METRICS, scores.T, strict=True))})
+
+    def write(self, folder: Path, split: str, examples: Sequence[InSentences], predictions: Sequence[str]) -> list[str]:
+        """The summaries, a line each."""
+        file = folder / f"summaries.{split}.txt"
+        file.write_text("".join(f"{' '.join(each.split())}\n" for each in predictions), encoding="utf-8")
+        return [file.name]
+
+    def facts(self, examples: Mapping[str, Sequence[InSentences]]) -> dict[str, Any]:
+        return {"signatures": signatures(self._stemmer)}
