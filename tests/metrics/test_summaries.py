@@ -1,14 +1,16 @@
 """ROUGE of summaries: by hand, against rouge-score on the whole, and without the library."""
 
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 from retable.errors import UsageError
-from retable.metrics.summaries import METRICS, rouge_scores
+from retable.metrics.summaries import METRICS, rouge_library, rouge_scores
 
-library = pytest.importorskip("rouge_score.rouge_scorer")
+pytest.importorskip("rouge_score")
+library = rouge_library().rouge_scorer
 WORDS = ["cat", "cats", "sits", "sitting", "mat", "the", "a", "."]
 
 
@@ -57,3 +59,17 @@ def test_without_the_library_a_line_says_what_to_install(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UsageError, match=r"^ROUGE comes with the extra summaries: pip install -e '\.\[summaries\]'$"):
         rouge_scores([["a"]], [["a"]], stemmer=False)
+
+
+def test_a_stream_that_was_stderr_at_the_librarys_import_stays_open():
+    """Its absl would close it where logging is configured, as Hydra and MLflow do: a captured stream."""
+    code = """
+import io, logging.config, sys
+from retable.metrics.summaries import rouge_library
+sys.stderr = captured = io.StringIO()
+rouge_library()
+sys.stderr = sys.__stderr__
+logging.config.dictConfig({"version": 1})
+captured.write("open")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

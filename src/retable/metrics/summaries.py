@@ -4,7 +4,9 @@ What papers call ROUGE-L of summaries of several sentences is `rougeLsum`: each 
 sentences of the summary; `rougeL` takes either side as one sequence.
 """
 
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from importlib.metadata import version
 from types import ModuleType
 
@@ -38,7 +40,9 @@ def rouge_scores(
 def rouge_library() -> ModuleType:
     """Google's rouge-score. UsageError where it is missing."""
     try:
-        import rouge_score.rouge_scorer
+        # Its absl keeps what is sys.stderr when it is imported, and closes it whenever logging is configured anew.
+        with redirect_stderr(sys.__stderr__):
+            import rouge_score.rouge_scorer
     except ImportError:
         raise UsageError("ROUGE comes with the extra summaries: pip install -e '.[summaries]'") from None
     return rouge_score
