@@ -62,9 +62,8 @@ experiments: env
 	@dvc exp show --only-changed --drop '(outputs|data|conf|pipelines|src)(/|$$)'
 
 test: env data-link
-	python -m pytest $(WORKERS)
-	@if [ -d data ]; then python -m pytest $(WORKERS) -m 'real or site'; \
-	else echo 'Without RETABLE_DATA the tests on real data are left out.'; python -m pytest $(WORKERS) -m site; fi
+	@[ -d data ] || echo 'Without RETABLE_DATA the tests on real data are left out.'
+	python -m pytest $(WORKERS) -m "not chaos and not cluster and not matrix and not long$$([ -d data ] || echo ' and not real')"
 
 check: env
 	ruff check

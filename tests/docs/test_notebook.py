@@ -5,11 +5,14 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.pipelines.conftest import ENVIRONMENT
 
 NOTEBOOK = Path(__file__).parent.parent.parent / "docs/five-minutes.ipynb"
 
 
+@pytest.mark.long
 def test_it_runs_and_counted_numbers_are_as_they_stand(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])

@@ -130,6 +130,7 @@ def test_a_project_is_in_its_git_repository_if_there_is_one(installed, site, git
     assert done.returncode == 2 and f"is in the project {installed.folder}; give the command there" in done.stderr
 
 
+@pytest.mark.long
 def test_a_study_is_made_in_an_empty_folder(installed, site):
     installed.says("new", "mine", "corpus=grammar_tiny", "systems=kn5")
     corpus = installed.folder / "conf/corpus/grammar_tiny.yaml"

@@ -156,6 +156,7 @@ def test_there_is_a_line_for_a_mistake(repro):
     assert repro.make("lineage", "--jobs", "0").stderr == "error: jobs=0 runs nothing; write 1 or more\n"
 
 
+@pytest.mark.long
 def test_what_is_made_again_from_nothing_is_as_it_was_committed(repro):
     """The locks and the tables are the same bytes; beside them, outside of what DVC compares, stand the runs."""
     repro.make("lineage", "--jobs", "2")

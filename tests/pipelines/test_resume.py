@@ -31,7 +31,9 @@ TRAINERS = {
 TRAINERS["fsdp_adafactor"] = [*TRAINERS["fsdp"], "optimizer=adafactor", "~optimizer.weight_decay", "~optimizer.beta2"]
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize(
+    "name", ["cpu", "ddp", *(pytest.param(name, marks=pytest.mark.long) for name in ("fsdp", "fsdp_adafactor"))]
+)
 def test_killed_and_resumed_equals_uninterrupted(project, name):
     settings = [*SETTINGS, *TRAINERS[name]]
     project.succeed("pretrain", *settings, f"system={name}_whole")

@@ -154,6 +154,7 @@ def refused_search(project: Project, *words: str) -> str:
     return done.stderr.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_what_a_killed_worker_left_is_gone_on_with_and_what_failed_tried_again(sweeping):
     sweeping.succeed("pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=1")
     study = optuna.load_study(study_name="rates", storage=storage(sweeping))
@@ -170,6 +171,7 @@ def test_what_a_killed_worker_left_is_gone_on_with_and_what_failed_tried_again(s
     assert len(ledger(sweeping, "rates")) == 5  # what failed is tried again once
 
 
+@pytest.mark.long
 def test_a_trial_that_cannot_be_fails_alone(sweeping):
     """Heads that don't divide the width: each value could be."""
     space = ["recipe=transformer/gpt", "model.n_heads=choice(2,3)", "model.d_model=choice(12,16)", "model.n_layers=1"]
@@ -186,6 +188,7 @@ def storage(project: Project) -> str:
     return f"sqlite:///{project.folder / 'multirun/pretrain/rates/trials.db'}"
 
 
+@pytest.mark.long
 def test_two_workers_share_a_search(sweeping):
     command = ["pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=5", "hydra.launcher.n_jobs=1"]
     done = []

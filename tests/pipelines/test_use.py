@@ -324,6 +324,7 @@ def alone(folder: Path, *command: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_a_registered_cell_is_a_model_that_mlflow_loads_and_asks(project_cells, tmp_path):
     project = project_cells.parent
     said = alone(project, sys.executable, "-c", REGISTER, "used_lstm-1", "sentiment-bilstm-1")

@@ -183,6 +183,7 @@ def own(client, tmp_path, monkeypatch) -> tuple[MlflowClient, Path]:
     return MlflowClient(f"sqlite:///{store}"), store
 
 
+@pytest.mark.long
 def test_a_store_whose_making_broke_off_is_made_anew(tmp_path, monkeypatch):
     """MLflow goes on with no part of its tables, as a full disk leaves them."""
     store = tmp_path / "mlflow.db"
@@ -363,6 +364,7 @@ def test_a_database_keeps_no_files(monkeypatch):
         start("anywhere")
 
 
+@pytest.mark.long
 def test_files_go_where_they_are_to(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.setenv("MLFLOW_DEFAULT_ARTIFACT_ROOT", f"{tmp_path}/files/")
