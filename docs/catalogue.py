@@ -4,7 +4,7 @@ import ast
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ import yaml
 
 from retable.plan.cell import Cell
 from retable.plan.conf import Conf
+from retable.plan.graph import graph_file
 from retable.plan.study import read_study
 
 ROOT = Path(__file__).parent.parent
@@ -165,9 +166,13 @@ class Catalogue:
                 key=lambda each: (each.runs == 0, each.study, each.corpus, each.metric, each.system),
             )
 
-    @cached_property
+    @property
     def settings(self) -> list[Setting]:
         """The configurations whose comments name an id."""
+        return [setting for setting in self.configurations if setting.ids]
+
+    @cached_property
+    def configurations(self) -> list[Setting]:
         choices = [("", stage) for stage in STAGES]
         for group in GROUPS:
             names = self.conf.names(group)
@@ -176,27 +181,43 @@ class Catalogue:
         for group, choice in choices:
             comment = comment_of(self.conf.folder / group / f"{choice}.yaml")
             made.append(Setting(group, choice, ids_of(comment), comment))
-        return [setting for setting in made if setting.ids]
+        return made
 
     def said(self, setting: Setting) -> dict[str, Any]:
         """What a configuration and those that it inherits from say."""
         return self.conf.says(setting.group or ".", setting.choice)
 
     def ran_in(self, setting: Setting) -> list[str]:
-        """The studies with a report that have a cell of a configuration."""
+        """The studies that have run a cell of a configuration."""
 
         def is_of(cell: Cell) -> bool:
-            recipe = cell.settings.get("recipe")
+            recipe = cell.settings.get("recipe") if setting.group != "tokenizer" else None  # a cell's own is in _makes
             of_recipe = self.conf.recipe(recipe.rpartition("/")[2])["choices"] if recipe else {}
             return _makes(setting, cell) or of_recipe.get(setting.group) == setting.choice
 
-        ran = [name for name in self._studies if (ROOT / "results" / name / "report.md").is_file()]
-        return [name for name in ran if any(map(is_of, self._studies[name].cells.values()))]
+        return [name for name, cells in self._cells_run.items() if any(map(is_of, cells))]
+
+    @cached_property
+    def _cells_run(self) -> dict[str, list[Cell]]:
+        """By study with results the cells that DVC's committed locks have, or whose systems stand in its tables."""
+        found: dict[str, list[Cell]] = defaultdict(list)
+        for name, study in self._studies.items():
+            systems = {row.get("system") for path in (ROOT / "results" / name).glob("*.csv") for row in _rows(path)}
+            for cell in study.cells.values() if systems else ():
+                system = cell.settings.get("system") or cell.out.rpartition("/")[2].partition("-")[0]
+                by_tokenizer = cell.stage == "encode" and cell.tokenizer in systems
+                if system in systems or by_tokenizer or cell.name in _locked(cell.group):
+                    found[name].append(cell)
+        return found
 
     def lacks(self, setting: Setting) -> str:
         """What a configuration that has not run lacks, as study gallery says it; empty where it lacks nothing."""
-        named = self._studies["gallery"].reported["lacks"].get(setting.group, {})
-        return str(named.get(setting.choice.rpartition("/")[2], ""))
+        return str(self.lacking.get(setting.group, {}).get(setting.choice.rpartition("/")[2], ""))
+
+    @property
+    def lacking(self) -> Mapping[str, Mapping[str, str]]:
+        """By group and name what configurations lack, as study gallery says it."""
+        return self._studies["gallery"].reported["lacks"]
 
     def _code(self, system: System) -> list[str]:
         """Modules whose docstrings begin with the id, what its configurations name, and what docs/systems.yaml adds."""
@@ -289,9 +310,8 @@ def _headlines(
 ) -> Iterator[tuple[tuple[str, str, str], Number]]:
     """Of each task, corpus and system of a table the first of the metrics that it has."""
     rows: dict[tuple[str, str, str], dict[str, dict[str, str]]] = defaultdict(dict)
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            rows[row["task"], row["corpus"], row["system"]].setdefault(f"{row['split']}/{row['metric']}", row)
+    for row in _rows(path):
+        rows[row["task"], row["corpus"], row["system"]].setdefault(f"{row['split']}/{row['metric']}", row)
     for (task, corpus, system), measured in rows.items():
         found = [measured[name] for name in metrics if name in measured]
         if not found:
@@ -326,6 +346,18 @@ def _shown(row: Mapping[str, str], scale: float, form: str) -> str:
         value = float(row[name]) * scale
         shown += before + (f"{value:.2f}" if abs(value) < 1000 else f"{value:,.0f}")
     return shown
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [*csv.DictReader(file)]
+
+
+@cache
+def _locked(group: str) -> Collection[str]:
+    """The stages of a group that DVC's lock has."""
+    lock = ROOT / graph_file(group).with_name("dvc.lock")
+    return yaml.load(lock.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"] if lock.exists() else ()
 
 
 @cache

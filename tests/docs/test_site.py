@@ -139,8 +139,14 @@ def test_every_system_is_shown_by_a_result_or_lacks_something(catalogue):
         lacking = "missing" in system.said or "lacks" in system.said
         assert bool(system.ran or system.shown) is not lacking, system.id
         assert all((ROOT / path).is_file() for path in system.shown), system.id
-    for setting in catalogue.settings:
+
+
+def test_every_configuration_has_run_or_lacks_something(catalogue):
+    """Of a system or not: conf/study/gallery.yaml is to run it, or to say what it lacks."""
+    for setting in catalogue.configurations:
         assert bool(catalogue.ran_in(setting)) is not bool(catalogue.lacks(setting)), setting.path
+    for group, lacking in catalogue.lacking.items():
+        assert {*lacking} <= {*catalogue.conf.names(group)}
 
 
 def test_every_named_test_exists():
