@@ -125,3 +125,15 @@ def test_stacked_panels_keep_a_systems_colour():
     assert scales[0] == scales[1] == {"domain": systems, "range": [*COLOURS[:3]]}
     names = [param["name"] for param in specification["params"]]
     assert len(set(names)) == 2
+
+
+def test_stacked_panels_of_many_systems_tell_numbers_where_the_pointer_is():
+    lines = lines_of([f"system_{i}" for i in range(len(COLOURS) + 1)])
+    figure = stacked([line_panel(lines, X, Y, {"": Look()}, name=name) for name in ("upper", "lower")])
+    specification = figure.to_dict()
+    hovered = {mark["name"]: mark for mark in marks(specification, "point") if "tooltip" in mark["encoding"]}
+    watched = {param["name"]: param["views"] for param in specification["params"]}
+    assert watched.keys() == {"nearest_upper", "nearest_lower"} and len(hovered) == 2
+    for param, (view,) in watched.items():
+        assert hovered[view]["encoding"]["opacity"]["condition"][0]["param"] == param
+    assert svg_of(figure).count("system_0") >= 2

@@ -172,7 +172,10 @@ def line_panel(
     if "low" in frame:
         spread = own.encode(x.x(), y.y("low"), alt.Y2("high"), colour, alt.Detail("variant:N"))
         layers.append(spread.mark_rule(strokeWidth=1.3) if has_bars else spread.mark_area(opacity=0.2))
-    layers += [layer.encode(colour) for layer in (lines(own), *_points(own, frame, x, y, looks, name))]
+    drawn = [layer.encode(colour) for layer in (lines(own), *_points(own, frame, x, y, looks, name))]
+    if is_apart:
+        layers.insert(0, drawn.pop())  # of facets in one figure Altair has the pointer watch the first layer
+    layers += drawn
     layers += _bounds(bounds, y, is_named=is_apart)
     if not is_apart:
         layers += [layer.encode(colour) for layer in _ends(frame, [*looks], bounds, x, y, height)]
