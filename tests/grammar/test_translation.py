@@ -165,3 +165,21 @@ def test_write_pairs(tmp_path: Path):
         assert known.issuperset(word for side in sides for line in side for word in line.split())
     with pytest.raises(UsageError, match="pairs"):
         write_pairs(tmp_path, 1, {"train": 20})
+
+
+def test_for_language_models_a_pair_is_a_line(tmp_path):
+    for name, between in (("apart", None), ("lines", "=")):
+        (tmp_path / name).mkdir()
+        write_pairs(tmp_path / name, 1, dict.fromkeys(("train", "validation", "test"), 20), scale=0.05, between=between)
+    apart = (tmp_path / "apart/train.txt").read_text(encoding="utf-8").splitlines()
+    lines = (tmp_path / "lines/train.txt").read_text(encoding="utf-8").splitlines()
+    assert lines == [f"{source} = {target}" for source, target in zip(apart[::2], apart[1::2], strict=True)]
+    words = [*(tmp_path / "apart/vocabulary.txt").read_text(encoding="utf-8").split(), "="]
+    assert (tmp_path / "lines/vocabulary.txt").read_text(encoding="utf-8").split() == sorted(words)
+    assert all((tmp_path / f"{name}/test.target.txt").is_file() for name in ("apart", "lines"))
+
+
+@pytest.mark.parametrize("between", ["", "= >", "the", "."])
+def test_what_stands_between_is_a_word_apart(tmp_path, between):
+    with pytest.raises(UsageError, match="is no word apart from the languages'; write = or the like"):
+        write_pairs(tmp_path, 1, dict.fromkeys(("train", "validation", "test"), 1), scale=0.05, between=between)

@@ -228,11 +228,14 @@ def sentence_pairs(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[st
         index += 1
 
 
-def write_pairs(folder: Path, seed: Seed, pairs: Mapping[str, PositiveInt], scale: Positive = 1.0) -> dict[str, float]:
+def write_pairs(
+    folder: Path, seed: Seed, pairs: Mapping[str, PositiveInt], scale: Positive = 1.0, between: str | None = None
+) -> dict[str, float]:
     """Write sentences and their translations, a line each, into an existing folder.
 
     Files: `<split>.source.txt` and `<split>.target.txt`, line by line each other's translation; `<split>.txt`, both, a
-    pair's source before its target; `vocabulary.txt`, the words of both languages, sorted.
+    pair's source before its target; `vocabulary.txt`, the words of both languages, sorted. With `between`, a word, a
+    pair is one line of `<split>.txt`, for language models: its source, that word, its target.
 
     A sentence has one translation, so a perfect translator's exact match and BLEU are 100.
 
@@ -241,17 +244,21 @@ def write_pairs(folder: Path, seed: Seed, pairs: Mapping[str, PositiveInt], scal
         seed: of all streams; each split has its own.
         pairs: split → how many.
         scale: of the lexicon, see `Grammar`.
+        between: a word that is none of the languages'.
 
     Returns:
         `<split>/pairs`, `<split>/source_words` and `<split>/target_words`.
 
     Raises:
-        UsageError: a split without a size, or with a size below 1.
+        UsageError: a split without a size, or with a size below 1; `between` is no word, or one of a language.
     """
     if set(pairs) != set(SPLITS) or min(pairs.values()) < 1:
         raise UsageError(f"pairs is {dict(pairs)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
     folder, grammar = Path(folder), Grammar(scale)
-    write_lines(folder / "vocabulary.txt", sorted({*grammar.vocabulary, *SecondLanguage(grammar).vocabulary}))
+    words = {*grammar.vocabulary, *SecondLanguage(grammar).vocabulary}
+    if between is not None and (between in words or between.split() != [between]):
+        raise UsageError(f"between={between!r} is no word apart from the languages'; write = or the like")
+    write_lines(folder / "vocabulary.txt", sorted(words if between is None else words | {between}))
     metrics: dict[str, float] = {}
     for split in SPLITS:
         names = {"source": f"{split}.source.txt", "target": f"{split}.target.txt"}
@@ -262,9 +269,9 @@ def write_pairs(folder: Path, seed: Seed, pairs: Mapping[str, PositiveInt], scal
         ):
             n_words = [0, 0]
             for pair in islice(sentence_pairs(grammar, seed, split), pairs[split]):
+                both.write((f" {between} " if between else "\n").join(pair) + "\n")
                 for side, (file, line) in enumerate(zip((sources, targets), pair, strict=True)):
                     file.write(f"{line}\n")
-                    both.write(f"{line}\n")
                     n_words[side] += line.count(" ") + 1
         metrics |= {f"{split}/pairs": pairs[split]}
         metrics |= {f"{split}/{side}_words": n for side, n in zip(names, n_words, strict=True)}

@@ -1,0 +1,158 @@
+"""H1: translations ("… =") and summaries ("… TL;DR:") that a language model writes behind a prompt.
+
+Radford et al. 2019, sections 3.6 and 3.7.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from retable.corpora.pairs import pair_splits, read_pairs
+from retable.data.summaries import sentences_of
+from retable.errors import UsageError
+from retable.evaluation.scoring import Scorer
+from retable.metrics.summaries import METRICS as SUMMARY_METRICS
+from retable.metrics.summaries import rouge_scores
+from retable.metrics.translation import COLUMNS, translation_counts, translation_score
+from retable.metrics.translation import METRICS as TRANSLATION_METRICS
+from retable.metrics.units import Measured
+from retable.settings import NonNegativeInt, PositiveInt, Seed
+from retable.systems import System
+from retable.tasks.summaries import Source
+from retable.tokenizers.tokenizer import Tokenizer
+
+Written = Sequence[tuple[str, str]]  # what is read, and what is to be written
+
+
+class Texts(Protocol):
+    """Texts with what is to be written of them; `inputs` are their files, `kind` is what the table calls it."""
+
+    kind: str
+    inputs: list[Path]
+    metrics: Sequence[str]
+
+    def read(self, split: str) -> Written: ...
+
+    def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:
+        """Columns, what each text adds to the metrics."""
+        ...
+
+
+class Translations:
+    """Of the pairs that the stage prepare left in `folder`: BLEU and chrF of the whole split."""
+
+    kind = "translation"
+    metrics = TRANSLATION_METRICS
+
+    def __init__(self, folder: str):
+        self._folder = Path(folder)
+        self.inputs = [
+            self._folder / f"{split}.{side}.txt"
+            for split in ("train", "validation", "test")
+            for side in ("source", "target")
+        ]
+
+    def read(self, split: str) -> Written:
+        """UsageError where the folder has no pairs."""
+        pair_splits(self._folder)
+        return [*zip(*read_pairs(self._folder, split), strict=True)]
+
+    def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:
+        found = translation_counts(written, right).items()
+        return {name: of for metric, counts in found for name, of in zip(COLUMNS[metric], counts.T, strict=True)}
+
+
+class Summaries:
+    """Of documents: ROUGE, the mean over them. `stemmer` is as in `SummaryTask`."""
+
+    kind = "summaries"
+    metrics = SUMMARY_METRICS
+
+    def __init__(self, documents: Source, stemmer: bool):
+        self._source, self.inputs, self._stemmer = documents, documents.inputs, stemmer
+
+    def read(self, split: str) -> Written:
+        """Each document and summary in one line."""
+        return [(" ".join(each.text.split()), " ".join(each.summary.split())) for each in self._source.splits()[split]]
+
+    def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:
+        found = rouge_scores([*map(sentences_of, written)], [*map(sentences_of, right)], self._stemmer)
+        return dict(zip(SUMMARY_METRICS, found.T, strict=True))
+
+
+class PromptedWriting(Measured):
+    """The benchmark; `inputs` are the files that the scores depend on. A unit is a text.
+
+    template: what is read in words, {text} for it. After it comes a space, then what is written, by the likeliest token
+        each time, to the end of the line.
+    shots: how many of the training texts come first with what belongs to them, a line each, drawn anew for each text by
+        (seed, its number).
+    max_new_tokens: of what is written.
+    convention: as in `Scorer`, of the whole prompt.
+    """
+
+    asks_for = System  # any at all: `Scorer` refuses those that are no language models
+    statistics: ClassVar = {name: (COLUMNS[name], partial(translation_score, name)) for name in TRANSLATION_METRICS}
+
+    def __init__(
+        self,
+        tokens: str,
+        texts: Texts,
+        template: str,
+        split: Literal["validation", "test"] = "test",
+        shots: NonNegativeInt = 0,
+        seed: Seed = 1,
+        max_new_tokens: PositiveInt = 100,
+        convention: Callable[[str], str] | None = None,
+    ):
+        if "{text}" not in template:
+            raise UsageError(f"template={template!r} has no place for what is read; write {{text}} there")
+        self.inputs = [Path(tokens, "tokenizer.json"), *texts.inputs]
+        self._texts, self._template, self._split, self._shots, self._seed = texts, template, split, shots, seed
+        self._max_new_tokens, self._convention = max_new_tokens, convention
+
+    def __call__(self, system: System, folder: Path) -> dict[str, float]:
+        """Write `units.csv`: split, unit, what is written, and what it adds to the metrics.
+
+        Returns `<kind>_prompted_<shots>/<split>/<metric>` for the metrics of the kind.
+        """
+        texts = self._texts.read(self._split)
+        tokenizer = Tokenizer.load(self.inputs[0])
+        scorer = Scorer(system, tokenizer, self._convention)
+        contexts, _ = scorer.encode(self.prompts(texts), [""] * len(texts))
+        found = scorer.continue_greedily(contexts, self._max_new_tokens)
+        end = [tokenizer.boundary, *tokenizer.encode("\n")][-1]
+        lines = [ids[: ids.index(end)] if end in ids else ids for ids in found]
+        written = [" ".join(text.split()) for text in scorer.decode(lines)]
+        scores = self._texts.scores(written, [right for _, right in texts])
+        units = pd.DataFrame({"split": self._split, "unit": range(len(texts)), "written": written, **scores})
+        units.to_csv(folder / "units.csv", index=False, lineterminator="\n")
+        task = f"{self._texts.kind}_prompted_{self._shots}"
+        return {
+            f"{task}/{self._split}/{name}": value for name, value in self.values(units, self._texts.metrics).items()
+        }
+
+    def prompts(self, texts: Written) -> list[str]:
+        """What stands before each text that is to be written."""
+        pool = self._texts.read("train") if self._shots else []
+        if len(pool) < self._shots:
+            raise UsageError(f"there are {len(pool)} texts for training; write shots={len(pool)} or fewer")
+        prompts = []
+        for number, (text, _) in enumerate(texts):
+            drawn = np.random.default_rng((self._seed, number)).choice(len(pool), self._shots, replace=False)
+            shown = [f"{self._asked(pool[place][0])} {pool[place][1]}" for place in drawn]
+            prompts.append("\n".join([*shown, self._asked(text)]))
+        return prompts
+
+    def _asked(self, text: str) -> str:
+        return self._template.replace("{text}", text)
+
+    @classmethod
+    def text(cls, units: pd.DataFrame) -> tuple:
+        """Of translations the lengths of the references."""
+        return tuple(units["bleu_reference"]) if "bleu_reference" in units else super().text(units)

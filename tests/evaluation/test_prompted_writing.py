@@ -1,0 +1,98 @@
+"""Translations and summaries behind a prompt, of a counted model whose likeliest words are known."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sacrebleu import corpus_bleu, corpus_chrf
+
+from retable.corpora.summaries import Summarised
+from retable.errors import UsageError
+from retable.evaluation.prompted_writing import PromptedWriting, Summaries, Translations
+from retable.models.ngram import KneserNey
+from retable.tokenizers import word
+from retable.tokenizers.tokenizer import Tokenizer
+
+PAIRS = [("a cat", "un chat"), ("a dog", "un chien noir"), ("two cats", "deux chats"), ("two dogs", "deux chiens")]
+TEXT = [f"{source} = {target}" for source, target in PAIRS]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Validation asks for what the model knows, test has two right translations of three."""
+    word.train([*TEXT, "a cat sat TL;DR: cat"]).save(tmp_path / "tokenizer.json")
+    asked = {"train": PAIRS, "validation": PAIRS[:2], "test": [*PAIRS[1:3], ("a cat", "deux chiens")]}
+    for split, pairs in asked.items():
+        for place, side in enumerate(("source", "target")):
+            lines = "".join(f"{pair[place]}\n" for pair in pairs)
+            (tmp_path / f"{split}.{side}.txt").write_text(lines, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def model(folder):
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    lines = [[line] for line in [*TEXT, "a cat sat TL;DR: cat"]]
+    model = KneserNey(tokenizer.vocab_size, 5, tokenizer.boundary)
+    model.estimate(np.concatenate([ids for ids, _, _ in tokenizer.encode_units(lines, False)]))
+    return model
+
+
+def prompted(folder, **settings) -> PromptedWriting:
+    return PromptedWriting(str(folder), Translations(str(folder)), "{text} =", **settings)
+
+
+def test_translations_are_what_the_model_writes_and_scored_as_sacrebleu_does(folder, model):
+    metrics = prompted(folder)(model, folder)
+    units = pd.read_csv(folder / "units.csv")
+    written, right = ["un chien noir", "deux chats", "un chat"], ["un chien noir", "deux chats", "deux chiens"]
+    assert units["written"].tolist() == written and units["unit"].tolist() == [0, 1, 2]
+    assert metrics["translation_prompted_0/test/bleu"] == pytest.approx(corpus_bleu(written, [right]).score)
+    assert metrics["translation_prompted_0/test/chrf"] == pytest.approx(corpus_chrf(written, [right]).score)
+    assert PromptedWriting.text(units) == (3, 2, 2)
+    perfect = prompted(folder, split="validation")(model, folder)
+    assert perfect["translation_prompted_0/validation/chrf"] == pytest.approx(100)
+
+
+def test_what_is_written_ends_with_the_line_or_after_so_many_words(folder, model):
+    prompted(folder, max_new_tokens=1)(model, folder)
+    assert pd.read_csv(folder / "units.csv")["written"].tolist() == ["un", "deux", "un"]
+
+
+def test_examples_are_lines_of_the_training_text(folder, model):
+    benchmark = prompted(folder, shots=2, seed=3)
+    asked = [("a dog", ""), ("two dogs", "")] * 10
+    prompts = benchmark.prompts(asked)
+    for prompt, (text, _) in zip(prompts, asked, strict=True):
+        *shown, last = prompt.split("\n")
+        assert last == f"{text} =" and len({*shown}) == 2 and {*shown} <= {*TEXT}
+    assert prompts == prompted(folder, shots=2, seed=3).prompts(asked) != prompted(folder, shots=2).prompts(asked)
+    assert len({tuple(prompt.split("\n")[:2]) for prompt in prompts}) > 5  # anew for each text
+    assert "translation_prompted_2/test/bleu" in benchmark(model, folder)
+
+
+def test_summaries_have_the_rouge_of_each_document(folder, model):
+    class Documents:
+        inputs = (Path("documents"),)
+
+        def splits(self):
+            return {"test": [Summarised("a cat\nsat", "cat"), Summarised("a cat sat", "a cat")]}
+
+    pytest.importorskip("rouge_score")
+    benchmark = PromptedWriting(str(folder), Summaries(Documents(), stemmer=False), "{text} TL;DR:")
+    metrics = benchmark(model, folder)
+    units = pd.read_csv(folder / "units.csv")
+    assert [path.name for path in benchmark.inputs] == ["tokenizer.json", "documents"]
+    assert units["written"].tolist() == ["cat", "cat"] and units["rouge1"].tolist() == pytest.approx([1, 2 / 3])
+    assert metrics["summaries_prompted_0/test/rouge1"] == pytest.approx(5 / 6)
+
+
+def test_what_cannot_be_is_refused(folder, model):
+    with pytest.raises(UsageError, match=r"^template='translate:' has no place for what is read; write \{text\} there"):
+        PromptedWriting(str(folder), Translations(str(folder)), "translate:")
+    with pytest.raises(UsageError, match=r"^there are 4 texts for training; write shots=4 or fewer$"):
+        prompted(folder, shots=5)(model, folder)
+    (folder / "test.source.txt").unlink()
+    with pytest.raises(UsageError, match="has no pairs of sentences for test"):
+        prompted(folder)(model, folder)
