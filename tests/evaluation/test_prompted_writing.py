@@ -48,11 +48,11 @@ def test_translations_are_what_the_model_writes_and_scored_as_sacrebleu_does(fol
     units = pd.read_csv(folder / "units.csv")
     written, right = ["un chien noir", "deux chats", "un chat"], ["un chien noir", "deux chats", "deux chiens"]
     assert units["written"].tolist() == written and units["unit"].tolist() == [0, 1, 2]
-    assert metrics["translation_prompted_0/test/bleu"] == pytest.approx(corpus_bleu(written, [right]).score)
-    assert metrics["translation_prompted_0/test/chrf"] == pytest.approx(corpus_chrf(written, [right]).score)
+    assert metrics["written_translation_0/test/bleu"] == pytest.approx(corpus_bleu(written, [right]).score)
+    assert metrics["written_translation_0/test/chrf"] == pytest.approx(corpus_chrf(written, [right]).score)
     assert PromptedWriting.text(units) == (3, 2, 2)
     perfect = prompted(folder, split="validation")(model, folder)
-    assert perfect["translation_prompted_0/validation/chrf"] == pytest.approx(100)
+    assert perfect["written_translation_0/validation/chrf"] == pytest.approx(100)
 
 
 def test_what_is_written_ends_with_the_line_or_after_so_many_words(folder, model):
@@ -69,7 +69,7 @@ def test_examples_are_lines_of_the_training_text(folder, model):
         assert last == f"{text} =" and len({*shown}) == 2 and {*shown} <= {*TEXT}
     assert prompts == prompted(folder, shots=2, seed=3).prompts(asked) != prompted(folder, shots=2).prompts(asked)
     assert len({tuple(prompt.split("\n")[:2]) for prompt in prompts}) > 5  # anew for each text
-    assert "translation_prompted_2/test/bleu" in benchmark(model, folder)
+    assert "written_translation_2/test/bleu" in benchmark(model, folder)
 
 
 def test_summaries_have_the_rouge_of_each_document(folder, model):
@@ -85,7 +85,7 @@ def test_summaries_have_the_rouge_of_each_document(folder, model):
     units = pd.read_csv(folder / "units.csv")
     assert [path.name for path in benchmark.inputs] == ["tokenizer.json", "documents"]
     assert units["written"].tolist() == ["cat", "cat"] and units["rouge1"].tolist() == pytest.approx([1, 2 / 3])
-    assert metrics["summaries_prompted_0/test/rouge1"] == pytest.approx(5 / 6)
+    assert metrics["written_summaries_0/test/rouge1"] == pytest.approx(5 / 6)
 
 
 def test_what_cannot_be_is_refused(folder, model):

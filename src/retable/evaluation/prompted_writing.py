@@ -119,7 +119,7 @@ class PromptedWriting(Measured):
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `units.csv`: split, unit, what is written, and what it adds to the metrics.
 
-        Returns `<kind>_prompted_<shots>/<split>/<metric>` for the metrics of the kind.
+        Returns `written_<kind>_<shots>/<split>/<metric>` for the metrics of the kind.
         """
         texts = self._texts.read(self._split)
         tokenizer = Tokenizer.load(self.inputs[0])
@@ -132,7 +132,7 @@ class PromptedWriting(Measured):
         scores = self._texts.scores(written, [right for _, right in texts])
         units = pd.DataFrame({"split": self._split, "unit": range(len(texts)), "written": written, **scores})
         units.to_csv(folder / "units.csv", index=False, lineterminator="\n")
-        task = f"{self._texts.kind}_prompted_{self._shots}"
+        task = f"written_{self._texts.kind}_{self._shots}"
         return {
             f"{task}/{self._split}/{name}": value for name, value in self.values(units, self._texts.metrics).items()
         }
