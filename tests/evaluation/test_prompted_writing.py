@@ -1,5 +1,6 @@
 """Translations and summaries behind a prompt, of a counted model whose likeliest words are known."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,18 +11,22 @@ from sacrebleu import corpus_bleu, corpus_chrf
 from retable.corpora.summaries import Summarised
 from retable.errors import UsageError
 from retable.evaluation.prompted_writing import PromptedWriting, Summaries, Translations
+from retable.evaluation.scoring import Scorer
 from retable.models.ngram import KneserNey
-from retable.tokenizers import word
+from retable.tokenizers import byte_bpe, word
 from retable.tokenizers.tokenizer import Tokenizer
 
 PAIRS = [("a cat", "un chat"), ("a dog", "un chien noir"), ("two cats", "deux chats"), ("two dogs", "deux chiens")]
 TEXT = [f"{source} = {target}" for source, target in PAIRS]
 
 
-@pytest.fixture
-def folder(tmp_path):
+LINES = [*TEXT, "a cat sat TL;DR: cat"]
+
+
+@pytest.fixture(params=[word.train, partial(byte_bpe.train, vocab_size=300)], ids=["word", "bpe"])
+def folder(tmp_path, request):
     """Validation asks for what the model knows, test has two right translations of three."""
-    word.train([*TEXT, "a cat sat TL;DR: cat"]).save(tmp_path / "tokenizer.json")
+    request.param(LINES).save(tmp_path / "tokenizer.json")
     asked = {"train": PAIRS, "validation": PAIRS[:2], "test": [*PAIRS[1:3], ("a cat", "deux chiens")]}
     for split, pairs in asked.items():
         for place, side in enumerate(("source", "target")):
@@ -33,9 +38,8 @@ def folder(tmp_path):
 @pytest.fixture
 def model(folder):
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    lines = [[line] for line in [*TEXT, "a cat sat TL;DR: cat"]]
-    model = KneserNey(tokenizer.vocab_size, 5, tokenizer.boundary)
-    model.estimate(np.concatenate([ids for ids, _, _ in tokenizer.encode_units(lines, False)]))
+    model = KneserNey(tokenizer.vocab_size, 16, tokenizer.boundary)
+    model.estimate(np.concatenate([ids for ids, _, _ in tokenizer.encode_units([[line] for line in LINES], False)]))
     return model
 
 
@@ -57,19 +61,33 @@ def test_translations_are_what_the_model_writes_and_scored_as_sacrebleu_does(fol
 
 def test_what_is_written_ends_with_the_line_or_after_so_many_words(folder, model):
     prompted(folder, max_new_tokens=1)(model, folder)
-    assert pd.read_csv(folder / "units.csv")["written"].tolist() == ["un", "deux", "un"]
+    written = pd.read_csv(folder / "units.csv")["written"]
+    for whole, begun in zip(["un chien noir", "deux chats", "un chat"], written, strict=True):
+        assert whole.startswith(begun) and 0 < len(begun) <= len("deux")
 
 
-def test_examples_are_lines_of_the_training_text(folder, model):
+def test_examples_are_lines_of_the_training_text(folder, model, monkeypatch):
     benchmark = prompted(folder, shots=2, seed=3)
     asked = [("a dog", ""), ("two dogs", "")] * 10
     prompts = benchmark.prompts(asked)
-    for prompt, (text, _) in zip(prompts, asked, strict=True):
-        *shown, last = prompt.split("\n")
+    for (shown, last), (text, _) in zip(prompts, asked, strict=True):
         assert last == f"{text} =" and len({*shown}) == 2 and {*shown} <= {*TEXT}
     assert prompts == prompted(folder, shots=2, seed=3).prompts(asked) != prompted(folder, shots=2).prompts(asked)
-    assert len({tuple(prompt.split("\n")[:2]) for prompt in prompts}) > 5  # anew for each text
-    assert "written_translation_2/test/bleu" in benchmark(model, folder)
+    assert len({tuple(shown) for shown, _ in prompts}) > 5  # anew for each text
+    contexts = []
+
+    def write(scorer, given, n_tokens):
+        contexts.extend(given)
+        return [[] for _ in given]
+
+    monkeypatch.setattr(Scorer, "continue_greedily", write)
+    assert benchmark(model, folder)["written_translation_2/test/bleu"] == 0
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    known = tokenizer.encode_units([[line] for line in TEXT], False)
+    lines = [tuple(ids) for ids, _, _ in known]
+    for context in contexts:  # two lines as in the text, and the question
+        assert [first for first in lines if tuple(context[: len(first)]) == first]
+        assert len([ids for ids in context if ids == lines[0][-1]]) == 2
 
 
 def test_summaries_have_the_rouge_of_each_document(folder, model):

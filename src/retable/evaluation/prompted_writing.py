@@ -5,6 +5,7 @@ Radford et al. 2019, sections 3.6 and 3.7.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
@@ -124,11 +125,13 @@ class PromptedWriting(Measured):
         texts = self._texts.read(self._split)
         tokenizer = Tokenizer.load(self.inputs[0])
         scorer = Scorer(system, tokenizer, self._convention)
-        contexts, _ = scorer.encode(self.prompts(texts), [""] * len(texts))
+        shown, asked = zip(*self.prompts(texts), strict=True)
+        examples = [chain(*scorer.encode_lines(lines, end=True)) for lines in shown]
+        contexts = [[*some, *ids] for some, ids in zip(examples, scorer.encode_lines(asked, end=False), strict=True)]
         found = scorer.continue_greedily(contexts, self._max_new_tokens)
         end = [tokenizer.boundary, *tokenizer.encode("\n")][-1]
-        lines = [ids[: ids.index(end)] if end in ids else ids for ids in found]
-        written = [" ".join(text.split()) for text in scorer.decode(lines)]
+        lines = tokenizer.decode_batch([ids[: ids.index(end)] if end in ids else ids for ids in found])
+        written = [" ".join(line.partition("\n")[0].split()) for line in lines]  # a token may hold more than the end
         scores = self._texts.scores(written, [right for _, right in texts])
         units = pd.DataFrame({"split": self._split, "unit": range(len(texts)), "written": written, **scores})
         units.to_csv(folder / "units.csv", index=False, lineterminator="\n")
@@ -137,16 +140,15 @@ class PromptedWriting(Measured):
             f"{task}/{self._split}/{name}": value for name, value in self.values(units, self._texts.metrics).items()
         }
 
-    def prompts(self, texts: Written) -> list[str]:
-        """What stands before each text that is to be written."""
+    def prompts(self, texts: Written) -> list[tuple[list[str], str]]:
+        """The lines of the examples that stand before each text, and what it is asked with."""
         pool = self._texts.read("train") if self._shots else []
         if len(pool) < self._shots:
             raise UsageError(f"there are {len(pool)} texts for training; write shots={len(pool)} or fewer")
         prompts = []
         for number, (text, _) in enumerate(texts):
             drawn = np.random.default_rng((self._seed, number)).choice(len(pool), self._shots, replace=False)
-            shown = [f"{self._asked(pool[place][0])} {pool[place][1]}" for place in drawn]
-            prompts.append("\n".join([*shown, self._asked(text)]))
+            prompts.append(([f"{self._asked(pool[place][0])} {pool[place][1]}" for place in drawn], self._asked(text)))
         return prompts
 
     def _asked(self, text: str) -> str:
