@@ -10,9 +10,10 @@ from sacrebleu import corpus_bleu, corpus_chrf
 
 from retable.corpora.summaries import Summarised
 from retable.errors import UsageError
-from retable.evaluation.prompted_writing import PromptedWriting, Summaries, Translations
+from retable.evaluation.prompted_writing import PromptedWriting
 from retable.evaluation.scoring import Scorer
 from retable.models.ngram import KneserNey
+from retable.tasks.prompted import Summaries, Translations
 from retable.tokenizers import byte_bpe, word
 from retable.tokenizers.tokenizer import Tokenizer
 

@@ -13,18 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from retable.corpora.pairs import pair_splits, read_pairs
-from retable.data.summaries import sentences_of
 from retable.errors import UsageError
 from retable.evaluation.scoring import Scorer
-from retable.metrics.summaries import METRICS as SUMMARY_METRICS
-from retable.metrics.summaries import rouge_scores
-from retable.metrics.translation import COLUMNS, translation_counts, translation_score
-from retable.metrics.translation import METRICS as TRANSLATION_METRICS
+from retable.metrics.translation import COLUMNS, METRICS, translation_score
 from retable.metrics.units import Measured
 from retable.settings import NonNegativeInt, PositiveInt, Seed
 from retable.systems import System
-from retable.tasks.summaries import Source
 from retable.tokenizers.tokenizer import Tokenizer
 
 Written = Sequence[tuple[str, str]]  # what is read, and what is to be written
@@ -44,48 +38,6 @@ class Texts(Protocol):
         ...
 
 
-class Translations:
-    """Of the pairs that the stage prepare left in `folder`: BLEU and chrF of the whole split."""
-
-    kind = "translation"
-    metrics = TRANSLATION_METRICS
-
-    def __init__(self, folder: str):
-        self._folder = Path(folder)
-        self.inputs = [
-            self._folder / f"{split}.{side}.txt"
-            for split in ("train", "validation", "test")
-            for side in ("source", "target")
-        ]
-
-    def read(self, split: str) -> Written:
-        """UsageError where the folder has no pairs."""
-        pair_splits(self._folder)
-        return [*zip(*read_pairs(self._folder, split), strict=True)]
-
-    def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:
-        found = translation_counts(written, right).items()
-        return {name: of for metric, counts in found for name, of in zip(COLUMNS[metric], counts.T, strict=True)}
-
-
-class Summaries:
-    """Of documents: ROUGE, the mean over them. `stemmer` is as in `SummaryTask`."""
-
-    kind = "summaries"
-    metrics = SUMMARY_METRICS
-
-    def __init__(self, documents: Source, stemmer: bool):
-        self._source, self.inputs, self._stemmer = documents, documents.inputs, stemmer
-
-    def read(self, split: str) -> Written:
-        """Each document and summary in one line."""
-        return [(" ".join(each.text.split()), " ".join(each.summary.split())) for each in self._source.splits()[split]]
-
-    def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:
-        found = rouge_scores([*map(sentences_of, written)], [*map(sentences_of, right)], self._stemmer)
-        return dict(zip(SUMMARY_METRICS, found.T, strict=True))
-
-
 class PromptedWriting(Measured):
     """The benchmark; `inputs` are the files that the scores depend on. A unit is a text.
 
@@ -98,7 +50,7 @@ class PromptedWriting(Measured):
     """
 
     asks_for = System  # any at all: `Scorer` refuses those that are no language models
-    statistics: ClassVar = {name: (COLUMNS[name], partial(translation_score, name)) for name in TRANSLATION_METRICS}
+    statistics: ClassVar = {name: (COLUMNS[name], partial(translation_score, name)) for name in METRICS}
 
     def __init__(
         self,
