@@ -173,6 +173,7 @@ class Catalogue:
 
     @cached_property
     def configurations(self) -> list[Setting]:
+        """All of GROUPS and STAGES."""
         choices = [("", stage) for stage in STAGES]
         for group in GROUPS:
             names = self.conf.names(group)
@@ -202,7 +203,8 @@ class Catalogue:
         """By study with results the cells that DVC's committed locks have, or whose systems stand in its tables."""
         found: dict[str, list[Cell]] = defaultdict(list)
         for name, study in self._studies.items():
-            systems = {row.get("system") for path in (ROOT / "results" / name).glob("*.csv") for row in _rows(path)}
+            tables = [_rows(path) for path in (ROOT / "results" / name).glob("*.csv")]
+            systems = {row["system"] for rows in tables for row in rows if "system" in row}
             for cell in study.cells.values() if systems else ():
                 system = cell.settings.get("system") or cell.out.rpartition("/")[2].partition("-")[0]
                 by_tokenizer = cell.stage == "encode" and cell.tokenizer in systems
