@@ -334,13 +334,9 @@ def export(
 ) -> None:
     """A cell in others' formats: an n-gram model as an ARPA file, word vectors in word2vec's text (.txt) or binary
     (.bin) format, a GPT-2, BERT, ELECTRA or T5 as transformers loads it."""
-    system = retable.load(cell)
-    if place.suffix == ".arpa":
-        _export_arpa(system, place)
-    elif place.suffix in (".txt", ".bin"):
-        _export_vectors(system, place)
-    else:
-        _export_checkpoint(system, place, license)
+    from pipelines.export import export_cell
+
+    export_cell(cell, place, license)
 
 
 @app.command("import")
@@ -352,60 +348,6 @@ def import_(
     from pipelines.imported import import_cell
 
     print(import_cell(source, name))
-
-
-def _export_arpa(system: Any, file: Path) -> None:
-    from retable.models.arpa import write_arpa
-    from retable.models.ngram import BackoffModel
-
-    if not isinstance(system.system, BackoffModel):
-        raise UsageError(f"{system.folder} is no n-gram model; only those have ARPA files: take kn5-1, for example")
-    write_arpa(system.system, system.tokenizer.words, file)
-
-
-def _export_vectors(system: Any, file: Path) -> None:
-    from retable.cells.vectors import Vectors
-    from retable.models.word2vec_format import write_word2vec
-
-    if not isinstance(system, Vectors):
-        raise UsageError(f"{system.folder} holds no word vectors, which {file.suffix} is for; take skipgram-1, say")
-    write_word2vec(file, system.words, system.system.vectors)
-
-
-def _export_checkpoint(system: Any, folder: Path, license: str) -> None:
-    from retable.artifacts import read_json, read_run
-    from retable.cells.language import Language
-    from retable.cells.tasks import Classifier, Tagger, TaskSystem
-    from retable.escaping import markdown
-    from retable.exchange import export
-    from retable.exchange.card import Card, Result
-    from retable.systems import TrainedSystem
-    from retable.tokenizers.tokenizer import Tokenizer
-
-    labels: Sequence[str] = ()
-    if isinstance(system, Language) and isinstance(system.system, TrainedSystem):
-        objective, tokenizer = system.system.objective, system.tokenizer
-    elif isinstance(system, TaskSystem) and isinstance(system.text, Tokenizer):
-        objective, tokenizer = system.objective, system.text
-        labels = system.labels if isinstance(system, Classifier) else ()
-        labels = system.task.tags if isinstance(system, Tagger) else labels
-    else:
-        raise UsageError(
-            f"{system.folder} holds no network of tokens, and transformers has nothing else; take gpt-1, for example"
-        )
-    run, cell = read_run(system.folder), system.folder
-    trained = "imported" not in run
-    of = f"trained on {run['corpus']} with seed {run['seed']}" if trained else f"from {run['imported']}"
-    about = markdown(f"System {run['system']}, {of}.")
-    results = []
-    if cell.parts[-4:-3] == ("outputs",):  # what the stage evaluate has measured of it
-        for path in sorted(Path(*cell.parts[:-3], "evaluate", cell.parts[-2]).glob(f"{cell.name}-*/metrics.json")):
-            for name, value in read_json(path).items():
-                split, _, metric = name.rpartition("/")
-                results.append(Result(metric, value, run["corpus"], split or None))
-    name = "-".join(cell.parts[-2:])
-    card = Card(name, about, license, [run["corpus"]] if trained else [], results)
-    export.export(objective, tokenizer, folder, card, labels)
 
 
 @app.command()

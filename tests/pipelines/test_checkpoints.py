@@ -352,5 +352,5 @@ def test_a_fine_tuned_cell_goes_to_transformers_and_labels_the_same(labelled, be
 
 def test_what_is_no_network_does_not_go_to_transformers(labelled):
     labelled.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram")
-    done = labelled.run("command", "export", "pretrain/grammar_tiny/unigram-1", "gone")
+    done = labelled.run("command", "export", "pretrain/grammar_tiny/unigram-1", "nothing")
     assert done.returncode == 2 and "unigram-1 holds no network of tokens, and transformers has" in done.stderr

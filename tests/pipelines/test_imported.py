@@ -1,12 +1,16 @@
 """`retable import`: what was made elsewhere, and what was exported, as cells that stages and `retable.load` use."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import retable
+from pipelines.export import export_cell
 from retable.corpora.text import read_units
+from retable.errors import UsageError
 from tests.exchange.cases import bpe, exported, gpt, system, widened
 
 CORPUS = "corpus=grammar_tiny"
@@ -173,6 +177,39 @@ def test_word_vectors_come_go_and_begin_a_training(form, project, monkeypatch):
                            "epochs=1", f"out=grammar_tiny/on_{form}")  # fmt: skip
     run = read(project, f"train/grammar_tiny/on_{form}/run.json")
     assert f"embed/grammar_tiny/of_{form}" in run["made_from"]
+
+
+@pytest.mark.parametrize("place, said", [
+    ("", "is there already; write the name of a new folder"),
+    ("full", "is there already; write the name of a new folder"),
+    ("mine.arpa/x", "there is no folder"),
+    ("folder.arpa", "is a folder; write the name of a file"),
+    ("nowhere/x.arpa", "there is no folder"),
+    ("outputs/pretrain/grammar_tiny/counted-1", "is in the cell"),
+    ("outputs/pretrain/grammar_tiny/counted-1/x.arpa", "is in the cell"),
+])  # fmt: skip
+def test_an_export_takes_no_place_that_others_have(place, said, arpa, monkeypatch):
+    monkeypatch.chdir(arpa.folder)
+    for folder in ("full/of", "folder.arpa"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    before = {path for path in Path().rglob("*")}
+    with pytest.raises(UsageError, match=re.escape(said)):
+        export_cell("pretrain/grammar_tiny/counted-1", Path(place), "mit")
+    assert {path for path in Path().rglob("*")} == before
+
+
+def test_an_export_that_fails_leaves_the_file_as_it_was(arpa, monkeypatch):
+    monkeypatch.chdir(arpa.folder)
+    Path("old.arpa").write_text("old")
+
+    def fail(_, __, file: Path) -> None:
+        file.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("retable.models.arpa.write_arpa", fail)
+    with pytest.raises(OSError, match="No space"):
+        export_cell("pretrain/grammar_tiny/counted-1", Path("old.arpa"), "mit")
+    assert Path("old.arpa").read_text() == "old" and not [*Path().glob(".old.arpa*")]
 
 
 def test_vectors_of_a_language_model_are_not_there(arpa):
