@@ -1,7 +1,7 @@
 """A cell in others' formats: `retable export kn5-1 kn5.arpa`."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,20 +22,14 @@ def export_cell(cell: str, place: Path, license: str) -> None:
             raise UsageError(f"{place} is in the cell {folder}; write a place outside of cells")
     if not place.parent.is_dir():
         raise UsageError(f"there is no folder {place.parent}; make it, or write another place")
-    writers: dict[str, Callable[[Path], None]] = {
-        ".arpa": partial(_write_arpa, system),
-        ".txt": partial(_write_vectors, system),
-        ".bin": partial(_write_vectors, system),
-    }
-    if place.suffix in writers:
-        if place.is_dir():
-            raise UsageError(f"{place} is a folder; write the name of a file")
-    elif place.exists() and not (place.is_dir() and not any(place.iterdir())):
+    write = {".arpa": _write_arpa, ".txt": _write_vectors, ".bin": _write_vectors}.get(place.suffix)
+    if write is not None and place.is_dir():
+        raise UsageError(f"{place} is a folder; write the name of a file")
+    if write is None and (place.is_file() or (place.is_dir() and any(place.iterdir()))):
         raise UsageError(f"{place} is there already; write the name of a new folder, or of an empty one")
-    write = writers.get(place.suffix, partial(_write_checkpoint, system, license))
     with TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as beside:
         begun = Path(beside, place.name)
-        write(begun)
+        (write or partial(_write_checkpoint, license=license))(system, begun)
         os.replace(begun, place)
 
 
@@ -57,7 +51,7 @@ def _write_vectors(system: Any, file: Path) -> None:
     write_word2vec(file, system.words, system.system.vectors)
 
 
-def _write_checkpoint(system: Any, license: str, folder: Path) -> None:
+def _write_checkpoint(system: Any, folder: Path, license: str) -> None:
     from retable.cells.language import Language
     from retable.cells.tasks import Classifier, Tagger, TaskSystem
     from retable.escaping import markdown

@@ -325,8 +325,9 @@ def test_fine_tuning_is_that_of_transformers_own_trainer(labelled, bert, data, r
 
 
 def test_a_cell_goes_to_transformers(labelled, continued):
-    labelled.succeed("command", "export", "pretrain/grammar_tiny/on-1", "gone", "--license", "mit")
     folder = labelled.folder / "gone"
+    folder.mkdir()  # an empty one may be there
+    labelled.succeed("command", "export", "pretrain/grammar_tiny/on-1", "gone", "--license", "mit")
     theirs, info = transformers.BertForPreTraining.from_pretrained(folder, output_loading_info=True)
     assert not any(info.values())
     weights = read_weights(continued / "model.safetensors")
