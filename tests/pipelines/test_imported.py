@@ -114,12 +114,12 @@ def test_a_gpt2_exported_and_imported_is_the_same(project):
     project.succeed("encode", CORPUS, "tokenizer=bpe")
     small = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.max_length=32", "batches.length=32"]
     project.succeed("pretrain", CORPUS, "tokenizer=bpe", "recipe=transformer/gpt", *small, "epochs=0.2", "system=goes")
-    project.succeed("command", "export", "pretrain/grammar_tiny/goes-1", "gone")
-    project.succeed("command", "import", "gone", "grammar_tiny/comes")
+    project.succeed("command", "export", "pretrain/grammar_tiny/goes-1", "as_gpt2")
+    project.succeed("command", "import", "as_gpt2", "grammar_tiny/comes")
     expected = perplexities(project, "goes-1", "tokenizer=bpe")
     assert perplexities(project, "comes", "tokenizer=bpe") == pytest.approx(expected, rel=1e-5)
     run = read(project, "pretrain/grammar_tiny/comes/run.json")
-    assert {"gone/config.json", "gone/model.safetensors", "gone/tokenizer.json"} == set(run["digests"])
+    assert {"as_gpt2/config.json", "as_gpt2/model.safetensors", "as_gpt2/tokenizer.json"} == set(run["digests"])
     ours, theirs = (
         retable.load(project.folder / "outputs/pretrain/grammar_tiny" / cell) for cell in ("goes-1", "comes")
     )
