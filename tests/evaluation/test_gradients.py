@@ -18,6 +18,8 @@ from retable.models.gpt import GPT
 from retable.models.recurrent import GRU, LSTM
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.masked_lm import MaskedLM
+from retable.objectives.max_entropy_lm import MaxEntropyLM
+from retable.objectives.noise_contrastive import NoiseContrastive
 from retable.tokenizers import word
 
 V, D = 7, 6
@@ -86,6 +88,24 @@ def test_distances_by_finite_differences(model):
             steps = 1e-4 * torch.eye(D, dtype=torch.float64)
             slopes = [(loss(row, 6 - k, step) - loss(row, 6 - k, -step)) / 2e-4 for step in steps]
             assert norms[row, k] == pytest.approx(np.linalg.norm(slopes), rel=1e-5)
+
+
+def test_the_loss_is_that_of_the_whole_distribution():
+    """Of a maximum-entropy model with its n-grams, and of noise contrast without its noise."""
+    torch.manual_seed(0)
+    with_n_grams = MaxEntropyLM(GRU(V, D, 1, 0.0, 0.7), V, False, True, "mean", order=2, table_size=64)
+    nn.init.normal_(with_n_grams.features.weight)
+    contrasted = NoiseContrastive(GRU(V, D, 1, 0.0, 0.7), V, False, True, "mean", 3, 0.75, learn_normaliser=False)
+    windows = windows_of(3, 8)
+    for objective in (with_n_grams.eval(), contrasted.eval()):
+        cut: list[torch.Tensor] = []
+        hook = objective.model.embedding.register_forward_hook(
+            lambda *arguments, cut=cut: cut.append(arguments[2].detach().requires_grad_()) or cut[-1]
+        )
+        log_probs, _ = objective.log_prob(windows[:, :-1], windows[:, 1:])
+        hook.remove()
+        (slopes,) = torch.autograd.grad(log_probs[:, -1].sum(), cut)
+        np.testing.assert_allclose(by_distance(objective, windows, 6), slopes.norm(dim=2).flip(1)[:, :7], rtol=1e-4)
 
 
 def test_the_norm_of_a_batch_is_that_of_its_backward_pass():

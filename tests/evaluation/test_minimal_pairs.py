@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from retable.evaluation.minimal_pairs import MinimalPairs
@@ -97,3 +98,11 @@ def test_sentences_are_put_in_the_conventions_of_the_corpus(tokens):
     )
     assert (plain["blimp/overall/equal"], plain["blimp/overall/known"]) == (1, 0)  # no word is known as it stands
     assert (lower["blimp/overall/known"], lower["blimp/overall/accuracy"]) == (1, 1)
+
+
+def test_systems_that_know_other_pairs_are_not_compared_on_those_that_they_know():
+    units = pd.DataFrame({"unit": [0, 1, 2], "label": "good", "prediction": ["good", "bad", "good"]})
+    less, more = (MinimalPairs.sums(units.assign(known=known), "accuracy_known") for known in ([1, 0, 1], [1, 1, 1]))
+    assert (less.value(), more.value()) == (1, pytest.approx(2 / 3))
+    assert less.text != more.text
+    assert less.text == MinimalPairs.sums(units.assign(known=[1, 0, 1]), "accuracy_known").text

@@ -215,6 +215,15 @@ def test_a_label_that_no_word_has(tmp_path):
         Probes(str(tmp_path), text)(system, tmp_path)
 
 
+def test_a_split_without_sentences(tmp_path):
+    TOKENIZER.save(tmp_path / "tokenizer.json")
+    row = SimpleNamespace(words=["the"], labels={"number": ["one"]})
+    text = SimpleNamespace(inputs=[tmp_path / "senses.tsv"], sentences=lambda split: [row] * (split == "test"))
+    system = SimpleNamespace(objective=SimpleNamespace(model=MODELS["gpt"]().eval()))
+    with pytest.raises(UsageError, match=r"senses\.tsv has too few sentences for train and test; write more there"):
+        Probes(str(tmp_path), text)(system, tmp_path)
+
+
 def test_senses_are_labels_of_two_halves(tmp_path):
     rows = [(f"w{i % 2}", f"some w{i % 2} is {i}", 1, f"s{i // 2 % 2}") for i in range(40)]
     rows.append(("w1", "some w0 is 0 w1", 4, "s1"))

@@ -1,5 +1,7 @@
 """Translation by every strategy, against a model that is read anew for each token."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -34,12 +36,14 @@ def objective(request) -> Translation:
 
 
 @torch.no_grad()
-def log_probs(objective: Translation, source: list[int], target: list[int]) -> torch.Tensor:
+def logits(objective: Translation, source: list[int], target: list[int]) -> torch.Tensor:
     """(U + 1, V): of the token after each beginning of the target, all computed at once, without a state."""
     inputs = torch.tensor([[END, *target]])
-    return objective.head(objective.model(torch.tensor([source]), torch.tensor([len(source)]), inputs))[0].log_softmax(
-        1
-    )
+    return objective.head(objective.model(torch.tensor([source]), torch.tensor([len(source)]), inputs))[0]
+
+
+def log_probs(objective: Translation, source: list[int], target: list[int]) -> torch.Tensor:
+    return logits(objective, source, target).log_softmax(1)
 
 
 def test_greedy_takes_the_likeliest_token_each_time(objective):
@@ -84,3 +88,20 @@ def test_translations_come_without_the_end_mark(objective):
         objective.head.weight.zero_()
         objective.head.bias.zero_()[END] = 5
     assert translate(objective, SOURCES, Greedy(LONGEST), END) == [[]] * len(SOURCES)
+
+
+@pytest.mark.parametrize("decode", [Greedy, partial(BeamSearch, 1, length_penalty=0.0, early_stopping=True)])
+def test_constraints_are_of_the_translation_alone(objective, decode):
+    """Against a loop: no token of the source is penalised, and none counts for the least length."""
+    constrained = decode(max_new_tokens=LONGEST, repetition_penalty=3.0, min_length=4)
+    for source, (completion,) in zip(SOURCES, constrained(Conditioned(objective, END), SOURCES, END), strict=True):
+        target: list[int] = []
+        while len(target) < LONGEST and target[-1:] != [END]:
+            scores = logits(objective, source, target)[-1]
+            scores = scores.log_softmax(0) if decode is not Greedy else scores
+            for token in {*target}:
+                scores[token] *= 3.0 if scores[token] < 0 else 1 / 3.0
+            if len(target) < 4:
+                scores[END] = -torch.inf
+            target.append(int(scores.argmax()))
+        assert completion.ids == target

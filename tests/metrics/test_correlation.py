@@ -52,3 +52,10 @@ def test_unequal_lengths_are_refused():
         moments([1, 2], [1])
     with pytest.raises(ValueError, match="0 and 0 numbers"):
         moments([], [])
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-13, 1e13])
+def test_the_scale_does_not_matter(scale):
+    x, y = GENERATOR.normal(size=(2, 30))
+    assert pearson(scale * x, y) == pytest.approx(pearson(x, y), abs=1e-12) != 0
+    assert pearson(np.full(30, scale / 3), y) == 0

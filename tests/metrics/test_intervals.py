@@ -131,3 +131,21 @@ def test_paired_test_at_its_ends(values):
     replicates = bootstrap(with_counts(values), ratio)
     assert paired_test(0, replicates - replicates) == 1
     assert paired_test(-1, replicates - bootstrap(with_counts(values + 1), ratio)) == 1 / 1001
+
+
+def test_paired_test_of_few_disagreements_counts_those_as_far_as_observed():
+    """Sixty examples, four of which one system alone tells right: shares of sixtieths, which rounding parts, against
+    the same resamples counted in whole numbers."""
+    differences = np.zeros(60)
+    differences[:4] = 1
+    of_whole = bootstrap(with_counts(differences), lambda sums: sums[..., 0], resamples=4000)
+    strays = np.abs(np.rint(of_whole) - 4) >= 4
+    expected = (1 + strays.sum()) / 4001
+    assert strays.sum() > 100
+    shares = bootstrap(with_counts(differences + 1 / 3), ratio, resamples=4000) - 1 / 3
+    assert paired_test((differences + 1 / 3).mean() - 1 / 3, shares) == expected
+
+
+def test_paired_test_leaves_out_what_is_not_defined():
+    assert paired_test(1.0, [1.0, 2.5, np.nan, np.nan]) == paired_test(1.0, [1.0, 2.5]) == 2 / 3
+    assert paired_test(1.0, [np.nan]) == 1

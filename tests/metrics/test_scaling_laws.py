@@ -95,3 +95,11 @@ def test_too_few_models_are_told():
         fit_law([1, 2, 3, 4], [1, 2, 3, 4], [1, 1, 1, 1])
     with pytest.raises(ValueError, match="2 sizes"):
         fit_parabola([1, 2, 2], [1, 1, 1])
+
+
+@pytest.mark.parametrize("N", [[1e6, 2e6] * 5, [1e6] * 10])
+def test_too_few_sizes_are_told_and_not_drawn_for_ever(N):
+    D = np.geomspace(1e6, 1e9, 10)
+    for sizes in ((N, D), (D, N)):
+        with pytest.raises(ValueError, match="a law needs 3 of each"):
+            resampled_laws(*sizes, np.full(10, 2.0), LAW)

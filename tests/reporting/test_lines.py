@@ -137,3 +137,10 @@ def test_stacked_panels_of_many_systems_tell_numbers_where_the_pointer_is():
     for param, (view,) in watched.items():
         assert hovered[view]["encoding"]["opacity"]["condition"][0]["param"] == param
     assert svg_of(figure).count("system_0") >= 2
+
+
+def test_the_file_has_no_marks_that_only_a_pointer_shows():
+    frame = pd.DataFrame({"x": range(20), "y": range(20), "system": "one", "variant": ""})
+    figure = line_panel(frame, Scale.over("x", frame["x"]), Scale.over("y", frame["y"]), {"": Look()})
+    assert "nearest_point" in figure.to_json()  # which the page has
+    assert 'opacity="0"' not in svg_of(figure) and svg_of(figure).count("<path") < 20

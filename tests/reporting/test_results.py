@@ -8,7 +8,7 @@ import sacrebleu
 
 from retable.errors import UsageError
 from retable.evaluation.last_words import LastWords
-from retable.metrics.translation import COLUMNS, METRICS, translation_counts
+from retable.metrics.translation import METRICS, translation_counts
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result, verdict
 from retable.tasks import base
@@ -271,10 +271,7 @@ def test_translations_have_intervals_over_sentences(write_run):
     folders = []
     for system, wrong in (("a", 3), ("b", 20)):
         said = ["ein Hund" if place < wrong else line for place, line in enumerate(references)]
-        counts = translation_counts(said, references)
-        units = pd.DataFrame({"unit": range(len(said))} | {
-            name: of for metric in METRICS for name, of in zip(COLUMNS[metric], counts[metric].T, strict=True)
-        })  # fmt: skip
+        units = pd.DataFrame({"unit": range(len(said)), **translation_counts(said, references)})
         metrics = {
             f"{task}/test/{name}": value
             for task in ("translation", "translation_2017")

@@ -3,8 +3,10 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from retable.artifacts import read_json, write_json
 from retable.errors import UsageError
 from retable.metrics.scaling_laws import Law, fit_law, fit_parabola
 from retable.reporting.report import write_report
@@ -102,6 +104,24 @@ def test_the_figures_have_the_models_the_vertices_and_the_least_loss(folders):
     operations, least = drawn["operations"].tolist(), drawn["least"].tolist()
     searched = [min(law.loss(N, C / (6 * N)) for N in np.geomspace(1e2, 1e7, 4000)) - law.E for C in operations[::20]]
     assert least[::20] == pytest.approx(searched, rel=1e-3)
+
+
+def test_operations_have_a_point_a_model_that_is_the_mean_of_its_seeds(folders):
+    frame = points(folders)
+    others = frame.assign(seed=2, loss=frame["loss"] + 0.02)
+    drawn = table(compute_figures(fitted(pd.concat([frame, others]), 10))["toy"], "size", "x", "y")
+    found = fitted(pd.concat([frame, others]), 10)["toy"].law
+    assert len(drawn) == len(frame)
+    ordered = frame.sort_values(["N", "C"])
+    assert drawn["y"].tolist() == pytest.approx((ordered["loss"] + 0.01 - found.E).tolist(), rel=1e-3)
+
+
+def test_too_few_sizes_are_told(folders):
+    for cell in folders["pretrain"]:  # as if all had one size
+        metrics = read_json(cell / "metrics.json")
+        write_json(cell / "metrics.json", metrics | {"flops": 6000 * metrics["tokens"]})
+    with pytest.raises(UsageError, match=r"scaling_laws: gpt_\* are of 1 sizes; a law needs 3 or more"):
+        points(folders)
 
 
 def test_too_few_models_are_told(folders):

@@ -106,5 +106,7 @@ class MinimalPairs(Labelled):
         if metric == "accuracy_known":
             known = columns(units, ["known"])
             right = (units["label"] == units["prediction"]).to_numpy()[:, None]
-            return Sums(np.hstack([known * right, known]), share, cls.text(units)) if known.any() else None
+            # another system knows other pairs, and what both are right in can't be compared
+            text = (*cls.text(units), *units["known"])
+            return Sums(np.hstack([known * right, known]), share, text) if known.any() else None
         return super().sums(units, metric)

@@ -38,13 +38,20 @@ def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
     """The weights (S,) under which tokens are likeliest, from what each system gives each, nats (S, N), by EM.
 
     Ends within `tolerance` nats a token of the best: the likelihood is concave, so no weights can gain more than the
-    steepest of its slopes. Memory: twice that of `log_probs`.
+    steepest of its slopes. Tokens that no system holds for possible tell nothing of the weights. Memory: twice that of
+    `log_probs`. ValueError for NaNs.
     """
-    ratios = np.exp(log_probs - log_probs.max(axis=0))
+    best = log_probs.max(axis=0)
+    if np.isnan(best).any():
+        raise ValueError("a token's log-probability is NaN")
+    if (impossible := np.isneginf(best)).any():
+        log_probs, best = log_probs[:, ~impossible], best[~impossible]
+    ratios = np.exp(log_probs - best)
     weights = np.full(len(ratios), 1 / len(ratios))
-    while True:
+    while ratios.size:
         gains = ratios @ (1 / (weights @ ratios)) / ratios.shape[1]  # the slopes; 1 on average, by weight
         if gains.max() - 1 <= tolerance:
             return weights
         weights *= gains
         weights /= weights.sum()
+    return weights

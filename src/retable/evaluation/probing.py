@@ -94,6 +94,8 @@ class Probes:
         Layer 0 is what goes into the first layer with context."""
         reader = ContextualVectors(readable(system.objective.model), Tokenizer.load(self._tokenizer))
         sentences = {split: self._text.sentences(split) for split in ("train", "test")}
+        if not all(sentences.values()):
+            raise UsageError(f"{self._text.inputs[0]} has too few sentences for train and test; write more there")
         states = {split: _word_states(reader, rows) for split, rows in sentences.items()}
         metrics: dict[str, float] = {}
         for kind in sentences["train"][0].labels:

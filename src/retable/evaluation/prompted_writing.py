@@ -4,7 +4,6 @@ Radford et al. 2019, sections 3.6 and 3.7.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from retable.errors import UsageError
 from retable.evaluation.scoring import Scorer
-from retable.metrics.translation import COLUMNS, METRICS, translation_score
+from retable.metrics.translation import STATISTICS
 from retable.metrics.units import Measured
 from retable.settings import NonNegativeInt, PositiveInt, Seed
 from retable.systems import System
@@ -50,7 +49,7 @@ class PromptedWriting(Measured):
     """
 
     asks_for = System  # any at all: `Scorer` refuses those that are no language models
-    statistics: ClassVar = {name: (COLUMNS[name], partial(translation_score, name)) for name in METRICS}
+    statistics: ClassVar = STATISTICS
 
     def __init__(
         self,

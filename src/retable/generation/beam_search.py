@@ -68,7 +68,7 @@ class BeamSearch(Strategy):
         log_prob = torch.zeros_like(beams)  # of the same texts by the model alone
         for length in range(1, self.max_new_tokens + 1):
             own = scores.log_softmax(dim=1)
-            summed = beams.view(-1, 1) + self.constrain(own, ids, length - 1, eos)
+            summed = beams.view(-1, 1) + self.constrain(model, own, ids, length - 1, eos)
             V = summed.shape[1]
             # At most one continuation of each beam is its end, so among twice as many K go on.
             best, place = summed.view(-1, K * V).topk(min(2 * K, K * V), dim=1)

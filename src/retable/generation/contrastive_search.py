@@ -49,7 +49,7 @@ class ContrastiveSearch(Greedy):
         reading = _reading(model)
         scores, state = reading.extend(ids, reading.start(len(ids)))
         for n_new in range(self.max_new_tokens):
-            allowed = self.constrain(scores, ids, n_new, eos)
+            allowed = self.constrain(reading, scores, ids, n_new, eos)
             probabilities, candidates = allowed.softmax(dim=1).topk(min(self.top_k, allowed.shape[1]), dim=1)
             R, K = candidates.shape
             rows = torch.arange(R, device=ids.device)

@@ -56,7 +56,7 @@ class TokenByToken(Strategy):
         state, fed = model.start(len(ids)), ids
         for n_new in range(self.max_new_tokens):
             scores, state = model.extend(fed, state)
-            tokens = choose(self.constrain(scores, ids, n_new, eos), texts, n_new)
+            tokens = choose(self.constrain(model, scores, ids, n_new, eos), texts, n_new)
             fed = tokens[:, None]
             yield texts, tokens, scores.log_softmax(dim=1).gather(1, fed)[:, 0]
             ids = torch.cat([ids, fed], dim=1)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from retable.errors import UsageError
+from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken
 from retable.processes import shared
 from retable.settings import NonNegativeInt, Positive, PositiveInt
@@ -30,8 +31,9 @@ class Strategy:
     """Puts at most `max_new_tokens` after each prompt.
 
     The end mark is held back until prompt and completion together have `min_length` tokens and the completion has
-    `min_new_tokens`. `batch_size` prompts go together at most, all of one length, so that nothing is padded and a
-    completion does not depend on its neighbours.
+    `min_new_tokens`. Where a source is read, by an encoder-decoder or a prefix LM, the text is the completion alone:
+    its length counts, and its repetitions. `batch_size` prompts go together at most, all of one length, so that nothing
+    is padded and a completion does not depend on its neighbours.
     """
 
     def __init__(
@@ -75,11 +77,13 @@ class Strategy:
         by_place = dict(zip(places, chain(*found), strict=True))
         return [by_place[place] for place in range(len(prompts))]
 
-    def constrain(self, scores: Tensor, ids: Tensor, n_new: int, eos: int | None) -> Tensor:
-        """Scores (B, V) after the texts so far, `ids` (B, T), whose last `n_new` tokens are the completion."""
+    def constrain(self, model: NextToken, scores: Tensor, ids: Tensor, n_new: int, eos: int | None) -> Tensor:
+        """The model's scores (B, V) after prompts and the `n_new` tokens behind them, together `ids` (B, T)."""
+        # what is translated is no part of the text
+        text = ids[:, ids.shape[1] - n_new :] if isinstance(model, Conditioned) else ids
         if self.repetition_penalty != 1:
-            scores = penalise_repetition(scores, ids, self.repetition_penalty)
-        if eos is not None and (ids.shape[1] < self.min_length or n_new < self.min_new_tokens):
+            scores = penalise_repetition(scores, text, self.repetition_penalty)
+        if eos is not None and (text.shape[1] < self.min_length or n_new < self.min_new_tokens):
             scores = scores.index_fill(1, torch.tensor([eos], device=scores.device), -torch.inf)
         return scores
 

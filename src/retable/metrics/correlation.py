@@ -5,12 +5,20 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def moments(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-    """What each of n pairs adds to a correlation, (n, 6): 1, x, y, x², y², xy, with x and y from their means on."""
+    """What each of n pairs adds to a correlation, (n, 6): 1, x, y, x², y², xy, with x and y from their means on, in
+    units of their standard deviations; zeros for a side that is the same throughout but for rounding."""
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if len(first) != len(second) or not len(first):
         raise ValueError(f"{len(first)} and {len(second)} numbers; a correlation is of as many, one at least")
-    first, second = first - first.mean(), second - second.mean()
+    first, second = _standard(first), _standard(second)
     return np.stack([np.ones_like(first), first, second, first**2, second**2, first * second], axis=-1)
+
+
+def _standard(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    if np.ptp(values) <= 1e-12 * np.abs(values).max():
+        return np.zeros_like(values)
+    centred = values - values.mean()
+    return centred / centred.std()
 
 
 def pearson_of_sums(sums: ArrayLike) -> NDArray[np.float64]:

@@ -104,7 +104,10 @@ def paired_test(difference: float, replicates: ArrayLike) -> float:
 
     replicates is that difference in each resample: `bootstrap` of one system less that of the other. p is the
     share of resamples in which it strays from the observed difference by at least that difference's size;
-    with the observed sample counted, p is at least 1 / (resamples + 1).
+    with the observed sample counted, p is at least 1 / (resamples + 1). Resamples in which the statistic is not
+    defined, NaN, tell nothing and are left out.
     """
-    strays = np.abs(np.asarray(replicates) - difference) >= abs(difference)
+    strays = np.abs(np.asarray(replicates, dtype=np.float64) - difference)
+    # of shares many lie at that very distance, but for rounding
+    strays = strays[~np.isnan(strays)] >= abs(difference) * (1 - 1e-9)
     return (1 + int(strays.sum())) / (strays.size + 1)

@@ -19,6 +19,7 @@ DELTA = 1e-3  # of the Huber loss (Hoffmann et al. 2022, section 3.3)
 # Where the search begins (appendix D.3): all of log A, log B, log E, α and β.
 STARTS = np.array([*product(*[range(0, 30, 5)] * 2, np.arange(-1, 1.5, 0.5), *[np.arange(0, 2.5, 0.5)] * 2)])
 BEST = 40  # of the starts are searched from
+FEWEST = 3  # sizes, and amounts of text, that a law can be told from
 
 
 class Law(NamedTuple):
@@ -85,16 +86,19 @@ def _huber(
 def resampled_laws(
     N: ArrayLike, D: ArrayLike, losses: ArrayLike, law: Law, resamples: int = 200, seed: int = 0
 ) -> list[Law]:
-    """The laws of resamples of the models, drawn with replacement, each searched for from `law`; resamples of too few
-    sizes, or of too few amounts of text, to tell a law are drawn anew."""
+    """The laws of resamples of the models, drawn with replacement, each searched for from `law`; resamples of fewer
+    than `FEWEST` sizes or amounts of text, which tell no law, are drawn anew. ValueError where all models have fewer.
+    """
     N, D, losses = (np.asarray(each, np.float64) for each in (N, D, losses))
+    if (fewest := min(len({*N}), len({*D}))) < FEWEST:
+        raise ValueError(f"{fewest} sizes or amounts of text; a law needs {FEWEST} of each, or more")
     generator = np.random.Generator(np.random.Philox(seed))
     start = np.array([[np.log(law.A), np.log(law.B), np.log(law.E), law.alpha, law.beta]])
     starts = np.concatenate([start, start - [0, 0, 0.5, 0, 0]])  # the law, and one with less of E
     found = list[Law]()
     while len(found) < resamples:
         drawn = generator.integers(len(N), size=len(N))
-        if min(len({*N[drawn]}), len({*D[drawn]})) >= 3:
+        if min(len({*N[drawn]}), len({*D[drawn]})) >= FEWEST:
             found.append(fit_law(N[drawn], D[drawn], losses[drawn], starts))
     return found
 

@@ -2,6 +2,7 @@
 statistic of counts that are added up over its sentences."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,24 +28,28 @@ COLUMNS = {name: [f"{name}_{part}" for part in (_OF_CHRF if name == "chrf" else 
 
 
 def translation_counts(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-    """Of translations and one reference each the counts (n, K), by metric, of the COLUMNS: `bleu` (tokenized as WMT's
-    13a, with case), `bleu_lowercase`, `bleu_words` of the words as they are parted, and `chrf`.
+    """Of translations and one reference each the counts (n,) by the COLUMNS of `bleu` (tokenized as WMT's 13a, with
+    case), `bleu_lowercase`, `bleu_words` of the words as they are parted, and `chrf`.
 
     `bleu_words` is what Moses' multi-bleu.perl gives: for text that is tokenized already.
     """
     if len(hypotheses) != len(references) or not references:
         raise ValueError(f"{len(hypotheses)} translations of {len(references)} references")
     # The methods that sacrebleu's own bootstrap goes by; its public ones give no counts of chrF.
-    return {
+    counts = {
         name: np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype=np.int64)
         for name, metric in _metrics().items()
     }
+    return {column: of for name in METRICS for column, of in zip(COLUMNS[name], counts[name].T, strict=True)}
 
 
 def translation_score(name: str, sums: ArrayLike) -> NDArray[np.float64]:
     """A metric, of 100, of its counts summed over sentences; (..., K) to (...)."""
     metric = _metrics()[name]
     return np.apply_along_axis(lambda counts: metric._compute_score_from_stats(counts.tolist()).score, -1, sums)
+
+
+STATISTICS = {name: (COLUMNS[name], partial(translation_score, name)) for name in METRICS}  # of `units.Measured`
 
 
 def signatures() -> dict[str, str]:

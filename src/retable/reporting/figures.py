@@ -60,19 +60,28 @@ def beside(names: Iterable[str]) -> float:
 
 def svg_of(figure: Figure) -> str:
     """The figure as it stands before anything is chosen in it."""
-    return vl_convert.vegalite_to_svg(_visible(figure.to_dict()), allowed_base_urls=[])
+    return vl_convert.vegalite_to_svg(_drawn(figure.to_dict()), allowed_base_urls=[])
 
 
-def _visible(part: Any) -> Any:
-    """The specification with its texts `visible`: at a character that XML lacks the conversion ends the process."""
+def _drawn(part: Any) -> Any:
+    """The specification without what a pointer alone brings to light, which may be most of a file; and its texts
+    `visible`: at a character that XML lacks the conversion ends the process."""
     match part:
         case str():
             return visible(part)
         case dict():
-            return {key: _visible(inner) for key, inner in part.items()}
+            return {key: _drawn(inner) for key, inner in part.items()}
         case list():
-            return [_visible(inner) for inner in part]
+            return [_drawn(inner) for inner in part if not _waits_for_a_pointer(inner)]
     return part
+
+
+def _waits_for_a_pointer(part: Any) -> bool:
+    """Whether it is a selection, or marks that one shows."""
+    match part:
+        case {"select": _} | {"encoding": {"opacity": {"condition": _, "value": 0}}}:
+            return True
+    return False
 
 
 def write_figure(figure: Figure, path: Path) -> None:

@@ -166,7 +166,7 @@ def line_panel(
     own = alt.Chart() if is_apart else alt.Chart(frame)  # a panel a system shows the part of the data that is its own
     layers: list[alt.Chart] = []
     if is_apart:
-        others = _thinned(frame, POINTS // 4)[["system", "variant", "x", "y"]].rename(columns={"system": "other"})
+        others = _thinned(frame, POINTS // 8)[["system", "variant", "x", "y"]].rename(columns={"system": "other"})
         behind = lines(alt.Chart(others)).mark_line(strokeWidth=1, opacity=0.25, interpolate=interpolate)
         layers.append(behind.encode(color=alt.value(INK), detail="other:N"))
     if "low" in frame:

@@ -20,11 +20,11 @@ import yaml
 
 from retable.errors import UsageError
 from retable.metrics.regression import Line, fit_power
-from retable.metrics.scaling_laws import Law, Parabola, fit_law, fit_parabola, law_interval, resampled_laws
+from retable.metrics.scaling_laws import FEWEST, Law, Parabola, fit_law, fit_parabola, law_interval, resampled_laws
 from retable.reporting.ablations import interval_text
 from retable.reporting.fields import filled_table
-from retable.reporting.figures import INK, Figure
-from retable.reporting.lines import DOTTED, Look, Scale, line_panel, significant
+from retable.reporting.figures import COLOURS, INK, WIDTH, Figure
+from retable.reporting.lines import DOTTED, Look, Scale, line_panel, round_ticks, significant
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import ORACLE, Result
 
@@ -66,7 +66,7 @@ def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFr
         budget = yaml.safe_load(result.config).get("budget")
         known = oracles[run["corpus"]].metrics if run["corpus"] in oracles else {}
         facts = dict(zip(COLUMNS, (*key, "" if budget is None else str(budget)), strict=False))
-        facts |= {"N": metrics["flops"] / metrics["tokens"] / 6, "D": metrics["tokens"], "C": metrics["flops"]}
+        facts |= {"N": round(metrics["flops"] / metrics["tokens"] / 6), "D": metrics["tokens"], "C": metrics["flops"]}
         facts |= {"loss": log(measured.loc[key, "value"]), "runs": measured.loc[key, "result"].name}
         facts |= {name: log(known[metric]) if metric in known else nan for name, metric in KNOWN.items()}
         rows.append(facts)
@@ -77,6 +77,11 @@ def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFr
             f"scaling_laws: {fewest} models of one corpus are called {systems} and have a test perplexity; a law of "
             f"{len(Law._fields)} numbers needs as many or more: name other systems, or measure their perplexity"
         )
+    for name, of in {"N": "sizes", "D": "amounts of text"}.items():
+        if (fewest := frame.groupby("corpus")[name].nunique().min()) < FEWEST:
+            raise UsageError(
+                f"scaling_laws: {systems} are of {fewest} {of}; a law needs {FEWEST} or more: train others"
+            )
     return frame
 
 
@@ -206,23 +211,33 @@ def _isoflops(corpus: str, found: Fitted) -> Figure:
 
 
 def compute_figures(found: Mapping[str, Fitted]) -> dict[str, Figure]:
-    """A figure a corpus: the loss above E by operations, both as logarithms, a line a size, and dotted the least loss
-    that the law has for so many."""
+    """A figure a corpus: the loss above E by operations, both as logarithms, a mean over seeds, a line and a colour a
+    size; and dotted the least loss that the law has for so many."""
     return {corpus: _compute(corpus, each) for corpus, each in found.items()}
 
 
 def _compute(corpus: str, found: Fitted) -> Figure:
-    points, law = found.points, found.law
-    points = points.assign(system=points["N"].map(lambda size: f"{size:,.0f}"), y=points["loss"] - law.E)
-    lines = points[points["y"] > 0].sort_values(["N", "C"]).rename(columns={"C": "x"})
-    C = np.geomspace(points["C"].min(), points["C"].max(), 40)
+    law = found.law
+    means = found.points.groupby(["N", "C"], as_index=False)["loss"].mean()
+    points = means.assign(y=means["loss"] - law.E).rename(columns={"C": "x", "N": "size"})
+    points = points[points["y"] > 0]
+    C = np.geomspace(means["C"].min(), means["C"].max(), 40)
     best = law.best_size(C)
     least = pd.DataFrame({"operations": C, "least": law.loss(best, C / (6 * best)) - law.E})
     x = replace(Scale.over("operations of training, log scale", C, is_log=True), format="~e")
-    y = Scale.over("test loss less E, nats a word, log scale", lines["y"], least["least"], is_log=True)
+    y = Scale.over("test loss less E, nats a word, log scale", points["y"], least["least"], is_log=True)
     dotted = alt.Chart(significant(least)).mark_line(color=INK, strokeDash=DOTTED)
-    over = [dotted.encode(x.x("operations"), y.y("least"))]
-    frame = lines[["system", "x", "y"]].assign(variant="")
-    figure = line_panel(frame, x, y, {"": Look(is_marked=True)}, height=320, over=over)
-    subtitle = f"a line a size in weights; E = {law.E:.3f}; dotted: the least by the law"
-    return figure.properties(title={"text": corpus, "subtitle": subtitle})
+    own = alt.Chart(significant(points[["size", "x", "y"]])).encode(x.x(), y.y())
+    of_sizes = round_ticks(points["size"].min(), points["size"].max())
+    colour = alt.Color("size:Q", title="weights", scale=alt.Scale(type="log", range=COLOURS[:2]))
+    colour = colour.legend(type="gradient", values=of_sizes, format="~s", labelColor=INK, titleColor=INK)
+    titles = {"size": "weights", "x": x.title, "y": y.title}
+    tooltip = [alt.Tooltip(f"{field}:Q", title=title) for field, title in titles.items()]
+    layers = [
+        own.mark_line(strokeWidth=1.2).encode(colour, detail="size:N"),
+        own.mark_point(filled=True, size=50, opacity=1).encode(colour, tooltip=tooltip),
+        dotted.encode(x.x("operations"), y.y("least")),
+    ]
+    subtitle = f"the mean over seeds, a line a size in weights; E = {law.E:.3f}; dotted: the least by the law"
+    title: Any = {"text": corpus, "subtitle": subtitle}
+    return alt.layer(*layers).properties(width=WIDTH - 140, height=320, title=title)

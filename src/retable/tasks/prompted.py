@@ -9,7 +9,6 @@ from retable.corpora.pairs import pair_splits, read_pairs
 from retable.data.summaries import sentences_of
 from retable.evaluation.prompted_writing import Written
 from retable.metrics import summaries, translation
-from retable.metrics.translation import COLUMNS, translation_counts
 from retable.tasks.summaries import Source
 
 
@@ -33,8 +32,7 @@ class Translations:
         return [*zip(*read_pairs(self._folder, split), strict=True)]
 
     def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:
-        found = translation_counts(written, right).items()
-        return {name: of for metric, counts in found for name, of in zip(COLUMNS[metric], counts.T, strict=True)}
+        return translation.translation_counts(written, right)
 
 
 class Summaries:

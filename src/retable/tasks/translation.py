@@ -16,7 +16,7 @@ from retable.data.bucketed import Encoded
 from retable.data.pairs import BucketedPairs, Sequences, encode_lines, longest_side, pad
 from retable.evaluation import translation
 from retable.generation.strategy import Strategy
-from retable.metrics.translation import COLUMNS, METRICS, signatures, translation_counts, translation_score
+from retable.metrics.translation import METRICS, STATISTICS, signatures, translation_counts
 from retable.models.base import EncoderDecoder, Model
 from retable.objectives.base import Objective
 from retable.objectives.translation import Translation, require_writer
@@ -55,7 +55,7 @@ class TranslationTask(Task[Pair, Translated]):
     """
 
     kind = "translation"
-    statistics: ClassVar = {name: (COLUMNS[name], partial(translation_score, name)) for name in METRICS}
+    statistics: ClassVar = STATISTICS
     metrics = METRICS
     selects = None  # the loss, of which the lowest would be the best
 
@@ -121,8 +121,7 @@ class TranslationTask(Task[Pair, Translated]):
 
     def units(self, examples: Sequence[Pair], predictions: Sequence[Translated]) -> pd.DataFrame:
         counts = translation_counts([each.text for each in predictions], [each.target for each in examples])
-        columns = {name: of for metric in METRICS for name, of in zip(COLUMNS[metric], counts[metric].T, strict=True)}
-        return pd.DataFrame({"unit": range(len(examples)), **columns})
+        return pd.DataFrame({"unit": range(len(examples)), **counts})
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
