@@ -181,10 +181,6 @@ def test_a_corpus_is_chosen_where_there_are_several(write_run):
     [
         ({"systems": ["bert", "gone"], "holds": [["bert", "gone"]]}, "gone has no cola/test/matthews in this study"),
         ({"metric": "cola/test/accuracy"}, "bert, no_pairs has no cola/test/accuracy"),
-        ({"better": "larger"}, "ablations.pairs.better=larger; write higher or lower"),
-        ({"holds": []}, "must be pairs of its systems"),
-        ({"alike": [["bert", "no_pairs"]]}, "must have one of holds and alike"),
-        ({"holds": [["bert", "gpt"]]}, "must be pairs of its systems"),
     ],
 )
 def test_mistakes_are_told(write_run, changed, message):
@@ -194,9 +190,6 @@ def test_mistakes_are_told(write_run, changed, message):
     frame = tidy([read_result(folder) for folder in folders])
     with pytest.raises(UsageError, match=message):
         list(ablation_tables({"pairs": COMPARISON | changed}, frame))
-    incomplete = {name: value for name, value in COMPARISON.items() if name != "claim"}
-    with pytest.raises(UsageError, match=r"ablations\.pairs has no claim"):
-        list(ablation_tables({"pairs": incomplete}, frame))
 
 
 def test_the_report_has_the_table_and_its_sentence(write_run, tmp_path):

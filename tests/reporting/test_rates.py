@@ -69,6 +69,16 @@ def test_seeds_are_chosen_by_their_mean_and_equal_ones_by_the_lower_rate(write):
     assert frame["runs"].iloc[0] == "train/grammar/cola-bert_rate_1-1 train/grammar/cola-bert_rate_1-2"
 
 
+def test_of_rates_that_are_nearly_as_good_the_lowest_is_taken(write):
+    losses, scores = (2.5045, 2.5, 2.4997), (0.744, 0.75)
+    folders = [write("pretrain", name, validation__loss=loss) for name, loss in zip(LSTM, losses, strict=True)]
+    folders += [
+        write("train", name, "cola", cola__validation__matthews=score) for name, score in zip(BERT, scores, strict=True)
+    ]
+    _, frame = tables({"lstm": LSTM, "bert": BERT}, folders, {"cola": "matthews"})
+    assert frame["best"].tolist() == [True, False, False, False, True]
+
+
 def test_a_task_without_a_metric_to_choose_by(write):
     folders = [write("train", "bert_rate_1", "cola", cola__validation__matthews=0.5, cola__validation__accuracy=0.5)]
     for chosen_by in ({}, {"cola": "acuracy"}):

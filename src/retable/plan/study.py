@@ -5,7 +5,7 @@ and from each other. It is checked when it is read: each mistake is one line tha
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import product
@@ -15,27 +15,25 @@ from typing import Any
 import yaml
 
 from retable.errors import UsageError, closest
+from retable.plan import shapes
 from retable.plan.cell import CHECKPOINT, Cell
 from retable.plan.conf import Conf
+from retable.plan.shapes import require_reportable, said_of
 
 # What a study says for the report alone.
 REPORTED = (
     *("notes", "ablations", "baseline", "elmo", "label_efficiency"),
     *("lineage", "gains", "tuned", "chosen_by", "scaling_laws", "lacks", "bands"),
 )
-_CELLS = (
-    *("corpus", "tokenizer", "tokenizers", "seeds", "trainer", "systems", "adaptations", "mixtures", "benchmarks"),
-    "texts",
-)
-_SYSTEM = (
-    *("of", "as", "corpus", "tokenizer", "task", "seeds", "init", "embedding", "objective", "trainer", "decoding"),
-    *("set", "rates"),
-)
-
 
 _NAME = re.compile(r"\w[\w.+=-]*")
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
 _OF_THE_MACHINE = {"hydra", "callbacks", "logger"}
+# What a cell's place, its inputs and what it can answer follow from, beside what is chosen for it.
+_PLANNED = {
+    *("system", "seed", "recipe", "task", "init", "embedding", "objective", "trainer", "decoding"),
+    *("out", "tokens", "stage", "cell", "cells", "benchmark", "adaptation"),
+}
 
 
 @dataclass(frozen=True)
@@ -70,14 +68,13 @@ def expand(conf: Conf, name: str, said: Mapping[str, Any]) -> Study:
 
 class _Expansion:
     def __init__(self, conf: Conf, where: str, said: Mapping[str, Any]):
-        self._conf, self._where, self._said = conf, where, said
+        self._conf, self._where, self._said = conf, where, said_of(said, shapes.STUDY, where)
         self._cells: dict[str, Cell] = {}
         self._rates: dict[str, dict[str, float]] = {}
         self._pretrained: dict[str, tuple[Cell, frozenset[str]]] = {}  # what benchmarks measure, and what it can answer
 
     def study(self, name: str) -> Study:
         _require_name(name, "a study")
-        self._require_keys(self._said, (*_CELLS, "scaling", *REPORTED), self._where)
         entries = list(self._entries())
         for entry in sorted(entries, key=lambda entry: bool(entry.get("init"))):  # what others may start from
             if not entry.get("task") and self._stage(entry) != "train":
@@ -121,7 +118,10 @@ class _Expansion:
                 )
         for device in _listed(self._said.get("scaling")):
             self._add(Cell("scaling", f"layers/{device}", {"device": device}))
-        return Study(name, self._cells, {key: self._said[key] for key in REPORTED if key in self._said}, self._rates)
+        reported = {key: self._said[key] for key in REPORTED if key in self._said}
+        systems = dict.fromkeys(cell.settings["system"] for cell in self._cells.values() if "system" in cell.settings)
+        require_reportable(reported, systems, self._where)
+        return Study(name, self._cells, reported, self._rates)
 
     def _entries(self) -> Iterator[dict[str, Any]]:
         """The systems, each with the study's own settings where it says nothing else, one recipe and one start each."""
@@ -129,14 +129,15 @@ class _Expansion:
         for entry in self._said.get("systems", ()):
             if not isinstance(entry, Mapping) or "of" not in entry:
                 raise UsageError(f"{self._where}, systems: {entry!r} names no recipe; write {{of: lstm}}")
-            recipes, starts = _listed(entry["of"]), _listed(entry.get("init")) or [None]
-            self._require_keys(entry, _SYSTEM, f"{self._where}, systems of {', '.join(map(str, recipes))}")
+            of = ", ".join(map(str, _listed(entry["of"])))
+            entry = said_of(entry, shapes.SYSTEM, f"{self._where}, systems of {of}")
+            recipes, starts = _listed(entry.get("of")), _listed(entry.get("init")) or [None]
             for recipe, start in product(recipes, starts):
                 self._conf.require("recipe", recipe, f"{self._where}, systems")
                 names = {"{of}": recipe, "{init}": str(start).removeprefix(CHECKPOINT).rpartition("/")[2]}
                 init = None if start is None else _filled(str(start), names)
                 system = _require_name(_filled(str(entry.get("as", "{of}")), names), f"{self._where}, systems, as")
-                one = shared | dict(entry) | {"of": recipe, "as": system, "init": init}
+                one = shared | entry | {"of": recipe, "as": system, "init": init}
                 yield from self._at_rates(one)
 
     def _at_rates(self, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -194,7 +195,7 @@ class _Expansion:
             cell = Cell(
                 stage,
                 f"{corpus}/{entry['as']}-{seed}",
-                settings | chosen | _set(entry, where),
+                settings | chosen | _set(entry, {*settings, *chosen}, where),
                 reads=reads,
                 corpus=corpus,
                 tokenizer=tokenizer,
@@ -244,7 +245,8 @@ class _Expansion:
             settings |= {"embedding": f"outputs/{reads[-1]}"}
         settings |= {"system": entry["as"], "seed": str(seed)}
         settings |= self._choices(entry, "objective", "trainer", "decoding")
-        settings |= _set(entry, f"{self._where}, system {entry['as']}")
+        # a task that brings its own text may have another corpus than the study, whose grammar it is of
+        settings |= _set(entry, settings.keys() - {"corpus"}, f"{self._where}, system {entry['as']}")
         facts = {"corpus": corpus, "task_name": task, "system": entry["as"], "seed": str(seed)}
         out = Template(form).substitute(facts)
         return Cell("train", out, settings, reads=tuple(reads), corpus=corpus, tokenizer=tokenizer)
@@ -343,7 +345,7 @@ class _Expansion:
             return list(able.values())
         if isinstance(selection, Mapping):
             self._require_keys(selection, ("all but",), where)
-            left = {cell.place for name in _listed(selection["all but"]) for cell in self._matching(name, where)}
+            left = {cell.place for name in _listed(selection.get("all but")) for cell in self._matching(name, where)}
             return [cell for place, cell in able.items() if place not in left]
         found = {cell.place: cell for name in _listed(selection) for cell in self._matching(name, where)}
         for place in found:
@@ -425,8 +427,8 @@ class _Expansion:
 
     def _seeds(self, entry: Mapping[str, Any]) -> list[int]:
         seeds = entry.get("seeds", 1)
-        found = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(seeds)
-        if not found or not all(isinstance(seed, int) and seed > 0 for seed in found):
+        found = list(range(1, seeds + 1)) if isinstance(seeds, int) else _listed(seeds)
+        if not found or len({*found}) < len(found) or not all(isinstance(seed, int) and seed > 0 for seed in found):
             raise UsageError(
                 f"{self._where}, system {entry['as']}: seeds: {seeds} is no number; write seeds: 3, or [1, 2]"
             )
@@ -477,9 +479,12 @@ def _is_checkpoint(start: Any) -> bool:
     return str(start).startswith(CHECKPOINT)
 
 
-def _set(entry: Mapping[str, Any], where: str) -> dict[str, str]:
-    """What is set beside the recipe; nothing of who looks on at a run, or of Hydra, which could write anywhere."""
+def _set(entry: Mapping[str, Any], chosen: Collection[str], where: str) -> dict[str, str]:
+    """What is set beside the recipe; nothing that is `chosen` already, or that the cell follows from, nothing of who
+    looks on at a run, or of Hydra, which could write anywhere."""
     for key in (said := entry.get("set") or {}):
+        if str(key).lstrip("+~") in {*chosen, *_PLANNED}:
+            raise UsageError(f"{where}: set: {key!r} follows from the study; say it beside `of`, or leave it out")
         if not _SETTING.fullmatch(str(key)) or {*re.split("[./@]", str(key).lstrip("+~"))} & _OF_THE_MACHINE:
             raise UsageError(
                 f"{where}: set: {key!r} is no setting of a study; write one of what is computed, as in optimizer.lr"

@@ -29,7 +29,6 @@ from retable.metrics.intervals import difference_interval, mean_interval, mean_s
 from retable.reporting.fields import SPREAD, filled_table
 from retable.reporting.markup import Column, Row, Table, Value
 
-FIELDS = ("title", "claim", "metric", "better", "systems")
 HOLDS, FAILS, UNDECIDED = "Holds", "Does not hold", "Undecided at this scale"
 METHOD = (
     "Intervals are Student's, at 95 %, over seeds: of a difference over pairs of equal seeds where both systems have "
@@ -55,27 +54,8 @@ def ablation_tables(
     """
     keys = values[["task", "split", "metric"]].agg(lambda row: "/".join(filter(None, row)), axis=1)
     for name, comparison in ablations.items():
-        _check(name, comparison)
         runs = _runs(name, comparison, values[keys == comparison["metric"]])
         yield _table(name, comparison, runs)
-
-
-def _check(name: str, comparison: Mapping[str, Any]) -> None:
-    if missing := [field for field in FIELDS if field not in comparison]:
-        raise UsageError(f"ablations.{name} has no {', '.join(missing)}; a comparison has {', '.join(FIELDS)}")
-    if comparison["better"] not in ("higher", "lower"):
-        raise UsageError(f"ablations.{name}.better={comparison['better']}; write higher or lower")
-    claims = [field for field in ("holds", "alike") if field in comparison]
-    if claims not in (["holds"], ["alike"]):
-        raise UsageError(f"ablations.{name} must have one of holds and alike: which systems were published to differ")
-    pairs = comparison[claims[0]]
-    if not pairs or any(len(pair) != 2 or not set(pair) <= set(comparison["systems"]) for pair in pairs):
-        raise UsageError(
-            f"ablations.{name}.{claims[0]}={pairs} must be pairs of its systems, the better one first, such as "
-            f"[[{', '.join(comparison['systems'][:2])}]]"
-        )
-    if claims == ["alike"] and not comparison.get("margin", 0) > 0:
-        raise UsageError(f"ablations.{name} has no margin; write how large a difference of its metric counts as none")
 
 
 def _runs(name: str, comparison: Mapping[str, Any], values: pd.DataFrame) -> pd.DataFrame:

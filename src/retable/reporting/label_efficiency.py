@@ -26,7 +26,6 @@ from retable.reporting.lines import Look, Scale, line_panel
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import ORACLE
 
-FIELDS = ("claim", "pretrained", "scratch", "metrics")
 METHOD = (
     "Test splits; all metrics times 100. Intervals are Student's, at 95 %, over seeds: of a difference over pairs of "
     "equal seeds where both systems have the same, else Welch's. The claim holds where the interval of each difference "
@@ -42,8 +41,6 @@ def scores_by_labels(settings: Mapping[str, Any], values: pd.DataFrame) -> pd.Da
     with its interval, the Bayes-optimal score, and of the task as a whole the verdict and the finding that tells it.
     UsageError for settings that are not as above, and for a system without runs with as many labels as the other has.
     """
-    if missing := [field for field in FIELDS if field not in settings]:
-        raise UsageError(f"label_efficiency has no {', '.join(missing)}; it has {', '.join(FIELDS)}")
     families = [settings["pretrained"], settings["scratch"]]
     values = values[values["split"] == "test"].assign(value=100 * values["value"])
     values = values.join(values["system"].str.extract(r"^(?P<family>.+)_(?P<labels>\d+)_labels$"))

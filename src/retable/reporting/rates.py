@@ -6,6 +6,9 @@ its validation loss; what learnt one by the metric that the study names for it, 
     chosen_by: {sentiment: accuracy}  # of its validation split; higher is better
 
 What has neither, such as word vectors, is chosen by the systems that start from it, one from each of its rates.
+
+The best is the lowest of the rates whose value is within `TIE` of the best value: seeds differ by more, so that the
+very best of a run would be another in the next.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +22,7 @@ from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import Result
 
 LOSS = "loss"
+TIE = 0.005  # nats, or a share
 COLUMNS = ["system", "corpus", "task", "split", "metric", "rate", "value", "best", "runs"]
 
 
@@ -41,8 +45,10 @@ def rates_tables(
     keys = COLUMNS[:5]
     measured = frame.groupby([*keys, "rate"], sort=False)
     frame = measured.agg(value=("value", "mean"), runs=("runs", " ".join)).reset_index()
-    sign = frame["metric"].map(lambda metric: 1 if metric == LOSS else -1)
-    frame["best"] = frame.assign(rank=sign * frame["value"]).groupby(keys)["rank"].rank(method="first") == 1
+    worse = frame["value"].where(frame["metric"] == LOSS, -frame["value"])
+    tied = worse - worse.groupby([frame[key] for key in keys]).transform("min") <= TIE + 1e-9
+    lowest = frame["rate"].where(tied).groupby([frame[key] for key in keys]).transform("min")
+    frame["best"] = frame["rate"] == lowest
     frame["place"] = frame["system"].map([*rates].index)
     frame = frame.sort_values(["corpus", "place", "task", "rate"], ignore_index=True)[COLUMNS]
     yield _table(frame), frame
@@ -96,8 +102,10 @@ def _table(frame: pd.DataFrame) -> Table:
         )
     notes = [
         "Each system at several learning rates, all else the same; the lowest and its multiples. Bold: the best by "
-        "validation, of which the recipe or the study took its rate. The lower the loss, the better, in nats a token "
-        "of what the system is trained on; the higher the other metrics, times 100. No number is of a test split.",
+        f"validation, of which the recipe or the study took its rate; where others are within {TIE} nats of the best, "
+        f"or within {100 * TIE:g} of 100, the lowest of them, for seeds differ by more. The lower the loss, the "
+        "better, in nats a token of what the system is trained on; the higher the other metrics, times 100. No number "
+        "is of a test split.",
         "A best rate with * is the lowest or the highest that was tried.",
     ]
     return filled_table("rates", "Learning rates, chosen on validation", columns, panels, notes)

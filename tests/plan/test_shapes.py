@@ -1,0 +1,197 @@
+"""What may stand under a study's keys, and that a slip is told when the study is read."""
+
+from pathlib import Path
+
+import pytest
+
+from retable.errors import UsageError
+from retable.plan import shapes
+from retable.plan.conf import Conf
+from retable.plan.study import Study, expand
+
+CONF = Conf(Path(__file__).parent.parent.parent / "conf")
+ODD = [
+    None,
+    True,
+    0,
+    1.5,
+    "odd",
+    "",
+    [],
+    {},
+    [1],
+    [[]],
+    [None],
+    [{}],
+    {"odd": 1},
+    {1: [2]},
+    {"odd": {"odd": None}},
+    {None: 1},
+]
+ABLATION = {
+    "title": "Pairs", "claim": "It is better.", "metric": "sentiment/test/accuracy", "better": "higher",
+    "systems": ["bilstm", "cnn"], "holds": [["bilstm", "cnn"]],
+}  # fmt: skip
+GAIN = {
+    "task": "sentiment", "metric": "accuracy", "labels": 500, "pretraining": "vectors", "scratch": "cnn",
+    "pretrained": "bilstm",
+}  # fmt: skip
+STUDY = {
+    "corpus": "grammar",
+    "tokenizer": "word",
+    "tokenizers": {"grammar": ["bpe"]},
+    "seeds": 2,
+    "trainer": "cpu_bf16",
+    "systems": [
+        {"of": ["kn5", "cache"]},
+        {"of": "lstm", "as": "lstm_2", "set": {"epochs": 2}, "seeds": [1, 3]},
+        {"of": "skipgram", "rates": ["1e-3", 0.5]},
+        {"of": "gpt", "init": None, "objective": "causal_lm"},
+        {"of": ["bilstm", "cnn"], "embedding": "skipgram_rate_1", "task": "sentiment"},
+        {"of": "bert_100_labels", "task": ["sentiment"]},
+        {"of": "bert_100_labels", "as": "bert_odd_100_labels", "task": ["sentiment"]},
+    ],
+    "adaptations": {"neural_cache": "lstm_2"},
+    "mixtures": {"both": ["kn5-1", "cache-1"], "alike": {"of": ["kn5-1", "cache-1"], "weights": "equal"}},
+    "benchmarks": {"perplexity": {"all but": ["cache", "skipgram*"]}},
+    "texts": {"top_p": "lstm_2"},
+    "scaling": "cpu",
+    "notes": {"grammar": {"lstm_2": "two epochs"}},
+    "ablations": {"pairs": ABLATION},
+    "baseline": "bilstm",
+    "elmo": {"cnn": "bilstm"},
+    "label_efficiency": {
+        "claim": "It is better.", "pretrained": "bert_odd", "scratch": "bert", "metrics": {"sentiment": "accuracy"},
+    },
+    "lineage": {"kn5": 1998, "lstm_2": 2012},
+    "gains": [GAIN],
+    "tuned": "by hand",
+    "chosen_by": {"sentiment": "accuracy"},
+    "scaling_laws": "lstm_*",
+    "lacks": {"task": {"snli": "data/snli"}},
+    "bands": {"perplexity": [["lstm_2", "", "test", "perplexity_word", 8, 9.5]]},
+}  # fmt: skip
+
+
+def test_the_study_of_these_tests_has_every_key_and_can_be_read():
+    assert STUDY.keys() == shapes.STUDY.keys()
+    study = expand(CONF, "mine", STUDY)
+    assert {*study.reported} == {*STUDY} & {*study.reported} and study.reported["lineage"] == STUDY["lineage"]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("key", STUDY)
+def test_whatever_stands_there_is_read_or_told_in_one_line(key, odd):
+    read_or_told(STUDY | {key: odd})
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("key", shapes.SYSTEM)
+def test_whatever_a_system_says_is_read_or_told_in_one_line(key, odd):
+    for entry in STUDY["systems"]:
+        read_or_told({"corpus": "grammar", "systems": [*STUDY["systems"], {**entry, "as": "odd", key: odd}]})
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("key", [*ABLATION, "alike", "margin"])
+def test_whatever_an_ablation_says_is_read_or_told_in_one_line(key, odd):
+    read_or_told(STUDY | {"ablations": {"pairs": ABLATION | {key: odd}}})
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("key", ["adaptations", "benchmarks", "texts", "mixtures"])
+def test_whatever_is_selected_is_read_or_told_in_one_line(key, odd):
+    for selection in (odd, {"all but": odd}, {"of": odd, "weights": odd}):
+        read_or_told(STUDY | {key: {name: selection for name in STUDY[key]}})
+
+
+def read_or_told(said):
+    try:
+        assert isinstance(expand(CONF, "mine", said), Study)
+    except UsageError as error:
+        assert str(error).startswith("study mine")
+
+
+def test_keys_that_say_nothing_are_left_out():
+    bare = {"corpus": "ptb", "systems": [{"of": "kn5", "task": None}], "benchmarks": None, "lineage": None}
+    assert expand(CONF, "mine", bare).cells.keys() == {"prepare/ptb", "encode/ptb/word", "pretrain/ptb/kn5-1"}
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"systems": {"of": "lstm"}}, "systems: {'of': 'lstm'} can't be read; write systems: [{of: lstm}]"),
+        (
+            {"benchmarks": ["perplexity"]},
+            "benchmarks: ['perplexity'] can't be read; write benchmarks: {perplexity: all}",
+        ),
+        ({"lineage": ["kn5"]}, "lineage: ['kn5'] can't be read; write lineage: {kn5: 1998, lstm: 2012}"),
+    ],
+)
+def test_another_shape_is_told_with_an_example(said, message):
+    with pytest.raises(UsageError) as error:
+        expand(CONF, "mine", STUDY | said)
+    assert str(error.value) == f"study mine: {message}"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"lineage": {"kn55": 1998}}, "lineage: the study has no system 'kn55'; write kn5"),
+        ({"baseline": "blistm"}, "baseline: the study has no system 'blistm'; write bilstm"),
+        ({"elmo": {"cnn": "cnn_elmo"}}, "elmo: the study has no system 'cnn_elmo'; write cnn"),
+        ({"scaling_laws": "gtp_*"}, "scaling_laws: no system is called gtp_*; write gpt"),
+        (
+            {"gains": [{"task": "sentiment"}]},
+            "gains has no metric, labels, pretraining, scratch",
+        ),
+        ({"gains": [GAIN | {"scratch": "cmn"}]}, "gains: the study has no system 'cmn'; write cnn"),
+        (
+            {"label_efficiency": {"claim": "It is."}},
+            "label_efficiency has no pretrained, scratch, metrics",
+        ),
+        (
+            {"label_efficiency": STUDY["label_efficiency"] | {"scratch": "gpt"}},
+            "label_efficiency: the study has no system 'gpt'; write one of bert",
+        ),
+        (
+            {"ablations": {"pairs": {"title": "Pairs"}}},
+            "ablations.pairs has no claim, metric, better, systems",
+        ),
+    ],
+)
+def test_what_the_report_shows_is_of_systems_that_there_are(said, message):
+    told(STUDY | said, message)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"better": "larger"}, "better: 'larger' is no direction; write higher or lower"),
+        ({"systems": ["bilstm", "cmn"]}, "the study has no system 'cmn'; write cnn"),
+        ({"holds": []}, "holds: [] are not pairs of its systems, the better one first; write [[bilstm, cnn]]"),
+        ({"holds": [["bilstm", "gpt"]]}, "holds: [['bilstm', 'gpt']] are not pairs of its systems"),
+        ({"holds": [["cnn", "cnn"]]}, "holds: [['cnn', 'cnn']] are not pairs of its systems"),
+        ({"alike": [["bilstm", "cnn"]]}, "must have one of holds and alike"),
+    ],
+)
+def test_an_ablation_is_whole(changed, message):
+    told(STUDY | {"ablations": {"pairs": ABLATION | changed}}, message)
+
+
+def test_what_is_published_as_alike_has_a_margin():
+    alike = {key: said for key, said in ABLATION.items() if key != "holds"} | {"alike": [["bilstm", "cnn"]]}
+    told(STUDY | {"ablations": {"pairs": alike}}, "ablations.pairs has no margin; write how large")
+    assert expand(CONF, "mine", STUDY | {"ablations": {"pairs": alike | {"margin": 0.5}}})
+
+
+def told(said, message):
+    with pytest.raises(UsageError) as error:
+        expand(CONF, "mine", said)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["system", "++seed", "out", "init", "recipe", "tokens", "corpus", "objective"])
+def test_what_follows_from_the_study_is_not_set_beside_it(key):
+    said = {"corpus": "ptb", "systems": [{"of": "lstm", "set": {key: "other"}}]}
+    told(said, f"study mine, system lstm: set: {key!r} follows from the study; say it beside `of`, or leave it out")
