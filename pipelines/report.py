@@ -5,8 +5,11 @@ pull request, and leaves it as a page in `work/compare/`. With `tries=[…]` the
 cells, and stands in `work/report/`.
 """
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -47,8 +50,24 @@ def report(cfg: DictConfig) -> None:
     }
     about = conf.comment("study", study.name)
     sections |= {"rates": study.rates, "makings": makings, "remote": remote(), "about": about}
-    write_report(study.name, folders, out, conf.tables(), **sections)
+    with replacing(out) as begun:
+        write_report(study.name, folders, begun, conf.tables(), **sections)
     print(f"The report is {out / 'report.html'}")
+
+
+@contextlib.contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """A folder to write to, which takes the place of `folder` at the end: whoever fails leaves the old one whole."""
+    work = Path("work")
+    for parent in (work, folder.parent):
+        parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=work) as beside:
+        begun = Path(beside, "new")
+        begun.mkdir()
+        yield begun
+        if folder.exists():
+            folder.rename(Path(beside, "old"))
+        begun.rename(folder)
 
 
 def result_folders(cell: Path) -> list[Path]:

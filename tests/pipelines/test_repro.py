@@ -150,6 +150,23 @@ def test_a_failed_stage_is_named_and_what_does_not_wait_for_it_runs(repro):
     assert repro.make().returncode == 0
 
 
+def test_a_report_that_fails_leaves_the_old_one(repro):
+    repro.make()
+    study, results = repro.folder / "conf/study/lineage.yaml", repro.folder / "results/lineage"
+    said = study.read_text(encoding="utf-8")
+    before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
+    assert len(before) > 10
+    unmeasured = {"benchmarks": {"perplexity": "kn5"}, "lineage": {"kn3": 1995, "kn5": 1998}}
+    study.write_text(yaml.safe_dump(STUDY | unmeasured), encoding="utf-8")
+    done = repro.make()
+    assert done.returncode == 1
+    assert "failed report lineage: error: lineage: kn3 has no test perplexity in this study; add it" in done.stderr
+    assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
+    study.write_text(said, encoding="utf-8")
+    assert repro.make().returncode == 0
+    assert not [path for path in (repro.folder / "work").iterdir() if path.name.startswith("tmp")]
+
+
 def test_there_is_a_line_for_a_mistake(repro):
     done = repro.make("lineages")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "write lineage" in done.stderr

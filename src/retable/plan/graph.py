@@ -102,7 +102,8 @@ def report_graph(study: Study, default: str, sources: Sources = CHECKOUT) -> str
         | {
             "cmd": f"python -m pipelines.report study={name}",
             "deps": [plan, *sources.reports, *folders],
-            "outs": [{f"results/{study.name}": {"cache": False}}],  # small, and kept in git
+            # small, and kept in git; the old one stays until the new one is whole
+            "outs": [{f"results/{study.name}": {"cache": False, "persist": True}}],
         },
     }
     # Of other studies `dvc metrics` is given the folder: without that, it would set those of all beside each other.
