@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from ruamel.yaml import YAML
@@ -16,7 +15,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from pipelines.entry import CONF
 from pipelines.locks import whole
-from pipelines.sweep import LEDGER, SAID, sweep_folder
+from pipelines.sweep import SAID, read_trials, sweep_folder
 from retable.artifacts import read_json
 from retable.errors import UsageError
 from retable.reporting.sweeps import best_of, settings_of
@@ -28,7 +27,7 @@ def adopt(said: str) -> None:
     """Write the settings of the best trial into its recipe, and say what changed. UsageError where there is nothing
     that a recipe could say."""
     folder = sweep_folder(said)
-    sweep, trials = read_json(folder / SAID), pd.read_csv(folder / LEDGER)
+    sweep, trials = read_json(folder / SAID), read_trials(folder)
     if (best := best_of(trials)) is None:
         raise UsageError(f"no trial of {folder} has ended with a value; give the sweep's command again")
     recipe = str(best.get("recipe", sweep["recipe"]))

@@ -17,9 +17,11 @@ import pandas as pd
 
 from pipelines.entry import CONF
 from retable.artifacts import require
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 from retable.plan.conf import Conf
 from retable.plan.study import read_study
+
+KEY = ["system", "task", "split", "metric"]
 
 
 def bands(study: str) -> bool:
@@ -29,7 +31,11 @@ def bands(study: str) -> bool:
         raise UsageError(f"study {study} has no recorded bands; give conf/study/{study}.yaml a list `bands`")
     drifted = False
     for table, rows in recorded.items():
-        measured = pd.read_csv(require(Path("results", study, f"{table}.csv")), keep_default_na=False)
+        path = require(Path("results", study, f"{table}.csv"))
+        with reading(path, ValueError):
+            measured = pd.read_csv(path, keep_default_na=False)
+        if missing := [name for name in KEY if name not in measured]:
+            raise UsageError(f"{path} has no {', '.join(missing)}, by which a band names its row; name another table")
         for holds, found in judged(measured, rows):
             drifted |= not holds
             print(f"{'ok   ' if holds else 'DRIFT'} {table}: {found}")
@@ -38,9 +44,11 @@ def bands(study: str) -> bool:
 
 def judged(measured: pd.DataFrame, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[bool, str]]:
     """Of each band whether it holds, and what was found."""
-    cells = measured.set_index(["system", "task", "split", "metric"])
+    cells = measured.set_index(KEY)
     for row in rows:
-        key, expected = tuple(row[:4]), row[4:]
+        key, expected = tuple(map(str, row[:4])), row[4:]
+        if key in cells.index and isinstance(cells.loc[key], pd.DataFrame):
+            raise UsageError(f"several rows are of {' '.join(key)}, and a band is of one; leave it out")
         cell = cells.loc[key] if key in cells.index else {"mean": "nan", "verdict": "missing"}
         if len(expected) == 1:
             holds, found = cell["verdict"] == expected[0], f"{cell['verdict']}, expected {expected[0]}"

@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 Cell = Annotated[str, typer.Argument(metavar="CELL", show_default=False)]
 Texts = Annotated[list[str], typer.Argument(metavar="TEXT...", show_default=False)]
-Seed = Annotated[int, typer.Option(help="of what is drawn")]
+Seed = Annotated[int, typer.Option(help="of what is drawn", min=0, max=2**32 - 1)]
 
 
 @app.command()
@@ -33,7 +33,7 @@ def studies() -> None:
     from pipelines.entry import CONF
 
     for path in sorted((CONF / "study").glob("*.yaml")):
-        first = path.read_text(encoding="utf-8").split("\n", 1)[0]
+        first = path.read_text(encoding="utf-8", errors="replace").split("\n", 1)[0]
         print(f"{path.stem:18}{first.lstrip('# ')}")
 
 
@@ -127,7 +127,7 @@ def tables(study: Annotated[str, typer.Argument(help="of `retable studies`")] = 
     path = Path("results", study, "report.md")
     if not path.exists():
         raise UsageError(f"{path} is missing; `retable repro {study}` makes it")
-    print(path.read_text(encoding="utf-8"), end="")
+    print(path.read_text(encoding="utf-8", errors="replace"), end="")
 
 
 @app.command()
@@ -161,7 +161,7 @@ def score(
 ) -> None:
     """Lines of text, the likeliest first, with their natural log-probabilities."""
     system = _language(cell, texts)
-    if not all(texts):
+    if not all(text.split() for text in texts):
         raise UsageError("one of the texts is empty; leave it out")
     found = [(each.log_prob, len(each.tokens), each.text) for each in system.score(texts, end=end)]
     print(f"{'log-prob':>10}{'a token':>10}{'tokens':>8}  text")
@@ -278,7 +278,7 @@ def translate(
     if "attend" not in system.can:
         raise UsageError(f"{system.folder} looks back at nothing of the source; leave --attention out")
     if attention.suffix != ".svg":
-        raise UsageError(f"--attention {attention} is no .svg; write {attention.with_suffix('.svg')}")
+        raise UsageError(f"--attention {attention} is no file .svg; write {attention.stem or 'attention'}.svg")
     if not attention.parent.is_dir():
         raise UsageError(f"--attention {attention}: there is no folder {attention.parent}; make it first")
     from retable.reporting.alignments import alignment_map

@@ -130,10 +130,13 @@ def new(name: str, settings: Sequence[str]) -> None:
     path = CONF / "study" / f"{name}.yaml"
     if path.exists():
         raise UsageError(f"{path.relative_to(CONF.parent)} is there already; edit it, or choose another name")
-    given = {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in settings)}
+    try:
+        given = {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in settings)}
+    except yaml.YAMLError as error:
+        raise UsageError(f"{' '.join(settings)} can't be read: {error}; write corpus=mine systems=kn5,lstm") from None
     systems = given.pop("systems", "kn5,lstm")
     of = systems.split(",") if isinstance(systems, str) else systems
-    said = given | {"systems": [{"of": of}], "benchmarks": {"perplexity": "all"}}
+    said = {"systems": [{"of": of}], "benchmarks": {"perplexity": "all"}} | given
     expand(Conf(CONF), name, said)
     path.write_text(f"# What study {name} is for.\n" + _yaml(said, default_flow_style=None), encoding="utf-8")
     print(f"{path.relative_to(CONF.parent)} is written; retable repro {name} makes it")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -21,7 +21,10 @@ from omegaconf import DictConfig
 from pipelines.jobs import Job, Processes
 from pipelines.observers import in_mlflow
 from retable.artifacts import write_json
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEDGER, SAID = "trials.csv", "sweep.json"
 LOWER = ("loss", "perplexity", "bits", "error")  # in a metric's name: the less the better
@@ -132,13 +135,11 @@ def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, l
 
 def show(sweeps: Sequence[str]) -> None:
     """Print the tables of finished sweeps, and write a page of them, side by side where they are several."""
-    import pandas as pd
-
     from retable.reporting.markup import markdown_table
     from retable.reporting.sweeps import sweep_table, write_sweep
 
     folders = [*map(sweep_folder, sweeps)]
-    found = {folder.name: pd.read_csv(folder / LEDGER) for folder in folders}
+    found = {folder.name: read_trials(folder) for folder in folders}
     if len(metrics := {trials["metric"].iloc[0] for trials in found.values()}) > 1:
         raise UsageError(f"sweeps side by side have one metric; these have {' and '.join(sorted(metrics))}")
     for name, trials in found.items():
@@ -174,9 +175,23 @@ def parent_run(config: DictConfig, launcher: Processes, settings: Sequence[str])
     run.finish({}, [])
 
 
+def read_trials(folder: Path) -> "pd.DataFrame":
+    """What a sweep left. UsageError for a file that is none of a sweep's."""
+    import pandas as pd
+
+    from retable.reporting.sweeps import FACTS
+
+    with reading(folder / LEDGER, ValueError):
+        trials = pd.read_csv(folder / LEDGER)
+        trials = trials.astype({"value": float, "step": float, "seconds": float} if {*FACTS} <= {*trials} else {})
+    if missing := [name for name in FACTS if name not in trials] or ["row"] * trials.empty:
+        raise UsageError(f"{folder / LEDGER} has no {', '.join(missing)}; run the sweep again")
+    return trials
+
+
 def sweep_folder(said: str) -> Path:
     """The folder of a sweep, from what a person calls it. UsageError where there is none."""
-    folder = Path(os.path.relpath(said))
+    folder = Path(os.path.relpath(said or "."))
     if not (folder / LEDGER).exists():
         known = sorted(str(path.parent) for path in Path("multirun").glob(f"*/*/{LEDGER}"))
         raise UsageError(f"{said} has no {LEDGER}; write one of {', '.join(known) or 'a sweep, once one has run'}")

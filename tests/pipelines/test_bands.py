@@ -5,8 +5,9 @@ import pytest
 
 from pipelines.bands import judged
 from pipelines.entry import CONF
+from retable.errors import UsageError
 from retable.plan.conf import Conf
-from retable.plan.study import read_study
+from retable.plan.study import expand, read_study
 from tests.pipelines.conftest import Project
 
 KEY = ["system", "task", "split", "metric"]
@@ -35,6 +36,33 @@ LINEAGE = pd.DataFrame(
 def test_a_band_is_of_a_mean_or_of_a_verdict(band, holds, found):
     system, *expected = band
     assert [*judged(LINEAGE, [[system, "", "test", "perplexity_word", *expected]])] == [(holds, found)]
+
+
+def test_a_band_is_of_one_row():
+    twice = pd.concat([LINEAGE, LINEAGE])
+    with pytest.raises(UsageError, match="several rows are of lstm test perplexity_word, and a band is of one"):
+        [*judged(twice, [["lstm", "", "test", "perplexity_word", "better"]])]
+
+
+@pytest.mark.parametrize(
+    ("row", "is_band"),
+    [
+        (["lstm", "", "test", "perplexity_word", "better"], True),
+        (["lstm", "", "test", "perplexity_word", 8, 9.5], True),
+        (["lstm", "", "test", "perplexity_word", 8], False),
+        (["lstm", "", "test", "perplexity_word"], False),
+        (["lstm", "test", "perplexity_word", 8, 9], False),
+        (["lstm", "", "test", "perplexity_word", "8", 9], False),
+        ("lstm", False),
+    ],
+)
+def test_a_band_is_a_row_and_what_is_expected_of_it(row, is_band):
+    said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": {"perplexity": [row]}}
+    if is_band:
+        assert expand(Conf(CONF), "mine", said).reported["bands"] == said["bands"]
+    else:
+        with pytest.raises(UsageError, match=r"study mine: bands: .* can't be read; write bands: "):
+            expand(Conf(CONF), "mine", said)
 
 
 def test_a_drift_is_a_line_and_exit_code_1(tmp_path, forks):

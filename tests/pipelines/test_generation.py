@@ -207,6 +207,8 @@ def test_mistakes_of_use(refuse, project, application, overrides, message):
     [
         (["generate", "lstm-9"], "lstm-9 is no folder of a cell, nor a cell below outputs/; write lstm-1"),
         (["score", "words-1", "a", ""], "one of the texts is empty"),
+        (["score", "words-1", "a", " "], "one of the texts is empty"),
+        (["generate", "words-1", "--strategy", "sample", "--seed", str(2**64)], "Invalid value for '--seed'"),
         (["generate", "words-1", "--n", "2"], "--n 2 texts are not greedy; write --strategy beam, or sample"),
         (["generate", "words-1", "--strategy", "sample", "--temperature", "0"], "temperature=0.0 can't be"),
         (["translate", "words-1", "a"], "words-1 can't translate; it can perplexity, score, choose, generate"),

@@ -178,7 +178,9 @@ def test_a_text_of_ones_own_is_depended_on_wherever_it_stands(copied, monkeypatc
 @pytest.mark.parametrize(
     ("settings", "file"),
     [(["corpus=ptb", "systems=kn5,lstm", "seeds=3"], {"corpus": "ptb", "seeds": 3, "systems": [{"of": ["kn5", "lstm"]}],
-                                                       "benchmarks": {"perplexity": "all"}})],
+                                                       "benchmarks": {"perplexity": "all"}}),
+     (["corpus=ptb", "systems=kn5", "benchmarks={blimp_ptb: all}"],
+      {"corpus": "ptb", "systems": [{"of": ["kn5"]}], "benchmarks": {"blimp_ptb": "all"}})],
 )  # fmt: skip
 def test_a_study_to_start_from(copied, settings, file, capsys):
     plan.new("mine", settings)
@@ -192,4 +194,11 @@ def test_a_study_to_start_from(copied, settings, file, capsys):
 def test_a_study_that_can_not_be_is_not_written(copied):
     with pytest.raises(UsageError, match="study mine, systems: there is no recipe 'lstn'; write lstm"):
         plan.new("mine", ["corpus=ptb", "systems=lstn"])
-    assert not (copied / "conf/study/mine.yaml").exists()
+    for name, settings, message in (
+        ("mine", ["corpus=["], "can't be read"),
+        ("_mine", ["corpus=ptb"], "'_mine' is no name; write a to z"),
+        ("größe", ["corpus=ptb"], "'größe' is no name; write a to z"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            plan.new(name, settings)
+        assert not (copied / f"conf/study/{name}.yaml").exists()

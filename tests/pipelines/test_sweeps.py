@@ -16,6 +16,7 @@ from optuna.trial import TrialState
 from pipelines.adopt import adopt, changed, written_at
 from pipelines.jobs import Devices, in_parallel
 from pipelines.search import corners, distribution, rounded
+from pipelines.sweep import show
 from retable.artifacts import write_json
 from retable.errors import UsageError
 from tests.pipelines.conftest import ROOT, Project
@@ -318,6 +319,32 @@ def test_the_winner_changes_one_recipe(tmp_path, monkeypatch, capsys):
     assert "trial 1, validation/loss 1.5000: optimizer.lr=0.01235, model.d_model=96" in capsys.readouterr().out
     adopt("multirun/pretrain/rates")
     assert "said so already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"\xff\xfe", "trials.csv can't be read"),
+        (b"", "trials.csv can't be read"),
+        (
+            b"trial,state\n0,complete\n",
+            "trials.csv has no value, step, seconds, cell, metric, direction; run",
+        ),
+        (b"trial,state,value,step,seconds,cell,metric,direction\n", "trials.csv has no row; run the sweep again"),
+        (b"trial,state,value,step,seconds,cell,metric,direction\n0,complete,x,,1,x,loss,minimize\n", "can't be read"),
+    ],
+)
+def test_what_is_no_sweeps_is_told(tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(tmp_path)
+    (sweep := tmp_path / "multirun/pretrain/x").mkdir(parents=True)
+    write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": [], "recipe": "recurrent/lstm"})
+    (sweep / "trials.csv").write_bytes(text)
+    for use in (adopt, lambda place: show([place])):
+        with pytest.raises(UsageError, match=message):
+            use("multirun/pretrain/x")
+    for use in (adopt, lambda place: show([place])):
+        with pytest.raises(UsageError, match=r"has no trials\.csv; write one of multirun/pretrain/x"):
+            use("")
 
 
 @pytest.mark.parametrize(

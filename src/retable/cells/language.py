@@ -96,6 +96,8 @@ class Language(Loaded):
         texts = listed(texts)
         if end and context:
             raise UsageError("a line's end is counted of a text alone; leave context= out, or write end=False")
+        if end and not all(text.split() for text in texts):
+            raise UsageError("one of the texts is empty, and no line; leave it out")
         befores, ids = self._scorer.encode([context] * len(texts), texts)
         ids = self._scorer.encode_lines(texts, end=True) if end else ids
         found = self._scorer.log_prob_of_tokens(befores, ids)

@@ -42,14 +42,16 @@ class Conf:
 
     def _read(self, path: Path) -> dict[str, Any]:
         if path not in self._facts:
-            own = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+            own = read_yaml(path)
             facts: dict[str, Any] = {"choices": {}}
-            for entry in own.pop("defaults", ()):
+            for entry in own.pop("defaults", None) or ():
                 if isinstance(entry, str) and entry != "_self_":
                     base = self.folder if entry.startswith("/") else path.parent
-                    inherited = self._read(base / f"{entry.lstrip('/').removesuffix('@_here_')}.yaml")
-                    facts = _merged(facts, inherited)
-                elif isinstance(entry, dict):
+                    inherited = base / f"{entry.lstrip('/').removesuffix('@_here_')}.yaml"
+                    if not inherited.exists():
+                        raise UsageError(f"{path} inherits from {entry}, and there is no {inherited}; write another")
+                    facts = _merged(facts, self._read(inherited))
+                elif isinstance(entry, dict) and len(entry) == 1:
                     ((group, choice),) = entry.items()
                     facts["choices"][group.removeprefix("override ").lstrip("/")] = choice
             self._facts[path] = _merged(facts, own)
@@ -99,6 +101,30 @@ class Conf:
                     return each.value.id if isinstance(each.value, ast.Name) else ast.literal_eval(each.value)
             name = ast.unparse(classes[name].bases[0]) if classes[name].bases else ""
         return None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """What a file of `conf/` says. UsageError for one that is no YAML, names no settings, or says one of them twice."""
+    try:
+        said = yaml.load(path.read_text(encoding="utf-8"), _OneOfEach) or {}  # noqa: S506, it is a safe one
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is no YAML: {' '.join(str(error).split())}; mend it there") from None
+    if not isinstance(said, dict):
+        raise UsageError(f"{path} names no settings; write key: value, a line each")
+    return said
+
+
+class _OneOfEach(yaml.CSafeLoader):
+    """Refuses a key that stands twice in a mapping, of which YAML would take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value} stands there twice", problem_mark=key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

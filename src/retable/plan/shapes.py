@@ -30,6 +30,13 @@ def _any_of(*shapes: Shape) -> Shape:
     return lambda said: any(shape(said) for shape in shapes)
 
 
+def _is_band(said: Any) -> bool:
+    """A row's system, task, split and metric, and a verdict, or the lowest and the highest value."""
+    return _is_list(_any_of(_is_name, _is_number))(said) and (
+        (len(said) == 5 and isinstance(said[4], str)) or (len(said) == 6 and all(map(_is_number, said[4:])))
+    )
+
+
 _names = _any_of(_is_name, _is_list(_is_name))
 _anything = _is_mapping(lambda said: True)
 _selection = _any_of(_names, _is_mapping(_names))
@@ -59,10 +66,7 @@ STUDY: Mapping[str, tuple[Shape, str]] = {
     "chosen_by": (_is_mapping(_is_name), "chosen_by: {sentiment: accuracy}"),
     "scaling_laws": (_is_name, "scaling_laws: gpt_*"),
     "lacks": (_is_mapping(_is_mapping(_is_name)), "lacks: {task: {snli: data/snli}}"),
-    "bands": (
-        _is_mapping(_is_list(_is_list(_any_of(_is_name, _is_number)))),
-        'bands: {perplexity: [[lstm, "", test, perplexity_word, 108, 132]]}',
-    ),
+    "bands": (_is_mapping(_is_list(_is_band)), 'bands: {perplexity: [[lstm, "", test, perplexity_word, 108, 132]]}'),
 }
 SYSTEM: Mapping[str, tuple[Shape, str]] = {
     "of": (_names, "of: lstm"),

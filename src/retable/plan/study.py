@@ -12,12 +12,10 @@ from itertools import product
 from string import Template
 from typing import Any
 
-import yaml
-
 from retable.errors import UsageError, closest
 from retable.plan import shapes
 from retable.plan.cell import CHECKPOINT, Cell
-from retable.plan.conf import Conf
+from retable.plan.conf import Conf, read_yaml
 from retable.plan.shapes import require_reportable, said_of
 
 # What a study says for the report alone.
@@ -26,7 +24,7 @@ REPORTED = (
     *("lineage", "gains", "tuned", "chosen_by", "scaling_laws", "lacks", "bands"),
 )
 
-_NAME = re.compile(r"\w[\w.+=-]*")
+_NAME = re.compile(r"[A-Za-z0-9][\w.+=-]*", re.ASCII)  # what begins with _ is no choice of conf/
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
 _OF_THE_MACHINE = {"hydra", "callbacks", "logger"}
 # What a cell's place, its inputs and what it can answer follow from, beside what is chosen for it.
@@ -51,14 +49,7 @@ def read_study(conf: Conf, name: str) -> Study:
     """The study in `conf/study/<name>.yaml`. UsageError, in one line, for one that can't be."""
     if name not in (known := conf.names("study")):
         raise UsageError(f"there is no study {name!r}; {closest(name, known)}")
-    path = conf.folder / "study" / f"{name}.yaml"
-    try:
-        said = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is no YAML that a study is written in: {' '.join(str(error).split())}") from None
-    if not isinstance(said, Mapping):
-        raise UsageError(f"{path} names no settings; write corpus: and systems:, as in `retable new`")
-    return expand(conf, name, said)
+    return expand(conf, name, read_yaml(conf.folder / "study" / f"{name}.yaml"))
 
 
 def expand(conf: Conf, name: str, said: Mapping[str, Any]) -> Study:
@@ -405,7 +396,7 @@ class _Expansion:
 
     def _pairs(self, corpus: str) -> tuple[str, ...]:
         """The files of a corpus' pairs of sentences, where it has them."""
-        written = self._conf.says("corpus", corpus)["write"]
+        written = self._conf.says("corpus", corpus).get("write") or {}
         splits = [key.removesuffix("_source") for key in written if key.endswith("_source")] or written.get("pairs", ())
         return tuple(f"prepare/{corpus}/{split}.{side}.txt" for split in splits for side in ("source", "target"))
 
@@ -505,7 +496,7 @@ def _filled(text: str, names: Mapping[str, str]) -> str:
 def _require_name(name: Any, where: str) -> str:
     """`name`, if files and stages can be called so."""
     if not _NAME.fullmatch(str(name)):
-        raise UsageError(f"{where}: {name!r} is no name; write letters, digits and _ - + . =, as in lstm_2x64")
+        raise UsageError(f"{where}: {name!r} is no name; write a to z, digits and _ - + . =, as in lstm_2x64")
     return str(name)
 
 
