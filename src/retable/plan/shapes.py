@@ -7,14 +7,14 @@ from typing import Any
 
 from retable.errors import UsageError, closest
 
-Shape = Callable[[Any], bool]
+Shape = Callable[[object], bool]
 
 
-def _is_name(said: Any) -> bool:
+def _is_name(said: object) -> bool:
     return isinstance(said, str | int) and not isinstance(said, bool)  # of digits alone YAML makes a number
 
 
-def _is_number(said: Any) -> bool:
+def _is_number(said: object) -> bool:
     return isinstance(said, int | float) and not isinstance(said, bool)
 
 
@@ -30,11 +30,14 @@ def _any_of(*shapes: Shape) -> Shape:
     return lambda said: any(shape(said) for shape in shapes)
 
 
-def _is_band(said: Any) -> bool:
+def _is_band(said: object) -> bool:
     """A row's system, task, split and metric, and a verdict, or the lowest and the highest value."""
-    return _is_list(_any_of(_is_name, _is_number))(said) and (
-        (len(said) == 5 and isinstance(said[4], str)) or (len(said) == 6 and all(map(_is_number, said[4:])))
-    )
+    match said:
+        case [*row, str()] if len(row) == 4:
+            return all(map(_is_name, row))
+        case [*row, low, high] if len(row) == 4:
+            return all(map(_is_name, row)) and _is_number(low) and _is_number(high)
+    return False
 
 
 _names = _any_of(_is_name, _is_list(_is_name))
@@ -88,7 +91,7 @@ GAIN = ("task", "metric", "labels", "pretraining", "scratch", "pretrained")
 LABEL_EFFICIENCY = ("claim", "pretrained", "scratch", "metrics")
 
 
-def said_of(given: Any, shapes: Mapping[str, tuple[Shape, str]], where: str) -> dict[str, Any]:
+def said_of(given: Mapping[str, Any], shapes: Mapping[str, tuple[Shape, str]], where: str) -> dict[str, Any]:
     """What is said under the keys, those left out that say nothing. UsageError for another key or shape."""
     for key, said in given.items():
         if key not in shapes:
@@ -134,8 +137,11 @@ def _require_ablation(said: Mapping[str, Any], systems: Collection[str], where: 
         raise UsageError(f"{where} must have one of holds and alike: which systems were published to differ")
     pairs = said[claims[0]]
 
-    def is_pair(pair: Any) -> bool:
-        return _is_list(_is_name)(pair) and len(pair) == len({*pair} & {*said["systems"]}) == 2
+    def is_pair(pair: object) -> bool:
+        match pair:
+            case [str() as better, str() as worse]:
+                return better != worse and {better, worse} <= {*said["systems"]}
+        return False
 
     if not pairs or not _is_list(is_pair)(pairs):
         raise UsageError(
@@ -151,7 +157,7 @@ def _require_fields(said: Mapping[str, Any], fields: Sequence[str], where: str) 
         raise UsageError(f"{where} has no {', '.join(missing)}; it has {', '.join(fields)}")
 
 
-def _require_systems(names: Iterable[Any], systems: Collection[str], where: str) -> None:
+def _require_systems(names: Iterable[object], systems: Collection[str], where: str) -> None:
     for name in names:
         if str(name) not in systems:
             raise UsageError(f"{where}: the study has no system {name!r}; {closest(str(name), systems)}")
