@@ -9,7 +9,7 @@ import typer
 from typer.exceptions import TyperException
 
 import retable
-from retable.errors import UsageError
+from retable.errors import UsageError, reading
 from retable.escaping import in_one_line, visible
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def studies() -> None:
     from pipelines.entry import CONF
 
     for path in sorted((CONF / "study").glob("*.yaml")):
-        first = path.read_text(encoding="utf-8", errors="replace").split("\n", 1)[0]
+        with reading(path, ValueError):
+            first = path.read_text(encoding="utf-8").split("\n", 1)[0]
         print(f"{path.stem:18}{first.lstrip('# ')}")
 
 
@@ -127,7 +128,8 @@ def tables(study: Annotated[str, typer.Argument(help="of `retable studies`")] = 
     path = Path("results", study, "report.md")
     if not path.exists():
         raise UsageError(f"{path} is missing; `retable repro {study}` makes it")
-    print(path.read_text(encoding="utf-8", errors="replace"), end="")
+    with reading(path, ValueError):
+        print(path.read_text(encoding="utf-8"), end="")
 
 
 @app.command()

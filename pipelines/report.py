@@ -5,11 +5,8 @@ pull request, and leaves it as a page in `work/compare/`. With `tries=[…]` the
 cells, and stands in `work/report/`.
 """
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -20,7 +17,9 @@ from retable.artifacts import read_run, remote, require
 from retable.plan.cell import STAGES
 from retable.plan.conf import Conf
 from retable.plan.graph import graph_file
-from retable.plan.study import REPORTED, read_study
+from retable.plan.shapes import REPORTED
+from retable.plan.study import read_study
+from retable.publishing import WORK, replace
 from retable.reporting.comparison import aggregates, compared, comparison_table, tables_at, tables_of
 from retable.reporting.markup import markdown_table
 from retable.reporting.page import report_page
@@ -50,24 +49,9 @@ def report(cfg: DictConfig) -> None:
     }
     about = conf.comment("study", study.name)
     sections |= {"rates": study.rates, "makings": makings, "remote": remote(), "about": about}
-    with replacing(out) as begun:
+    with replace(out, WORK / f"report-{study.name}.begun", WORK / f"report-{study.name}.replaced") as begun:
         write_report(study.name, folders, begun, conf.tables(), **sections)
     print(f"The report is {out / 'report.html'}")
-
-
-@contextlib.contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which takes the place of `folder` at the end: whoever fails leaves the old one whole."""
-    work = Path("work")
-    for parent in (work, folder.parent):
-        parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=work) as beside:
-        begun = Path(beside, "new")
-        begun.mkdir()
-        yield begun
-        if folder.exists():
-            folder.rename(Path(beside, "old"))
-        begun.rename(folder)
 
 
 def result_folders(cell: Path) -> list[Path]:

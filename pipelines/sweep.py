@@ -183,10 +183,9 @@ def read_trials(folder: Path) -> "pd.DataFrame":
 
     with reading(folder / LEDGER, ValueError):
         trials = pd.read_csv(folder / LEDGER)
-        trials = trials.astype({"value": float, "step": float, "seconds": float} if {*FACTS} <= {*trials} else {})
-    if missing := [name for name in FACTS if name not in trials] or ["row"] * trials.empty:
-        raise UsageError(f"{folder / LEDGER} has no {', '.join(missing)}; run the sweep again")
-    return trials
+        if missing := [name for name in FACTS if name not in trials] or ["row"] * trials.empty:
+            raise UsageError(f"{folder / LEDGER} has no {', '.join(missing)}; run the sweep again")
+        return trials.astype({"value": float, "step": float, "seconds": float})
 
 
 def sweep_folder(said: str) -> Path:

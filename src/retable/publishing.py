@@ -51,9 +51,17 @@ def refuse_foreign(out: Path, facts: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
+    """As `replace`, of a cell, with its digests."""
+    with replace(out, partial, aside):
+        yield partial
+        write_digests(partial)
+
+
+@contextlib.contextmanager
+def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
     """The folder `partial` to fill; it takes `out`'s place when the block ends well and vanishes when it does not.
 
-    Each step is one rename, and `aside` is where the cell that is replaced waits for the next. A kill leaves
+    Each step is one rename, and `aside` is where the folder that is replaced waits for the next. A kill leaves
 
     1. `out` as it was, and some of `partial`, which is begun anew;
     2. no `out`, for it is `aside`: that comes back first;
@@ -66,7 +74,6 @@ def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
     partial.mkdir(parents=True)
     try:
         yield partial
-        write_digests(partial)
         out.parent.mkdir(parents=True, exist_ok=True)
         if out.exists():
             out.rename(aside)
@@ -77,7 +84,7 @@ def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
 
 
 def settle(out: Path, aside: Path) -> None:
-    """End the replacing of a cell that a kill broke off, as `publish` has it."""
+    """End the replacing that a kill broke off, as `replace` has it."""
     old = aside.with_name(f"{aside.name}.old")
     if aside.exists() and _is_free(out):
         out.parent.mkdir(parents=True, exist_ok=True)

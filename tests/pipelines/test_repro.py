@@ -164,7 +164,7 @@ def test_a_report_that_fails_leaves_the_old_one(repro):
     assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
     study.write_text(said, encoding="utf-8")
     assert repro.make().returncode == 0
-    assert not [path for path in (repro.folder / "work").iterdir() if path.name.startswith("tmp")]
+    assert not [path for path in (repro.folder / "work").iterdir() if path.name.startswith("report-")]
 
 
 def test_there_is_a_line_for_a_mistake(repro):

@@ -10,7 +10,8 @@ from pipelines.plan import DEFAULT
 from retable.errors import UsageError
 from retable.plan.conf import Conf
 from retable.plan.graph import distinct, report_graph
-from retable.plan.study import REPORTED, expand, read_study
+from retable.plan.shapes import REPORTED
+from retable.plan.study import expand, read_study
 
 CONF = Conf(Path(__file__).parent.parent.parent / "conf")
 STUDIES = CONF.names("study")

@@ -129,12 +129,12 @@ def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndar
 
     hook = embedding.register_forward_hook(cut)
     try:
-        log_probs, _ = objective.next_log_prob(windows[:, :-1], None)
+        with torch.backends.cudnn.flags(enabled=False):  # whose recurrent layers give no gradient outside of training
+            log_probs, _ = objective.next_log_prob(windows[:, :-1], None)
     finally:
         hook.remove()
     nats = -log_probs.gather(1, windows[:, -1:]).sum()  # no window sees another
-    with torch.backends.cudnn.flags(enabled=False):
-        (slopes,) = torch.autograd.grad(nats, leaves)
+    (slopes,) = torch.autograd.grad(nats, leaves)
     # squares of what has vanished would be 0 in fp32
     return slopes.double().norm(dim=2).flip(1)[:, : distances + 1].cpu().numpy()
 
@@ -145,7 +145,8 @@ def total_norms(objective: CausalLM, batches: list[TokenBatch]) -> np.ndarray:
     weights = [weight for weight in objective.parameters() if weight.requires_grad]
     state, norms = None, []
     for step, batch in enumerate(batches):
-        loss, _, state = objective.loss(on_device(weights[0].device, batch), state, step)
+        with torch.backends.cudnn.flags(enabled=False):
+            loss, _, state = objective.loss(on_device(weights[0].device, batch), state, step)
         slopes = torch.autograd.grad(loss, weights, allow_unused=True)
         norms.append(float(nn.utils.get_total_norm([slope for slope in slopes if slope is not None])))
         state = _detached(state)

@@ -51,7 +51,9 @@ class Conf:
                     if not inherited.exists():
                         raise UsageError(f"{path} inherits from {entry}, and there is no {inherited}; write another")
                     facts = _merged(facts, self._read(inherited))
-                elif isinstance(entry, dict) and len(entry) == 1:
+                elif isinstance(entry, dict):
+                    if len(entry) != 1:
+                        raise UsageError(f"{path}, defaults: {entry} is not one choice; write - override /model: lstm")
                     ((group, choice),) = entry.items()
                     facts["choices"][group.removeprefix("override ").lstrip("/")] = choice
             self._facts[path] = _merged(facts, own)

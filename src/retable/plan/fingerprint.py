@@ -24,7 +24,7 @@ RECORDING = (
     *("pipelines.tries", "retable.artifacts", "retable.digests", "retable.errors", "retable.publishing"),
     *("retable.settings", "retable.tracking.registry", "retable.tracking.run", "retable.tracking.store"),
     *("retable.tracking", "retable.training.signals"),
-    *("retable.plan.cell", "retable.plan.conf", "retable.plan.study"),
+    *("retable.plan.cell", "retable.plan.conf", "retable.plan.shapes", "retable.plan.study"),
 )
 
 Place = tuple[str, str]  # module, definition; "" for what a module does when it is imported

@@ -45,8 +45,8 @@ _anything = _is_mapping(lambda said: True)
 _selection = _any_of(_names, _is_mapping(_names))
 _seeds = _any_of(_is_number, _is_list(_is_number))
 
-# By key its shape, and what to write.
-STUDY: Mapping[str, tuple[Shape, str]] = {
+# By key its shape, and what to write: of what cells follow from, and of what a study says for its report alone.
+CELLS: Mapping[str, tuple[Shape, str]] = {
     "corpus": (_names, "corpus: grammar"),
     "tokenizer": (_is_name, "tokenizer: word"),
     "tokenizers": (_selection, "tokenizers: [word, bpe]"),
@@ -58,6 +58,8 @@ STUDY: Mapping[str, tuple[Shape, str]] = {
     "benchmarks": (_is_mapping(_selection), "benchmarks: {perplexity: all}"),
     "texts": (_is_mapping(_selection), "texts: {top_p: lstm}"),
     "scaling": (_names, "scaling: cpu"),
+}
+REPORTED: Mapping[str, tuple[Shape, str]] = {
     "notes": (_is_mapping(_is_mapping(_is_name)), "notes: {ptb: {lstm: six epochs in place of the paper's 39}}"),
     "ablations": (_is_mapping(_anything), "ablations: {pairs: {title: …, claim: …, metric: sst2/test/accuracy, …}}"),
     "baseline": (_is_name, "baseline: bilstm"),
@@ -71,17 +73,18 @@ STUDY: Mapping[str, tuple[Shape, str]] = {
     "lacks": (_is_mapping(_is_mapping(_is_name)), "lacks: {task: {snli: data/snli}}"),
     "bands": (_is_mapping(_is_list(_is_band)), 'bands: {perplexity: [[lstm, "", test, perplexity_word, 108, 132]]}'),
 }
+STUDY = {**CELLS, **REPORTED}
 SYSTEM: Mapping[str, tuple[Shape, str]] = {
     "of": (_names, "of: lstm"),
     "as": (_is_name, "as: lstm_small"),
-    "corpus": STUDY["corpus"],
-    "tokenizer": STUDY["tokenizer"],
+    "corpus": CELLS["corpus"],
+    "tokenizer": CELLS["tokenizer"],
     "task": (_names, "task: sentiment"),
-    "seeds": STUDY["seeds"],
+    "seeds": CELLS["seeds"],
     "init": (_names, "init: gpt"),
     "embedding": (_is_name, "embedding: skipgram"),
     "objective": (_is_name, "objective: masked_lm"),
-    "trainer": STUDY["trainer"],
+    "trainer": CELLS["trainer"],
     "decoding": (_is_name, "decoding: beam"),
     "set": (_anything, "set: {epochs: 4}"),
     "rates": (_is_list(_any_of(_is_name, _is_number)), "rates: [1e-3, 2e-3]"),  # 1e-3 is a text to YAML
@@ -93,13 +96,19 @@ LABEL_EFFICIENCY = ("claim", "pretrained", "scratch", "metrics")
 
 def said_of(given: Mapping[str, Any], shapes: Mapping[str, tuple[Shape, str]], where: str) -> dict[str, Any]:
     """What is said under the keys, those left out that say nothing. UsageError for another key or shape."""
+    require_keys(given, shapes, where)
     for key, said in given.items():
-        if key not in shapes:
-            raise UsageError(f"{where}: {key!r} is no key; {closest(key, shapes)}")
         shape, example = shapes[key]
         if said is not None and not shape(said):
             raise UsageError(f"{where}: {key}: {said!r} can't be read; write {example}")
     return {key: said for key, said in given.items() if said is not None}
+
+
+def require_keys(said: Iterable[str], known: Collection[str], where: str) -> None:
+    """UsageError for a key that is none of the known ones."""
+    for key in said:
+        if key not in known:
+            raise UsageError(f"{where}: {key!r} is no key; {closest(key, known)}")
 
 
 def require_reportable(said: Mapping[str, Any], systems: Collection[str], where: str) -> None:

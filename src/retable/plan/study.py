@@ -16,13 +16,7 @@ from retable.errors import UsageError, closest
 from retable.plan import shapes
 from retable.plan.cell import CHECKPOINT, Cell
 from retable.plan.conf import Conf, read_yaml
-from retable.plan.shapes import require_reportable, said_of
-
-# What a study says for the report alone.
-REPORTED = (
-    *("notes", "ablations", "baseline", "elmo", "label_efficiency"),
-    *("lineage", "gains", "tuned", "chosen_by", "scaling_laws", "lacks", "bands"),
-)
+from retable.plan.shapes import REPORTED, require_keys, require_reportable, said_of
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.+=-]*", re.ASCII)  # what begins with _ is no choice of conf/
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
@@ -267,7 +261,7 @@ class _Expansion:
     def _add_mixture(self, system: str, said: Sequence[str] | Mapping[str, Any]) -> None:
         where = f"{self._where}, mixtures.{_require_name(system, f'{self._where}, mixtures')}"
         said = said if isinstance(said, Mapping) else {"of": said}
-        self._require_keys(said, ("of", "weights"), where)
+        require_keys(said, ("of", "weights"), where)
         if (weights := said.get("weights", "fitted")) not in ("fitted", "equal"):
             raise UsageError(f"{where}: there are no weights {weights!r}; write fitted or equal")
         parts = _listed(said.get("of"))
@@ -335,7 +329,7 @@ class _Expansion:
         if selection == "all":
             return list(able.values())
         if isinstance(selection, Mapping):
-            self._require_keys(selection, ("all but",), where)
+            require_keys(selection, ("all but",), where)
             left = {cell.place for name in _listed(selection.get("all but")) for cell in self._matching(name, where)}
             return [cell for place, cell in able.items() if place not in left]
         found = {cell.place: cell for name in _listed(selection) for cell in self._matching(name, where)}
@@ -396,7 +390,8 @@ class _Expansion:
 
     def _pairs(self, corpus: str) -> tuple[str, ...]:
         """The files of a corpus' pairs of sentences, where it has them."""
-        written = self._conf.says("corpus", corpus).get("write") or {}
+        if (written := self._conf.says("corpus", corpus).get("write")) is None:
+            raise UsageError(f"conf/corpus/{corpus}.yaml says not what is written; give it write: as ptb has")
         splits = [key.removesuffix("_source") for key in written if key.endswith("_source")] or written.get("pairs", ())
         return tuple(f"prepare/{corpus}/{split}.{side}.txt" for split in splits for side in ("source", "target"))
 
@@ -435,11 +430,6 @@ class _Expansion:
                 f"{self._where}: {cell.place} stands there twice; call one of the two something else, as: …"
             )
         self._cells.setdefault(cell.place, cell)
-
-    def _require_keys(self, said: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-        for key in said:
-            if key not in known:
-                raise UsageError(f"{where}: {key!r} is no key; {closest(key, known)}")
 
 
 _LANGUAGE_MODEL = frozenset({"LanguageModel", "System"})

@@ -45,10 +45,9 @@ def rates_tables(
     keys = COLUMNS[:5]
     measured = frame.groupby([*keys, "rate"], sort=False)
     frame = measured.agg(value=("value", "mean"), runs=("runs", " ".join)).reset_index()
-    worse = frame["value"].where(frame["metric"] == LOSS, -frame["value"])
-    tied = worse - worse.groupby([frame[key] for key in keys]).transform("min") <= TIE + 1e-9
-    lowest = frame["rate"].where(tied).groupby([frame[key] for key in keys]).transform("min")
-    frame["best"] = frame["rate"] == lowest
+    frame["worse"] = frame["value"].where(frame["metric"] == LOSS, -frame["value"])
+    ties = frame[frame["worse"] <= frame.groupby(keys)["worse"].transform("min") + TIE + 1e-9]
+    frame["best"] = frame.index.isin(ties.groupby(keys)["rate"].idxmin())
     frame["place"] = frame["system"].map([*rates].index)
     frame = frame.sort_values(["corpus", "place", "task", "rate"], ignore_index=True)[COLUMNS]
     yield _table(frame), frame
