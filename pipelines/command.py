@@ -280,7 +280,7 @@ def translate(
     if "attend" not in system.can:
         raise UsageError(f"{system.folder} looks back at nothing of the source; leave --attention out")
     if attention.suffix != ".svg":
-        raise UsageError(f"--attention {attention} is no file .svg; write {attention.stem or 'attention'}.svg")
+        raise UsageError(f"--attention {attention} is no .svg; write {attention.stem or 'attention'}.svg")
     if not attention.parent.is_dir():
         raise UsageError(f"--attention {attention}: there is no folder {attention.parent}; make it first")
     from retable.reporting.alignments import alignment_map

@@ -196,8 +196,8 @@ def test_a_study_that_can_not_be_is_not_written(copied):
         plan.new("mine", ["corpus=ptb", "systems=lstn"])
     for name, settings, message in (
         ("mine", ["corpus=["], "can't be read"),
-        ("_mine", ["corpus=ptb"], "'_mine' is no name; write a to z"),
-        ("größe", ["corpus=ptb"], "'größe' is no name; write a to z"),
+        ("_mine", ["corpus=ptb"], "'_mine' is no name; write letters, digits"),
+        ("größe", ["corpus=ptb"], "'größe' is no name; write letters, digits"),
     ):
         with pytest.raises(UsageError, match=message):
             plan.new(name, settings)

@@ -486,7 +486,7 @@ def _filled(text: str, names: Mapping[str, str]) -> str:
 def _require_name(name: Any, where: str) -> str:
     """`name`, if files and stages can be called so."""
     if not _NAME.fullmatch(str(name)):
-        raise UsageError(f"{where}: {name!r} is no name; write a to z, digits and _ - + . =, as in lstm_2x64")
+        raise UsageError(f"{where}: {name!r} is no name; write letters, digits and _ - + . = of ASCII, as in lstm_2x64")
     return str(name)
 
 
