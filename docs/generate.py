@@ -192,7 +192,9 @@ class Pages:
         """The page's own text, with each file of benchmarks/ in the place of `<!-- include: name -->`."""
 
         def included(match: re.Match[str]) -> str:
-            title, _, body = (ROOT / "benchmarks" / f"{match[1]}.md").read_text(encoding="utf-8").partition("\n")
+            path = f"benchmarks/{match[1]}.md"
+            title, _, body = (ROOT / path).read_text(encoding="utf-8").partition("\n")
+            body = self.files.rewritten(path, "costs.md", body)
             body = re.sub(r"^(#+ )", r"#\1", body, flags=re.MULTILINE)
             return f"## {title.removeprefix('# ')} {{ #{match[1]} }}\n{body}"
 
