@@ -150,16 +150,17 @@ def _size(cell: Cell) -> tuple[bool, bool, str]:
 
 def _renew(cells: list[Cell]) -> None:
     """Put the present plans into the locks' entries."""
+    from dvc.fs import localfs
+    from dvc.utils.serialize import modify_yaml  # as DVC itself writes it
+
     for group in {cell.group for cell in cells}:
-        path = graph_file(group).with_name("dvc.lock")
-        lock = _load(path)
-        for cell in (cell for cell in cells if cell.group == group):
-            entry, plan = lock["stages"][cell.name], Path(plan_file(cell))
-            for dep in entry["deps"]:
-                if dep["path"] == str(plan):
-                    dep |= {"md5": _md5(plan), "size": plan.stat().st_size}
-            entry["cmd"] = cell.command
-        path.write_text(yaml.safe_dump(lock, sort_keys=False), encoding="utf-8")
+        with modify_yaml(str(graph_file(group).with_name("dvc.lock")), fs=localfs) as lock:
+            for cell in (cell for cell in cells if cell.group == group):
+                entry, plan = lock["stages"][cell.name], Path(plan_file(cell))
+                for dep in entry["deps"]:
+                    if dep["path"] == str(plan):
+                        dep |= {"md5": _md5(plan), "size": plan.stat().st_size}
+                entry["cmd"] = cell.command
 
 
 def _record(row: list[Any]) -> None:
