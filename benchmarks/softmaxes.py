@@ -39,8 +39,8 @@ from retable.objectives.causal_lm import CausalLM
 from retable.objectives.hierarchical_lm import HierarchicalLM
 from retable.objectives.noise_contrastive import NoiseContrastive
 from retable.objectives.sampled_softmax import SampledSoftmax
-from retable.reporting.figures import COLOURS, Figure, write_figure
-from retable.reporting.lines import Scale, significant
+from retable.reporting.figures import COLOURS, LETTER, Figure, write_figure
+from retable.reporting.lines import NAME, Scale, significant
 from retable.training.fit import _keep_freed_memory
 from retable.training.optimizers import adamw
 
@@ -53,6 +53,7 @@ a bootstrap over documents: in evaluation each layer gives all words a probabili
 32 tokens of an LSTM of 64 with AdamW, whose update of the two tables is part of the seconds of each layer; speed is in
 times the full softmax's, in the same run. MiB is the peak of a few steps in a process of their own."""
 PAGE = Path(__file__).with_suffix(".md")
+ACROSS, DOWN, RADIUS = 280, 220, 5  # pixels of a panel and of a point
 
 
 class Layer(NamedTuple):
@@ -158,16 +159,29 @@ def figure(rows: pd.DataFrame) -> Figure:
     """A panel a size of vocabulary: perplexity by the seconds of a step, a point a layer."""
     panels = []
     for i, (words, part) in enumerate(rows.groupby("words")):
-        x = Scale.over("seconds a step, log scale", part["seconds"], is_log=True, margin=0.25)
+        x = Scale.over("seconds a step, log scale", part["seconds"], is_log=True, margin=0.4)
         y = Scale.over("test perplexity a word, log scale" * (i == 0), part["perplexity"], is_log=True, margin=0.1)
-        points = alt.Chart(significant(part)).encode(x.x("seconds"), y.y("perplexity"))
+        points = alt.Chart(significant(part.assign(side=sides(part, x, y)))).encode(x.x("seconds"), y.y("perplexity"))
         tooltip = [alt.Tooltip("layer:N"), alt.Tooltip("seconds:Q"), alt.Tooltip("perplexity:Q"), alt.Tooltip("mib:Q")]
         layers = [
             points.mark_circle(color=COLOURS[0], size=60, opacity=1).encode(tooltip=tooltip),
-            points.mark_text(align="left", dx=7).encode(text="layer:N"),
+            *(
+                points.transform_filter(alt.datum.side == side).mark_text(align=side, dx=dx).encode(text="layer:N")
+                for side, dx in (("left", 7), ("right", -7))
+            ),
         ]
-        panels.append(alt.layer(*layers).properties(title=f"{words:,} words", width=280, height=220))
+        panels.append(alt.layer(*layers).properties(title=f"{words:,} words", width=ACROSS, height=DOWN))
     return alt.hconcat(*panels)
+
+
+def sides(points: pd.DataFrame, x: Scale, y: Scale) -> list[str]:
+    """How the name of each point is aligned: left, behind its point, but where it would cover another point."""
+    across, down = x.pixels(points["seconds"], ACROSS), y.pixels(points["perplexity"], DOWN)
+    ends = across + LETTER * points["layer"].str.len().to_numpy()
+    return [
+        "right" if ((across > at) & (across < end) & (abs(down - height) < NAME / 2 + RADIUS)).any() else "left"
+        for at, end, height in zip(across, ends, down, strict=True)
+    ]
 
 
 def main() -> None:
