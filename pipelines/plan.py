@@ -136,7 +136,8 @@ def new(name: str, settings: Sequence[str]) -> None:
         raise UsageError(f"{' '.join(settings)} can't be read: {error}; write corpus=mine systems=kn5,lstm") from None
     systems = given.pop("systems", "kn5,lstm")
     of = systems.split(",") if isinstance(systems, str) else systems
-    said = {"systems": [{"of": of}], "benchmarks": {"perplexity": "all"}} | given
+    benchmarks = given.pop("benchmarks", {"perplexity": "all"})
+    said = given | {"systems": [{"of": of}], "benchmarks": benchmarks}
     expand(Conf(CONF), name, said)
     path.write_text(f"# What study {name} is for.\n" + _yaml(said, default_flow_style=None), encoding="utf-8")
     print(f"{path.relative_to(CONF.parent)} is written; retable repro {name} makes it")
