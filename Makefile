@@ -47,9 +47,11 @@ $(VENV)/installed: pyproject.toml requirements.lock src/retable/nn/fused.c
 
 # The data folder is linked to data/, the path that the graph knows it by, so that dvc.lock holds on every machine.
 data-link:
-	@if [ "$$RETABLE_DATA" != data ]; then \
-	  if [ -e data ] && [ ! -L data ]; then echo "error: data/ is a folder of its own; move it, or unset RETABLE_DATA" >&2; exit 2; fi; \
-	  ln -sfn -- "$$RETABLE_DATA" data; fi
+	@case "$${RETABLE_DATA%/}" in data | ./data | "$(CURDIR)/data") exit 0 ;; esac; \
+	  fail() { echo "error: $$1" >&2; exit 2; }; \
+	  [ -d "$$RETABLE_DATA" ] || fail "RETABLE_DATA=$$RETABLE_DATA is no folder; write that of the data sets, or leave it out"; \
+	  [ ! -e data ] || [ -L data ] || fail 'data/ is a folder of its own; move it, or unset RETABLE_DATA'; \
+	  ln -sfn -- "$$RETABLE_DATA" data
 
 repro: env data-link
 	@retable repro $(STUDY) $(if $(JOBS),--jobs $(JOBS)) $(if $(ENGINE),--engine $(ENGINE))

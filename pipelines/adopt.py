@@ -15,7 +15,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from pipelines.entry import CONF
 from pipelines.locks import whole
-from pipelines.sweep import SAID, read_trials, sweep_folder
+from pipelines.sweep import SAID, read_texts, read_trials, sweep_folder
 from retable.artifacts import read_json
 from retable.errors import UsageError
 from retable.reporting.sweeps import best_of, settings_of
@@ -31,14 +31,16 @@ def adopt(said: str) -> None:
     if (best := best_of(trials)) is None:
         raise UsageError(f"no trial of {folder} has ended with a value; give the sweep's command again")
     recipe = str(best.get("recipe", sweep["recipe"]))
-    found = {name: value(best[name]) for name in settings_of(trials) if name != "recipe"}
+    texts = read_texts(folder).loc[best.name]
+    found = {name: value(texts[name]) for name in settings_of(trials) if name != "recipe"}
     for name in found:
         if name in OF_A_CELL or ((CONF / name.partition(".")[0]).is_dir() and "." not in name):
             raise UsageError(f"{name} is no setting of a recipe; choose it in a study, or sweep without it")
     if not found:
         raise UsageError(f"{folder} swept no setting of a recipe; a study says which recipe it takes: {recipe}")
-    fixed = [each for each in sweep["overrides"] if each.partition("=")[0].lstrip("+") not in (*found, "sweep")]
-    places = written_at(sweep["stage"], fixed, [*found])
+    swept = (*found, "sweep", "recipe")
+    fixed = [each for each in sweep["overrides"] if each.partition("=")[0].lstrip("+") not in swept]
+    places = written_at(sweep["stage"], [*fixed, f"recipe={recipe}"], [*found])
     path = CONF / "recipe" / f"{recipe}.yaml"
     before = path.read_text(encoding="utf-8")
     after = changed(before, {places[name]: said for name, said in found.items()})

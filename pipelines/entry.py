@@ -30,7 +30,7 @@ from pipelines.swept import ThereAlready
 from retable.errors import UsageError, closest
 from retable.escaping import in_one_line
 from retable.plan.cell import STAGES
-from retable.publishing import refuse_foreign, refuse_place
+from retable.publishing import refuse_all_but_a_report, refuse_foreign, refuse_place
 from retable.training.signals import Pruned, Stopped, go_quietly, listen
 
 if not TEMPLATE.exists():  # code of the checkout
@@ -173,6 +173,8 @@ def one_line_errors() -> Iterator[None]:
             _quit(f"this machine has not the memory for it; write smaller sizes ({' '.join(str(error).split())[:200]})")
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             _quit(f"a name is too long for a file; write a shorter out= or system= ({str(error.filename)[:60]}…)")
+        if any(kind.__module__ == "dvc.exceptions" for kind in type(error).__mro__):  # which says what is wrong
+            _quit(f"DVC: {error}")
         raise
 
 
@@ -239,10 +241,13 @@ def _refuse_choices_passed_over(cfg: DictConfig) -> None:
 
 
 def _refuse_out(cfg: DictConfig) -> None:
-    """Raise UsageError where the stage would leave its cell in no place for one, or in that of something else."""
+    """Raise UsageError where the stage would leave its cell, or its report, in no place for one, or in that of
+    something else."""
     if stage_name() in STAGES:
         refuse_place(cfg.out)
         refuse_foreign(output_folder(cfg.out), {"stage": stage_name()})
+    if "results" in cfg:
+        refuse_all_but_a_report(cfg.results)
 
 
 def _missing_target(error: BaseException) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import retable
 from retable.artifacts import read_json, read_run
+from retable.digests import digest
 from retable.errors import UsageError
 
 
@@ -77,7 +78,12 @@ def _write_checkpoint(system: Any, folder: Path, license: str) -> None:
     about = markdown(f"System {run['system']}, {of}.")
     results = []
     if cell.parts[-4:-3] == ("outputs",):  # what the stage evaluate has measured of it
+        weights = "/".join([*cell.parts[-4:], "model.safetensors"])
         for path in sorted(Path(*cell.parts[:-3], "evaluate", cell.parts[-2]).glob(f"{cell.name}-*/metrics.json")):
+            if "+" in path.parent.name.removeprefix(cell.name):  # a try
+                continue
+            if read_run(path.parent)["digests"].get(weights) != digest(cell / "model.safetensors"):
+                continue
             for name, value in read_json(path).items():
                 split, _, metric = name.rpartition("/")
                 results.append(Result(metric, value, run["corpus"], split or None))

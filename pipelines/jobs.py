@@ -29,7 +29,7 @@ from rich.console import Console
 
 from pipelines.engines import Engine, engine
 from pipelines.entry import make_ready, one_line
-from pipelines.repro import StudyProgress
+from pipelines.repro import StudyProgress, require_processors
 from pipelines.swept import SWEPT, TOLD
 from pipelines.tries import called
 from retable.artifacts import read_json
@@ -214,6 +214,7 @@ class Processes(Launcher):
                 StudyProgress(f"sweep {self.folder}", total, console) as self._progress,
                 engine(self._on, self._n_jobs) as self._engine,
             ):
+                require_processors(self._engine)
                 processors = len(os.sched_getaffinity(0))
                 jobs = self._n_jobs or max(self._engine.slots, len(self._gpus))
                 self.devices = Devices(self._gpus, processors, jobs)

@@ -58,7 +58,7 @@ def _in_place(text: str, head: str, notes: str) -> str:
     begin = f"\n{stages}".find(f"\n{name}")
     if begin < 0:
         return text + notes
-    behind = re.compile(r"^ {2}(?! )", re.MULTILINE).search(stages, begin + len(name))
+    behind = re.compile(r"^ {2}(?![ :])", re.MULTILINE).search(stages, begin + len(name))
     end = behind.start() if behind else len(stages)
     before = text[: len(text) - len(stages)]
     return before + stages[:begin] + notes + stages[end:]

@@ -209,7 +209,12 @@ def _naming(cell: Cell) -> Iterator[Any]:
         yield from (conf.says("task", task) for task in corpus.get("tasks", ()))
     if cell.stage == "encode":
         yield conf.says("tokenizer", cell.tokenizer)
-    yield from (conf.says(group, name) for group in MEASURED for name in cell.choices(group))
+    set_by_hand = {key.lstrip("+~").partition(".")[0] for key in cell.settings if "." in key}
+    for group in MEASURED:
+        if group in set_by_hand:
+            yield configuration(cell).get(group)
+        else:
+            yield from (conf.says(group, name) for name in cell.choices(group))
 
 
 def _files(text: str, values: Mapping[str, str]) -> list[str]:
@@ -220,7 +225,8 @@ def _files(text: str, values: Mapping[str, str]) -> list[str]:
         return [f"{text}/{split}.{end}" for split in SPLITS for end in ("bin", "units.npy")]
     if text == f"outputs/prepare/{values['${text}']}":
         return [f"{text}/{split}.txt" for split in SPLITS]
-    own = "/" in text and Path(text).is_file()  # a corpus of one's own, which may stand anywhere
+    # A corpus of one's own may stand anywhere: a file by its path or its ending, or a folder by its path.
+    own = os.path.exists(text) if "/" in text else "." in text and os.path.isfile(text)
     return [text] if own or text.startswith(("data/", "outputs/")) else []
 
 
@@ -241,6 +247,8 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
     values = {each.key_or_group: each.value() for each in parsed.values() if _is_value(each)}
     choices = tuple(text for text, each in parsed.items() if not _is_value(each))
     cfg, whole = _chosen(stage, choices, tuple(values))
+    if opened or any(isinstance(value, dict) for value in values.values()):  # what is merged stays for the next
+        cfg = copy.deepcopy(cfg)
     HydraConfig.instance().set_config(whole)
     for key, value in values.items():
         try:

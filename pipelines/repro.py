@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
 
 import yaml
@@ -111,12 +112,19 @@ def repro(name: str, jobs: int | None = None, on: str = "local") -> int:
 def refresh_graph() -> None:
     """Write DVC's files anew where what they are made of has changed."""
     renew()
-    sources = [*sorted(CONF.rglob("*.yaml")), *sorted(CODE["retable"].glob("plan/*.py")), CODE["pipelines"] / "plan.py"]
-    stamp, now = Path("outputs/plan/graph.txt"), digest_of([digest(path) for path in sources])
+    said = sorted(CONF.rglob("*.yaml"))
+    sources = [*said, *sorted(CODE["retable"].glob("plan/*.py")), CODE["pipelines"] / "plan.py"]
+    stamp, now = Path("outputs/plan/graph.txt"), digest_of([*(digest(path) for path in sources), *_files_there(said)])
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != now:
         graph()
         stamp.parent.mkdir(parents=True, exist_ok=True)
         stamp.write_text(now, encoding="utf-8")
+
+
+def _files_there(said: Sequence[Path]) -> list[str]:
+    """The paths that configurations name and that are there: a text of one's own is an input once it is."""
+    named = {path for file in said for path in re.findall(r"[\w./+-]*[\w+-][./][\w./+-]+", file.read_text("utf-8"))}
+    return sorted(path for path in named if os.path.exists(path))
 
 
 def require_data(study: Study) -> None:
@@ -140,10 +148,10 @@ def stages_of(study: Study) -> list[Stage]:
     wanted: dict[str, dict[str, str]] = {}
     for group in dict.fromkeys(cell.group for cell in study.cells.values()):
         wanted[str(graph_file(group))] = {"plan": f"plan {group}"}
-    devices, taking_turns = dict[str, str](), set[str]()
+    devices, taking_turns, conf = dict[str, str](), set[str](), Conf(CONF)
     for cell in study.cells.values():
         wanted[str(graph_file(cell.group))][cell.name] = name = f"{cell.stage} {cell.out}"
-        devices[name] = _devices(cell)
+        devices[name] = _devices(cell, conf)
         if not cell.settings.get("trainer", "cpu").startswith("cpu"):
             taking_turns.add(name)
     report = {"plan": f"plan report/{study.name}", "report": f"report {study.name}"}
@@ -167,13 +175,13 @@ def stages_of(study: Study) -> list[Stage]:
     return stages
 
 
-def _devices(cell: Cell) -> str:
+def _devices(cell: Cell, conf: Conf) -> str:
     """What an engine is told of what a cell's training takes."""
-    trainer = Conf(CONF).says("trainer", cell.settings.get("trainer", "cpu"))
-    trainer |= {key.rpartition(".")[2]: value for key, value in cell.settings.items() if "trainer." in key}
+    trainer = conf.says("trainer", cell.settings.get("trainer", "cpu"))
+    trainer = trainer | {key.rpartition(".")[2]: value for key, value in cell.settings.items() if "trainer." in key}
     devices, nodes = (str(trainer.get(name, 1)) for name in ("devices", "num_nodes"))
     n = int(devices) if devices.isdigit() else 1  # auto: of those that the engine gives it
-    return taking(0 if cell.stage in GIVING_ON else n, trainer["accelerator"] != "cpu", int(nodes))
+    return taking(0 if cell.stage in GIVING_ON else n, trainer.get("accelerator", "auto") != "cpu", int(nodes))
 
 
 def to_run(stages: Sequence[Stage]) -> list[Stage]:
@@ -206,6 +214,7 @@ def run(
     done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
     running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that tells a process's end
     with ending(running), on as runner, StudyProgress(f"study {study}", len(stages), console) as progress:
+        require_processors(runner)
         python = Path(runner.address).with_name("python")
         write_python(python, runner.address)
         os.environ["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
@@ -234,6 +243,12 @@ def run(
                     failed.append(stage)
             progress.goes_on()
     return failed, ran
+
+
+def require_processors(runner: Engine) -> None:
+    """UsageError for an engine that would run nothing: a cluster whose nodes have no processors."""
+    if runner.slots < 1:
+        raise UsageError("the engine has no processors; start nodes that have, or write --jobs 2")
 
 
 @contextlib.contextmanager
@@ -290,6 +305,7 @@ class StudyProgress:
         self._total, self._ended = total, 0
         self._study = self._bars.add_task(what, total=total, figures=f"stage 0 of {total}")
         self._stages: dict[str, tuple[Path, TaskID]] = {}  # where each says its steps, and its bar
+        self._lock = Lock()  # of these, for a sweep's jobs begin and end in threads of their own
 
     def __enter__(self) -> "StudyProgress":
         self._bars.start()
@@ -299,25 +315,28 @@ class StudyProgress:
         self._bars.stop()
 
     def begins(self, stage: Shown) -> None:
-        stage.steps.unlink(missing_ok=True)
-        task = self._bars.add_task(f"  {stage.name}", total=None, figures="")
-        self._stages[stage.address] = stage.steps, task
+        with self._lock:
+            stage.steps.unlink(missing_ok=True)
+            task = self._bars.add_task(f"  {stage.name}", total=None, figures="")
+            self._stages[stage.address] = stage.steps, task
 
     def goes_on(self) -> None:
-        for steps, task in self._stages.values():
-            if steps.exists() and (found := re.fullmatch(r"(\d+)/(\d+)", steps.read_text(encoding="utf-8"))):
-                at, of = map(int, found.groups())
-                self._bars.update(task, completed=at, total=of, figures=f"step {at} of {of}")
+        with self._lock:
+            for steps, task in self._stages.values():
+                if steps.exists() and (found := re.fullmatch(r"(\d+)/(\d+)", steps.read_text(encoding="utf-8"))):
+                    at, of = map(int, found.groups())
+                    self._bars.update(task, completed=at, total=of, figures=f"step {at} of {of}")
 
     def ends(self, stage: Shown, seconds: float, remark: str) -> None:
-        self._ended += 1
-        steps, task = self._stages.pop(stage.address)
-        steps.unlink(missing_ok=True)
-        self._bars.remove_task(task)
-        self._bars.update(self._study, completed=self._ended, figures=f"stage {self._ended} of {self._total}")
-        width = len(str(self._total))
-        line = f"[{self._ended:>{width}}/{self._total}] {seconds:6.1f} s  {stage.name}"
-        self._bars.console.print(Text(f"{line}  {remark}".rstrip()))
+        with self._lock:
+            self._ended += 1
+            steps, task = self._stages.pop(stage.address)
+            steps.unlink(missing_ok=True)
+            self._bars.remove_task(task)
+            self._bars.update(self._study, completed=self._ended, figures=f"stage {self._ended} of {self._total}")
+            width = len(str(self._total))
+            line = f"[{self._ended:>{width}}/{self._total}] {seconds:6.1f} s  {stage.name}"
+            self._bars.console.print(Text(f"{line}  {remark}".rstrip()))
 
 
 def headline(report: str) -> str:

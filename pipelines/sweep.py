@@ -122,7 +122,9 @@ def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, l
     folder, stage = launcher.folder, launcher.stage
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / SAID, {"stage": stage, "overrides": launcher.said, "recipe": launcher.recipe})
-    trials = pd.DataFrame(rows).assign(metric=metric, direction="minimize" if lower else "maximize")
+    trials = pd.DataFrame(rows, dtype=object)  # of whole numbers with a gap pandas else makes fractions
+    trials = trials.astype({"value": float, "step": float, "seconds": float})
+    trials = trials.assign(metric=metric, direction="minimize" if lower else "maximize")
     begun = folder / f"{LEDGER}.begun"
     trials.to_csv(begun, index=False, lineterminator="\n")
     begun.replace(folder / LEDGER)
@@ -186,6 +188,13 @@ def read_trials(folder: Path) -> "pd.DataFrame":
         if missing := [name for name in FACTS if name not in trials] or ["row"] * trials.empty:
             raise UsageError(f"{folder / LEDGER} has no {', '.join(missing)}; run the sweep again")
         return trials.astype({"value": float, "step": float, "seconds": float})
+
+
+def read_texts(folder: Path) -> "pd.DataFrame":
+    """What a sweep left, letter by letter, where pandas takes `null` for a gap."""
+    import pandas as pd
+
+    return pd.read_csv(folder / LEDGER, dtype=str, keep_default_na=False)
 
 
 def sweep_folder(said: str) -> Path:

@@ -56,7 +56,8 @@ def _tracked(stage: str, place: str) -> Cell | None:
     stages = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"]
     for each in stages.values():
         if each["outs"] == [f"outputs/{stage}/{place}"]:
-            settings = (setting.partition("=") for setting in shlex.split(each["cmd"])[3:])  # after python -m module
+            words = shlex.split(each["cmd"].replace(r"\${", "${"))[3:]  # after python -m module
+            settings = (setting.partition("=") for setting in words)
             return Cell(stage, place, {key: value for key, _, value in settings})
     return None
 
@@ -71,7 +72,10 @@ def called(differing: Mapping[str, Any], overrides: Sequence[str], named: Sequen
             left = {each: value for each, value in left.items() if each not in under}
     whole = "".join(f"+{key}-{value}" for key, value in (parts | left).items())
     name = re.sub(r"[^\w.+-]+", "_", whole)
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 9]}-{digest_of(parts | left)[:8]}"
+    # ["the old"] is as letters what ["the", "old"] is
+    texts = [text for value in (parts | left).values() if isinstance(value, list) for text in value]
+    tells = not any(re.search(r"[^\w.+-]", str(text)) for text in texts)
+    return name if tells and len(name) <= _LONGEST else f"{name[: _LONGEST - 9]}-{digest_of(parts | left)[:8]}"
 
 
 def flat(config: Any, prefix: str = "") -> dict[str, Any]:

@@ -49,6 +49,16 @@ def refuse_foreign(out: Path, facts: Mapping[str, Any]) -> None:
         raise UsageError(f"{out} is another cell, of {' and '.join(other)}; write another out=, or remove it")
 
 
+def refuse_all_but_a_report(place: Any) -> None:
+    """Raise UsageError where at a place stands what a report must not replace: anything but a report. What is there
+    stays."""
+    if not isinstance(place, str) or not place:
+        raise UsageError(f"results={place!r} is no folder; write results=results/mine")
+    out = Path(place)
+    if not (_is_free(out) or (out / "report.md").exists()):
+        raise UsageError(f"{out} is no report, and only a report is replaced; write another results=, or remove it")
+
+
 @contextlib.contextmanager
 def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
     """As `replace`, of a cell, with its digests."""

@@ -1,5 +1,6 @@
 """Engines: what runs a study's stages and a sweep's jobs."""
 
+import contextlib
 import json
 import os
 import socket
@@ -7,11 +8,12 @@ import threading
 
 import pytest
 
-from pipelines import clusters
+from pipelines import clusters, engines
 from pipelines.clusters import answer
 from pipelines.engines import DEVICES, ENGINE, engine, spreading
 from pipelines.entry import CONF
 from pipelines.forks import OURS
+from pipelines.repro import require_processors
 from retable.errors import UsageError
 
 ROOT = CONF.parent
@@ -37,6 +39,18 @@ def test_a_module_runs_in_the_folder_and_says_its_code(tmp_path, monkeypatch, fo
 def test_there_is_a_line_for_a_mistake(name, slots, said):
     with pytest.raises(UsageError, match=f"^{said}"):
         engine(name, slots)
+
+
+def test_a_cluster_without_processors_runs_nothing(monkeypatch):
+    @contextlib.contextmanager
+    def started(arguments):
+        yield "address", "ready 0"
+
+    monkeypatch.setattr(engines, "started", started)
+    with pytest.raises(UsageError, match=r"^the engine has no processors; start nodes"), engine("ray") as runner:
+        require_processors(runner)
+    with engine("ray", 2) as runner:
+        require_processors(runner)
 
 
 class Node:

@@ -6,7 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from dvc.repo import Repo
 
+from pipelines.entry import one_line_errors
 from retable.publishing import alone
 
 
@@ -171,6 +173,17 @@ def test_a_cell_in_the_place_of_something_else(project, stage, overrides, messag
     assert message in refuse(project, stage, *overrides)
 
 
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [("outputs", "outputs is no report, and only a report is replaced; write another results=, or remove it"),
+     ("null", "results=None is no folder; write results=results/mine")],
+)  # fmt: skip
+def test_a_report_in_the_place_of_something_else(project, results, message):
+    before = sorted(project.folder.rglob("outputs/**"))
+    assert message in refuse(project, "report", "study=smoke", f"results={results}")
+    assert sorted(project.folder.rglob("outputs/**")) == before
+
+
 def test_a_cell_that_a_kill_left_aside_comes_back_before_another_is_refused(project):
     here, unigram = project.folder / "outputs/pretrain/grammar_tiny/aside-1", ["corpus=grammar_tiny", "system=aside"]
     project.succeed("pretrain", *unigram, "recipe=counted/unigram")
@@ -252,6 +265,18 @@ def test_what_a_machine_or_a_way_to_train_lacks(project, command, line):
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="a tmpfs can only be mounted by root")
+@pytest.mark.parametrize("text", ["<<<<<<< HEAD\nschema: '2.0'\n=======\n", "stages: {a: [}"])
+def test_a_file_of_dvcs_that_is_none(text, tmp_path, monkeypatch, capsys):
+    """After a merge, say."""
+    monkeypatch.chdir(tmp_path)
+    Path("dvc.yaml").write_text("stages: {one: {cmd: echo}}")
+    Path("dvc.lock").write_text(text)
+    with pytest.raises(SystemExit) as ended, one_line_errors():
+        Repo.init(no_scm=True).status()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("error: DVC: ")
+
+
 def test_full_disk(project, bare_project, tmp_path):
     (tmp_path / "outputs").mkdir()
     (tmp_path / "work").mkdir()

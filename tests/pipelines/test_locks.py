@@ -55,6 +55,8 @@ a-name-that-is-in-another: {cmd: cat first > other, deps: [first], outs: [other]
 a-name: {cmd: cat first other > last, deps: [first, other], outs: [last]}
 a-name-by-which-others-are-long: {cmd: "LONG", deps: [last], outs: [long]}
 """
+LONG = "a-name-by-which-others-are-long"
+VERY_LONG = f"a-name{'-of-many-words' * 10}"  # behind a question mark in YAML
 
 
 def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkeypatch):
@@ -68,13 +70,15 @@ def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkey
             Repo.init(no_scm=True).close()
             long = f"cp last long{' && true' * 30}"
             Path("dvc.yaml").write_text("stages:" + indent(STAGES, "  ").replace("LONG", long))
+            with Path("dvc.yaml").open("a") as file:
+                file.write(f"  {VERY_LONG}: {{cmd: echo $SAYS-2 > longest, outs: [longest]}}\n")
             theirs = Lockfile.dump_stages
             patch.setattr(Lockfile, "dump_stages", theirs)  # to be put back
             if ours:
                 write_only_what_is_new()
             for says in ("one", "two"):
                 patch.setenv("SAYS", says)
-                for name in ("first", "a-name-that-is-in-another", "a-name", "a-name-by-which-others-are-long"):
+                for name in ("first", VERY_LONG, "a-name-that-is-in-another", "a-name", LONG):
                     with Repo() as repo:
                         repo.reproduce(name, single_item=True, force=True)
                     made.setdefault(ours, []).append(Path("dvc.lock").read_text())
@@ -83,7 +87,7 @@ def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkey
             with Repo() as repo:
                 assert repo.status() == {}
     assert [text.replace('"md5"', "md5") for text in made[True]] == made[False]
-    assert len(set(made[False])) == 8 and '"md5"' in made[True][-1]
+    assert len(set(made[False])) == 10 and '"md5"' in made[True][-1]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The plan of a cell: what it depends on, and the graph of all."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from pipelines import plan, reach
 from pipelines.entry import CONF
 from pipelines.record import loaded_from
+from pipelines.repro import _files_there
 from retable.errors import UsageError
 from retable.plan.cell import Cell
 from retable.plan.conf import Conf, strings
@@ -79,6 +81,45 @@ def test_a_cell_that_begins_with_another_or_with_a_checkpoint_depends_on_it(monk
     assert plans["grammar_tiny/lstm_on-1"]["configuration"]["init"] == "pretrain/grammar_tiny/lstm-1"
     reached = plan.reached_by("pretrain", {"objective": {}, "init": plan.opened_by("hf:mine/bert")})
     assert "retable.exchange.checkpoint.Checkpoint" in reached
+
+
+def test_a_text_of_ones_own_is_an_input_wherever_it_stands(monkeypatch, tmp_path):
+    """A file by its path or in the project's folder itself, a folder of texts, and what a study sets by hand."""
+    shutil.copytree(CONF, tmp_path / "conf")
+    for name, source in {"a": "mine/a.txt", "b": "b.txt", "c": "mine/texts"}.items():
+        (tmp_path / f"conf/corpus/{name}.yaml").write_text(f"unit: line\nwrite: {{_target_: x.y, source: {source}}}\n")
+    monkeypatch.setattr(plan, "CONF", tmp_path / "conf")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine/texts").mkdir(parents=True)
+    for path in ("mine/a.txt", "b.txt", "mine/train.csv"):
+        (tmp_path / path).write_text("a b\n")
+    entry = {"of": "bilstm", "task": "rte", "set": {"task.files.train": "mine/train.csv"}}
+    study = expand(Conf(tmp_path / "conf"), "mine", {"corpus": ["a", "b", "c"], "systems": [{"of": "lstm"}, entry]})
+    with plan.composing():
+        found = {cell.place: plan.data_of(cell) for cell in study.cells.values()}
+    assert [found[f"prepare/{name}"] for name in "abc"] == [["mine/a.txt"], ["b.txt"], ["mine/texts"]]
+    read = found["train/a/rte-bilstm-1"]
+    assert "mine/train.csv" in read and "data/glue/RTE/dev.tsv" in read and "data/glue/RTE/train.tsv" not in read
+
+
+def test_a_text_that_comes_later_is_seen(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text("source: mine/a.txt\nother: {init: 'hf:mine/bert', text: b.txt}\n")
+    assert _files_there([Path("a.yaml")]) == []
+    (tmp_path / "mine/bert").mkdir(parents=True)
+    for path in ("mine/a.txt", "b.txt"):
+        (tmp_path / path).touch()
+    assert _files_there([Path("a.yaml")]) == ["b.txt", "mine/a.txt", "mine/bert"]
+
+
+def test_what_one_cell_sets_is_not_anothers():
+    systems = [{"of": "lstm", "as": name, "set": {"batches": said}}
+               for name, said in {"a": "{length: 77}", "b": "{batch_size: 4}"}.items()]  # fmt: skip
+    cells = expand(Conf(CONF), "mine", {"corpus": "grammar_tiny", "systems": systems}).cells
+    with plan.composing():
+        found = {name: plan.configuration(cells[f"pretrain/grammar_tiny/{name}-1"])["batches"] for name in "ab"}
+    assert found["a"]["length"] == 77 and found["b"]["batch_size"] == 4
+    assert found["b"]["length"] != 77 and found["a"]["batch_size"] != 4
 
 
 def test_every_stage_reads_what_another_writes():

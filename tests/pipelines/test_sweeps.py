@@ -1,9 +1,11 @@
 """Multiruns and searches: each job is a cell of its own process, on its own devices, and none is lost or done twice."""
 
+import io
 import json
 import shutil
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import optuna
 import pandas as pd
@@ -12,11 +14,13 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from mlflow.tracking import MlflowClient
 from optuna.trial import TrialState
+from rich.console import Console
 
 from pipelines.adopt import adopt, changed, written_at
 from pipelines.jobs import Devices, in_parallel
+from pipelines.repro import StudyProgress
 from pipelines.search import corners, distribution, rounded
-from pipelines.sweep import show
+from pipelines.sweep import leave, show
 from retable.artifacts import write_json
 from retable.errors import UsageError
 from tests.pipelines.conftest import ROOT, Project
@@ -252,6 +256,30 @@ def test_processors_and_jobs_are_counted():
     assert most[0] <= 4
 
 
+def test_a_job_may_begin_while_it_is_shown_how_far_others_are(tmp_path):
+    progress = StudyProgress("sweep", 2, Console(file=io.StringIO()))
+
+    class Steps:
+        """Of a job, in which another begins while it is read."""
+
+        def unlink(self, missing_ok):
+            pass
+
+        def exists(self):
+            other = SimpleNamespace(name="b", address="b", steps=tmp_path / "b")
+            self.thread = threading.Thread(target=progress.begins, args=[other])
+            self.thread.start()
+            self.thread.join(0.2)  # it may have to wait
+            return False
+
+    first = SimpleNamespace(name="a", address="a", steps=Steps())
+    progress.begins(first)
+    progress.goes_on()
+    first.steps.thread.join()
+    progress.ends(first, 1.0, "")
+    progress.goes_on()
+
+
 def test_what_fails_in_one_thread_ends_them_all():
     def work(number: int) -> None:
         if number == 1:
@@ -319,6 +347,25 @@ def test_the_winner_changes_one_recipe(tmp_path, monkeypatch, capsys):
     assert "trial 1, validation/loss 1.5000: optimizer.lr=0.01235, model.d_model=96" in capsys.readouterr().out
     adopt("multirun/pretrain/rates")
     assert "said so already" in capsys.readouterr().out
+
+
+def test_the_winner_says_null_and_whole_numbers_as_they_were_drawn(tmp_path, monkeypatch, capsys):
+    """Of recipes that were swept, too; a trial that still runs has no settings yet."""
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    monkeypatch.setattr("pipelines.adopt.CONF", tmp_path / "conf")
+    monkeypatch.chdir(tmp_path)
+    facts = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
+    settings = {"recipe": "recurrent/gru", "clip_norm": "null", "model.d_model": 96}
+    rows = [{"trial": 0, "value": 2.0, **facts, **settings, "clip_norm": "1.0"},
+            {"trial": 1, "value": 1.5, **facts, **settings},
+            {"trial": 2, "value": None, **facts, "state": "running"}]  # fmt: skip
+    said = ["corpus=grammar_tiny", "recipe=recurrent/lstm,recurrent/gru", "clip_norm=null,1.0", "model.d_model=64,96"]
+    launcher = SimpleNamespace(folder=Path("multirun/pretrain/both"), stage="pretrain", said=said, recipe="")
+    leave(launcher, rows, "validation/loss", True)
+    adopt("multirun/pretrain/both")
+    recipe = (tmp_path / "conf/recipe/recurrent/gru.yaml").read_text()
+    assert yaml.safe_load(recipe)["clip_norm"] is None and yaml.safe_load(recipe)["model"]["d_model"] == 96
+    assert "d_model: 96\n" in recipe.replace("}", "\n") and "clip_norm: null" in recipe
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,9 @@ def test_names_say_what_differs_and_stay_short():
     differing = {"optimizer._target_": "torch.optim.SGD", "optimizer.lr": 0.1, "epochs": 2}
     said = ["optimizer=sgd", "epochs=2e0", "corpus=ptb"]
     assert called(differing, said) == called(differing, said[::-1]) == "+epochs-2+optimizer-sgd"
-    assert called({"a/b": [1, "c d"]}, []) == "+a_b-_1_c_d_"
+    assert called({"a/b": [1, "c"]}, []) == "+a_b-_1_c_"
+    one, two = (called({"prompts": prompts}, []) for prompts in (["the old"], ["the", "old"]))
+    assert one.startswith("+prompts-_the_old_-") and two == "+prompts-_the_old_"
     assert called({"model.dropout": "absent"}, ["~model.dropout"]) == "+model.dropout-absent"
     many = {f"model.setting_{i}": i for i in range(30)}
     assert len(called(many, [])) == 100 and called(many, []) != called(many | {"model.setting_29": 0}, [])

@@ -36,6 +36,47 @@ def test_keys_that_are_merged_may_be_said_again(tmp_path):
     assert read_yaml(tmp_path / "mine.yaml")["b"] == {"x": 1, "y": 3}
 
 
+def test_two_recipes_of_one_name_are_told(tmp_path):
+    for folder in ("mine", "transformer"):
+        (tmp_path / "recipe" / folder).mkdir(parents=True)
+        (tmp_path / "recipe" / folder / "gpt.yaml").write_text("stage: pretrain\n")
+    with pytest.raises(UsageError, match=r"mine/gpt\.yaml and .*/gpt\.yaml are two recipes of one name; call"):
+        Conf(tmp_path)
+
+
+CLASSES = """
+from retable import systems
+from retable.evaluation.perplexity import Perplexity as Base
+from .near import Near
+
+class Annotated:
+    asks_for: type = systems.WordVectors
+
+class Inherited(Base):
+    pass
+
+class Nearby(Near):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("Annotated", "WordVectors"), ("Inherited", "LanguageModel"), ("Nearby", None), ("Absent", None)],
+)
+def test_what_a_class_of_ones_own_says_is_found_in_its_bases(tmp_path, monkeypatch, name, says):
+    (tmp_path / "own_classes.py").write_text(CLASSES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert Conf(tmp_path).class_says(f"own_classes.{name}", "asks_for") == says
+
+
+def test_a_module_that_is_no_python_is_told(tmp_path, monkeypatch):
+    (tmp_path / "own_mistake.py").write_text("class Own(:\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UsageError, match=r"own_mistake\.py can't be read: invalid syntax"):
+        Conf(tmp_path).class_says("own_mistake.Own", "asks_for")
+
+
 def test_what_is_inherited_from_must_be_there(tmp_path):
     (tmp_path / "task").mkdir()
     (tmp_path / "task/mine.yaml").write_text("defaults: [/kind/sentence, _self_]\n")

@@ -9,7 +9,7 @@ import yaml
 from pipelines.plan import DEFAULT
 from retable.errors import UsageError
 from retable.plan.conf import Conf
-from retable.plan.graph import distinct, report_graph
+from retable.plan.graph import corpus_graph, distinct, report_graph
 from retable.plan.shapes import REPORTED
 from retable.plan.study import expand, read_study
 
@@ -275,6 +275,47 @@ def test_a_task_is_of_a_kind_that_there_is(tmp_path, task, message):
     (tmp_path / "conf/task/odd.yaml").write_text(f"# @package _global_\ntask: {task}\n")
     with pytest.raises(UsageError, match=message):
         expand(Conf(tmp_path / "conf"), "mine", {"corpus": "ptb", "systems": [{"of": "bilstm", "task": "odd"}]})
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said", "message"),
+    [
+        ("benchmark/odd", "# @package benchmark.odd\nsplit: test\n", {"benchmarks": {"odd": "all"}},
+         "study mine: conf/benchmark/odd.yaml names no class; give it one: _target_: module.Name"),
+        ("benchmark/odd", "# @package benchmark.odd\n_target_: retable.metrics.units.Sums\n",
+         {"benchmarks": {"odd": "all"}}, "study mine: retable.metrics.units.Sums of conf/benchmark/odd.yaml says not "),
+        ("task/odd", "# @package _global_\ndefaults: [sst2, _self_]\nout: ${task_name}/${epochs}\n",
+         {"systems": [{"of": "bilstm", "task": "odd"}]}, "conf/task/odd.yaml, out: ${task_name}/${epochs} is of more "),
+        ("task/odd", "# @package _global_\ndefaults: [sst2, _self_]\nout: ${hydra:runtime.choices.recipe}-${seed}\n",
+         {"systems": [{"of": "bilstm", "task": "odd"}]}, "conf/task/odd.yaml, out: ${hydra:runtime.choices.recipe}-${"),
+        ("decoding/odd", "discriminator: a/b\n", {"texts": {"odd": "lstm"}},
+         "conf/decoding/odd.yaml, discriminator: 'a/b' names no cell; write as conf/decoding/fudge.yaml does"),
+        ("recipe/encoders/odd", "stage: train\n", {"systems": [{"of": "odd", "task": "squad"}]},
+         "conf/recipe/encoders/odd.yaml says not which model it trains; write defaults: [override /model: lstm], or "),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_file_of_ones_own_is_one_line(tmp_path, file, text, said, message):
+    shutil.copytree(CONF.folder, tmp_path / "conf")
+    (tmp_path / f"conf/{file}.yaml").write_text(text)
+    with pytest.raises(UsageError) as error:
+        expand(Conf(tmp_path / "conf"), "mine", {"corpus": "ptb", "systems": [{"of": "lstm"}]} | said)
+    assert str(error.value).startswith(message)
+
+
+def test_a_systems_name_goes_before_anothers_seed():
+    systems = [{"of": "gpt", "seeds": 2}, {"of": "gpt", "as": "gpt-2"}]
+    assert "evaluate/ptb/gpt-2-1-perplexity" in places(
+        corpus="ptb", systems=systems, benchmarks={"perplexity": "gpt-2"}
+    )
+    assert "evaluate/ptb/gpt-2-perplexity" in places(
+        corpus="ptb", systems=systems[:1], benchmarks={"perplexity": "gpt-2"}
+    )
+
+
+def test_what_dvc_would_fill_goes_to_hydra():
+    study = expand(CONF, "mine", {"corpus": "ptb", "systems": [{"of": "lstm", "set": {"epochs": "${half:4}"}}]})
+    text = corpus_graph("ptb", study.cells.values(), dict.fromkeys(study.cells, ()))
+    assert yaml.safe_load(text)["stages"]["pretrain-lstm-1"]["cmd"].endswith(r"epochs='\${half:4}'")
 
 
 def test_an_unknown_study_is_told_the_closest():

@@ -149,9 +149,32 @@ def test_what_is_not_seen_is_written_out():
         assert visible(text) == text
 
 
+def data_link(folder, name):
+    command = ["make", "-s", "-f", str(ROOT / "Makefile"), "data-link"]
+    environment = os.environ | {"RETABLE_DATA": name}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
 def test_a_folder_of_data_is_no_command(tmp_path, canary):
     """RETABLE_DATA, which make gives to the shell."""
     for name in (f'x"; {canary.command}; "', f"$({canary.command})", f"`{canary.command}`", "-s", "it's $HOME"):
-        subprocess.run(["make", "-s", "-f", str(ROOT / "Makefile"), "data-link"], cwd=tmp_path, check=True,
-                       env=os.environ | {"RETABLE_DATA": name})  # fmt: skip
+        (tmp_path / name).mkdir(parents=True)
+        data_link(tmp_path, name)
         assert os.readlink(tmp_path / "data") == name
+
+
+@pytest.mark.parametrize("name", ["data", "data/", "./data", "{}/data", "{}/data/"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_the_data_folder_is_no_link_to_itself(tmp_path, name, linked):
+    (tmp_path / "sets").mkdir()
+    if linked:
+        (tmp_path / "data").symlink_to("sets")
+    data_link(tmp_path, name.format(tmp_path))
+    assert os.path.lexists(tmp_path / "data") == linked
+    assert not linked or os.readlink(tmp_path / "data") == "sets"
+
+
+def test_a_data_folder_that_is_not_there_is_told(tmp_path):
+    done = data_link(tmp_path, "sats")
+    assert done.returncode == 2 and done.stderr.startswith("error: RETABLE_DATA=sats is no folder; write that of the ")
+    assert not os.path.lexists(tmp_path / "data")

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from retable.errors import UsageError, closest
+from retable.errors import UsageError, closest, reading
 
 
 class Conf:
@@ -17,7 +17,10 @@ class Conf:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._recipes = {path.stem: path for path in sorted((folder / "recipe").rglob("[!_]*.yaml"))}
+        self._recipes: dict[str, Path] = {}
+        for path in sorted((folder / "recipe").rglob("[!_]*.yaml")):
+            if (other := self._recipes.setdefault(path.stem, path)) != path:
+                raise UsageError(f"{other} and {path} are two recipes of one name; call one something else")
         self._facts: dict[Path, dict[str, Any]] = {}
 
     def names(self, group: str) -> list[str]:
@@ -85,7 +88,7 @@ class Conf:
 
     def class_says(self, target: str, attribute: str) -> Any:
         """What the class that a `_target_` names sets an attribute to, a class by its name, read without importing what
-        that imports; None where neither it nor a base in its module does."""
+        that imports; None where neither it nor a base does, of its module, its package or this one."""
         module, _, name = target.rpartition(".")
         try:
             spec = find_spec(module)
@@ -95,14 +98,34 @@ class Conf:
             raise UsageError(
                 f"there is no {module}; write as _target_, in place of {target}, the module and name of a class"
             )
-        body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+        with reading(spec.origin, OSError, SyntaxError, ValueError):
+            body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
         classes = {each.name: each for each in body if isinstance(each, ast.ClassDef)}
         while name in classes:
             for each in classes[name].body:
-                if isinstance(each, ast.Assign) and attribute in map(ast.unparse, each.targets):
-                    return each.value.id if isinstance(each.value, ast.Name) else ast.literal_eval(each.value)
+                if isinstance(each, ast.Assign | ast.AnnAssign) and attribute in map(ast.unparse, _names_of(each)):
+                    return _said(each.value)
             name = ast.unparse(classes[name].bases[0]) if classes[name].bases else ""
+        for each in body:  # a base of another module
+            if isinstance(each, ast.ImportFrom) and each.module and not each.level:
+                known = each.module.partition(".")[0] in (module.partition(".")[0], __name__.partition(".")[0])
+                if known and (own := next((one.name for one in each.names if name == (one.asname or one.name)), "")):
+                    return self.class_says(f"{each.module}.{own}", attribute)
         return None
+
+
+def _names_of(assignment: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return assignment.targets if isinstance(assignment, ast.Assign) else [assignment.target]
+
+
+def _said(value: ast.expr | None) -> Any:
+    """A class by its name, a literal by what it is."""
+    match value:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case None:
+            return None
+    return ast.literal_eval(value)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

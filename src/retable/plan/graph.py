@@ -84,7 +84,7 @@ def corpus_graph(
         read = [f"outputs/{file}" for file in cell.reads]
         stages[cell.name] = {
             "wdir": root,
-            "cmd": cell.command,
+            "cmd": cell.command.replace("${", r"\${"),  # which DVC would fill
             "deps": [plan_file(cell), *dict.fromkeys([*read, *data[cell.place]])],
             "outs": [f"outputs/{cell.place}"],
         }

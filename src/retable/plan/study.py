@@ -233,12 +233,25 @@ class _Expansion:
         # a task that brings its own text may have another corpus than the study, whose grammar it is of
         settings |= _set(entry, settings.keys() - {"corpus"}, f"{self._where}, system {entry['as']}")
         facts = {"corpus": corpus, "task_name": task, "system": entry["as"], "seed": str(seed)}
-        out = Template(form).substitute(facts)
+        try:
+            out = Template(form).substitute(facts)
+        except (KeyError, ValueError):
+            raise UsageError(
+                f"conf/task/{task}.yaml, out: {form} is of more than {', '.join(facts)}; write "
+                "${corpus}/${task_name}-${system}-${seed}"
+            ) from None
         return Cell("train", out, settings, reads=tuple(reads), corpus=corpus, tokenizer=tokenizer)
 
     def _spells(self, entry: Mapping[str, Any]) -> bool:
         """Whether a recipe's model reads words by their spelling, and no tokens."""
-        model = self._conf.says("model", self._conf.recipe(entry["of"])["choices"]["model"])
+        facts = self._conf.recipe(entry["of"])
+        chosen = facts["choices"].get("model")
+        model = self._conf.says("model", chosen) if chosen else facts.get("model") or {}
+        if "_target_" not in model:
+            raise UsageError(
+                f"conf/recipe/{self._conf.choice(entry['of'])}.yaml says not which model it trains; write defaults: "
+                "[override /model: lstm], or another of conf/model"
+            )
         return bool(self._conf.class_says(model["_target_"], "spelt"))
 
     def _add_adapted(self, trained: Cell, adaptation: str) -> None:
@@ -309,6 +322,11 @@ class _Expansion:
         found = []
         for name in names:
             if discriminator := self._conf.says(group, name).get("discriminator"):
+                if not isinstance(discriminator, Mapping) or "cell" not in discriminator:
+                    raise UsageError(
+                        f"conf/{group}/{name}.yaml, discriminator: {discriminator!r} names no cell; write as "
+                        "conf/decoding/fudge.yaml does"
+                    )
                 place = _filled(discriminator["cell"], {"${text}": corpus})
                 if place not in self._cells:
                     raise UsageError(
@@ -320,7 +338,15 @@ class _Expansion:
 
     def _wanted(self, group: str, name: str) -> str:
         """The kind of system that a benchmark, or an adaptation, asks for."""
-        return str(self._conf.class_says(self._conf.says(group, name)["_target_"], "asks_for"))
+        file = f"conf/{group}/{name}.yaml"
+        if (target := self._conf.says(group, name).get("_target_")) is None:
+            raise UsageError(f"{self._where}: {file} names no class; give it one: _target_: module.Name")
+        if (kind := self._conf.class_says(target, "asks_for")) is None:
+            raise UsageError(
+                f"{self._where}: {target} of {file} says not what it measures; give it asks_for = LanguageModel, "
+                "or another kind of retable.systems"
+            )
+        return str(kind)
 
     def _selected(self, selection: Any, where: str, wanted: str = "LanguageModel") -> list[Cell]:
         """The cells that a selection names: systems such as `kn5`, or with corpus or seed, `ptb/kn5`, `kn5-1`, in each
@@ -340,8 +366,11 @@ class _Expansion:
 
     def _matching(self, name: str, where: str) -> list[Cell]:
         corpus, _, rest = str(name).rpartition("/")
-        pattern = f"{corpus or '*'}/{rest if '-' in rest else f'{rest}-*'}"
-        found = [cell for cell, _ in self._pretrained.values() if fnmatchcase(cell.out, pattern)]
+        cells = [cell for cell, _ in self._pretrained.values() if fnmatchcase(cell.corpus, corpus or "*")]
+        found = [cell for cell in cells if cell.settings["system"] == rest]  # gpt-2, before the second seed of gpt
+        if not found:
+            pattern = rest if "-" in rest else f"{rest}-*"
+            found = [cell for cell in cells if fnmatchcase(cell.out.rpartition("/")[2], pattern)]
         if not found:
             known = dict.fromkeys(cell.settings["system"] for cell, _ in self._pretrained.values())
             raise UsageError(f"{where}: the study has no pretrained system {name!r}; {closest(rest, known)}")
