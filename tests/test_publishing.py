@@ -1,3 +1,4 @@
+import contextlib
 import errno
 import json
 import os
@@ -10,7 +11,7 @@ import pytest
 
 from retable.digests import write_digests
 from retable.errors import UsageError
-from retable.publishing import alone, publish, refuse_foreign, refuse_place, settle
+from retable.publishing import alone, publish, refuse_all_but_a_report, refuse_foreign, refuse_place, settle
 
 FACTS = {"stage": "pretrain", "system": "lstm", "corpus": "ptb", "seed": 1, "task": None}
 
@@ -241,3 +242,14 @@ def test_what_is_on_the_bench_stays_there_and_empty_folders_do_not():
     shutil.rmtree(BENCH / "key")
     take()
     assert Path("work").exists() and not list(Path("work").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("files", "replaced"), [([], True), (["report.md"], True), (["report.html"], True), (["mine.md"], False)]
+)
+def test_only_a_report_is_replaced_by_a_report(tmp_path, files, replaced):
+    (tmp_path / "results").mkdir()
+    for name in files:
+        (tmp_path / "results" / name).touch()
+    with contextlib.nullcontext() if replaced else pytest.raises(UsageError, match="is no report, and only a report"):
+        refuse_all_but_a_report(str(tmp_path / "results"))
