@@ -78,11 +78,10 @@ def _write_checkpoint(system: Any, folder: Path, license: str) -> None:
     about = markdown(f"System {run['system']}, {of}.")
     results = []
     if cell.parts[-4:-3] == ("outputs",):  # what the stage evaluate has measured of it
-        weights = "/".join([*cell.parts[-4:], "model.safetensors"])
+        file, weights = "/".join([*cell.parts[-4:], "model.safetensors"]), digest(cell / "model.safetensors")
         for path in sorted(Path(*cell.parts[:-3], "evaluate", cell.parts[-2]).glob(f"{cell.name}-*/metrics.json")):
-            if "+" in path.parent.name.removeprefix(cell.name):  # a try
-                continue
-            if read_run(path.parent)["digests"].get(weights) != digest(cell / "model.safetensors"):
+            is_try = "+" in path.parent.name.removeprefix(cell.name)
+            if is_try or read_run(path.parent)["digests"].get(file) != weights:  # of another system or time
                 continue
             for name, value in read_json(path).items():
                 split, _, metric = name.rpartition("/")

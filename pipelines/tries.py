@@ -16,7 +16,7 @@ from pipelines.entry import choose_machine
 from pipelines.plan import configuration, mistakes_of
 from retable.digests import digest_of
 from retable.plan.cell import Cell
-from retable.plan.graph import graph_file
+from retable.plan.graph import from_dvc, graph_file
 
 _ABSENT = "absent"
 _LONGEST = 100  # of a name's end; file systems allow 255 for a name and what is written beside it
@@ -56,7 +56,7 @@ def _tracked(stage: str, place: str) -> Cell | None:
     stages = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"]
     for each in stages.values():
         if each["outs"] == [f"outputs/{stage}/{place}"]:
-            words = shlex.split(each["cmd"].replace(r"\${", "${"))[3:]  # after python -m module
+            words = shlex.split(from_dvc(each["cmd"]))[3:]  # after python -m module
             settings = (setting.partition("=") for setting in words)
             return Cell(stage, place, {key: value for key, _, value in settings})
     return None

@@ -16,8 +16,10 @@ import retable
 from pipelines.checkpoint import take_over
 from pipelines.entry import CONF
 from pipelines.texts import draw
+from retable.artifacts import read_json, write_json
 from retable.data.bucketed import Bucketed
 from retable.data.examples import Inputs, encoded
+from retable.digests import write_digests
 from retable.errors import UsageError
 from retable.exchange.checkpoint import Checkpoint
 from retable.exchange.families import weights_in_transformers
@@ -327,14 +329,26 @@ def test_fine_tuning_is_that_of_transformers_own_trainer(labelled, bert, data, r
 def test_a_cell_goes_to_transformers(labelled, continued):
     folder = labelled.folder / "gone"
     folder.mkdir()  # an empty one may be there
+    (measured,) = labelled.folder.glob("outputs/evaluate/grammar_tiny/on-1-*/")
+    others = {"tried": measured.with_name(f"{measured.name}+split-train"), "older": measured.with_name("on-1-older")}
+    for name, other in others.items():  # not of the card: a try, and what the weights before had
+        shutil.copytree(measured, other)
+        run = read_json(other / "run.json")
+        run["digests"] |= {path: name for path in run["digests"] if "model.safetensors" in path and name == "older"}
+        write_json(other / "run.json", run)
+        write_json(other / "metrics.json", {f"test/{name}": 1.0})
+        write_digests(other)
     labelled.succeed("command", "export", "pretrain/grammar_tiny/on-1", "gone", "--license", "mit")
+    for other in others.values():
+        shutil.rmtree(other)
     theirs, info = transformers.BertForPreTraining.from_pretrained(folder, output_loading_info=True)
     assert not any(info.values())
     weights = read_weights(continued / "model.safetensors")
     assert torch.equal(theirs.bert.embeddings.word_embeddings.weight, weights["model.embedding.weight"])
     card = ModelCard.load(folder / "README.md").data
     assert (card.license, card.datasets, card.model_name) == ("mit", ["grammar_tiny"], "grammar_tiny-on-1")
-    assert {"loss", "masked_accuracy"} <= {result.metric_type for result in card.eval_results}
+    metrics = {result.metric_type for result in card.eval_results}
+    assert {"loss", "masked_accuracy"} <= metrics and not metrics & {*others}
 
 
 def test_a_fine_tuned_cell_goes_to_transformers_and_labels_the_same(labelled, bert):

@@ -53,6 +53,15 @@ def report_file(study: str, default: str) -> Path:
     return Path("dvc.yaml") if study == default else Path("graph/study", study, "dvc.yaml")
 
 
+def to_dvc(command: str) -> str:
+    """A command as DVC's files have it, which would fill a `${…}` itself that is for Hydra."""
+    return command.replace("${", r"\${")
+
+
+def from_dvc(command: str) -> str:
+    return command.replace(r"\${", "${")
+
+
 def distinct(studies: Iterable[Study]) -> dict[str, Cell]:
     """The cells of all studies by their places. UsageError where two studies make one place in different ways."""
     found: dict[str, tuple[Cell, str]] = {}
@@ -84,7 +93,7 @@ def corpus_graph(
         read = [f"outputs/{file}" for file in cell.reads]
         stages[cell.name] = {
             "wdir": root,
-            "cmd": cell.command.replace("${", r"\${"),  # which DVC would fill
+            "cmd": to_dvc(cell.command),
             "deps": [plan_file(cell), *dict.fromkeys([*read, *data[cell.place]])],
             "outs": [f"outputs/{cell.place}"],
         }
