@@ -71,7 +71,7 @@ class Finetuning:
     epochs: Positive
     batch_size: PositiveInt
     dropout: Rate
-    patience: NonNegativeInt | None
+    patience: PositiveInt | None
     frozen: bool
     examples: WholeNumber | None
     max_steps: PositiveInt | None
@@ -150,7 +150,7 @@ class Train(Initialised):
     decoding: Annotated[Any, Part("retable.generation.")]
     frozen: bool
     examples: WholeNumber | None
-    patience: NonNegativeInt | None
+    patience: PositiveInt | None
     batch_size: PositiveInt
 
 

@@ -2,6 +2,7 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from retable.evaluation.last_words import LastWords
@@ -37,6 +38,11 @@ def test_accuracy_and_perplexity_by_hand(tmp_path):
         ["test", "1", "a", "b", "1.203973", "0"],
         ["test", "2", "wug", "<unk>", "0.510826", "1"],
     ]
+
+
+def test_perplexities_are_compared_by_their_logarithms():
+    units = pd.DataFrame({"nats": [0.5, 2.0], "unit": [0, 1], "label": ["a", "b"], "prediction": ["a", ""]})
+    assert LastWords.sums(units, "perplexity").compared is np.log
 
 
 def test_words_of_several_tokens(tmp_path):

@@ -3,6 +3,7 @@
 from itertools import zip_longest
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import get_class, get_method
@@ -137,6 +138,16 @@ def test_the_smoke_study_has_bands_for_its_tables():
     assert {"perplexity", "tasks"} <= set(bands)
     for rows in bands.values():
         assert all(low < high for *_, low, high in rows)
+
+
+def test_every_row_of_the_gallery_has_a_band():
+    """Oracles apart, which are the bands' ends."""
+    bands = read_study(Conf(CONF), "gallery").reported["bands"]
+    for path in (CONF.parent / "results/gallery").glob("*.csv"):
+        rows = pd.read_csv(path)
+        if {"system", "task", "metric"} <= set(rows) and path.stem != "tokenizers":
+            trained = rows[~rows["runs"].str.startswith("prepare/", na=True)]["system"]
+            assert {*trained} <= {system for system, *_ in bands[path.stem]}, path.stem
 
 
 @pytest.mark.parametrize("path", sorted((CONF / "sweep").glob("*.yaml")), ids=lambda path: path.stem)

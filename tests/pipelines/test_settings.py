@@ -57,6 +57,8 @@ REFUSED = [
     (GPT, "+model.norm=middle", "model.norm=middle should be 'p"),
     (GPT, "batches.length=1.5", "batches.length=1.5 should be a whole number"),
     (TASK, "finetuning.epochs=0", "finetuning.epochs=0 should be greater than 0"),
+    (TASK, "patience=0", "patience=0 should be greater than or equal to 1"),
+    (TASK, "+finetuning.patience=0", "patience=0 should be greater than or equal to 1"),
     (TASK, "dropout=abc", "dropout=abc should be a number"),
     (TASK, "optimizer.lr=x", "optimizer.lr=x should be a number"),
     (TASK, "+finetuning.layer_decy=1", "no task reads finetuning.layer_decy; write layer_decay"),

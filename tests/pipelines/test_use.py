@@ -265,6 +265,24 @@ def test_mentions_are_resolved_and_translations_written_as_by_the_stage(cells, p
     assert retable.load(cell).translate(lines) == expected
 
 
+def test_of_no_text_nothing_is_said(cells):
+    language = retable.load(cells / "pretrain/grammar_tiny/kn-1")
+    assert language.score([]) == []
+    for ask in (language.perplexity, language.likelihood):
+        with pytest.raises(UsageError, match=r"^no text has no perplexity; give one or more$"):
+            ask([])
+    chooser = retable.load(cells / "train/grammar_endings_tiny/bilstm-1")
+    for system in (language, chooser):
+        with pytest.raises(UsageError, match=r"^there is no ending to choose; give one or more$"):
+            system.choose("a", [])
+    classifier = retable.load(cells / "train/grammar_tiny/sentiment-bilstm-1")
+    assert classifier.classify([]) == [] and classifier.probabilities([]).shape == (0, len(classifier.labels))
+    ranker = retable.load(cells / "train/grammar_documents_tiny/mention_ranker-1")
+    assert ranker.resolve([]) == ranker.resolve(["", " "]) == []
+    assert retable.load(cells / "train/grammar_pos/bilstm_crf-1").tag([]) == []
+    assert retable.load(cells / "train/grammar_pairs_tiny/used_translation-1").translate([]) == []
+
+
 # What a system says to the rows of its example, by its own methods.
 SAID = {
     "pretrain/grammar_tiny/kn-1": lambda its, row: {

@@ -83,8 +83,10 @@ class Language(Loaded):
         """Of the texts as one stream: `nats`, the counts of `tokens`, `words` and `bytes` that they are of, and from
         them `perplexity_token`, `perplexity_word` and `bits_per_byte`. A line's end is a word and a byte."""
         system = self._probabilities()
+        if not (texts := listed(texts)):
+            raise UsageError("no text has no perplexity; give one or more")
         documents = self.config["corpus"]["unit"] == "document"
-        units = self.tokenizer.encode_units([text.split("\n") for text in listed(texts)], documents)
+        units = self.tokenizer.encode_units([text.split("\n") for text in texts], documents)
         ids, words, sizes = zip(*units, strict=True)
         tokens = np.concatenate([np.array(each, dtype=np.int64) for each in ids])
         nats = -float(system.log_prob(tokens).sum())
@@ -93,7 +95,8 @@ class Language(Loaded):
     def score(self, texts: str | Sequence[str], context: str = "", end: bool = False) -> list[Scored]:
         """Of each text alone, or after `context`: its log-probability, that of its tokens, and that of its words. With
         `end` a text alone is a line, whose end counts as a token too, and is of its last word."""
-        texts = listed(texts)
+        if not (texts := listed(texts)):
+            return []
         if end and context:
             raise UsageError("a line's end is counted of a text alone; leave context= out, or write end=False")
         if end and not all(text.split() for text in texts):
@@ -105,6 +108,8 @@ class Language(Loaded):
 
     def choose(self, context: str, endings: Sequence[str]) -> int:
         """The place of the ending that is the likeliest after the context, by the sum over its tokens."""
+        if not endings:
+            raise UsageError("there is no ending to choose; give one or more")
         return int(np.argmax(self._scorer.log_prob(*self._scorer.encode([context] * len(endings), endings))))
 
     def generate(

@@ -122,6 +122,8 @@ class Classifier(TaskSystem):
             raise UsageError(f"{self.folder} gives no probabilities of classes; ask it to classify")
         examples = self._examples(texts)
         rows = np.empty((len(examples), len(self.labels)), np.float32)
+        if not examples:
+            return rows
         for places, batch in in_order_of_length(self._encoded(examples), self.task.at_once):
             rows[places] = self._module(on_device(self.device, batch)).float().softmax(dim=1).cpu().numpy()
         return rows
@@ -169,6 +171,8 @@ class Chooser(TaskSystem):
 
     def choose(self, context: str, endings: Sequence[str]) -> int:
         """Its place among the endings."""
+        if not endings:
+            raise UsageError("there is no ending to choose; give one or more")
         return int(self._predict([Choice(context, list(endings), 0)])[0])
 
 
@@ -178,6 +182,8 @@ class Resolver(TaskSystem):
     def resolve(self, sentences: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
         """Of each cluster its mentions, in the order of the text; a sentence is as to a Tagger."""
         rows = [each.split() if isinstance(each, str) else list(each) for each in sentences]
+        if not any(rows):
+            return []
         (clusters,) = self._predict([Document("", 0, rows, [])])
         words = [word for row in rows for word in row]
         return [[" ".join(words[first:behind]) for first, behind in cluster] for cluster in clusters]

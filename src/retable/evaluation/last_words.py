@@ -80,4 +80,4 @@ class LastWords(Labelled):
         if metric != "perplexity":
             return super().sums(units, metric)
         nats = mean(units["nats"], cls.text(units), "lowest")
-        return nats._replace(statistic=lambda sums: perplexity(sums[..., 0], sums[..., 1]))
+        return nats._replace(statistic=lambda sums: perplexity(sums[..., 0], sums[..., 1]), compared=np.log)

@@ -11,7 +11,8 @@ from retable.settings import NonNegativeInt
 
 def non_monotone(losses: Sequence[float], patience: NonNegativeInt) -> bool:
     """Whether averaging begins: the last validation loss is no better than the best of those before it, the `patience`
-    last of which don't count (Merity, Keskar and Socher 2018, algorithm 1)."""
+    last of which don't count. So it is in the code of Merity, Keskar and Socher 2018; their algorithm 1 says the best
+    of the `patience` last."""
     before = losses[:-1]
     return len(before) > patience and losses[-1] > min(before[: len(before) - patience])
 

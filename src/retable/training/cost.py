@@ -18,7 +18,11 @@ _PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12}
 
 def training_cost(objective: nn.Module, batches: Batches) -> dict[str, float]:
     """Tokens and flops of a step, of batches that count their tokens: two operations a weight forward and four
-    backward (Kaplan et al. 2020, section 2.1), of the weights that a token is multiplied with."""
+    backward (Kaplan et al. 2020, section 2.1), of the weights that a token is multiplied with.
+
+    Each weight counts for each token. So it is too much where a head reads the masked words alone, and for a T5, whose
+    encoder and decoder share the tokens; too little for an ELMo, whose softmax stands behind both directions.
+    """
     if not isinstance(batches, CountsTokens):
         return {}
     unread = objective.unread_weights() if isinstance(objective, PartlyRead) else 0

@@ -26,7 +26,7 @@ class Best(NamedTuple):
     in a row were no better."""
 
     metric: str  # of the curve, such as validation/accuracy; the higher the better
-    patience: int
+    patience: int  # 1 or more
 
 
 class Progress(Checkpoint):
