@@ -33,8 +33,14 @@ def train(
     started = time.monotonic()
     amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
     cost = training_cost(objective, batches)
-    if unit in ("tokens", "flops") and not cost:
-        raise UsageError(f"budget={cfg.budget}: these batches don't count their {unit}; write ++max_steps=, or a time")
+    max_steps = cfg.get("max_steps")
+    if unit in ("tokens", "flops"):
+        if not cost.get(unit):
+            raise UsageError(
+                f"budget={cfg.budget}: no {unit} are counted of this training; write ++max_steps=, or a time"
+            )
+        within = max(int(amount / cost[unit]), 1)
+        max_steps = within if max_steps is None else min(max_steps, within)
     points, stepped, seconds, kept, device, devices = fit(
         objective,
         batches,
@@ -50,7 +56,7 @@ def train(
         validation=validation,
         log=record.log,
         averaging=build(cfg.averaging, "averaging") if cfg.get("averaging") else None,
-        max_steps=max(int(amount / cost[unit]), 1) if amount and unit in cost else cfg.get("max_steps"),
+        max_steps=max_steps,
         seconds=amount if unit == "seconds" else None,
         best=best,
         callbacks=callbacks(cfg),

@@ -179,6 +179,12 @@ def test_proportions_of_independent_noise():
     assert len(kept) + len(dropped) == n and abs(len(dropped) / n - 0.3) < 4 * (0.3 * 0.7 / n) ** 0.5
 
 
+def test_spans_are_never_more_than_the_noise():
+    noise = RandomSpans(0.15, mean=0.5).noise(67, np.random.default_rng(1))
+    begins = noise & ~np.roll(noise, 1)
+    assert noise.sum() == begins.sum() == 10
+
+
 def test_random_spans_are_as_dense_and_as_long_as_they_are_to_be():
     """Exactly in sum; each place but the ends alike, and spans of a mean of 3."""
     n, texts = 100, 2000

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -240,6 +242,16 @@ def test_one_document_has_no_other():
     with pytest.raises(UsageError, match=r"one document.*batches.next_sentence=none"):
         Pairs(documents, CLS, SEP, batch_size=1, length=20, seed=1)
     Pairs(documents, CLS, SEP, batch_size=1, length=20, seed=1, swap=True)
+
+
+@pytest.mark.parametrize(("rows", "least"), [(partial(Windows, line_end=END), 3), (Pairs, 5)])
+def test_a_row_without_room_is_refused(rows, least):
+    documents = Documents(*stream(TEXT), END)
+    assert rows(documents, cls=CLS, sep=SEP, batch_size=1, length=least, seed=1).rows(0).ids.shape[1] <= least
+    with pytest.raises(
+        UsageError, match=rf"^batches.length={least - 1} leaves a row no text .*; write {least} or more$"
+    ):
+        rows(documents, cls=CLS, sep=SEP, batch_size=1, length=least - 1, seed=1)
 
 
 def test_too_little_text_is_refused():

@@ -7,6 +7,7 @@ from torch import nn
 
 from pipelines import training
 from pipelines.record import Record
+from retable.errors import UsageError
 from retable.training.curve import Point
 from retable.training.fit import Fitted
 
@@ -52,3 +53,29 @@ def test_on_processors_it_is_of_the_products_that_were_measured(precision, dtype
     training.train(cfg, record, nn.Linear(2, 2), Batches(), validation=None)
     assert (record.costs["flops_utilisation"], record.costs["product_flops_per_second"]) == (0.5, 1e11)
     assert "peak_gpu_memory_mib" not in record.costs
+
+
+@pytest.mark.parametrize(("budget", "steps"), [("5e3tokens", 5), ("2e4tokens", 8), ("3e9flops", 3), ("10min", 8)])
+def test_the_fewest_steps_that_are_said_are_those_of_a_training(budget, steps, monkeypatch, tmp_path):
+    given = {}
+
+    def fit(*_, **settings):
+        given.update(settings)
+        return Fitted([Point(1, "train/loss", 1.0)], 1, 2.0, 1, torch.device("cpu"), devices=2)
+
+    monkeypatch.setattr(training, "fit", fit)
+    monkeypatch.setattr(training, "training_cost", lambda *_: {"tokens": 1000, "flops": 1e9})
+    cfg = OmegaConf.merge(CFG, {"budget": budget, "max_steps": 8})
+    training.train(cfg, Record(tmp_path, tmp_path, lambda points: None), nn.Linear(2, 2), Batches(), validation=None)
+    assert given["max_steps"] == steps
+
+
+@pytest.mark.parametrize("cost", [{}, {"tokens": 1000, "flops": 0}])
+def test_a_budget_of_what_is_not_counted_is_refused(cost, monkeypatch, tmp_path):
+    monkeypatch.setattr(training, "training_cost", lambda *_: cost)
+    cfg = OmegaConf.merge(CFG, {"budget": "1e9flops"})
+    record = Record(tmp_path, tmp_path, lambda points: None)
+    with pytest.raises(
+        UsageError, match=r"^budget=1e9flops: no flops are counted of this training; write \+\+max_steps"
+    ):
+        training.train(cfg, record, nn.Linear(2, 2), Batches(), validation=None)

@@ -36,6 +36,17 @@ def test_a_file_for_validation(paths):
     assert len(task.inputs) == 3
 
 
+def test_a_sentence_is_held_out_with_all_its_predicates():
+    twice = [TaggedSentence([f"word{i}", "sees"], ["O", "V"], place) for i in range(6) for place in (0, 1)]
+    task = TaggedFiles("a.txt", "b.txt", held_out=2, read=lambda path: twice)
+    splits = task.splits()
+    train, validation = ({each.words[0] for each in splits[split]} for split in ("train", "validation"))
+    assert (len(train), len(validation)) == (4, 2) and not train & validation
+    assert (len(splits["train"]), len(splits["validation"])) == (8, 4)
+    with pytest.raises(UsageError, match="held_out=6 leaves none of the 6 sentences"):
+        TaggedFiles("a.txt", "b.txt", held_out=6, read=lambda path: twice).splits()
+
+
 @pytest.mark.parametrize("settings", [{}, {"held_out": 2, "validation": "some.txt"}])
 def test_one_way_to_validate(paths, settings):
     with pytest.raises(UsageError, match="write either task"):

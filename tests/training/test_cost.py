@@ -51,6 +51,9 @@ def test_of_a_softmax_that_is_read_in_part_only_that_counts(build):
         ("NVIDIA H100 80GB HBM3", 1, 0.4),
         ("NVIDIA H100 80GB HBM3", 8, 0.05),  # eight chips could do eight times as much
         ("NVIDIA A100-SXM4-80GB", 2, 0.4 * 989 / 312 / 2),
+        ("NVIDIA L40S", 1, 0.4 * 989 / 362),
+        ("NVIDIA L4", 1, 0.4 * 989 / 121),
+        ("NVIDIA H100 PCIe", 1, 0.4 * 989 / 756),
         ("NVIDIA GeForce RTX 4090", 1, None),
     ],
 )

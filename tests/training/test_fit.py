@@ -468,6 +468,13 @@ def test_a_budget_of_time_is_as_many_steps_as_fit_and_measured_once(tmp_path, mo
     assert run(System(Reported(), Numbers(), REPORTED), tmp_path, seconds=10.2)[-1].step == 20
 
 
+@pytest.mark.parametrize(("max_steps", "steps"), [(5, 5), (50, 20)])
+def test_of_a_time_and_a_number_of_steps_the_fewer_count(max_steps, steps, tmp_path, monkeypatch):
+    monkeypatch.setattr("retable.training.fit._seconds_per_step", lambda *_: 0.5)
+    points = run(System(Reported(), Numbers(), REPORTED), tmp_path, seconds=10.2, max_steps=max_steps)
+    assert points[-1].step == steps
+
+
 def test_measuring_leaves_no_trace(tmp_path):
     plain, measured = lstm(), lstm()
     points = run(plain, tmp_path / "plain")

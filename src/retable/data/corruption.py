@@ -194,7 +194,7 @@ class RandomSpans(_Spans):
         if length < 2:
             raise UsageError(f"a text of {length} tokens has no span to replace beside what stays; give 2 or more")
         n_noise = min(max(round(length * self.density), 1), length - 1)
-        return n_noise, min(max(round(n_noise / self.mean), 1), length - n_noise)
+        return n_noise, min(max(round(n_noise / self.mean), 1), n_noise, length - n_noise)
 
     def window(self, length: int) -> int:
         window = 2

@@ -74,7 +74,7 @@ class Windows:
     def __init__(
         self, documents: Documents, cls: int, sep: int, line_end: int, batch_size: int, length: int, seed: int
     ):
-        self._width = length - 2
+        self._width = _room(length, 2, 1)
         self._windows = int(documents.offsets[-1]) // self._width - 1
         self.steps_per_epoch = self._windows // batch_size
         if self.steps_per_epoch < 1:
@@ -126,7 +126,7 @@ class Pairs:
             )
         self._by_size = np.argsort(sizes, kind="stable")
         self._ranks, self._sizes = np.argsort(self._by_size), sizes[self._by_size]
-        self._width = length - 3
+        self._width = _room(length, 3, 2)
         self._starts, self._stops = stretches(documents.offsets, self._bounds, self._width)
         self.steps_per_epoch = len(self._starts) // batch_size
         if self.steps_per_epoch < 1:
@@ -208,6 +208,15 @@ class Pairs:
         sizes, pool = (self._stops - self._starts)[order], np.arange(len(order)) // (POOL * self._batch_size)
         batches = order[np.lexsort((sizes, pool))].reshape(self.steps_per_epoch, self._batch_size)
         return batches[generator.permutation(len(batches))]
+
+
+def _room(length: int, marks: int, least: int) -> int:
+    """The tokens of the text in a row of `length`, `least` or more beside its marks."""
+    if length < marks + least:
+        raise UsageError(
+            f"batches.length={length} leaves a row no text beside its marks; write {marks + least} or more"
+        )
+    return length - marks
 
 
 def stretches(offsets: np.ndarray, bounds: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -61,15 +61,23 @@ class TaggedFiles:
         splits = {split: self._read(Path(path)) for split, path in self._paths.items() if path is not None}
         if self._held_out:
             train = splits["train"]
-            if self._held_out >= len(train):
+            places = _places(train)
+            if self._held_out >= (n_sentences := len(set(places))):
                 raise UsageError(
-                    f"task.sentences.held_out={self._held_out} leaves none of the {len(train)} sentences of "
+                    f"task.sentences.held_out={self._held_out} leaves none of the {n_sentences} sentences of "
                     f"{self._paths['train']} to train on; write a smaller number"
                 )
-            held = set(np.random.default_rng(SEED).permutation(len(train))[: self._held_out].tolist())
-            splits["train"] = [sentence for i, sentence in enumerate(train) if i not in held]
-            splits["validation"] = [train[i] for i in sorted(held)]
+            held = set(np.random.default_rng(SEED).permutation(n_sentences)[: self._held_out].tolist())
+            splits["train"] = [each for each, place in zip(train, places, strict=True) if place not in held]
+            splits["validation"] = [each for each, place in zip(train, places, strict=True) if place in held]
         return {split: splits[split] for split in self._paths}
+
+
+def _places(sentences: Sequence[TaggedSentence]) -> list[int]:
+    """The number of each sentence in the text; one comes once for each of its predicates, one behind the other."""
+    pairs = zip([None, *sentences], sentences, strict=False)
+    new = [here.predicate is None or before is None or here.words != before.words for before, here in pairs]
+    return (np.cumsum(new, dtype=int) - 1).tolist()
 
 
 class LabelledText(Protocol):
@@ -213,6 +221,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             # The end stands where the first token that was cut did.
             tells = tokens.last if from_left else tokens.first
             words = [1 + place for place in tells if not is_cut or 1 + place < len(input_ids) - 1]
+            words = words or [len(input_ids) - 1]  # of a first word that is longer than the model, the end
             rows.append(TaggedExample(input_ids, words, self._ids(each.tags[: len(words)])))
             shortened += is_cut
         return encoded(rows, shortened)

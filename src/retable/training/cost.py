@@ -12,8 +12,19 @@ from retable.training.weights import matrix_parameters
 
 _SIDE, _PRODUCTS = 1024, 4
 
-# What a chip multiplies a second in bf16 with dense matrices, by its data sheet.
-_PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12}
+# What a chip multiplies a second in bf16 with dense matrices, by its data sheet. A name that begins as another stands
+# before it.
+_PEAK_FLOPS = {
+    "H200 NVL": 835e12,
+    "H200": 989e12,
+    "H100 NVL": 835e12,
+    "H100 PCIe": 756e12,
+    "H100": 989e12,
+    "A100": 312e12,
+    "L40S": 362e12,
+    "L40": 181e12,
+    "L4": 121e12,
+}
 
 
 def training_cost(objective: nn.Module, batches: Batches) -> dict[str, float]:

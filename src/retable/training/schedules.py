@@ -1,7 +1,8 @@
 """Learning-rate schedules: the factor on the optimizer's rate, a pure function of the step and the learning curve.
 
 Each takes the step, the length of an epoch and of the whole run in steps, and the validation losses so far. Where a
-budget cuts a run short, the epoch is shorter in the same measure, and the schedule keeps its shape.
+budget cuts a run short, the epoch is shorter in the same measure, and the schedule keeps its shape; but validations
+are as far apart as ever, so that one that goes by their losses sees fewer.
 """
 
 import math
