@@ -35,6 +35,7 @@ from retable.plan.study import read_study
 ROOT = CONF.parent
 RENEWALS = Path("results/renewals.csv")
 COLUMNS = ("stage", "old_code", "new_code", "cell", "digest", "old_commit", "new_commit", "renewed")
+KERNELS = Path("src/retable/nn/fused.c")
 RECORDS = ("run.json", "config.yaml", DIGESTS)  # which say how a cell was made
 SMALL = {
     "words": "{train: 10000, validation: 2000, test: 2000}",
@@ -65,6 +66,7 @@ def prove(revision: str, names: Collection[str] = ()) -> None:
     try:
         if not (trees["old"] / "pipelines/plan.py").exists():
             raise UsageError(f"{revision} has no plan of its cells to compare with; name a later revision")
+        lend_kernels(ROOT, trees["old"])
         chosen = [read_study(Conf(CONF), name) for name in names] or studies()
         cells, asked = distinct(studies()), {place for study in chosen for place in study.cells}
         for pair, places in _changed(trees, {place: cell for place, cell in cells.items() if place in asked}).items():
@@ -103,6 +105,13 @@ def _changed(trees: Mapping[str, Path], cells: Mapping[str, Cell]) -> dict[Pair,
             else:
                 print(f"STALE  {cell.place}: its configuration has changed")
     return found
+
+
+def lend_kernels(here: Path, there: Path) -> None:
+    """What is compiled in one tree serves the other, too, if its source is the same: bf16 has other digits without."""
+    if (there / KERNELS).exists() and (there / KERNELS).read_bytes() == (here / KERNELS).read_bytes():
+        for library in (here / KERNELS).parent.glob("_fused*.so"):
+            shutil.copy2(library, there / KERNELS.parent)
 
 
 def _run(tree: Path, folder: Path, cell: Cell, cells: Mapping[str, Cell]) -> str | None:

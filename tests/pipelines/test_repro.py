@@ -15,6 +15,7 @@ import yaml
 
 from pipelines.entry import CONF
 from pipelines.forks import write_python
+from pipelines.prove import lend_kernels
 
 ROOT = CONF.parent
 STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}],
@@ -233,6 +234,18 @@ def test_what_is_proved_the_same_is_renewed(repro):
         rows = list(csv.DictReader(file))
     assert [(row["stage"], row["renewed"]) for row in rows] == [("pretrain", "2"), ("evaluate", "2")]
     assert all(row["old_code"] != row["new_code"] and len(row["digest"]) == 64 for row in rows)
+
+
+@pytest.mark.parametrize(("source", "lent"), [("same", True), ("other", False), (None, False)])
+def test_what_is_compiled_serves_the_old_tree_if_its_source_is_the_same(source, lent, tmp_path):
+    here, there = (tmp_path / side / "src/retable/nn" for side in ("here", "there"))
+    for folder, text in ((here, "same"), (there, source)):
+        folder.mkdir(parents=True)
+        if text is not None:
+            (folder / "fused.c").write_text(text)
+    (here / "_fused.cpython-311-x86_64-linux-gnu.so").write_text("compiled")
+    lend_kernels(tmp_path / "here", tmp_path / "there")
+    assert (there / "_fused.cpython-311-x86_64-linux-gnu.so").exists() is lent
 
 
 class TestWhy:
