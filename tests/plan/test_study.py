@@ -328,7 +328,7 @@ def test_studies_are_short(study):
     text = (CONF.folder / "study" / f"{study}.yaml").read_text(encoding="utf-8")
     reported = yaml.compose(text).value
     lines = sum(value.end_mark.line - key.start_mark.line for key, value in reported if key.value not in REPORTED)
-    assert lines <= (60 if study == "gallery" else 30)  # which has a line for each size
+    assert lines <= (90 if study == "gallery" else 30)  # which has a line for each size and each twin
 
 
 def test_studies_share_cells_that_are_the_same():
