@@ -34,7 +34,7 @@ def train(
     amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
     cost = training_cost(objective, batches)
     max_steps = cfg.get("max_steps")
-    if unit in ("tokens", "flops"):
+    if amount is not None and unit in ("tokens", "flops"):
         if not cost.get(unit):
             raise UsageError(
                 f"budget={cfg.budget}: no {unit} are counted of this training; write ++max_steps=, or a time"
