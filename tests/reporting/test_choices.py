@@ -13,11 +13,11 @@ from tests.reporting.specifications import SPECIFICATIONS, made
 LABELS = np.arange(40) % 4
 PUBLISHED = {"corpus": "swag", "task": "choices", "metric": "accuracy", "split": "test", "tolerance": 0.02,
              "source": "the source", "configuration": "", "relative_to": "", "flops": np.nan,
-             "beside": "corpus"}  # fmt: skip
+             "note": "", "not_run": "", "other_recipe": "", "beside": "corpus"}  # fmt: skip
 REFERENCES = pd.DataFrame(
     [
-        PUBLISHED | {"system": "bert_large", "value": 0.9, "note": "no recipe"},
-        PUBLISHED | {"system": "bert", "value": 0.66, "note": ""},
+        PUBLISHED | {"system": "bert_large", "value": 0.9, "not_run": "no recipe"},
+        PUBLISHED | {"system": "bert", "value": 0.66},
     ]
 )
 

@@ -1,5 +1,6 @@
 import json
 import math
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ from tests.reporting.charts import texts
 from tests.reporting.specifications import SPECIFICATIONS, made
 
 REFERENCES = read_references()
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture
@@ -39,7 +41,19 @@ def test_every_published_row_of_the_corpus_is_there(kn5, frame_of):
     assert unrun["mean"].isna().all() and (unrun["n"] == 0).all() and (unrun["runs"] == "").all()
     medium = unrun.set_index(["system", "split"]).loc[("lstm_medium", "test")]
     assert (medium["published"], medium["tolerance"], medium["flops"]) == (82.7, 1.0, 2.9e15)
-    assert "Zaremba" in medium["source"]
+    assert "Zaremba" in medium["source"] and medium["note"] == "wants a GPU"
+    assert unrun.set_index("system").loc["rnn_lda", "note"] == "no recipe; from memory"
+    assert unrun.set_index("system").loc["gt3", "note"] == "not in this study"  # another has it
+
+
+def test_a_row_that_no_committed_study_runs_says_why():
+    tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in RESULTS.glob("*/*.csv")]
+    shown = pd.concat([table[[*CELL, "verdict"]] for table in tables if {*CELL, "verdict"} <= {*table}])
+    run = set(shown.loc[shown["verdict"] != NOT_RUN, CELL].itertuples(index=False, name=None))
+    alone = set(shown.loc[shown["verdict"] == NOT_RUN, CELL].itertuples(index=False, name=None)) - run
+    reasons = REFERENCES.set_index(CELL)["not_run"]
+    assert alone and {cell for cell in alone if not reasons[cell]} == set()
+    assert {cell for cell in run if cell in reasons.index and reasons[cell]} == set()
 
 
 def test_corpora_without_a_language_model_get_no_rows(write_vectors, write_run, frame_of):
@@ -58,7 +72,7 @@ def test_corpora_without_a_language_model_get_no_rows(write_vectors, write_run, 
     ],
 )
 def test_published_rows_stand_beside_what_their_source_says(beside, shown):
-    row = {"metric": "bleu", "split": "test", "source": "a paper", "relative_to": "", "note": "", "beside": beside}
+    row = {"metric": "bleu", "split": "test", "source": "a paper", "not_run": "", "note": "", "beside": beside}
     places = [("a", "m"), ("a", "m_lower"), ("a_2017", "m"), ("a", "other"), ("b", "m")]
     published = [row | {"system": "theirs", "task": task, "corpus": corpus, "value": 9.0} for task, corpus in places]
     measured = {"system": "ours", "task": "a", "corpus": "m", "split": "test", "metric": "bleu", "note": ""}
@@ -99,7 +113,7 @@ def test_notes_are_of_one_corpus_and_stand_first(write_likelihood, perplexity_of
     of_test = notes["ptb", "lstm_small_tied", "test", "perplexity_word"]
     assert of_test == "half of its epochs; judged by the difference to lstm_small"
     assert notes["ptb", "lstm_small_tied", "test", "bits_per_byte"] == "half of its epochs"
-    assert notes["ptb", "awd_lstm", "test", "perplexity_word"] == "nine hours"
+    assert notes["ptb", "awd_lstm", "test", "perplexity_word"] == "nine hours; wants a GPU"
     assert notes["grammar", "lstm_small_tied", "test", "perplexity_word"] == ""
 
 

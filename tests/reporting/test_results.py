@@ -125,10 +125,11 @@ def test_verdict_at_the_boundary(mean, expected):
     assert verdict(mean, published=141.2, tolerance=1.5) == expected
 
 
-def reference(system, value, tolerance=math.nan, relative_to=""):
+def reference(system, value, tolerance=math.nan, relative_to="", other_recipe=""):
     return {
         "system": system, "corpus": "ptb", "task": "", "split": "test", "metric": "perplexity_word", "value": value,
         "tolerance": tolerance, "source": "a paper", "relative_to": relative_to, "note": "", "flops": math.nan,
+        "other_recipe": other_recipe,
     }  # fmt: skip
 
 
@@ -153,6 +154,17 @@ def test_a_difference_is_judged(write_likelihood, perplexity_of, base, variant, 
     assert row["note"] == f"judged by the difference to small{measured}"
 
 
+@pytest.mark.parametrize(
+    ("value", "tolerance", "expected"),
+    [(141.0, 1.5, "pass, other recipe"), (143.0, 1.5, "fail"), (141.0, math.nan, "n/a")],
+)
+def test_another_recipe_passes_as_such(write_likelihood, perplexity_of, value, tolerance, expected):
+    cells = [write_likelihood("evaluate", "ptb/kn-1", "kn", 1, [perplexity_of(value)] * 5)]
+    references = pd.DataFrame([reference("kn", 141.2, tolerance, other_recipe="other discounts")])
+    row = rows_of(cells, references).loc[("kn", "", "test", "perplexity_word")]
+    assert (row["verdict"], row["note"]) == (expected, "other discounts")
+
+
 def test_without_a_tolerance_there_is_no_verdict(write_likelihood, perplexity_of):
     cells = [write_likelihood("evaluate", "ptb/a-1", "a", 1, [perplexity_of(100.0)] * 5)]
     row = rows_of(cells, pd.DataFrame([reference("a", 100.0)])).loc[("a", "", "test", "perplexity_word")]
@@ -175,7 +187,8 @@ def test_published_numbers_find_their_rows(write_likelihood, perplexity_of):
 def test_references_are_complete_and_unambiguous():
     references = read_references()
     assert not references.duplicated(["system", "corpus", "task", "split", "metric"]).any()
-    required = ["system", "corpus", "split", "metric", "value", "source", "configuration", "relative_to", "note"]
+    texts = ["other_recipe", "not_run", "relative_to", "note"]
+    required = ["system", "corpus", "split", "metric", "value", "source", "configuration", *texts]
     assert references[required].notna().all(axis=None) and (references[["source", "configuration"]] != "").all(
         axis=None
     )

@@ -105,8 +105,8 @@ def _published(frame: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
         for name, tasks in _averaged(_task_scores(run)).items():
             for system, score in published.reindex(columns=tasks).dropna().mean(axis=1).items():
                 cell = dict(zip(CELL, (system, corpus, "glue", SPLIT, name), strict=True))
-                source = part.loc[part["system"] == system, "source"].iloc[0]
-                rows.append(cell | {"published": score, "n": 0, "runs": "", "source": source, "note": ""})
+                told = part.loc[part["system"] == system, ["source", "note"]].iloc[0].to_dict()
+                rows.append(cell | {"published": score, "n": 0, "runs": "", **told})
     return pd.DataFrame(rows, columns=[*CELL, "published", "n", "runs", "source", "note"])
 
 

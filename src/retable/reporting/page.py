@@ -23,9 +23,14 @@ from retable.reporting.figures import Figure
 from retable.reporting.markup import Row, Table, Value, anchor, groups
 from retable.reporting.provenance import Entry
 from retable.reporting.published import NOT_RUN
+from retable.reporting.results import FAIL, PASS, PASS_OTHER
 
 NOTE = "Note"  # the column that becomes footnotes
-MEANINGS = {"pass": "within the tolerance of what was published", "fail": "outside of it"}
+MEANINGS = {
+    PASS: "within the tolerance of what was published",
+    PASS_OTHER: "within it, by another recipe than the published one",
+    FAIL: "outside of it",
+}
 
 
 def report_page(
@@ -65,14 +70,14 @@ def failures(frame: pd.DataFrame) -> list[str]:
         f"{row.system} on {row.corpus}, {row.split} {row.metric}: "
         f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
         f"{row.published:g} ± {row.tolerance:g} ({row.source})"
-        for row in frame[frame["verdict"] == "fail"].itertuples()
+        for row in frame[frame["verdict"] == FAIL].itertuples()
     ]
 
 
 def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
     """Each verdict with the number of rows that have it, of those that can have one, and what it means."""
     counts = Counter(frame["verdict"])
-    judged = [(verdict, counts[verdict], meaning) for verdict, meaning in MEANINGS.items()]
+    judged = [(each, counts[each], meaning) for each, meaning in MEANINGS.items() if counts[each] or each != PASS_OTHER]
     unrun = [("unrun", counts[NOT_RUN], "published, but not run here")]
     return judged * any(count for _, count, _ in judged) + unrun * (counts[NOT_RUN] > 0)
 

@@ -9,6 +9,7 @@ import pandas as pd
 from retable.reporting.results import CELL, COLUMNS, ORACLE, Result
 
 NOT_RUN = "not run"  # the verdict of a published row that the study has no run of
+ELSEWHERE = "not in this study"  # why not, where another one has it
 
 
 def complete(
@@ -17,7 +18,7 @@ def complete(
     trained: Iterable[Result],
     notes: Mapping[str, Mapping[str, str]],
 ) -> pd.DataFrame:
-    """The aggregates with the rows that others published and the study didn't run.
+    """The aggregates with the rows that others published and the study didn't run, whose notes say why not.
 
     Such rows are of what the study measured, as `beside` says in `references.yaml`; they have no mean and no run, and
     as flops what the published training cost. Those of a row that was run are its own, from the metrics of `trained`.
@@ -28,9 +29,9 @@ def complete(
     shown = [(row.beside, _place(row, row.beside)) in places for row in references.itertuples()]
     others = references[shown]
     others = others.rename(columns={"value": "published"}).assign(verdict=NOT_RUN, n=0, runs="", protocol="")
-    others["note"] = others["note"].mask(
-        others["relative_to"] != "", "judged by the difference to " + others["relative_to"]
-    )
+    partly = set(zip(frame["system"], frame["corpus"], strict=True))  # those that were run, on another split or task
+    reasons = ["" if (row.system, row.corpus) in partly else row.not_run or ELSEWHERE for row in others.itertuples()]
+    others["note"] = ["; ".join(filter(None, pair)) for pair in zip(reasons, others["note"], strict=True)]
     run = set(frame[CELL].itertuples(index=False, name=None))
     others = others[[cell not in run for cell in others[CELL].itertuples(index=False, name=None)]]
     flops = pd.DataFrame([_flops(result) for result in trained], columns=["system", "corpus", "flops"])
