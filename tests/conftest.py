@@ -1,5 +1,7 @@
 import os
 import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,20 @@ ROOT = Path(__file__).parent.parent
 
 # Before torch is imported: threads over tensors of a few numbers wait for one another more than they work
 # (the tests of models and training took 96 s with two threads on two busy cores, 17 s with one).
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+THREADS = int(os.environ.setdefault("OMP_NUM_THREADS", "1"))
 
 # A test's outcome depends neither on how busy the machine is nor on the day's examples.
 settings.register_profile("retable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("retable")
+
+
+@pytest.fixture(autouse=True)
+def threads_as_before() -> Iterator[None]:
+    """A test that sets torch's number of threads slows none of those behind it."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != THREADS:
+        torch.set_num_threads(THREADS)
 
 
 @pytest.fixture(scope="session")

@@ -20,28 +20,20 @@ from tests.pipelines.test_errors import refuse
 LSTM = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "model.d_model=8", "epochs=0.5", "checkpoint_every=3"]
 
 
-@pytest.fixture
-def threads():
-    """Sets torch's number of threads, for one test."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
-def test_goes_on_with_as_many_threads_as_it_began_with(tmp_path, capsys, threads):
-    threads(2)
+def test_goes_on_with_as_many_threads_as_it_began_with(tmp_path, capsys):
+    torch.set_num_threads(2)
     with _same_threads(tmp_path):
         (tmp_path / "last.ckpt").touch()
-    threads(1)
+    torch.set_num_threads(1)
     with _same_threads(tmp_path):
         assert torch.get_num_threads() == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"goes on with 2 threads, as it began, for 1; remove {tmp_path} to begin anew"
 
 
-def test_begins_anew_with_the_threads_that_there_are(tmp_path, capsys, threads):
+def test_begins_anew_with_the_threads_that_there_are(tmp_path, capsys):
     for number in (2, 1):
-        threads(number)
+        torch.set_num_threads(number)
         with _same_threads(tmp_path):
             assert torch.get_num_threads() == number
     assert capsys.readouterr().err == "" and not any(tmp_path.iterdir())

@@ -180,7 +180,7 @@ def test_a_corpus_is_chosen_where_there_are_several(write_run):
     ("changed", "message"),
     [
         ({"systems": ["bert", "gone"], "holds": [["bert", "gone"]]}, "gone has no cola/test/matthews in this study"),
-        ({"metric": "cola/test/accuracy"}, "bert, no_pairs has no cola/test/accuracy"),
+        ({"metric": "cola/test/accuracy"}, "cola/test/accuracy is none of its metrics; write cola/test/matthews$"),
     ],
 )
 def test_mistakes_are_told(write_run, changed, message):

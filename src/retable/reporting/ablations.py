@@ -54,6 +54,9 @@ def ablation_tables(
     """
     keys = values[["task", "split", "metric"]].agg(lambda row: "/".join(filter(None, row)), axis=1)
     for name, comparison in ablations.items():
+        own = sorted(set(keys[values["system"].isin(list(comparison["systems"]))]))
+        if own and comparison["metric"] not in own:
+            raise UsageError(f"ablations.{name}: {comparison['metric']} is none of its metrics; write {', '.join(own)}")
         runs = _runs(name, comparison, values[keys == comparison["metric"]])
         yield _table(name, comparison, runs)
 
