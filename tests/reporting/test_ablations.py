@@ -180,7 +180,11 @@ def test_a_corpus_is_chosen_where_there_are_several(write_run):
     ("changed", "message"),
     [
         ({"systems": ["bert", "gone"], "holds": [["bert", "gone"]]}, "gone has no cola/test/matthews in this study"),
-        ({"metric": "cola/test/accuracy"}, "cola/test/accuracy is none of its metrics; write cola/test/matthews$"),
+        (
+            {"metric": "cola/test/accuracy"},
+            "has no cola/test/accuracy in this study, but cola/test/matthews; write one of these$",
+        ),
+        ({"corpus": "ptb"}, "has no cola/test/matthews on ptb in this study; add the cell that measures it"),
     ],
 )
 def test_mistakes_are_told(write_run, changed, message):

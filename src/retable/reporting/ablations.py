@@ -54,27 +54,27 @@ def ablation_tables(
     """
     keys = values[["task", "split", "metric"]].agg(lambda row: "/".join(filter(None, row)), axis=1)
     for name, comparison in ablations.items():
-        own = sorted(set(keys[values["system"].isin(list(comparison["systems"]))]))
-        if own and comparison["metric"] not in own:
-            raise UsageError(f"ablations.{name}: {comparison['metric']} is none of its metrics; write {', '.join(own)}")
-        runs = _runs(name, comparison, values[keys == comparison["metric"]])
-        yield _table(name, comparison, runs)
+        yield _table(name, comparison, _runs(name, comparison, values.assign(key=keys)))
 
 
 def _runs(name: str, comparison: Mapping[str, Any], values: pd.DataFrame) -> pd.DataFrame:
-    """The runs of the comparison's systems, with columns system, corpus, seed, value and result."""
+    """The runs of the comparison's systems, with columns key (as `metric`), system, corpus, seed, value and result."""
+    metric, systems = comparison["metric"], list(comparison["systems"])
     if "corpus" in comparison:
         values = values[values["corpus"] == comparison["corpus"]]
-    values = values[values["system"].isin(list(comparison["systems"]))]
-    if values["corpus"].nunique() > 1:
-        corpora = ", ".join(sorted(values["corpus"].unique()))
+    values = values[values["system"].isin(systems)]
+    found = values[values["key"] == metric]
+    if found["corpus"].nunique() > 1:
+        corpora = ", ".join(sorted(found["corpus"].unique()))
         raise UsageError(f"ablations.{name} was measured on {corpora}; write its corpus, one of them")
-    if missing := [system for system in comparison["systems"] if system not in set(values["system"])]:
+    if missing := [system for system in systems if system not in set(found["system"])]:
+        where = f" on {comparison['corpus']}" if "corpus" in comparison else ""
+        others = f", but {', '.join(sorted(set(values['key'])))}" if found.empty and not values.empty else ""
         raise UsageError(
-            f"ablations.{name}: {', '.join(missing)} has no {comparison['metric']} in this study; add the cell that "
-            "measures it, or leave the system out"
+            f"ablations.{name}: {', '.join(missing)} has no {metric}{where} in this study{others}; "
+            + ("write one of these" if others else "add the cell that measures it, or leave the system out")
         )
-    return values
+    return found
 
 
 def difference(runs: pd.DataFrame, system: str, other: str) -> Difference:

@@ -45,8 +45,8 @@ FEWEST = 5  # units that an interval or a test wants: resamples of two documents
 PASS, PASS_OTHER, FAIL = "pass", "pass, other recipe", "fail"
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
 MIX = "model.mix."  # what the names of a scalar mix's weights begin with
-KNOWN = ("published", "tolerance", "source", "other_recipe", "relative_to", "note")
 TOLD = ("source", "other_recipe", "relative_to", "note")  # texts, "" where nothing was published
+KNOWN = ("published", "tolerance", *TOLD)
 
 
 @dataclass(frozen=True)
