@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 ifeq ($(shell command -v nvidia-smi),)
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 endif
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 # A worker for each processor; a file's tests share what it trains, so they stay with one worker. In the files' own
 # order, since the few tests of a file may take the longest, and would come last.
@@ -39,10 +39,13 @@ help:
 
 env: $(VENV)/installed
 
+# What is installed is compiled by all processors, not by pip, which takes one for a minute and a half. Templates that
+# are no Python are among it.
 $(VENV)/installed: pyproject.toml requirements.lock src/retable/nn/fused.c
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --quiet --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) "$$(grep ^torch== requirements.lock)"
 	$(PIP) --constraint requirements.lock --editable '.[dev]'
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
 # The data folder is linked to data/, the path that the graph knows it by, so that dvc.lock holds on every machine.

@@ -82,6 +82,7 @@ def test_nothing_is_fetched_from_elsewhere(pages):
             assert not link.endswith((".css", ".js", ".svg", ".png")) or not urlsplit(link).netloc, (path, link)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_accessibility_checker_has_nothing_to_say(site, browser, scheme):
     """On a page of each kind. Two rules are left out: the theme's boxes of code are landmarks of one name, and what
@@ -94,6 +95,7 @@ def test_an_accessibility_checker_has_nothing_to_say(site, browser, scheme):
         assert checked.violations_count == 0, checked.generate_report()
 
 
+@pytest.mark.long
 def test_no_page_is_wider_than_a_phone(site, pages, browser):
     page = browser.new_page(viewport={"width": 390, "height": 844})
     wide = []

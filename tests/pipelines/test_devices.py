@@ -32,7 +32,6 @@ STAGES = {
                     "decoding.max_new_tokens=8", "batches.max_tokens=128", "validations=2", "++max_steps=8"],
 }  # fmt: skip
 RATES = {"sgd": 0.1, "adamw": 1e-3, "adafactor": 1e-2, "adagrad": 1e-2}
-FAST = {("lstm", "fsdp", "sgd"), ("tags", "fsdp", "adafactor"), ("answers", "ddp", "adafactor")}
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +78,10 @@ def learnt_by(stage: str, settings: list[str], optimizer: str) -> list[str]:
     return [*own, f"optimizer._target_=retable.training.optimizers.{optimizer}", f"optimizer.lr={RATES[optimizer]}"]
 
 
-@pytest.mark.parametrize(
-    ("name", "trainer", "optimizer"),
-    [
-        pytest.param(*each, marks=[] if each in FAST else pytest.mark.matrix)
-        for each in ((name, trainer, by) for name in STAGES for trainer in ("ddp", "fsdp") for by in RATES)
-    ],
-)
+@pytest.mark.matrix
+@pytest.mark.parametrize("optimizer", RATES)
+@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
+@pytest.mark.parametrize("name", STAGES)
 def test_two_processes_train_as_one_and_past_a_kill(train, name, trainer, optimizer):
     two = train(name, trainer, optimizer)
     ours, theirs = (pd.read_csv(cell / "curve.csv") for cell in (two, train(name, "cpu", optimizer)))

@@ -39,6 +39,7 @@ def test_begins_anew_with_the_threads_that_there_are(tmp_path, capsys):
     assert capsys.readouterr().err == "" and not any(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_another_number_of_threads_is_of_the_cell(project, monkeypatch):
     """In a process of its own: a fork's torch has its number already."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")

@@ -24,6 +24,7 @@ def files(cell: Path) -> dict[str, str]:
     return {str(path.relative_to(cell)): digest(path) for path in cell.rglob("*") if path.is_file()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", CELLS)
 def test_a_cell_made_again_is_the_same_bytes(place, makings):
     first, second = (project.folder / "outputs" / place for project in makings)

@@ -21,6 +21,9 @@ SYSTEMS = {
 }  # fmt: skip
 
 
+T5 = pytest.param("t5", "fsdp", marks=pytest.mark.long)
+
+
 def by(trainer: str) -> list[str]:
     """One process, or two."""
     return [f"trainer={trainer}", *(TWO if trainer != "cpu" else [])]
@@ -47,7 +50,7 @@ def train(project):
 
 @pytest.mark.parametrize(
     ("system", "trainer"),
-    [("gpt", "ddp"), ("gpt", "fsdp"), ("bert", "ddp"), ("electra", "ddp"), ("t5", "fsdp"), ("elmo", "ddp")],
+    [("gpt", "ddp"), ("gpt", "fsdp"), ("bert", "ddp"), ("electra", "ddp"), T5, ("elmo", "ddp")],
 )
 def test_two_processes_have_the_losses_of_one(train, system, trainer):
     ours, theirs = (pd.read_csv(train(system, each) / "curve.csv") for each in (trainer, "cpu"))
@@ -59,7 +62,7 @@ def test_two_processes_have_the_losses_of_one(train, system, trainer):
     assert ((ours["value"] - theirs["value"]).abs() / theirs["value"].clip(lower=1))[losses].max() < 3e-5
 
 
-@pytest.mark.parametrize(("system", "trainer"), [("gpt", "fsdp"), ("bert", "fsdp"), ("t5", "fsdp")])
+@pytest.mark.parametrize(("system", "trainer"), [("gpt", "fsdp"), ("bert", "fsdp"), T5])
 def test_two_processes_have_the_weights_of_one(train, system, trainer):
     ours, theirs = (load_file(train(system, each) / "model.safetensors") for each in (trainer, "cpu"))
     assert ours.keys() == theirs.keys()
@@ -166,6 +169,7 @@ def test_two_processes_end_with_the_best_weights(project):
     assert "Traceback" not in done.stderr and not list((project.folder / "work/train").glob("**/*best*"))
 
 
+@pytest.mark.long
 def test_lightning_starts_the_second_process(project):
     """As it does for a user."""
     project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")

@@ -151,6 +151,7 @@ def test_a_failed_stage_is_named_and_what_does_not_wait_for_it_runs(repro):
     assert repro.make().returncode == 0
 
 
+@pytest.mark.long
 def test_a_report_that_fails_leaves_the_old_one(repro):
     repro.make()
     study, results = repro.folder / "conf/study/lineage.yaml", repro.folder / "results/lineage"
@@ -207,6 +208,7 @@ def test_what_is_made_again_from_nothing_is_as_it_was_committed(repro):
     assert committed() == before and page.exists()
 
 
+@pytest.mark.long
 def test_what_is_proved_the_same_is_renewed(repro):
     """A line that changes no number: one cell of each kind runs under both commits, and nothing is made again."""
     (repro.folder / ".gitignore").write_text("outputs/\nwork/\nmlflow.db*\nmlartifacts/\n.dvc/\n", encoding="utf-8")

@@ -47,7 +47,12 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "number", "code"), [("cpu", "SIGINT", 130), ("cpu", "SIGTERM", 143), ("ddp", "SIGUSR1", 99)]
+    ("name", "number", "code"),
+    [
+        ("cpu", "SIGINT", 130),
+        ("cpu", "SIGTERM", 143),
+        pytest.param("ddp", "SIGUSR1", 99, marks=pytest.mark.long),
+    ],
 )
 def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, number, code):
     """A step before the first checkpoint that is due, and then in a step with a validation."""
@@ -77,7 +82,7 @@ def test_asked_to_end_before_the_first_step(project):
     assert not (project.folder / "outputs/pretrain/grammar_tiny/cpu_early-2").exists()
 
 
-@pytest.mark.parametrize("name", ["cpu", "ddp"])
+@pytest.mark.parametrize("name", ["cpu", pytest.param("ddp", marks=pytest.mark.long)])
 def test_asked_to_end_behind_the_last_step(project, name):
     """In what Lightning does then: the training is whole and kept, the cell isn't made any more."""
     settings = [*SETTINGS, *TRAINERS[name]]

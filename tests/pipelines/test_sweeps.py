@@ -134,6 +134,7 @@ def test_what_cannot_be_is_refused_before_the_first_job(sweeping, words, message
     assert message in refused(sweeping, "corpus=grammar_tiny", *words)
 
 
+@pytest.mark.long
 def test_a_search_goes_on_to_its_end_and_further(sweeping):
     sweeping.succeed("pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=2")
     made = cells(sweeping)
