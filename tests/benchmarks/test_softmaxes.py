@@ -15,7 +15,8 @@ from retable.settings import resolve
 from tests.pipelines.recipes import composed
 from tests.reporting.charts import tables, texts
 
-CELLS = [cell for cell in read_study(Conf(CONF), "softmaxes").cells.values() if cell.stage == "pretrain"]
+PRETRAINED = [cell for cell in read_study(Conf(CONF), "softmaxes").cells.values() if cell.stage == "pretrain"]
+CELLS = [cell for cell in PRETRAINED if cell.settings["system"] != "unigram"]  # but for the floor
 WORDS = {corpus: words for words, corpus in CORPORA.items()}
 
 

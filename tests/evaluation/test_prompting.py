@@ -154,7 +154,7 @@ def test_mistakes_of_use(tokens, model):
         Prompted("x", tokens, QUESTIONS, "{sentence}")(model, Path(tokens))
 
 
-def test_answers_that_the_vocabulary_lacks_are_named(tokens, model):
+def test_answers_that_the_vocabulary_lacks_are_named(tokens, model, capsys):
     asked = Questions(
         "asked",
         Question({"text": "good film"}, ("great", "terrible"), 0),
@@ -166,6 +166,11 @@ def test_answers_that_the_vocabulary_lacks_are_named(tokens, model):
     known = Questions("asked", *asked.questions, QUESTIONS.questions[0])  # one of which can be answered
     Prompted("x", tokens, known, "{text} :")(model, Path(tokens))
     assert len(predictions(tokens)) == 3
+    assert capsys.readouterr().err == (
+        "prompted_x_0: the model's vocabulary lacks 'terrible', 'superb', or a word of it, for 2 of 3 questions\n"
+    )
+    Prompted("x", tokens, QUESTIONS, "{text} :")(model, Path(tokens))
+    assert not capsys.readouterr().err
     many = Questions("asked", Question({"text": "film"}, tuple(f"w{i}" for i in range(7)), 0))
     with pytest.raises(UsageError, match="lacks 'w0', 'w1', 'w2', 'w3', 'w4' and 2 more, and so"):
         Prompted("x", tokens, many, "{text} :")(model, Path(tokens))

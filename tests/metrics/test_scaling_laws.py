@@ -43,7 +43,7 @@ def test_the_law_is_within_the_interval_of_noisy_points():
     losses = LAW.loss(N, D) * np.exp(2e-3 * np.random.default_rng(0).standard_normal(len(N)))
     law = fit_law(N, D, losses)
     laws = resampled_laws(N, D, losses, law, resamples=60)
-    for number in (*Law._fields, "exponent"):
+    for number in (*Law._fields, "decay", "exponent"):
         low, high = law_interval(laws, number)
         assert low < getattr(LAW, number) < high and low < getattr(law, number) < high
     assert law_interval(laws, "E")[1] - law_interval(laws, "E")[0] < 0.1
@@ -74,6 +74,12 @@ def test_the_best_size_is_that_of_a_search(budget):
     searched = minimize_scalar(lambda n: LAW.loss(np.exp(n), budget / (6 * np.exp(n))), (2, 20)).x
     assert LAW.best_size(budget) == pytest.approx(np.exp(searched), rel=1e-5)
     assert fit_power(BUDGETS, LAW.best_size(BUDGETS)).slope == pytest.approx(LAW.exponent)
+
+
+def test_the_least_loss_falls_with_compute():
+    C = np.array(BUDGETS)
+    least = [minimize_scalar(lambda n, c=c: LAW.loss(np.exp(n), c / (6 * np.exp(n))), (2, 20)).fun for c in C]
+    assert -fit_power(C, np.array(least) - LAW.E).slope == pytest.approx(LAW.decay)
 
 
 def test_the_parabolas_vertex():

@@ -74,9 +74,19 @@ def test_the_law_and_the_parabolas_are_those_of_the_points(folders):
 def test_the_table_says_whether_the_entropy_was_found(folders):
     (table, laws), (of_models, models) = scaling_tables(fitted(points(folders), 10))
     rows = [[value.text for value in row.values] for row in table.panels["toy"]]
-    assert [row[0] for row in rows] == ["E, nats a word", "A", "B", "α", "β", "a, by the law", "a, by isoFLOP curves"]
+    assert [row[0] for row in rows] == [
+        "E, nats a word",
+        "A",
+        "B",
+        "α",
+        "β",
+        "γ",
+        "a, by the law",
+        "a, by isoFLOP curves",
+    ]
     assert rows[0][1].startswith("2.00") and rows[0][3] == "2.000 to 2.100"
-    assert rows[5][1] == f"{LAW.exponent:.3f}" and rows[5][4] == "0.46"
+    assert rows[5][1] == f"{LAW.decay:.3f}" and rows[5][4] == "0.154"
+    assert rows[6][1] == f"{LAW.exponent:.3f}" and rows[6][4] == "0.46"
     assert table.notes[0].startswith("toy: the interval of E, ") and " meets what is known" in table.notes[0]
     assert laws.set_index("number")["fitted"]["beta"] == pytest.approx(LAW.beta, rel=0.01)
     assert len(of_models.panels["toy"]) == 15 and models["difference"].abs().max() < 1e-3

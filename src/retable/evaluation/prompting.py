@@ -4,6 +4,7 @@ A prompt is the examples, each with its answer, and then the question, all by on
 that is the likeliest continuation, or the one that greedy generation writes.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -110,16 +111,23 @@ class Prompted(Labelled):
         answers: Sequence[Sequence[int]],
         places: np.ndarray,
     ) -> None:
-        """UsageError, with the answers, where every question has one of unknown words alone, whose probability says
-        nothing."""
-        strange = [i for i, ids in enumerate(answers) if {*ids} == {scorer.unknown}]
-        if len({*places[strange]}) == n_questions:
-            words = [repr(choice) for choice in dict.fromkeys(choices[i] for i in strange)]
-            more = f" and {len(words) - MANY} more" * (len(words) > MANY)
+        """Tell, on stderr, which answers have a word that the model doesn't know, for which it has one probability of
+        all such words. UsageError, with the answers, where every question has one of unknown words alone, whose
+        probability says nothing."""
+        strange = [i for i, ids in enumerate(answers) if scorer.unknown in ids]
+        if not strange:
+            return
+        words = [repr(choice) for choice in dict.fromkeys(choices[i] for i in strange)]
+        more = f" and {len(words) - MANY} more" * (len(words) > MANY)
+        lacks = f"the model's vocabulary lacks {', '.join(words[:MANY])}{more}"
+        empty = [i for i in strange if {*answers[i]} == {scorer.unknown}]
+        if len({*places[empty]}) == n_questions:
             raise UsageError(
-                f"the model's vocabulary lacks {', '.join(words[:MANY])}{more}, and so an answer to each question of "
-                f"{self.questions.inputs[0]}; write other words, or take a model that knows these"
+                f"{lacks}, and so an answer to each question of {self.questions.inputs[0]}; write other words, or take "
+                "a model that knows these"
             )
+        touched = len({*places[strange]})
+        print(f"{self.task}: {lacks}, or a word of it, for {touched} of {n_questions} questions", file=sys.stderr)
 
     def prompts(self, questions: Sequence[Any]) -> list[str]:
         """What each question is asked with."""

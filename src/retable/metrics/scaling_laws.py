@@ -40,6 +40,11 @@ class Law(NamedTuple):
         """a of the best size for C operations, N ∝ C^a (Hoffmann et al. 2022, equation 4); that of D is 1 − a."""
         return self.beta / (self.alpha + self.beta)
 
+    @property
+    def decay(self) -> float:
+        """γ of the least loss for C operations, E + k / C^γ: what equation 4 leaves of the law."""
+        return self.alpha * self.beta / (self.alpha + self.beta)
+
     def best_size(self, C: ArrayLike) -> NDArray[np.float64]:
         """The N of the least loss for C operations (equation 4)."""
         scale = (self.alpha * self.A / (self.beta * self.B)) ** (1 / (self.alpha + self.beta))
@@ -104,7 +109,7 @@ def resampled_laws(
 
 
 def law_interval(laws: list[Law], number: str) -> tuple[float, float]:
-    """The 95 % interval of one of a law's numbers, or of its exponent, over resamples."""
+    """The 95 % interval of one of a law's numbers, or of its exponents, over resamples."""
     return percentile_interval([getattr(law, number) for law in laws])
 
 

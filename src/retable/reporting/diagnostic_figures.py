@@ -99,7 +99,7 @@ def _gradients_figure(corpus: str, systems: Systems) -> Figure:
     upper, lower = pd.concat(fading), pd.concat(above)
     distance = Scale("tokens between the loss and the embedding", 0, max(upper["x"]))
     relative = Scale.over("gradient's norm, relative", upper["y"], is_log=True)
-    norm = Scale.over("norm of a batch; dotted: clipped", lower["x"], is_log=True)
+    norm = Scale.over("norm of a batch; dotted: as clipping would leave it", lower["x"], is_log=True)
     batches = Scale("share of batches above", 0, 1, format="%")
     looks = {"norm": Look(), "clipped": Look(DOTTED)}
     panels = [

@@ -128,7 +128,7 @@ def gradients_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
     columns += [
         Column(title, "Gradient by distance") for title in ("a step, ×", "95 % interval", "half-life", "r²", "words")
     ]
-    columns += [Column(title, "Norm of a batch") for title in ("median", "90 %", "largest", "clipped, %")]
+    columns += [Column(title, "Norm of a batch") for title in ("median", "90 %", "largest", "too long, %")]
     rows = []
     for _, cell in frame.iterrows():
         half_life = math.log(0.5) / math.log(cell["factor"]) if cell["factor"] < 1 else math.inf
@@ -140,7 +140,9 @@ def gradients_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
         "The norm of the loss's gradient by the embedding of the token k before it changes by a factor a step, from a "
         "line through its logarithm; r² is the share that the line explains, the half-life in steps. It reaches so "
         "many words, of those that were looked at: of a convolution its receptive field.",
-        "Norm of a batch: of the whole gradient of the trained weights, on batches of the training text.",
+        "Norm of a batch: of the whole gradient of the trained weights, on batches of the training text. Too long are "
+        "those that clipping would shorten, at the norm that the benchmark asks about; whether the recipe clips its "
+        "gradients is another matter.",
     ]
     return Table(f"gradients-{corpus}", f"Gradients, {corpus}", columns, {corpus: rows}, notes), frame
 

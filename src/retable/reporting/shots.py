@@ -7,6 +7,7 @@ from retable.reporting.figures import Figure
 from retable.reporting.lines import Look, Scale, line_panel
 
 PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # of what was answered by likelihood
+APART = 0.01  # of the axis, between two systems
 
 
 def shots_figures(frame: pd.DataFrame) -> dict[str, Figure]:
@@ -21,7 +22,10 @@ def shots_figures(frame: pd.DataFrame) -> dict[str, Figure]:
 def _figure(frame: pd.DataFrame) -> Figure:
     first, shots = frame.iloc[0], sorted({*frame["shots"]})
     scaled = {name: 100 * frame[column] for name, column in (("y", "mean"), ("low", "ci_low"), ("high", "ci_high"))}
-    lines = frame[["system"]].assign(x=frame["shots"], variant="", **scaled).sort_values(["system", "x"])
+    # Beside one another, for models at chance lie on one line.
+    places = frame["system"].rank(method="dense") - (frame["system"].nunique() + 1) / 2
+    x = frame["shots"] + APART * shots[-1] * places
+    lines = frame[["system"]].assign(x=x, variant="", **scaled).sort_values(["system", "x"])
     x = Scale("examples before the question", -0.03 * shots[-1], 1.03 * shots[-1], ticks=shots, format="d")
     y = Scale.over(f"{first['split']} accuracy (%)", lines[["y", "low", "high"]])
     figure = line_panel(lines, x, y, {"": Look(is_marked=True)}, has_bars=True)
