@@ -118,7 +118,12 @@ TRAINED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TRAINED)
+LONG = ("tags", "sentiment", "clusters")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in TRAINED]
+)
 def test_shares_of_weights_learn_and_predict_as_whole_ones(project, name):
     """In validations, in the choice of the best and behind the training: tagged, decoded, predicted."""
     if name == "translation":

@@ -32,7 +32,7 @@ TRAINERS["fsdp_adafactor"] = [*TRAINERS["fsdp"], "optimizer=adafactor", "~optimi
 
 
 @pytest.mark.parametrize(
-    "name", ["cpu", "ddp", *(pytest.param(name, marks=pytest.mark.long) for name in ("fsdp", "fsdp_adafactor"))]
+    "name", ["cpu", *(pytest.param(name, marks=pytest.mark.long) for name in ("ddp", "fsdp", "fsdp_adafactor"))]
 )
 def test_killed_and_resumed_equals_uninterrupted(project, name):
     settings = [*SETTINGS, *TRAINERS[name]]

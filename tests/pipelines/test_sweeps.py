@@ -84,6 +84,7 @@ def best(trials: pd.DataFrame) -> str:
     return Path(trials.loc[trials["value"].idxmin(), "cell"]).name
 
 
+@pytest.mark.long
 def test_two_processes_a_job_leave_a_cell_and_a_run_each(sweeping):
     done = sweeping.succeed(
         "pretrain", "-m", *SMALL, "recipe=recurrent/lstm,recurrent/elman", "trainer=ddp", "trainer.accelerator=cpu",
@@ -209,6 +210,7 @@ def test_two_workers_share_a_search(sweeping):
     assert sum(each.stderr.count("] ") for each in done) >= 5 and all("+rates." in each.stderr for each in done)
 
 
+@pytest.mark.long
 def test_a_trial_that_is_worse_ends_at_a_validation(sweeping):
     pruner = ["hydra.sweeper.pruner._target_=optuna.pruners.ThresholdPruner", "+hydra.sweeper.pruner.upper=1.0"]
     longer = ["epochs=1", "validations=3", "hydra.sweeper.n_trials=2", *pruner]  # 1 nat is below the entropy
