@@ -21,13 +21,15 @@ class Conf:
         for path in sorted((folder / "recipe").rglob("[!_]*.yaml")):
             if (other := self._recipes.setdefault(path.stem, path)) != path:
                 raise UsageError(f"{other} and {path} are two recipes of one name; call one something else")
+        self._names: dict[str, list[str]] = {"recipe": sorted(self._recipes)}
         self._facts: dict[Path, dict[str, Any]] = {}
+        self._parsed: dict[str, list[ast.stmt]] = {}  # modules, by their files
 
     def names(self, group: str) -> list[str]:
         """The choices of a group; of recipes, without their folders."""
-        if group == "recipe":
-            return sorted(self._recipes)
-        return sorted(path.stem for path in (self.folder / group).glob("[!_]*.yaml"))
+        if group not in self._names:
+            self._names[group] = sorted(path.stem for path in (self.folder / group).glob("[!_]*.yaml"))
+        return self._names[group]
 
     def require(self, group: str, name: str, where: str) -> str:
         """`name`, if the group has it; else a UsageError that proposes the closest."""
@@ -98,8 +100,10 @@ class Conf:
             raise UsageError(
                 f"there is no {module}; write as _target_, in place of {target}, the module and name of a class"
             )
-        with reading(spec.origin, OSError, SyntaxError, ValueError):
-            body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+        if spec.origin not in self._parsed:
+            with reading(spec.origin, OSError, SyntaxError, ValueError):
+                self._parsed[spec.origin] = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+        body = self._parsed[spec.origin]
         classes = {each.name: each for each in body if isinstance(each, ast.ClassDef)}
         while name in classes:
             for each in classes[name].body:
