@@ -33,6 +33,7 @@ def outcome(kind: Kind, files: dict[str, bytes], dice: random.Random, capsys) ->
     for name, content in files.items():
         Path(name).write_bytes(content)
     Path("out").mkdir()
+    capsys.readouterr()  # what was said of those before
     try:
         with one_line_errors(), bounded_memory(), bounded_time():
             kind.use(dice)

@@ -210,13 +210,20 @@ def test_what_is_made_again_from_nothing_is_as_it_was_committed(repro):
     assert committed() == before and page.exists()
 
 
-@pytest.mark.long
-def test_what_is_proved_the_same_is_renewed(repro):
-    """A line that changes no number: one cell of each kind runs under both commits, and nothing is made again."""
+@pytest.fixture(scope="module")
+def committed(repro):
+    """The project as a git repository, whose cells are as the locks have them."""
     repro.make()
     (repro.folder / ".gitignore").write_text("outputs/\nwork/\nmlflow.db*\nmlartifacts/\n.dvc/\n", encoding="utf-8")
     for command in (("init", "--quiet"), ("add", "-A"), ("commit", "--quiet", "-m", "before")):
         repro("git", "-c", "user.name=a", "-c", "user.email=a@b.c", *command)
+    return repro
+
+
+@pytest.mark.long
+def test_what_is_proved_the_same_is_renewed(committed):
+    """A line that changes no number: one cell of each kind runs under both commits, and nothing is made again."""
+    repro = committed
     repro.edit(
         "src/retable/models/ngram.py",
         "class KneserNey(Interpolated):",
@@ -254,12 +261,14 @@ def test_what_is_compiled_serves_the_old_tree_if_its_source_is_the_same(source, 
 
 
 class TestWhy:
-    """What `retable why` answers. The project is a git repository here, and its cells are as the locks have them."""
+    """What `retable why` answers."""
 
     KN3, RECIPE = "pretrain/grammar_tiny/kn3-1", "conf/recipe/counted/kn3.yaml"
 
     @pytest.fixture
-    def why(self, repro):
+    def why(self, committed):
+        repro = committed
+
         def why(name: str = "grammar_tiny/kn3-1") -> list[str]:
             first, *reasons = repro(str(repro.python), "-m", "pipelines.command", "why", name).splitlines()
             ends = " would run:" if reasons else " is as DVC's lock has it: nothing to do"

@@ -57,7 +57,7 @@ def test_a_row_a_system_beside_what_was_published(write_tagger):
     folders = [write_tagger(task, "softmax", seed, {0, seed}) for seed in (1, 2)]
     frame, table = table_of(*folders, write_tagger(task, "crf", 1, {4}))
     rows = cells(table, task)
-    assert [*rows] == ["softmax", "crf", "bilstm_crf_senna"]
+    assert [*rows] == ["softmax", "crf", "bilstm_tagger", "bilstm_crf", "bilstm_crf_senna"]
     assert rows["softmax"]["Runs"] == "2" and rows["softmax"]["Test F1"] == "80.00"
     assert rows["crf"]["Test accuracy"] == "96.67" and rows["crf"]["Test F1"] == "90.00"
     assert (

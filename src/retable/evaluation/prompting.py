@@ -85,7 +85,7 @@ class Prompted(Labelled):
         places = np.repeat(np.arange(len(questions)), [len(question.choices) for question in questions])
         choices = [choice for question in questions for choice in question.choices]
         contexts, answers = scorer.encode([prompts[i] for i in places], [f" {choice}" for choice in choices])
-        self._require_known(scorer, len(questions), choices, answers, places)
+        unknown = self._unknown(scorer, len(questions), choices, answers, places)
         right = np.array([question.answer for question in questions])
         otherwise = {}
         if self.by == "generation":
@@ -100,23 +100,25 @@ class Prompted(Labelled):
         columns = {"split": self.split, "unit": range(len(questions)), "label": right, "prediction": answered}
         units = pd.DataFrame(columns | otherwise)
         units.to_csv(folder / "units.csv", index=False, lineterminator="\n")
+        if unknown:
+            print(unknown, file=sys.stderr)
         metrics = {"questions": len(questions)} | self.values(units, ["accuracy", *otherwise])
         return {f"{self.task}/{self.split}/{metric}": value for metric, value in metrics.items()}
 
-    def _require_known(
+    def _unknown(
         self,
         scorer: Scorer,
         n_questions: int,
         choices: Sequence[str],
         answers: Sequence[Sequence[int]],
         places: np.ndarray,
-    ) -> None:
-        """Tell, on stderr, which answers have a word that the model doesn't know, for which it has one probability of
-        all such words. UsageError, with the answers, where every question has one of unknown words alone, whose
-        probability says nothing."""
+    ) -> str:
+        """Says which answers have a word that the model doesn't know, for which it has one probability of all such
+        words; "" where none has. UsageError, with the answers, where every question has one of unknown words alone,
+        whose probability says nothing."""
         strange = [i for i, ids in enumerate(answers) if scorer.unknown in ids]
         if not strange:
-            return
+            return ""
         words = [repr(choice) for choice in dict.fromkeys(choices[i] for i in strange)]
         more = f" and {len(words) - MANY} more" * (len(words) > MANY)
         lacks = f"the model's vocabulary lacks {', '.join(words[:MANY])}{more}"
@@ -127,7 +129,7 @@ class Prompted(Labelled):
                 "a model that knows these"
             )
         touched = len({*places[strange]})
-        print(f"{self.task}: {lacks}, or a word of it, for {touched} of {n_questions} questions", file=sys.stderr)
+        return f"{self.task}: {lacks}, or a word of it, for {touched} of {n_questions} questions"
 
     def prompts(self, questions: Sequence[Any]) -> list[str]:
         """What each question is asked with."""
