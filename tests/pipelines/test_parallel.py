@@ -19,8 +19,6 @@ SYSTEMS = {
     "elmo": ["recipe=elmo/elmo", "tokenizer=word", "model.d_model=16", "model.d_cell=16",
              "model.dropout=0", "batches.batch_size=4", "batches.length=16", "epochs=0.6"],
 }  # fmt: skip
-
-
 T5 = pytest.param("t5", "fsdp", marks=pytest.mark.long)
 
 
@@ -116,8 +114,6 @@ TRAINED = {
                  "finetuning.batch_size=4", "model.d_hidden=8", "model.max_width=1", "model.max_antecedents=10",
                  "task.documents.words={train: 800, validation: 200, test: 200}"],
 }  # fmt: skip
-
-
 LONG = ("tags", "sentiment", "clusters")
 
 

@@ -217,13 +217,12 @@ def committed(repro):
     (repro.folder / ".gitignore").write_text("outputs/\nwork/\nmlflow.db*\nmlartifacts/\n.dvc/\n", encoding="utf-8")
     for command in (("init", "--quiet"), ("add", "-A"), ("commit", "--quiet", "-m", "before")):
         repro("git", "-c", "user.name=a", "-c", "user.email=a@b.c", *command)
-    return repro
 
 
 @pytest.mark.long
-def test_what_is_proved_the_same_is_renewed(committed):
+@pytest.mark.usefixtures("committed")
+def test_what_is_proved_the_same_is_renewed(repro):
     """A line that changes no number: one cell of each kind runs under both commits, and nothing is made again."""
-    repro = committed
     repro.edit(
         "src/retable/models/ngram.py",
         "class KneserNey(Interpolated):",
@@ -260,15 +259,14 @@ def test_what_is_compiled_serves_the_old_tree_if_its_source_is_the_same(source, 
     assert (there / "_fused.cpython-311-x86_64-linux-gnu.so").exists() is lent
 
 
+@pytest.mark.usefixtures("committed")
 class TestWhy:
     """What `retable why` answers."""
 
     KN3, RECIPE = "pretrain/grammar_tiny/kn3-1", "conf/recipe/counted/kn3.yaml"
 
     @pytest.fixture
-    def why(self, committed):
-        repro = committed
-
+    def why(self, repro):
         def why(name: str = "grammar_tiny/kn3-1") -> list[str]:
             first, *reasons = repro(str(repro.python), "-m", "pipelines.command", "why", name).splitlines()
             ends = " would run:" if reasons else " is as DVC's lock has it: nothing to do"

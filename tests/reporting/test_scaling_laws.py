@@ -74,16 +74,8 @@ def test_the_law_and_the_parabolas_are_those_of_the_points(folders):
 def test_the_table_says_whether_the_entropy_was_found(folders):
     (table, laws), (of_models, models) = scaling_tables(fitted(points(folders), 10))
     rows = [[value.text for value in row.values] for row in table.panels["toy"]]
-    assert [row[0] for row in rows] == [
-        "E, nats a word",
-        "A",
-        "B",
-        "α",
-        "β",
-        "γ",
-        "a, by the law",
-        "a, by isoFLOP curves",
-    ]
+    names = ["E, nats a word", "A", "B", "α", "β", "γ", "a, by the law", "a, by isoFLOP curves"]
+    assert [row[0] for row in rows] == names
     assert rows[0][1].startswith("2.00") and rows[0][3] == "2.000 to 2.100"
     assert rows[5][1] == f"{LAW.decay:.3f}" and rows[5][4] == "0.154"
     assert rows[6][1] == f"{LAW.exponent:.3f}" and rows[6][4] == "0.46"
