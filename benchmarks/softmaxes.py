@@ -53,7 +53,7 @@ a bootstrap over documents: in evaluation each layer gives all words a probabili
 32 tokens of an LSTM of 64 with AdamW, whose update of the two tables is part of the seconds of each layer; speed is in
 times the full softmax's, in the same run. MiB is the peak of a few steps in a process of their own."""
 PAGE = Path(__file__).with_suffix(".md")
-ACROSS, DOWN, RADIUS = 280, 220, 5  # pixels of a panel and of a point
+ACROSS, DOWN, RADIUS = 340, 220, 5  # pixels of a panel, whose names may be left of points, and of a point
 
 
 class Layer(NamedTuple):
@@ -159,7 +159,7 @@ def figure(rows: pd.DataFrame) -> Figure:
     """A panel a size of vocabulary: perplexity by the seconds of a step, a point a layer."""
     panels = []
     for i, (words, part) in enumerate(rows.groupby("words")):
-        x = Scale.over("seconds a step, log scale", part["seconds"], is_log=True, margin=0.4)
+        x = Scale.over("seconds a step, log scale", part["seconds"], is_log=True, margin=0.6)
         y = Scale.over("test perplexity a word, log scale" * (i == 0), part["perplexity"], is_log=True, margin=0.1)
         points = alt.Chart(significant(part.assign(side=sides(part, x, y)))).encode(x.x("seconds"), y.y("perplexity"))
         tooltip = [alt.Tooltip("layer:N"), alt.Tooltip("seconds:Q"), alt.Tooltip("perplexity:Q"), alt.Tooltip("mib:Q")]
