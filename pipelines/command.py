@@ -1,6 +1,9 @@
 """The command `retable`: what is there, what it says, and trained systems put to use."""
 
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -31,11 +34,14 @@ Seed = Annotated[int, typer.Option(help="of what is drawn", min=0, max=2**32 - 1
 def studies() -> None:
     """The studies that there are, and what each is for."""
     from pipelines.entry import CONF
+    from retable.plan.conf import Conf
 
-    for path in sorted((CONF / "study").glob("*.yaml")):
-        with reading(path, ValueError):
-            first = path.read_text(encoding="utf-8").split("\n", 1)[0]
-        print(f"{path.stem:18}{first.lstrip('# ')}")
+    conf, width = Conf(CONF), max(shutil.get_terminal_size().columns, 60)
+    for study in conf.names("study"):
+        with reading(CONF / "study" / f"{study}.yaml", ValueError):
+            about = conf.comment("study", study)
+        first = re.split(r"(?<=[.?])(?<!\bal\.)\s", about, maxsplit=1)[0]  # sentence; "et al." ends none
+        print(textwrap.fill(f"{study:18}{first}", width, subsequent_indent=" " * 18, break_on_hyphens=False))
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """Texts that language models write, complete and rank, as a user asks for them."""
 
 import json
+import re
 import sys
 from itertools import pairwise
 from types import SimpleNamespace
@@ -231,6 +232,9 @@ def test_a_typo_and_no_word_at_all(command):
 def test_what_there_is(command):
     studies, _ = command("studies")
     assert "\nlineage           The default: what the field learnt" in studies
+    sentences = re.split(r"\n(?! )", studies.rstrip())  # a study's whole first sentence, in lines of 80
+    assert all(sentence[-1] in ".?" and not sentence.endswith("al.") for sentence in sentences)
+    assert max(map(len, studies.splitlines())) <= 80
     shown, _ = command("show", "outputs/pretrain/c/words-1")
     first, can, origin, metric = shown.splitlines()
     assert first == "outputs/pretrain/c/words-1: words on c, seed 1" and origin == "made from  encode/c/word"
