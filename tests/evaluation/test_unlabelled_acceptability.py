@@ -6,6 +6,7 @@ import pytest
 
 from retable.corpora.questions import Question
 from retable.evaluation.unlabelled_acceptability import MEASURES, UnlabelledAcceptability, measures
+from retable.reporting.units import UnitSums
 from retable.tokenizers import word
 from tests.evaluation.given import Given
 
@@ -73,6 +74,17 @@ def test_the_interval_has_the_variance_of_delong(tmp_path):
     pairs = (good[:, None] > bad) + 0.5 * (good[:, None] == bad)
     variance = pairs.mean(1).var(ddof=1) / len(good) + pairs.mean(0).var(ddof=1) / len(bad)
     assert np.var(drawn) == pytest.approx(variance, rel=0.1)
+
+
+def test_the_interval_of_several_seeds_is_about_their_mean():
+    """Each seed's area moves about its own value, whichever seed comes first."""
+    units = labelled(5, 400)
+    tables = [units, units.assign(slor=units["slor"] - 2 * units["label"])]  # the second is wrong as often as not
+    runs = [UnlabelledAcceptability.sums(table, "slor") for table in tables]
+    mean = np.mean([run.value() for run in runs])
+    assert abs(mean - runs[0].value()) > 0.05
+    for ordered in (runs, runs[::-1]):
+        assert UnitSums(ordered).replicates.mean() == pytest.approx(mean, abs=0.003)
 
 
 def test_of_one_label_alone_nothing_is_told(tmp_path):

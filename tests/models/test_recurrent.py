@@ -7,18 +7,19 @@ from retable.models.recurrent import GRU, LSTM, Elman
 V, D, B, T = 11, 8, 3, 7
 
 
-def lstm(n_layers: int, dropout: float = 0.0) -> LSTM:
+def lstm(n_layers: int, dropout: float = 0.0, d_cell: int | None = None) -> LSTM:
     torch.manual_seed(0)
-    return LSTM(V, D, n_layers, dropout, init_range=0.5)
+    return LSTM(V, D, n_layers, dropout, init_range=0.5, d_cell=d_cell)
 
 
-def by_equations(model: LSTM, inputs: np.ndarray, state: np.ndarray, keep: float) -> tuple[np.ndarray, np.ndarray]:
-    """Zaremba et al. (2014), section 3, in float64, for inputs (B, T, D) and state (n_layers, 2, B, D).
+def by_equations(model: LSTM, inputs: np.ndarray, state: list, keep: float) -> tuple[np.ndarray, list]:
+    """Zaremba et al. (2014), section 3, and where there is a projection Sak et al. (2014), section 2.2, in float64, for
+    inputs (B, T, D) and of each layer the state h (B, D) and c (B, d_cell).
 
     keep: 1, or 0 where dropout lets nothing through from layer to layer.
     """
     p = {name: parameter.detach().double().numpy() for name, parameter in model.layers.named_parameters()}
-    state, outputs = state.copy(), []
+    state, outputs = [*state], []
 
     def sigm(x: np.ndarray) -> np.ndarray:
         return 1 / (1 + np.exp(-x))
@@ -32,21 +33,24 @@ def by_equations(model: LSTM, inputs: np.ndarray, state: np.ndarray, keep: float
             i, f, g, o = np.split(keep * below @ W.T + h @ U.T + bias, 4, axis=1)
             c = sigm(f) * c + sigm(i) * np.tanh(g)
             below = sigm(o) * np.tanh(c)
+            if (projection := p.get(f"weight_hr_l{layer}")) is not None:
+                below = below @ projection.T
             state[layer] = below, c
         outputs.append(keep * below)
     return np.stack(outputs, axis=1), state
 
 
-@pytest.mark.parametrize("n_layers", [1, 2, 3])
-def test_equals_a_loop_written_from_the_equations(n_layers):
-    model = lstm(n_layers).eval()
+@pytest.mark.parametrize(("n_layers", "d_cell"), [(1, None), (2, None), (3, None), (1, 13), (2, 13)])
+def test_equals_a_loop_written_from_the_equations(n_layers, d_cell):
+    model = lstm(n_layers, d_cell=d_cell).eval()
     ids = torch.randint(V, (B, T))
-    before = torch.randn(2, n_layers, B, D)
-    hidden, after = model(ids, (before[0], before[1]))
+    before = torch.randn(n_layers, B, D), torch.randn(n_layers, B, d_cell or D)
+    hidden, after = model(ids, before)
     embedded = model.embedding.weight.detach().double().numpy()[ids]
-    expected, state = by_equations(model, embedded, before.transpose(0, 1).double().numpy(), keep=1)
+    expected, state = by_equations(model, embedded, [*zip(*(part.double().numpy() for part in before), strict=True)], 1)
     np.testing.assert_allclose(hidden.detach(), expected, atol=1e-6)
-    np.testing.assert_allclose(torch.stack(after, dim=1).detach(), state, atol=1e-6)
+    for part, of_layers in zip(after, zip(*state, strict=True), strict=True):
+        np.testing.assert_allclose(part.detach(), np.stack(of_layers), atol=1e-6)
 
 
 def test_state_carried_over_a_cut_changes_nothing():
@@ -62,7 +66,7 @@ def test_dropout_spares_the_recurrent_connections():
     # With all of it dropped nothing passes between layers, yet each layer's state goes on through time.
     model = lstm(2, dropout=1.0).train()
     hidden, after = model(torch.randint(V, (B, T)))
-    _, state = by_equations(model, np.zeros((B, T, D)), np.zeros((2, 2, B, D)), keep=0)
+    _, state = by_equations(model, np.zeros((B, T, D)), [(np.zeros((B, D)), np.zeros((B, D)))] * 2, keep=0)
     assert not hidden.any()
     assert np.abs(state).min() > 0
     np.testing.assert_allclose(torch.stack(after, dim=1).detach(), state, atol=1e-6)

@@ -103,7 +103,7 @@ def test_phenomena_table_has_a_row_a_system_and_the_oracle(phenomena):
 
 def test_gradients_table(write):
     def metrics(factor: float) -> dict:
-        facts = {"factor": factor, "factor_low": factor - 0.01, "factor_high": factor + 0.01, "r2": 0.99, "reach": 65}
+        facts = {"factor": factor, "r2": 0.99, "reach": 65}
         facts |= {"norm_median": 0.5, "norm_90": 1.5, "norm_max": 20, "clipped": 0.12}
         return {f"gradients/{name}": value for name, value in facts.items()}
 
@@ -115,9 +115,11 @@ def test_gradients_table(write):
     ]
     ((table, _),) = diagnostic_tables(map(read_result, folders))
     rows = [[value.text for value in row.values] for row in table.panels["ptb"]]
-    assert rows[0] == ["elman", "2", "0.500", "0.490 to 0.510", "1.0", "0.990", "65", "0.5", "1.5", "20", "12"]
+    assert rows[0] == ["elman", "2", "0.500", "1.0", "0.990", "65", "0.5", "1.5", "20", "12"]
     assert [row[0] for row in rows] == ["elman", "lstm", "chaos"]
-    assert rows[1][4] == f"{math.log(2) / -math.log(0.9):.1f}" and rows[2][4] == "inf"
+    assert rows[1][3] == f"{math.log(2) / -math.log(0.9):.1f}" and rows[2][3] == "inf"
+    spreads = [row.values[2].spread for row in table.panels["ptb"]]
+    assert spreads == [f"{math.dist([0.4], [0.6]) / math.sqrt(2):.3f}", "", ""]  # of one seed none
 
 
 def test_sampling_table_leaves_out_what_was_not_measured(write):

@@ -10,6 +10,7 @@ from retable.artifacts import record_file, write_record
 from retable.errors import UsageError
 from retable.reporting.provenance import Making
 from retable.reporting.report import judged, write_report
+from retable.reporting.results import AFTERWARDS
 from tests.reporting.specifications import SPECIFICATIONS
 
 
@@ -34,6 +35,7 @@ def report(folders, tmp_path):
         {"seed": "7"},
     )
     facts = {"makings": {"evaluate/ptb/lstm_small-1": making}, "remote": "git@github.com:o/retable.git"}
+    facts |= {"about": "What <a> study shows."}
     write_report("ptb & <co>", folders, tmp_path / "results", SPECIFICATIONS, **facts)
     return (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
 
@@ -84,6 +86,34 @@ def test_verdicts_are_counted_and_failures_named(report, tmp_path):
     summary = (tmp_path / "results" / "report.md").read_text(encoding="utf-8")
     assert "\n1 within the tolerance of what was published, 2 outside of it" in summary and failure in summary
     assert "| kn5 " in summary
+    assert "What &lt;a&gt; study shows." in report
+    assert summary.splitlines()[2] == "What &lt;a&gt; study shows."
+
+
+@pytest.mark.parametrize(("system", "outside"), [("kn5", 0), ("lstm_small", 1)])
+def test_a_count_is_coloured_where_there_is_something_to_count(
+    system, outside, write_likelihood, perplexity_of, tmp_path
+):
+    perplexities = {"kn5": 141.2, "lstm_small": 200}
+    cell = write_likelihood("evaluate", f"ptb/{system}-1", system, 1, [perplexity_of(perplexities[system])] * 5)
+    write_report("one", {"evaluate": [cell]}, tmp_path, SPECIFICATIONS)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert ('<li class="fail"><b>' in page) == outside == ("<li><b>0</b>outside of it" not in page)
+
+
+def test_a_tolerance_that_was_set_afterwards_is_counted(write_likelihood, perplexity_of, tmp_path):
+    """Of those that pass, maximum entropy's; kn5's was there before it ran."""
+    folders = [
+        write_likelihood("evaluate", f"ptb/{name}-1", name, 1, [perplexity_of(value)] * 5)
+        for name, value in (("kn5", 141.2), ("maxent", 142.1))
+    ]
+    write_report("two", {"evaluate": folders}, tmp_path / "results", SPECIFICATIONS)
+    summary = (tmp_path / "results" / "report.md").read_text(encoding="utf-8")
+    assert (
+        "\n2 within the tolerance of what was published (1 by a tolerance set after it had run), 0 outside" in summary
+    )
+    rows = {line.split(" | ")[0].strip("| "): line for line in summary.splitlines() if line.startswith("| ")}
+    assert AFTERWARDS in rows["maxent"] and AFTERWARDS not in rows["kn5"]
 
 
 def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_of, tmp_path):

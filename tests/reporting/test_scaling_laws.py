@@ -81,7 +81,21 @@ def test_the_table_says_whether_the_entropy_was_found(folders):
     assert rows[6][1] == f"{LAW.exponent:.3f}" and rows[6][4] == "0.46"
     assert table.notes[0].startswith("toy: the interval of E, ") and " meets what is known" in table.notes[0]
     assert laws.set_index("number")["fitted"]["beta"] == pytest.approx(LAW.beta, rel=0.01)
+    assert table.notes[1] == "toy: 3 of 3 parabolas are least within their sizes."
     assert len(of_models.panels["toy"]) == 15 and models["difference"].abs().max() < 1e-3
+
+
+def test_models_stand_by_budget_size_and_seed(folders):
+    """Whatever their C, which whole steps make a little more or less than the budget."""
+    frame = points(folders)
+    twice = pd.concat([frame.assign(seed=2), frame]).sample(frac=1, random_state=1)
+    uneven = twice.assign(C=twice["C"] * (1 + 1e-3 * np.sin(np.arange(len(twice)))))
+    _, (table, models) = scaling_tables(fitted(uneven, 5))
+    rows = [[value.text for value in row.values] for row in table.panels["toy"]]
+    assert [row[2] for row in rows] == [budget for budget in BUDGETS for _ in range(10)]
+    assert [row[1] for row in rows] == ["1", "2"] * 15
+    sizes = models.groupby("budget")["N"].apply(list)
+    assert all(of == sorted(of) for of in sizes)
 
 
 def test_an_entropy_that_was_not_found_is_told(folders):

@@ -43,6 +43,21 @@ def test_an_oracle_without_systems_is_left_out(write_likelihood, perplexity_of, 
     assert write_tables(aggregate([read_result(folder)], read_references()), SPECIFICATIONS, tmp_path / "results") == []
 
 
+def test_an_oracle_of_a_task_that_no_system_has_is_left_out(write_run, tmp_path):
+    """Beside a system of one task it would look like that one's bound."""
+    bounds = {"sentiment/test/accuracy": 0.9, "sentiment/test/matthews": 0.8, "acceptability/test/accuracy": 0.95}
+    folders = [
+        write_run("prepare", "grammar", "oracle", 0, bounds),
+        write_run("train", "grammar/lstm-1", "lstm", 1, {"sentiment/test/accuracy": 0.7}),
+    ]
+    frame = aggregate([read_result(folder) for folder in folders], read_references())
+    (table,) = write_tables(frame, {"tasks": SPECIFICATIONS["tasks"]}, tmp_path)
+    assert [column.name for column in table.columns] == ["System", "Runs", "sentiment accuracy"]
+    assert [[value.text for value in row.values] for row in table.panels["grammar"]] == [
+        ["lstm", "1", "70.0"], ["Bayes-optimal (oracle)", "1", "90.0"],
+    ]  # fmt: skip
+
+
 def test_columns_without_a_published_number_are_left_out(perplexities, tmp_path):
     (table,) = write_tables(perplexities, SPECIFICATIONS, tmp_path / "results")
     assert not {"published", "verdict"} & {column.title for column in table.columns}

@@ -95,13 +95,13 @@ def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
     others = np.where(good, (~good).sum(), good.sum())
     below = (ranks - own) / np.maximum(others, 1)  # the share of the other label's that are below, ties half
     placed = np.where(good, below, 1 - below)
-    sums = np.stack([placed * good, good, placed * ~good, ~good], axis=-1).astype(np.float64)
     whole = placed[good].mean() if good.any() and (~good).any() else 0.5
+    sums = [placed * good, good, placed * ~good, ~good, np.full(len(scores), whole)]
+    return Sums(np.stack(sums, axis=-1).astype(np.float64), _area, text)
 
-    def statistic(sums: np.ndarray) -> np.ndarray:
-        of_good, n_good, of_bad, n_bad = np.moveaxis(sums, -1, 0)
-        return np.where(
-            n_good * n_bad > 0, of_good / np.maximum(n_good, 1) + of_bad / np.maximum(n_bad, 1) - whole, whole
-        )
 
-    return Sums(sums, statistic, text)
+def _area(sums: np.ndarray) -> np.ndarray:
+    of_good, n_good, of_bad, n_bad, of_whole = np.moveaxis(sums, -1, 0)
+    whole = of_whole / np.maximum(n_good + n_bad, 1)
+    means = of_good / np.maximum(n_good, 1) + of_bad / np.maximum(n_bad, 1)
+    return np.where(n_good * n_bad > 0, means - whole, whole)

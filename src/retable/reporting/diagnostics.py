@@ -121,21 +121,31 @@ def _unit_sums(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
 
 
 def gradients_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]:
-    """A row a system, from the gradient that fades soonest to the one that lasts."""
-    names = ("factor", "factor_low", "factor_high", "r2", "reach", "norm_median", "norm_90", "norm_max", "clipped")
-    frame = _metric_means(systems, "gradients", names).sort_values("factor").assign(corpus=corpus)
+    """A row a system, from the gradient that fades soonest to the one that lasts; means over seeds."""
+    names = ("factor", "r2", "reach", "norm_median", "norm_90", "norm_max", "clipped")
+    frame = pd.DataFrame(
+        {
+            "system": system,
+            **{name: np.mean([run.metrics[f"gradients/{name}"] for run in runs]) for name in names},
+            "factor_std": mean_std([run.metrics["gradients/factor"] for run in runs])[1],
+            "n": len(runs),
+            "runs": " ".join(run.name for run in runs),
+        }
+        for system, runs in systems.items()
+    )
+    frame = frame.sort_values("factor").assign(corpus=corpus)
     columns = [Column("System", numeric=False), Column("Runs")]
-    columns += [
-        Column(title, "Gradient by distance") for title in ("a step, ×", "95 % interval", "half-life", "r²", "words")
-    ]
+    columns += [Column(title, "Gradient by distance") for title in ("a step, ×", "half-life", "r²", "words")]
     columns += [Column(title, "Norm of a batch") for title in ("median", "90 %", "largest", "too long, %")]
     rows = []
     for _, cell in frame.iterrows():
+        spread = "" if math.isnan(cell["factor_std"]) else f"{cell['factor_std']:.3f}"
+        factor = Value(f"{cell['factor']:.3f}", spread, runs=tuple(cell["runs"].split(" ")))
         half_life = math.log(0.5) / math.log(cell["factor"]) if cell["factor"] < 1 else math.inf
-        texts = [f"{cell['factor']:.3f}", f"{cell['factor_low']:.3f} to {cell['factor_high']:.3f}"]
-        texts += [f"{half_life:.1f}", f"{cell['r2']:.3f}", f"{cell['reach']:.0f}"]
-        texts += [f"{cell[name]:.3g}" for name in names[5:8]]
-        rows.append(_row(cell, [*texts, f"{100 * cell['clipped']:.0f}"]))
+        texts = [f"{half_life:.1f}", f"{cell['r2']:.3f}", f"{cell['reach']:.0f}"]
+        texts += [f"{cell[name]:.3g}" for name in ("norm_median", "norm_90", "norm_max")]
+        texts.append(f"{100 * cell['clipped']:.0f}")
+        rows.append(Row([Value(cell["system"]), Value(str(cell["n"])), factor, *map(Value, texts)]))
     notes = [
         "The norm of the loss's gradient by the embedding of the token k before it changes by a factor a step, from a "
         "line through its logarithm; r² is the share that the line explains, the half-life in steps. It reaches so "
@@ -143,6 +153,7 @@ def gradients_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
         "Norm of a batch: of the whole gradient of the trained weights, on batches of the training text. Too long are "
         "those that clipping would shorten, at the norm that the benchmark asks about; whether the recipe clips its "
         "gradients is another matter.",
+        SPREAD,
     ]
     return Table(f"gradients-{corpus}", f"Gradients, {corpus}", columns, {corpus: rows}, notes), frame
 
@@ -206,21 +217,3 @@ def scaling_table(results: list[Result]) -> tuple[Table, pd.DataFrame]:
         "forward pass keeps for the backward pass.",
     ]
     return Table("scaling", "Time and memory of layers", columns, panels, notes, panel="Device"), pd.DataFrame(parts)
-
-
-def _metric_means(systems: Systems, prefix: str, names: Iterable[str]) -> pd.DataFrame:
-    """A row a system: the mean of its metrics over seeds, and runs."""
-    return pd.DataFrame(
-        {
-            "system": system,
-            **{name: np.mean([run.metrics[f"{prefix}/{name}"] for run in runs]) for name in names},
-            "n": len(runs),
-            "runs": " ".join(run.name for run in runs),
-        }
-        for system, runs in systems.items()
-    )
-
-
-def _row(cell: pd.Series, texts: list[str]) -> Row:
-    runs = tuple(cell["runs"].split(" "))
-    return Row([Value(cell["system"]), Value(str(len(runs))), Value(texts[0], runs=runs), *map(Value, texts[1:])])

@@ -23,7 +23,7 @@ from retable.reporting.figures import Figure
 from retable.reporting.markup import Row, Table, Value, anchor, groups
 from retable.reporting.provenance import Entry
 from retable.reporting.published import NOT_RUN
-from retable.reporting.results import FAIL, PASS, PASS_OTHER
+from retable.reporting.results import AFTERWARDS, FAIL, PASS, PASS_OTHER
 
 NOTE = "Note"  # the column that becomes footnotes
 MEANINGS = {
@@ -77,7 +77,12 @@ def failures(frame: pd.DataFrame) -> list[str]:
 def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
     """Each verdict with the number of rows that have it, of those that can have one, and what it means."""
     counts = Counter(frame["verdict"])
-    judged = [(each, counts[each], meaning) for each, meaning in MEANINGS.items() if counts[each] or each != PASS_OTHER]
+    late = Counter(row.verdict for row in frame.itertuples() if AFTERWARDS in row.note)
+    judged = [
+        (each, counts[each], meaning + f" ({late[each]} by a {AFTERWARDS})" * bool(late[each]))
+        for each, meaning in MEANINGS.items()
+        if counts[each] or each != PASS_OTHER
+    ]
     unrun = [("unrun", counts[NOT_RUN], "published, but not run here")]
     return judged * any(count for _, count, _ in judged) + unrun * (counts[NOT_RUN] > 0)
 

@@ -82,7 +82,7 @@ def write_report(
     figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables stand first;
     `rates` and `chosen_by` as `retable.reporting.rates` has them, `lacks` as `retable.reporting.lacking`, and
     `scaling_laws`, a pattern of systems, as the module of that name has it. `makings` say how each cell is made, and
-    `remote` where the repository is, and `about` what the study is for, for the page.
+    `remote` where the repository is, and `about` what the study is for.
     UsageError names the stage to run where a folder is missing.
     """
     results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
@@ -149,7 +149,7 @@ def write_report(
     page = report_page(f"Study {study}", about, provenance.summary(cells), frame, tables, figures, made)
     (out / "report.html").write_text(page, encoding="utf-8")
     write_judged(judged(frame), out)
-    (out / "report.md").write_text(report_markdown(study, frame, tables), encoding="utf-8")
+    (out / "report.md").write_text(report_markdown(study, about, frame, tables), encoding="utf-8")
     write_runs(cells, out)
     return tables
 
@@ -179,9 +179,9 @@ def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
     write_csv(pd.DataFrame(rows, columns=["system", "metric", "value"]), out / "metrics.csv")
 
 
-def report_markdown(study: str, frame: pd.DataFrame, tables: list[Table]) -> str:
-    """The verdicts and the tables."""
-    parts = [f"## Study {markdown(study)}"]
+def report_markdown(study: str, about: str, frame: pd.DataFrame, tables: list[Table]) -> str:
+    """What the study is for, the verdicts and the tables."""
+    parts = [f"## Study {markdown(study)}", *[markdown(about)] * bool(about)]
     parts += [", ".join(f"{count} {meaning}" for _, count, meaning in verdicts(frame)) + "."] * any(verdicts(frame))
     parts += ["\n".join(f"- {markdown(line)}" for line in failures(frame))] * any(failures(frame))
     return "\n\n".join([*parts, *(markdown_table(table).rstrip() for table in tables)]) + "\n"

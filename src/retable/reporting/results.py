@@ -43,6 +43,7 @@ DIAGNOSTICS = (
 )  # tables in CSV
 FEWEST = 5  # units that an interval or a test wants: resamples of two documents are three
 PASS, PASS_OTHER, FAIL = "pass", "pass, other recipe", "fail"
+AFTERWARDS = "tolerance set after it had run"
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
 MIX = "model.mix."  # what the names of a scalar mix's weights begin with
 TOLD = ("source", "other_recipe", "relative_to", "note")  # texts, "" where nothing was published
@@ -185,12 +186,14 @@ def read_references() -> pd.DataFrame:
     and flops, NaN where there is none; other_recipe, not_run, relative_to and note, "" where there is none."""
     text = resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8")
     absent = {"task": "", "tolerance": np.nan, "flops": np.nan, "beside": "corpus"}
-    absent |= dict.fromkeys(("other_recipe", "not_run", "relative_to", "note"), "")
+    absent |= dict.fromkeys(("other_recipe", "not_run", "relative_to"), "")
     rows = []
     for source in yaml.safe_load(text):
         for system, entry in source.pop("systems").items():
             for split, value in entry.pop("values").items():
-                rows.append(absent | source | entry | {"system": system, "split": split, "value": value})
+                row = absent | source | entry | {"system": system, "split": split, "value": value}
+                notes = [row.get("note", ""), AFTERWARDS * row.pop("afterwards", False)]
+                rows.append(row | {"note": "; ".join(filter(None, notes))})
     return pd.DataFrame(rows)
 
 

@@ -44,7 +44,7 @@ NOTES = [
     "L-BFGS from a grid of starts (Hoffmann et al. 2022, approach 3); its intervals are a bootstrap over the models.",
     "By compute the least loss is E + k / C^γ, γ = αβ / (α + β). The best size for C operations grows as C^a: by the "
     "law a = β / (α + β); by isoFLOP curves through the vertices "
-    "of parabolas in log N, one a budget (approach 2), with Student's interval over the budgets.",
+    "of parabolas in log N, one a budget, that lie within its sizes (approach 2), with Student's interval over them.",
     "Known: the entropy of the language on the same text. The lower one knows all earlier sentences of a document, the "
     "higher one none; a model that reads windows knows some.",
     "Hoffmann et al. measured on other text in other tokens; Kaplan et al. 2020 found a = 0.73, and, without an E, "
@@ -99,10 +99,14 @@ class Fitted:
     parabolas: Mapping[str, Parabola]  # by budget
 
     @property
+    def vertices(self) -> dict[str, float]:
+        """By budget the size at which its parabola is least, of those that lie within the sizes that were trained."""
+        return {budget: curve.size for budget, curve in self.parabolas.items() if not isnan(curve.size)}
+
+    @property
     def isoflop(self) -> Line | None:
-        """The exponent by which the parabolas' vertices grow; None where there are fewer than three."""
-        sizes = {budget: curve.size for budget, curve in self.parabolas.items() if not isnan(curve.size)}
-        operations = self.points.groupby("budget")["C"].mean()
+        """The exponent by which the vertices grow; None where there are fewer than three."""
+        sizes, operations = self.vertices, self.points.groupby("budget")["C"].mean()
         return fit_power([operations[budget] for budget in sizes], [*sizes.values()]) if len(sizes) >= 3 else None
 
 
@@ -128,12 +132,10 @@ def scaling_tables(found: Mapping[str, Fitted]) -> Iterator[tuple[Table, pd.Data
     panels = {
         str(corpus): [_law_row(row) for row in part.to_dict("records")] for corpus, part in laws.groupby("corpus")
     }
-    yield (
-        filled_table("scaling-laws", "Scaling laws", columns, panels, [*map(_finding, found, found.values()), *NOTES]),
-        laws,
-    )
+    findings = [finding for corpus, each in found.items() for finding in _findings(corpus, each)]
+    yield filled_table("scaling-laws", "Scaling laws", columns, panels, [*findings, *NOTES]), laws
     models = pd.concat([_models(each) for each in found.values()], ignore_index=True)
-    titles = ("Budget", "N, weights", "D, tokens", "C, operations", "Loss", "By the law", "Less the law")
+    titles = ("Seed", "Budget", "N, weights", "D, tokens", "C, operations", "Loss", "By the law", "Less the law")
     columns = [Column("System", numeric=False), *map(Column, titles)]
     panels = {
         str(corpus): [_model_row(row) for row in part.to_dict("records")] for corpus, part in models.groupby("corpus")
@@ -162,26 +164,33 @@ def _law_row(row: Mapping[str, Any]) -> Row:
     return Row([*map(Value, (NAMES[row["number"]], *numbers, known, f"{row['published']:g}"))])
 
 
-def _finding(corpus: str, found: Fitted) -> str:
-    """Whether E is what is known."""
+def _findings(corpus: str, found: Fitted) -> Iterator[str]:
+    """Whether E is what is known, and how many parabolas have a vertex."""
     entropy, alone = found.points[[*KNOWN]].iloc[0]
     low, high = law_interval(found.laws, "E")
     if isnan(entropy):
-        return f"{corpus}: the language's entropy is not known."
-    meets = "meets" if low <= alone and high >= entropy else "misses"
-    known = f"{entropy:.3f} to {alone:.3f}"
-    return f"{corpus}: the interval of E, {interval_text(low, high, 3)}, {meets} what is known, {known}."
+        yield f"{corpus}: the language's entropy is not known."
+    else:
+        meets = "meets" if low <= alone and high >= entropy else "misses"
+        known = f"{entropy:.3f} to {alone:.3f}"
+        yield f"{corpus}: the interval of E, {interval_text(low, high, 3)}, {meets} what is known, {known}."
+    if found.parabolas:
+        yield f"{corpus}: {len(found.vertices)} of {len(found.parabolas)} parabolas are least within their sizes."
 
 
 def _models(found: Fitted) -> pd.DataFrame:
-    law = found.law.loss(found.points["N"], found.points["D"])
-    return found.points.assign(law=law, difference=found.points["loss"] - law)
+    """By budget, size and seed, for two sizes of one budget differ in C by less than a step."""
+    points = found.points
+    law = found.law.loss(points["N"], points["D"])
+    budgets = points.groupby("budget")["C"].transform("mean").where(points["budget"] != "", points["C"])
+    models = points.assign(law=law, difference=points["loss"] - law, order=budgets)
+    return models.sort_values(["order", "N", "seed"], ignore_index=True).drop(columns="order")
 
 
 def _model_row(row: Mapping[str, Any]) -> Row:
     sizes = [f"{row['N']:,.0f}", f"{row['D']:,.0f}", f"{row['C']:.2e}"]
     losses = [f"{row['law']:.3f}", f"{row['difference']:+.3f}"]
-    values = [Value(row["system"]), Value(row["budget"]), *map(Value, sizes)]
+    values = [Value(row["system"]), Value(str(row["seed"])), Value(row["budget"]), *map(Value, sizes)]
     return Row([*values, Value(f"{row['loss']:.3f}", runs=(row["runs"],)), *map(Value, losses)])
 
 

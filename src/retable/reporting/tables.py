@@ -97,8 +97,9 @@ class Shown(NamedTuple):
 def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification], folder: Path) -> list[Table]:
     """Write `<table>.{csv,md,tex}` of each table that has rows; the same frame gives the same bytes.
 
-    A corpus on which a table has an oracle and no system to measure by it is left out, and so is a table of published
-    rows alone. UsageError for a specification that can't be followed.
+    What an oracle has of a corpus, task and metric without a system to measure by it is left out, but where the table
+    says itself where the oracle's numbers stand; and so is a table of published rows alone. UsageError for a
+    specification that can't be followed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, said in specifications.items():
@@ -110,7 +111,9 @@ def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification
         rows = own[name] & ~np.logical_or.reduce(named) if said.get("others") else own[name]
         part = frame[rows]
         systems = part[part["system"] != ORACLE]
-        part = part[part["corpus"].isin(systems["corpus"])]
+        is_placed = "_target_" in said or isinstance(said.get("oracle"), Mapping)
+        of = ["corpus"] if is_placed else ["corpus", "task", "metric"]
+        part = part[pd.MultiIndex.from_frame(part[of]).isin(pd.MultiIndex.from_frame(systems[of]))]
         if systems["n"].any():
             tables.append(write_table(specified_table(name, said, part), part, folder))
     return tables
