@@ -187,3 +187,22 @@ def test_the_report_has_the_tables(folders, tmp_path):
     written = pd.read_csv(tmp_path / "results/glue.csv")
     assert set(written.loc[written["n"] == 0, "verdict"].dropna()) == {NOT_RUN}
     assert len(pd.read_csv(tmp_path / "results/glue-differences.csv")) == 8 + 2  # averages too
+
+
+@pytest.mark.real
+def test_the_note_has_what_the_most_frequent_label_is_worth(data_dir):
+    """That of the training split, on validation."""
+    columns = {"SST-2": -1, "MRPC": 0, "RTE": -1, "WNLI": -1}
+    shares = {}
+    for task, column in columns.items():
+        labels = []
+        for split in ("train", "dev"):
+            lines = (data_dir / "glue" / task / f"{split}.tsv").read_text(encoding="utf-8-sig").splitlines()
+            labels.append(pd.Series([line.split("\t")[column] for line in lines[1:]]))
+        shares[task] = (labels[1] == labels[0].mode()[0]).mean()
+    f1_of_all = 2 * shares["MRPC"] / (1 + shares["MRPC"])
+    assert SPECIFICATIONS["glue"]["notes"][2]["text"] == (
+        "Who always says what the training split has most of has 0.0 on CoLA, "  # a constant has a Matthews of 0
+        f"{100 * shares['SST-2']:.1f} on SST-2, {100 * shares['MRPC']:.1f} and {100 * f1_of_all:.1f} on MRPC, "
+        f"{100 * shares['RTE']:.1f} on RTE and {100 * shares['WNLI']:.1f} on WNLI."
+    )
