@@ -90,15 +90,13 @@ def test_verdicts_are_counted_and_failures_named(report, tmp_path):
     assert summary.splitlines()[2] == "What &lt;a&gt; study shows."
 
 
-@pytest.mark.parametrize(("system", "outside"), [("kn5", 0), ("lstm_small", 1)])
-def test_a_count_is_coloured_where_there_is_something_to_count(
-    system, outside, write_likelihood, perplexity_of, tmp_path
-):
-    perplexities = {"kn5": 141.2, "lstm_small": 200}
-    cell = write_likelihood("evaluate", f"ptb/{system}-1", system, 1, [perplexity_of(perplexities[system])] * 5)
+@pytest.mark.parametrize(("perplexity", "is_outside"), [(141.2, False), (200, True)])
+def test_no_failure_is_not_coloured_as_one(perplexity, is_outside, write_likelihood, perplexity_of, tmp_path):
+    cell = write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(perplexity)] * 5)
     write_report("one", {"evaluate": [cell]}, tmp_path, SPECIFICATIONS)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert ('<li class="fail"><b>' in page) == outside == ("<li><b>0</b>outside of it" not in page)
+    assert ('<li class="fail"><b>1</b>' in page) == is_outside
+    assert ("<li><b>0</b>outside of it" in page) != is_outside
 
 
 def test_a_tolerance_that_was_set_afterwards_is_counted(write_likelihood, perplexity_of, tmp_path):
