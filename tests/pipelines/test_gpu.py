@@ -1,0 +1,119 @@
+"""A GPU trains, measures and writes what a processor does, and goes on past a kill; skipped where torch finds none.
+
+In fp32 without NVIDIA's TF32, whose ten bits would hide what differs. With `--dist load` the workers share these tests.
+"""
+
+import json
+import signal
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from retable.artifacts import read_record
+from retable.digests import digest
+from tests.pipelines.test_devices import STAGES, prepare
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+
+MORE = {
+    "electra": ["pretrain", "corpus=grammar_tiny", "++max_steps=8", "recipe=bert/electra", "tokenizer=word_marked",
+                "model.d_model=16", "model.n_layers=2", "model.dropout=0", "batches.batch_size=4", "batches.length=32"],
+    "t5": ["pretrain", "corpus=grammar_tiny", "++max_steps=8", "recipe=t5/t5", "tokenizer=word_marked",
+           "model.d_model=16", "model.n_layers=2", "model.dropout=0", "batches.batch_size=4", "batches.length=24"],
+    "elmo": ["pretrain", "corpus=grammar_tiny", "++max_steps=8", "recipe=elmo/elmo", "tokenizer=word",
+             "model.d_model=16", "model.d_cell=16", "model.dropout=0", "batches.batch_size=4", "batches.length=16"],
+    "wide_lstm": ["pretrain", "corpus=grammar_tiny", "++max_steps=8", "recipe=recurrent/lstm", "model.d_model=256",
+                  "model.dropout=0", "batches.length=16", "batches.batch_size=4"],  # with a bf16 of its own on processors
+}  # fmt: skip
+SYSTEMS = {**STAGES, **MORE}
+EXACT = {"NVIDIA_TF32_OVERRIDE": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+FP32 = ["trainer.precision=32-true"]
+DRAWS = {  # with dropout, so that a GPU's own draws go on past a kill
+    "lstm": ["model.dropout=0.2"],
+    "gpt": ["model.dropout=0.1"],
+    "bert": ["model.dropout=0.1"],
+    "sentences": ["dropout=0.1"],
+    "translation": ["model.dropout=0.1"],
+}
+
+
+def train(project, name: str, system: str, *settings: str, die_at: str = "") -> Path:
+    """A system's cell; it is killed at the step `die_at` first, and then goes on."""
+    stage, *own = SYSTEMS[name]
+    prepare(project, "bert" if "tokenizer=word_marked" in own else name)
+    changed = {setting.partition("=")[0].strip("+") for setting in settings}
+    own = [each for each in own if each.partition("=")[0].strip("+") not in changed]
+    command = [stage, *own, *settings, f"system={system}", "logger=none", "+callbacks.mortal._target_=dying.Mortal"]
+    if die_at:
+        killed = project.run(*command, "checkpoint_every=3", DIE_AT=die_at, **EXACT)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    project.succeed(*command, "checkpoint_every=3", **EXACT)
+    (cell,) = project.folder.glob(f"outputs/{stage}/*/*{system}-1")
+    return cell
+
+
+def losses(cell: Path) -> pd.Series:
+    curve = pd.read_csv(cell / "curve.csv")
+    return curve[curve["metric"].str.endswith("loss")].set_index(["step", "metric"])["value"]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_gpu_has_the_losses_of_a_processor(project, name):
+    theirs = losses(train(project, name, f"{name}_cpu", "trainer=cpu"))
+    ours = losses(train(project, name, f"{name}_gpu", "trainer=gpu", *FP32))
+    assert ours.index.equals(theirs.index) and len(ours) >= 2
+    assert ours.to_numpy() == pytest.approx(theirs.to_numpy(), rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_its_own_precision_learns_about_the_same(project, name):
+    """bf16, in which a product has eight bits."""
+    theirs = losses(train(project, name, f"{name}_cpu_again", "trainer=cpu"))
+    ours = losses(train(project, name, f"{name}_own", "trainer=gpu"))
+    assert ours.to_numpy() == pytest.approx(theirs.to_numpy(), rel=0.05, abs=0.02)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_killed_and_resumed_equals_uninterrupted(project, name):
+    settings = ["trainer=gpu", *DRAWS[name], "+trainer.deterministic=true"]
+    whole = train(project, name, f"{name}_whole", *settings)
+    killed = train(project, name, f"{name}_killed", *settings, die_at="5")
+    for file in ("model.safetensors", "curve.csv", "metrics.json"):
+        assert digest(killed / file) == digest(whole / file), file
+
+
+@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
+@pytest.mark.parametrize("name", ["gpt", "bert"])
+def test_one_gpu_of_many_trains_as_one(project, name, trainer):
+    one = losses(train(project, name, f"{name}_one", "trainer=gpu", *FP32))
+    ours = ["trainer.accelerator=gpu", "trainer.devices=1", *FP32]
+    shared = losses(train(project, name, f"{name}_{trainer}", f"trainer={trainer}", *ours))
+    assert shared.to_numpy() == pytest.approx(one.to_numpy(), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_it_measures_what_a_processor_measures(project, name):
+    cell = train(project, name, f"{name}_measured", "trainer=cpu")
+    found = []
+    for accelerator in ("cpu", "gpu"):
+        out = f"grammar_tiny/{cell.name}-{accelerator}"
+        measured = ["corpus=grammar_tiny", f"cell=grammar_tiny/{cell.name}", f"accelerator={accelerator}"]
+        project.succeed("evaluate", *measured, f"out={out}", **EXACT)
+        folder = project.folder / "outputs/evaluate" / out
+        assert read_record(folder)["accelerator"] == accelerator
+        found.append(json.loads((folder / "metrics.json").read_text()))
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_it_writes_what_a_processor_writes(project, name):
+    cell = train(project, name, f"{name}_writes", "trainer=cpu")
+    texts = []
+    for accelerator in ("cpu", "gpu"):
+        out = f"grammar_tiny/{cell.name}-{accelerator}"
+        written = [f"cell=grammar_tiny/{cell.name}", "decoding=greedy", "n_prompts=3", f"accelerator={accelerator}"]
+        project.succeed("generate", *written, f"out={out}", **EXACT)
+        texts.append((project.folder / "outputs/generate" / out / "samples.jsonl").read_text())
+    assert texts[1] == texts[0]
