@@ -25,7 +25,7 @@ MORE = {
     "elmo": ["pretrain", "corpus=grammar_tiny", "++max_steps=8", "recipe=elmo/elmo", "tokenizer=word",
              "model.d_model=16", "model.d_cell=16", "model.dropout=0", "batches.batch_size=4", "batches.length=16"],
     "wide_lstm": ["pretrain", "corpus=grammar_tiny", "++max_steps=8", "recipe=recurrent/lstm", "model.d_model=256",
-                  "model.dropout=0", "batches.length=16", "batches.batch_size=4"],  # with a bf16 of its own on processors
+                  "model.dropout=0", "batches.length=16", "batches.batch_size=4"],  # in bf16 by a way of its own
 }  # fmt: skip
 SYSTEMS = {**STAGES, **MORE}
 EXACT = {"NVIDIA_TF32_OVERRIDE": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}

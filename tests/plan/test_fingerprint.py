@@ -159,6 +159,11 @@ def test_what_may_change_a_number_changes_it(small, file, old, new):
     assert fingerprint(small) != before
 
 
+def test_every_version_of_python_finds_the_same_one(small):
+    """Else a project would be stale as a whole to whoever has another: 3.12 and 3.13 write syntax trees otherwise."""
+    assert fingerprint(small) == "568956ac043fd52b3d08534fd6bd12335e6aee3f55d646ff2270a1050c2ddf2c"
+
+
 def test_a_definition_that_moves_keeps_it(small):
     before = fingerprint(small)
     edit(small / "numbers.py", "def half(x):\n    return x / BASE\n", "")

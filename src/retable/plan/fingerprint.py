@@ -10,6 +10,7 @@ only shows at run time. Apache Hamilton's cache keys functions alike, by their c
 import ast
 import hashlib
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -125,7 +126,7 @@ class Code:
         if place not in self._digests:
             module, definition = place
             plain = (_without_annotation(node) or node for node in self._modules[module].parsed_again(definition))
-            dumps = [ast.dump(_Essence().visit(node)) for node in plain]
+            dumps = [_dumped(_Essence().visit(node)) for node in plain]
             dumps += self._modules[module].compiled
             self._digests[place] = hashlib.sha256("\n".join(dumps).encode()).hexdigest()
         return self._digests[place]
@@ -214,6 +215,14 @@ class _Essence(ast.NodeTransformer):
             node.body = node.body[1:]
         self.generic_visit(node)
         return node
+
+
+def _dumped(node: ast.AST) -> str:
+    """As Python 3.11 has it: later ones know parameters of types, 3.13 leaves out what is empty."""
+    for each in ast.walk(node):
+        if getattr(each, "type_params", None) == []:
+            del vars(each)["type_params"]
+    return ast.dump(node, **({"show_empty": True} if sys.version_info >= (3, 13) else {}))
 
 
 def _without_annotation(node: ast.stmt) -> ast.stmt | None:
