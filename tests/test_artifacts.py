@@ -1,7 +1,9 @@
 import json
 import math
 import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -103,3 +105,13 @@ def test_the_commit_is_known_and_whether_the_code_is_as_committed(tmp_path, monk
 def test_versions_and_machine_are_described():
     assert {"python", "torch", "lightning", "numpy"} <= environment().keys()
     assert "cores" in hardware() and hardware().endswith("GiB")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [(["NVIDIA H100"], "GiB, NVIDIA H100"), (["A", "A", "B"], "GiB, 2 × A, B"), ([], "GiB")]
+)
+def test_hardware_names_the_gpus_that_were_used(names, said, monkeypatch):
+    cuda = SimpleNamespace(is_initialized=lambda: bool(names), device_count=lambda: len(names))
+    cuda.get_device_name = names.__getitem__
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert hardware().endswith(said)

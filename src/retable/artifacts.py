@@ -13,6 +13,7 @@ import platform
 import resource
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -118,9 +119,13 @@ def peak_memory() -> float:
 
 
 def hardware() -> str:
-    """The machine in words: processor, cores, memory."""
+    """The machine in words: processor, cores, memory, and its GPUs where this process has used one."""
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         processor = next((x.split(":")[1].strip() for x in file if x.startswith("model name")), processor)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{processor}, {os.cpu_count()} cores, {memory:.0f} GiB"
+    torch: Any = sys.modules.get("torch")  # what has not imported it has used none
+    used = torch is not None and torch.cuda.is_initialized()
+    gpus = Counter(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())) if used else Counter()
+    named = [f"{count} × {name}" if count > 1 else name for name, count in gpus.items()]
+    return ", ".join([processor, f"{os.cpu_count()} cores", f"{memory:.0f} GiB", *named])

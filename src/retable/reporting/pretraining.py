@@ -127,7 +127,7 @@ def senses_table(frame: pd.DataFrame) -> Table:
     notes = [
         "The senses of ambiguous words, told by the nearest other occurrence of the word and by the nearest mean of a "
         "sense's other occurrences; accuracy in percent. Layer 0 has no context: all occurrences of a word are equally "
-        "near, so that one is drawn, which is right less often than the most frequent sense.",
+        "near and share the prediction, which is right less often than the most frequent sense.",
         SPREAD,
     ]
     return filled_table("senses", "Senses of words by layer", columns, panels, notes)
