@@ -93,27 +93,29 @@ def test_one_gpu_of_many_trains_as_one(project, name, trainer):
     assert shared.to_numpy() == pytest.approx(one.to_numpy(), rel=1e-5)
 
 
+def on_both(project, stage: str, cell: Path, *settings: str) -> list[Path]:
+    """What a stage makes of a cell on a processor and on a GPU."""
+    folders = []
+    for accelerator in ("cpu", "gpu"):
+        out = f"grammar_tiny/{cell.name}-{accelerator}"
+        used = [f"cell=grammar_tiny/{cell.name}", f"accelerator={accelerator}", f"out={out}"]
+        project.succeed(stage, *settings, *used, **EXACT)
+        folders.append(project.folder / "outputs" / stage / out)
+        assert read_record(folders[-1])["accelerator"] == accelerator
+    return folders
+
+
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
 def test_it_measures_what_a_processor_measures(project, name):
     cell = train(project, name, f"{name}_measured", "trainer=cpu")
-    found = []
-    for accelerator in ("cpu", "gpu"):
-        out = f"grammar_tiny/{cell.name}-{accelerator}"
-        measured = ["corpus=grammar_tiny", f"cell=grammar_tiny/{cell.name}", f"accelerator={accelerator}"]
-        project.succeed("evaluate", *measured, f"out={out}", **EXACT)
-        folder = project.folder / "outputs/evaluate" / out
-        assert read_record(folder)["accelerator"] == accelerator
-        found.append(json.loads((folder / "metrics.json").read_text()))
-    assert found[1] == pytest.approx(found[0], rel=1e-4)
+    folders = on_both(project, "evaluate", cell, "corpus=grammar_tiny")
+    theirs, ours = (json.loads((folder / "metrics.json").read_text()) for folder in folders)
+    assert ours == pytest.approx(theirs, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
 def test_it_writes_what_a_processor_writes(project, name):
     cell = train(project, name, f"{name}_writes", "trainer=cpu")
-    texts = []
-    for accelerator in ("cpu", "gpu"):
-        out = f"grammar_tiny/{cell.name}-{accelerator}"
-        written = [f"cell=grammar_tiny/{cell.name}", "decoding=greedy", "n_prompts=3", f"accelerator={accelerator}"]
-        project.succeed("generate", *written, f"out={out}", **EXACT)
-        texts.append((project.folder / "outputs/generate" / out / "samples.jsonl").read_text())
-    assert texts[1] == texts[0]
+    folders = on_both(project, "generate", cell, "decoding=greedy", "n_prompts=3")
+    theirs, ours = ((folder / "samples.jsonl").read_text() for folder in folders)
+    assert ours == theirs
