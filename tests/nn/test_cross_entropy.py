@@ -16,6 +16,14 @@ def parts(request, monkeypatch) -> list[int]:
     return PARTS[request.param]
 
 
+@pytest.fixture(params=["processor", "gpu"])
+def way(request, monkeypatch) -> str:
+    """The way of a GPU gives the same on a processor."""
+    if request.param == "gpu":
+        monkeypatch.setattr(cross_entropy, "_LinearCrossEntropy", cross_entropy._LinearCrossEntropyOnGPU)
+    return request.param
+
+
 def inputs(bias: bool, dtype: torch.dtype = torch.float32) -> tuple[list[torch.Tensor | None], torch.Tensor]:
     torch.manual_seed(0)
     tensors = [2 * torch.randn(N, D), torch.randn(V, D), torch.randn(V) if bias else None]
@@ -28,7 +36,7 @@ def gradients(loss: torch.Tensor, tensors: list[torch.Tensor | None]) -> list[to
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_value_and_gradients_are_those_of_the_cross_entropy_of_all_logits(bias, dtype, parts):
+def test_value_and_gradients_are_those_of_the_cross_entropy_of_all_logits(bias, dtype, parts, way):
     tensors, labels = inputs(bias, dtype)
     assert [len(range(N)[rows]) for rows in row_chunks(tensors[0], V)] == parts
     loss = linear_cross_entropy(*tensors, labels)
@@ -38,7 +46,7 @@ def test_value_and_gradients_are_those_of_the_cross_entropy_of_all_logits(bias, 
     torch.testing.assert_close(gradients(loss, tensors), gradients(expected, tensors), rtol=1e-5, atol=1e-6)
 
 
-def test_gradients_are_the_slopes_of_the_value(parts):
+def test_gradients_are_the_slopes_of_the_value(parts, way):
     tensors, labels = inputs(bias=True)
     for tensor, gradient in zip(tensors, gradients(linear_cross_entropy(*tensors, labels), tensors), strict=True):
         direction = torch.randn_like(tensor)
@@ -52,13 +60,13 @@ def test_gradients_are_the_slopes_of_the_value(parts):
         assert (above - below).item() / 2e-2 == pytest.approx((gradient * direction).sum().item(), rel=0.01, abs=1e-4)
 
 
-def test_the_gradient_from_above_goes_on(parts):
+def test_the_gradient_from_above_goes_on(parts, way):
     tensors, labels = inputs(bias=True)
     expected = [3 * g for g in gradients(linear_cross_entropy(*tensors, labels), tensors)]
     torch.testing.assert_close(gradients(3 * linear_cross_entropy(*tensors, labels), tensors), expected)
 
 
-def test_weights_of_both_ends_get_the_gradients_of_both():
+def test_weights_of_both_ends_get_the_gradients_of_both(way):
     table, labels = torch.randn(V, D, requires_grad=True), torch.randint(V, (N,))
     ids = torch.randint(V, (N,))
     ours = gradients(linear_cross_entropy(F.embedding(ids, table), table, None, labels), [table])
@@ -66,7 +74,7 @@ def test_weights_of_both_ends_get_the_gradients_of_both():
     torch.testing.assert_close(ours, theirs)
 
 
-def test_frozen_weights_let_the_gradient_through():
+def test_frozen_weights_let_the_gradient_through(way):
     (hidden, weight, bias), labels = inputs(bias=True)
     expected = gradients(linear_cross_entropy(hidden, weight, bias, labels), [hidden])
     loss = linear_cross_entropy(hidden, weight.detach(), bias.detach(), labels)
@@ -77,7 +85,7 @@ def test_frozen_weights_let_the_gradient_through():
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("waiting", [1, 7, N])
 @pytest.mark.parametrize("bias", [False, True])
-def test_under_autocast_products_are_rounded_and_sums_are_not(bias, waiting, compiled, parts, monkeypatch):
+def test_under_autocast_products_are_rounded_and_sums_are_not(bias, waiting, compiled, parts, way, monkeypatch):
     """However many rows' slopes wait for one product, and whoever sums."""
     monkeypatch.setattr(cross_entropy, "SLOPES", waiting * V)
     if not compiled:
@@ -95,7 +103,7 @@ def test_under_autocast_products_are_rounded_and_sums_are_not(bias, waiting, com
         assert (ours - theirs).norm() < 0.02 * theirs.norm()
 
 
-def test_large_logits_do_not_overflow(parts):
+def test_large_logits_do_not_overflow(parts, way):
     tensors, labels = inputs(bias=True)
     with torch.no_grad():
         tensors[0] *= 1000

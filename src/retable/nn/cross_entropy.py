@@ -11,7 +11,8 @@ from retable.nn import fused
 from retable.nn.product import Times, pays, product, times
 
 LOGITS = 1 << 22  # so many at a time on a processor: 16 MB; fewer take longer, more no less
-LOGITS_ON_GPU = 1 << 26
+LOGITS_ON_GPU = 1 << 27
+ALIGNED = 64  # words on a GPU: rows of numbers that begin anywhere take it three times as long to multiply
 SLOPES = 1 << 25  # so many at a time on a processor in a type narrower than the weights': 64 MB
 
 
@@ -24,7 +25,8 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, la
     """
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
-    return _LinearCrossEntropy.apply(hidden.to(dtype), weight, bias, labels)
+    of = _LinearCrossEntropyOnGPU if hidden.is_cuda else _LinearCrossEntropy
+    return of.apply(hidden.to(dtype), weight, bias, labels)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -37,12 +39,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
             d_bias = torch.zeros_like(bias) if learns and bias is not None else None
             loss = hidden.new_zeros((), dtype=torch.float32)
             narrow = learns and hidden.dtype != weight.dtype
-            size = _chunk_size(hidden, len(weight))
+            size = max(LOGITS // len(weight), 1)
             to_logits = times(table, hidden[:size])
             to_hidden = times(table.mT, hidden.new_empty(min(size, len(hidden)), len(weight))) if learns else None
             # A product in a narrow type leaves V·D numbers to bring to the weights' type and to add up, which takes
             # longer than the product of a few rows: the slopes of many chunks wait for one.
-            room = max(SLOPES // len(weight), size) if narrow and not hidden.is_cuda else size
+            room = max(SLOPES // len(weight), size) if narrow else size
             for span in _slices(0, len(hidden), room):
                 waiting = hidden.new_empty(span.stop - span.start, len(weight)) if narrow else None
                 scaled = []
@@ -79,7 +81,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors
-        if d_loss.is_cuda or d_loss != 1:  # 1 where this is all of the loss; looking makes a GPU wait
+        if d_loss != 1:  # 1 where this is all of the loss
             gradients = [None if gradient is None else gradient.mul_(d_loss) for gradient in gradients]
         return *gradients, None
 
@@ -105,6 +107,48 @@ def _slopes(
     return nats, logits, total
 
 
+class _LinearCrossEntropyOnGPU(torch.autograd.Function):
+    """The same in few passes over the logits, each of which reads and writes a GPU's memory, and without waiting."""
+
+    @staticmethod
+    def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+        with torch.autocast(hidden.device.type, enabled=False):
+            (n_words, _), filling = weight.shape, -len(weight) % ALIGNED
+            table = F.pad(weight.to(hidden.dtype), (0, 0, 0, filling))
+            of_filling = None if bias is None else F.pad(bias.float(), (0, filling), value=-torch.inf)
+            learns = any(ctx.needs_input_grad)
+            d_hidden, d_weight = (torch.empty_like(hidden), torch.zeros_like(weight)) if learns else (hidden, weight)
+            d_bias = torch.zeros_like(bias) if learns and bias is not None else None
+            loss = hidden.new_zeros((), dtype=torch.float32)
+            for rows in row_chunks(hidden, len(table)):
+                logits, label = hidden[rows] @ table.mT, labels[rows, None]
+                if of_filling is not None:
+                    logits = logits + of_filling
+                else:
+                    logits[:, n_words:] = -torch.inf
+                log_probs = F.log_softmax(logits, 1, dtype=torch.float32)
+                log_prob = log_probs.gather(1, label)
+                loss -= log_prob.sum()
+                if not learns:
+                    continue
+                slopes = torch.exp(log_probs, out=torch.empty_like(log_probs, dtype=hidden.dtype))
+                slopes.scatter_(1, label, torch.expm1(log_prob).to(slopes.dtype))
+                if d_bias is not None:
+                    d_bias += slopes.sum(0, dtype=torch.float32)[:n_words]
+                torch.mm(slopes, table, out=d_hidden[rows])
+                d_weight += (slopes.mT @ hidden[rows])[:n_words]
+        ctx.n_tokens = len(labels)
+        if learns:
+            ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        return loss / ctx.n_tokens
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
+        share = d_loss / ctx.n_tokens
+        return *(None if gradient is None else gradient.mul_(share) for gradient in ctx.saved_tensors), None
+
+
 def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
     """(N,) fp32: log softmax(hidden · weightᵀ + bias)[label] of every token."""
     table = weight.to(hidden.dtype)
@@ -127,11 +171,7 @@ def _with_bias(logits: Tensor, bias: Tensor | None) -> Tensor:
 
 def row_chunks(hidden: Tensor, vocab_size: int) -> list[slice]:
     """Slices of the rows, each of a bounded number of logits."""
-    return _slices(0, len(hidden), _chunk_size(hidden, vocab_size))
-
-
-def _chunk_size(hidden: Tensor, vocab_size: int) -> int:
-    return max((LOGITS_ON_GPU if hidden.is_cuda else LOGITS) // vocab_size, 1)
+    return _slices(0, len(hidden), max((LOGITS_ON_GPU if hidden.is_cuda else LOGITS) // vocab_size, 1))
 
 
 def _slices(start: int, stop: int, size: int) -> list[slice]:

@@ -85,7 +85,9 @@ class Training(L.LightningModule):
         part = batch_idx % parts
         seed = step_seed(self._seed, step, self.global_rank * parts + part)
         # torch.manual_seed notes the seed down for every kind of GPU that is not there, each time with the call stack.
-        (torch.default_generator if self.device.type == "cpu" else torch).manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).manual_seed(seed)
         loss = None
         if isinstance(self.objective, SelfUpdating):
             self._update(self.objective, batch)
