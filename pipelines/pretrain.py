@@ -45,6 +45,7 @@ def learn(cfg: DictConfig) -> None:
     from retable.data.batches import Measure
     from retable.objectives.base import CountsWords
     from retable.training.blocks import recompute_blocks
+    from retable.training.progress import Best
 
     folder = Path("outputs/encode", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin", "validation.bin")]
@@ -78,7 +79,8 @@ def learn(cfg: DictConfig) -> None:
     with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         if start.inputs:
             record.extra["drawn"] = start.drawn
-        train(cfg, record, objective, batches, held_out)
+        best = Best("validation/loss", cfg.patience) if cfg.get("patience") else None
+        train(cfg, record, objective, batches, held_out, best)
         tokenizer.save(record.folder / "tokenizer.json")
 
 

@@ -287,16 +287,18 @@ def judged(scores: list[float]) -> tuple[System, list[dict[str, Tensor]]]:
 
     def validate(objective: nn.Module) -> dict[str, float]:
         seen.append({name: p.detach().clone() for name, p in objective.named_parameters()})
-        return {"accuracy": scores[reached[-1] // 3 - 1]}
+        score = scores[reached[-1] // 3 - 1]
+        return {"accuracy": score, "loss": -score}
 
     system.objective.loss = remembering
     return system._replace(settings=system.settings | {"validate": validate, "epochs": 3}), seen
 
 
+@pytest.mark.parametrize("metric", ["accuracy", "loss"])
 @pytest.mark.parametrize(("patience", "last", "best"), [(2, 12, 6), (3, 15, 6), (9, 18, 18)])
-def test_the_best_validations_weights_are_kept_and_the_training_ends_behind_it(patience, last, best, tmp_path):
+def test_the_best_validations_weights_are_kept_and_the_training_ends_behind_it(patience, last, best, metric, tmp_path):
     system, seen = judged(SCORES)
-    points = run(system, tmp_path, best=Best("validation/accuracy", patience))
+    points = run(system, tmp_path, best=Best(f"validation/{metric}", patience))
     assert max(point.step for point in points) == last and len(seen) == last // 3
     assert_same(weights(system), seen[best // 3 - 1])
 

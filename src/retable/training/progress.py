@@ -25,8 +25,12 @@ class Best(NamedTuple):
     """Early stopping: the weights of the best validation are kept, and the training ends once `patience` validations
     in a row were no better."""
 
-    metric: str  # of the curve, such as validation/accuracy; the higher the better
+    metric: str  # of the curve, such as validation/accuracy; the higher the better, but for a loss
     patience: int  # 1 or more
+
+    def value(self, point: Point) -> float:
+        """The higher, the better."""
+        return -point.value if self.metric.endswith("/loss") else point.value
 
 
 class Progress(Checkpoint):
@@ -83,7 +87,7 @@ class Progress(Checkpoint):
     def best_step(self) -> int | None:
         """The step of the best validation so far, the first of equals; None without early stopping."""
         validations = self._validations()
-        return max(validations, key=lambda point: point.value).step if validations else None
+        return max(validations, key=self._best.value).step if self._best is not None and validations else None
 
     def _validations(self) -> list[Point]:
         return [point for point in self.points if self._best is not None and point.metric == self._best.metric]
