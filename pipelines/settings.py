@@ -129,6 +129,7 @@ class Pretrain(Initialised):
     batches: Annotated[Any, Part("retable.data.", (*FACTS, "tokens", "units", "line_end", "seed"))]
     scorer: Annotated[Any, Part("retable.evaluation.likelihood.")]
     validation_scorer: Annotated[Any, Part("retable.evaluation.likelihood.")]
+    patience: PositiveInt | None
     compile: bool
     recompute: bool
 

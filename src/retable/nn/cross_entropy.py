@@ -11,7 +11,8 @@ from retable.nn import fused
 from retable.nn.product import Times, pays, product, times
 
 LOGITS = 1 << 22  # so many at a time on a processor: 16 MB; fewer take longer, more no less
-LOGITS_ON_GPU = 1 << 27
+LOGITS_ON_GPU = 1 << 26
+SLOPES_ON_GPU = 1 << 27  # the more at a time, the fewer times those of the table are added up
 ALIGNED = 64  # words on a GPU: rows of numbers that begin anywhere take it three times as long to multiply
 SLOPES = 1 << 25  # so many at a time on a processor in a type narrower than the weights': 64 MB
 
@@ -39,7 +40,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             d_bias = torch.zeros_like(bias) if learns and bias is not None else None
             loss = hidden.new_zeros((), dtype=torch.float32)
             narrow = learns and hidden.dtype != weight.dtype
-            size = max(LOGITS // len(weight), 1)
+            size = _chunk_size(hidden, len(weight))
             to_logits = times(table, hidden[:size])
             to_hidden = times(table.mT, hidden.new_empty(min(size, len(hidden)), len(weight))) if learns else None
             # A product in a narrow type leaves V·D numbers to bring to the weights' type and to add up, which takes
@@ -120,7 +121,7 @@ class _LinearCrossEntropyOnGPU(torch.autograd.Function):
             d_hidden, d_weight = (torch.empty_like(hidden), torch.zeros_like(weight)) if learns else (hidden, weight)
             d_bias = torch.zeros_like(bias) if learns and bias is not None else None
             loss = hidden.new_zeros((), dtype=torch.float32)
-            for rows in row_chunks(hidden, len(table)):
+            for rows in _slices(0, len(hidden), max(SLOPES_ON_GPU // len(table), 1)):
                 logits, label = hidden[rows] @ table.mT, labels[rows, None]
                 if of_filling is not None:
                     logits = logits + of_filling
@@ -171,7 +172,11 @@ def _with_bias(logits: Tensor, bias: Tensor | None) -> Tensor:
 
 def row_chunks(hidden: Tensor, vocab_size: int) -> list[slice]:
     """Slices of the rows, each of a bounded number of logits."""
-    return _slices(0, len(hidden), max((LOGITS_ON_GPU if hidden.is_cuda else LOGITS) // vocab_size, 1))
+    return _slices(0, len(hidden), _chunk_size(hidden, vocab_size))
+
+
+def _chunk_size(hidden: Tensor, vocab_size: int) -> int:
+    return max((LOGITS_ON_GPU if hidden.is_cuda else LOGITS) // vocab_size, 1)
 
 
 def _slices(start: int, stop: int, size: int) -> list[slice]:
