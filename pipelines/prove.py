@@ -14,15 +14,18 @@ import csv
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import md5
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
 import yaml
 
 from pipelines.entry import CONF, one_line_errors
+from pipelines.forks import ask, serving
 from pipelines.plan import composing, configuration, data_of, studies
 from retable.digests import DIGESTS, digest, digest_of
 from retable.errors import UsageError
@@ -58,6 +61,7 @@ class Pair(NamedTuple):
 def prove(revision: str, names: Collection[str] = ()) -> None:
     """Renew what can be proved the same as at `revision`, and print what was proved and what is stale."""
     os.chdir(ROOT)
+    os.environ["OMP_NUM_THREADS"] = "1"  # of what is forked, too
     commits = [_git("rev-parse", revision), _git("rev-parse", "HEAD")]
     trees = {"old": Path("work/prove/old").resolve(), "new": ROOT}
     shutil.rmtree(trees["old"].parent, ignore_errors=True)
@@ -69,29 +73,33 @@ def prove(revision: str, names: Collection[str] = ()) -> None:
         lend_kernels(ROOT, trees["old"])
         chosen = [read_study(Conf(CONF), name) for name in names] or studies()
         cells, asked = distinct(studies()), {place for study in chosen for place in study.cells}
-        for pair, places in _changed(trees, {place: cell for place, cell in cells.items() if place in asked}).items():
-            found = sorted((cells[place] for place in places), key=_size)[0]
-            digests = {
-                side: _run(tree, trees["old"].parent / f"run-{side}", found, cells) for side, tree in trees.items()
-            }
-            same = digests["old"] is not None and digests["old"] == digests["new"]
-            print(f"{'same  ' if same else 'STALE '} {found.place}, for {len(places)}: {' '.join(sorted(places)[:5])}")
-            if same:
-                _renew([cells[place] for place in places])
-                _record([*pair, found.place, digests["new"], *commits, len(places)])
+        with serving() as forks, ThreadPoolExecutor(len(trees)) as side_by_side:
+            changed = _changed(forks, trees, {place: cell for place, cell in cells.items() if place in asked})
+            for pair, places in changed.items():
+                found = sorted((cells[place] for place in places), key=_size)[0]
+                making = [(each, _settings(each)) for each in (*_upstream(found, cells), found)]
+                folders = (trees["old"].parent / f"run-{side}" for side in trees)
+                old, new = side_by_side.map(partial(_run, forks, making), trees.values(), folders)
+                same = new is not None and old == new
+                some = " ".join(sorted(places)[:5])
+                print(f"{'same  ' if same else 'STALE '} {found.place}, for {len(places)}: {some}")
+                if same:
+                    _renew([cells[place] for place in places])
+                    _record([*pair, found.place, new, *commits, len(places)])
     finally:
         _git("worktree", "remove", "--force", str(trees["old"]))
         shutil.rmtree(trees["old"].parent, ignore_errors=True)
 
 
-def _changed(trees: Mapping[str, Path], cells: Mapping[str, Cell]) -> dict[Pair, list[str]]:
+def _changed(forks: str, trees: Mapping[str, Path], cells: Mapping[str, Cell]) -> dict[Pair, list[str]]:
     """The cells that were up to date, by the change of code that is all that makes them stale."""
     found: dict[Pair, list[str]] = {}
     for group in sorted(
         {cell.group for cell in cells.values() if graph_file(cell.group).with_name("dvc.lock").exists()}
     ):
         for tree in trees.values():
-            _python(tree, tree, "pipelines.plan", "cells", group, check=tree is trees["new"])  # the old may not know it
+            code, said = _python(forks, tree, tree, "pipelines.plan", "cells", group)
+            assert tree is trees["old"] or not code, said  # the old may not know the group
         entries = _load(graph_file(group).with_name("dvc.lock"))["stages"]
         for cell in (cell for cell in cells.values() if cell.group == group and cell.name in entries):
             old, new = (tree / plan_file(cell) for tree in trees.values())
@@ -114,19 +122,18 @@ def lend_kernels(here: Path, there: Path) -> None:
             shutil.copy2(library, there / KERNELS.parent)
 
 
-def _run(tree: Path, folder: Path, cell: Cell, cells: Mapping[str, Cell]) -> str | None:
-    """The digest of what a cell leaves under the code of `tree`, run with all that it is made from; None: it failed."""
+def _run(forks: str, making: Sequence[tuple[Cell, Sequence[str]]], tree: Path, folder: Path) -> str | None:
+    """The digest of what the last cell leaves under the code of `tree`, run with all; None: one failed."""
     folder.mkdir(parents=True, exist_ok=True)
     if (ROOT / "data").exists() and not (folder / "data").exists():
         (folder / "data").symlink_to((ROOT / "data").resolve())
-    for each in (*_upstream(cell, cells), cell):
-        if not (folder / "outputs" / each.place).exists():
-            settings = [f"{key}={value}" for key, value in each.settings.items()]
-            done = _python(tree, folder, f"pipelines.{each.stage}", *settings, *_short(each), check=False)
-            if done.returncode:
-                print(f"{each.command} failed at {tree.name}: {done.stderr.strip().splitlines()[-1:]}")
+    for cell, settings in making:
+        if not (folder / "outputs" / cell.place).exists():
+            code, said = _python(forks, tree, folder, f"pipelines.{cell.stage}", *settings)
+            if code:
+                print(f"{cell.command} failed at {tree.name}: {said}")
                 return None
-    left = folder / "outputs" / cell.place
+    left = folder / "outputs" / making[-1][0].place
     files = sorted(path for path in left.rglob("*") if path.is_file() and path.name not in RECORDS)
     return digest_of({str(path.relative_to(left)): digest(path) for path in files})
 
@@ -139,6 +146,11 @@ def _upstream(cell: Cell, cells: Mapping[str, Cell]) -> Iterator[Cell]:
     for place in dict.fromkeys([*cell.made_from, *made]):
         yield from _upstream(cells[place], cells)
         yield cells[place]
+
+
+def _settings(cell: Cell) -> list[str]:
+    """A cell's, and what makes it short."""
+    return [*(f"{key}={value}" for key, value in cell.settings.items()), *_short(cell)]
 
 
 def _short(cell: Cell) -> list[str]:
@@ -180,12 +192,13 @@ def _record(row: list[Any]) -> None:
         writer.writerows([*map(spreadsheet, each)] for each in ([row] if begun else [COLUMNS, row]))
 
 
-def _python(tree: Path, folder: Path, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a module with the code of `tree`, in `folder`."""
-    own = {"PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}", "OMP_NUM_THREADS": "1", "RETABLE_DATA": "data"}
+def _python(forks: str, tree: Path, folder: Path, module: str, *arguments: str) -> tuple[int, str]:
+    """Run a module with the code of `tree`, in `folder`; its exit code and the last line that it said."""
+    own = {"PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}", "RETABLE_DATA": "data"}
     own |= {"MLFLOW_TRACKING_URI": f"sqlite:///{folder.resolve() / 'mlflow.db'}"} if folder != tree else {}
-    command = (sys.executable, "-m", *command)
-    return subprocess.run(command, cwd=folder, env=os.environ | own, capture_output=True, text=True, check=check)
+    with NamedTemporaryFile("r", encoding="utf-8") as said:
+        code = ask(forks, module, arguments, str(folder), os.environ | own, said.name, said.name)
+        return code, "".join(said.read().strip().splitlines()[-1:])
 
 
 def _git(*arguments: str) -> str:
