@@ -16,12 +16,12 @@ def parts(request, monkeypatch) -> list[int]:
     return PARTS[request.param]
 
 
-@pytest.fixture(params=["processor", "gpu"])
-def way(request, monkeypatch) -> str:
-    """The way of a GPU gives the same on a processor."""
-    if request.param == "gpu":
+@pytest.fixture(params=[None, 4 * cross_entropy.ALIGNED, 1 << 27])
+def way(request, monkeypatch) -> None:
+    """A processor's, and a GPU's in parts of four rows and in one, which a processor can go as well."""
+    if request.param is not None:
         monkeypatch.setattr(cross_entropy, "_LinearCrossEntropy", cross_entropy._LinearCrossEntropyOnGPU)
-    return request.param
+        monkeypatch.setattr(cross_entropy, "SLOPES_ON_GPU", request.param)
 
 
 def inputs(bias: bool, dtype: torch.dtype = torch.float32) -> tuple[list[torch.Tensor | None], torch.Tensor]:
