@@ -20,7 +20,7 @@ class Cluster:
         try:
             import ray
         except ModuleNotFoundError:
-            raise UsageError("Ray is not installed; pip install 'retable[ray]', on all machines") from None
+            raise UsageError("Ray is not installed; pip install 'ray>=2.40', on all machines") from None
         self._ray = ray
         try:
             ray.init(os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level=logging.ERROR)

@@ -159,6 +159,13 @@ def test_lines_are_short(path):
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_fences_close(path):
+    fences = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if "```" in line]
+    assert all(line.startswith("```") and line.count("```") == 1 for line in fences), fences
+    assert all(line == "```" for line in fences[1::2]) and len(fences) % 2 == 0, fences
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
 def test_links_lead_somewhere(path):
     for target in re.findall(r"\]\(([^)\s]+)\)", without_fences(path.read_text(encoding="utf-8"))):
         file, _, anchor = target.partition("#")
