@@ -30,9 +30,10 @@ def adopt(said: str) -> None:
     sweep, trials = read_json(folder / SAID), read_trials(folder)
     if (best := best_of(trials)) is None:
         raise UsageError(f"no trial of {folder} has ended with a value; give the sweep's command again")
-    recipe = str(best.get("recipe", sweep["recipe"]))
+    if (recipe := best.get("recipe", sweep["recipe"])) is None:
+        raise UsageError(f"{folder} swept no recipe, and what it found stands in none; say it to the stage itself")
     texts = read_texts(folder).loc[best.name]
-    found = {name: value(texts[name]) for name in settings_of(trials) if name != "recipe"}
+    found = {name.lstrip("+"): value(texts[name]) for name in settings_of(trials) if name != "recipe"}
     for name in found:
         if name in OF_A_CELL or ((CONF / name.partition(".")[0]).is_dir() and "." not in name):
             raise UsageError(f"{name} is no setting of a recipe; choose it in a study, or sweep without it")

@@ -34,8 +34,9 @@ def bands(study: str) -> bool:
         path = require(Path("results", study, f"{table}.csv"))
         with reading(path, ValueError):
             measured = pd.read_csv(path, keep_default_na=False)
-        if missing := [name for name in KEY if name not in measured]:
-            raise UsageError(f"{path} has no {', '.join(missing)}, by which a band names its row; name another table")
+        asked = sorted({"mean" if len(row) == len(KEY) + 2 else "verdict" for row in rows})
+        if missing := [name for name in [*KEY, *asked] if name not in measured]:
+            raise UsageError(f"{path} has no {', '.join(missing)}, which its bands are of; name another table")
         for holds, found in judged(measured, rows):
             drifted |= not holds
             print(f"{'ok   ' if holds else 'DRIFT'} {table}: {found}")
@@ -53,6 +54,6 @@ def judged(measured: pd.DataFrame, rows: Iterable[Sequence[Any]]) -> Iterator[tu
         if len(expected) == 1:
             holds, found = cell["verdict"] == expected[0], f"{cell['verdict']}, expected {expected[0]}"
         else:
-            value, (low, high) = float(cell["mean"]), expected
+            value, (low, high) = float(pd.to_numeric(cell["mean"], errors="coerce")), expected
             holds, found = low <= value <= high, f"{value:.4g}, band {low} to {high}"
         yield holds, f"{' '.join(filter(None, key))} = {found}"

@@ -27,6 +27,12 @@ app = typer.Typer(
 )
 Cell = Annotated[str, typer.Argument(metavar="CELL", show_default=False)]
 Texts = Annotated[list[str], typer.Argument(metavar="TEXT...", show_default=False)]
+OPTIONS: dict[str, dict[str, float]] = {  # of each strategy, and what they are by default
+    "greedy": {},
+    "beam": {"num_beams": 4},
+    "sample": {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "typical_p": 1.0},
+    "contrastive": {"top_k": 8, "penalty_alpha": 0.6},
+}
 Seed = Annotated[int, typer.Option(help="of what is drawn", min=0, max=2**32 - 1)]
 
 
@@ -183,36 +189,33 @@ def generate(
     prompt: Annotated[str, typer.Argument(help="what the text begins with")] = "",
     strategy: Literal["greedy", "beam", "sample", "contrastive"] = "greedy",
     max_new_tokens: int = 40,
-    n: Annotated[int, typer.Option(help="texts, with beams or drawn")] = 1,
-    num_beams: int = 4,
-    temperature: float = 1.0,
+    n: Annotated[int, typer.Option(help="texts, with beams or drawn", min=1)] = 1,
+    num_beams: Annotated[int | None, typer.Option(help="of beams, by default 4")] = None,
+    temperature: Annotated[float | None, typer.Option(help="of what is drawn, by default 1")] = None,
     top_k: Annotated[
         int | None, typer.Option(help="likeliest tokens: to draw from, or 8 of contrastive search")
     ] = None,
-    top_p: float = 1.0,
-    typical_p: Annotated[float, typer.Option(help="of the typical set that is drawn from")] = 1.0,
-    penalty_alpha: Annotated[float, typer.Option(help="of contrastive search")] = 0.6,
+    top_p: Annotated[float | None, typer.Option(help="of what is drawn from, by default 1")] = None,
+    typical_p: Annotated[float | None, typer.Option(help="of the typical set that is drawn from, by default 1")] = None,
+    penalty_alpha: Annotated[float | None, typer.Option(help="of contrastive search, by default 0.6")] = None,
     seed: Seed = 1,
     discriminator: Annotated[str | None, typer.Option(help="a cell that tells labels from beginnings")] = None,
     label: Annotated[str, typer.Option(help="of the discriminator's, that texts are to have")] = "",
 ) -> None:
     """How a text goes on, token by token as it comes; of several, with their log-probabilities."""
     system = _language(cell, [prompt])
-    settings: dict[str, Any] = {}
-    if strategy == "beam":
-        settings = {"num_beams": num_beams}
-    elif strategy == "sample":
-        settings = {
-            "temperature": temperature,
-            "top_k": top_k or 0,
-            "top_p": top_p,
-            "typical_p": typical_p,
-            "seed": seed,
-        }
-    elif n != 1:
+    if n != 1 and strategy not in ("beam", "sample"):
         raise UsageError(f"--n {n} texts are not {strategy}; write --strategy beam, or sample")
-    elif strategy == "contrastive":
-        settings = {"top_k": 8 if top_k is None else top_k, "penalty_alpha": penalty_alpha}
+    given = {"num_beams": num_beams, "temperature": temperature, "top_k": top_k}
+    given |= {"top_p": top_p, "typical_p": typical_p, "penalty_alpha": penalty_alpha}
+    settings: dict[str, Any] = {**OPTIONS[strategy]}
+    for name in (name for name, value in given.items() if value is not None):
+        if name not in settings:
+            others = " or ".join(other for other, options in OPTIONS.items() if name in options)
+            raise UsageError(f"--{name.replace('_', '-')} is nothing to {strategy}; write --strategy {others}")
+        settings[name] = given[name]
+    if strategy == "sample":
+        settings["seed"] = seed
     if discriminator is not None:
         settings |= {"discriminator": discriminator, "label": label}
     elif label:
@@ -299,7 +302,11 @@ def translate(
 
 
 @app.command()
-def neighbours(cell: Cell, words: Annotated[list[str], typer.Argument(metavar="WORD...")], k: int = 10) -> None:
+def neighbours(
+    cell: Cell,
+    words: Annotated[list[str], typer.Argument(metavar="WORD...")],
+    k: Annotated[int, typer.Option(min=1)] = 10,
+) -> None:
     """The nearest words by cosine. CELL may be a file of word vectors, too."""
     system = _able(cell, "neighbours")
     for word in words:

@@ -186,7 +186,9 @@ def forked(work: Callable[[], None]) -> int:
         work()
         code = 0
     except SystemExit as stop:
-        code = stop.code or 0
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        if isinstance(stop.code, str):
+            print(stop.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     for end in (threading._shutdown, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):  # type: ignore

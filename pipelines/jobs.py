@@ -130,7 +130,7 @@ class Processes(Launcher):
         self._stopping = False
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self._loader, self._config = hydra_context.config_loader, config
+        self._loader = hydra_context.config_loader
         self.stage = str(config.hydra.job.config_name)
         self.folder = Path(os.path.relpath(str(config.hydra.sweep.dir)))
         self.said = [*map(str, config.hydra.overrides.task)]
@@ -192,7 +192,7 @@ class Processes(Launcher):
         accelerator, devices = str(trainer.get("accelerator", "cpu")), trainer.get("devices", 1)
         on_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and len(self._gpus) > 0)
         every = len(self._gpus) if on_gpus else 1
-        count = len(devices) if OmegaConf.is_list(devices) else every if devices in ("auto", -1, "-1") else int(devices)
+        count = len(devices) if OmegaConf.is_list(devices) else every if devices == "auto" else int(devices)
         return (count, count) if on_gpus else (0, count)
 
     @cached_property

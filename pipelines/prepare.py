@@ -18,7 +18,8 @@ def prepare(cfg: DictConfig) -> None:
     tasks = {name: build_task(name) for name in cfg.corpus.get("tasks", ())}
     sources = [Path(value) for value in cfg.corpus.write.values() if isinstance(value, str)]
     sources += [path for task in tasks.values() for path in task.inputs]
-    sources = [path for path in sources if path.is_file()]
+    inside = [[path] if path.is_file() else sorted(path.rglob("*")) for path in sources]
+    sources = [path for paths in inside for path in paths if path.is_file()]
     with (
         recorded(cfg, inputs=sources, upstream=[], system="oracle", seed=0, corpus=chosen("corpus")) as record,
         spreading(record.scratch) as spread,

@@ -64,9 +64,9 @@ def recorded(
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     config = {key: value for key, value in config.items() if key not in AROUND}
     name, cell = stage_name(), place or cfg.out
-    differs = ""
-    if not (_by_dvc() or debugging(overrides())):
-        differs = swept.suffix() or difference(name, cell, config, overrides())
+    differs = swept.suffix()
+    if not (differs or _by_dvc() or debugging(overrides())):
+        differs = difference(name, cell, config, overrides())
     place, system = cell + differs, system + differs
     out, bench = output_folder(place), _bench(place)
     facts = {"stage": name, "system": system, "corpus": corpus, "seed": seed, "task": task}

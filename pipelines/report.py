@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from omegaconf import DictConfig
 
-from pipelines.entry import CONF, stage
+from pipelines.entry import CONF, overrides, stage
 from retable.artifacts import read_run, remote, require
 from retable.plan.cell import STAGES
 from retable.plan.conf import Conf
@@ -32,7 +32,9 @@ from retable.reporting.results import COLUMNS
 def report(cfg: DictConfig) -> None:
     conf = Conf(CONF)
     if cfg.against is not None:
-        compare(cfg.name, str(cfg.against), conf)
+        # as it was said: Hydra takes 12e4567 for a number, and git for a commit
+        said = [each.partition("=")[2].strip("'\"") for each in overrides() if each.startswith("against=")]
+        compare(cfg.name, said[-1] if said else str(cfg.against), conf)
         return
     study = read_study(conf, cfg.name)
     folders: dict[str, list[Path]] = {name: [] for name in STAGES}

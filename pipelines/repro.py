@@ -114,11 +114,17 @@ def refresh_graph() -> None:
     renew()
     said = sorted(CONF.rglob("*.yaml"))
     sources = [*said, *sorted(CODE["retable"].glob("plan/*.py")), CODE["pipelines"] / "plan.py"]
-    stamp, now = Path("outputs/plan/graph.txt"), digest_of([*(digest(path) for path in sources), *_files_there(said)])
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != now:
+    stamp = Path("outputs/plan/graph.txt")
+
+    def state() -> str:
+        written = [Path("dvc.yaml"), *sorted(Path("graph").rglob("dvc.yaml"))]
+        digests = {str(path): digest(path) for path in [*sources, *written] if path.exists()}
+        return digest_of([digests, *_files_there(said)])
+
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != state():
         graph()
         stamp.parent.mkdir(parents=True, exist_ok=True)
-        stamp.write_text(now, encoding="utf-8")
+        stamp.write_text(state(), encoding="utf-8")
 
 
 def _files_there(said: Sequence[Path]) -> list[str]:

@@ -148,6 +148,9 @@ class Search(Sweep):
         with self._asking, self._alone():
             for left in self._of(TrialState.RUNNING):
                 if self._claim(left.number):
+                    if left.number not in {each.number for each in self._of(TrialState.RUNNING)}:
+                        self._release(left.number)  # another worker has told of it meanwhile
+                        continue
                     return optuna.Trial(self._study, left._trial_id)
             counted = len(self._study.get_trials(deepcopy=False)) - self._failed
             if counted >= self._n_trials and not self._of(TrialState.WAITING):

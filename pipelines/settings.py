@@ -36,6 +36,12 @@ def _require_a_line(sizes: Sequence[int]) -> Sequence[int]:
     return sizes
 
 
+def _require_one(prompts: Sequence[str]) -> Sequence[str]:
+    if not prompts:
+        raise ValueError('one prompt or more, such as [""], or null')
+    return prompts
+
+
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # in one line
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # of a file
 Sizes = Annotated[Sequence[PositiveInt], AfterValidator(_require_a_line)]
@@ -210,7 +216,7 @@ class Generate:
     stage: Literal["pretrain", "mix", "train"]
     cell: Name
     decoding: Annotated[Any, Part("retable.generation.")]
-    prompts: Sequence[Text | float] | None
+    prompts: Annotated[Sequence[Text | float], AfterValidator(_require_one)] | None
     prompt_words: NonNegativeInt
     n_prompts: PositiveInt
     stop: bool
@@ -231,7 +237,7 @@ class Report:
 
 
 class Scaling:
-    device: Name
+    device: Literal["cpu", "cuda"]
     kernel: PositiveInt
     lengths: Sizes
     width: PositiveInt

@@ -141,7 +141,8 @@ def show(sweeps: Sequence[str]) -> None:
     from retable.reporting.sweeps import sweep_table, write_sweep
 
     folders = [*map(sweep_folder, sweeps)]
-    found = {folder.name: read_trials(folder) for folder in folders}
+    alike = len({folder.name for folder in folders}) < len({*folders})
+    found = {"-".join(folder.parts[-2:]) if alike else folder.name: read_trials(folder) for folder in folders}
     if len(metrics := {trials["metric"].iloc[0] for trials in found.values()}) > 1:
         raise UsageError(f"sweeps side by side have one metric; these have {' and '.join(sorted(metrics))}")
     for name, trials in found.items():

@@ -8,7 +8,7 @@ from typing import Any
 
 SWEPT = "RETABLE_SWEPT"  # the end of its cell's name, which says what the job sets
 TOLD = "RETABLE_TOLD"  # the file in which the job says what it makes
-TRIAL = "RETABLE_TRIAL"  # JSON: storage, study, trial and metric of a search, which may end a training
+TRIAL = "RETABLE_TRIAL"  # JSON: storage, study, trial, metric and pruner of a search, which may end a training
 
 
 def is_job() -> bool:

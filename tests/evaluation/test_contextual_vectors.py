@@ -318,3 +318,9 @@ def test_files_of_another_form_are_refused(tmp_path, rows, header, message):
     write_senses(tmp_path / "senses.tsv", rows, **({"header": header} if header else {}))
     with pytest.raises(UsageError, match=message):
         Senses(str(tmp_path / "senses.tsv"))(ByNeighbour(), tmp_path)
+
+
+def test_a_file_of_other_bytes_is_refused(tmp_path):
+    (tmp_path / "senses.tsv").write_bytes("word\tsentence\tposition\tsense\ncafé\ta café\t1\tx\n".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"senses\.tsv can't be read"):
+        Senses(str(tmp_path / "senses.tsv"))(ByNeighbour(), tmp_path)

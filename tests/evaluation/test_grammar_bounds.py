@@ -117,6 +117,8 @@ def test_sentences_of_a_text_without_line_ends():
 def test_small_splits_and_unmarked_tokens_are_refused(grammar, folder, tmp_path):
     with pytest.raises(UsageError, match="documents=1 has no spread"):
         MaskedBound(str(folder), MaskedWords(grammar), documents=1)
+    with pytest.raises(UsageError, match="words=1 has no spread"):
+        MaskedBound(str(folder), MaskedWords(grammar), words=1)
     with pytest.raises(UsageError, match="words=100000"):
         MaskedBound(str(folder), MaskedWords(grammar), words=100000)(None, tmp_path)
     word.train([], vocabulary=grammar.vocabulary).save(tmp_path / "tokenizer.json")

@@ -154,6 +154,11 @@ def test_mistakes_of_use(tokens, model):
         Prompted("x", tokens, QUESTIONS, "{sentence}")(model, Path(tokens))
 
 
+def test_no_question_is_a_mistake(tokens, model):
+    with pytest.raises(UsageError, match="asked has no question; a row is one"):
+        Prompted("x", tokens, Questions("asked"), "{text}")(model, Path(tokens))
+
+
 def test_answers_that_the_vocabulary_lacks_are_named(tokens, model, capsys):
     asked = Questions(
         "asked",

@@ -144,6 +144,8 @@ def test_the_shares_are_those_that_the_objective_measures(grammar, folder, objec
 
 
 def test_cells_without_a_generator_are_refused(grammar, folder, tmp_path):
+    with pytest.raises(UsageError, match="words=1 has no spread"):
+        ReplacedBound(str(folder), Certain(), 32, 0.15, words=1)
     vocab_size = tokenizer_of(grammar).vocab_size
     objective = MaskedLM(BERT(vocab_size, 16, **SIZES), vocab_size, next_sentence=False)
     with pytest.raises(UsageError, match="replaced_token_detection"):

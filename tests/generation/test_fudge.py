@@ -11,9 +11,10 @@ from scipy.stats import chisquare
 from retable.errors import UsageError
 from retable.generation.beam_search import BeamSearch
 from retable.generation.conditioned import Conditioned
-from retable.generation.fudge import FUDGE, Discriminator, Steered
+from retable.generation.fudge import FUDGE
 from retable.generation.next_token import Trained
 from retable.generation.sampling import Greedy, Sampling, seeded
+from retable.generation.steered import Discriminator, Steered
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
@@ -217,6 +218,17 @@ def test_of_a_translator_it_reads_what_is_written():
             logits = objective.head(hidden[0, -1])
         expected = [logits[v] + told(found, [end, *target, v])[2] for v in range(9)]
         torch.testing.assert_close(row[0], torch.stack(expected), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_new", [0, 2])
+def test_of_a_translator_only_what_is_written_is_penalised_and_counts_for_its_length(n_new):
+    objective = Translation(RNNEncoderDecoder(4, 8, 8, 1, 0.0, attention="bilinear"), 4, 0.0, tie=False, bias=True)
+    alone = Conditioned(objective, 0)
+    strategy = Greedy(9, repetition_penalty=2.0, min_length=2)
+    scores, ids = torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[3, 3, 3, 0, 1, 2]])[:, : 4 + n_new]
+    found = strategy.constrain(Steered(alone, discriminator("lstm", 4), 0, 4), scores, ids, n_new, 0)
+    assert found.tolist() == strategy.constrain(alone, scores, ids, n_new, 0).tolist()
+    assert found.tolist() == [[-torch.inf, 2.0, 3.0, 4.0] if n_new == 0 else [1.0, 1.0, 1.5, 4.0]]
 
 
 def test_a_stream_is_the_same_text(small):

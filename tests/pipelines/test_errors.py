@@ -1,5 +1,6 @@
 """Mistakes of use: one clear line on standard error, exit code 2, nothing half-written."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -38,6 +39,20 @@ def text(tmp_path):
 def test_missing_data_folder(project):
     line = refuse(project, "prepare", "corpus=ptb", RETABLE_DATA="nowhere")
     assert "nowhere/ptb/ptb.train.txt" in line and "RETABLE_DATA" in line
+
+
+def test_each_file_of_a_folder_of_data_counts(bare_project, tmp_path):
+    (folder := tmp_path / "data/wikitext-2").mkdir(parents=True)
+    for split in ("train", "valid", "test"):
+        (folder / f"wiki.{split}.tokens").write_text(f" a line of {split} \n")
+    digests = []
+    for line in (" a line of train \n", " another line \n"):
+        (folder / "wiki.train.tokens").write_text(line)
+        bare_project.succeed("prepare", "corpus=wikitext2", RETABLE_DATA=str(tmp_path / "data"))
+        run = json.loads((bare_project.folder / "outputs/prepare/wikitext2/run.json").read_text())
+        digests.append({Path(path).name: digest for path, digest in run["digests"].items()})
+    assert [*digests[0]] == ["wiki.test.tokens", "wiki.train.tokens", "wiki.valid.tokens"]
+    assert {name for name in digests[0] if digests[0][name] != digests[1][name]} == {"wiki.train.tokens"}
 
 
 def test_empty_corpus(project, text):

@@ -78,3 +78,10 @@ def test_what_runs_when_the_server_ends_is_asked_to_end(job):
                 pass
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert (os.read(codes, 10), Path(asked["out"]).read_text(encoding="utf-8")) == (b"143", "saved\n")
+
+
+@pytest.mark.parametrize(("end", "code"), [("", 0), ("3", 3), ("'no such thing'", 1), ("None", 0)])
+def test_a_fork_ends_as_python_would(end, code, capfd):
+    pid = forked(lambda: exec(f"import sys; sys.exit({end})"))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == code
+    assert ("no such thing" in capfd.readouterr().err) == (code == 1)

@@ -93,6 +93,10 @@ def test_only_what_may_change_a_number_runs_again(repro):
     tables = {path.stem for path in (repro.folder / "results/lineage").glob("*.md")}
     assert {"perplexity", "phenomena-grammar_tiny"} <= tables
     assert repro.make().stdout.endswith("\n\nNothing to do. The report: results/lineage/report.html\n")
+    written = (repro.folder / GRAPH).read_bytes()
+    for lost in (lambda path: path.unlink(), lambda path: path.write_bytes(b"stages: {}\n")):  # as by git checkout
+        lost(repro.folder / GRAPH)
+        assert repro.made() == [] and (repro.folder / GRAPH).read_bytes() == written
 
     repro.edit("src/retable/models/ngram.py", "class KneserNey(", "# edited\nclass KneserNey(")
     repro.edit("conf/recipe/counted/kn3.yaml", "stage: pretrain", "stage: pretrain  # edited")

@@ -68,9 +68,11 @@ REFUSED = [
     (["generate", "decoding=beam"], "decoding.num_beams=0", "decoding.num_beams=0 should be"),
     (["generate", "decoding=top_p"], "decoding.top_p=2", "decoding.top_p=2 should be"),
     (["generate", "decoding=top_p"], "seed=x", "seed=x should be a whole number"),
+    (["generate"], "prompts=[]", "one prompt or more"),
     (["prepare", "corpus=grammar_tiny"], "corpus.write.words.train=0", "corpus.write.words"),
     (["encode", "corpus=grammar_tiny", "tokenizer=bpe"], "tokenizer.train.vocab_size=x", "vocab_size=x should be a"),
     (["encode", "corpus=grammar_tiny"], "workers=0", "workers=0 should be"),
+    (["scaling"], "device=gpu", "device=gpu should be 'cpu' or 'cuda'"),
     (["scaling"], "lengths=[1,x]", "a whole number (item 1)"),
 ]  # fmt: skip
 

@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from rich.console import Console
 from pipelines.adopt import adopt, changed, written_at
 from pipelines.jobs import Devices, in_parallel
 from pipelines.repro import StudyProgress
-from pipelines.search import corners, distribution, rounded
+from pipelines.search import Search, corners, distribution, rounded
 from pipelines.sweep import leave, show
 from retable.artifacts import write_json
 from retable.errors import UsageError
@@ -176,6 +177,24 @@ def test_what_a_killed_worker_left_is_gone_on_with_and_what_failed_tried_again(s
     assert trials.loc[4, "optimizer.lr"] == rate
     sweeping.succeed("pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=4")
     assert len(ledger(sweeping, "rates")) == 5  # what failed is tried again once
+
+
+def test_a_trial_that_another_worker_has_told_of_meanwhile_is_not_run_again(tmp_path):
+    """Between the list of those that run and the claim on one."""
+    study = optuna.create_study(storage=f"sqlite:///{tmp_path / 'trials.db'}", study_name="rates")
+    told, left = study.ask(), study.ask()
+    search = Search.__new__(Search)
+    search._study, search._n_trials, search._failed, search._claims = study, 2, 0, {}
+    search._asking, search._alone = threading.Lock(), nullcontext
+
+    def claim(number: int) -> bool:
+        if number == told.number and number not in search._claims:
+            study.tell(told, 1.0)
+        search._claims[number] = True
+        return True
+
+    search._claim, search._release = claim, search._claims.pop
+    assert search._next().number == left.number and [*search._claims] == [left.number]
 
 
 @pytest.mark.long
@@ -369,6 +388,35 @@ def test_the_winner_says_null_and_whole_numbers_as_they_were_drawn(tmp_path, mon
     recipe = (tmp_path / "conf/recipe/recurrent/gru.yaml").read_text()
     assert yaml.safe_load(recipe)["clip_norm"] is None and yaml.safe_load(recipe)["model"]["d_model"] == 96
     assert "d_model: 96\n" in recipe.replace("}", "\n") and "clip_norm: null" in recipe
+
+
+def test_what_was_swept_with_a_plus_is_adopted_without(tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    monkeypatch.setattr("pipelines.adopt.CONF", tmp_path / "conf")
+    monkeypatch.chdir(tmp_path)
+    facts = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
+    rows = [{"trial": i, "value": 2.0 - i, **facts, "++max_steps": 100 + i, "+patience": 3} for i in (0, 1)]
+    said = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "++max_steps=100,101", "+patience=3,3"]
+    launcher = SimpleNamespace(folder=Path("multirun/pretrain/steps"), stage="pretrain", said=said)
+    leave(SimpleNamespace(**vars(launcher), recipe="recurrent/lstm"), rows, "validation/loss", True)
+    adopt("multirun/pretrain/steps")
+    recipe = yaml.safe_load((tmp_path / "conf/recipe/recurrent/lstm.yaml").read_text())
+    assert (recipe["max_steps"], recipe["patience"]) == (101, 3) and not any("+" in key for key in recipe)
+    leave(SimpleNamespace(**vars(launcher), recipe=None), rows, "validation/loss", True)
+    with pytest.raises(UsageError, match="swept no recipe"):
+        adopt("multirun/pretrain/steps")
+
+
+def test_sweeps_of_one_name_stand_side_by_side(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for stage, value in (("pretrain", 2.5), ("train", 1.5)):
+        row = {"trial": 0, "value": value, "state": "complete", "step": None, "seconds": 1.0, "cell": "x", "seed": 1}
+        launcher = SimpleNamespace(folder=Path("multirun", stage, "lr"), stage=stage, said=[], recipe=None)
+        leave(launcher, [row], "validation/loss", True)
+    capsys.readouterr()
+    show(["multirun/pretrain/lr", "multirun/train/lr"])
+    said = capsys.readouterr().out
+    assert "2.5000" in said and "1.5000" in said and "work/sweeps/pretrain-lr-train-lr" in said
 
 
 @pytest.mark.parametrize(

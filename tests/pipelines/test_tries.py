@@ -130,6 +130,15 @@ def test_a_job_of_a_multirun_leaves_the_cell_alone(tracked):
     assert jobs == [f"small-1+optimizer.lr-{rate}{end}" for rate in ("0.001", "0.01")]
 
 
+def test_jobs_of_a_multirun_that_are_debugged_are_cells_of_their_own(tracked):
+    settings = [f"{key}={value}" for key, value in CELLS["pretrain"].settings.items()]
+    before = {path.name for path in (tracked.folder / "outputs/pretrain/grammar_tiny").iterdir()}
+    tracked.succeed("pretrain", "-m", *settings, "optimizer.lr=1e-3,2e-2", "debug=limit")
+    jobs = [*(tracked.folder / "work/debug/pretrain/grammar_tiny").glob("small-1+optimizer.lr-*/metrics.json")]
+    assert len({path.read_text() for path in jobs}) == 2
+    assert {path.name for path in (tracked.folder / "outputs/pretrain/grammar_tiny").iterdir()} == before
+
+
 def test_a_try_is_read_by_its_name(tracked):
     """By what measures, writes, mixes and begins with a cell."""
     run(tracked, CELLS["pretrain"], "optimizer.lr=0.02")

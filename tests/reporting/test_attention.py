@@ -79,6 +79,10 @@ def test_a_sentence_a_layer_and_a_head_are_chosen(write):
     assert svg.count(f'fill="{COLOURS[0]}"') == n_drawn(MAPS[1, 0])
 
 
+def test_without_a_sentence_there_is_no_map(write):
+    assert attention_figures([read_result(write("grammar", "bert", 1, n_sentences=0))]) == {}
+
+
 def test_the_file_shows_the_first_head_with_words_on_both_axes(write):
     result = read_result(write("grammar", "bert", 1))
     figure, again = (attention_figures([result])["grammar-bert-1"] for _ in range(2))

@@ -101,6 +101,19 @@ def test_phenomena_table_has_a_row_a_system_and_the_oracle(phenomena):
         assert "agreement" in markup(table)
 
 
+def test_a_phenomenon_that_is_rare_or_not_there_has_no_nan(write):
+    """Of what one document alone has, samples without that document say nothing."""
+    tables = {"phenomena": pd.DataFrame(
+        [(unit, name, 10, 12.0 + unit, 10.0) for unit in range(4) for name in ("local", "agreement")]
+        + [(0, "repetition", 2, 5.0, 3.0)],
+        columns=["unit", "phenomenon", "tokens", "nats", "true_nats"])}  # fmt: skip
+    result = read_result(write("evaluate", "grammar/gpt-1-phenomena", "gpt", 1, {}, **tables))
+    ((table, frame),) = diagnostic_tables([result])
+    rare = frame.set_index("phenomenon").loc["repetition"]
+    assert (rare["mean"], rare["ci_low"], rare["ci_high"]) == (1, 1, 1)
+    assert "nan" not in markdown_table(table) and "1.000 to 1.000" in markdown_table(table)
+
+
 def test_gradients_table(write):
     def metrics(factor: float) -> dict:
         facts = {"factor": factor, "r2": 0.99, "reach": 65}

@@ -158,6 +158,19 @@ def test_an_unknown_baseline_is_refused(folders):
         tables_of(folders, "lstm")
 
 
+def test_where_nobody_has_run_all_tasks_there_is_no_average(write):
+    cells = [write("rte", "a", 1, 0.5), write("cola", "b", 1, 0.5)]
+    results = [read_result(folder) for folder in cells]
+    averages, runs = glue_averages(complete(aggregate(results, REFERENCES), REFERENCES, [], {}), tidy(results))
+    assert not averages["n"].any() and runs.empty
+
+
+def test_a_baseline_that_was_run_alone_is_compared_with_nothing(write):
+    results = [read_result(write("rte", "bilstm", 1, 0.5))]
+    _, runs = glue_averages(complete(aggregate(results, REFERENCES), REFERENCES, [], {}), tidy(results))
+    assert [*glue_differences(tidy(results), runs, "bilstm")] == []
+
+
 def test_other_tasks_keep_their_own_table(write, tmp_path):
     cells = [write("rte", "bilstm", 1, 0.5), write("sst5", "bilstm", 1, 0.5, split="test")]
     assert tables_of(cells[1:]) == {}

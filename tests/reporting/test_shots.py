@@ -40,6 +40,15 @@ def test_a_line_a_system_goes_through_its_accuracies(folders):
     assert {"gpt", "kn5", "0", "1", "4"} <= {*texts(figure)}
 
 
+def test_two_splits_are_two_figures(folders, write_run):
+    for shots in (0, 4):
+        metrics = {f"prompted_toy_{shots}/test/accuracy": 0.9}
+        folders.append(write_run("evaluate", f"grammar/gpt-1-test_{shots}", "gpt", 1, metrics))
+    figures = shots_figures(aggregate([read_result(folder) for folder in folders], read_references()))
+    assert [*figures] == ["grammar-toy-test", "grammar-toy-validation"]
+    assert line(figures["grammar-toy-test"], "gpt")[1] == [90, 90]
+
+
 def test_the_report_has_the_figure(folders, tmp_path):
     out = tmp_path / "results"
     write_report("small", {"evaluate": folders}, out, SPECIFICATIONS)

@@ -6,7 +6,7 @@ from retable.cells.find import find_cell
 from retable.cells.objective import FILES, load_objective
 from retable.cells.systems import read_config
 from retable.errors import UsageError
-from retable.generation.fudge import Discriminator
+from retable.generation.steered import Discriminator
 from retable.objectives.prefix_classification import PrefixClassification
 from retable.tasks.prefixes import PrefixTask
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from retable.data.bucketed import on_device
 from retable.data.streams import TokenBatch
 from retable.errors import UsageError
+from retable.evaluation.adaptation import detached
 from retable.evaluation.perplexity import read_split
 from retable.metrics.regression import fit_line
 from retable.objectives.causal_lm import CausalLM
@@ -149,14 +150,8 @@ def total_norms(objective: CausalLM, batches: list[TokenBatch]) -> np.ndarray:
             loss, _, state = objective.loss(on_device(weights[0].device, batch), state, step)
         slopes = torch.autograd.grad(loss, weights, allow_unused=True)
         norms.append(float(nn.utils.get_total_norm([slope for slope in slopes if slope is not None])))
-        state = _detached(state)
+        state = detached(state)
     return np.array(norms)
-
-
-def _detached(state: Any) -> Any:
-    if state is None:
-        return None
-    return state.detach() if isinstance(state, Tensor) else tuple(map(_detached, state))
 
 
 def _write(path: Path, names: tuple[str, ...], rows: Iterable[tuple[float | str, ...]]) -> None:

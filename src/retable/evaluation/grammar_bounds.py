@@ -69,8 +69,9 @@ class MaskedBound:
         sweeps: PositiveInt = 8,
         seed: Seed = 1,
     ):
-        if documents < 2:
-            raise UsageError(f"benchmark.masked_bound.documents={documents} has no spread; write 2 or more")
+        for name, many in (("documents", documents), ("words", words)):
+            if many < 2:
+                raise UsageError(f"benchmark.masked_bound.{name}={many} has no spread; write 2 or more")
         self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
         self.words, self.documents, self.sweeps = words, documents, sweeps
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
@@ -139,7 +140,7 @@ class SentencePairsBound:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.
         language: `retable.grammar.sentence_pairs.SentencePairs`.
         length: of a row, as in the model's batches.
-        pairs: how many are judged, of each kind.
+        pairs: how many are judged at least, of each kind; whole batches are.
     """
 
     asks_for = System

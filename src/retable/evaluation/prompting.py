@@ -79,7 +79,8 @@ class Prompted(Labelled):
         number of `questions`; `accuracy`; by likelihood also `accuracy_tokens` and `accuracy_bytes`, where a choice's
         log-probability is divided by its tokens, or by the bytes of its text.
         """
-        questions = self.questions.read()
+        if not (questions := self.questions.read()):
+            raise UsageError(f"{self.questions.inputs[0]} has no question; a row is one")
         scorer = Scorer(system, Tokenizer.load(self.inputs[0]), self.convention, self.sentinels)
         prompts = self.prompts(questions)
         places = np.repeat(np.arange(len(questions)), [len(question.choices) for question in questions])

@@ -44,7 +44,7 @@ class ReplacedBound:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.
         language: `retable.grammar.masked.MaskedWords`.
         length, rate: of a row, and of the tokens that are masked, as in the model's batches.
-        words: how many masked words of the split are judged.
+        words: how many masked words of the split are judged, rounded up to as many of each batch.
     """
 
     asks_for = TrainedSystem
@@ -59,6 +59,8 @@ class ReplacedBound:
         words: PositiveInt = 500,
         seed: Seed = 1,
     ):
+        if words < 2:
+            raise UsageError(f"benchmark.replaced_bound.words={words} has no spread; write 2 or more")
         self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
         self.length, self.rate, self.words = length, rate, words
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]

@@ -70,6 +70,10 @@ class SpansBound:
         rows: PositiveInt = 60,
         seed: Seed = 1,
     ):
+        if rows < 3:
+            raise UsageError(
+                f"benchmark.spans_bound.rows={rows} has no spread beside the line through them; write 3 or more"
+            )
         self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
         self.length, self.rows, self.corruption = length, rows, RandomSpans(density, mean)
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]

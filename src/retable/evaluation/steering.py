@@ -15,9 +15,10 @@ import numpy as np
 
 from retable.errors import UsageError
 from retable.evaluation.grammar_words import LINE_END, words_of
-from retable.generation.fudge import FUDGE, Discriminator
+from retable.generation.fudge import FUDGE
 from retable.generation.next_token import next_token
 from retable.generation.sampling import Sampling, seeded
+from retable.generation.steered import Discriminator
 from retable.generation.strategy import Strategy
 from retable.metrics.diversity import distinct
 from retable.settings import PositiveInt, Seed

@@ -1,56 +1,17 @@
-"""G6: FUDGE, future discriminators for generation (Yang and Klein 2021, arXiv 2104.05218, section 3).
-
-R rows (texts that go on), K candidates, V vocabulary, L labels.
-"""
+"""G6: FUDGE, future discriminators for generation (Yang and Klein 2021, arXiv 2104.05218, section 3)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from retable.errors import UsageError, closest
-from retable.generation.conditioned import Conditioned
-from retable.generation.next_token import NextToken, Trained
+from retable.generation.next_token import NextToken
 from retable.generation.sampling import TokenByToken
+from retable.generation.steered import Discriminator, Steered
 from retable.generation.strategy import Completion, Strategy, check
-from retable.objectives.prefix_classification import PrefixClassification
 from retable.settings import PositiveInt
-
-
-class Discriminator(Trained):
-    """What tells from the beginning of a text which label it will have: behind the interface of decoding, its `extend`
-    gives log-probabilities of labels (R, L) in place of a next token's.
-
-    labels: their names. boundary: the token that texts begin and end with. tokens: the digest of the tokenizer.
-    files: what it came from, in one folder, the `cell`.
-    """
-
-    objective: PrefixClassification  # type: ignore[assignment]  # of labels, not of tokens
-
-    def __init__(
-        self, objective: PrefixClassification, labels: Sequence[str], boundary: int, tokens: str, files: Sequence[Path]
-    ):
-        super().__init__(objective)  # type: ignore[arg-type]  # of which it asks for a model and its start
-        self.labels, self.boundary, self.tokens, self.files = list(labels), boundary, tokens, list(files)
-
-    @property
-    def cell(self) -> Path:
-        return self.files[0].parent
-
-    def _scores(self, ids: Tensor, before: Any) -> tuple[Tensor, Any]:
-        hidden, after = self.objective.model(ids, before)
-        return self.objective.head(hidden[:, -1]).float().log_softmax(dim=1), after
-
-    def require_tokens(self, digest: str) -> None:
-        """Raise UsageError for a language model of another tokenizer."""
-        if digest != self.tokens:
-            raise UsageError(
-                f"{self.cell} reads other tokens than the language model writes; train it with the corpus= "
-                "and tokenizer= of that"
-            )
 
 
 class FUDGE:
@@ -81,7 +42,7 @@ class FUDGE:
             raise UsageError(f"{type(self.strategy).__name__} has no text before the end; draw it, or decode greedily")
         return self.strategy.stream(self._steered(model), prompt, eos)
 
-    def _steered(self, model: NextToken) -> "Steered":
+    def _steered(self, model: NextToken) -> Steered:
         return Steered(model, self.discriminator, self.label, self.top_k)
 
     def _alone(
@@ -103,34 +64,3 @@ class FUDGE:
             return total.tolist()
 
         return self.strategy.of_batches(read, prompts, model.device)
-
-
-class Steered:
-    """A language model, with what a discriminator makes of its distribution, behind the same interface."""
-
-    def __init__(self, model: NextToken, discriminator: Discriminator, label: int, top_k: int):
-        self._model, self._discriminator, self._label, self._top_k = model, discriminator, label, top_k
-        self.device = model.device
-
-    def start(self, n_rows: int) -> Any:
-        return self._model.start(n_rows), self._discriminator.start(n_rows)
-
-    def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        own, read = state
-        text = ids.to(self._discriminator.device)
-        if isinstance(self._model, Conditioned) and own is None:  # a source is no beginning of what is written
-            text = torch.full_like(text[:, :1], self._discriminator.boundary)
-        scores, own = self._model.extend(ids, own)
-        _, read = self._discriminator.extend(text, read)
-        likeliest, candidates = scores.topk(min(self._top_k, scores.shape[1]), dim=1)
-        R, K = candidates.shape
-        rows = torch.arange(R, device=text.device).repeat_interleave(K)
-        tried = candidates.view(-1, 1).to(text.device)
-        told, _ = self._discriminator.extend(tried, self._discriminator.select(read, rows))
-        joint = likeliest + told[:, self._label].view(R, K).to(scores.device)
-        return torch.full_like(scores, -torch.inf).scatter(1, candidates, joint), (own, read)
-
-    def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
-        own, read = state
-        told = self._discriminator.select(read, rows.to(self._discriminator.device), last)
-        return self._model.select(own, rows, last), told

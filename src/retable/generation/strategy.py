@@ -14,6 +14,7 @@ from torch import Tensor
 from retable.errors import UsageError
 from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken
+from retable.generation.steered import Steered
 from retable.processes import shared
 from retable.settings import NonNegativeInt, Positive, PositiveInt
 
@@ -79,8 +80,9 @@ class Strategy:
 
     def constrain(self, model: NextToken, scores: Tensor, ids: Tensor, n_new: int, eos: int | None) -> Tensor:
         """The model's scores (B, V) after prompts and the `n_new` tokens behind them, together `ids` (B, T)."""
+        alone = model.model if isinstance(model, Steered) else model
         # what is translated is no part of the text
-        text = ids[:, ids.shape[1] - n_new :] if isinstance(model, Conditioned) else ids
+        text = ids[:, ids.shape[1] - n_new :] if isinstance(alone, Conditioned) else ids
         if self.repetition_penalty != 1:
             scores = penalise_repetition(scores, text, self.repetition_penalty)
         if eos is not None and (text.shape[1] < self.min_length or n_new < self.min_new_tokens):

@@ -34,7 +34,7 @@ def attention_figures(results: Iterable[Result]) -> dict[str, Figure]:
             result.attention, ["sentence", "layer", "head"], told, framed="subject"
         )
         for result in sorted(results, key=lambda result: result.name)
-        if result.attention is not None
+        if result.attention is not None and len(result.attention)
     }
 
 

@@ -43,7 +43,7 @@ def tables_at(commit: str, folder: Path) -> dict[str, str]:
     names = [Path(name).name for name in listed if name.endswith(".csv")]
     if not names:
         raise UsageError(f"{folder} had no tables at {commit}; write a later commit after against=")
-    return {name: git("show", f"{commit}:{folder}/{name}") for name in names}
+    return {name: git("show", f"{commit}:./{folder}/{name}") for name in names}
 
 
 def aggregates(tables: Iterable[str]) -> pd.DataFrame:

@@ -57,7 +57,8 @@ def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
     facts = frame.drop_duplicates("phenomenon").set_index("phenomenon")
 
     def fact(label: str, column: str, scale: float, digits: int, apart: bool) -> Row:
-        texts = [f"{facts[column][name] * scale:.{digits}f}" if name in facts.index else "" for name in PHENOMENA]
+        found = [facts[column].get(name, math.nan) * scale for name in PHENOMENA]
+        texts = ["" if math.isnan(value) else f"{value:.{digits}f}" for value in found]
         return Row([Value(label), Value(""), *(Value(text) for each in texts for text in (each, ""))], apart)
 
     oracle = [fact("entropy (oracle)", "entropy", 1, 3, apart=True), fact("tokens, %", "share", 100, 1, apart=False)]
@@ -76,7 +77,7 @@ def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
 
 
 def _excess_values(cell: pd.Series | None) -> list[Value]:
-    if cell is None:
+    if cell is None or math.isnan(cell["mean"]):  # no token was of it
         return [Value(""), Value("")]
     runs = tuple(cell["runs"].split(" "))
     spread = "" if math.isnan(cell["std"]) else f"{cell['std']:.3f}"
@@ -97,10 +98,12 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
         replicates = {system: bootstrap(units, _excess) for system, units in sums.items()}
         best = min(means, key=lambda system: means[system][0])
         for system, runs in systems.items():
-            (mean, std), (low, high) = means[system], percentile_interval(replicates[system])
+            own = replicates[system]
+            own = own[np.isfinite(own)] if np.isfinite(own).any() else own  # of samples that have a token of it
+            (mean, std), (low, high) = means[system], percentile_interval(own)
             p = paired_test(means[best][0] - mean, replicates[best] - replicates[system])
             n_tokens, _, true_nats = sums[system][0].sum(axis=0)
-            facts = true_nats / n_tokens, n_tokens, " ".join(run.name for run in runs)
+            facts = true_nats / n_tokens if n_tokens else math.nan, n_tokens, " ".join(run.name for run in runs)
             rows.append((system, name, mean, std, len(runs), low, high, p, *facts))
     columns = ["system", "phenomenon", "mean", "std", "n", "ci_low", "ci_high", "p_best", "entropy", "share", "runs"]
     frame = pd.DataFrame(rows, columns=columns)
@@ -109,8 +112,9 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
 
 
 def _excess(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(…, 3) sums of tokens, nats and true nats to (…)."""
-    return (sums[..., 1] - sums[..., 2]) / sums[..., 0]
+    """(…, 3) sums of tokens, nats and true nats to (…), NaN without tokens."""
+    with np.errstate(invalid="ignore"):
+        return (sums[..., 1] - sums[..., 2]) / sums[..., 0]
 
 
 def _unit_sums(table: pd.DataFrame, name: str) -> NDArray[np.float64]:

@@ -46,7 +46,7 @@ def glue_averages(frame: pd.DataFrame, values: pd.DataFrame) -> tuple[pd.DataFra
         return frame[:0], values
     averages = pd.concat([_averages(part) for _, part in values.groupby("corpus")])
     rows = pd.concat([*(_aggregated(part) for _, part in averages.groupby(CELL)), _published(frame, values)])
-    return rows.astype({"mean": float, "published": float, "std": float}).reindex(columns=COLUMNS), averages
+    return rows.reindex(columns=COLUMNS).astype({"mean": float, "published": float, "std": float}), averages
 
 
 def glue_differences(
@@ -56,7 +56,8 @@ def glue_differences(
     if baseline not in set(values.loc[_of_glue(values), "system"]):
         raise UsageError(f"baseline={baseline} has no run on a task of GLUE in this study; write one that has")
     differences = _differences(pd.concat([values[_of_glue(values)], averages]), baseline)
-    yield _differences_table(differences, baseline), differences
+    if len(differences):  # of who was run alone there are none
+        yield _differences_table(differences, baseline), differences
 
 
 def _averages(values: pd.DataFrame) -> pd.DataFrame:

@@ -105,10 +105,10 @@ def round_ticks(low: float, high: float) -> list[float]:
     return ticks
 
 
-def significant(frame: pd.DataFrame, digits: int = 5) -> pd.DataFrame:
-    """The table with so many digits of each fraction: more than a figure shows, and fewer bytes."""
+def significant(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with five digits of each fraction: more than a figure shows, and fewer bytes."""
     fractions = frame.select_dtypes("float")
-    return frame.assign(**{name: fractions[name].map(lambda value: float(f"{value:.{digits}g}")) for name in fractions})
+    return frame.assign(**{name: fractions[name].map(lambda value: float(f"{value:.5g}")) for name in fractions})
 
 
 def apart(pixels: ArrayLike, length: float, distance: float = NAME) -> NDArray[np.float64]:

@@ -15,8 +15,13 @@ def shots_figures(frame: pd.DataFrame) -> dict[str, Figure]:
     intervals over questions. `frame` are the aggregates."""
     frame = frame[(frame["metric"] == "accuracy") & (frame["n"] > 0)]
     frame = frame.join(frame["task"].str.extract(PROMPTED)).dropna(subset="shots").astype({"shots": int})
-    asked = frame.groupby(["corpus", "name", "split"])
-    return {f"{corpus}-{name}": _figure(part) for (corpus, name, _), part in asked if part["shots"].nunique() > 1}
+    figures = {}
+    for (corpus, name), of_all in frame.groupby(["corpus", "name"]):
+        several = of_all["split"].nunique() > 1
+        for split, part in of_all.groupby("split"):
+            if part["shots"].nunique() > 1:
+                figures[f"{corpus}-{name}" + f"-{split}" * several] = _figure(part)
+    return figures
 
 
 def _figure(frame: pd.DataFrame) -> Figure:

@@ -77,6 +77,7 @@ KEYS = ("title", "where", "columns", "lead", "notes", "order", "digits", "scale"
 WHOLE = {"context": "Context", "runs": "Runs", "flops": "FLOPs", "note": "Note"}  # columns of the whole row
 TEXTS = ("context", "note", "verdict")
 BESIDE = {"interval": "95 % interval", "published": "published", "verdict": "verdict"}
+FACTS = (*CELL, "protocol", "verdict", "source", "note", "signature")  # what rows are chosen by
 SHOWN = ("value", "number", "count", *BESIDE)
 SETTINGS = {"digits": 2, "scale": 1, "bold": True, "judged": False}
 MEASURE = ("of", "show", *SETTINGS)
@@ -143,9 +144,36 @@ def check(name: str, said: Specification) -> None:
     for column in (column for column in said.get("columns", ()) if isinstance(column, str)):
         if column not in WHOLE:
             raise UsageError(f"table {name}: there is no column {column!r} of a whole row; {closest(column, WHOLE)}")
-    for each in _alternatives(said["where"]):
-        for key in (key for key in each if key not in CELL):
-            raise UsageError(f"table {name}: there is no column {key!r} of the aggregates; {closest(key, CELL)}")
+    for key in (key for key in _named_columns(said) if key not in FACTS):
+        raise UsageError(f"table {name}: there is no column {key!r} of the aggregates; {closest(key, FACTS)}")
+    for column, wanted in (item for where in _conditions(said) for item in where.items()):
+        by_metric = isinstance(wanted, Mapping) and [*wanted] in (["having"], ["lacking"])
+        if not (by_metric or isinstance(wanted, str | list)):
+            raise UsageError(
+                f"table {name}: {column}: {wanted} chooses no rows; write a value, a pattern, a list of them, or "
+                "{having: METRIC} or {lacking: METRIC}"
+            )
+    for key in ("digits", "scale"):
+        if not isinstance(said.get(key, 0), int | float):
+            raise UsageError(f"table {name}: {key}: {said[key]} is no number; write {key}: {SETTINGS[key]}")
+
+
+def _conditions(said: Specification) -> Iterator[Mapping[str, Any]]:
+    """What a specification asks of rows: of all of them, and where it has a note."""
+    yield from _alternatives(said["where"])
+    for note in said.get("notes", ()):
+        if isinstance(note, Mapping):
+            yield from _alternatives(note.get("when", {}))
+
+
+def _named_columns(said: Specification) -> Iterator[str]:
+    """The columns of the aggregates that a specification names."""
+    for where in _conditions(said):
+        yield from where
+    yield from said.get("prefer", {})
+    for block in (*said.get("rows", ()), *said.get("columns", ())):
+        if isinstance(block, Mapping) and "each" in block:
+            yield from [block["each"]] if isinstance(block["each"], str) else block["each"]
 
 
 def specified_table(name: str, said: Specification, frame: pd.DataFrame) -> Table:
@@ -285,7 +313,11 @@ class _Specified:
         return [dict(zip(names, values, strict=True)) for values in found]
 
     def _filled(self, text: str, facts: Facts) -> str:
-        return text.format_map({key: value if key == "system" else self._named(value) for key, value in facts.items()})
+        try:
+            return text.format_map({k: value if k == "system" else self._named(value) for k, value in facts.items()})
+        except KeyError as error:
+            said = ", ".join(facts) or "nothing; say what it is of by each:"
+            raise UsageError(f"table {self._name}: {text!r} asks for {error}, and there is {said}") from None
 
     def _named(self, value: str) -> str:
         for pattern, name in self._said.get("names", {}).items():
@@ -297,7 +329,7 @@ class _Specified:
             if isinstance(said, str):
                 yield NOTES.get(said, said)
                 continue
-            rows = self._frame[_matches(self._frame, said["when"]) & (self._frame["n"] > 0)]
+            rows = self._frame[_matches(self._frame, said.get("when", {})) & (self._frame["n"] > 0)]
             if len(rows):
                 texts = rows.select_dtypes(exclude="number")
                 yield said["text"].format_map({name: ", ".join(self._listed(texts[name])) for name in texts})

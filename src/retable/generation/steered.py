@@ -1,0 +1,84 @@
+"""What FUDGE makes of a language model and a discriminator (Yang and Klein 2021, arXiv 2104.05218, section 3): one more
+language model.
+
+R rows (texts that go on), K candidates, V vocabulary, L labels.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from retable.errors import UsageError
+from retable.generation.conditioned import Conditioned
+from retable.generation.next_token import NextToken, Trained
+from retable.objectives.prefix_classification import PrefixClassification
+
+
+class Discriminator(Trained):
+    """What tells from the beginning of a text which label it will have: behind the interface of decoding, its `extend`
+    gives log-probabilities of labels (R, L) in place of a next token's.
+
+    labels: their names. boundary: the token that texts begin and end with. tokens: the digest of the tokenizer.
+    files: what it came from, in one folder, the `cell`.
+    """
+
+    objective: PrefixClassification  # type: ignore[assignment]  # of labels, not of tokens
+
+    def __init__(
+        self, objective: PrefixClassification, labels: Sequence[str], boundary: int, tokens: str, files: Sequence[Path]
+    ):
+        super().__init__(objective)  # type: ignore[arg-type]  # of which it asks for a model and its start
+        self.labels, self.boundary, self.tokens, self.files = list(labels), boundary, tokens, list(files)
+
+    @property
+    def cell(self) -> Path:
+        return self.files[0].parent
+
+    def _scores(self, ids: Tensor, before: Any) -> tuple[Tensor, Any]:
+        hidden, after = self.objective.model(ids, before)
+        return self.objective.head(hidden[:, -1]).float().log_softmax(dim=1), after
+
+    def require_tokens(self, digest: str) -> None:
+        """Raise UsageError for a language model of another tokenizer."""
+        if digest != self.tokens:
+            raise UsageError(
+                f"{self.cell} reads other tokens than the language model writes; train it with the corpus= "
+                "and tokenizer= of that"
+            )
+
+
+class Steered:
+    """A language model, with what a discriminator makes of its distribution, behind the same interface.
+
+    model: the language model alone.
+    """
+
+    def __init__(self, model: NextToken, discriminator: Discriminator, label: int, top_k: int):
+        self.model, self._discriminator, self._label, self._top_k = model, discriminator, label, top_k
+        self.device = model.device
+
+    def start(self, n_rows: int) -> Any:
+        return self.model.start(n_rows), self._discriminator.start(n_rows)
+
+    def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        own, read = state
+        text = ids.to(self._discriminator.device)
+        if isinstance(self.model, Conditioned) and own is None:  # a source is no beginning of what is written
+            text = torch.full_like(text[:, :1], self._discriminator.boundary)
+        scores, own = self.model.extend(ids, own)
+        _, read = self._discriminator.extend(text, read)
+        likeliest, candidates = scores.topk(min(self._top_k, scores.shape[1]), dim=1)
+        R, K = candidates.shape
+        rows = torch.arange(R, device=text.device).repeat_interleave(K)
+        tried = candidates.view(-1, 1).to(text.device)
+        told, _ = self._discriminator.extend(tried, self._discriminator.select(read, rows))
+        joint = likeliest + told[:, self._label].view(R, K).to(scores.device)
+        return torch.full_like(scores, -torch.inf).scatter(1, candidates, joint), (own, read)
+
+    def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
+        own, read = state
+        told = self._discriminator.select(read, rows.to(self._discriminator.device), last)
+        return self.model.select(own, rows, last), told
