@@ -20,7 +20,7 @@ from retable.models.bert import BERT
 from retable.models.gpt import GPT
 from retable.models.t5 import T5
 from retable.nn.attention import Attention
-from retable.tokenizers import word
+from retable.tokenizers import byte_bpe, word
 
 TEXT = ["the dogs often saw the cat", "a cat ran", "dogs ran"]
 TOKENIZER = word.train(TEXT)
@@ -143,7 +143,10 @@ def test_shares_by_brute_force():
     heads = summed(parts)
     counts = [6 + 3 + 8 + 2, 5 + 2 + 7 + 1, 5 + 2 + 7 + 1, 6 + 3 + 8 + 2, 6, 6, 3, 3]
     np.testing.assert_allclose(heads.means, sum(sums for sums, _ in parts) / counts)
-    assert heads.errors.shape == (2, 3, len(SHARES)) and (heads.errors[:, :, :5] > 0).all()
+    for place in np.ndindex(2, 3, len(SHARES)):  # Cochran 1977, 6.13: of a ratio of sums over sentences
+        sums, n = np.array([each[place] for each, _ in parts]), np.array([counts[place[2]] for _, counts in parts])
+        away = sums - heads.means[place] * n
+        assert heads.errors[place] == pytest.approx(np.sqrt(4 / 3 * np.square(away).sum()) / n.sum())
 
 
 class Text:
@@ -208,3 +211,30 @@ def test_a_text_without_verbs_far_from_their_subjects(tmp_path):
     system = SimpleNamespace(objective=SimpleNamespace(model=MODELS["bert"]().eval()))
     with pytest.raises(UsageError, match="no verbs with a subject further off than the next word"):
         AttentionMaps(str(tmp_path), Text(far=False))(system, tmp_path)
+
+
+def test_heads_are_called_by_their_own_layer_and_number_and_tokens_are_of_their_words(tmp_path):
+    """With a tokenizer of pieces: é has two bytes, and the words are of several tokens."""
+    rows = [("naïve dogs often saw the cat", {3: 1}), ("a café ran", {2: 1})]
+    tokenizer = byte_bpe.train(["saw the cat"], 262)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    text = SimpleNamespace(inputs=[], sentences=lambda: [SimpleNamespace(words=r.split(), subjects=s) for r, s in rows])
+    torch.manual_seed(0)
+    model = BERT(tokenizer.vocab_size, 8, 2, 2, max_length=40, dropout=0.0).eval()
+    for block in model.blocks:
+        torch.nn.init.normal_(block.attention.query.weight)
+    AttentionMaps(str(tmp_path), text)(SimpleNamespace(objective=SimpleNamespace(model=model)), tmp_path)
+    parts = []
+    for words, subjects in ((row.split(), subjects) for row, subjects in rows):
+        owners, ids = [0], [tokenizer.boundary]
+        for place, each in enumerate(words, 1):
+            own = tokenizer.encode(" " * (place > 1) + each)
+            ids, owners = ids + own, owners + [place] * len(own)
+        assert len(ids) > len(words) + 2
+        ids, owners = [*ids, tokenizer.boundary], [*owners, len(words) + 1]
+        with torch.inference_mode():
+            weights = torch.stack(attention_weights(model, torch.tensor([ids]), torch.tensor([len(ids)])), dim=1)[0]
+        parts.append(shares(of_words(weights.numpy(), np.array(owners), len(words) + 2), subjects))
+    heads = pd.read_csv(tmp_path / "heads.csv").set_index(["layer", "head", "share"])["mean"]
+    for (layer, head, i), mean in np.ndenumerate(summed(parts).means):
+        assert heads[layer + 1, head + 1, SHARES[i]] == pytest.approx(mean, abs=1e-5)

@@ -5,6 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
+from scipy.stats import linregress
 from torch import nn
 
 from retable.data.encode import write_tokens
@@ -180,3 +182,18 @@ def test_what_can_not_be_measured_is_refused(folder):
         Gradients(str(folder), batches)(SimpleNamespace(objective=objective_of(Linear(0.0))), folder)
     with pytest.raises(UsageError, match=r"lower benchmark\.gradients\.length"):
         Gradients(str(folder), batches, length=10**6)(SimpleNamespace(objective=objective_of(Linear(0.8))), folder)
+
+
+def test_the_numbers_of_the_benchmark_are_those_of_its_files(folder):
+    torch.manual_seed(0)
+    batches = partial(CarriedStreams, batch_size=4, length=5)
+    system = SimpleNamespace(objective=objective_of(GRU(V, D, 1, 0.0, 0.7)))
+    metrics = Gradients(str(folder), batches, "test", 6, 10, windows=9, n_batches=8)(system, folder)
+    table = pd.read_csv(folder / "gradients.csv")[1:]
+    line = linregress(table["distance"], np.log(table["norm"]))
+    error = stats.t.ppf(0.975, len(table) - 2) * line.stderr
+    for name, slope in (("", line.slope), ("_low", line.slope - error), ("_high", line.slope + error)):
+        assert metrics[f"gradients/factor{name}"] == pytest.approx(np.exp(slope), rel=1e-3)
+    norms = pd.read_csv(folder / "gradient_norms.csv")["norm"]
+    assert metrics["gradients/norm_90"] == pytest.approx(norms.quantile(0.9), rel=1e-4)
+    assert metrics["gradients/norm_max"] == pytest.approx(norms.max(), rel=1e-4)

@@ -8,9 +8,9 @@ import torch
 from scipy.optimize import minimize
 
 from retable.errors import UsageError
+from retable.evaluation import probing
 from retable.evaluation.contextual_vectors import ContextualVectors
 from retable.evaluation.probing import (
-    PENALTY,
     BlockStates,
     Probes,
     SenseLabels,
@@ -70,7 +70,9 @@ def test_dimensions_without_variance_and_labels_that_training_lacks():
     assert probe_accuracy(train, np.array(["a", "a", "a", "b"]), test, np.array(["a", "new"])) == 0.5
 
 
-def test_the_probe_is_the_minimum_of_its_loss():
+@pytest.mark.parametrize("penalty", [1e-3, 0.3])  # its own, and one that the loss can't hide
+def test_the_probe_is_the_minimum_of_its_loss(penalty, monkeypatch):
+    monkeypatch.setattr(probing, "PENALTY", penalty)
     inputs, targets = states(60).double(), torch.arange(60) % 3
     inputs[:, :3] += torch.eye(3)[targets]
     probe = fit_probe(inputs.float(), targets, 3)
@@ -78,8 +80,8 @@ def test_the_probe_is_the_minimum_of_its_loss():
     def loss(weights):
         weights = torch.from_numpy(weights).view(3, 7)
         logits = inputs @ weights[:, :6].T + weights[:, 6]
-        penalty = PENALTY / 2 * weights[:, :6].square().sum()
-        return float(torch.nn.functional.cross_entropy(logits, targets) + penalty)
+        squares = penalty / 2 * weights[:, :6].square().sum()
+        return float(torch.nn.functional.cross_entropy(logits, targets) + squares)
 
     ours = torch.cat([probe.weight, probe.bias[:, None]], dim=1).detach().double().flatten().numpy()
     assert loss(ours) == pytest.approx(minimize(loss, np.zeros(21)).fun, rel=1e-4)

@@ -122,6 +122,9 @@ def test_the_judge_who_is_told_errs_where_a_draw_is_half_likely(folder, objectiv
     metrics = bound(folder, Blank(), objective, tmp_path)
     table = pd.read_csv(tmp_path / "replaced.csv")
     assert (table["told"] < 1).all() and (table["told"] > 0.5).all()
+    for name, column in (("accuracy", "blind"), ("accuracy_told", "told")):  # 1 − s + s v, with one share s each
+        share = (1 - metrics[f"replaced/{name}"]) / (1 - table[column].mean())
+        assert metrics[f"replaced/{name}_standard_error"] == pytest.approx(share * table[column].sem(), rel=1e-3)
     assert metrics["replaced/accuracy"] == pytest.approx(0.93, abs=0.08)
     assert metrics["replaced/baseline"] <= metrics["replaced/accuracy"] <= metrics["replaced/accuracy_told"]
 

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import linregress
 
 from retable.data.corruption import Corrupted, Prefix, RandomSpans
 from retable.data.encode import write_tokens
@@ -132,3 +133,20 @@ def test_texts_of_another_language_and_short_splits_are_refused(grammar, folder,
     write_tokens(tokenizer, [["the the the", "a a"]], True, tmp_path / "test")
     with pytest.raises(UsageError, match="corpus=grammar"):
         SpansBound(str(tmp_path), language, LENGTH, 0.15, 3.0)(None, tmp_path)
+
+
+def test_the_standard_errors_are_those_of_the_rows_and_of_the_documents(grammar, folder, tmp_path):
+    language = GappedText(grammar, Discourse, particles=5, tries=40)
+    metrics = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=12)(None, tmp_path)
+    rows = pd.read_csv(tmp_path / "spans.csv")
+    for name, column in (("loss", "below"), ("loss_above", "above")):
+        line = linregress(rows["left_to_right"], rows[column])
+        away = rows[column] - line.intercept - line.slope * rows["left_to_right"]
+        error = np.sqrt(np.square(away).sum() / 10 / 12) / (7 + 2 + 1 + 1)
+        assert metrics[f"spans/{name}_standard_error"] == pytest.approx(error, rel=1e-4)
+    documents = list(islice(grammar.documents(1, "test"), 30))
+    nats = [-grammar.score(document) for document in documents]
+    sums, sizes = np.array([each.sum() for each in nats]), np.array([len(each) for each in nats])
+    left_out = [np.delete(sums, i).sum() / np.delete(sizes, i).sum() for i in range(30)]
+    jackknife = np.sqrt(29 / 30 * np.square(left_out - np.mean(left_out)).sum())
+    assert metrics["prefix/loss_standard_error"] == pytest.approx(22 / 23 * jackknife, rel=0.05)

@@ -50,7 +50,10 @@ def test_help_names_every_command(command):
         (["bands", "ptb_larg"], "there is no study 'ptb_larg'; write ptb_large"),
         (["describe", "grammar_tiny", "wrd"], "TOKENIZER: there is no tokenizer 'wrd'; write word"),
         (["describe", "ptb", "word", "--other", "grammer"], "--other: there is no corpus 'grammer'; write grammar"),
-        (["generate", "gpt-1", "--strategy", "sample", "--n", "0"], "Invalid value for '--n': Input should be greater than"),
+        (
+            ["generate", "gpt-1", "--strategy", "sample", "--n", "0"],
+            "Invalid value for '--n': Input should be greater than",
+        ),
         (["neighbours", "skipgram-1", "--k", "-2", "cat"], "Invalid value for '--k': Input should be greater than"),
         (["submit", "bilstm", "--test", "SST2"], "--test SST2 is no test set of GLUE's; write SST-2"),
         (["new", "mine", "corpus=ptbb"], "there is no corpus 'ptbb'; write ptb"),

@@ -217,7 +217,7 @@ def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, 
         (["translate", "writing_blind-1", "the", "--attention", "a.svg"], "looks back at nothing of the source"),
         (["translate", "writing_rnn-1", "the", "--attention", "a.png"], "--attention a.png is no .svg; write a.svg"),
         (["translate", "writing_rnn-1", "the", "--attention", "none/a.svg"], "there is no folder none; make it first"),
-        (["generate", "writing_lstm-1", "--temperature", "0.5"], "--temperature is nothing to greedy; write --strategy"),
+        (["generate", "writing_lstm-1", "--temperature", "0.5"], "--temperature is nothing to greedy; write"),
         (
             ["generate", "writing_lstm-1", "--strategy", "beam", "--top-k", "5"],
             "--top-k is nothing to beam; write --strategy sample or contrastive",

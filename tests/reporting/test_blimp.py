@@ -50,9 +50,9 @@ REFERENCES = read_references()
 def tables_of(*folders):
     """The tables by name, with the rows that they are made of."""
     frame = complete(aggregate(map(read_result, folders), REFERENCES), REFERENCES, [], {})
-    folder = Path(tempfile.mkdtemp())
-    tables = write_tables(frame, SPECIFICATIONS, folder)
-    return {table.name: (table, pd.read_csv(folder / f"{table.name}.csv")) for table in tables}
+    with tempfile.TemporaryDirectory() as folder:
+        tables = write_tables(frame, SPECIFICATIONS, Path(folder))
+        return {table.name: (table, pd.read_csv(Path(folder, f"{table.name}.csv"))) for table in tables}
 
 
 def cells(table, corpus):

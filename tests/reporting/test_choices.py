@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from retable.errors import UsageError
 from retable.reporting.published import complete
 from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
@@ -92,5 +93,5 @@ def test_the_report_has_the_table_and_no_oracle_without_a_system(write, tmp_path
 def test_predictions_that_belie_the_accuracy_are_refused(write, tmp_path):
     folder = write("endings", "bert", 1, 30)
     (folder / "metrics.json").write_text('{"choices/test/accuracy": 0.8}')
-    with pytest.raises(Exception, match=r"has accuracy 0\.8 on test, but its units give 0\.75"):
+    with pytest.raises(UsageError, match=r"has accuracy 0\.8 on test, but its units give 0\.75"):
         write_tables(frame_of(folder, references=read_references()), SPECIFICATIONS, tmp_path)

@@ -86,10 +86,9 @@ def test_tables_of_a_commit(tmp_path, monkeypatch):
         tables_of(place.with_name("yours"))
 
 
-def test_committed_tables_are_the_same_as_themselves():
+def test_committed_tables_have_numbers():
     from pipelines.entry import CONF
 
     for study in ("lineage", "ptb", "smoke"):
         frame = aggregates(tables_of(CONF.parent / "results" / study).values())
         assert len(frame) > 50 and pd.notna(frame["mean"]).all()
-        assert set(compared(frame, frame)["change"]) == {"the same"}

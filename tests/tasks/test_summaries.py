@@ -33,7 +33,7 @@ def task(folder, ending="jsonl", columns=("text", "summary"), rows=ROWS, **setti
 @pytest.mark.parametrize(("ending", "columns"), [("jsonl", ("text", "summary")), ("tsv", ("article", "highlights"))])
 def test_a_file_of_ones_own(tmp_path, ending, columns):
     first, second = task(tmp_path, ending, columns).examples("test")
-    assert first.text == ["It rains .", "Nobody sings .", "The end"] or ending == "tsv"
+    assert first.text == ["It rains .", "Nobody sings .", "The end"]
     assert second == (["A cat sat .", "A dog sat ."], ["A dog sat ."])
 
 

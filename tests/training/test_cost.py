@@ -54,6 +54,9 @@ def test_of_a_softmax_that_is_read_in_part_only_that_counts(build):
         ("NVIDIA L40S", 1, 0.4 * 989 / 362),
         ("NVIDIA L4", 1, 0.4 * 989 / 121),
         ("NVIDIA H100 PCIe", 1, 0.4 * 989 / 756),
+        ("NVIDIA H100 NVL", 1, 0.4 * 989 / 835),
+        ("NVIDIA H200", 1, 0.4),
+        ("NVIDIA H200 NVL", 1, 0.4 * 989 / 835),
         ("NVIDIA GeForce RTX 4090", 1, None),
     ],
 )

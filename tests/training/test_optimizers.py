@@ -6,7 +6,7 @@ from retable.models.bert import BERT
 from retable.models.gpt import GPT
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
-from retable.training.optimizers import adamw, sgd
+from retable.training.optimizers import adafactor, adagrad, adamw, sgd
 
 
 def objective() -> CausalLM:
@@ -62,3 +62,50 @@ def test_sgd_goes_down_the_gradient():
     module(torch.tensor([[3.0, -2.0]])).backward()
     sgd(module, lr=0.1).step()
     torch.testing.assert_close(module.weight.detach(), before - 0.1 * torch.tensor([[3.0, -2.0]]))
+
+
+def trained_alike(ours, theirs, n=5):
+    """Both take the same slopes for some steps, and have the same weights after each."""
+    one, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    other.load_state_dict(one.state_dict())
+    steps = ours(one), theirs(other)
+    for seed in range(n):
+        x = torch.randn(4, 3, generator=torch.Generator().manual_seed(seed))
+        for module, step in zip((one, other), steps, strict=True):
+            step.zero_grad()
+            module(x).square().sum().backward()
+            step.step()
+        torch.testing.assert_close(one.weight, other.weight)
+        torch.testing.assert_close(one.bias, other.bias)
+
+
+class Nesterov:
+    """v ← μv + g, w ← w − η(g + μv), with g of the loss and of λ/2 ‖w‖² (Sutskever et al. 2013, as torch has it)."""
+
+    def __init__(self, module, lr, weight_decay, momentum):
+        self.weights, self.settings = [*module.parameters()], (lr, weight_decay, momentum)
+        self.velocities = [torch.zeros_like(weight) for weight in self.weights]
+
+    def zero_grad(self):
+        for weight in self.weights:
+            weight.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        lr, decay, momentum = self.settings
+        for weight, velocity in zip(self.weights, self.velocities, strict=True):
+            slope = weight.grad + decay * weight
+            velocity.mul_(momentum).add_(slope)
+            weight -= lr * (slope + momentum * velocity)
+
+
+@pytest.mark.parametrize(("decay", "momentum"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.9), (0.1, 0.99)])
+def test_sgd_decays_all_weights_and_looks_ahead(decay, momentum):
+    settings = {"lr": 0.01, "weight_decay": decay, "momentum": momentum}
+    trained_alike(lambda module: sgd(module, **settings), lambda module: Nesterov(module, **settings))
+
+
+def test_adagrad_begins_at_gloves_ones_and_adafactor_steps_at_its_rate():
+    ones = {"lr": 0.1, "initial_accumulator_value": 1.0, "eps": 0.0}
+    trained_alike(lambda m: adagrad(m, 0.1), lambda m: torch.optim.Adagrad(m.parameters(), **ones))
+    trained_alike(lambda m: adafactor(m, 0.01), lambda m: torch.optim.Adafactor(m.parameters(), lr=0.01))

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -100,6 +102,7 @@ def test_warmup_cosine():
     assert factors == pytest.approx(points)
 
 
-def test_the_first_step_of_any_schedule_trains():
+@pytest.mark.parametrize("schedule", [inverse_sqrt, warmup_linear, partial(warmup_cosine, final=0.0)])
+def test_the_first_step_of_any_schedule_trains(schedule):
     for max_steps in (1, 2, 50):
-        assert warmup_cosine(0, 1, max_steps, [], warmup=0.05, final=0.0) > 0
+        assert schedule(0, 1, max_steps, [], warmup=0.05) > 0
