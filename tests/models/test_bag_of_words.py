@@ -87,3 +87,5 @@ def test_dropout_leaves_words_out_while_it_trains():
     averaged = deep_averaging(0, dropout=0.3)
     torch.testing.assert_close(averaged(ids, lengths)[0], averaged.embedding.weight[1])
     assert not DeepAveraging(V, D, 0, dropout=1.0)(IDS, LENGTHS).any()
+    alone = averaged(torch.ones(4000, 1, dtype=torch.long), torch.ones(4000, dtype=torch.long))
+    assert (alone == 0).all(dim=1).float().mean().item() == pytest.approx(0.3, abs=0.03)
