@@ -14,6 +14,7 @@ from retable.models.awd_lstm import AWDLSTM
 from retable.models.bert import BERT
 from retable.models.bidaf import BiDAF
 from retable.models.bilstm import BiLSTM
+from retable.models.bilstm_attention import BiLSTMAttention
 from retable.models.character_lstm import CharacterLSTM
 from retable.models.convolutional_encoder import ConvolutionalEncoder
 from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
@@ -147,6 +148,11 @@ PLACES = {
         [(B, S, E + 4 + 8), (B, S, D), (B, S, D)],
     ),
     "bilstm": (lambda: BiLSTM(V, E, D, 1, P), both_ways, [(B, S, E), (B, S, D)]),
+    "bilstm_attention": (  # and behind the layer that has looked at the other text
+        lambda: BiLSTMAttention(V, E, D, 1, P),
+        lambda model: torch.cat(model.read_pair(SOURCE, LENGTHS, TARGET, TARGET_LENGTHS), dim=1),
+        [(B, S, E), (B, S, D), (B, T, E), (B, T, D), (B, S, D), (B, T, D)],
+    ),
     "tagger": (
         lambda: BiLSTMTagger(**SPELT, d_model=D, n_layers=2, dropout=P),
         both_ways,
