@@ -50,8 +50,12 @@ def main() -> None:
         (f"`dvc status` over all {stages} stages of {files} files", *status),
         (f"DVC's own work, a stage, of {len(cells)} restored from its cache", restored[0] / len(cells), each),
     ]
-    lines = ["# What the graph costs beside the work", "", f"On {hardware()}.", "", "| what | s | CPU s |"]
-    lines += ["|---|---:|---:|", *(f"| {what} | {s:.2f} | {used:.2f} |" for what, s, used in rows)]
+    lines = ["# What the graph costs beside the work", "", f"`python -m benchmarks.graph`, on {hardware()}.", ""]
+    lines += [
+        "| what | s | CPU s |",
+        "|---|---:|---:|",
+        *(f"| {what} | {s:.2f} | {used:.2f} |" for what, s, used in rows),
+    ]
     text = "\n".join(lines) + "\n"
     print(text)
     if arguments.output:

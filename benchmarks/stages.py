@@ -31,7 +31,8 @@ def main() -> None:
         parser.error(f"no cell of study {arguments.study} was made here; run make repro STUDY={arguments.study}")
 
     start, work, training = (sum(row[i] for row in rows) for i in (1, 2, 3))
-    lines = [f"# What study {arguments.study} costs", "", f"On {', '.join(sorted(machines))}.", ""]
+    made = f"`python -m benchmarks.stages`, on {', '.join(sorted(machines))}."
+    lines = [f"# What study {arguments.study} costs", "", made, ""]
     lines += ["| stage | start, s | work, s | of which training, s | peak, MiB |", "|---|---:|---:|---:|---:|"]
     lines += [f"| {name} | {s:.1f} | {w:.1f} | {t:.1f} | {memory} |" for name, s, w, t, memory in rows]
     peak = max(row[4] for row in rows)
