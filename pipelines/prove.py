@@ -5,7 +5,7 @@ For each pair of an old and a new fingerprint, one cell runs under both revision
 on one thread with the whole schedule drawn into them, on a small text where the embedded language gives one, so that
 they cross the ends of epochs and validations; what is counted or evaluated runs whole. Equal bytes of all that the cell
 leaves renew the entries of all cells of the pair in DVC's locks, and `results/renewals.csv` says so. Unequal ones stay
-stale.
+stale. Where the code is the same, and only how it is told has changed, nothing needs to run.
 Its limit: 20 equal steps are evidence for the path that they walked.
 """
 
@@ -26,12 +26,14 @@ import yaml
 
 from pipelines.entry import CONF, one_line_errors
 from pipelines.forks import ask, serving
-from pipelines.plan import composing, configuration, data_of, studies
+from pipelines.plan import composing, configuration, data_of, roots_of, studies
+from pipelines.reach import code
 from retable.digests import DIGESTS, digest, digest_of
 from retable.errors import UsageError
 from retable.escaping import spreadsheet
 from retable.plan.cell import Cell
 from retable.plan.conf import Conf
+from retable.plan.fingerprint import Code
 from retable.plan.graph import distinct, graph_file, plan_file
 from retable.plan.study import read_study
 
@@ -73,15 +75,21 @@ def prove(revision: str, names: Collection[str] = ()) -> None:
         lend_kernels(ROOT, trees["old"])
         chosen = [read_study(Conf(CONF), name) for name in names] or studies()
         cells, asked = distinct(studies()), {place for study in chosen for place in study.cells}
+        earlier = Code({"pipelines": trees["old"] / "pipelines", "retable": trees["old"] / "src/retable"})
         with serving() as forks, ThreadPoolExecutor(len(trees)) as side_by_side:
             changed = _changed(forks, trees, {place: cell for place, cell in cells.items() if place in asked})
             for pair, places in changed.items():
                 found = sorted((cells[place] for place in places), key=_size)[0]
+                some = " ".join(sorted(places)[:5])
+                if _has_the_same_code(found, cells, earlier):
+                    print(f"alike  {found.place}, for {len(places)}: {some}")
+                    _renew([cells[place] for place in places])
+                    _record([*pair, found.place, "the same code", *commits, len(places)])
+                    continue
                 making = [(each, _settings(each)) for each in (*_upstream(found, cells), found)]
                 folders = (trees["old"].parent / f"run-{side}" for side in trees)
                 old, new = side_by_side.map(partial(_run, forks, making), trees.values(), folders)
                 same = new is not None and old == new
-                some = " ".join(sorted(places)[:5])
                 print(f"{'same  ' if same else 'STALE '} {found.place}, for {len(places)}: {some}")
                 if same:
                     _renew([cells[place] for place in places])
@@ -91,6 +99,15 @@ def prove(revision: str, names: Collection[str] = ()) -> None:
         shutil.rmtree(trees["old"].parent, ignore_errors=True)
 
 
+def _has_the_same_code(cell: Cell, cells: Mapping[str, Cell], earlier: Code) -> bool:
+    with composing():
+        names = roots_of(cell, cells)
+    try:
+        return earlier.fingerprint(names) == code().fingerprint(names)
+    except KeyError:  # of a name that there was not
+        return False
+
+
 def _changed(forks: str, trees: Mapping[str, Path], cells: Mapping[str, Cell]) -> dict[Pair, list[str]]:
     """The cells that were up to date, by the change of code that is all that makes them stale."""
     found: dict[Pair, list[str]] = {}
@@ -98,8 +115,8 @@ def _changed(forks: str, trees: Mapping[str, Path], cells: Mapping[str, Cell]) -
         {cell.group for cell in cells.values() if graph_file(cell.group).with_name("dvc.lock").exists()}
     ):
         for tree in trees.values():
-            code, said = _python(forks, tree, tree, "pipelines.plan", "cells", group)
-            assert tree is trees["old"] or not code, said  # the old may not know the group
+            failed, said = _python(forks, tree, tree, "pipelines.plan", "cells", group)
+            assert tree is trees["old"] or not failed, said  # the old may not know the group
         entries = _load(graph_file(group).with_name("dvc.lock"))["stages"]
         for cell in (cell for cell in cells.values() if cell.group == group and cell.name in entries):
             old, new = (tree / plan_file(cell) for tree in trees.values())

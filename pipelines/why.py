@@ -22,7 +22,7 @@ from pipelines.tries import flat
 from retable.errors import UsageError, closest
 from retable.escaping import in_one_line
 from retable.plan.cell import Cell
-from retable.plan.fingerprint import Code
+from retable.plan.fingerprint import Code, Place
 from retable.plan.graph import distinct, graph_file, plan_file
 
 _NOTHING = "nothing"
@@ -145,8 +145,8 @@ class Reasons:
             except KeyError:  # of a name that there was not
                 continue
             if earlier.fingerprint(names) == before:
-                others = {place for place in {*then, *now} if then.get(place) != now.get(place)}
-                return f"{', '.join(sorted('.'.join(filter(None, place)) for place in others))}, since {commit}"
+                others = _others(then, now) or _others(earlier.links(names), code().links(names))
+                return f"{', '.join(others)}, since {commit}"
         return "what it reaches has changed, and no commit of this repository is known to have what it was"
 
     def _code_at(self, commit: str) -> Code | None:
@@ -159,6 +159,12 @@ class Reasons:
             folders = {"pipelines": tree / "pipelines", "retable": tree / "src/retable"}
             self._codes[commit] = Code(folders) if packed else None
         return self._codes[commit]
+
+
+def _others(then: Mapping[Place, str], now: Mapping[Place, str]) -> list[str]:
+    """The definitions that are others than they were, or have other links."""
+    places = {place for place in {*then, *now} if then.get(place) != now.get(place)}
+    return sorted(".".join(filter(None, place)) for place in places)
 
 
 def _settings(plan: Mapping[str, Any]) -> dict[str, Any]:

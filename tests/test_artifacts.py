@@ -115,3 +115,13 @@ def test_hardware_names_the_gpus_that_were_used(names, said, monkeypatch):
     cuda.get_device_name = names.__getitem__
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     assert hardware().endswith(said)
+
+
+def test_a_record_that_was_cut_off_is_none(tmp_path):
+    cell = tmp_path / "outputs/pretrain/a/b-1"
+    fill(cell, "metrics.json")
+    write_record(cell, {"seconds": 1.5})
+    assert read_record(cell)["seconds"] == 1.5
+    for text in ("", '{"seconds": 1.'):
+        record_file(cell).write_text(text)
+        assert read_record(cell) == {}

@@ -70,8 +70,10 @@ def write_record(cell: Path, record: Mapping[str, Any]) -> None:
 def read_record(cell: Path) -> dict[str, Any]:
     """The record of the making that left this cell, {} where there is none: the cell came out of DVC's cache, from
     another machine or from an interrupted stage, or a record that is there is of other numbers."""
-    path = record_file(cell)
-    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    try:
+        record = json.loads(record_file(cell).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # or one that a loss of power cut off
+        return {}
     return record if record.pop("of", None) == _told_by(cell) else {}
 
 

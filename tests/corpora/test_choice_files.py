@@ -56,6 +56,8 @@ def test_labels_of_their_own_files(tmp_path):
     assert len(splits["validation"]) == 1 and len(files.inputs) == 4
     with pytest.raises(UsageError, match=r"right endings are not known: .*label, a field, or .*labels.* train, test"):
         ChoiceFiles(*paths, "goal", ["sol1", "sol2"], held_out=1, labels={"train": labels["train"]})
+    with pytest.raises(UsageError, match=r"task\.choices\.labels names tset; write some of train, test"):
+        ChoiceFiles(*paths, "goal", ["sol1", "sol2"], "label", held_out=1, labels={"tset": "nowhere"})
 
 
 @pytest.mark.parametrize("both", [{}, {"validation": "validation.jsonl", "held_out": 2}])

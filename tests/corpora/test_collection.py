@@ -1,9 +1,11 @@
+import re
 import sys
 from types import SimpleNamespace
 
 import pytest
 
 from retable.corpora.collection import write_collection
+from retable.corpora.hub import hub_texts
 from retable.corpora.text import read_units
 from retable.errors import UsageError
 
@@ -67,3 +69,15 @@ def test_no_words(source, tmp_path):
     (source / "dev/a.dev").write_text(" \n\n")
     with pytest.raises(UsageError, match=r"dev/\*.dev of .* holds no words; the validation split"):
         write_collection(tmp_path, str(source), **PARTS)
+
+
+@pytest.mark.parametrize("pattern", ["", "/texts/*.train"])
+def test_what_is_no_pattern_below_the_source_is_refused(source, pattern):
+    with pytest.raises(UsageError, match=rf"'{re.escape(pattern)}' is no pattern of files below .*; write one such as"):
+        write_collection(source, str(source), **PARTS | {"train": pattern}, documents=False)
+
+
+def test_a_name_on_the_hub_has_an_owner(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=None))
+    with pytest.raises(UsageError, match="hub:wikitext has no owner; write hub:OWNER/wikitext"):
+        hub_texts("wikitext", "train")

@@ -100,6 +100,16 @@ def test_labelled(write, name, lines):
     assert [question[1:] for question in questions] == [(("bad", "good"), 1), (("bad", "good"), 0)]
 
 
+def test_a_field_of_several_lines_and_a_blank_line(write):
+    path = write("dev.csv", "sentence,label", '"very good', 'book",1', "", "no,0")
+    questions = Labelled(path, "label", WORDS).read()
+    assert [question.fields["sentence"] for question in questions] == ["very good\nbook", "no"]
+    with pytest.raises(UsageError, match="line 4: 1 fields where the header has 2"):
+        Labelled(write("dev.csv", "sentence,label", '"very good', 'book",1', "no"), "label", WORDS).read()
+    long = write("dev.csv", "sentence,label", "x" * 140_000 + ",1")
+    assert len(Labelled(long, "label", WORDS).read()[0].fields["sentence"]) == 140_000
+
+
 def test_columns_where_there_is_no_header(write):
     """As in CoLA's files."""
     (question,) = Labelled(

@@ -35,6 +35,13 @@ def test_lines_end_at_line_feeds_alone(tmp_path):
     assert [*read_lines(path)] == ["a\u2028b\x0c c", "d\x85e", "", "f"]
 
 
+@pytest.mark.parametrize(("encoding", "first"), [("utf-8", "The cat"), ("UTF8", "The cat"), ("latin-1", "ï»¿The cat")])
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path, encoding, first):
+    (tmp_path / "a.txt").write_bytes("\ufeffThe cat\n\ufeffsat\n".encode())
+    assert next(read_lines(tmp_path / "a.txt", encoding)) == first
+    assert [*read_lines(tmp_path / "a.txt")][1] == "\ufeffsat"  # as it stands, where it marks no file
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"gone.txt does not exist; set RETABLE_DATA"):
         [*read_lines(tmp_path / "gone.txt")]

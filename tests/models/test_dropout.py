@@ -267,6 +267,25 @@ def test_a_mention_ranker_drops_out_at_two_rates(dropped):
         torch.testing.assert_close(found, model.eval()(SOURCE, LENGTHS, torch.tensor([0, 0, 0])))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ELMoBiLSTM(WORDS, TABLE, E, D, 1, P),
+        lambda: ELMoTagger(**SPELT, elmo=TABLE, d_model=D, n_layers=1, dropout=P),
+        lambda: BiDAF(**SPELT, n_highway=1, d_hidden=D, dropout=P, elmo=TABLE),
+        lambda: MentionRanker(
+            **SPELT, d_model=D, d_feature=3, d_hidden=7, max_width=2, spans_per_word=0.8, max_antecedents=3, dropout=P,
+            input_dropout=P, elmo=TABLE,
+        ),
+    ],
+    ids=["elmo_bilstm", "elmo_tagger", "bidaf", "mention_ranker"],
+)  # fmt: skip
+def test_a_frozen_elmo_drops_nothing_out_from_its_making_on(make):
+    """Lightning says `train()` only behind the first validation; before, a model is as it was made."""
+    model = make()
+    assert model.training and not any(part.training for part in model.elmo.modules())
+
+
 @pytest.mark.parametrize("kind", [Elman, GRU, LSTM])
 def test_layers_of_torchs_drop_out_between_them(kind):
     assert kind(V, D, 2, P, 0.1).layers.dropout == P and kind(V, D, 1, P, 0.1).layers.dropout == 0

@@ -247,6 +247,14 @@ def test_initialisation(norm, share, settings):
             assert parameter.std().item() == pytest.approx(std, rel=0.05), name
 
 
+def test_sinusoids_stand_beside_words_of_about_their_size():
+    """Vaswani et al. 2017, section 3.4, multiply embeddings by √D, which their code draws with a variance of 1/D."""
+    torch.manual_seed(0)
+    gpt = GPT(200, 64, 1, 2, max_length=64, dropout=0.0, positions="sinusoidal")
+    assert (gpt.embedding.weight * 8).std().item() == pytest.approx(1, rel=0.05)
+    assert gpt.sinusoids.square().mean().item() == pytest.approx(0.5, rel=0.05)
+
+
 def test_too_long_a_sequence_is_refused(gpt):
     with pytest.raises(UsageError, match=rf"{T + 1} tokens.*max_length={T}"):
         gpt(torch.zeros(1, T + 1, dtype=torch.long))

@@ -13,8 +13,8 @@ def layers() -> list[torch.Tensor]:
     return [torch.randn(B, T, D, generator=generator) * (k + 1) + k for k in range(K)]
 
 
-def mix(layer_norm: bool) -> ScalarMix:
-    module = ScalarMix(K, layer_norm)
+def mix() -> ScalarMix:
+    module = ScalarMix(K)
     with torch.no_grad():
         module.weights.copy_(torch.tensor([0.3, -1.0, 0.5]))
         module.gamma.fill_(1.7)
@@ -25,21 +25,14 @@ def inside() -> np.ndarray:
     return np.arange(T) < LENGTHS.numpy()[:, None]
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_equals_the_equation_written_out(layer_norm):
-    """Layer normalisation over all numbers of a layer that are no padding, as in AllenNLP."""
+def test_equals_the_equation_written_out():
     s = np.exp([0.3, -1.0, 0.5])
     s /= s.sum()
     expected = np.zeros((B, T, D))
     for share, layer in zip(s, layers(), strict=True):
-        h = layer.double().numpy()
-        if layer_norm:
-            numbers = [h[b, t, d] for b in range(B) for t in range(LENGTHS[b]) for d in range(D)]
-            mean = sum(numbers) / len(numbers)
-            h = (h - mean) / np.sqrt(sum((x - mean) ** 2 for x in numbers) / len(numbers) + 1e-12)
-        expected += 1.7 * share * h
+        expected += 1.7 * share * layer.double().numpy()
     expected[~inside()] = 0
-    np.testing.assert_allclose(mix(layer_norm)(layers(), LENGTHS).detach(), expected, atol=1e-5)
+    np.testing.assert_allclose(mix()(layers(), LENGTHS).detach(), expected, atol=1e-5)
 
 
 def test_starts_as_the_mean_of_the_layers():
@@ -47,18 +40,16 @@ def test_starts_as_the_mean_of_the_layers():
     torch.testing.assert_close(mixed, torch.stack(layers()).mean(dim=0))
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_padding_changes_nothing(layer_norm):
-    module, whole = mix(layer_norm), layers()
+def test_padding_changes_nothing():
+    module, whole = mix(), layers()
     padded = [torch.nn.functional.pad(layer, (0, 0, 0, 3), value=9.0) for layer in whole]
     result = module(padded, LENGTHS)
     torch.testing.assert_close(result[:, :T], module(whole, LENGTHS))
     assert not result[:, T:].any()
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_weights_and_gamma_and_layers_get_a_gradient(layer_norm):
-    module, whole = mix(layer_norm), [layer.requires_grad_() for layer in layers()]
+def test_weights_and_gamma_and_layers_get_a_gradient():
+    module, whole = mix(), [layer.requires_grad_() for layer in layers()]
     module(whole, LENGTHS).pow(3).sum().backward()
     tensors = {**dict(module.named_parameters()), **{f"layer {k}": layer for k, layer in enumerate(whole)}}
     assert all(tensor.grad is not None and tensor.grad.any() for tensor in tensors.values())
@@ -67,4 +58,4 @@ def test_weights_and_gamma_and_layers_get_a_gradient(layer_norm):
 
 def test_another_number_of_layers_is_an_error():
     with pytest.raises(ValueError, match="zip"):
-        mix(False)(layers()[:2], LENGTHS)
+        mix()(layers()[:2], LENGTHS)

@@ -251,6 +251,21 @@ def test_what_is_proved_the_same_is_renewed(repro):
     assert all(row["old_code"] != row["new_code"] and len(row["digest"]) == 64 for row in rows)
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("committed")
+def test_what_is_told_otherwise_and_is_the_same_needs_no_proof(repro):
+    repro.made()
+    repro("git", "add", "-A")
+    repro("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "-m", "made")
+    repro.edit("src/retable/plan/fingerprint.py", '"\\n".join(sorted(linked))', '"; ".join(sorted(linked))')
+    repro("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "-am", "told otherwise")
+    said = repro(str(repro.python), "-m", "pipelines.prove", "HEAD~1")
+    kinds = {line.split()[1].split("/")[0] for line in said.splitlines()}
+    assert kinds == {"prepare", "encode", "pretrain", "evaluate"}
+    assert all(line.startswith("alike  ") for line in said.splitlines())
+    assert repro.ran() == ["plan"]
+
+
 @pytest.mark.parametrize(("source", "lent"), [("same", True), ("other", False), (None, False)])
 def test_what_is_compiled_serves_the_old_tree_if_its_source_is_the_same(source, lent, tmp_path):
     here, there = (tmp_path / side / "src/retable/nn" for side in ("here", "there"))

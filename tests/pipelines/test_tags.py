@@ -25,14 +25,14 @@ NOUNS, VERBS = ("Dogs", "cats", "birds", "mice"), ("run", "see", "eat")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Files in columns, whose chunks are a noun phrase, a verb, and perhaps another noun phrase."""
+    """Files in columns, whose chunks are a noun phrase, a verb, and perhaps one or two other noun phrases."""
     folder = tmp_path_factory.mktemp("data")
     for split, n in (("train", 60), ("test", 20)):
         generator = np.random.default_rng(n)
         lines = []
         for _ in range(n):
             lines += ["the DT B-NP", f"{generator.choice(NOUNS)} NN I-NP", f"{generator.choice(VERBS)} VB B-VP"]
-            lines += [f"{generator.choice(NOUNS)} NN B-NP"] * int(generator.integers(2)) + [". . O", ""]
+            lines += [f"{generator.choice(NOUNS)} NN B-NP"] * int(generator.integers(3)) + [". . O", ""]
         (folder / f"{split}.txt").write_text("\n".join(lines))
     write_word2vec(folder / "vectors.bin", ["dogs", "run", "zebras"], np.eye(3, 6, dtype=np.float32))
     return folder

@@ -279,6 +279,8 @@ def test_of_no_text_nothing_is_said(cells):
     assert classifier.classify([]) == [] and classifier.probabilities([]).shape == (0, len(classifier.labels))
     ranker = retable.load(cells / "train/grammar_documents_tiny/mention_ranker-1")
     assert ranker.resolve([]) == ranker.resolve(["", " "]) == []
+    text = " ".join(ranker.task.examples("test")[0].sentences[0])
+    assert ranker.resolve(text) == ranker.resolve([text])
     assert retable.load(cells / "train/grammar_pos/bilstm_crf-1").tag([]) == []
     assert retable.load(cells / "train/grammar_pairs_tiny/used_translation-1").translate([]) == []
 

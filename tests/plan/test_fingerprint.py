@@ -159,9 +159,41 @@ def test_what_may_change_a_number_changes_it(small, file, old, new):
     assert fingerprint(small) != before
 
 
+BINDINGS = {
+    "a.py": """
+import tools.fast
+from math import floor as whole
+from statistics import mean
+
+from small.numbers import double as first
+from small.numbers import half as second
+
+
+def run(x):
+    return first(whole(x)) - second(mean([x])) + tools.fast.sum(x)
+"""
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("double as first\nfrom small.numbers import half as", "half as first\nfrom small.numbers import double as"),
+        ("floor as whole", "ceil as whole"),
+        ("from statistics import mean", "from numpy import mean"),
+        ("import tools.fast", "import others as tools"),
+    ],
+)
+def test_what_a_name_stands_for_counts(small, old, new):
+    (small / "a.py").write_text(BINDINGS["a.py"])
+    before = fingerprint(small, "small.a.run")
+    edit(small / "a.py", old, new)
+    assert fingerprint(small, "small.a.run") != before
+
+
 def test_every_version_of_python_finds_the_same_one(small):
     """Else a project would be stale as a whole to whoever has another: 3.12 and 3.13 write syntax trees otherwise."""
-    assert fingerprint(small) == "568956ac043fd52b3d08534fd6bd12335e6aee3f55d646ff2270a1050c2ddf2c"
+    assert fingerprint(small) == "354696725bc1286be1e75375a95b119c27899e4753946d5206a41c26dbec5406"
 
 
 def test_a_definition_that_moves_keeps_it(small):
@@ -191,6 +223,14 @@ def copy(tmp_path_factory):
     for name in ("pipelines", "src"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     return folder
+
+
+def test_what_a_part_of_a_large_text_is_made_by_counts():
+    """Other processes call it by its name."""
+    code = Code({"pipelines": ROOT / "pipelines", "retable": ROOT / "src/retable"})
+    assert ("retable.data.parts", "write_part") in code.reached(["pipelines.encode.encode"])
+    of_files = code.reached(["retable.corpora.collection.write_collection"])
+    assert ("retable.corpora.collection", "write_part") in of_files
 
 
 def fingerprints(folder):

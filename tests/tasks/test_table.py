@@ -1,4 +1,5 @@
 import json
+from datetime import datetime
 
 import pyarrow
 import pyarrow.parquet
@@ -76,6 +77,12 @@ def test_parquet(tmp_path):
         {"text": "c", "label": None},
     ]
     assert places(tmp_path / "a.parquet") == ["row 1", "row 2", "row 3"]
+
+
+def test_a_parquet_with_a_date_beside_the_text(tmp_path):
+    table = pyarrow.table({"text": ["a"], "time": [datetime(2020, 5, 17)], "raw": [b"x"]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert fields(tmp_path / "a.parquet") == [{"text": "a", "time": '"2020-05-17 00:00:00"', "raw": "\"b'x'\""}]
 
 
 def test_lines_that_follow_a_pattern(write):

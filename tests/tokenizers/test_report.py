@@ -30,6 +30,10 @@ def test_coverage_by_hand():
     }
 
 
+def test_of_no_words_none_is_whole():
+    assert report.coverage(word.train(["the cat"]), [[""]], documents=False)["whole"] == 0
+
+
 def test_a_word_of_byte_level_bpe_is_whole_with_its_space():
     tokenizer = byte_bpe.train(["x the the the the"], vocab_size=260)
     assert tokenizer.words[-1] == "Ġthe"

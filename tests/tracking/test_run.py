@@ -272,6 +272,26 @@ def test_what_ends_without_mlflow_has_its_curve_alone(client, monkeypatch):
     assert history(client, run, "steps") == [(0, 20)]
 
 
+def test_a_run_that_another_process_begins_anew_or_that_was_cut_off_is_passed_over(client, monkeypatch):
+    """The others are sent, and the stage whose run has just ended does not end by it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "get_metric_history", fails)
+        for name in ("gone", "cut", "waits"):
+            start(f"{name} meanwhile").finish({"steps": 1}, [])
+    assert tracking.n_waiting() == 3
+    gone, cut, _ = sorted((tracking.root() / tracking.WAITING).glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    cut.write_text(cut.read_text()[:20])
+    listed = Path.glob
+
+    def glob(folder, pattern):
+        found = [*listed(folder, pattern)]
+        gone.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(Path, "glob", glob)
+    assert tracking.send_waiting() == 1
+
+
 def test_a_store_that_was_made_anew_gets_all(own, client, monkeypatch):
     """In the middle of a training it is removed, and another put in its place: that has no such run, and gets all its
     points, those that the first had taken, too."""

@@ -5,10 +5,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from retable.training.averaging import Average, non_monotone
 from retable.training.fit import fit
 from retable.training.optimizers import sgd
+from retable.training.progress import Best
 from retable.training.schedules import constant
 from tests.training.whole import Whole
 
@@ -83,6 +86,25 @@ def test_applied_for_a_while_and_for_good():
     torch.testing.assert_close(linear.weight.detach(), 2 * before)
 
 
+def test_a_checkpoint_has_the_whole_of_what_processes_share():
+    """Else all would go on from the first one's share."""
+    torch.distributed.init_process_group("gloo", rank=0, world_size=1, store=torch.distributed.HashStore())
+    try:
+        mesh, linear = init_device_mesh("cpu", (1,)), module()
+        expected = linear.weight.detach().clone()
+        linear.weight = nn.Parameter(distribute_tensor(linear.weight, mesh, [Shard(0)]))
+        average = Average(linear)
+        average.update()
+        whole = average.whole()
+        assert type(whole["weight"]) is Tensor and torch.equal(whole["weight"], expected)
+        later = Average(linear)
+        later.take(7, {"weight": 3 * expected, "bias": whole["bias"]})
+        assert later.steps == 7 and torch.equal(later.tensors["weight"].full_tensor(), 3 * expected)
+        assert later.tensors["weight"].placements == (Shard(0),)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 class Falling(nn.Module):
     """Its weight falls by 1 with each step."""
 
@@ -103,7 +125,9 @@ class Steps:
         return step
 
 
-def test_a_training_averages_from_the_rise_of_the_loss_on(tmp_path):
+@pytest.mark.parametrize("best", [None, Best("validation/loss", 20)])
+def test_a_training_averages_from_the_rise_of_the_loss_on(tmp_path, best):
+    """And where the best is kept, that is the averaged one, which was validated."""
     objective, validated = Falling(), []
 
     def validate(objective: Falling) -> dict[str, float]:
@@ -125,6 +149,7 @@ def test_a_training_averages_from_the_rise_of_the_loss_on(tmp_path):
         validation=Whole(validate),
         log=lambda points: None,
         averaging=partial(non_monotone, patience=0),
+        best=best,
     )
     assert objective.weights == [-step for step in range(20)]  # the training itself goes on as it was
     # The mean of the weights after steps 13 to 16 and 13 to 20 is validated; the last is what was trained.

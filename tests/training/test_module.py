@@ -3,9 +3,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from lightning.pytorch.plugins import MixedPrecision
 from torch import Tensor, nn
 
 from retable.training.module import Training, step_seed
+from retable.training.optimizers import sgd
 
 
 def test_seeds_of_steps_are_distinct_and_known():
@@ -41,6 +43,19 @@ def draw(step: int, rank: int, parts: int, part: int) -> float:
 def test_each_process_draws_for_each_part_of_each_step_anew(parts):
     draws = [draw(step, rank, parts, part) for step in range(3) for rank in range(4) for part in range(parts)]
     assert len(set(draws)) == len(draws)
+
+
+def test_gradients_are_clipped_as_they_are_and_not_as_the_loss_is_scaled():
+    """A fused optimizer divides by the scale of fp16 itself, within its step."""
+    module = nn.Linear(1, 1, bias=False)
+    training = Training(module, seed=1, max_steps=1, clip_norm=1.0)
+    plugin = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=2.0**16))
+    training.trainer = SimpleNamespace(precision_plugin=plugin)
+    optimizer, before = sgd(module, lr=1.0), module.weight.item()
+    plugin.scaler.scale(module(torch.tensor([[3.0]])).sum()).backward()
+    training.on_before_optimizer_step(optimizer)
+    plugin.scaler.step(optimizer)
+    assert before - module.weight.item() == pytest.approx(1.0, rel=1e-3)
 
 
 def test_parts_draw_as_more_processes_would():

@@ -4,6 +4,7 @@ import torch
 from retable.errors import UsageError
 from retable.models.bert import BERT
 from retable.models.gpt import GPT
+from retable.models.t5 import T5
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
 from retable.training.optimizers import adafactor, adagrad, adamw, sgd
@@ -51,9 +52,10 @@ def test_rates_fall_from_each_layer_to_the_one_below_it():
     assert decayed == {id(p) for p in module.parameters() if p.ndim >= 2 and p.requires_grad}
 
 
-def test_a_model_without_layers_has_one_rate():
-    with pytest.raises(UsageError, match=r"layer_decay needs a model with blocks.*write layer_decay=1"):
-        adamw(torch.nn.Linear(2, 1), 0.1, 0.1, layer_decay=0.9)
+@pytest.mark.parametrize("model", [torch.nn.Linear(2, 1), T5(9, 4, 1, 1, 8, 0.0)])
+def test_a_model_without_layers_or_with_two_stacks_of_them_has_one_rate(model):
+    with pytest.raises(UsageError, match=r"layer_decay needs a model with one stack of blocks.*write layer_decay=1"):
+        adamw(model, 0.1, 0.1, layer_decay=0.9)
 
 
 def test_sgd_goes_down_the_gradient():

@@ -270,7 +270,8 @@ def _strategy(name: Decoding, max_new_tokens: int, *, seed: int = 1, num_beams: 
 
 def _by_words(text: str, tokens: Sequence[Token], log_probs: np.ndarray) -> Iterator[tuple[str, float]]:
     """The text's words with the sums of their tokens' log-probabilities; tokens behind the last are its own."""
-    words = text.split()
+    if not (words := text.split()):
+        return
     ends, at = [], 0
     for word in words:
         at = text.index(word, at) + len(word)

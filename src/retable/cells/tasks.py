@@ -181,7 +181,7 @@ class Resolver(TaskSystem):
 
     def resolve(self, sentences: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
         """Of each cluster its mentions, in the order of the text; a sentence is as to a Tagger."""
-        rows = [each.split() if isinstance(each, str) else list(each) for each in sentences]
+        rows = [each.split() if isinstance(each, str) else list(each) for each in listed(sentences)]
         if not any(rows):
             return []
         (clusters,) = self._predict([Document("", 0, rows, [])])

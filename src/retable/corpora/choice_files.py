@@ -40,6 +40,10 @@ class ChoiceFiles:
         files = {"train": train, "validation": validation, "test": test}
         self._paths = {split: Path(file) for split, file in files.items() if file is not None}
         self._labels = {split: Path(file) for split, file in (labels or {}).items()}
+        if unknown := self._labels.keys() - self._paths.keys():
+            raise UsageError(
+                f"task.choices.labels names {', '.join(sorted(unknown))}; write some of {', '.join(self._paths)}"
+            )
         if label is None and self._paths.keys() - self._labels.keys():
             raise UsageError(
                 "the right endings are not known: write task.choices.label, a field, or task.choices.labels, a "

@@ -51,6 +51,8 @@ def write_collection(
 
 
 def _files(source: str, part: str) -> list[Path]:
+    if not part or Path(part).is_absolute():
+        raise UsageError(f"{part!r} is no pattern of files below {source}; write one such as train/*.txt")
     if files := sorted(Path(source).glob(part)):
         return files
     raise UsageError(f"{source} holds no {part}; set RETABLE_DATA to the folder of data sets, or put the files there")
@@ -78,7 +80,7 @@ def _write_in_parts(to: Path, files: Sequence[Path], documents: bool, spread: Sp
     shares = [[path for path, of in zip(files, groups, strict=True) if of == group] for group in np.unique(groups)]
     names = [spread.folder / f"{to.stem}-{number:05}.txt" for number in range(len(shares))]
     parts = [[str(name), str(documents), *map(str, share)] for name, share in zip(names, shares, strict=True)]
-    spread(f"{__name__}.write_part", parts)
+    spread(f"{write_part.__module__}.{write_part.__name__}", parts)  # named, so that its code counts
     with to.open("wb") as whole:
         for name in names:
             with name.open("rb") as part:

@@ -61,7 +61,7 @@ def read_sentences(path: Path) -> Iterator[list[Row]]:
 def read_rows(path: Path) -> Iterator[Row]:
     """All lines, cut into columns; a blank one has none."""
     for number, line in enumerate(read_lines(path), 1):
-        stripped = line.removeprefix("\ufeff" if number == 1 else "").strip(" \t")
+        stripped = line.strip(" \t")
         yield Row(number, SEPARATOR.split(stripped) if stripped else [])
 
 

@@ -22,7 +22,6 @@ def read_conllu(path: Path, tag: str = "upos") -> list[TaggedSentence]:
         raise UsageError(f"CoNLL-U has no column {tag!r}; write one of {', '.join(COLUMNS)}")
     sentences, sentence = [], TaggedSentence([], [])
     for number, line in enumerate(read_lines(path), 1):
-        line = line.removeprefix("\ufeff" if number == 1 else "")
         if not line.strip():
             if sentence.words:
                 sentences.append(sentence)

@@ -16,6 +16,8 @@ def hub_texts(name: str, split: str) -> Sequence[str]:
         from datasets import load_dataset
     except ImportError:
         raise UsageError(f"{HUB}{name} needs the extra hub: pip install -e '.[hub]'") from None
+    if "/" not in name:
+        raise UsageError(f"{HUB}{name} has no owner; write {HUB}OWNER/{name}")
     owner, data_set, *configuration = name.split("/")
     try:
         return load_dataset(f"{owner}/{data_set}", *configuration, split=split)["text"]

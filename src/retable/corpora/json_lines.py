@@ -34,7 +34,6 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     UsageError for a missing file, and a line that is no object. A byte-order mark is no part of the text.
     """
     for number, line in enumerate(read_lines(path), 1):
-        line = line.removeprefix("\ufeff") if number == 1 else line
         if line.strip():
             found = parse(line, path, number)
             if not isinstance(found, dict):

@@ -59,8 +59,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     if path.suffix != ".csv":
         yield from read_objects(path)
         return
-    lines = (line.removeprefix("\ufeff") if not i else line for i, line in enumerate(read_lines(path)))
-    reader = csv.DictReader(f"{line}\n" for line in lines)
+    reader = csv.DictReader(f"{line}\n" for line in read_lines(path))
     with reading(path, csv.Error):
         for row in reader:
             yield reader.line_num, row

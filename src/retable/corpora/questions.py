@@ -7,7 +7,7 @@ import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from retable.corpora.json_lines import read_records
 from retable.corpora.multiple_choice import read_choices
@@ -102,17 +102,19 @@ def _rows(path: Path, column: str, columns: Sequence[str] | None) -> Iterator[di
         for record in read_records(path, column):
             yield {key: str(value).strip() for key, value in record.items()}
         return
-    if path.suffix == ".tsv":  # as GLUE's, whose quotation marks are text
-        lines = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
-    else:
-        lines = csv.reader(read_lines(path))
+    text = (f"{line}\n" for line in read_lines(path))
+    of_tabs: dict[str, Any] = {
+        "delimiter": "\t",
+        "quoting": csv.QUOTE_NONE,
+    }  # as GLUE's, whose quotation marks are text
+    lines = csv.reader(text, **(of_tabs if path.suffix == ".tsv" else {}))
     with reading(path, csv.Error):
-        header = [name.removeprefix("\ufeff") for name in next(lines, [])] if columns is None else [*columns]
+        header = next(lines, []) if columns is None else [*columns]
         if column not in header:
             raise UsageError(f"{path} has no column {column!r}; its header names {', '.join(map(repr, header))}")
-        for number, row in enumerate(lines, 2 if columns is None else 1):
+        for row in filter(None, lines):  # a blank line is no row
             if len(row) != len(header):
-                raise UsageError(f"{path}, line {number}: {len(row)} fields where the header has {len(header)}")
+                raise UsageError(f"{path}, line {lines.line_num}: {len(row)} fields where the header has {len(header)}")
             yield dict(zip(header, map(str.strip, row), strict=True))
 
 

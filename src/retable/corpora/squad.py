@@ -73,7 +73,7 @@ def read_triples(path: Path) -> list[Question]:
 
 
 def _read_json(path: Path) -> Any:
-    return parse("\n".join(read_lines(path)).removeprefix("\ufeff"), path)
+    return parse("\n".join(read_lines(path)), path)
 
 
 def _question(path: Path, place: str, entry: Any, title: str, context: str) -> Question:

@@ -1,10 +1,14 @@
 """Corpora that are text files, one sentence a line, and the units that text is cut into."""
 
+import codecs
+import csv
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
 from retable.errors import UsageError
+
+csv.field_size_limit(2**31 - 1)  # a document may be a field
 
 SPLITS = ("train", "validation", "test")
 
@@ -36,11 +40,14 @@ def write_corpus(folder: Path, train: str, validation: str, test: str, documents
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a file. Raises UsageError where it is missing or where its bytes are not in the encoding."""
+    """The lines of a file; a byte-order mark, which Windows puts before UTF-8, is no part of the first. Raises
+    UsageError where the file is missing or where its bytes are not in the encoding."""
     if not path.is_file():
         raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
+            if number == 1 and codecs.lookup(encoding).name == "utf-8":
+                line = line.removeprefix(codecs.BOM_UTF8)
             try:
                 yield line.decode(encoding).rstrip("\r\n")
             except UnicodeDecodeError as error:

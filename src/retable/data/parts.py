@@ -18,7 +18,7 @@ def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: S
     names = [spread.folder / f"{path.name}-{number:05}" for number in range(spread.n)]
     spans = list(zip(names, pairwise(cuts(text, spread.n, unit)), strict=False))  # fewer, of few units
     parts = [[str(each) for each in (tokenizer, text, unit, *span, name)] for name, span in spans]
-    spread(f"{__name__}.write_part", parts)
+    spread(f"{write_part.__module__}.{write_part.__name__}", parts)  # named, so that its code counts
     return _join([name for name, _ in spans], path)
 
 

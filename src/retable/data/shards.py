@@ -147,6 +147,8 @@ def write_tokenized(
                               (held_out, held_out_tokens, 2 * held_out_tokens)], strict=True))  # fmt: skip
     counts: dict[str, float] = {}
     for split, (pattern, start, stop) in spans.items():
+        if not pattern or Path(pattern).is_absolute():
+            raise UsageError(f"{pattern!r} is no pattern of files below {source}; write one such as train_*.bin")
         if not (files := sorted(Path(source).glob(pattern))):
             raise UsageError(f"{source} holds no {pattern}; download the shards, or set RETABLE_DATA to their folder")
         stream = Shards([read_shard(path, made_by.vocab_size) for path in files])

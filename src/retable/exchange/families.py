@@ -27,6 +27,7 @@ from retable.objectives.masked_lm import MaskedLM
 from retable.objectives.multiple_choice import MultipleChoice
 from retable.objectives.regression import Regression
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
+from retable.objectives.summary_as_text import SummaryAsText
 from retable.objectives.tagging import Tagging
 from retable.objectives.text_to_text import TextToText
 
@@ -523,7 +524,7 @@ T5S = Family(
     heads=(
         *(
             Head("T5ForConditionalGeneration", ours, {"head": layer("lm_head")}, task="text2text-generation")
-            for ours in (TextToText, LabelsAsText, AnswerAsText)
+            for ours in (TextToText, LabelsAsText, AnswerAsText, SummaryAsText)
         ),
         Head("T5Model", T5),
     ),

@@ -62,7 +62,7 @@ class BiDAF(Reader):
         self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters, folds_case)
         self.highway = nn.Sequential(*(Highway(self.input.d_output) for _ in range(n_highway)))
         self.matches = Matches(words) if matches else None
-        self.elmo = elmo(words=words).requires_grad_(not frozen) if elmo else None
+        self.elmo = elmo(words=words).requires_grad_(not frozen).train(not frozen) if elmo else None
         d_input = self.input.d_output + 2 * matches
         if self.elmo is not None:
             self.mix = ScalarMix(len(self.elmo.forward_stack.layers) + 1)

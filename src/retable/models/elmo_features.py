@@ -44,7 +44,7 @@ class ELMoBiLSTM(Encoder):
     ):
         super().__init__()
         self.d_model, self.frozen = d_model, frozen
-        self.elmo = elmo(words=words).requires_grad_(not frozen)
+        self.elmo = elmo(words=words).requires_grad_(not frozen).train(not frozen)
         n_elmo = len(self.elmo.forward_stack.layers) + 1
         self.mixed = list(range(n_elmo)) if layers is None else list(layers)
         if not self.mixed or not set(self.mixed) <= set(range(n_elmo)):

@@ -51,7 +51,7 @@ class ELMoTagger(Encoder):
     ):
         super().__init__()
         self.d_model, self.d_predicate, self.frozen = d_model, d_predicate, frozen
-        self.elmo = elmo(words=words).requires_grad_(not frozen)
+        self.elmo = elmo(words=words).requires_grad_(not frozen).train(not frozen)
         self.mix = ScalarMix(len(self.elmo.forward_stack.layers) + 1)
         self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
         self.predicate = PredicateIndicator(d_predicate) if d_predicate else None

@@ -70,6 +70,8 @@ class GPT(LeftToRight):
         for name, weight in self.named_parameters():
             if norm == "pre" and name.endswith(("attention.output.weight", "contract.weight")):
                 nn.init.normal_(weight, std=initializer_range * (2 * n_layers) ** -0.5)
+        if positions == "sinusoidal":  # its scale brings them to the variance of a wave, as in the authors' code
+            nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
 
     def initialise(self, module: nn.Module) -> None:
         """N(0, σ²) weights, zero biases; also for the head that an objective puts on top."""

@@ -75,7 +75,7 @@ class MentionRanker(SpanRanker):
         self.max_width, self.spans_per_word, self.max_antecedents = max_width, spans_per_word, max_antecedents
         self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
         d_input = self.input.d_output
-        self.elmo = elmo(words=words).requires_grad_(False) if elmo else None
+        self.elmo = elmo(words=words).requires_grad_(False).eval() if elmo else None
         self.frozen = self.elmo is not None
         if self.elmo is not None:
             self.mix = ScalarMix(len(self.elmo.forward_stack.layers) + 1)

@@ -27,15 +27,15 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, la
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
     of = _LinearCrossEntropyOnGPU if hidden.is_cuda else _LinearCrossEntropy
-    return of.apply(hidden.to(dtype), weight, bias, labels)
+    learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (hidden, weight, bias))
+    return of.apply(hidden.to(dtype), weight, bias, labels, learns)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+    def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, learns: bool) -> Tensor:
         with torch.autocast(hidden.device.type, enabled=False):
             table = weight.to(hidden.dtype)
-            learns = any(ctx.needs_input_grad)
             d_hidden, d_weight = (torch.empty_like(hidden), torch.empty_like(weight)) if learns else (hidden, weight)
             d_bias = torch.zeros_like(bias) if learns and bias is not None else None
             loss = hidden.new_zeros((), dtype=torch.float32)
@@ -84,7 +84,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         gradients = ctx.saved_tensors
         if d_loss != 1:  # 1 where this is all of the loss
             gradients = [None if gradient is None else gradient.mul_(d_loss) for gradient in gradients]
-        return *gradients, None
+        return *gradients, None, None
 
 
 def _slopes(
@@ -112,12 +112,11 @@ class _LinearCrossEntropyOnGPU(torch.autograd.Function):
     """The same in few passes over the logits, each of which reads and writes a GPU's memory, and without waiting."""
 
     @staticmethod
-    def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+    def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, learns: bool) -> Tensor:
         with torch.autocast(hidden.device.type, enabled=False):
             (n_words, _), filling = weight.shape, -len(weight) % ALIGNED
             table = F.pad(weight.to(hidden.dtype), (0, 0, 0, filling))
             of_filling = None if bias is None else F.pad(bias.float(), (0, filling), value=-torch.inf)
-            learns = any(ctx.needs_input_grad)
             d_hidden, d_weight = (torch.empty_like(hidden), torch.zeros_like(weight)) if learns else (hidden, weight)
             d_bias = torch.zeros_like(bias) if learns and bias is not None else None
             loss = hidden.new_zeros((), dtype=torch.float32)
@@ -147,7 +146,7 @@ class _LinearCrossEntropyOnGPU(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
         share = d_loss / ctx.n_tokens
-        return *(None if gradient is None else gradient.mul_(share) for gradient in ctx.saved_tensors), None
+        return *(None if gradient is None else gradient.mul_(share) for gradient in ctx.saved_tensors), None, None
 
 
 def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:

@@ -1,10 +1,11 @@
 """Which code a cell's numbers come of: the definitions that its stage and its configuration reach, and their digest.
 
 Names are followed, not files: from a function, class or constant to those that its body names, through the project's
-imports. A definition counts by its syntax tree without what can't change a number: docstrings, comments, places in the
-file, annotations of functions, messages of `raise UsageError(…)`. So a definition that moves keeps its digest, and an
-edit elsewhere in its file changes nothing. A class counts whole, since its methods are called on objects whose class
-only shows at run time. Apache Hamilton's cache keys functions alike, by their code without docstrings and comments.
+imports. A definition counts by its syntax tree without what can't change a number: docstrings, comments, places in
+the file, annotations of functions, messages of `raise UsageError(…)`; and by what its names stand for. So a
+definition that moves keeps its digest, and an edit elsewhere in its file changes nothing. A class counts whole, since
+its methods are called on objects whose class only shows at run time. Apache Hamilton's cache keys functions alike, by
+their code without docstrings and comments.
 """
 
 import ast
@@ -35,26 +36,30 @@ class Code:
     """The source of the project's packages. `folders` gives each one's folder by its name."""
 
     def __init__(self, folders: Mapping[str, Path], recording: Iterable[str] = RECORDING):
-        self._recording = frozenset(recording)
+        self._recording, self._packages = frozenset(recording), frozenset(folders)
         self._modules = {
             _module_name(package, path.relative_to(folder)): _Module(path)
             for package, folder in folders.items()
             for path in sorted(folder.rglob("*.py"))
         }
-        self._uses: dict[Place, frozenset[Place]] = {}
+        self._names: dict[Place, frozenset[tuple[str, frozenset[Place], str]]] = {}
         self._digests: dict[Place, str] = {}
 
     def fingerprint(self, names: Iterable[str]) -> str:
-        """The sha256 of all that the definitions `names` reach, such as `retable.models.gpt.GPT`.
+        """The sha256 of all that the definitions `names` reach, such as `retable.models.gpt.GPT`, and of their links.
 
         KeyError for a name of the project's packages that nothing defines; a name of another library is passed over.
         """
-        digests = set(self.digests(names).values())
-        return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
+        linked = {f"{self._digest(place)} {self._links(place)}" for place in self.reached(names)}
+        return hashlib.sha256("\n".join(sorted(linked)).encode()).hexdigest()
 
     def digests(self, names: Iterable[str]) -> dict[Place, str]:
         """The digest of each definition that `names` reach."""
         return {place: self._digest(place) for place in self.reached(names)}
+
+    def links(self, names: Iterable[str]) -> dict[Place, str]:
+        """Of each definition that `names` reach, what its names stand for."""
+        return {place: self._links(place) for place in self.reached(names)}
 
     def reached(self, names: Iterable[str]) -> set[Place]:
         """The places of all definitions that `names` reach, themselves among them."""
@@ -68,25 +73,44 @@ class Code:
         return found
 
     def _root(self, name: str) -> set[Place]:
-        if name.partition(".")[0] not in {module.partition(".")[0] for module in self._modules}:
+        if name.partition(".")[0] not in self._packages:
             return set()
         places = self._resolve(name)
         if not places and not self._records(name):
             raise KeyError(name)
         return places
 
-    def _used(self, place: Place) -> frozenset[Place]:
+    def _used(self, place: Place) -> set[Place]:
         """What the definition at `place` names, and what its module does beside defining."""
-        if place not in self._uses:
+        name, definition = place
+        effects = {(name, "")} if definition and self._modules[name].effects else set()
+        return effects.union(*(places for _, places, _ in self._named(place))) - {place}
+
+    def _named(self, place: Place) -> frozenset[tuple[str, frozenset[Place], str]]:
+        """The names that the definition at `place` reads, with the definitions that each stands for, or its full name
+        in another library."""
+        if place not in self._names:
             name, definition = place
-            module = self._modules[name]
-            used = {(name, "")} if definition and module.effects else set()
+            module, found = self._modules[name], set()
             for node in module.statements(definition):
-                imports = dict(_imports(node, name, module.is_package, inner=True))
+                inner = dict(_imports(node, name, module.is_package, inner=True))
+                outer = self._imports(name) | dict.fromkeys(module.definitions, "")
                 for chain in _chains(node):
-                    used |= self._look_up(name, imports, chain)
-            self._uses[place] = frozenset(used - {place})
-        return self._uses[place]
+                    first, dot, rest = chain.partition(".")
+                    places = self._look_up(name, inner, chain)
+                    origin = inner.get(first) or outer.get(first) or ""
+                    if places or (origin and origin.partition(".")[0] not in self._packages):
+                        found.add((chain, frozenset(places), "" if places else origin + dot + rest))
+            self._names[place] = frozenset(found)
+        return self._names[place]
+
+    def _links(self, place: Place) -> str:
+        """What the names of the definition at `place` stand for: of definitions their digests, so that one may move."""
+        links = (
+            f"{chain} {origin or ' '.join(sorted(map(self._digest, places)))}"
+            for chain, places, origin in self._named(place)
+        )
+        return "\n".join(sorted(links))
 
     def _look_up(self, module: str, inner: Mapping[str, str], chain: str) -> set[Place]:
         """What `chain`, such as `F.cross_entropy`, stands for in `module`, in a definition that imports `inner`."""

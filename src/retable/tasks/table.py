@@ -71,8 +71,7 @@ def _lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
         "".encode(encoding)
     except (LookupError, ValueError):
         raise UsageError(f"task.form.encoding={encoding} is no encoding of text; write one such as latin-1") from None
-    for number, line in enumerate(read_lines(path, encoding), 1):
-        yield number, line.removeprefix("\ufeff") if number == 1 else line
+    yield from enumerate(read_lines(path, encoding), 1)
 
 
 def _plain(path: Path, lines: Iterable[tuple[int, str]], delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -166,5 +165,5 @@ def _with_gold(path: Path, rows: Iterable[Row], gold: Path) -> Iterator[Row]:
 
 
 def _text(value: Any) -> str | None:
-    """A JSON value as text would have it: true and 1 as they are written, null as no value."""
-    return value if value is None or isinstance(value, str) else json.dumps(value)
+    """A JSON value as text would have it: true and 1 as they are written, null as no value; a date in words."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, default=str)

@@ -252,16 +252,20 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     def write(
         self, folder: Path, split: str, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]
     ) -> list[str]:
-        """Word, tag and prediction a line, a blank line behind each sentence: what the Perl script conlleval reads.
-        Where there is a predicate, a column behind the words holds it in its own line, and a hyphen in the others."""
+        """Word, tag and prediction a line, a blank line behind each sentence, spans in IOB2: what the Perl script
+        conlleval reads, which joins neighbours of one type where one begins with S. Where there is a predicate, a
+        column behind the words holds it in its own line, and a hyphen in the others."""
         with (folder / f"{split}.tags.txt").open("w", encoding="utf-8") as file:
             for each, guessed in zip(examples, self.named(examples, predictions), strict=True):
-                columns = [each.words, each.tags, guessed]
+                columns = [each.words, *(self._plain(tags) for tags in (each.tags, guessed))]
                 if each.predicate is not None:
                     columns.insert(1, [word if i == each.predicate else "-" for i, word in enumerate(each.words)])
                 file.writelines(f"{' '.join(row)}\n" for row in zip(*columns, strict=True))
                 file.write("\n")
         return []
+
+    def _plain(self, tags: Sequence[str]) -> Sequence[str]:
+        return convert(tags, "IOB2") if self._scheme else tags
 
     def facts(self, examples: Mapping[str, Sequence[TaggedSentence]]) -> dict[str, Any]:
         return {"tags": len(self.tags)}

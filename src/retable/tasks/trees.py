@@ -1,6 +1,8 @@
 """The Stanford Sentiment Treebank (Socher et al. 2013): trees in the Penn Treebank's brackets, each node's sentiment.
 
 (3 (2 It) (4 (2 's) (4 lovely)))
+
+Brackets of the text are written as such again; the other escapes, 1\\/2 for 1/2, stay as they were published.
 """
 
 from collections.abc import Iterator

@@ -46,7 +46,8 @@ def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> d
     types = sorted({word for lines in units for line in lines for word in line.split()})
     codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in types])
     whole = sum(len(ids) == 1 and ids != [unknown] for ids in codes)
-    return {"words": words, "types": len(types), "whole": whole / len(types)} | rates(tokens, words, size, unknowns)
+    share = whole / max(len(types), 1)  # of no types none
+    return {"words": words, "types": len(types), "whole": share} | rates(tokens, words, size, unknowns)
 
 
 def in_text(tokenizer: Tokenizer, word: str) -> str:

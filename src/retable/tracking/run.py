@@ -211,6 +211,10 @@ def give_up(key: str) -> bool:
     return True
 
 
+def _written(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
 def send_waiting() -> int:
     """Send the runs that wait, the oldest first, until MLflow takes one not; how many it took. The records of their
     cells then name them."""
@@ -222,14 +226,17 @@ def send_waiting() -> int:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:  # another process is at it
             return sent
-        for path in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
-            waiting = json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(folder.glob("*.json"), key=_written):
+            try:
+                waiting = json.loads(path.read_text(encoding="utf-8"))
+            except (FileNotFoundError, ValueError):  # another process begins the run anew, or it was cut off
+                continue
             run = Run(_opening_of(waiting["opening"]), waiting["points"])
             ending = Ending(**waiting["ending"])
             there = ending._replace(files=[file for file in ending.files if Path(file).exists()])
             if not run._send(there):
                 break
-            path.unlink()
+            path.unlink(missing_ok=True)
             sent += 1
             cell = root() / "outputs" / waiting["opening"]["tags"].get("retable.cell", "")
             if (record := read_record(cell)) and record.get("mlflow_run_id") == waiting["id"]:

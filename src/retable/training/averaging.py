@@ -1,10 +1,11 @@
 """The average of the weights over the last part of a training (Polyak and Juditsky 1992)."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from retable.settings import NonNegativeInt
 
@@ -31,6 +32,17 @@ class Average:
         with torch.no_grad():
             for name, parameter in self._module.named_parameters():
                 self.tensors[name].lerp_(parameter.float(), 1 / self.steps)
+
+    def whole(self) -> dict[str, Tensor]:
+        """The mean, for a checkpoint. Where each process has a share of the weights, all must call it."""
+        return {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in self.tensors.items()}
+
+    def take(self, steps: int, whole: Mapping[str, Tensor]) -> None:
+        """Go on from the mean of a checkpoint, of so many steps."""
+        self.steps = steps
+        for name, own in self.tensors.items():
+            mean = whole[name].to(own.device)
+            own.copy_(distribute_tensor(mean, own.device_mesh, own.placements) if isinstance(own, DTensor) else mean)
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import lightning as L
 import torch
+from lightning.pytorch.plugins import MixedPrecision
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.optim import Optimizer
@@ -117,6 +118,9 @@ class Training(L.LightningModule):
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         # Not Lightning's gradient_clip_val, which refuses fused optimizers under mixed precision.
         if self._clip_norm is not None:
+            plugin = self.trainer.precision_plugin
+            if isinstance(plugin, MixedPrecision) and plugin.scaler is not None and _unscales(optimizer):
+                plugin.scaler.unscale_(optimizer)  # Lightning leaves that to fused optimizers
             torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self._clip_norm)
         for group in optimizer.param_groups:
             group["lr"] *= self._scale  # for this step: LambdaLR sets the next one's from the start's
@@ -230,7 +234,7 @@ class Training(L.LightningModule):
         checkpoint["carried_state"] = states
         checkpoint["losses"] = self._losses
         if self._average is not None:
-            checkpoint["average"] = self._average.steps, self._average.tensors
+            checkpoint["average"] = self._average.steps, self._average.whole()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         def mine(tensor: Tensor) -> Tensor:
@@ -241,8 +245,12 @@ class Training(L.LightningModule):
         self._losses = checkpoint["losses"]
         if "average" in checkpoint:
             self._average = Average(self.objective)
-            self._average.steps, tensors = checkpoint["average"]
-            self._average.tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+            self._average.take(*checkpoint["average"])
+
+
+def _unscales(optimizer: Optimizer) -> bool:
+    """Whether an optimizer divides gradients by the loss's scale itself."""
+    return bool(vars(optimizer).get("_step_supports_amp_scaling"))
 
 
 def step_seed(*parts: int) -> int:

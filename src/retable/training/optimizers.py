@@ -39,13 +39,16 @@ def adamw(
 def _layers_above(names: Iterable[str]) -> dict[str, int]:
     """How many layers stand above each parameter: none above the head, all above the embeddings.
 
-    A model has its parameters in the order in which a token meets them. UsageError where it has no blocks.
+    A model has its parameters in the order in which a token meets them. UsageError where it has no blocks, or two
+    stacks of them.
     """
-    blocks = {name: int(found[1]) for name in names if (found := re.search(r"\bblocks\.(\d+)\.", name))}
-    if not blocks:
+    found = {name: match for name in names if (match := re.search(r"^(.*)\bblocks\.(\d+)\.", name))}
+    if len({match[1] for match in found.values()}) != 1:
         raise UsageError(
-            "layer_decay needs a model with blocks, such as recipe=bert/bert or transformer/gpt; write layer_decay=1"
+            "layer_decay needs a model with one stack of blocks, such as recipe=bert/bert or transformer/gpt; write "
+            "layer_decay=1"
         )
+    blocks = {name: int(match[2]) for name, match in found.items()}
     above, n_layers = {}, max(blocks.values()) + 1
     reached = 0
     for name in names:
@@ -62,7 +65,7 @@ def sgd(module: nn.Module, lr: LearningRate, weight_decay: NonNegative = 0.0, mo
     return optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, fused=fused)
 
 
-def adagrad(module: nn.Module, lr: LearningRate, initial: NonNegative = 1.0) -> optim.Adagrad:
+def adagrad(module: nn.Module, lr: LearningRate, initial: Positive = 1.0) -> optim.Adagrad:
     """AdaGrad (Duchi et al. 2011); the sums of squares begin at `initial`, as in GloVe's code."""
     return optim.Adagrad(
         (p for p in module.parameters() if p.requires_grad), lr=lr, initial_accumulator_value=initial, eps=0.0

@@ -134,10 +134,11 @@ class Progress(Checkpoint):
         metrics = trainer.strategy.broadcast(pl_module.validation)
         self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
         if self.best_step() == trainer.global_step:
-            weights = whole_weights(pl_module.objective)  # from all processes
-            if trainer.is_global_zero:
-                save_file(weights, written := self.best_weights.with_suffix(".partial"))
-                keep_weights(written, self.best_weights)
+            with pl_module.averaged():  # what was validated
+                weights = whole_weights(pl_module.objective)  # from all processes
+                if trainer.is_global_zero:
+                    save_file(weights, written := self.best_weights.with_suffix(".partial"))
+                    keep_weights(written, self.best_weights)
         pl_module.validated(self.losses())
         self._say(trainer)
         over = self._is_over()

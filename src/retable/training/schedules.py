@@ -2,7 +2,8 @@
 
 Each takes the step, the length of an epoch and of the whole run in steps, and the validation losses so far. Where a
 budget cuts a run short, the epoch is shorter in the same measure, and the schedule keeps its shape; but validations
-are as far apart as ever, so that one that goes by their losses sees fewer.
+are as far apart as ever, so that one that goes by their losses sees fewer. A loss changes the rate from the second step
+behind its validation on: the first one's is set before.
 """
 
 import math
