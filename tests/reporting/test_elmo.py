@@ -65,6 +65,13 @@ def test_increase_and_share_of_the_error_with_the_interval_over_seeds(write):
     assert frame[["low", "high"]].iloc[0].tolist() == pytest.approx([low, high])
 
 
+def test_coreference_is_compared_by_the_average_of_its_scores(write):
+    folders = write("train", "texts", "documents", "ranker", of("coreference/test/average_f1", 0.6))
+    folders += write("train", "texts", "documents", "ranker_elmo", of("coreference/test/average_f1", 0.7))
+    (own,) = fields(table_of(folders, {"ranker": "ranker_elmo"}, REFERENCES.iloc[:0])[0], "texts")
+    assert (own["Metric"].text, own["Increase absolute"].text) == ("average F1", "+10.0")
+
+
 def test_a_loss_is_negative_and_one_run_has_no_interval(write):
     folders = write("train", "glue", "mrpc", "bilstm", of("mrpc/validation/f1", 0.8))
     folders += write("train", "glue", "mrpc", "bilstm_elmo", of("mrpc/validation/f1", 0.75))

@@ -17,7 +17,8 @@ from retable.reporting.glue import TITLES
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import CELL
 
-METRICS = {"accuracy": "accuracy", "f1": "F1", "matthews": "Matthews", "pearson": "Pearson", "spearman": "Spearman"}
+METRICS = {"accuracy": "accuracy", "f1": "F1", "average_f1": "average F1", "matthews": "Matthews"}
+METRICS |= {"pearson": "Pearson", "spearman": "Spearman"}
 WITH_ELMO = " + ELMo"  # behind the name of a published system
 
 
