@@ -1,12 +1,13 @@
 """Cells whose code has changed and whose bytes have not keep their results: `python -m pipelines.prove REVISION`,
 of all studies, or of those that are named behind it.
 
-For each pair of an old and a new fingerprint, one cell runs under both revisions, each in a tree of its own: 20 steps
-on one thread with the whole schedule drawn into them, on a small text where the embedded language gives one, so that
-they cross the ends of epochs and validations; what is counted or evaluated runs whole. Equal bytes of all that the cell
-leaves renew the entries of all cells of the pair in DVC's locks, and `results/renewals.csv` says so. Unequal ones stay
-stale. Where the code is the same, and only how it is told has changed, nothing needs to run.
-Its limit: 20 equal steps are evidence for the path that they walked.
+For each pair of an old and a new fingerprint, and each set of settings that choose a path through the code, one cell
+runs under both revisions, each in a tree of its own: 20 steps on one thread with the whole schedule drawn into them, on
+a small text where the embedded language gives one, so that they cross the ends of epochs and validations; what is
+counted or evaluated runs whole. Equal bytes of all that the cell leaves renew the entries of all cells of the pair with
+these settings in DVC's locks, and `results/renewals.csv` says so. Unequal ones stay stale. Where the code is the same,
+and only how it is told has changed, nothing needs to run.
+Its limit: 20 equal steps are evidence for the path that they walked, of cells of other sizes, texts and tasks, too.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from pipelines.entry import CONF, one_line_errors
 from pipelines.forks import ask, serving
 from pipelines.plan import composing, configuration, data_of, roots_of, studies
 from pipelines.reach import code
+from pipelines.tries import flat
 from retable.digests import DIGESTS, digest, digest_of
 from retable.errors import UsageError
 from retable.escaping import spreadsheet
@@ -49,6 +51,20 @@ SMALL = {
     "examples": "{train: 60, validation: 20, test: 40}",
 }
 FEW = 50  # labels, of those that SMALL leaves, where a cell learns from some of them
+CHOOSE = (
+    "averaging",
+    "batches",
+    "benchmark",
+    "clip_norm",
+    "decoding",
+    "finetuning",
+    "model",
+    "objective",
+    "optimizer",
+    "patience",
+    "schedule",
+    "scorer",
+)  # a path through the code
 SHORT = ("++epochs=1000", "++max_steps=20", "++validations=1")
 
 
@@ -78,7 +94,7 @@ def prove(revision: str, names: Collection[str] = ()) -> None:
         earlier = Code({"pipelines": trees["old"] / "pipelines", "retable": trees["old"] / "src/retable"})
         with serving() as forks, ThreadPoolExecutor(len(trees)) as side_by_side:
             changed = _changed(forks, trees, {place: cell for place, cell in cells.items() if place in asked})
-            for pair, places in changed.items():
+            for pair, places in _by_path(changed, cells, earlier):
                 found = sorted((cells[place] for place in places), key=_size)[0]
                 some = " ".join(sorted(places)[:5])
                 if _has_the_same_code(found, cells, earlier):
@@ -97,6 +113,43 @@ def prove(revision: str, names: Collection[str] = ()) -> None:
     finally:
         _git("worktree", "remove", "--force", str(trees["old"]))
         shutil.rmtree(trees["old"].parent, ignore_errors=True)
+
+
+def _by_path(
+    changed: Mapping[Pair, list[str]], cells: Mapping[str, Cell], earlier: Code
+) -> Iterator[tuple[Pair, list[str]]]:
+    """The cells of each pair, those apart whose settings choose another path through the code: by a word, by whether
+    there is something, by none, one or several of it. A pair of the same code stays together."""
+    for pair, places in changed.items():
+        if _has_the_same_code(cells[places[0]], cells, earlier):
+            yield pair, places
+            continue
+        by_path: dict[str, list[str]] = {}
+        for place in places:
+            by_path.setdefault(_path(cells[place]), []).append(place)
+        for some in by_path.values():
+            yield pair, some
+
+
+def _path(cell: Cell) -> str:
+    with composing():
+        return digest_of(chosen(flat(configuration(cell))))
+
+
+def chosen(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of settings by their dotted names those that choose a path through the code, and what they choose."""
+    return {name: _choice(value) for name, value in settings.items() if name.partition(".")[0] in CHOOSE}
+
+
+def _choice(value: Any) -> Any:
+    """What of a setting may choose a path: a word, but no file's name; and whether a number, or how many a list has, is
+    0, 1 or another."""
+    if isinstance(value, str):
+        return "" if "/" in value else value
+    size = len(value) if isinstance(value, list) else value
+    if size is None or isinstance(size, bool):
+        return size
+    return int(size) if size in (0, 1) else 2
 
 
 def _has_the_same_code(cell: Cell, cells: Mapping[str, Cell], earlier: Code) -> bool:

@@ -15,7 +15,7 @@ import yaml
 
 from pipelines.entry import CONF
 from pipelines.forks import write_python
-from pipelines.prove import lend_kernels
+from pipelines.prove import chosen, lend_kernels
 
 ROOT = CONF.parent
 STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}],
@@ -264,6 +264,26 @@ def test_what_is_told_otherwise_and_is_the_same_needs_no_proof(repro):
     assert kinds == {"prepare", "encode", "pretrain", "evaluate"}
     assert all(line.startswith("alike  ") for line in said.splitlines())
     assert repro.ran() == ["plan"]
+
+
+def test_cells_are_proved_apart_whose_settings_choose_another_path():
+    """A dropout that there is, another norm; not a width, a text or a seed."""
+    values = {
+        "model.dropout": 0.0,
+        "model.norm": "pre",
+        "model.d_model": 64,
+        "corpus.write.source": "data/ptb",
+        "seed": 1,
+    }
+    alike = values | {"model.d_model": 128, "corpus.write.source": "data/mine", "seed": 2}
+    assert chosen(values) == chosen(alike) and chosen(values) == chosen(alike | {"model.dropout": 0})
+    for change in ({"model.dropout": 0.1}, {"model.norm": "post"}, {"model.d_model": 1}, {"optimizer.momentum": None}):
+        assert chosen(values | change) != chosen(values)
+    assert (
+        chosen({"model.filters": [[1, 2], [3, 4]]})
+        == chosen({"model.filters": [[2, 2]] * 3})
+        != chosen({"model.filters": [[1, 2]]})
+    )
 
 
 @pytest.mark.parametrize(("source", "lent"), [("same", True), ("other", False), (None, False)])
