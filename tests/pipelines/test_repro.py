@@ -276,7 +276,7 @@ def test_cells_are_proved_apart_whose_settings_choose_another_path():
         "seed": 1,
     }
     alike = values | {"model.d_model": 128, "corpus.write.source": "data/mine", "seed": 2}
-    assert chosen(values) == chosen(alike) and chosen(values) == chosen(alike | {"model.dropout": 0})
+    assert chosen(values) == chosen(alike) and repr(chosen(values)) == repr(chosen(alike | {"model.dropout": 0}))
     for change in ({"model.dropout": 0.1}, {"model.norm": "post"}, {"model.d_model": 1}, {"optimizer.momentum": None}):
         assert chosen(values | change) != chosen(values)
     assert (
