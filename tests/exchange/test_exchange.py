@@ -1,6 +1,7 @@
 """Both ways between our systems and transformers': hidden states of all layers, logits, losses and token ids."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -33,6 +34,7 @@ from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.masked_lm import MaskedLM
 from retable.objectives.multiple_choice import MultipleChoice
 from retable.objectives.regression import Regression
+from retable.objectives.summary_as_text import SummaryAsText
 from retable.objectives.tagging import Tagging
 from retable.tokenizers import word
 from tests.exchange.cases import (
@@ -372,12 +374,13 @@ def test_a_t5_that_writes_labels(tmp_path):
     assert all(torch.equal(weights[name], parameter) for name, parameter in ours.named_parameters())
 
 
-def test_a_t5_that_writes_answers(tmp_path):
+@pytest.mark.parametrize("kind", [AnswerAsText, partial(SummaryAsText, longest=LONGEST)])
+def test_a_t5_that_writes_answers_or_summaries(kind, tmp_path):
     """The loss of answers of one length, and what it writes."""
     tokenizer = unigrams()
     torch.manual_seed(5)
     model = t5(tokenizer.vocab_size).model
-    ours = widened(AnswerAsText(model, tokenizer.vocab_size, True, lambda ids: str(ids))).eval()
+    ours = widened(kind(model, tokenizer.vocab_size, True, lambda ids: str(ids))).eval()
     theirs, read = loaded(exported(ours, tokenizer, tmp_path)), ids(tokenizer.vocab_size)
     answers = torch.randint(2, tokenizer.vocab_size, (3, 4), generator=torch.Generator().manual_seed(1))
     batch = PairBatch(read, LENGTHS, answers.roll(1, 1), torch.full((3,), 4), answers)
