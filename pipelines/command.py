@@ -27,11 +27,11 @@ app = typer.Typer(
 )
 Cell = Annotated[str, typer.Argument(metavar="CELL", show_default=False)]
 Texts = Annotated[list[str], typer.Argument(metavar="TEXT...", show_default=False)]
-OPTIONS: dict[str, dict[str, float]] = {  # of each strategy, and what they are by default
-    "greedy": {},
-    "beam": {"num_beams": 4},
-    "sample": {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "typical_p": 1.0},
-    "contrastive": {"top_k": 8, "penalty_alpha": 0.6},
+OPTIONS = {  # of each strategy
+    "greedy": (),
+    "beam": ("num_beams",),
+    "sample": ("temperature", "top_k", "top_p", "typical_p"),
+    "contrastive": ("top_k", "penalty_alpha"),
 }
 Seed = Annotated[int, typer.Option(help="of what is drawn", min=0, max=2**32 - 1)]
 
@@ -208,12 +208,10 @@ def generate(
         raise UsageError(f"--n {n} texts are not {strategy}; write --strategy beam, or sample")
     given = {"num_beams": num_beams, "temperature": temperature, "top_k": top_k}
     given |= {"top_p": top_p, "typical_p": typical_p, "penalty_alpha": penalty_alpha}
-    settings: dict[str, Any] = {**OPTIONS[strategy]}
-    for name in (name for name, value in given.items() if value is not None):
-        if name not in settings:
-            others = " or ".join(other for other, options in OPTIONS.items() if name in options)
-            raise UsageError(f"--{name.replace('_', '-')} is nothing to {strategy}; write --strategy {others}")
-        settings[name] = given[name]
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for name in (name for name in settings if name not in OPTIONS[strategy]):
+        others = " or ".join(other for other, options in OPTIONS.items() if name in options)
+        raise UsageError(f"--{name.replace('_', '-')} is nothing to {strategy}; write --strategy {others}")
     if strategy == "sample":
         settings["seed"] = seed
     if discriminator is not None:

@@ -51,20 +51,8 @@ SMALL = {
     "examples": "{train: 60, validation: 20, test: 40}",
 }
 FEW = 50  # labels, of those that SMALL leaves, where a cell learns from some of them
-CHOOSE = (
-    "averaging",
-    "batches",
-    "benchmark",
-    "clip_norm",
-    "decoding",
-    "finetuning",
-    "model",
-    "objective",
-    "optimizer",
-    "patience",
-    "schedule",
-    "scorer",
-)  # a path through the code
+# A cell's names and texts; its other settings may choose a path through the code.
+NAMES = ("cell", "cells", "corpus", "reported_as", "seed", "system", "task", "task_name", "tokenizer")
 SHORT = ("++epochs=1000", "++max_steps=20", "++validations=1")
 
 
@@ -94,10 +82,10 @@ def prove(revision: str, names: Collection[str] = ()) -> None:
         earlier = Code({"pipelines": trees["old"] / "pipelines", "retable": trees["old"] / "src/retable"})
         with serving() as forks, ThreadPoolExecutor(len(trees)) as side_by_side:
             changed = _changed(forks, trees, {place: cell for place, cell in cells.items() if place in asked})
-            for pair, places in _by_path(changed, cells, earlier):
+            for pair, places, is_alike in _by_path(changed, cells, earlier):
                 found = sorted((cells[place] for place in places), key=_size)[0]
                 some = " ".join(sorted(places)[:5])
-                if _has_the_same_code(found, cells, earlier):
+                if is_alike:
                     print(f"alike  {found.place}, for {len(places)}: {some}")
                     _renew([cells[place] for place in places])
                     _record([*pair, found.place, "the same code", *commits, len(places)])
@@ -117,18 +105,18 @@ def prove(revision: str, names: Collection[str] = ()) -> None:
 
 def _by_path(
     changed: Mapping[Pair, list[str]], cells: Mapping[str, Cell], earlier: Code
-) -> Iterator[tuple[Pair, list[str]]]:
-    """The cells of each pair, those apart whose settings choose another path through the code: by a word, by whether
-    there is something, by none, one or several of it. A pair of the same code stays together."""
+) -> Iterator[tuple[Pair, list[str], bool]]:
+    """The cells of each pair, and whether its code is the same. Of another code those stand apart whose settings choose
+    another path through it."""
     for pair, places in changed.items():
         if _has_the_same_code(cells[places[0]], cells, earlier):
-            yield pair, places
+            yield pair, places, True
             continue
         by_path: dict[str, list[str]] = {}
         for place in places:
             by_path.setdefault(_path(cells[place]), []).append(place)
         for some in by_path.values():
-            yield pair, some
+            yield pair, some, False
 
 
 def _path(cell: Cell) -> str:
@@ -138,7 +126,7 @@ def _path(cell: Cell) -> str:
 
 def chosen(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Of settings by their dotted names those that choose a path through the code, and what they choose."""
-    return {name: _choice(value) for name, value in settings.items() if name.partition(".")[0] in CHOOSE}
+    return {name: _choice(value) for name, value in settings.items() if name.partition(".")[0] not in NAMES}
 
 
 def _choice(value: Any) -> Any:
