@@ -272,10 +272,11 @@ def test_cells_are_proved_apart_whose_settings_choose_another_path():
         "model.dropout": 0.0,
         "model.norm": "pre",
         "model.d_model": 64,
-        "corpus.write.source": "data/ptb",
+        "embedding.path": "data/ptb",
+        "corpus.unit": "line",
         "seed": 1,
     }
-    alike = values | {"model.d_model": 128, "corpus.write.source": "data/mine", "seed": 2}
+    alike = values | {"model.d_model": 128, "embedding.path": "data/mine", "corpus.unit": "document", "seed": 2}
     assert chosen(values) == chosen(alike) and repr(chosen(values)) == repr(chosen(alike | {"model.dropout": 0}))
     for change in ({"model.dropout": 0.1}, {"model.norm": "post"}, {"model.d_model": 1}, {"optimizer.momentum": None}):
         assert chosen(values | change) != chosen(values)
