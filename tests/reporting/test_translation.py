@@ -81,7 +81,7 @@ def test_published_translators_stand_there_whether_run_or_not(report):
     (row,) = texts(tables["translation"], "multi30k_lowercase")
     assert row[0] == "transformer_translation_tiny" and row.count(NOT_RUN) == 3
     assert {"41.02", "33.36", "29.88"} <= set(row)
-    assert row[-1] == "wants a GPU, or an evening of two cores; test 2017, test coco: from memory"
+    assert row[-1] == "not in this study; test 2017, test coco: from memory"
     assert "3 published, but not run here." in (out / "report.md").read_text(encoding="utf-8")
     assert "arXiv 2105.14462" in (out / "report.html").read_text(encoding="utf-8")
 
@@ -100,9 +100,12 @@ def test_a_translator_is_judged_by_what_was_published_of_it(report):
     (row,) = tables["translation"].panels["multi30k_lowercase"]
     place = [column.title for column in tables["translation"].columns].index("BLEU")
     assert [(value.text, value.spread) for value in row.values[place : place + 3]] == [
-        ("41.50", "0.00"), ("41.02", "0.70"), ("pass", "")
+        ("41.50", "0.00"), ("41.02", "0.70"), ("pass, other recipe", "")
     ]  # fmt: skip
-    assert row.values[-1].text == "two seeds; test 2017, test coco: from memory"
+    assert row.values[-1].text == (
+        "two seeds; test, test 2017: the mean is of every step's weights, the published one of ten epochs'; "
+        "test 2017, test coco: from memory"
+    )
 
 
 def test_the_first_sentences_alignments_are_drawn(write_translator, tmp_path):
