@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-STUDY ?= lineage
+STUDY ?= history
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,8 +30,8 @@ help:
 	@sed -n 's/^# //p' Makefile | head -4
 	@echo 'make env                the environment alone: .venv, 2.7 GB'
 	@echo 'make data-link          data/ as a link to RETABLE_DATA, for commands without make'
-	@echo 'make graph               DVC'"'"'s files, from conf/study (make repro does it, too)'
-	@echo 'make experiments         those of dvc exp run, beside the committed scores'
+	@echo 'make graph              params.yaml and dvc.yaml of all studies (make repro writes those of its study)'
+	@echo 'make experiments        experiments of dvc exp run, next to the committed scores'
 	@echo 'make check               style, types'
 	@echo 'make audit               known vulnerabilities of requirements.lock, secrets in the tree'
 	@echo 'make docs                the documentation, into site/index.html'
@@ -60,15 +60,15 @@ repro: env data-link
 	@retable repro $(STUDY) $(if $(JOBS),--jobs $(JOBS)) $(if $(ENGINE),--engine $(ENGINE))
 
 graph: env
-	@retable graph
+	@for study in studies/*/; do retable graph $$study; done
 
-# What stages depend on is a column of DVC's table for each file, and a score that no experiment changed says nothing.
+# Without the columns of what stages depend on.
 experiments: env
-	@dvc exp show --only-changed --drop '(outputs|data|conf|pipelines|src)(/|$$)'
+	@dvc exp show --only-changed --drop '(outputs|data|code|conf|pipelines|src|studies|params.yaml)(/|$$)'
 
 test: env data-link
 	@[ -d data ] || echo 'Without RETABLE_DATA the tests on real data are left out.'
-	python -m pytest $(WORKERS) -m "not chaos and not cluster and not matrix and not long$$([ -d data ] || echo ' and not real')"
+	python -m pytest $(WORKERS) --junitxml work/tests.xml -m "not chaos and not cluster and not matrix and not long$$([ -d data ] || echo ' and not real')"
 
 check: env
 	ruff check
@@ -79,7 +79,7 @@ check: env
 # that the service does not know, as where it can't be reached, is a failure: pip-audit passes it over unless --strict.
 AUDIT := $(VENV)/audit
 audit: $(AUDIT)/bin/pip-audit
-	@git ls-files -z -- . ':!results' ':!graph' ':!docs/images' \
+	@git ls-files -z -- . ':!studies' ':!dvc.lock' ':!docs/images' \
 	  | xargs -0 $(AUDIT)/bin/detect-secrets-hook --disable-plugin HexHighEntropyString \
 	  || { echo 'error: there may be secrets in these lines; those that are none end with  # pragma: allowlist secret' >&2; exit 1; }
 	@$(AUDIT)/bin/pip-audit --requirement requirements.lock --no-deps --disable-pip --strict --progress-spinner off \
@@ -102,4 +102,4 @@ ui: env
 	@MLFLOW_BACKEND_STORE_URI="$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" mlflow ui --port 5000
 
 clean:
-	rm -rf outputs work multirun site
+	rm -rf outputs work multirun site studies/*/{outputs,work,multirun,code}

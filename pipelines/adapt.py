@@ -26,7 +26,7 @@ from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 @stage
 def adapt(cfg: DictConfig) -> None:
-    cell, folder = Path("outputs/pretrain", cfg.cell), Path("outputs/encode", cfg.tokens)
+    cell, folder = Path("outputs/pretrain", cfg.cell), Path("outputs/tokenize", cfg.tokens)
     weights = require(cell / "model.safetensors")
     require_tokens(cell, cfg.tokens)
     system, adaptation = load_system(cell), build(cfg.adaptation, "adaptation")

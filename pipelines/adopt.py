@@ -15,6 +15,8 @@ from ruamel.yaml.comments import CommentedMap
 
 from pipelines.entry import CONF
 from pipelines.locks import whole
+from pipelines.plan import conf
+from pipelines.project import TEMPLATE
 from pipelines.sweep import SAID, read_texts, read_trials, sweep_folder
 from retable.artifacts import read_json
 from retable.errors import UsageError
@@ -42,14 +44,16 @@ def adopt(said: str) -> None:
     swept = (*found, "sweep", "recipe")
     fixed = [each for each in sweep["overrides"] if each.partition("=")[0].lstrip("+") not in swept]
     places = written_at(sweep["stage"], [*fixed, f"recipe={recipe}"], [*found])
-    path = CONF / "recipe" / f"{recipe}.yaml"
+    path = conf().path(f"recipe/{recipe}")
+    if TEMPLATE in path.parents:
+        raise UsageError(f"recipe {recipe} is of the installed package; copy {path} to conf/recipe/{recipe}.yaml first")
     before = path.read_text(encoding="utf-8")
     after = changed(before, {places[name]: said for name, said in found.items()})
     with whole(str(path)) as file:
         file.write(after)
     settings = ", ".join(f"{places[name]}={said}" for name, said in found.items())
     print(f"trial {best['trial']}, {best['metric']} {best['value']:.4f}: {settings}")
-    print(f"conf/recipe/{recipe}.yaml {'says so now' if after != before else 'said so already'}")
+    print(f"conf/recipe/{recipe}.yaml {'has them now' if after != before else 'had them already'}")
 
 
 def written_at(stage: str, overrides: Sequence[str], names: Sequence[str]) -> dict[str, str]:

@@ -15,32 +15,49 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.entry import CONF
+from pipelines.plan import study_here
+from pipelines.project import STUDY, enter_project, files_of_study
 from retable.artifacts import require
 from retable.errors import UsageError, reading
-from retable.plan.conf import Conf
-from retable.plan.study import read_study
 
 KEY = ["system", "task", "split", "metric"]
 
 
-def bands(study: str) -> bool:
-    """Print what is found of each band; whether all hold."""
-    recorded = read_study(Conf(CONF), study).reported.get("bands")
+def bands(study: str | None) -> bool:
+    """Print the value of each band; whether all hold."""
+    enter_project(study)
+    held = True
+    for holds, found in check():
+        held &= holds
+        print(f"{'ok   ' if holds else 'DRIFT'} {found}")
+    return held
+
+
+def summary(study: str | None) -> str:
+    """Summarise the bands of a study in Markdown: those that do not hold, that all hold, or that it has no tables."""
+    enter_project(study)
+    try:
+        found = list(check())
+    except UsageError as error:
+        return f"### Bands\n\nNo bands were checked: {error}"
+    drifts = [f"- {line}" for holds, line in found if not holds]
+    return "\n".join(["### Bands\n", *(drifts or [f"All {len(found)} bands hold."])])
+
+
+def check() -> Iterator[tuple[bool, str]]:
+    """Of each band of the study that the working folder is of: whether it holds, and a line with what was found."""
+    study = study_here()
+    recorded = study.reported.get("bands")
     if not recorded:
-        raise UsageError(f"study {study} has no recorded bands; give conf/study/{study}.yaml a list `bands`")
-    drifted = False
+        raise UsageError(f"study {study.name} has no recorded bands; give its {STUDY} a list `bands`")
     for table, rows in recorded.items():
-        path = require(Path("results", study, f"{table}.csv"))
+        path = require(Path(f"{files_of_study()}results", f"{table}.csv"))
         with reading(path, ValueError):
             measured = pd.read_csv(path, keep_default_na=False)
         asked = sorted({"mean" if len(row) == len(KEY) + 2 else "verdict" for row in rows})
         if missing := [name for name in [*KEY, *asked] if name not in measured]:
             raise UsageError(f"{path} has no {', '.join(missing)}, which its bands are of; name another table")
-        for holds, found in judged(measured, rows):
-            drifted |= not holds
-            print(f"{'ok   ' if holds else 'DRIFT'} {table}: {found}")
-    return not drifted
+        yield from ((holds, f"{table}: {found}") for holds, found in judged(measured, rows))
 
 
 def judged(measured: pd.DataFrame, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[bool, str]]:

@@ -36,36 +36,40 @@ OPTIONS = {  # of each strategy
 Seed = Annotated[int, typer.Option(help="of what is drawn", min=0, max=2**32 - 1)]
 
 
+Study = Annotated[
+    str | None,
+    typer.Argument(help="a name of `retable studies`, or a study's folder; by default the one that you are in",
+                   show_default=False),
+]  # fmt: skip
+
+
 @app.command()
 def studies() -> None:
-    """The studies that there are, and what each is for."""
-    from pipelines.entry import CONF
-    from retable.plan.conf import Conf
+    """List the studies of the project."""
+    from pipelines.project import STUDIES, STUDY, study_names
+    from retable.plan.conf import comment_of
 
-    conf, width = Conf(CONF), max(shutil.get_terminal_size().columns, 60)
-    for study in conf.names("study"):
-        with reading(CONF / "study" / f"{study}.yaml", ValueError):
-            about = conf.comment("study", study)
+    width = max(shutil.get_terminal_size().columns, 60)
+    for study in study_names():
+        with reading(path := STUDIES / study / STUDY, ValueError):
+            about = comment_of(path)
         first = re.split(r"(?<=[.?])(?<!\bal\.)\s", about, maxsplit=1)[0]  # sentence; "et al." ends none
         print(textwrap.fill(f"{study:18}{first}", width, subsequent_indent=" " * 18, break_on_hyphens=False))
 
 
 @app.command()
 def repro(
-    study: Annotated[str, typer.Argument(help="of `retable studies`")] = "lineage",
-    jobs: Annotated[int | None, typer.Option(help="stages at a time; by default one a core")] = None,
+    study: Study = None,
+    jobs: Annotated[int | None, typer.Option(help="stages at a time; by default one per core")] = None,
     engine: Annotated[str, typer.Option(help="what runs them: local, ray or slurm")] = "local",
 ) -> None:
-    """Make a study: what of it is stale, and its report."""
-    from pipelines import project
+    """Make a study: its stale cells and its report."""
+    from pipelines.entry import one_line_errors
 
-    project.make(study)
-    from pipelines.entry import enter_project, one_line_errors
-    from pipelines.repro import repro
-    from retable.training.signals import listen
-
-    enter_project()
     with one_line_errors():
+        from pipelines.repro import repro
+        from retable.training.signals import listen
+
         listen()
         code = repro(study, jobs, engine)
     raise typer.Exit(code)
@@ -73,41 +77,65 @@ def repro(
 
 @app.command()
 def why(
-    cell: Annotated[str, typer.Argument(metavar="CELL", help="of a study; or its stage, as `dvc repro` takes it")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[CELL|STUDY]", help="such as gpt-1", show_default=False)
+    ] = None,
+    study: Annotated[str | None, typer.Option(help="of the cell; by default the one that you are in")] = None,
 ) -> None:
-    """Why a cell would run, or does not: what has changed since it was made."""
+    """Explain why cells would run, or would not."""
     from pipelines.entry import one_line_errors
 
     with one_line_errors():
         from pipelines.why import why
 
-        why(cell)
+        why(name, study)
 
 
 @app.command()
-def new(name: str, settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None) -> None:
-    """A study to start from: `retable new mine corpus=mine systems=kn5,lstm seeds=3`."""
-    from pipelines import project
+def new(folder: str, settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None) -> None:
+    """Write a study to start from: FOLDER/study.yaml."""
+    from pipelines.entry import one_line_errors
 
-    project.make()
-    from pipelines.plan import new
-
-    new(name, settings or [])
-
-
-@app.command()
-def graph() -> None:
-    """DVC's files, from conf/study; `retable repro` writes them, too."""
-    from pipelines import project
-
-    project.make()
-    project.renew()
-    from pipelines.entry import enter_project, one_line_errors
-    from pipelines.plan import graph
-
-    enter_project()
     with one_line_errors():
+        from pipelines.plan import graph, new
+        from pipelines.project import enter_project
+
+        new(folder, settings or [])
+        enter_project(folder)
         graph()
+
+
+@app.command()
+def graph(study: Study = None) -> None:
+    """Write a study's params.yaml and dvc.yaml."""
+    from pipelines.entry import one_line_errors
+
+    with one_line_errors():
+        from pipelines.plan import graph
+        from pipelines.project import enter_project
+
+        enter_project(study)
+        graph()
+
+
+@app.command()
+def report(
+    study: Study = None,
+    against: Annotated[str | None, typer.Option(help="a commit, or another study: print what changed")] = None,
+) -> None:
+    """Render a study's report from its records."""
+    from pipelines.entry import one_line_errors
+
+    with one_line_errors():
+        from pipelines.plan import study_here
+        from pipelines.project import enter_project
+        from pipelines.report import compare, render
+
+        enter_project(study)
+        if against is not None:
+            compare(against)
+        else:
+            print(f"The report is {render(study_here())}")
 
 
 @app.command()
@@ -135,20 +163,29 @@ def adopt(sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="a folder b
 
 
 @app.command()
-def tables(study: Annotated[str, typer.Argument(help="of `retable studies`")] = "lineage") -> None:
-    """The tables of a study's report, as Markdown."""
-    path = Path("results", study, "report.md")
+def tables(study: Study = None) -> None:
+    """Print the tables of a study's report, as Markdown."""
+    from pipelines.project import enter_project, files_of_study
+
+    enter_project(study)
+    path = Path(f"{files_of_study()}results", "report.md")
     if not path.exists():
-        raise UsageError(f"{path} is missing; `retable repro {study}` makes it")
+        raise UsageError(f"{path} is missing; `retable repro` makes it")
     with reading(path, ValueError):
         print(path.read_text(encoding="utf-8"), end="")
 
 
 @app.command()
-def bands(study: Annotated[str, typer.Argument(help="of `retable studies`")] = "lineage") -> None:
-    """A study's tables against the bands that conf/study records. Exit code 1 on a drift."""
-    from pipelines.bands import bands
+def bands(
+    study: Study = None,
+    summarise: Annotated[bool, typer.Option("--summary", help="print a summary in Markdown, with exit code 0")] = False,
+) -> None:
+    """Check a study's tables against its recorded bands; exit code 1 on a drift."""
+    from pipelines.bands import bands, summary
 
+    if summarise:
+        print(summary(study))
+        return
     raise typer.Exit(0 if bands(study) else 1)
 
 

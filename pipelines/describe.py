@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.entry import CONF
+from pipelines.plan import conf as configurations
 from retable.artifacts import require
 from retable.corpora.text import SPLITS, read_units
 from retable.escaping import visible
-from retable.plan.conf import Conf
 from retable.tokenizers.derivation import derivation
 from retable.tokenizers.report import coverage, longest_tokens
 from retable.tokenizers.tokenizer import Tokenizer
@@ -17,14 +16,14 @@ COLUMNS = {"words": ",.0f", "types": ",.0f", "fertility": ".3f", "compression": 
 
 def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str | None, characters: int) -> None:
     """Print a tokenizer's tokens, what it makes of the first `characters` of each split, and how it parts `words`."""
-    conf = Conf(CONF)
+    conf = configurations()
     conf.require("tokenizer", tokenizer_name, "TOKENIZER")
     units = {
         name: conf.says("corpus", conf.require("corpus", name, where))["unit"]
         for where, name in (("CORPUS", corpus), ("--other", other))
         if name is not None
     }
-    path = require(Path("outputs/encode", corpus, tokenizer_name, "tokenizer.json"))
+    path = require(Path("outputs/tokenize", corpus, tokenizer_name, "tokenizer.json"))
     tokenizer = Tokenizer.load(path)
     marks = [f"{mark} {i}" for mark, i in tokenizer.special_ids.items()]
     shown = marks if len(marks) <= 10 else [*marks[:5], "…", *marks[-2:]]

@@ -20,7 +20,7 @@ def embed(cfg: DictConfig) -> None:
 
     from pipelines.training import train
 
-    folder = Path("outputs/encode", cfg.tokens)
+    folder = Path("outputs/tokenize", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
     tokenizer = Tokenizer.load(inputs[0])
     tokens = read_tokens(inputs[1], tokenizer.vocab_size)

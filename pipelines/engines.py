@@ -18,7 +18,7 @@ from pipelines.forks import ask, serving, started
 from retable.errors import UsageError
 
 CLUSTERS = ("ray", "slurm")
-GIVING_ON = ("prepare", "encode")  # the stages that have parts of their work run
+GIVING_ON = ("prepare", "tokenize")  # the stages that have parts of their work run
 DEVICES = "RETABLE_DEVICES"  # of what is asked for, as `taking` says it
 ENGINE = (
     "RETABLE_ENGINE"  # to which a process may give parts of its work: a name, or slots and address of one that runs

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -25,32 +26,13 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from pipelines.checkpoint import take_over
 from pipelines.observers import debugging
-from pipelines.project import TEMPLATE
+from pipelines.project import CONF
 from pipelines.swept import ThereAlready
 from retable.errors import UsageError, closest
 from retable.escaping import in_one_line
 from retable.plan.cell import STAGES
-from retable.publishing import refuse_all_but_a_report, refuse_foreign, refuse_place
+from retable.publishing import refuse_foreign, refuse_place
 from retable.training.signals import Pruned, Stopped, go_quietly, listen
-
-if not TEMPLATE.exists():  # code of the checkout
-    CONF = Path(__file__).parent.parent / "conf"
-elif Path("conf/study").is_dir():  # a project of the user's
-    CONF = Path("conf").resolve()
-else:
-    CONF = TEMPLATE / "conf"
-
-# A system is called as the file of its recipe, without the folder: recurrent/lstm is lstm.
-OmegaConf.register_new_resolver("stem", lambda path: Path(path).stem)
-OmegaConf.register_new_resolver("joined", "-".join)
-OmegaConf.register_new_resolver("half", lambda length: max(length // 2, 1))  # of a window: how far it moves
-
-
-def enter_project() -> None:
-    """Go to the project's folder. UsageError where there is none: of an installed package, in another folder."""
-    if CONF.parent == TEMPLATE:
-        raise UsageError(f"{Path.cwd()} is no project; `retable repro STUDY` makes one in an empty folder")
-    os.chdir(CONF.parent)
 
 
 def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
@@ -72,6 +54,8 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra raise what it would otherwise print in its own way
         OmegaConf.register_new_resolver("about", lambda: function.__globals__["__doc__"].strip(), replace=True)
         OmegaConf.register_new_resolver("groups", _groups, replace=True)
+        with one_line_errors():
+            sys.argv[1:] = [text for argument in sys.argv[1:] for text in _of_plan(argument)]
         logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it announces what it raises
         listen()
         application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(job)
@@ -84,12 +68,25 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
     return main
 
 
+def _of_plan(argument: str) -> list[str]:
+    """The settings of `@FILE`, a plan; another argument as it is. UsageError for a file that is not a plan."""
+    if not argument.startswith("@"):
+        return [argument]
+    try:
+        settings = yaml.load(Path(argument[1:]).read_text(encoding="utf-8"), yaml.CSafeLoader)["settings"]
+        return [f"{name}={value}" for name, value in settings.items()]
+    except (OSError, ValueError, yaml.YAMLError, TypeError, KeyError, AttributeError):
+        raise UsageError(f"{argument[1:]} is not the plan of a cell; `dvc repro plan` makes those of a study") from None
+
+
 def make_ready(name: str, cfg: DictConfig) -> None:
     """Resolve what a stage is told, once it is sure that the stage can go by all of it; nothing is read or made for
     it before. UsageError else."""
     from pipelines.settings import check_settings
 
     _refuse_misplaced(cfg)
+    if "system" in cfg and cfg.system is None:
+        cfg.system = Path(chosen("recipe")).stem
     _refuse_out(cfg)
     take_over(cfg, overrides())
     raw: Any = OmegaConf.to_container(cfg)
@@ -241,13 +238,10 @@ def _refuse_choices_passed_over(cfg: DictConfig) -> None:
 
 
 def _refuse_out(cfg: DictConfig) -> None:
-    """Raise UsageError where the stage would leave its cell, or its report, in no place for one, or in that of
-    something else."""
-    if stage_name() in STAGES:
+    """Raise UsageError where the stage would leave its cell in no place for one, or in that of something else."""
+    if (name := stage_name(cfg)) in STAGES:
         refuse_place(cfg.out)
-        refuse_foreign(output_folder(cfg.out), {"stage": stage_name()})
-    if "results" in cfg:
-        refuse_all_but_a_report(cfg.results)
+        refuse_foreign(output_folder(name, cfg.out), {"stage": name})
 
 
 def _missing_target(error: BaseException) -> str | None:
@@ -294,14 +288,17 @@ def _is_too_large(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
-def stage_name() -> str:
-    """The root config that runs, which is called like its stage."""
-    return str(HydraConfig.get().job.config_name)
+def stage_name(cfg: DictConfig) -> str:
+    """The stage that runs: the name of its root config, or `from_scratch` for a system of a task that starts from
+    nothing pretrained."""
+    name = str(HydraConfig.get().job.config_name)
+    bare = name == "finetune" and cfg.get("init") == cfg.get("embedding") == "random"
+    return "from_scratch" if bare else name
 
 
-def output_folder(place: str) -> Path:
+def output_folder(stage: str, place: str) -> Path:
     """Where a cell goes: `outputs/<stage>/<place>`, or where somebody debugs `work/debug/<stage>/<place>`."""
-    return Path("work/debug" if debugging(overrides()) else "outputs", stage_name(), place)
+    return Path("work/debug" if debugging(overrides()) else "outputs", stage, place)
 
 
 def overrides() -> list[str]:

@@ -1,21 +1,27 @@
 """A trained system → its scores: `python -m pipelines.evaluate stage=pretrain cell=grammar/lstm-1`.
 
-Several benchmarks read the model once, each into a folder of its own: `benchmark=[perplexity,phenomena]`.
+Several benchmarks read the model once, each into a folder of its own: `benchmark=[perplexity,phenomena]`. What an
+earlier evaluation of the same system measured by the same settings, data and code is not measured again.
 
 Word vectors that were trained elsewhere: `python -m pipelines.evaluate vectors=google.bin benchmark=google_analogies`.
 """
 
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from pipelines import computing
 from pipelines.entry import stage
-from pipelines.record import recorded
+from pipelines.reach import code, reached_by
+from pipelines.record import loaded_from, recorded
 from pipelines.tokens import require_tokens
-from retable.artifacts import read_run, require, write_metrics
+from retable.artifacts import read_json, read_run, require, write_metrics
 from retable.cells.find import PAYLOAD
 from retable.cells.systems import load_system, load_vectors
+from retable.digests import digest, digest_of
 from retable.errors import UsageError
 from retable.settings import build
 
@@ -44,18 +50,46 @@ def evaluate(cfg: DictConfig) -> None:
             )
     computing.place(cfg, system)
     named = dict.fromkeys(path for benchmark in benchmarks.values() for path in benchmark.inputs)
-    inputs += map(_require, named)
     cells += sorted({path.parent for path in named if (path.parent / "run.json").exists()})
+    keys = {key: key_of(cfg, key, benchmark, inputs, cells) for key, benchmark in benchmarks.items()}
+    inputs += map(_require, named)
     with recorded(cfg, inputs, cells, name, seed, corpus=corpus, place=place) as record:
         computing.begin(cfg, record)
         for key, benchmark in benchmarks.items():
-            (folder := record.folder / key).mkdir()
-            metrics = benchmark(system, folder)
+            folder = record.folder / key
+            metrics = measured_before(record.place, key, keys[key], folder)
+            if metrics is None:
+                folder.mkdir()
+                metrics = benchmark(system, folder)
+                write_metrics(folder, metrics)
             if twice := sorted(metrics.keys() & record.metrics.keys()):
                 raise UsageError(f"benchmark {key} has {twice[0]}, as one before it; ask the two in runs of their own")
-            write_metrics(folder, metrics)
             record.metrics |= metrics
-        record.extra["protocol"] = system.protocol
+        record.extra |= {"protocol": system.protocol, "benchmarks": keys}
+
+
+def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], cells: list[Path]) -> str:
+    """What the scores of a benchmark depend on: its settings, its data, the system, and the code that it reaches."""
+    settings = OmegaConf.to_container(cfg.benchmark[name], resolve=True)
+    digests = {str(path): digest(path) for path in (*inputs, *map(_require, benchmark.inputs))}
+    reached = reached_by("evaluate", {"benchmark": settings}, *loaded_from(cells))
+    return digest_of([settings, digests, code().fingerprint(reached)])
+
+
+def measured_before(cell: Path, name: str, key: str, folder: Path) -> dict[str, float] | None:
+    """The scores of a benchmark in an earlier evaluation of the same key, whose files are copied to `folder`; None if
+    there is none, or it is damaged."""
+    try:
+        if not cell.exists() or read_run(cell).get("benchmarks", {}).get(name) != key:
+            return None
+        metrics = read_json(cell / name / "metrics.json")
+        files = [require(path) for path in sorted((cell / name).iterdir())]
+    except UsageError:
+        return None
+    folder.mkdir()
+    for path in files:
+        shutil.copyfile(path, folder / path.name)
+    return metrics
 
 
 def _require(path: Path) -> Path:

@@ -17,6 +17,7 @@ from retable.artifacts import read_run, require
 from retable.corpora.text import read_lines
 from retable.errors import UsageError
 from retable.metrics.diversity import distinct, repetition
+from retable.plan.cell import TASK_STAGES
 from retable.settings import build
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -35,7 +36,7 @@ def generate(cfg: DictConfig) -> None:
     writer = Writer(system, tokenizer, cfg.stop)
     inputs, cells = [cell / "model.safetensors", path], [cell]
     if cfg.prompts is None:
-        translates = cfg.stage == "train"
+        translates = cfg.stage in TASK_STAGES
         inputs.append(require(Path("outputs/prepare", run["corpus"], f"test{'.source' * translates}.txt")))
         if translates:
             prompts = [*islice(filter(None, read_lines(inputs[-1])), cfg.n_prompts)]

@@ -118,7 +118,7 @@ def _settings(model: Mapping[str, Any], head: Mapping[str, Any] | None) -> dict[
 
 def _tokens(corpus: str, tokenizer: Tokenizer) -> str:
     """The tokens of the corpus that the same tokenizer made, or what such would be called."""
-    for path in sorted(Path("outputs/encode", corpus).glob("*/tokenizer.json")):
+    for path in sorted(Path("outputs/tokenize", corpus).glob("*/tokenizer.json")):
         if Tokenizer.load(path).digest == tokenizer.digest:
             return f"{corpus}/{path.parent.name}"
     return f"{corpus}/pretrained"

@@ -76,8 +76,9 @@ def go_on(cfg: DictConfig, objective: Objective, tokenizer: Tokenizer, checkpoin
     elif checkpoint.tokenizer.digest != tokenizer.digest:
         corpus, path = chosen("corpus"), checkpoint.folder
         raise UsageError(
-            f"{cfg.tokens} was encoded by another tokenizer than that of {path}; first run python -m pipelines.encode "
-            f"corpus={corpus} tokenizer=pretrained tokenizer.train.path={path}, then this with tokenizer=pretrained"
+            f"{cfg.tokens} was encoded by another tokenizer than that of {path}; first run "
+            f"python -m pipelines.tokenize_text corpus={corpus} tokenizer=pretrained "
+            f"tokenizer.train.path={path}, then this with tokenizer=pretrained"
         )
     weights, files = _weights(cfg, checkpoint)
     put_weights(objective.model, weights, files[-1], prefix="model.")

@@ -36,7 +36,7 @@ def mix(cfg: DictConfig) -> None:
                 f"corpus={corpus} tokenizer={tokenizer}"
             )
     systems = [load_language_model(cell) for cell in cells]
-    folder = Path("outputs/encode", cfg.tokens)
+    folder = Path("outputs/tokenize", cfg.tokens)
     inputs = [cell / "model.safetensors" for cell in cells]
     inputs += [require(folder / name) for name in ("tokenizer.json", "validation.bin")]
     tokens = read_tokens(inputs[-1], Tokenizer.load(inputs[-2]).vocab_size)

@@ -1,16 +1,16 @@
-"""Studies → the graph, which `retable graph` writes, and the plans of its cells.
+"""A study → its DVC project, and the plans of its cells.
 
-The stages that DVC runs are `python -m pipelines.plan cells <corpus>` and `… plan report <study>`: they compose the
-configuration of each cell and add the fingerprint of the code that it reaches. What comes out the same leaves its cell
-as it is.
+`retable graph` writes a study's `params.yaml` and `dvc.yaml`. DVC's stage `plan`, `python -m pipelines.plan`, then
+composes the configuration of each cell and adds the fingerprint of the code that it reaches. A cell whose plan does
+not change is not run again.
 """
 
-import argparse
 import contextlib
 import copy
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,76 +25,88 @@ from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import ConfigAttributeError, OmegaConfBaseException
 
 from pipelines.checkpoint import opened_by, take_over
-from pipelines.entry import CONF, enter_project, no_setting, one_line, one_line_errors
+from pipelines.entry import CONF, no_setting, one_line, one_line_errors
 from pipelines.locks import write_whole
 from pipelines.observers import AROUND
-from pipelines.project import SOURCES
+from pipelines.project import CHECKOUT, CODE, STUDY, code_of_plans, files_of_study, own_conf
 from pipelines.reach import LOADED, code, own_part, reached_by
-from retable.corpora.text import SPLITS
+from retable.digests import digest, digest_of
 from retable.errors import UsageError
 from retable.plan.cell import CHECKPOINT, Cell
 from retable.plan.conf import Conf, strings
-from retable.plan.graph import corpus_graph, distinct, graph_file, plan_file, report_file, report_graph
+from retable.plan.graph import REPORT_PLAN, params_of, params_text, pipeline_of, pipeline_text, settings_of
 from retable.plan.study import Study, expand, read_study
 
-DEFAULT = "lineage"
 MEASURED = ("task", "benchmark")  # the groups of what leaves units of a metric
+ROOT_CONFIGS = {"from_scratch": "finetune"}  # of conf/, of stages that have none of their own name
+
+
+def study_here() -> Study:
+    """The study that the working folder is the DVC project of, as `study.yaml` has it."""
+    return read_study(conf(), Path(files_of_study() + STUDY))
+
+
+def set_study() -> Study:
+    """The same, with the settings of `params.yaml`, which `dvc exp run -S` changes. UsageError if that file has other
+    cells."""
+    study, stale = study_here(), UsageError("params.yaml is not that of study.yaml; run `retable graph`")
+    params = yaml.load(Path("params.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader) or {}
+    entries = {f"{stage}/{each['of']['out']}": each for stage in params for each in params[stage].values()}
+    if entries.keys() != study.cells.keys():
+        raise stale
+    cells = {place: replace(cell, settings=settings_of(entries[place])) for place, cell in study.cells.items()}
+    return replace(study, cells=cells)
 
 
 def graph() -> None:
-    """Write every `dvc.yaml`, and remove those whose study or corpus is no more; of stages that are no more, what their
-    lock remembers."""
-    files = graph_files(studies())
-    for path in {*Path("graph").rglob("dvc.yaml")} - set(files):
-        shutil.rmtree(path.parent)
-    for path, text in files.items():
+    """Write `params.yaml` and `dvc.yaml` of the study that the working folder is the DVC project of, and remove from
+    `dvc.lock` the stages that it no longer has."""
+    for path, text in graph_files(study_here(), Path.cwd(), files_of_study()).items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-            _forget_stages(path)
+    _forget_stages(Path("dvc.lock"))
 
 
-def _forget_stages(path: Path) -> None:
+def graph_files(study: Study, folder: Path, root: str) -> dict[Path, str]:
+    """The texts of `params.yaml` and `dvc.yaml` of a study, by their paths in its folder."""
+    with composing():
+        params = params_of(study, {place: data_of(cell) for place, cell in study.cells.items()})
+    library = "code/retable"
+    if CHECKOUT is not None and CHECKOUT in (folder, folder.parent.parent):
+        library = os.path.relpath(CHECKOUT / "src/retable", folder)
+    pipeline = pipeline_of(study, params, code_of_plans(folder), library, root)
+    file = f"{root}{STUDY}"
+    return {Path("params.yaml"): params_text(params, file), Path("dvc.yaml"): pipeline_text(pipeline, file)}
+
+
+def _forget_stages(lock: Path) -> None:
     from dvc.fs import localfs
     from dvc.utils.serialize import modify_yaml  # as DVC itself writes it
 
     write_whole()
-    if (lock := path.with_name("dvc.lock")).exists():
-        known, noted = (
-            yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"] for file in (path, lock)
-        )
-        if gone := noted.keys() - known.keys():
-            with modify_yaml(str(lock), fs=localfs) as remembered:
-                for name in gone:
-                    del remembered["stages"][name]
+    if not lock.exists():
+        return
+    params, noted = (
+        yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader) for file in (Path("params.yaml"), lock)
+    )
+    known = {"plan", "report", *(f"{stage}@{key}" for stage in params for key in params[stage])}
+    if gone := noted["stages"].keys() - known:
+        with modify_yaml(str(lock), fs=localfs) as remembered:
+            for name in gone:
+                del remembered["stages"][name]
 
 
-def graph_files(of: Sequence[Study]) -> dict[Path, str]:
-    """The text of each `dvc.yaml` of these studies."""
-    groups: dict[str, list[Cell]] = {}
-    for cell in distinct(of).values():
-        groups.setdefault(cell.group, []).append(cell)
+def plan() -> None:
+    """Write the plan of each cell of the study, and that of its report."""
+    study = set_study()
+    shutil.rmtree("outputs/plan", ignore_errors=True)
     with composing():
-        corpora = {
-            graph_file(group): corpus_graph(group, cells, {cell.place: data_of(cell) for cell in cells}, SOURCES)
-            for group, cells in groups.items()
-        }
-    return corpora | {report_file(study.name, DEFAULT): report_graph(study, DEFAULT, SOURCES) for study in of}
-
-
-def cells(group: str) -> None:
-    """Write the plan of each cell of a corpus."""
-    every = distinct(studies())
-    mine = [cell for cell in every.values() if cell.group == group]
-    if not mine:
-        raise UsageError(f"no study has a cell of {group}; write one of {', '.join({c.group for c in every.values()})}")
-    folder = Path("outputs/plan", group)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    with composing():
-        for cell in mine:
+        for cell in study.cells.values():
+            path = Path(cell.plan)
+            path.parent.mkdir(parents=True, exist_ok=True)
             with mistakes_of(cell):
-                Path(plan_file(cell)).write_text(plan_of(cell, every), encoding="utf-8")
+                path.write_text(plan_of(cell, study.cells), encoding="utf-8")
+    Path(REPORT_PLAN).write_text(report_plan(study), encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -112,41 +124,37 @@ def mistakes_of(cell: Cell) -> Iterator[None]:
         ) from error
 
 
-def report(study: str) -> None:
-    """Write the plan of a study's report: its code is also that of tasks and benchmarks, which say their metrics."""
-    conf = Conf(CONF)
-    found, tables = read_study(conf, study), conf.tables()
-    chosen = {(group, name) for cell in found.cells.values() for group in MEASURED for name in cell.choices(group)}
-    measured = [conf.says(*each) for each in sorted(chosen)]
-    said = {"study": study, "cells": sorted(found.cells), "said": dict(found.reported), "tables": tables}
+def report_plan(study: Study) -> str:
+    """What a report depends on besides the cells: its code is also that of tasks and benchmarks, which define their
+    metrics."""
+    tables = conf().tables()
+    chosen = {(group, name) for cell in study.cells.values() for group in MEASURED for name in cell.choices(group)}
+    measured = [conf().says(*each) for each in sorted(chosen)]
+    said = {"study": study.name, "cells": sorted(study.cells), "said": dict(study.reported), "tables": tables}
     said["code"] = code().fingerprint(reached_by("report", tables, measured))
-    path = Path("outputs/plan/report", f"{study}.yaml")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_yaml(said), encoding="utf-8")
+    texts = CODE["retable"] / "reporting"  # published numbers and templates, which are no code
+    files = [texts / "references.yaml", *texts.glob("templates/*")]
+    said["texts"] = digest_of({path.name: digest(path) for path in files})
+    return _yaml(said)
 
 
-def new(name: str, settings: Sequence[str]) -> None:
-    """Write a study to start from. UsageError where it is there, or can't be read."""
-    path = CONF / "study" / f"{name}.yaml"
+def new(folder: str, settings: Sequence[str]) -> None:
+    """Write a study to start from into a folder. UsageError if it has one already, or the study has a mistake."""
+    path = Path(folder, STUDY)
     if path.exists():
-        raise UsageError(f"{path.relative_to(CONF.parent)} is there already; edit it, or choose another name")
+        raise UsageError(f"{path} exists; edit it, or choose another name")
     try:
         given = {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in settings)}
     except yaml.YAMLError as error:
         raise UsageError(f"{' '.join(settings)} can't be read: {error}; write corpus=mine systems=kn5,lstm") from None
-    systems = given.pop("systems", "kn5,lstm")
+    name, systems = Path(folder).resolve().name, given.pop("systems", "kn5,lstm")
     of = systems.split(",") if isinstance(systems, str) else systems
     benchmarks = given.pop("benchmarks", {"perplexity": "all"})
     said = given | {"systems": [{"of": of}], "benchmarks": benchmarks}
-    expand(Conf(CONF), name, said)
+    expand(conf(), name, said)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"# What study {name} is for.\n" + _yaml(said, default_flow_style=None), encoding="utf-8")
-    print(f"{path.relative_to(CONF.parent)} is written; retable repro {name} makes it")
-
-
-def studies() -> list[Study]:
-    """All of them."""
-    conf = Conf(CONF)
-    return [read_study(conf, name) for name in conf.names("study")]
+    print(f"{path} is written; retable repro {folder} makes the study")
 
 
 def composing() -> Any:
@@ -158,7 +166,8 @@ def composing() -> Any:
 def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
     """How a cell is made: its configuration, those of the systems that it loads, and the digest of their code."""
     own, loaded, tasks = _parts(cell, every)
-    said = {"code": code().fingerprint(reached_by(cell.stage, own, loaded, tasks)), "configuration": _by_name(own)}
+    said: dict[str, Any] = {"settings": dict(cell.settings)}
+    said |= {"code": code().fingerprint(reached_by(cell.stage, own, loaded, tasks)), "configuration": _by_name(own)}
     said |= {"loads": _by_name(loaded)} if loaded else {}
     said |= {"tasks": _by_name(tasks)} if tasks else {}
     return _yaml(said)
@@ -174,21 +183,25 @@ def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[
     own = own_part(cell.stage, configuration(cell))
     own |= {"init": opened_by(own["init"])} if "init" in own else {}
     loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
-    tasks = {name: _conf(CONF).says("task", name)["task"] for name in own.get("corpus", {}).get("tasks", ())}
+    tasks = {name: conf().says("task", name)["task"] for name in own.get("corpus", {}).get("tasks", ())}
     return own, loaded, tasks
 
 
 def configuration(cell: Cell, opened: bool = False) -> dict[str, Any]:
     """What the cell's command composes, resolved; `opened` with the settings of the checkpoint that it begins with. A
     plan can do without, as the cell depends on the checkpoint itself."""
-    return _composed(cell.stage, tuple(f"{key}={value}" for key, value in cell.settings.items()), opened)
+    return _composed(
+        ROOT_CONFIGS.get(cell.stage, cell.stage),
+        tuple(f"{key}={value}" for key, value in cell.settings.items()),
+        opened,
+    )
 
 
 def data_of(cell: Cell) -> list[str]:
-    """The files that a cell's corpus, tokenizer, task or benchmarks name: data sets, and those of other cells."""
+    """The paths that a cell's corpus, tokenizer, task or benchmarks name: data sets, and folders of other cells."""
     values = {"${oc.env:RETABLE_DATA,data}": "data", "${text}": cell.corpus}
     values |= {"${tokens}": f"{cell.corpus}/{cell.tokenizer}"}
-    found = [path for said in _naming(cell) for text in strings(said) for path in _files(text, values)]
+    found = [path for said in _naming(cell) for text in strings(said) for path in _paths(text, values)]
     folders = {str(parent) for path in found for parent in Path(path).parents}
     found += _checkpoint(cell.settings.get("init", ""))
     return [path for path in dict.fromkeys(found) if path not in folders]
@@ -202,32 +215,30 @@ def _checkpoint(init: str) -> list[str]:
 
 def _naming(cell: Cell) -> Iterator[Any]:
     """What of a cell's configuration names files."""
-    conf = _conf(CONF)
     if cell.stage == "prepare":
         corpus = _container(f"corpus/{cell.corpus}")["corpus"]
         yield corpus
-        yield from (conf.says("task", task) for task in corpus.get("tasks", ()))
-    if cell.stage == "encode":
-        yield conf.says("tokenizer", cell.tokenizer)
+        yield from (conf().says("task", task) for task in corpus.get("tasks", ()))
+    if cell.stage == "tokenize":
+        yield conf().says("tokenizer", cell.tokenizer)
     set_by_hand = {key.lstrip("+~").partition(".")[0] for key in cell.settings if "." in key}
     for group in MEASURED:  # to compose them all takes far longer than to read them
         if group in set_by_hand:
             yield configuration(cell).get(group)
         else:
-            yield from (conf.says(group, name) for name in cell.choices(group))
+            yield from (conf().says(group, name) for name in cell.choices(group))
 
 
-def _files(text: str, values: Mapping[str, str]) -> list[str]:
-    """The file that a setting names, or those of a folder of tokens, or of texts; none where it names no file."""
+def _paths(text: str, values: Mapping[str, str]) -> list[str]:
+    """The path that a setting names: of a file in a cell that of the cell. None if it names no file."""
     for name, value in values.items():
         text = text.replace(name, value)
-    if text == f"outputs/encode/{values['${tokens}']}":
-        return [f"{text}/{split}.{end}" for split in SPLITS for end in ("bin", "units.npy")]
-    if text == f"outputs/prepare/{values['${text}']}":
-        return [f"{text}/{split}.txt" for split in SPLITS]
+    if text.startswith("outputs/"):
+        stage, corpus, *rest = text.removeprefix("outputs/").split("/")
+        return ["/".join(["outputs", stage, corpus, *([] if stage == "prepare" else rest[:1])])]
     # A corpus of one's own may stand anywhere: a file by its path or its ending, or a folder by its path.
     own = os.path.exists(text) if "/" in text else "." in text and os.path.isfile(text)
-    return [text] if own or text.startswith(("data/", "outputs/")) else []
+    return [text] if own or text.startswith("data/") else []
 
 
 def _systems(cell: Cell, every: Mapping[str, Cell]) -> Iterator[str]:
@@ -282,9 +293,14 @@ def _chosen(stage: str, choices: tuple[str, ...], keys: tuple[str, ...]) -> tupl
     return cfg, whole
 
 
+def conf() -> Conf:
+    """The configurations of the project, and before them those of the study's folder that the working folder is."""
+    return _conf(CONF, own_conf())
+
+
 @cache
-def _conf(folder: Path) -> Conf:
-    return Conf(folder)
+def _conf(folder: Path, own: Path | None) -> Conf:
+    return Conf(folder, own)
 
 
 @cache
@@ -310,17 +326,8 @@ def _yaml(value: Any, **options: Any) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m pipelines.plan", description=__doc__)
-    verbs = parser.add_subparsers(required=True, metavar="cells | report")
-    for each, argument in ((cells, "corpus"), (report, "study")):
-        parsed = verbs.add_parser(each.__name__, help=(each.__doc__ or "").splitlines()[0])
-        parsed.set_defaults(verb=each)
-        parsed.add_argument("argument", metavar=argument)
-    given = parser.parse_args()
-    verb: Callable[[str], None] = given.verb
     with one_line_errors():
-        enter_project()
-        verb(given.argument)
+        plan()
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def count(cfg: DictConfig) -> None:
     """A model in closed form."""
     if cfg.init != "random":
         raise UsageError("a model in closed form is counted anew; leave init= out")
-    folder = Path("outputs/encode", cfg.tokens)
+    folder = Path("outputs/tokenize", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
     tokenizer = Tokenizer.load(inputs[0])
     model = build_counted(cfg, tokenizer)
@@ -47,7 +47,7 @@ def learn(cfg: DictConfig) -> None:
     from retable.training.blocks import recompute_blocks
     from retable.training.progress import Best
 
-    folder = Path("outputs/encode", cfg.tokens)
+    folder = Path("outputs/tokenize", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin", "validation.bin")]
     tokenizer = Tokenizer.load(inputs[0])
     tokens, validation = (read_tokens(path, tokenizer.vocab_size) for path in inputs[1:])

@@ -1,69 +1,137 @@
-"""A project: the folder that studies are made in, with the configurations and what DVC needs.
+"""Where studies, configurations and code are: in the checkout, or in a study's folder of the user's own.
 
-That is the checkout. Of an installed package it is a folder of the user's, made from the package's template; code stays
-where it is installed, and a file of the project stands for it, so that DVC sees when it changes.
+A study is a folder with a file `study.yaml` and a DVC project. The checkout has its studies in `studies/`; the default
+study's DVC files are at the top of the checkout, so that `dvc repro` there makes it. A folder of the user's own may be
+anywhere, with the checkout or with the installed package. It may have configurations of its own in `conf/`, which come
+before those of the project.
 """
 
+import os
 import shutil
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import retable
-from retable.digests import digest, digest_of
-from retable.errors import UsageError
-from retable.plan.conf import Conf
-from retable.plan.graph import CHECKOUT, Sources
+from retable.errors import UsageError, closest
 
 CODE = {"pipelines": Path(__file__).parent, "retable": Path(retable.__file__).parent}
-TEMPLATE = Path(__file__).with_name("template")  # the wheel has it; in the checkout its parts are the folder's own
-INSTALLED = Path("installed.yaml")
-SOURCES = Sources(("conf", str(INSTALLED)), (str(INSTALLED),), "retable graph") if TEMPLATE.exists() else CHECKOUT
+TEMPLATE = Path(__file__).with_name("template")  # only the wheel has it: conf, studies and DVC's files of a project
+CHECKOUT = None if TEMPLATE.exists() else Path(__file__).parent.parent
+CONF = (CHECKOUT or TEMPLATE) / "conf"
+STUDIES = (CHECKOUT or TEMPLATE) / "studies"
+DEFAULT = "history"
+STUDY = "study.yaml"
+CODE_LINKS = "code"  # in a study's folder: links to the code that its plans are made of
 
 
-def make(study: str | None = None) -> None:
-    """Make a project in the working folder, for a study or one to come, if the package is installed and none is there.
+def study_names() -> list[str]:
+    """The studies of the project."""
+    return sorted(path.parent.name for path in STUDIES.glob(f"*/{STUDY}"))
 
-    To be called before the configurations are looked for, which are then the project's. UsageError where there is no
-    such study, or where the folder has something that the project would take the place of.
-    """
-    if not TEMPLATE.exists() or Path("conf/study").is_dir():
+
+def own_conf() -> Path | None:
+    """The configurations of the study's folder that the working folder is."""
+    folder = Path.cwd() / "conf"
+    return folder if folder.is_dir() and folder != CONF and Path(STUDY).exists() else None
+
+
+def files_of_study() -> str:
+    """The path in front of the files of the study that the working folder is the DVC project of. UsageError if it is
+    not such a folder."""
+    if Path(STUDY).exists():
+        return ""
+    if CHECKOUT is not None and Path.cwd() == CHECKOUT:
+        return f"studies/{DEFAULT}/"
+    raise UsageError(f"{Path.cwd()} has no {STUDY}; give the command in a study's folder, or write its name or path")
+
+
+def folder_of(study: str | None) -> Path:
+    """The DVC project of a study: the default study by default, one of the project's by its name, or a folder by its
+    path. Where the package is installed, a study of the project is copied into a folder of its name. UsageError for
+    another name."""
+    if study is None and Path(STUDY).exists():
+        return Path.cwd()
+    if study is not None and Path(study, STUDY).exists():
+        return _project_of(Path(study).resolve())
+    name = DEFAULT if study is None else study
+    if name not in (known := study_names()):
+        raise UsageError(f"there is no study {name!r}, nor a folder {name} with a {STUDY}; {closest(name, known)}")
+    if CHECKOUT is not None:
+        return _project_of(STUDIES / name)
+    if (folder := Path(name).resolve()).exists():
+        raise UsageError(f"{folder} exists and has no {STUDY}; give the command in another folder")
+    folder.mkdir()
+    shutil.copyfile(STUDIES / name / STUDY, folder / STUDY)
+    return folder
+
+
+def _project_of(folder: Path) -> Path:
+    return CHECKOUT if CHECKOUT is not None and folder == CHECKOUT / "studies" / DEFAULT else folder
+
+
+def enter_project(study: str | None = None) -> None:
+    """Go to the folder of a study, and complete what it has beside its committed files. UsageError for no study."""
+    folder = folder_of(study)
+    os.chdir(folder)
+    complete(folder)
+
+
+def code_of_plans(folder: Path) -> list[str]:
+    """The paths, in a study's folder, of the code that its plans are made of."""
+    if folder == CHECKOUT:
+        return ["conf", "pipelines", "src/retable"]
+    own = ["conf"] if (folder / "conf").is_dir() else []
+    return [*own, *(f"{CODE_LINKS}/{name}" for name, _ in _links())]
+
+
+def _links() -> Iterator[tuple[str, Path]]:
+    if CHECKOUT is not None:
+        yield "conf", CONF  # the wheel has it in pipelines
+    yield from CODE.items()
+
+
+def complete(folder: Path) -> None:
+    """Give a study's folder what is of this machine: links to the code and the data sets, and of a folder of the
+    user's own the files by which it is a DVC project."""
+    if folder == CHECKOUT:
         return
-    if study is not None:
-        Conf(TEMPLATE / "conf").require("study", study, "retable repro")
-    if project := next((folder for folder in Path.cwd().parents if (folder / INSTALLED).exists()), None):
-        raise UsageError(f"{Path.cwd()} is in the project {project}; give the command there")
-    brought = sorted(path.name for path in TEMPLATE.iterdir())
-    if taken := [name for name in [*brought, "dvc.yaml", "graph"] if Path(name).exists()]:
-        raise UsageError(
-            f"{Path.cwd()} is no project of ours, and its {', '.join(taken)} would be in the way of one; "
-            "give the command in an empty folder"
-        )
-    for path in sorted(TEMPLATE.iterdir()):
-        (shutil.copytree if path.is_dir() else shutil.copyfile)(path, path.name)
-    if not any((folder / ".git").exists() for folder in (Path.cwd(), *Path.cwd().parents)):
-        from dvc.config import Config
+    (folder / CODE_LINKS).mkdir(exist_ok=True)
+    for name, target in _links():
+        _link(folder / CODE_LINKS / name, target)
+    data = CHECKOUT / "data" if CHECKOUT is not None else Path(os.environ.get("RETABLE_DATA", "data")).absolute()
+    if not (folder / "data").exists() and data.is_dir():
+        _link(folder / "data", data.resolve())
+    source = CHECKOUT or TEMPLATE
+    ours = CHECKOUT is not None and folder.parent == STUDIES
+    for path in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore"):
+        target = folder / path
+        if not target.exists() and not (ours and path.endswith(".gitignore")):
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(source / path, target)
+            if ours and path == ".dvc/config":
+                _edit_config(folder, target.name, {"cache": {"dir": "../../../.dvc/cache"}})
+    in_git = any((each / ".git").exists() for each in (folder, *folder.parents))
+    local = folder / ".dvc/config.local"
+    if not in_git and not local.exists():
+        _edit_config(folder, local.name, {"core": {"no_scm": "true"}})
+    elif in_git and local.exists() and "no_scm" in local.read_text(encoding="utf-8"):
+        local.unlink()
 
-        with Config(".dvc").edit() as config:
-            config["core"]["no_scm"] = True
-    print(f"{Path.cwd()} is a project now: conf/ is yours to edit, the rest is DVC's", file=sys.stderr)
+
+def _edit_config(folder: Path, name: str, settings: dict[str, dict[str, str]]) -> None:
+    from configobj import ConfigObj  # DVC's parser of its configuration
+
+    config = ConfigObj(str(folder / ".dvc" / name), encoding="utf-8")
+    for section, values in settings.items():
+        config.setdefault(section, {}).update(values)
+    config.write()
 
 
-def renew() -> None:
-    """Have the project's file say which code is installed; in the checkout there is none."""
-    if not TEMPLATE.exists():
+def _link(link: Path, target: Path) -> None:
+    if link.is_symlink() and link.readlink() == target:
         return
-    files = {
-        f"{package}/{path.relative_to(folder)}": digest(path)
-        for package, folder in CODE.items()
-        for path in folder.rglob("*")
-        if path.is_file() and not _of_the_machine(path) and TEMPLATE not in path.parents
-    }
-    text = f"# The installed code, for DVC: `retable repro` writes it.\nversion: {retable.__version__}\n"
-    text += f"digest: {digest_of(files)}\n"
-    if not INSTALLED.exists() or INSTALLED.read_text(encoding="utf-8") != text:
-        INSTALLED.write_text(text, encoding="utf-8")
-
-
-def _of_the_machine(path: Path) -> bool:
-    """Whether it is compiled, by setuptools or by who imports it."""
-    return path.suffix == ".so" or path.parent.name == "__pycache__"
+    if link.is_symlink():
+        link.unlink()
+    elif link.exists():
+        raise UsageError(f"{link} is in the way of a link to {target}; move it")
+    link.symlink_to(target)

@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 from retable.artifacts import require
 from retable.cells.systems import load_system
 from retable.escaping import visible
+from retable.plan.cell import TASK_STAGES
 from retable.systems import System
 from retable.tokenizers.report import in_text, unknown_id
 from retable.tokenizers.tokenizer import Tokenizer
@@ -17,7 +18,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
     """The cell that `cfg.stage` and `cfg.cell` name, the system in it, and the file of its tokenizer."""
     cell = Path("outputs", cfg.stage, cfg.cell)
-    if cfg.stage == "train":
+    if cfg.stage in TASK_STAGES:
         from retable.cells.writing import load_writing
 
         return cell, load_writing(cell), require(cell / "tokenizer.json")

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from pipelines.project import CODE
+from retable.plan.cell import TASK_STAGES, module_of
 from retable.plan.fingerprint import Code
 
 # What a system that another stage loads is built from again; the rest of its configuration went into its weights.
@@ -30,10 +31,10 @@ def reached_by(stage: str, own: Mapping[str, Any], *others: Any) -> list[str]:
 
     `others` are configurations that it builds from beside its own.
     """
-    verb = stage
+    verb = "finetune" if stage in TASK_STAGES else stage
     if stage == "pretrain":
         verb = "count" if own["objective"] is None else "learn"
-    return [f"pipelines.{stage}.{verb}", *sorted(_targets([own, *others]))]
+    return [f"{module_of(stage)}.{verb}", *sorted(_targets([own, *others]))]
 
 
 def _targets(value: Any) -> set[str]:

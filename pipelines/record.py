@@ -32,10 +32,11 @@ REPLACED = "replaced"  # beside scratch folders: a cell that another is taking t
 
 
 class Record:
-    """An open cell: `folder` takes its payload, `scratch` survives a kill, `log` goes to MLflow."""
+    """An open cell: `folder` takes its payload, `scratch` survives a kill, `log` goes to MLflow. It goes to `place`,
+    where an earlier one may be."""
 
-    def __init__(self, folder: Path, scratch: Path, log: Callable[..., None]):
-        self.folder, self.scratch, self.log = folder, scratch, log
+    def __init__(self, folder: Path, scratch: Path, place: Path, log: Callable[..., None]):
+        self.folder, self.scratch, self.place, self.log = folder, scratch, place, log
         self.metrics: dict[str, float] = {}
         self.extra: dict[str, Any] = {}  # facts, the same whenever the cell is made
         self.costs: dict[str, Any] = {}  # seconds, speeds, memory: of this making alone
@@ -63,12 +64,12 @@ def recorded(
     """
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     config = {key: value for key, value in config.items() if key not in AROUND}
-    name, cell = stage_name(), place or cfg.out
+    name, cell = stage_name(cfg), place or cfg.out
     differs = swept.suffix()
     if not (differs or _by_dvc() or debugging(overrides())):
         differs = difference(name, cell, config, overrides())
     place, system = cell + differs, system + differs
-    out, bench = output_folder(place), _bench(place)
+    out, bench = output_folder(name, place), _bench(name, place)
     facts = {"stage": name, "system": system, "corpus": corpus, "seed": seed, "task": task}
     with contextlib.ExitStack() as kept:
         if is_main_process():
@@ -85,7 +86,7 @@ def recorded(
         if not is_main_process():
             scratch.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory() as nowhere:
-                yield Record(Path(nowhere), scratch, lambda points: None)
+                yield Record(Path(nowhere), scratch, out, lambda points: None)
             return
         if swept.is_job() and artifacts.read_record(out).get("key") == key:
             swept.tell(there=True)
@@ -101,7 +102,8 @@ def recorded(
         runs = [run for run in known if run is not None]
         making = {"study": current_study(), **artifacts.git_state()}
         with loggers(cfg, flat(config)) as sinks:
-            tags = {"cell": _called(out), **facts, **making}
+            project = os.path.relpath(artifacts.project_folder(), artifacts.root())
+            tags = {"cell": _called(out), "folder": project, **facts, **making}
             run = None
             if in_mlflow(cfg, overrides()):
                 from pipelines.runs import opening
@@ -119,7 +121,7 @@ def recorded(
             started, startup = time.monotonic(), max(time.time() - psutil.Process().create_time(), 0.0)
             try:
                 with publish(out, scratch / "payload", bench / REPLACED) as folder:
-                    record = Record(folder, scratch, log)
+                    record = Record(folder, scratch, out, log)
                     yield record
                     OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
                     artifacts.write_metrics(folder, record.metrics)
@@ -165,9 +167,9 @@ def recorded(
         print(f"debugged: {out} has what came of it; outputs/ and MLflow are as they were", file=sys.stderr)
 
 
-def _bench(place: str) -> Path:
+def _bench(stage: str, place: str) -> Path:
     """Where a cell is made, and everything of it waits that a kill leaves."""
-    return Path("work", "debug/scratch" if debugging(overrides()) else "", stage_name(), place)
+    return Path("work", "debug/scratch" if debugging(overrides()) else "", stage, place)
 
 
 def _give_up(left: Iterable[Path]) -> None:

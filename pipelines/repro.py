@@ -13,33 +13,31 @@ import re
 import select
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
-import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
 from pipelines.engines import DEVICES, GIVING_ON, Engine, engine, taking
-from pipelines.entry import CONF
 from pipelines.forks import forked, write_python
 from pipelines.locks import forget_killed, write_only_what_is_new, write_whole
-from pipelines.plan import DEFAULT, graph
-from pipelines.project import CODE, renew
+from pipelines.plan import conf, graph, study_here
+from pipelines.project import CODE, CONF, STUDY, enter_project, files_of_study, own_conf
 from retable.digests import digest, digest_of
 from retable.errors import UsageError
 from retable.plan.cell import Cell
 from retable.plan.conf import Conf
-from retable.plan.graph import graph_file, report_file
-from retable.plan.study import Study, read_study
+from retable.plan.study import Study
 from retable.training.signals import leave
 
 LOGS = Path("work/log")
+PLANNING = ("plan", "project")  # the files of pipelines/ that params.yaml and dvc.yaml are made by
 
 
 @dataclass
@@ -88,38 +86,43 @@ class Stage:
         return (errors or said or ["it left no word"])[-1].strip()
 
 
-def repro(name: str, jobs: int | None = None, on: str = "local") -> int:
+def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
     """Make a study, `jobs` stages at a time, by the engine that it is made `on`; the exit code."""
+    given_in = Path.cwd()
+    enter_project(study)
     runner = engine(on, jobs)
     started = time.monotonic()
-    study = read_study(Conf(CONF), name)
+    found = study_here()
     refresh_graph()
-    require_data(study)
-    stages = to_run(stages_of(study))
+    stages = to_run(stages_of(found))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    failed, ran = run(name, stages, runner, console) if stages else ([], [])
-    report = Path("results", name, "report.md")
+
+    def left() -> set[str]:
+        return {stage.address for stage in to_run(stages_of(found))}
+
+    failed, ran = run(found.name, stages, runner, console, left) if stages else ([], [])
+    report = Path(f"{files_of_study()}results", "report.md")
     if not failed:
         print(headline(report.read_text(encoding="utf-8")))
     for stage in failed:
         console.print(Text.assemble(("failed", "red"), f" {stage.name}: {stage.problem()}"))
         console.print(Text(f"  all it said: {stage.log}; alone: dvc repro --single-item {stage.address}"))
     took = f"{len(ran)} of {len(stages)} stages run in {_duration(time.monotonic() - started)}"
-    print(f"{took if stages else 'Nothing to do'}. The report: {report.with_suffix('.html')}" if not failed else took)
+    page = os.path.relpath(report.with_suffix(".html"), given_in)
+    print(f"{took if stages else 'Nothing to do'}. The report: {page}" if not failed else took)
     return 1 if failed else 0
 
 
 def refresh_graph() -> None:
-    """Write DVC's files anew where what they are made of has changed."""
-    renew()
-    said = sorted(CONF.rglob("*.yaml"))
-    sources = [*said, *sorted(CODE["retable"].glob("plan/*.py")), CODE["pipelines"] / "plan.py"]
-    stamp = Path("outputs/plan/graph.txt")
+    """Write the study's `params.yaml` and `dvc.yaml` again if what they are made of has changed."""
+    confs = [path for folder in filter(None, (CONF, own_conf())) for path in sorted(folder.rglob("*.yaml"))]
+    said = [*confs, Path(f"{files_of_study()}{STUDY}")]
+    code = [*sorted(CODE["retable"].glob("plan/*.py")), *(CODE["pipelines"] / f"{name}.py" for name in PLANNING)]
+    stamp = Path("work/graph.txt")
 
     def state() -> str:
-        written = [Path("dvc.yaml"), *sorted(Path("graph").rglob("dvc.yaml"))]
-        digests = {str(path): digest(path) for path in [*sources, *written] if path.exists()}
-        return digest_of([digests, *_files_there(said)])
+        sources = [*said, *code, *filter(Path.exists, map(Path, ("dvc.yaml", "params.yaml")))]
+        return digest_of([{str(path): digest(path) for path in sources}, _files_there(said)])
 
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != state():
         graph()
@@ -133,47 +136,37 @@ def _files_there(said: Sequence[Path]) -> list[str]:
     return sorted(path for path in named if os.path.exists(path))
 
 
-def require_data(study: Study) -> None:
-    """UsageError for a data set that a study reads and that is not there."""
-    for group in {cell.group for cell in study.cells.values()}:
-        stages = yaml.load(graph_file(group).read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"]
-        for cell in (cell for cell in study.cells.values() if cell.group == group):
-            for path in stages[cell.name]["deps"]:
-                if path.startswith("data/") and not Path(path).exists():
-                    raise UsageError(
-                        f"{path} does not exist, and study {study.name} reads it for {cell.place}; put the data sets "
-                        "in data/, or link their folder there: `ln -s FOLDER data`"
-                    )
-
-
 def stages_of(study: Study) -> list[Stage]:
-    """The study's own, in its order. DVC is asked for them alone; `dvc repro` reads those of all studies before it
-    looks at the first, which takes longer than to run one."""
+    """The stages of the study that the working folder is the DVC project of. UsageError for a data set that one reads
+    and that does not exist."""
     from dvc.repo import Repo
 
-    wanted: dict[str, dict[str, str]] = {}
-    for group in dict.fromkeys(cell.group for cell in study.cells.values()):
-        wanted[str(graph_file(group))] = {"plan": f"plan {group}"}
-    devices, taking_turns, conf = dict[str, str](), set[str](), Conf(CONF)
-    for cell in study.cells.values():
-        wanted[str(graph_file(cell.group))][cell.name] = name = f"{cell.stage} {cell.out}"
-        devices[name] = _devices(cell, conf)
-        if not cell.settings.get("trainer", "cpu").startswith("cpu"):
-            taking_turns.add(name)
-    report = {"plan": f"plan report/{study.name}", "report": f"report {study.name}"}
-    wanted[str(report_file(study.name, DEFAULT))] = report
+    project_conf, cells = conf(), {f"outputs/{place}": cell for place, cell in study.cells.items()}
+    page = Path(f"{files_of_study()}results", "report.html")
     stages = []
     with Repo() as repo, repo.lock:
         forget_killed(Path(repo.tmp_dir, "rwlock"))
-        for file, names in wanted.items():
-            found = {each.name: each for each in repo.stage.load_file(file) if each.name in names}
-            for key, name in names.items():
-                each = found[key]
-                reads, outs = ([os.path.relpath(path.fs_path) for path in paths] for paths in (each.deps, each.outs))
-                runs = Path("results", study.name, "report.html") if name == report["report"] else None
-                changed = each.changed() or (runs is not None and not runs.exists())
-                takes = devices.get(name, taking(1)), name in taking_turns
-                stages.append(Stage(f"{file}:{key}", name, reads, outs, changed, *takes, runs))
+        for each in repo.index.stages:
+            reads, outs = ([os.path.relpath(path.fs_path) for path in paths] for paths in (each.deps, each.outs))
+            cell = cells.get(outs[0])
+            if missing := next((path for path in reads if path.startswith("data/") and not Path(path).exists()), None):
+                raise UsageError(
+                    f"{missing} does not exist, and study {study.name} reads it for {each.name}; put the data sets "
+                    "in data/, or link their folder there: `ln -s FOLDER data`"
+                )
+            runs = page if each.name == "report" else None
+            stages.append(
+                Stage(
+                    each.addressing.removeprefix("dvc.yaml:"),
+                    each.name.replace("@", " "),
+                    reads,
+                    outs,
+                    each.changed() or (runs is not None and not runs.exists()),
+                    taking(1) if cell is None else _devices(cell, project_conf),
+                    cell is not None and not cell.settings.get("trainer", "cpu").startswith("cpu"),
+                    runs,
+                )
+            )
     maker = {out: stage.address for stage in stages for out in stage.outs}
     for stage in stages:
         read = (path for file in stage.reads for path in (file, *map(str, Path(file).parents)))
@@ -210,10 +203,15 @@ def to_run(stages: Sequence[Stage]) -> list[Stage]:
 
 
 def run(
-    study: str, stages: Sequence[Stage], on: AbstractContextManager[Engine], console: Console
+    study: str,
+    stages: Sequence[Stage],
+    on: AbstractContextManager[Engine],
+    console: Console,
+    left: Callable[[], Collection[str]],
 ) -> tuple[list[Stage], list[Stage]]:
     """Run stages on an engine; those that failed, and those in which DVC found something to do. What doesn't wait for a
-    failed one runs all the same. A report is written anew with the runs that its numbers come from."""
+    failed one runs all the same. A report is written again with the runs that its numbers come from. `left` returns the
+    addresses of the stages that remain to be run once there are new plans: most cells keep theirs."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ |= {"RETABLE_STUDY": study, "RETABLE_DATA": "data", "SHELL": "/bin/sh"}
     waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
@@ -229,7 +227,7 @@ def run(
             ready = (each for each in waiting if each.before <= done and not (busy and each.takes_turns))
             if len(running) < runner.slots and (stage := next(ready, None)):
                 waiting.remove(stage)
-                runs, new = stage.reports, any(not each.name.startswith("plan ") for each in ran)
+                runs, new = stage.reports, any(each.name != "plan" for each in ran)
                 pid = start(stage, force=runs is not None and (new or not runs.exists()))
                 running[os.pidfd_open(pid)] = stage, pid, time.monotonic()
                 progress.begins(stage)
@@ -243,7 +241,12 @@ def run(
                 did = stage.did()
                 ran += [stage] if did == "" else []
                 progress.ends(stage, time.monotonic() - since, did if succeeded else "failed")
-                if succeeded:
+                if succeeded and stage.name == "plan":
+                    remaining = left()
+                    done |= {each.address for each in (stage, *waiting) if each.address not in remaining}
+                    waiting = [each for each in waiting if each.address in remaining]
+                    progress.drops_to(len(waiting))
+                elif succeeded:
                     done.add(stage.address)
                 else:
                     failed.append(stage)
@@ -319,6 +322,12 @@ class StudyProgress:
 
     def __exit__(self, *_: Any) -> None:
         self._bars.stop()
+
+    def drops_to(self, waiting: int) -> None:
+        """Count only so many stages besides those that ended."""
+        with self._lock:
+            self._total = self._ended + waiting
+            self._bars.update(self._study, total=self._total)
 
     def begins(self, stage: Shown) -> None:
         with self._lock:

@@ -9,10 +9,13 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 
 from pipelines.entry import CONF, overrides
+from pipelines.project import STUDY, files_of_study
 from pipelines.tries import flat
 from retable.corpora.text import SPLITS
 from retable.digests import digest_of
-from retable.plan.conf import Conf
+from retable.errors import UsageError
+from retable.plan.cell import module_of
+from retable.plan.conf import comment_of
 from retable.tracking.run import DataSet, Group, Opening
 
 MEASURING = ("evaluate", "generate")  # the stages whose cells are of a trained system
@@ -28,7 +31,7 @@ def opening(
 ) -> Opening:
     """With what the run of a cell is opened; it was made from the cells `upstream`."""
     tags = {f"retable.{k}": str(v) for k, v in said.items() if v is not None}
-    tags |= {"mlflow.source.name": f"pipelines.{said['stage']}", "mlflow.note.content": _note(said["stage"])}
+    tags |= {"mlflow.source.name": module_of(said["stage"]), "mlflow.note.content": _note(said["stage"])}
     tags["retable.data_digest"] = digest_of(digests)[:16]
     if said["git_commit"]:
         tags["mlflow.source.git.commit"] = said["git_commit"]
@@ -48,8 +51,16 @@ def opening(
 
 
 def _study(study: str) -> Group:
-    tags = {"retable.stage": "study", "retable.study": study, "mlflow.note.content": Conf(CONF).comment("study", study)}
+    tags = {"retable.stage": "study", "retable.study": study, "mlflow.note.content": _about_study()}
     return Group(study, f"study/{study}", tags)
+
+
+def _about_study() -> str:
+    """What the study of the working folder is for."""
+    try:
+        return comment_of(Path(f"{files_of_study()}{STUDY}"))
+    except UsageError:  # the study is made elsewhere
+        return ""
 
 
 def _name(stage: str, place: str, task: str | None, measured: str | None = None) -> str:
@@ -62,18 +73,18 @@ def _name(stage: str, place: str, task: str | None, measured: str | None = None)
         last = f"{last.removeprefix(f'{task}-')} {task}"
     if measured:
         last = last.removeprefix(f"{measured.rpartition('/')[2]}-")
-    if stage in ("prepare", "encode", "scaling"):
+    if stage in ("prepare", "tokenize", "scaling"):
         last = " ".join([stage, *reversed(place.split("/"))])
     return last
 
 
 def _note(stage: str) -> str:
     """What the recipe says of itself, and the command."""
-    command = f"`{' '.join([f'python -m pipelines.{stage}', *overrides()])}`"
+    command = f"`{' '.join([f'python -m {module_of(stage)}', *overrides()])}`"
     recipe = HydraConfig.get().runtime.choices.get("recipe")
     if recipe is None or not (CONF / "recipe" / f"{recipe}.yaml").exists():  # one of the user's own folder
         return command
-    return f"{Conf(CONF).comment('recipe', recipe).removeprefix('@package _global_').strip()}\n\n{command}"
+    return f"{comment_of(CONF / f'recipe/{recipe}.yaml').removeprefix('@package _global_').strip()}\n\n{command}"
 
 
 def headline(config: Any) -> dict[str, Any]:

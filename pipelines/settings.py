@@ -148,7 +148,7 @@ class Embed(Training):
     threads: PositiveInt
 
 
-class Train(Initialised):
+class Finetune(Initialised):
     task: Annotated[Any, Part("retable.tasks.")]
     task_name: Name
     reported_as: Name
@@ -166,7 +166,7 @@ class Prepare:
     out: Name
 
 
-class Encode:
+class Tokenize:
     corpus: Corpus
     tokenizer: Tokenizer
     text: Name
@@ -213,7 +213,7 @@ class Evaluate:
 
 
 class Generate:
-    stage: Literal["pretrain", "mix", "train"]
+    stage: Literal["pretrain", "mix", "from_scratch", "finetune"]
     cell: Name
     decoding: Annotated[Any, Part("retable.generation.")]
     prompts: Annotated[Sequence[Text | float], AfterValidator(_require_one)] | None
@@ -228,9 +228,6 @@ class Generate:
 
 
 class Report:
-    study: Mapping[str, Any]
-    name: Name
-    results: Name
     tries: Sequence[Name]
     against: Name | float | None
     tables: Sequence[Name]
@@ -251,7 +248,7 @@ class Scaling:
 STAGES: dict[str, type] = {
     each.__name__.lower(): each
     for each in (
-        *(Prepare, Encode, Pretrain, Embed, Train, Adapt, Mix),
+        *(Prepare, Tokenize, Pretrain, Embed, Finetune, Adapt, Mix),
         *(Evaluate, Generate, Report, Scaling),
     )
 }

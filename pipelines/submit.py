@@ -10,6 +10,7 @@ from pipelines.entry import CONF
 from pipelines.tasks import build_task
 from retable.artifacts import require
 from retable.errors import UsageError, closest
+from retable.plan.cell import TASK_STAGES
 from retable.tasks.submission import write_submission
 
 # As the server calls them: the task and its split. It wants all.
@@ -53,11 +54,12 @@ def read_predictions(corpus: str, system: str, seed: int, task_name: str, split:
             f"task {task_name} has no {split} set; name it as files.{split} in conf/task/{task_name}.yaml and "
             "train it again, or leave it out by --test"
         )
-    cell = Path("outputs/train", corpus, f"{task_name}-{system}-{seed}")
-    if not cell.exists():
+    name = f"{corpus}/{task_name}-{system}-{seed}"
+    cells = [Path("outputs", stage, name) for stage in TASK_STAGES]
+    if (cell := next(filter(Path.exists, cells), None)) is None:
         raise UsageError(
-            f"{cell} does not exist; run the stage train with task={task_name} and system={system}, or leave it "
-            "out by --test"
+            f"there is no outputs/finetune/{name}, nor one of from_scratch; run python -m pipelines.finetune "
+            f"task={task_name} with system={system}, or leave it out by --test"
         )
     table = pd.read_csv(require(cell / "units.csv"), usecols=["split", "unit", "prediction"])
     found = table[table["split"] == split].set_index("unit")["prediction"]

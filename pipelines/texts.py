@@ -28,7 +28,7 @@ def open_text(
     if task.wordless:
         return Vocabulary([], []), {}, []
     if not (task.in_words and model.spelt):
-        path = require(Path("outputs/encode", cfg.tokens, "tokenizer.json"))
+        path = require(Path("outputs/tokenize", cfg.tokens, "tokenizer.json"))
         return Tokenizer.load(path), {}, [path]
     texts = {split: list(task.words(rows)) for split, rows in examples.items()}
     vectors, inputs = {}, []

@@ -15,10 +15,11 @@ def require_tokens(cell: Path, tokens: str) -> None:
     if own != tokens:
         text, _, tokenizer = own.partition("/")
         raise UsageError(f"{cell} was trained on {own}; write corpus={text} tokenizer={tokenizer}")
-    made_by, folder = cell / "tokenizer.json", Path("outputs/encode", tokens)
+    made_by, folder = cell / "tokenizer.json", Path("outputs/tokenize", tokens)
     other = folder / "tokenizer.json"
     if made_by.exists() and other.exists() and Tokenizer.load(made_by).digest != Tokenizer.load(other).digest:
         raise UsageError(
-            f"{folder} was encoded by another tokenizer than that of {cell}; first run python -m pipelines.encode "
-            f"corpus={chosen('corpus')} tokenizer=pretrained tokenizer.train.path={made_by}"
+            f"{folder} was encoded by another tokenizer than that of {cell}; first run "
+            f"python -m pipelines.tokenize_text corpus={chosen('corpus')} "
+            f"tokenizer=pretrained tokenizer.train.path={made_by}"
         )

@@ -4,8 +4,8 @@ a name that says what differs: `outputs/pretrain/grammar/lstm-1+epochs-0.05`.
 
 import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -16,7 +16,7 @@ from pipelines.entry import choose_machine
 from pipelines.plan import configuration, mistakes_of
 from retable.digests import digest_of
 from retable.plan.cell import Cell
-from retable.plan.graph import from_dvc, graph_file
+from retable.plan.graph import settings_of
 
 _ABSENT = "absent"
 _LONGEST = 100  # of a name's end; file systems allow 255 for a name and what is written beside it
@@ -48,18 +48,13 @@ def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Seq
 
 
 def _tracked(stage: str, place: str) -> Cell | None:
-    """The cell that DVC's files have at a place."""
-    place = os.path.normpath(place)
-    file = graph_file(place.partition("/")[0])
-    if not file.exists():
+    """The cell that the study of the working folder has at `<stage>/<place>`."""
+    params, place = Path("params.yaml"), os.path.normpath(place)
+    if not params.exists():
         return None
-    stages = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"]
-    for each in stages.values():
-        if each["outs"] == [f"outputs/{stage}/{place}"]:
-            words = shlex.split(from_dvc(each["cmd"]))[3:]  # after python -m module
-            settings = (setting.partition("=") for setting in words)
-            return Cell(stage, place, {key: value for key, _, value in settings})
-    return None
+    entries = (yaml.load(params.read_text(encoding="utf-8"), yaml.CSafeLoader) or {}).get(stage, {})
+    found = (entry for entry in entries.values() if entry["of"]["out"] == place)
+    return next((Cell(stage, place, settings_of(entry)) for entry in found), None)
 
 
 def called(differing: Mapping[str, Any], overrides: Sequence[str], named: Sequence[str] = ()) -> str:

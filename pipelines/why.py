@@ -1,4 +1,4 @@
-"""Why a cell would run, or not: what has changed since it was made, as DVC's lock has it."""
+"""Why the cells of a study would run, or not: what has changed since they were made, as DVC's lock has it."""
 
 import hashlib
 import io
@@ -13,9 +13,8 @@ from typing import Any
 import yaml
 from dvc.repo import Repo
 
-from pipelines.entry import enter_project
-from pipelines.plan import composing, mistakes_of, plan_of, roots_of, studies
-from pipelines.project import TEMPLATE
+from pipelines.plan import composing, mistakes_of, plan_of, roots_of, set_study
+from pipelines.project import CHECKOUT, enter_project, study_names
 from pipelines.reach import code
 from pipelines.repro import refresh_graph
 from pipelines.tries import flat
@@ -23,49 +22,66 @@ from retable.errors import UsageError, closest
 from retable.escaping import in_one_line
 from retable.plan.cell import Cell
 from retable.plan.fingerprint import Code, Place
-from retable.plan.graph import distinct, graph_file, plan_file
+from retable.plan.graph import keys_of
+from retable.plan.study import Study
 
 _NOTHING = "nothing"
 
 
-def why(name: str) -> None:
-    """Print why the cell of this name would run."""
-    enter_project()
-    every = distinct(studies())
-    cell = every[find(name, every)]
+def why(name: str | None, study: str | None) -> None:
+    """Print why the cell of this name would run; of a study's name, or of none, which of its cells the present code and
+    settings would make again."""
+    if name is not None and study is None and (name in study_names() or Path(name, "study.yaml").exists()):
+        name, study = None, name
+    enter_project(study)
     refresh_graph()
+    found = set_study()
     with Repo() as repo, repo.lock, composing():
-        found = Reasons(repo, every).of(cell)
-    print(f"{cell.place} would run:" if found else f"{cell.place} is as DVC's lock has it: nothing to do")
-    for line in found:
-        print(f"  {in_one_line(line)}")
+        reasons = Reasons(repo, found)
+        lines = _of_cell(name, found, reasons) if name is not None else _of_study(found, reasons)
+        for line in lines:
+            print(in_one_line(line))
 
 
-def find(name: str, every: Mapping[str, Cell]) -> str:
-    """The place of the cell that is called so: by its place or the end of it, its folder, its stage, or as `dvc repro`
+def _of_cell(name: str, study: Study, reasons: "Reasons") -> Iterator[str]:
+    cell = study.cells[find(name, study)]
+    lines = reasons.of(cell)
+    yield f"{cell.place} would run:" if lines else f"{cell.place} is as DVC's lock has it: nothing to do"
+    yield from (f"  {line}" for line in lines)
+
+
+def _of_study(study: Study, reasons: "Reasons") -> Iterator[str]:
+    changed = {place: lines for place, cell in study.cells.items() if (lines := [*reasons.of_plan(cell)])}
+    yield f"study {study.name}: {len(changed)} of {len(study.cells)} cells would be made again, and what reads them"
+    for place, lines in changed.items():
+        yield f"  {place}: {'; '.join(lines)}"
+
+
+def find(name: str, study: Study) -> str:
+    """The place of the cell that is called so: by its place or the end of it, its folder, or its stage as `dvc repro`
     takes that. UsageError where there is none, or several."""
-    asked = os.path.normpath(name).removeprefix("outputs/")
+    every, asked = study.cells, os.path.normpath(name).removeprefix("outputs/")
     if asked in every:
         return asked
-    stages = {place: (cell.name, f"{graph_file(cell.group)}:{cell.name}") for place, cell in every.items()}
-    found = [place for place, names in stages.items() if asked in names or place.endswith(f"/{asked}")]
+    keys = keys_of(study)
+    found = [
+        place
+        for place, cell in every.items()
+        if asked in (keys[place], f"{cell.stage}@{keys[place]}") or place.endswith(f"/{asked}")
+    ]
     if len(found) > 1:
         raise UsageError(f"{name} may be {' or '.join(sorted(found))}; write one of them")
     if not found:
-        ends = {place.partition("/")[2]: place for place in every}
-        near = closest(asked, ends if "/" in asked else [])
-        proposed = (
-            near if near.removeprefix("write ") in ends else "write CORPUS/SYSTEM-SEED, such as grammar_small/gpt-1"
-        )
-        raise UsageError(f"{name} is no cell of a study; {proposed}")
+        raise UsageError(f"{name} is not a cell of study {study.name}; {closest(asked, [*keys.values(), *every])}")
     return found[0]
 
 
 class Reasons:
-    """What has changed of cells since they were made. `every` has those of all studies, by place."""
+    """What has changed of a study's cells since they were made."""
 
-    def __init__(self, repo: Repo, every: Mapping[str, Cell]):
-        self._repo, self._every = repo, every
+    def __init__(self, repo: Repo, study: Study):
+        self._repo, self._every, self._keys = repo, study.cells, keys_of(study)
+        self._noted = _load(Path("dvc.lock"))["stages"] if Path("dvc.lock").exists() else {}
         self._found: dict[str, list[str]] = {}
         self._trees = tempfile.TemporaryDirectory()
         self._codes: dict[str, Code | None] = {}
@@ -76,20 +92,19 @@ class Reasons:
             self._found[cell.place] = [*self._look(cell)]
         return self._found[cell.place]
 
+    def _read(self, cell: Cell) -> dict[str, str] | None:
+        """The digests of what the cell read when it was made, by path; None where it was not made."""
+        made = self._noted.get(f"{cell.stage}@{self._keys[cell.place]}")
+        return None if made is None else {each["path"]: each["md5"] for each in made["deps"]}
+
     def _look(self, cell: Cell) -> Iterator[str]:
-        file = graph_file(cell.group)
-        lock = _load(file.with_name("dvc.lock")) if file.with_name("dvc.lock").exists() else {"stages": {}}
-        if cell.name not in lock["stages"]:
+        if (read := self._read(cell)) is None:
             yield "it was never made in this project"
             return
-        made = lock["stages"][cell.name]
-        if made["cmd"] != cell.command:
-            yield f"its command was `{made['cmd']}`"
-        read = {each["path"]: each["md5"] for each in made["deps"]}
-        yield from self._of_plan(cell, read.pop(plan_file(cell), ""))
-        stage = self._repo.stage.load_one(str(file), cell.name)
+        yield from self.of_plan(cell)
+        stage = self._repo.stage.load_one("dvc.yaml", f"{cell.stage}@{self._keys[cell.place]}")
         inputs = {os.path.relpath(dep.fs_path): dep for dep in stage.deps}
-        makers = {path: self._maker(path) for path in inputs if path != plan_file(cell)}
+        makers = {path: self._maker(path) for path in inputs if path != cell.plan}
         running = [maker for maker in makers.values() if maker and self.of(maker)]
         for place in dict.fromkeys(maker.place for maker in running):
             yield f"it waits for {place}, which would run: `retable why {place}`"
@@ -105,49 +120,52 @@ class Reasons:
                 yield f"{path} {'has changed' if Path(path).exists() else 'is missing'}; what it was is {cached}"
 
     def _maker(self, path: str) -> Cell | None:
-        """The cell that leaves a file or folder."""
-        places = Path(path.removeprefix("outputs/"))
-        return next((self._every[place] for place in map(str, (places, *places.parents)) if place in self._every), None)
+        """The cell that leaves a folder."""
+        return self._every.get(path.removeprefix("outputs/"))
 
-    def _of_plan(self, cell: Cell, md5: str) -> Iterator[str]:
-        """The settings that have changed since the plan of this digest, and the code."""
+    def of_plan(self, cell: Cell) -> Iterator[str]:
+        """The settings that have changed since the cell was made, and the code."""
+        if (read := self._read(cell)) is None:
+            yield "it was never made in this project"
+            return
         with mistakes_of(cell):
             text = plan_of(cell, self._every)
-        if md5 == _md5(text.encode()):
+        if (md5 := read.get(cell.plan, "")) == _md5(text.encode()):
             return
-        kept = (Path(plan_file(cell)), Path(self._repo.cache.local.oid_to_path(md5)))
+        now = yaml.load(text, yaml.CSafeLoader)
+        kept = (Path(cell.plan), Path(self._repo.cache.local.oid_to_path(md5)))
         file = next((each for each in kept if each.is_file() and _md5(each.read_bytes()) == md5), None)
         if file is None:
-            yield "its settings or its code: the plan that it was made by is neither in outputs/plan nor in DVC's cache"
+            yield self._of_code(cell, None, md5) or "its settings or its code; the plan that it was made by is not here"
             return
-        before, now = _load(file), yaml.load(text, yaml.CSafeLoader)
+        before = _load(file)
         old, new = _settings(before), _settings(now)
         changed = [key for key in sorted({*old, *new}) if repr(old.get(key, ...)) != repr(new.get(key, ...))]
         yield from (f"{key}: {old.get(key, _NOTHING)} -> {new.get(key, _NOTHING)}" for key in changed)
         if before["code"] != now["code"]:
             named = any(key.endswith("_target_") for key in changed)
-            yield (
-                "code: that which these settings name" if named else f"code: {self._of_code(cell, before['code'], md5)}"
-            )
+            found = self._of_code(cell, before["code"], md5) or "code: no commit of this repository has what it was"
+            yield "code: that which these settings name" if named else found
 
-    def _of_code(self, cell: Cell, before: str, md5: str) -> str:
-        """Which definitions that the cell reaches are others than they were by the fingerprint `before`."""
-        if TEMPLATE.exists():
-            return "the package that is installed has changed in what the cell reaches"
+    def _of_code(self, cell: Cell, before: str | None, md5: str) -> str:
+        """Which definitions that the cell reaches are others than they were by the fingerprint `before`, or when the
+        plan of this digest was noted first; empty where git does not know."""
+        if CHECKOUT is None:
+            return "code: the package that is installed has changed in what the cell reaches"
         names = roots_of(cell, self._every)
         now = code().digests(names)
-        lock = str(graph_file(cell.group).with_name("dvc.lock"))
-        for commit in ["HEAD", *_git("log", "--format=%h", f"-S{md5}", "--", lock).decode().split()]:
+        commits = _git("log", "--format=%h", f"-S{md5}", "--", "dvc.lock").decode().split()
+        for commit in ["HEAD", *commits] if before is not None else commits[-1:]:
             if (earlier := self._code_at(commit)) is None:
                 continue
             try:
                 then = earlier.digests(names)
             except KeyError:  # of a name that there was not
                 continue
-            if earlier.fingerprint(names) == before:
+            if before is None or earlier.fingerprint(names) == before:
                 others = _others(then, now) or _others(earlier.links(names), code().links(names))
-                return f"{', '.join(others)}, since {commit}"
-        return "what it reaches has changed, and no commit of this repository is known to have what it was"
+                return f"code: {', '.join(others)}, since {commit}" if others else ""
+        return ""
 
     def _code_at(self, commit: str) -> Code | None:
         """The source of a commit; None where it has none."""
@@ -168,7 +186,7 @@ def _others(then: Mapping[Place, str], now: Mapping[Place, str]) -> list[str]:
 
 
 def _settings(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan's values by their names: the cell's own, and behind a cell's place those of one that it loads."""
+    """A plan's values by their names: the cell's own, and after a cell's place those of one that it loads."""
     found = flat(plan["configuration"])
     for name, values in (*plan.get("loads", {}).items(), *plan.get("tasks", {}).items()):
         found |= {f"{name} {key}": value for key, value in flat(values).items()}
@@ -176,8 +194,9 @@ def _settings(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> bytes:
-    """What git prints; nothing where there is no repository, or it finds nothing."""
-    return subprocess.run(["git", *arguments], capture_output=True).stdout
+    """What git prints in the repository of the code; nothing where there is none, or it finds nothing."""
+    paths = [os.path.abspath(each) if each == "dvc.lock" else each for each in arguments]
+    return subprocess.run(["git", *paths], cwd=CHECKOUT, capture_output=True).stdout
 
 
 def _load(path: Path) -> Any:

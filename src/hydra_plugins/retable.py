@@ -3,7 +3,9 @@ nothing is imported for it before it is chosen."""
 
 from typing import Any
 
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.launcher import Launcher
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.plugins.sweeper import Sweeper
 
 
@@ -50,3 +52,13 @@ class Search(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         return self.inner.sweep(arguments)
+
+
+class OwnConfigurations(SearchPathPlugin):
+    """The folder `conf/` of a study's folder, before the project's: pipelines/project.py."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        from pipelines.project import own_conf
+
+        if (folder := own_conf()) is not None:
+            search_path.prepend(provider="study", path=str(folder))

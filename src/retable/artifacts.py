@@ -5,6 +5,7 @@ alone, such as its run in MLflow, its commit and its seconds, is the cell's reco
 """
 
 import contextlib
+import hashlib
 import importlib.metadata
 import json
 import math
@@ -21,7 +22,8 @@ from typing import Any
 from retable.digests import check, digest, made_by, remedy
 from retable.errors import UsageError
 
-_CODE = ("src", "pipelines", "conf", "dvc.yaml", "pyproject.toml", "requirements.lock")
+_CODE = ("src", "pipelines", "conf", "studies/*/study.yaml", "pyproject.toml", "requirements.lock")
+CHECKOUT = Path(__file__).parents[2]  # if the package is not installed elsewhere
 _PACKAGES = ("torch", "lightning", "hydra-core", "mlflow", "dvc", "tokenizers", "numpy", "pandas")
 
 
@@ -60,21 +62,31 @@ def record_file(cell: Path) -> Path:
 
 def write_record(cell: Path, record: Mapping[str, Any]) -> None:
     """Write the record of a finished cell; a kill leaves all of it or none."""
-    path = record_file(cell)
-    begun = path.with_name(f"{path.name}.begun")
-    begun.unlink(missing_ok=True)  # it may be a link to elsewhere
-    write_json(begun, {**record, "of": _told_by(cell)})
-    begun.replace(path)
+    for path in (record_file(cell), _kept(cell)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        begun = path.with_name(f"{path.name}.begun")
+        begun.unlink(missing_ok=True)  # it may be a link to elsewhere
+        write_json(begun, {**record, "of": _told_by(cell)})
+        begun.replace(path)
 
 
 def read_record(cell: Path) -> dict[str, Any]:
-    """The record of the making that left this cell, {} where there is none: the cell came out of DVC's cache, from
-    another machine or from an interrupted stage, or a record that is there is of other numbers."""
-    try:
-        record = json.loads(record_file(cell).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # or one that a loss of power cut off
-        return {}
-    return record if record.pop("of", None) == _told_by(cell) else {}
+    """The record of the making that left this cell, {} where there is none: the cell came from another machine or from
+    an interrupted stage, or a record that is there is of other numbers."""
+    for path in (record_file(cell), _kept(cell)):  # the second of a cell that another study made
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):  # or one that a loss of power cut off
+            continue
+        if record.pop("of", None) == _told_by(cell):
+            return dict(record)
+    return {}
+
+
+def _kept(cell: Path) -> Path:
+    """Where the record of a cell with these numbers is kept for all studies."""
+    name = hashlib.sha256(json.dumps(_told_by(cell), sort_keys=True).encode()).hexdigest()
+    return root() / "work/made" / f"{name[:16]}.json"
 
 
 def _told_by(cell: Path) -> dict[str, str]:
@@ -91,15 +103,31 @@ def require(path: Path) -> Path:
     return path
 
 
+def project_folder() -> Path:
+    """The folder of the DVC project that runs; of an experiment in a copy (`dvc exp run --temp`) the original's."""
+    return Path(os.environ.get("DVC_ROOT", ".")).resolve()
+
+
+def root() -> Path:
+    """Where studies keep what they share, their runs in MLflow: above the folder `studies` that a study is in, or in
+    the study's own folder."""
+    folder = project_folder()
+    return folder.parent.parent if folder.parent.name == "studies" else folder
+
+
 def git_state() -> dict[str, Any]:
-    """The commit that runs, and whether code, configuration or locked versions differ from it; None outside git."""
-    changed = _git("status", "--porcelain", "--", *_CODE)
-    return {"git_commit": _git("rev-parse", "HEAD"), "git_dirty": None if changed is None else bool(changed)}
+    """The commit of the code that runs, and whether code, configuration or locked versions differ from it; None for an
+    installed package."""
+    if not (CHECKOUT / "pyproject.toml").exists():
+        return {"git_commit": None, "git_dirty": None}
+    changed = _git("-C", str(CHECKOUT), "status", "--porcelain", "--", *_CODE)
+    commit = _git("-C", str(CHECKOUT), "rev-parse", "HEAD")
+    return {"git_commit": commit, "git_dirty": None if changed is None else bool(changed)}
 
 
 def remote() -> str | None:
-    """Where the repository came from, as git calls it; None for one that nobody else has."""
-    return _git("remote", "get-url", "origin")
+    """Where the repository of the code came from, as git calls it; None for one that nobody else has."""
+    return _git("-C", str(CHECKOUT), "remote", "get-url", "origin")
 
 
 def _git(*arguments: str) -> str | None:

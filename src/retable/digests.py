@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from retable.errors import UsageError
+from retable.plan.cell import module_of
 
 DIGESTS, RUN = "digests.json", "run.json"
 FORMAT = 2  # of a cell, as its run.json says; those before had no digests
@@ -155,8 +156,5 @@ def made_by(path: Path) -> str | None:
     if "outputs" not in parts or len(parts) <= parts.index("outputs") + 2:
         return None
     stage, corpus, *cell = parts[parts.index("outputs") + 1 :]
-    name = "-".join([stage, *([] if stage == "prepare" else cell[:1])])
-    return (
-        f"stage {stage} makes it: `dvc repro graph/corpus/{corpus}/dvc.yaml:{name}` where a study has that cell, or "
-        f"`python -m pipelines.{stage}` with its settings"
-    )
+    name = "/".join([stage, corpus, *cell[:1]])
+    return f"stage {stage} makes it: `retable repro` of a study that has {name}, or `python -m {module_of(stage)}`"

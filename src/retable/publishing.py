@@ -49,14 +49,11 @@ def refuse_foreign(out: Path, facts: Mapping[str, Any]) -> None:
         raise UsageError(f"{out} is another cell, of {' and '.join(other)}; write another out=, or remove it")
 
 
-def refuse_all_but_a_report(place: Any) -> None:
-    """Raise UsageError where at a place stands what a report must not replace: anything but a report, or the page of
-    one, which git leaves where it takes the rest away. What is there stays."""
-    if not isinstance(place, str) or not place:
-        raise UsageError(f"results={place!r} is no folder; write results=results/mine")
-    out = Path(place)
+def refuse_all_but_a_report(out: Path) -> None:
+    """Raise UsageError for a folder that a report must not replace: anything but a report, or the page of one, which
+    git leaves where it takes the rest away. What is there stays."""
     if not (_is_free(out) or any((out / name).exists() for name in ("report.md", "report.html"))):
-        raise UsageError(f"{out} is no report, and only a report is replaced; write another results=, or remove it")
+        raise UsageError(f"{out} is not a report, and only a report is replaced; move it")
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ def load_discriminator(cell: str) -> Discriminator:
     task = read_config(folder).get("task")
     if task is None or not settings.makes(settings.target_of(task, f"{folder}: task"), PrefixTask):
         raise UsageError(
-            f"{folder} tells no label from the beginning of a text; train one, as in python -m pipelines.train "
+            f"{folder} tells no label from the beginning of a text; train one, as in python -m pipelines.finetune "
             "task=sentiment_prefixes recipe=encoders/lstm_prefixes"
         )
     task, tokenizer, objective = load_objective(folder)

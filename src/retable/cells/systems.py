@@ -70,7 +70,7 @@ def load_system(cell: Path) -> System:
         return BothDirections(objective, tokenizer)
     from retable.evaluation.held_out import SEED, PretrainedObjective
 
-    folder = Path("outputs/encode", cfg["tokens"])
+    folder = Path("outputs/tokenize", cfg["tokens"])
     return PretrainedObjective(objective, lambda split: build_batches(cfg, tokenizer, folder, split, SEED))
 
 

@@ -104,9 +104,11 @@ class Carried(_Scorer):
 
 
 class SlidingWindow(_Scorer):
-    """Windows of `length` tokens that move by `stride`; a token is scored in the window that shows it most context."""
+    """Windows of `length` tokens that move by `stride`, by default half a window; a token is scored in the window that
+    shows it most context."""
 
-    def __init__(self, length: PositiveInt, stride: PositiveInt, batch_size: PositiveInt):
+    def __init__(self, length: PositiveInt, stride: PositiveInt | None, batch_size: PositiveInt):
+        stride = max(length // 2, 1) if stride is None else stride
         if not 0 < stride <= length:
             raise ValueError(f"stride={stride} must be between 1 and length={length}")
         self.length, self.stride, self.batch_size = length, stride, batch_size

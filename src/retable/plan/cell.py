@@ -5,7 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 CHECKPOINT = "hf:"  # of transformers: what `init=` begins with where it names no cell
-STAGES = ("prepare", "encode", "embed", "pretrain", "adapt", "mix", "train", "evaluate", "generate", "scaling")
+STAGES = (
+    *("prepare", "tokenize", "embed", "pretrain", "adapt", "mix", "from_scratch", "finetune"),
+    *("evaluate", "generate", "scaling"),
+)
+TASK_STAGES = ("from_scratch", "finetune")  # train a system on a task: without and with something pretrained
+_MODULES = {"tokenize": "tokenize_text", "from_scratch": "finetune"}  # of pipelines/, where not named after the stage
 
 _CHOSEN = (
     *("corpus", "tokenizer", "recipe", "task", "objective", "trainer", "decoding", "benchmark", "device"),
@@ -13,14 +18,20 @@ _CHOSEN = (
 )
 
 
+def module_of(stage: str) -> str:
+    """The module of pipelines/ that runs a stage."""
+    return f"pipelines.{_MODULES.get(stage, stage)}"
+
+
 @dataclass(frozen=True)
 class Cell:
-    """One run of a stage: `python -m pipelines.<stage>` with `settings`, which leaves `outputs/<stage>/<out>`.
+    """One run of a stage with `settings`, whose results go to the folder `outputs/<stage>/<out>`.
 
     Attributes:
-        made_from: the cells whose systems it loads, as `pretrain/ptb/kn5-1`: their configuration is part of its own.
-        reads: files of other cells that it starts from, below `outputs/`.
-        corpus, tokenizer: of the text that it reads; empty where it reads none.
+        made_from: the cells whose systems it loads, such as `pretrain/ptb/kn5-1`: their configuration is part of its
+            own.
+        reads: the cells that it reads files of.
+        corpus, tokenizer: of the text that it reads; empty if it reads none.
     """
 
     stage: str
@@ -36,14 +47,22 @@ class Cell:
         return f"{self.stage}/{self.out}"
 
     @property
-    def group(self) -> str:
-        """What the cell's part of the graph is called: its corpus, or its task where that brings its own data."""
-        return self.out.partition("/")[0]
+    def module(self) -> str:
+        return module_of(self.stage)
 
     @property
-    def name(self) -> str:
-        """Of its stage in that part."""
-        return "-".join([self.stage, *self.out.split("/")[1:]])
+    def plan(self) -> str:
+        """The file with all that the cell depends on besides the data that it reads."""
+        return f"outputs/plan/{self.place}.yaml"
+
+    @property
+    def short_name(self) -> str:
+        """Its name in a study without its corpus: `lstm-1`, of a task `sentiment-bert-1`, of a corpus `ptb`."""
+        group, _, name = self.out.partition("/")
+        if not name:
+            return group
+        task = self.settings.get("task")
+        return name if task is None or name.startswith(f"{task}-") else f"{task}-{name}"
 
     def choices(self, group: str) -> list[str]:
         """What it takes of a group of configurations: nothing, one, or several."""
@@ -56,9 +75,10 @@ class Cell:
 
     @property
     def command(self) -> str:
-        return " ".join([f"python -m pipelines.{self.stage}", *(f"{k}={_quoted(v)}" for k, v in self.settings.items())])
+        """The command that makes the cell by hand."""
+        return " ".join([f"python -m {self.module}", *(f"{k}={_quoted(v)}" for k, v in self.settings.items())])
 
 
 def _quoted(value: str) -> str:
-    """For the shell that DVC gives a command to, and with what is a list or a mapping to Hydra in quotes."""
+    """For a shell, and with what is a list or a mapping to Hydra in quotes."""
     return f"'{value}'" if shlex.quote(value) == value and "," in value else shlex.quote(value)

@@ -13,22 +13,34 @@ from retable.errors import UsageError, closest, reading
 
 
 class Conf:
-    """The files of `conf/`, as far as studies need them: the names of its groups, what recipes say of themselves."""
+    """The files of `conf/`, as far as studies need them: the names of its groups, what recipes say of themselves.
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    own: a folder of the same form, of a study's own, whose files come first.
+    """
+
+    def __init__(self, folder: Path, own: Path | None = None):
+        self.folders = [*([own] if own is not None else []), folder]
         self._recipes: dict[str, Path] = {}
-        for path in sorted((folder / "recipe").rglob("[!_]*.yaml")):
-            if (other := self._recipes.setdefault(path.stem, path)) != path:
-                raise UsageError(f"{other} and {path} are two recipes of one name; call one something else")
+        for folder in self.folders:
+            there = dict[str, Path]()
+            for path in sorted((folder / "recipe").rglob("[!_]*.yaml")):
+                if (other := there.setdefault(path.stem, path)) != path:
+                    raise UsageError(f"{other} and {path} are two recipes of one name; call one something else")
+            self._recipes = there | self._recipes
         self._names: dict[str, list[str]] = {"recipe": sorted(self._recipes)}
         self._facts: dict[Path, dict[str, Any]] = {}
         self._parsed: dict[str, list[ast.stmt]] = {}  # modules, by their files
 
+    def path(self, name: str) -> Path:
+        """The file of a choice, such as `task/sst2`, in the first folder that has it."""
+        paths = [folder / f"{name}.yaml" for folder in self.folders]
+        return next(filter(Path.exists, paths), paths[-1])
+
     def names(self, group: str) -> list[str]:
         """The choices of a group; of recipes, without their folders."""
         if group not in self._names:
-            self._names[group] = sorted(path.stem for path in (self.folder / group).glob("[!_]*.yaml"))
+            paths = (path for folder in self.folders for path in (folder / group).glob("[!_]*.yaml"))
+            self._names[group] = sorted({path.stem for path in paths})
         return self._names[group]
 
     def require(self, group: str, name: str, where: str) -> str:
@@ -39,7 +51,9 @@ class Conf:
 
     def choice(self, recipe: str) -> str:
         """The recipe as `recipe=` wants it, with its folder."""
-        return str(self._recipes[recipe].relative_to(self.folder / "recipe").with_suffix(""))
+        path = self._recipes[recipe]
+        folder = next(each for each in self.folders if each in path.parents)
+        return str(path.relative_to(folder / "recipe").with_suffix(""))
 
     def recipe(self, name: str) -> dict[str, Any]:
         """What a recipe, and those that it inherits from, say: their own keys, and under `choices` those of groups."""
@@ -51,8 +65,11 @@ class Conf:
             facts: dict[str, Any] = {"choices": {}}
             for entry in own.pop("defaults", None) or ():
                 if isinstance(entry, str) and entry != "_self_":
-                    base = self.folder if entry.startswith("/") else path.parent
-                    inherited = base / f"{entry.lstrip('/').removesuffix('@_here_')}.yaml"
+                    name = entry.lstrip("/").removesuffix("@_here_")
+                    if not entry.startswith("/"):  # of the same group
+                        group = next(path.parent.relative_to(each) for each in self.folders if each in path.parents)
+                        name = str(group / name)
+                    inherited = self.path(name)
                     if not inherited.exists():
                         raise UsageError(f"{path} inherits from {entry}, and there is no {inherited}; write another")
                     facts = _merged(facts, self._read(inherited))
@@ -71,12 +88,7 @@ class Conf:
 
     def says(self, group: str, name: str) -> dict[str, Any]:
         """What a choice of a group, and those that it inherits from, say: their own keys, unresolved."""
-        return self._read(self.folder / group / f"{name}.yaml")
-
-    def comment(self, group: str, name: str) -> str:
-        """What the file of a choice begins with: what it is for."""
-        lines = (self.folder / group / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
-        return " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
+        return self._read(self.path(f"{group}/{name}"))
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """The specifications of tables: first those that the report's configuration names, in its order."""
@@ -116,6 +128,12 @@ class Conf:
                 if known and (own := next((one.name for one in each.names if name == (one.asname or one.name)), "")):
                     return self.class_says(f"{each.module}.{own}", attribute)
         return None
+
+
+def comment_of(path: Path) -> str:
+    """The comment at the top of a YAML file, in one line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
 
 
 def _names_of(assignment: ast.Assign | ast.AnnAssign) -> list[ast.expr]:

@@ -1,141 +1,182 @@
-"""DVC's files from cells: one for each corpus with all its cells, whichever studies name them, and one for each report.
+"""A study's `params.yaml` and `dvc.yaml`, which DVC runs: a stage per verb, with `foreach` over the cells of the study.
 
-DVC can't take lists of variable length from templates (its issues 7151 and 8171), so the files are generated whole.
-Each stage depends on one file of the stage `plan`, its resolved configuration with the digest of the code that it
-reaches, and on its data; so it runs again where one of these has changed, and nowhere else.
+`params.yaml` lists each cell by stage and key: its choices and overrides, `out`, where its results go below
+`outputs/<stage>/`, and `reads`, its inputs. DVC's templates take no list of variable length (its issues 7151 and 8171).
+So all `reads` of a stage have one length: shorter ones repeat their last entry, which DVC counts once.
+
+Each cell depends on its plan, a file of the stage `plan`: its resolved configuration and the digest of the code that it
+reaches. It runs again if that file or its inputs change, and for no other reason. Its command and its outputs name no
+study, so DVC's run cache restores what another study has made.
 """
 
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import yaml
 
 from retable.errors import UsageError
-from retable.plan.cell import Cell
+from retable.plan.cell import STAGES
 from retable.plan.study import Study
 
+REPORT_PLAN = "outputs/plan/report.yaml"
+_HEADER = "# Generated from {file} by `retable graph`.\n"
 
-class Sources(NamedTuple):
-    """What stands in a project's folder that its graph is made of.
+Params = dict[str, dict[str, dict[str, Any]]]  # by stage and key the entry of a cell
 
-    Attributes:
-        plans: the paths that plans are made of.
-        reports: those that reports read beside their plans and cells.
-        command: what writes the graph.
+
+def keys_of(study: Study) -> dict[str, str]:
+    """The key of each cell in `params.yaml`, by its place.
+
+    It is the cell's name without its corpus. If several cells of a stage share that name, only the first has it, and
+    the others have their corpus in front: cells keep their keys when a study gets another corpus.
     """
-
-    plans: Sequence[str]
-    reports: Sequence[str]
-    command: str
-
-
-CHECKOUT = Sources(
-    ("conf", "pipelines", "src/retable"),
-    ("src/retable/reporting/references.yaml", "src/retable/reporting/templates"),
-    "make graph",
-)
-
-
-def plan_file(cell: Cell) -> str:
-    """The file that says how a cell is made."""
-    return f"outputs/plan/{cell.group}/{cell.name}.yaml"
+    keys: dict[str, str] = {}
+    taken = set[tuple[str, str]]()
+    for place, cell in study.cells.items():
+        group = cell.out.partition("/")[0]
+        key = cell.short_name if (cell.stage, cell.short_name) not in taken else f"{group}-{cell.short_name}"
+        if (cell.stage, key) in taken:
+            raise UsageError(f"study {study.name}: two cells of {cell.stage} are called {key}; rename one, as: …")
+        taken.add((cell.stage, key))
+        keys[place] = key
+    return keys
 
 
-def graph_file(group: str) -> Path:
-    """Where the stages of a corpus stand."""
-    return Path("graph/corpus", group, "dvc.yaml")
+def params_of(study: Study, data: Mapping[str, Sequence[str]]) -> Params:
+    """The content of `params.yaml`. `data` are the paths that each cell reads besides other cells, by its place."""
+    keys, params = keys_of(study), Params()
+    for stage in STAGES:
+        cells = [cell for cell in study.cells.values() if cell.stage == stage]
+        reads = {cell.place: list(dict.fromkeys([*map("outputs/{}".format, cell.reads), *data[cell.place]]))
+                 for cell in cells}  # fmt: skip
+        width = max(map(len, reads.values()), default=0)
+        for cell in cells:
+            entry: dict[str, Any] = {}
+            for name, text in cell.settings.items():
+                _put(entry, name, _typed(text))
+            padded = reads[cell.place] or [cell.plan] * bool(width)
+            padded = [*padded, *padded[-1:] * (width - len(padded))]
+            facts: dict[str, Any] = {"out": cell.out} | ({"reads": padded} if padded else {})
+            params.setdefault(stage, {})[keys[cell.place]] = entry | {"of": facts}
+    return params
 
 
-def report_file(study: str, default: str) -> Path:
-    """Where the stage of a study's report stands: at the top for the study that `dvc repro` alone makes."""
-    return Path("dvc.yaml") if study == default else Path("graph/study", study, "dvc.yaml")
+def _put(entry: dict[str, Any], name: str, value: Any) -> None:
+    """Nest a dotted name, so that `exp run -S` finds it; below a choice of a group, such as `objective`, it stays."""
+    *path, last = name.split(".")
+    part = entry
+    for key in path:
+        part = part.setdefault(key, {})
+        if not isinstance(part, dict):
+            entry[name] = value
+            return
+    part[last] = value
 
 
-def to_dvc(command: str) -> str:
-    """A command as DVC's files have it, which would fill a `${…}` itself that is for Hydra."""
-    return command.replace("${", r"\${")
+def _typed(text: str) -> Any:
+    """A setting as YAML shows it: a number as a number, if that is written alike, otherwise the text."""
+    try:
+        value = yaml.load(text, yaml.CSafeLoader)
+    except yaml.YAMLError:
+        return text
+    return value if isinstance(value, int | float | None) and setting_text(value) == text else text
 
 
-def from_dvc(command: str) -> str:
-    return command.replace(r"\${", "${")
+def settings_of(entry: Mapping[str, Any]) -> dict[str, str]:
+    """The settings of an entry of `params.yaml`, as Hydra's command line takes them."""
+    found: dict[str, str] = {}
+
+    def collect(part: Mapping[str, Any], prefix: str) -> None:
+        for key, value in part.items():
+            if isinstance(value, dict):
+                collect(value, f"{prefix}{key}.")
+            else:
+                found[prefix + str(key)] = setting_text(value)
+
+    collect({key: value for key, value in entry.items() if key != "of"}, "")
+    return found
 
 
-def distinct(studies: Iterable[Study]) -> dict[str, Cell]:
-    """The cells of all studies by their places. UsageError where two studies make one place in different ways."""
-    found: dict[str, tuple[Cell, str]] = {}
-    for study in studies:
-        for place, cell in study.cells.items():
-            other, name = found.setdefault(place, (cell, study.name))
-            if other != cell:
-                raise UsageError(
-                    f"studies {name} and {study.name} make {place} in two ways, `{other.command}` and "
-                    f"`{cell.command}`; call the system something else in one of them, as: …"
-                )
-    return {place: cell for place, (cell, _) in found.items()}
+def setting_text(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case list():
+            return f"[{','.join(map(setting_text, value))}]"
+    return str(value)
 
 
-def corpus_graph(
-    group: str, cells: Iterable[Cell], data: Mapping[str, Sequence[str]], sources: Sources = CHECKOUT
-) -> str:
-    """The text of a corpus' `dvc.yaml`. `data` are the paths that each place reads beside what other cells leave."""
-    root = "../../.."
+def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str, root: str = "") -> dict[str, Any]:
+    """The content of `dvc.yaml`. `code` are the paths of the code that plans are made of, `library` is that of the
+    package `retable`. `root` is the path in front of `study.yaml`: empty in the study's folder."""
+    results, records = f"{root}results", f"{root}records"
     stages: dict[str, Any] = {
         "plan": {
-            "wdir": root,
-            "cmd": f"python -m pipelines.plan cells {shlex.quote(group)}",
-            "deps": list(sources.plans),
-            "outs": [f"outputs/plan/{group}"],
+            "cmd": "python -m pipelines.plan",
+            "deps": [*code, f"{root}study.yaml", "params.yaml"],
+            "outs": ["outputs/plan"],
         }
     }
-    for cell in sorted(cells, key=lambda cell: cell.name):
-        read = [f"outputs/{file}" for file in cell.reads]
-        stages[cell.name] = {
-            "wdir": root,
-            "cmd": to_dvc(cell.command),
-            "deps": [plan_file(cell), *dict.fromkeys([*read, *data[cell.place]])],
-            "outs": [f"outputs/{cell.place}"],
+    modules = {cell.stage: cell.module for cell in study.cells.values()}
+    for stage, entries in params.items():
+        plan = f"outputs/plan/{stage}/${{item.of.out}}.yaml"
+        width = len(next(iter(entries.values()))["of"].get("reads", ()))
+        stages[stage] = {
+            "foreach": f"${{{stage}}}",
+            "do": {
+                "cmd": f"python -m {modules[stage]} @{plan}",
+                "deps": [plan, *(f"${{item.of.reads[{number}]}}" for number in range(width))],
+                "outs": [_out(stage)],
+            },
         }
-    return _text(stages, sources)
-
-
-def report_graph(study: Study, default: str, sources: Sources = CHECKOUT) -> str:
-    """The text of the `dvc.yaml` with the stage of a study's report."""
-    name, folders = shlex.quote(study.name), sorted(f"outputs/{place}" for place in study.cells)
-    plan = f"outputs/plan/report/{study.name}.yaml"
-    where = {} if study.name == default else {"wdir": "../../.."}
-    stages: dict[str, Any] = {
-        "plan": where | {"cmd": f"python -m pipelines.plan report {name}", "deps": list(sources.plans), "outs": [plan]},
-        "report": where
-        | {
-            "cmd": f"python -m pipelines.report study={name}",
-            "deps": [plan, *sources.reports, *folders],
-            # small, and kept in git; the old one stays until the new one is whole
-            "outs": [{f"results/{study.name}": {"cache": False, "persist": True}}],
-        },
+    stages["report"] = {
+        "cmd": "python -m pipelines.report",
+        "deps": [REPORT_PLAN, *(f"outputs/{place}" for place in sorted(study.cells))],
+        # small, and kept in git; the old ones stay until the new ones are whole
+        "outs": [{path: {"cache": False, "persist": True}} for path in (results, records)],
     }
-    # Of other studies `dvc metrics` is given the folder: without that, it would set those of all beside each other.
-    shown = {"metrics": [f"results/{study.name}/metrics"], "plots": _plots(study)} if study.name == default else {}
-    return _text(stages, sources, **shown)
+    return {"stages": stages, "metrics": [f"{results}/metrics.json"], "plots": _plots(study, results, library)}
 
 
-def _plots(study: Study) -> list[dict[str, Any]]:
-    """Bars of the scores, and the learning curves of each stage and text in one figure. The templates are DVC's own
-    kind, in `.dvc/plots`."""
-    scores = {"template": "scores", "x": "value", "y": {f"results/{study.name}/metrics.csv": "system"}}
+def _out(stage: str) -> Any:
+    path = f"outputs/{stage}/${{item.of.out}}"
+    # An evaluation keeps what other benchmarks measured before.
+    return {path: {"persist": True}} if stage == "evaluate" else path
+
+
+def _plots(study: Study, results: str, library: str) -> list[dict[str, Any]]:
+    """Bars of the scores, and the learning curves of each stage and text in one figure."""
+    bars, lines = (f"{library}/reporting/templates/dvc_{name}.json" for name in ("scores", "curves"))
+    scores = {"template": bars, "x": "value", "y": {f"{results}/metrics.csv": "system"}}
     curves: dict[str, dict[str, str]] = {}
     for cell in study.cells.values():
         if "recipe" in cell.settings and not cell.settings["recipe"].startswith("counted/"):
             name = "/".join(filter(None, (cell.stage, cell.corpus, cell.settings.get("task"))))
             curves.setdefault(name, {})[f"outputs/{cell.place}/curve.csv"] = "value"
-    drawn = [{name: {"template": "curves", "x": "step", "y": y}} for name, y in sorted(curves.items())]
+    drawn = [{name: {"template": lines, "x": "step", "y": y}} for name, y in sorted(curves.items())]
     return [{"scores": scores}, *drawn]
 
 
-def _text(stages: Mapping[str, Any], sources: Sources, **shown: Any) -> str:
-    header, whole = f"# Generated from conf/study by `{sources.command}`.\n", {"stages": stages} | shown
-    return header + yaml.dump(whole, sort_keys=False, width=10_000, Dumper=_Dumper)
+def pipeline_text(pipeline: Mapping[str, Any], file: str) -> str:
+    """`dvc.yaml`."""
+    return _HEADER.format(file=file) + yaml.dump(pipeline, sort_keys=False, width=10_000, Dumper=_Dumper)
+
+
+def params_text(params: Params, file: str) -> str:
+    """`params.yaml`: of each cell a line of settings, and a line of its output and inputs."""
+    lines = [_HEADER.format(file=file)]
+    for stage, entries in params.items():
+        lines.append(f"{stage}:\n")
+        for key, entry in entries.items():
+            settings = {name: value for name, value in entry.items() if name != "of"}
+            lines += [f"  {key}:\n", f"    {_flow(settings)[:-1]},\n", f"     of: {_flow(entry['of'])}}}\n"]
+    return "".join(lines)
+
+
+def _flow(value: Any) -> str:
+    return yaml.dump(value, default_flow_style=True, sort_keys=False, width=10_000, Dumper=_Dumper).rstrip()
 
 
 class _Dumper(yaml.CSafeDumper):

@@ -9,16 +9,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import product
+from pathlib import Path
 from string import Template
 from typing import Any
 
 from retable.errors import UsageError, closest
 from retable.plan import shapes
-from retable.plan.cell import CHECKPOINT, Cell
+from retable.plan.cell import CHECKPOINT, TASK_STAGES, Cell
 from retable.plan.conf import Conf, read_yaml
 from retable.plan.shapes import REPORTED, require_keys, require_reportable, said_of
 
-_NAME = re.compile(r"[A-Za-z0-9][\w.+=-]*", re.ASCII)  # what begins with _ is no choice of conf/
+_NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # `-S` of DVC splits names at . and =
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
 _OF_THE_MACHINE = {"hydra", "callbacks", "logger"}
 # What a cell's place, its inputs and what it can answer follow from, beside what is chosen for it.
@@ -39,11 +40,10 @@ class Study:
     rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
-def read_study(conf: Conf, name: str) -> Study:
-    """The study in `conf/study/<name>.yaml`. UsageError, in one line, for one that can't be."""
-    if name not in (known := conf.names("study")):
-        raise UsageError(f"there is no study {name!r}; {closest(name, known)}")
-    return expand(conf, name, read_yaml(conf.folder / "study" / f"{name}.yaml"))
+def read_study(conf: Conf, file: Path) -> Study:
+    """Read the study in a file `<name>/study.yaml`. UsageError, in one line, for one with a mistake."""
+    said = read_yaml(file)
+    return expand(conf, str(said.pop("name", None) or file.resolve().parent.name), said)
 
 
 def expand(conf: Conf, name: str, said: Mapping[str, Any]) -> Study:
@@ -62,10 +62,10 @@ class _Expansion:
         _require_name(name, "a study")
         entries = list(self._entries())
         for entry in sorted(entries, key=lambda entry: bool(entry.get("init"))):  # what others may start from
-            if not entry.get("task") and self._stage(entry) != "train":
+            if not entry.get("task") and self._stage(entry) not in TASK_STAGES:
                 self._add_pretrained(entry)
         for entry in entries:
-            if entry.get("task") or self._stage(entry) == "train":
+            if entry.get("task") or self._stage(entry) in TASK_STAGES:
                 self._add_trained(entry)
         for corpus, tokenizers in self._tokenizers():
             for tokenizer in tokenizers:
@@ -96,7 +96,7 @@ class _Expansion:
                         f"{cell.out}-{decoding}",
                         settings,
                         made_from=(cell.place, *steering),
-                        reads=(*_weights([cell.place, *steering]), f"prepare/{cell.corpus}/test.txt"),
+                        reads=(cell.place, *steering, f"prepare/{cell.corpus}"),
                         corpus=cell.corpus,
                         tokenizer=cell.tokenizer,
                     )
@@ -122,6 +122,11 @@ class _Expansion:
                 names = {"{of}": recipe, "{init}": str(start).removeprefix(CHECKPOINT).rpartition("/")[2]}
                 init = None if start is None else _filled(str(start), names)
                 system = _require_name(_filled(str(entry.get("as", "{of}")), names), f"{self._where}, systems, as")
+                if system != recipe and system in self._conf.names("recipe") and system != names["{init}"]:
+                    raise UsageError(
+                        f"{self._where}, systems: {system} is of recipe {recipe}, and another is called {system}; "
+                        f"leave `as` out, or write another name, such as: {system}_of_{self._where.rpartition(' ')[2]}"
+                    )
                 one = shared | entry | {"of": recipe, "as": system, "init": init}
                 yield from self._at_rates(one)
 
@@ -169,19 +174,20 @@ class _Expansion:
             tokenizer = self._tokenizer(entry)
             chosen = {"system": entry["as"], "seed": str(seed)}
             chosen |= self._choices(entry, "objective", "trainer")
-            reads = self._tokens(corpus, tokenizer)[: 2 if stage == "embed" else None]
+            reads = [self._tokens(corpus, tokenizer)]
             if entry.get("embedding"):
-                vectors = self._start(entry, "embedding", corpus, seed, "vectors.bin")
-                reads, chosen = (*reads, vectors), {"embedding": f"outputs/{vectors}"} | chosen
+                reads.append(self._start(entry, "embedding", corpus, seed))
+                chosen = {"embedding": f"outputs/{reads[-1]}/vectors.bin"} | chosen
             if entry.get("init"):
-                init, weights = self._initial(entry, corpus, seed)
-                reads, chosen = (*reads, *weights), {"init": init} | chosen
+                init = self._initial(entry, corpus, seed)
+                reads += [] if _is_checkpoint(init) else [init]
+                chosen = {"init": init} | chosen
             settings = {"corpus": corpus, "tokenizer": tokenizer, "recipe": self._conf.choice(entry["of"])}
             cell = Cell(
                 stage,
                 f"{corpus}/{entry['as']}-{seed}",
                 settings | chosen | _set(entry, {*settings, *chosen}, where),
-                reads=reads,
+                reads=tuple(reads),
                 corpus=corpus,
                 tokenizer=tokenizer,
             )
@@ -218,16 +224,16 @@ class _Expansion:
             settings |= {"corpus": corpus}
         elif corpus:
             tokenizer = self._tokenizer(entry)
-            reads += [self._tokens(corpus, tokenizer)[0], *self._pairs(corpus)]
+            reads += [self._tokens(corpus, tokenizer), *self._pairs(corpus)]
             settings |= {"corpus": corpus, "tokenizer": tokenizer}
         settings |= {"task": task, "recipe": self._conf.choice(entry["of"])}
+        stage = "from_scratch"
         if entry.get("init"):
-            init, weights = self._initial(entry, corpus, seed)
-            reads += weights
-            settings |= {"init": init}
+            stage, settings["init"] = "finetune", self._initial(entry, corpus, seed)
+            reads += [] if _is_checkpoint(settings["init"]) else [settings["init"]]
         if entry.get("embedding"):
-            reads.append(self._start(entry, "embedding", corpus, seed, "vectors.bin"))
-            settings |= {"embedding": f"outputs/{reads[-1]}"}
+            reads.append(self._start(entry, "embedding", corpus, seed))
+            stage, settings["embedding"] = "finetune", f"outputs/{reads[-1]}/vectors.bin"
         settings |= {"system": entry["as"], "seed": str(seed)}
         settings |= self._choices(entry, "objective", "trainer", "decoding")
         # a task that brings its own text may have another corpus than the study, whose grammar it is of
@@ -240,7 +246,7 @@ class _Expansion:
                 f"conf/task/{task}.yaml, out: {form} is of more than {', '.join(facts)}; write "
                 "${corpus}/${task_name}-${system}-${seed}"
             ) from None
-        return Cell("train", out, settings, reads=tuple(reads), corpus=corpus, tokenizer=tokenizer)
+        return Cell(stage, out, settings, reads=tuple(reads), corpus=corpus, tokenizer=tokenizer)
 
     def _spells(self, entry: Mapping[str, Any]) -> bool:
         """Whether a recipe's model reads words by their spelling, and no tokens."""
@@ -258,13 +264,12 @@ class _Expansion:
         """A system that goes on learning while it reads is called after the trained one and the way that it learns."""
         system, seed = f"{trained.settings['system']}_{adaptation}", trained.settings["seed"]
         settings = {"corpus": trained.corpus, "tokenizer": trained.tokenizer, "cell": trained.out}
-        tokens = self._tokens(trained.corpus, trained.tokenizer)
         cell = Cell(
             "adapt",
             f"{trained.corpus}/{system}-{seed}",
             settings | {"adaptation": adaptation, "system": system, "seed": seed},
             made_from=(trained.place,),
-            reads=(f"{trained.place}/model.safetensors", *(file for file in tokens if not file.endswith(".npy"))),
+            reads=(trained.place, self._tokens(trained.corpus, trained.tokenizer)),
             corpus=trained.corpus,
             tokenizer=trained.tokenizer,
         )
@@ -285,14 +290,12 @@ class _Expansion:
         places = [cell.place for cell in cells]
         settings = {"corpus": first.corpus, "tokenizer": first.tokenizer, "cells": f"[{','.join(places)}]"}
         settings |= {"weights": weights} if weights != "fitted" else {}
-        files = _weights(places)
-        tokens = self._tokens(first.corpus, first.tokenizer)
         cell = Cell(
             "mix",
             f"{first.corpus}/{system}-1",
             settings | {"system": system, "seed": "1"},
             made_from=tuple(places),
-            reads=(*files, tokens[0], *(file for file in tokens if file.endswith("/validation.bin"))),
+            reads=(*places, self._tokens(first.corpus, first.tokenizer)),
             corpus=first.corpus,
             tokenizer=first.tokenizer,
         )
@@ -303,15 +306,13 @@ class _Expansion:
         settings = {"corpus": cell.corpus, "tokenizer": cell.tokenizer, "stage": cell.stage, "cell": cell.out}
         settings |= {"benchmark": benchmarks[0] if len(benchmarks) == 1 else f"[{','.join(benchmarks)}]"}
         steering = self._discriminators("benchmark", benchmarks, cell.corpus)
-        reads = (*_weights([cell.place, *steering]), *([f"{cell.place}/vectors.bin"] if cell.stage == "embed" else []))
-        tokens = self._tokens(cell.corpus, cell.tokenizer)
         self._add(
             Cell(
                 "evaluate",
-                "-".join([cell.out, *benchmarks]),
+                cell.out,
                 settings,
                 made_from=(cell.place, *steering),
-                reads=(*reads, tokens[0]),
+                reads=(cell.place, *steering, self._tokens(cell.corpus, cell.tokenizer)),
                 corpus=cell.corpus,
                 tokenizer=cell.tokenizer,
             )
@@ -376,15 +377,12 @@ class _Expansion:
             raise UsageError(f"{where}: the study has no pretrained system {name!r}; {closest(rest, known)}")
         return found
 
-    def _initial(self, entry: Mapping[str, Any], corpus: str, seed: int) -> tuple[str, list[str]]:
-        """What `init=` is, and the weights of the system of this study that it names; none of a checkpoint."""
-        if _is_checkpoint(entry["init"]):
-            return str(entry["init"]), []
-        weights = self._start(entry, "init", corpus, seed, "model.safetensors")
-        return weights.rpartition("/")[0], [weights]
+    def _initial(self, entry: Mapping[str, Any], corpus: str, seed: int) -> str:
+        """What `init=` is: a checkpoint, or the place of the system of this study that it names."""
+        return str(entry["init"]) if _is_checkpoint(entry["init"]) else self._start(entry, "init", corpus, seed)
 
-    def _start(self, entry: Mapping[str, Any], key: str, corpus: str, seed: int, file: str) -> str:
-        """The file of the system that an entry starts from, of its own corpus if that has one, and of its own seed, or
+    def _start(self, entry: Mapping[str, Any], key: str, corpus: str, seed: int) -> str:
+        """The place of the system that an entry starts from, of its own corpus if that has one, and of its own seed, or
         else of the first."""
         where = f"{self._where}, system {entry['as']}, {key}"
         found = self._matching(entry[key], where)
@@ -397,32 +395,30 @@ class _Expansion:
             raise UsageError(
                 f"{where}: {same[0].place} is not for {key}=; write init for models, embedding for vectors"
             )
-        return f"{same[0].place}/{file}"
+        return same[0].place
 
     def _prepare(self, corpus: str) -> None:
         self._conf.require("corpus", corpus, self._where)
         self._add(Cell("prepare", corpus, {"corpus": corpus}, corpus=corpus), again=True)
 
-    def _tokens(self, corpus: str, tokenizer: str) -> tuple[str, ...]:
-        """The files of a corpus' tokens, whose cells are added: the tokenizer first."""
+    def _tokens(self, corpus: str, tokenizer: str) -> str:
+        """The place of a corpus' tokens; their cell is added."""
         self._conf.require("tokenizer", tokenizer, self._where)
         self._prepare(corpus)
-        splits = ("train", "validation", "test")
-        texts = tuple(f"prepare/{corpus}/{split}.txt" for split in splits)
-        if vocabulary := self._conf.says("corpus", corpus).get("vocabulary"):
-            texts = (*texts, f"prepare/{corpus}/{vocabulary}")
-        out, settings = f"{corpus}/{tokenizer}", {"corpus": corpus, "tokenizer": tokenizer}
-        cell = Cell("encode", out, settings, reads=texts, corpus=corpus, tokenizer=tokenizer)
+        settings = {"corpus": corpus, "tokenizer": tokenizer}
+        cell = Cell(
+            "tokenize", f"{corpus}/{tokenizer}", settings,
+            reads=(f"prepare/{corpus}",), corpus=corpus, tokenizer=tokenizer,
+        )  # fmt: skip
         self._add(cell, again=True)
-        files = (f"{split}.{kind}" for split in splits[:2] for kind in ("bin", "units.npy"))
-        return tuple(f"encode/{out}/{file}" for file in ("tokenizer.json", *files))
+        return cell.place
 
-    def _pairs(self, corpus: str) -> tuple[str, ...]:
-        """The files of a corpus' pairs of sentences, where it has them."""
+    def _pairs(self, corpus: str) -> list[str]:
+        """The place of a corpus that has pairs of sentences."""
         if (written := self._conf.says("corpus", corpus).get("write")) is None:
             raise UsageError(f"conf/corpus/{corpus}.yaml says not what is written; give it write: as ptb has")
-        splits = [key.removesuffix("_source") for key in written if key.endswith("_source")] or written.get("pairs", ())
-        return tuple(f"prepare/{corpus}/{split}.{side}.txt" for split in splits for side in ("source", "target"))
+        paired = written.get("pairs") or any(key.endswith("_source") for key in written)
+        return [f"prepare/{corpus}"] if paired else []
 
     def _tokenizers(self) -> Iterator[tuple[str, list[str]]]:
         said = self._said.get("tokenizers", {})
@@ -502,10 +498,6 @@ def _set(entry: Mapping[str, Any], chosen: Collection[str], where: str) -> dict[
     return {str(key): "null" if value is None else str(value) for key, value in said.items()}
 
 
-def _weights(places: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{place}/model.safetensors" for place in places)
-
-
 def _filled(text: str, names: Mapping[str, str]) -> str:
     for name, value in names.items():
         text = text.replace(name, value)
@@ -515,7 +507,7 @@ def _filled(text: str, names: Mapping[str, str]) -> str:
 def _require_name(name: Any, where: str) -> str:
     """`name`, if files and stages can be called so."""
     if not _NAME.fullmatch(str(name)):
-        raise UsageError(f"{where}: {name!r} is no name; write letters, digits and _ - + . = of ASCII, as in lstm_2x64")
+        raise UsageError(f"{where}: {name!r} is no name; write letters, digits and _ - + of ASCII, as in lstm_2x64")
     return str(name)
 
 

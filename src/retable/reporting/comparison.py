@@ -25,7 +25,7 @@ def tables_of(folder: Path) -> dict[str, str]:
     """The texts of the tables that a report left, by file name. UsageError where there are none."""
     found = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.csv"))}
     if not found:
-        raise UsageError(f"{folder} has no tables; make it: make repro STUDY={folder.name}")
+        raise UsageError(f"{folder} has no tables; `retable repro` of its study makes them")
     return found
 
 

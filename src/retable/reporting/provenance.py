@@ -1,10 +1,12 @@
 """What made a study's numbers: each cell's command, configuration, inputs and cost, its commit and its run."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -94,21 +96,35 @@ def commit_page(remote: str | None) -> str:
     return f"https://{found[1]}/{found[2]}/commit" if found else ""
 
 
-def write_runs(results: Iterable[Result], out: Path) -> None:
-    """Write `runs.csv`, a row a cell: its run in MLflow, commit, seconds, machine, and what it is made from.
+def write_runs(results: Iterable[Result], present: Mapping[str, dict[str, Any]], out: Path) -> None:
+    """Write `runs.csv`, a row per cell: its run in MLflow, commit, seconds, machine, and what it is made from.
 
-    It is of one making, where tables are the same whenever their numbers are. A cell that came out of DVC's cache or
-    from another machine has no record, and empty fields.
+    `present` are the records of the cells that are on this machine, by name. A cell that came out of DVC's cache or
+    from another machine has none, and empty fields.
     """
     rows = [
         {"cell": result.name}
         | {name: result.run.get(name) for name in CELL}
-        | {name: result.record.get(name) for name in RECORDED}
+        | {name: present.get(result.name, {}).get(name) for name in RECORDED}
         | {"made_from": " ".join(result.run.get("made_from", []))}
         for result in _ordered(results)
     ]
     # as they are: a count beside a missing one would be written as a float
     write_csv(pd.DataFrame(rows, dtype=object), out / "runs.csv")
+
+
+def origins(results: Iterable[Result]) -> list[str]:
+    """A line per origin of a study's cells: how many there are, their commit, requirements and machine."""
+    counts = Counter(map(_origin, results))
+    return [f"{n} cell{'s' * (n != 1)}: {origin}" for origin, n in counts.most_common()]
+
+
+def _origin(result: Result) -> str:
+    record = result.record
+    if not record.get("git_commit"):
+        return "of an unknown commit"
+    changed = " with uncommitted changes" * bool(record.get("git_dirty"))
+    return f"commit {record['git_commit'][:10]}{changed}; {_versions(record['environment'])}; {record['hardware']}"
 
 
 def summary(results: Iterable[Result]) -> str:

@@ -1,11 +1,12 @@
 """A study's report: a page, `report.html`, and the same in Markdown, `report.md`; its tables and figures, a file each.
 
-The same numbers are the same bytes, whenever, wherever and however fast they were made, but for the times that stage
-`scaling` measures. What is of one making alone, runs and commits and seconds, goes to the page and `runs.csv`.
+The same records give the same bytes, but for `report.html`, which also has what git does not keep.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -33,10 +34,10 @@ from retable.reporting.page import failures, report_page, verdicts
 from retable.reporting.perplexities import perplexities
 from retable.reporting.pretraining import senses_figures
 from retable.reporting.probes import probes_figures
-from retable.reporting.provenance import Making, entries, write_runs
+from retable.reporting.provenance import Making, entries
 from retable.reporting.published import complete, signed
 from retable.reporting.rates import rates_tables
-from retable.reporting.results import aggregate, read_references, read_result, tidy
+from retable.reporting.results import Result, aggregate, read_references, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.scaling_laws import compute_figures, fitted, isoflop_figures, scaling_points, scaling_tables
 from retable.reporting.shots import shots_figures
@@ -45,12 +46,12 @@ from retable.reporting.tables import Specification, write_table, write_tables
 from retable.reporting.vectors import planes, size_curves
 
 # The stages whose metrics the tables hold.
-MEASURED = ("prepare", "evaluate", "train")
+MEASURED = ("prepare", "evaluate", "from_scratch", "finetune")
 
 
 def write_report(
     study: str,
-    folders: Mapping[str, list[Path]],
+    results: Mapping[str, list[Result]],
     out: Path,
     specifications: Mapping[str, Specification],
     notes: Mapping[str, Mapping[str, str]] | None = None,
@@ -68,26 +69,26 @@ def write_report(
     makings: Mapping[str, Making] | None = None,
     remote: str | None = None,
     about: str = "",
+    present: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> list[Table]:
-    """Write a study's tables, figures and report into `out`, from its result folders by stage, of evaluations those of
-    their benchmarks.
+    """Write a study's tables, figures and report into `out`, from its results by stage, of evaluations those of their
+    benchmarks.
 
     `specifications` are those of the tables of the aggregates, by name, in their order; see `retable.reporting.tables`.
 
-    Numbers come from `prepare` (oracles), `encode` (where it measured), `evaluate` and `train`, curves from every stage
-    that left one, origins from all. `notes` say by corpus and system what its numbers don't: why one is outside its
-    tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a system, there is a table of
+    Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate`, `from_scratch` and `finetune`,
+    curves from every stage that left one, origins from all. `notes` say by corpus and system what its numbers don't:
+    why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a system, there is a table of
     what others differ by from it on GLUE's tasks; `elmo` says of systems what they are called with ELMo, see
     `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there are its tables and
     figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables stand first;
     `rates` and `chosen_by` as `retable.reporting.rates` has them, `lacks` as `retable.reporting.lacking`, and
     `scaling_laws`, a pattern of systems, as the module of that name has it. `makings` say how each cell is made, and
-    `remote` where the repository is, and `about` what the study is for.
-    UsageError names the stage to run where a folder is missing.
+    `remote` where the repository is, and `about` what the study is for. `present` are the records of the cells that
+    are on this machine, by name: the page has their runs.
     """
-    results = {stage: [read_result(folder) for folder in listed] for stage, listed in folders.items()}
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
-    tokenized = results.get("encode", [])
+    tokenized = results.get("tokenize", [])
     measured += [result for result in tokenized if "test/fertility" in result.metrics]
     words = {
         result.run["corpus"]: result.metrics["train/words"] for result in tokenized if "train/words" in result.metrics
@@ -145,18 +146,19 @@ def write_report(
             write_figure(figure, out / f"{name}-{key}.svg")
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
     cells = [*{result.name: result for result in everything}.values()]  # one, of however many benchmarks
-    made = entries(cells, makings or {}, remote)
-    page = report_page(f"Study {study}", about, provenance.summary(cells), frame, tables, figures, made)
+    here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
+    made = entries(here, makings or {}, remote)
+    page = report_page(f"Study {study}", about, provenance.summary(here), frame, tables, figures, made)
     (out / "report.html").write_text(page, encoding="utf-8")
     write_judged(judged(frame), out)
-    (out / "report.md").write_text(report_markdown(study, about, frame, tables), encoding="utf-8")
-    write_runs(cells, out)
+    text = report_markdown(study, about, provenance.origins(cells), frame, tables)
+    (out / "report.md").write_text(text, encoding="utf-8")
     return tables
 
 
 def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """What each system is judged by, the mean over seeds: of likelihoods perplexity a word, of tasks their metrics, on
-    the test split, or on validation where there is no other. The corpus is part of a metric's name where there are
+    """The headline scores of each system, means over seeds: of likelihoods perplexity per word, of tasks their metrics,
+    on the test split, or on validation if there is no other. The corpus is part of a metric's name if there are
     several."""
     means: dict[str, dict[str, float]] = {}
     several = frame["corpus"].nunique() > 1
@@ -164,6 +166,9 @@ def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     shown = shown[~shown["metric"].isin({*LIKELIHOODS} - {"perplexity_word"}) & (shown["split"] != "train")]
     tested = shown.groupby(["system", "corpus", "task"])["split"].transform(lambda splits: (splits == "test").any())
     shown = shown[~(tested & (shown["split"] == "validation"))]
+    whole = shown["split"].isin(("total", "overall"))  # of what is measured in parts, only the whole
+    summed = whole.groupby([shown[name] for name in ("system", "corpus", "task")]).transform("any")
+    shown = shown[whole | ~summed]
     for row in shown.sort_values(["system", "corpus", "task", "split", "metric"]).itertuples():
         name = "/".join(part for part in (row.corpus * several, row.task, row.split, row.metric) if part)
         means.setdefault(row.system, {})[name] = float(f"{row.mean:.6g}")
@@ -171,17 +176,16 @@ def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
-    """`metrics/<system>.json`, which `dvc metrics show` sets below each other, and the same in one table to plot."""
-    (out / "metrics").mkdir(parents=True, exist_ok=True)
-    for system, of_system in means.items():
-        write_json(out / "metrics" / f"{system}.json", of_system)
+    """`metrics.json`, of which `dvc metrics` shows the scores, and the same in a table to plot."""
+    write_json(out / "metrics.json", means)
     rows = [(system, metric, value) for system, of_system in means.items() for metric, value in of_system.items()]
     write_csv(pd.DataFrame(rows, columns=["system", "metric", "value"]), out / "metrics.csv")
 
 
-def report_markdown(study: str, about: str, frame: pd.DataFrame, tables: list[Table]) -> str:
-    """What the study is for, the verdicts and the tables."""
+def report_markdown(study: str, about: str, origins: Iterable[str], frame: pd.DataFrame, tables: list[Table]) -> str:
+    """What the study is for, what made its cells, the verdicts and the tables."""
     parts = [f"## Study {markdown(study)}", *[markdown(about)] * bool(about)]
+    parts += ["\n".join(f"- {markdown(line)}" for line in origins)]
     parts += [", ".join(f"{count} {meaning}" for _, count, meaning in verdicts(frame)) + "."] * any(verdicts(frame))
     parts += ["\n".join(f"- {markdown(line)}" for line in failures(frame))] * any(failures(frame))
     return "\n\n".join([*parts, *(markdown_table(table).rstrip() for table in tables)]) + "\n"

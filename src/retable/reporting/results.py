@@ -1,10 +1,11 @@
 """From the folders that stages leave to aggregates: one row a system, corpus, task, split and metric."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,11 @@ DIAGNOSTICS = (
     "scaling",
     "heads",
 )  # tables in CSV
+TABLES = (
+    *("units.csv", "curve.csv", "neighbours.csv", "plane.csv", "samples.jsonl", "unseen_words.csv", "alignments.csv"),
+    *("attention.csv", *(f"{name}.csv" for name in DIAGNOSTICS)),
+)  # of a cell or of a benchmark in it, those that reports show
+_MIX = "mix.csv"
 FEWEST = 5  # units that an interval or a test wants: resamples of two documents are three
 PASS, PASS_OTHER, FAIL = "pass", "pass, other recipe", "fail"
 AFTERWARDS = "tolerance set after it had run"
@@ -115,61 +121,82 @@ def read_result(folder: Path) -> Result:
     `metrics.json` is missing."""
     cell = folder.parent if (folder.parent / "run.json").exists() else folder
     run = artifacts.read_run(cell)
+    parts = cell.parts
+    return result_of(
+        "/".join(parts[parts.index(run["stage"]) :] if run.get("stage") in parts else parts[-1:]),
+        run,
+        artifacts.read_json(folder / "metrics.json"),
+        artifacts.require(path).read_text(encoding="utf-8") if (path := cell / "config.yaml").exists() else "",
+        tables_in(folder),
+        artifacts.read_record(cell),
+        folder.name if folder != cell else "",
+    )
+
+
+def result_of(
+    name: str,
+    run: dict[str, Any],
+    metrics: dict[str, float],
+    config: str,
+    tables: Mapping[str, str],
+    record: dict[str, Any],
+    benchmark: str = "",
+) -> Result:
+    """The result of a cell, or of a benchmark in it, from its files: `tables` are texts by file name."""
     for fact in ("stage", "system", "corpus", "task"):  # after which files are called
         if not _is_name(run.get(fact)):
-            raise UsageError(f"{cell / 'run.json'}: {fact}={shown(run[fact])} is no name; copy the cell from elsewhere")
-    metrics = artifacts.read_json(folder / "metrics.json")
-    config = path.read_text(encoding="utf-8") if (path := _of_cell(cell / "config.yaml")) else ""
-    parts = cell.parts
+            raise UsageError(f"{name}/run.json: {fact}={shown(run[fact])} is no name; copy the cell from elsewhere")
+
+    def table(file: str) -> pd.DataFrame | None:
+        # labels and words are names: "1" and "NA" stay what they are
+        names = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id")
+        texts = dict.fromkeys([*names, "document"], str)
+        return pd.read_csv(StringIO(tables[file]), dtype=texts, keep_default_na=False) if file in tables else None
+
+    samples = [json.loads(line) for line in tables.get("samples.jsonl", "").split("\n") if line]
     return Result(
-        name="/".join(parts[parts.index(run["stage"]) :] if run["stage"] in parts else parts[-1:]),
+        name=name,
         run=run,
         metrics=metrics,
         config=config,
-        units=_read_csv(folder / "units.csv"),
-        curve=_read_csv(folder / "curve.csv"),
-        neighbours=_read_csv(folder / "neighbours.csv"),
-        plane=_read_csv(folder / "plane.csv"),
-        samples=_read_jsonl(folder / "samples.jsonl"),
-        unseen_words=_read_csv(folder / "unseen_words.csv"),
-        alignments=_read_csv(folder / "alignments.csv"),
-        attention=_read_csv(folder / "attention.csv"),
-        mix=_read_mix(folder / "model.safetensors", config),
+        units=table("units.csv"),
+        curve=table("curve.csv"),
+        neighbours=table("neighbours.csv"),
+        plane=table("plane.csv"),
+        samples=pd.DataFrame(samples) if "samples.jsonl" in tables else None,
+        unseen_words=table("unseen_words.csv"),
+        alignments=table("alignments.csv"),
+        attention=table("attention.csv"),
+        mix=pd.read_csv(StringIO(tables[_MIX]), float_precision="round_trip") if _MIX in tables else None,
         diagnostics={
-            name: pd.read_csv(path, dtype={"value": str})
+            name: pd.read_csv(StringIO(tables[f"{name}.csv"]), dtype={"value": str})
             for name in DIAGNOSTICS
-            if (path := _of_cell(folder / f"{name}.csv"))
+            if f"{name}.csv" in tables
         },
-        record=artifacts.read_record(cell),
-        benchmark=folder.name if folder != cell else "",
+        record=record,
+        benchmark=benchmark,
     )
+
+
+def tables_in(folder: Path) -> dict[str, str]:
+    """The tables of a result folder that reports show, as texts by file name; with them, as `mix.csv`, the layer, share
+    and gamma of a scalar mix in its weights. UsageError for a file that is not as it was written."""
+    found = {
+        name: artifacts.require(path).read_text(encoding="utf-8") for name in TABLES if (path := folder / name).exists()
+    }
+    mix = _read_mix(folder)
+    return found if mix is None else found | {_MIX: mix.to_csv(index=False, lineterminator="\n")}
 
 
 def _is_name(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value.isprintable() and "/" not in value)
 
 
-def _of_cell(path: Path) -> Path | None:
-    """The file, where the cell has it. UsageError for one that is not as it was written."""
-    return artifacts.require(path) if path.exists() else None
-
-
-def _read_csv(path: Path) -> pd.DataFrame | None:
-    # labels and words are names: "1" and "NA" stay what they are
-    names = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
-    return pd.read_csv(path, dtype=dict.fromkeys(names, str), keep_default_na=False) if _of_cell(path) else None
-
-
-def _read_jsonl(path: Path) -> pd.DataFrame | None:
-    if not _of_cell(path):
-        return None
-    return pd.DataFrame([json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line])
-
-
-def _read_mix(path: Path, config: str) -> pd.DataFrame | None:
+def _read_mix(folder: Path) -> pd.DataFrame | None:
     """What a model's `nn.scalar_mix` holds, None where it has none; `model.layers` are those that it mixes."""
-    if not _of_cell(path):
+    if not (path := folder / "model.safetensors").exists():
         return None
+    artifacts.require(path)
     try:
         with safe_open(path, "np") as file:  # reads what is asked for alone
             if not {MIX + "weights", MIX + "gamma"} <= set(file.keys()):
@@ -177,7 +204,8 @@ def _read_mix(path: Path, config: str) -> pd.DataFrame | None:
             weights, gamma = (file.get_tensor(MIX + name).astype(np.float64) for name in ("weights", "gamma"))
     except SafetensorError as error:
         raise UsageError(f"{path} is damaged ({error}); remove it and run `dvc repro` to make it again") from None
-    layers = yaml.safe_load(config)["model"].get("layers") or range(len(weights))
+    config = yaml.safe_load(artifacts.require(folder / "config.yaml").read_text(encoding="utf-8"))
+    layers = config["model"].get("layers") or range(len(weights))
     return pd.DataFrame({"layer": layers, "share": softmax(weights), "gamma": float(gamma)})
 
 

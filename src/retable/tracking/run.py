@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
 from mlflow.tracking import MlflowClient
 
-from retable.artifacts import read_record, write_json, write_record
+from retable.artifacts import read_record, root, write_json, write_record
 from retable.digests import digest_of
-from retable.tracking.store import NO_ANSWER, alone, begun, concealed, create, is_known, open_store, root, tagged
+from retable.tracking.store import NO_ANSWER, alone, begun, concealed, create, is_known, open_store, tagged
 
 WAITING = Path("work/mlflow")  # what MLflow did not take
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # a task may call a column "#1 String", and a metric have a try's name
@@ -238,7 +238,8 @@ def send_waiting() -> int:
                 break
             path.unlink(missing_ok=True)
             sent += 1
-            cell = root() / "outputs" / waiting["opening"]["tags"].get("retable.cell", "")
+            tags = waiting["opening"]["tags"]
+            cell = root() / tags.get("retable.folder", ".") / "outputs" / tags.get("retable.cell", "")
             if (record := read_record(cell)) and record.get("mlflow_run_id") == waiting["id"]:
                 write_record(cell, record | {"mlflow_run_id": run.id})
     return sent

@@ -18,6 +18,7 @@ from mlflow.tracking import MlflowClient
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from retable.artifacts import root
 from retable.errors import UsageError
 
 EXPERIMENT = "retable"
@@ -63,11 +64,6 @@ def is_known(client: MlflowClient, run_id: str) -> bool:
         if error.error_code == ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
             return False
         raise
-
-
-def root() -> Path:
-    # An experiment of `dvc exp run --temp` runs in a copy of the project; its records belong to the project.
-    return Path(os.environ.get("DVC_ROOT", ".")).resolve()
 
 
 @contextlib.contextmanager
@@ -146,4 +142,4 @@ def cell_of(run_id: str) -> Path:
         raise UsageError(f"runs:/{run_id} is no run of this MLflow: {concealed(error.message)}") from None
     if "retable.cell" not in tags:
         raise UsageError(f"runs:/{run_id} is a run of no cell; take one that a stage made")
-    return root() / "outputs" / tags["retable.cell"]
+    return root() / tags.get("retable.folder", ".") / "outputs" / tags["retable.cell"]

@@ -1,0 +1,80 @@
+"""A task of any kind and a model → a system: `python -m pipelines.finetune task=sentiment recipe=encoders/bilstm`."""
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from pipelines.entry import stage
+from pipelines.record import recorded
+
+
+@stage
+def finetune(cfg: DictConfig) -> None:
+    import torch
+
+    from pipelines import training
+    from pipelines.initial import initialise, open_checkpoint
+    from pipelines.texts import draw, open_text
+    from retable.artifacts import require, write_json
+    from retable.cells.build import build_model
+    from retable.cells.texts import write_text
+    from retable.errors import UsageError
+    from retable.settings import build, resolve
+    from retable.tasks.base import Task
+    from retable.training.progress import Best
+    from retable.training.weights import save_weights
+
+    task: Task[Any, Any] = build(cfg.task, "task")
+    kind: Any = resolve(cfg.model._target_)
+    task.require(kind, cfg.model.get("d_predicate", 0))
+    if cfg.patience is not None and task.selects is None:
+        raise UsageError(f"task={cfg.task_name} has no metric whose best validation is kept; leave patience= out")
+    for path in filter(Path.exists, task.inputs):  # the task says of others itself what they are
+        require(path)
+    examples = {split: task.examples(split) for split in task.splits}
+    if cfg.examples is not None:
+        examples["train"] = draw(examples["train"], cfg.examples, cfg.seed)
+    if (checkpoint := open_checkpoint(cfg)) is None:
+        text, vectors, inputs = open_text(cfg, task, kind, examples)
+    else:
+        text, vectors, inputs = checkpoint.tokenizer, {}, []
+
+    torch.manual_seed(cfg.seed)
+    # A frozen model's states are features, the same each time.
+    model = build_model(cfg, text, **({"dropout": 0.0} if cfg.frozen else {}))
+    objective = task.objective(model, text, **cfg.head)
+    encoded = {split: task.encode(model, text, rows) for split, rows in examples.items()}
+    inputs += task.inputs + initialise(cfg, objective, model, text, vectors, checkpoint)
+    batches = task.batches(encoded["train"], cfg.batch_size, cfg.seed)
+
+    validation = task.validation(examples["validation"], encoded["validation"])
+    prepared = dict.fromkeys(Path(*path.parts[:3]) for path in task.inputs if path.parts[:2] == ("outputs", "prepare"))
+    upstream = [folder for folder in prepared if (folder / "run.json").exists()]
+    with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name) as record:
+        if any(True for _ in objective.parameters()):
+            best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
+            objective.to(training.train(cfg, record, objective, batches, validation, best))
+        else:  # a rule
+            save_weights(objective, record.folder / "model.safetensors")
+        write_text(text, record.folder)
+        if learnt := task.learnt():
+            write_json(record.folder / "learnt.json", learnt)
+        for split in task.measured:  # shared by the processes that trained
+            predictions = task.predict(objective, encoded[split])
+            units = task.units(examples[split], predictions)
+            rows = units.assign(split=split)[["split", *units.columns]]
+            path = record.folder / "units.csv"
+            rows.to_csv(path, mode="a", header=not path.exists(), index=False, lineterminator="\n")
+            record.metrics |= {f"{task.cell(split)}/{name}": value for name, value in task.score(units).items()}
+            record.files += task.write(record.folder, split, examples[split], predictions)
+        record.extra["vocab_size"] = text.vocab_size
+        record.extra["examples"] = {split: len(rows) for split, rows in examples.items()}
+        record.extra["shortened"] = {split: rows.shortened for split, rows in encoded.items()}
+        if cfg.examples is not None:
+            record.extra["protocol"] = f"{len(examples['train'])} labels"
+        record.extra |= task.facts(examples)
+
+
+if __name__ == "__main__":
+    finetune()

@@ -1,0 +1,150 @@
+"""Records: what a report needs of a study's cells, without weights, in files that git keeps.
+
+`records/<stage>/<out>.json` has the settings, configuration, scores, inputs and origin of a cell: commit, versions,
+machine. `<out>.zip` next to it has its tables, such as its curve and its scores per unit.
+"""
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from retable.artifacts import read_json, read_record, read_run, require, write_json
+from retable.errors import UsageError
+from retable.reporting.results import Result, result_of, tables_in
+
+TOLERANCE = 1e-5  # relative: a report's tables have six digits
+_WHEN = (1980, 1, 1, 0, 0, 0)  # of the files in an archive, so that the same tables are the same bytes
+_COMPARED = ("settings", "config", "metrics")
+
+
+def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path) -> None:
+    """Write the record of a cell to `path`, and its tables next to it.
+
+    A record that is there stays, with its origin, if it has the same settings and, within TOLERANCE, the same scores
+    and tables: a study that is made again, here or elsewhere, then leaves the same bytes.
+
+    Args:
+        cell: its folder below `outputs/`.
+        settings: that its study makes it with.
+        code: the fingerprint of the code that it reaches.
+    """
+    made = read_record(cell)
+    folders = {each.parent.name: each.parent for each in sorted(cell.glob("*/metrics.json"))} or {"": cell}
+    record: dict[str, Any] = {
+        "settings": dict(settings),
+        "config": yaml.load(require(cell / "config.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader),
+        "metrics": {name: read_json(folder / "metrics.json") for name, folder in folders.items()},
+        "run": read_run(cell),
+        "made": {
+            "code": code,
+            "commit": made.get("git_commit"),
+            "uncommitted_changes": made.get("git_dirty"),
+            "requirements": made.get("environment", {}),
+            "machine": made.get("hardware"),
+        },
+    }
+    tables = {
+        "/".join(filter(None, (name, file))): text
+        for name, folder in folders.items()
+        for file, text in tables_in(folder).items()
+    }
+    record = json.loads(json.dumps(record))  # whose keys are texts, as those of the record that is there
+    if path.exists():
+        there = _load(path)
+        same = all(_agree(there[key], record[key]) for key in _COMPARED)
+        if same and _tables_agree(_read_tables(path), tables):
+            return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    archive = path.with_suffix(".zip")
+    if not tables:
+        archive.unlink(missing_ok=True)
+    else:
+        with zipfile.ZipFile(begun := archive.with_name(f"{archive.name}.begun"), "w") as file:
+            for name, text in sorted(tables.items()):
+                file.writestr(zipfile.ZipInfo(name, _WHEN), text.encode(), zipfile.ZIP_DEFLATED)
+        begun.replace(archive)
+    write_json(begun := path.with_name(f"{path.name}.begun"), record)
+    begun.replace(path)  # a kill leaves a whole file, and the next writing compares both
+
+
+def read_results(path: Path) -> Iterator[Result]:
+    """The results in a record: that of its cell, or of each benchmark of an evaluation. UsageError if it is missing or
+    damaged."""
+    if not path.exists():
+        raise UsageError(f"{path} is missing; `retable repro` of its study makes it")
+    record, tables = _load(path), _read_tables(path)
+    made = record["made"]
+    origin = {
+        "git_commit": made["commit"],
+        "git_dirty": made["uncommitted_changes"],
+        "environment": made["requirements"],
+        "hardware": made["machine"],
+    }
+    config = yaml.dump(record["config"], sort_keys=False, allow_unicode=True, width=120, Dumper=yaml.CSafeDumper)
+    for benchmark, metrics in record["metrics"].items():
+        prefix = f"{benchmark}/" if benchmark else ""
+        own = {name.removeprefix(prefix): text for name, text in tables.items() if name.startswith(prefix)}
+        name = f"{record['run']['stage']}/{path.parent.name}/{path.stem}"
+        if record["run"]["stage"] == "prepare":
+            name = f"prepare/{path.stem}"
+        yield result_of(name, record["run"], metrics, config, own, origin if made["commit"] else {}, benchmark)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return {key: record[key] for key in (*_COMPARED, "run", "made")}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise UsageError(f"{path} is damaged; take it from git again: git checkout {path}") from None
+
+
+def _read_tables(path: Path) -> dict[str, str]:
+    archive = path.with_suffix(".zip")
+    if not archive.exists():
+        return {}
+    try:
+        with zipfile.ZipFile(archive) as file:
+            return {name: file.read(name).decode() for name in file.namelist()}
+    except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, OSError, RuntimeError):
+        raise UsageError(f"{archive} is damaged; take it from git again: git checkout {archive}") from None
+
+
+def _agree(one: Any, other: Any) -> bool:
+    match one, other:
+        case dict(), dict():
+            return one.keys() == other.keys() and all(_agree(one[key], other[key]) for key in one)
+        case list(), list():
+            return len(one) == len(other) and all(map(_agree, one, other))
+        case float(), float():
+            return bool(np.isclose(one, other, rtol=TOLERANCE, atol=0))
+    return bool(one == other)
+
+
+def _tables_agree(some: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    return some.keys() == others.keys() and all(_table_agrees(name, some[name], others[name]) for name in some)
+
+
+def _table_agrees(name: str, one: str, other: str) -> bool:
+    if one == other or not name.endswith(".csv"):
+        return one == other
+    first, second = (pd.read_csv(io.StringIO(text), keep_default_na=False) for text in (one, other))
+    if list(first.columns) != list(second.columns) or len(first) != len(second):
+        return False
+    for column in first:
+        if first[column].dtype.kind == second[column].dtype.kind == "f":
+            # values near zero, such as a loss that is learnt away, are compared with the column's own size
+            size = float(np.abs(first[column]).max())
+            if not np.allclose(first[column], second[column], rtol=TOLERANCE, atol=TOLERANCE * size, equal_nan=True):
+                return False
+        elif not first[column].equals(second[column]):
+            return False
+    return True
