@@ -19,6 +19,7 @@ import lightning as L
 import psutil
 
 from benchmarks.ratio import at_least_one
+from retable.plan.cell import module_of
 
 TINY = ["corpus=grammar_tiny"]
 LSTM = ["recipe=recurrent/lstm", "model.d_model=32", "batches.batch_size=8", "batches.length=16", "checkpoint_every=50"]
@@ -95,7 +96,7 @@ def table(samples: list[Sample]) -> str:
 def run(stage: str, folder: Path, *settings: str) -> None:
     paths = os.pathsep.join([str(Path.cwd()), str(Path("src").resolve())])
     environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}  # a second has nothing to do here
-    subprocess.run([sys.executable, "-m", f"pipelines.{stage}", *TINY, *settings], cwd=folder, env=environment,
+    subprocess.run([sys.executable, "-m", module_of(stage), *TINY, *settings], cwd=folder, env=environment,
                    check=True, stderr=subprocess.DEVNULL)  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def main() -> None:
     with TemporaryDirectory() as name:
         folder, file = Path(name), (arguments.output or Path(name, "growth.csv")).resolve()
         run("prepare", folder, WORDS)
-        run("encode", folder)
+        run("tokenize", folder)
         epochs = arguments.minutes * STEPS_A_MINUTE / STEPS_PER_EPOCH
         sampler = f"_target_: benchmarks.growth.Sampler, every: {arguments.every}, minutes: {arguments.minutes}"
         looks_on = f"+callbacks.growth={{{sampler}, file: {file}}}"

@@ -1,7 +1,7 @@
 """A text larger than memory, from file to model: python -m benchmarks.large MEGABYTES [--folder FOLDER]
 
 Writes text of some million different words, as often as Zipf has it, and a corpus of one's own that cuts it, as in
-docs/howto/own-text.md; runs prepare, encode and a short pretrain on it, with words and with byte-pair encoding. The
+docs/howto/own-text.md; runs prepare, tokenize and a short pretrain on it, with words and with byte-pair encoding. The
 peak is of the anonymous memory of all processes of a stage together: pages of files come on top and go where others
 want the room. A limit is set from outside: in a memory cgroup what goes beyond it is killed.
 """
@@ -22,6 +22,7 @@ import numpy as np
 import psutil
 
 from benchmarks.ratio import at_least_one
+from retable.plan.cell import module_of
 
 TYPES, LINE, AT_A_TIME = 2_000_000, 25, 1_000_000  # words
 PARTS, TURNS = 5, 8  # of the text: how much is drawn, and in how many spellings it stands
@@ -37,11 +38,11 @@ LEARN_FROM = 10_000_000  # characters, with some 300,000 different words, of whi
 GPT = ["recipe=transformer/gpt", "model.n_layers=2", "model.n_heads=2", *SHORT]
 STAGES = [
     ["prepare"],
-    ["encode", "tokenizer=word"],
+    ["tokenize", "tokenizer=word"],
     ["pretrain", "tokenizer=word", "recipe=recurrent/lstm", *SHORT],
     ["pretrain", "tokenizer=word", *GPT],
     ["evaluate", "tokenizer=word", "stage=pretrain", "cell=large/gpt-1", "benchmark=perplexity"],
-    ["encode", "tokenizer=bpe", f"+tokenizer.train.learn_from={LEARN_FROM}"],
+    ["tokenize", "tokenizer=bpe", f"+tokenizer.train.learn_from={LEARN_FROM}"],
     ["pretrain", "tokenizer=bpe", "system=gpt_bpe", *GPT],
 ]
 RARE = 2_000_000  # bytes, in which a word stands once or more, or it is unknown: some 20,000 are not
@@ -79,7 +80,7 @@ class Cost(NamedTuple):
 
 
 def run(stage: str, *settings: str, folder: Path) -> Cost:
-    command = [sys.executable, "-m", f"pipelines.{stage}", f"--config-dir={folder / 'conf'}", "corpus=large", *settings]
+    command = [sys.executable, "-m", module_of(stage), f"--config-dir={folder / 'conf'}", "corpus=large", *settings]
     root = Path(__file__).parent.parent
     return watched(command, folder, {"PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"})
 
@@ -124,9 +125,9 @@ def main() -> None:
             write_text(source, size)
         print("| stage | s | MB/s | anonymous memory, peak, MiB |\n|---|---:|---:|---:|", flush=True)
         for stage in STAGES:
-            rare = [f"tokenizer.train.min_count={max(size // RARE, 1)}"] * (stage == ["encode", "tokenizer=word"])
+            rare = [f"tokenizer.train.min_count={max(size // RARE, 1)}"] * (stage == ["tokenize", "tokenizer=word"])
             seconds, _, peak = run(*stage, *rare, folder=folder)
-            speed = f"{source.stat().st_size / 1e6 / seconds:.1f}" if stage[0] in ("prepare", "encode") else ""
+            speed = f"{source.stat().st_size / 1e6 / seconds:.1f}" if stage[0] in ("prepare", "tokenize") else ""
             print(f"| `{' '.join(stage)}` | {seconds:.0f} | {speed} | {peak:.0f} |", flush=True)
 
 

@@ -30,6 +30,7 @@ import yaml
 from benchmarks.large import CORPUS, HELD_OUT, LEARN_FROM, RARE, SHORT, Cost, run, watched, write_text
 from benchmarks.ratio import at_least_one
 from pipelines.locks import write_only_what_is_new, write_whole
+from pipelines.project import DEFAULT, STUDY
 from retable.artifacts import hardware
 from retable.digests import write_digests
 
@@ -38,14 +39,13 @@ LSTM = ["pretrain", "tokenizer=word", "recipe=recurrent/lstm", *SHORT]
 KN3 = ["pretrain", "tokenizer=word", "recipe=counted/kn3"]
 STAGES = {
     "prepare": ["prepare"],
-    "encode by words": ["encode", "tokenizer=word"],
-    "encode by byte pairs": ["encode", "tokenizer=bpe", f"+tokenizer.train.learn_from={LEARN_FROM}"],
+    "tokenize by words": ["tokenize", "tokenizer=word"],
+    "tokenize by byte pairs": ["tokenize", "tokenizer=bpe", f"+tokenizer.train.learn_from={LEARN_FROM}"],
     "count trigrams": KN3,
     "40 steps of an LSTM": LSTM,
     "perplexity of the LSTM": ["evaluate", "tokenizer=word", "stage=pretrain", "cell=large/lstm-1"],
 }
-CORPUS_GRAPH = "graph/corpus/grammar_tiny/dvc.yaml"
-FIRST = ["plan", "prepare", "encode-word", "pretrain-unigram-1", "evaluate-unigram-1-perplexity"]
+FIRST = ["plan", "prepare@grammar_tiny", "tokenize@word", "pretrain@unigram-1", "evaluate@unigram-1"]
 LEAST_MB = 2  # of which HELD_OUT is a fifth
 WORDS = "words: {train: 3000, validation: 600, test: 900}"  # of a study's corpus
 POINTS, RUNS = 200, 5  # of a run, and a writer's
@@ -58,7 +58,7 @@ def corpora(megabytes: int, folder: Path) -> Iterator[tuple[str, Cost]]:
     (folder / "conf/corpus/large.yaml").write_text(corpus, encoding="utf-8")
     write_text(source, size)
     for name, stage in STAGES.items():
-        rare = [f"tokenizer.train.min_count={max(size // RARE, 1)}"] * (name == "encode by words")
+        rare = [f"tokenizer.train.min_count={max(size // RARE, 1)}"] * (name == "tokenize by words")
         yield name, run(*stage, *rare, folder=folder)
 
 
@@ -67,8 +67,8 @@ def studies(cells: int, folder: Path) -> Iterator[tuple[str, Cost]]:
     environment = make_project(cells, folder)
     ours, dvc = [sys.executable, "-m"], str(Path(sys.executable).with_name("dvc"))
     yield "`retable graph`", watched([*ours, "pipelines.command", "graph"], folder, environment)
-    yield "plan", watched([*ours, "pipelines.plan", "cells", "grammar_tiny"], folder, environment)
-    watched([dvc, "repro", *(f"{CORPUS_GRAPH}:{stage}" for stage in FIRST)], folder, environment)
+    yield "plan", watched([*ours, "pipelines.plan"], folder, environment)
+    watched([dvc, "repro", *FIRST], folder, environment)
     multiply(cells, folder)
     watched([*ours, "benchmarks.scale", "--lock"], folder, environment)
     watched([*ours, "pipelines.command", "repro"], folder, environment)  # the report
@@ -79,12 +79,13 @@ def studies(cells: int, folder: Path) -> Iterator[tuple[str, Cost]]:
         "one cell made again, as `retable repro` does",
         watched([*ours, "benchmarks.scale", "--again"], folder, environment),
     )
-    yield "its command alone", watched(["sh", "-c", made_by(folder)], folder, environment)
+    alone = [*ours, "pipelines.evaluate", "@outputs/plan/evaluate/grammar_tiny/unigram-1.yaml"]
+    yield "its command alone", watched(alone, folder, environment)
 
 
 def multiply(cells: int, folder: Path) -> None:
     """Copy the cells of the first seed to the others."""
-    for place in ("pretrain/grammar_tiny/unigram-{}", "evaluate/grammar_tiny/unigram-{}-perplexity"):
+    for place in ("pretrain/grammar_tiny/unigram-{}", "evaluate/grammar_tiny/unigram-{}"):
         made = folder / "outputs" / place.format(1)
         for seed in range(2, cells // 2 + 1):
             copy = shutil.copytree(made, folder / "outputs" / place.format(seed))
@@ -102,13 +103,13 @@ def lock() -> None:
     from dvc.stage.serialize import to_single_stage_lockfile
 
     with Repo() as repo, repo.lock:
-        stages = repo.stage.load_file(CORPUS_GRAPH)
+        stages = [stage for stage in repo.stage.load_file("dvc.yaml") if stage.name != "report"]
         for stage in stages:
             stage.save()
             stage.commit()
         said = {"schema": "2.0", "stages": {stage.name: to_single_stage_lockfile(stage) for stage in stages}}
     text = yaml.dump(json.loads(json.dumps(said)), sort_keys=False, Dumper=yaml.CSafeDumper)  # without DVC's types
-    Path(CORPUS_GRAPH).with_name("dvc.lock").write_text(text, encoding="utf-8")
+    Path("dvc.lock").write_text(text, encoding="utf-8")
 
 
 def again() -> None:
@@ -117,12 +118,7 @@ def again() -> None:
 
     write_whole()
     write_only_what_is_new()
-    sys.exit(main(["repro", "--quiet", "--single-item", "--force", f"{CORPUS_GRAPH}:{FIRST[-1]}"]))
-
-
-def made_by(folder: Path) -> str:
-    text = (folder / CORPUS_GRAPH).read_text(encoding="utf-8")
-    return str(yaml.load(text, yaml.CSafeLoader)["stages"][FIRST[-1]]["cmd"])
+    sys.exit(main(["repro", "--quiet", "--single-item", "--force", FIRST[-1]]))
 
 
 def make_project(cells: int, folder: Path) -> dict[str, str]:
@@ -132,11 +128,11 @@ def make_project(cells: int, folder: Path) -> dict[str, str]:
     for name in ("benchmarks", "conf", "pipelines", "src/retable"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(ROOT / ".dvcignore", folder / ".dvcignore")
-    for path in (folder / "conf/study").glob("*.yaml"):
-        path.unlink()
     study = {"corpus": "grammar_tiny", "systems": [{"of": "unigram", "seeds": cells // 2}]}
     said = yaml.safe_dump(study | {"benchmarks": {"perplexity": "all"}})
-    (folder / "conf/study/lineage.yaml").write_text(said, encoding="utf-8")
+    path = folder / "studies" / DEFAULT / STUDY
+    path.parent.mkdir(parents=True)
+    path.write_text(said, encoding="utf-8")
     corpus = folder / "conf/corpus/grammar_tiny.yaml"
     text = corpus.read_text(encoding="utf-8").replace("words: {train: 50000, validation: 5000, test: 20000}", WORDS)
     corpus.write_text(text, encoding="utf-8")

@@ -46,12 +46,13 @@ from retable.training.optimizers import adamw
 
 D, BATCH, LENGTH, SAMPLES, TOKENS = 64, 32, 32, 1000, 200_000
 CORPORA = {10_000: "grammar_10k_words", 100_000: "grammar_100k_words"}  # of study softmaxes, by their words
-RESULTS = Path("results/softmaxes/perplexity.csv")
+RESULTS = Path("studies/softmaxes/results/perplexity.csv")
 HEAD = "| words | layer | test perplexity | seconds a step | speed | MiB |\n|---:|---|---:|---:|---:|---:|"
-ABOUT = """Perplexity is a word's, on the test text of study softmaxes (`results/softmaxes/`), with the 95 % interval of
-a bootstrap over documents: in evaluation each layer gives all words a probability, adding up to 1. A step is 32 rows of
-32 tokens of an LSTM of 64 with AdamW, whose update of the two tables is part of the seconds of each layer; speed is in
-times the full softmax's, in the same run. MiB is the peak of a few steps in a process of their own."""
+ABOUT = """Perplexity is a word's, on the test text of study softmaxes (`studies/softmaxes/results/`), with the 95 %
+interval of a bootstrap over documents: in evaluation each layer gives all words a probability, adding up to 1. A step
+is 32 rows of 32 tokens of an LSTM of 64 with AdamW, whose update of the two tables is part of the seconds of each
+layer; speed is in times the full softmax's, in the same run. MiB is the peak of a few steps in a process of their
+own."""
 PAGE = Path(__file__).with_suffix(".md")
 ACROSS, DOWN, RADIUS = 340, 220, 5  # pixels of a panel, whose names may be left of points, and of a point
 

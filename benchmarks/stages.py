@@ -1,4 +1,4 @@
-"""What a study cost, stage by stage: python -m benchmarks.stages [--study lineage] [--output FILE]
+"""What a study cost, stage by stage: python -m benchmarks.stages [--study history] [--output FILE]
 
 Reads the records of the study's cells, of those that were made here (`make repro STUDY=...`). "Start" is the time from
 the process's start, Python's and the libraries' loading included, to the work; "training" the training loop with its
@@ -9,20 +9,21 @@ import argparse
 from pathlib import Path
 from statistics import median
 
-from pipelines.entry import CONF
+from pipelines.plan import study_here
+from pipelines.project import DEFAULT, enter_project
 from retable.artifacts import read_record
-from retable.plan.conf import Conf
-from retable.plan.study import read_study
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", default="lineage")
+    parser.add_argument("--study", default=DEFAULT)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
+    output = arguments.output and arguments.output.resolve()
 
     rows, machines = [], set()
-    for place in read_study(Conf(CONF), arguments.study).cells:
+    enter_project(arguments.study)
+    for place in study_here().cells:
         if record := read_record(Path("outputs", place)):
             training = record.get("training_seconds", 0.0)
             rows.append((place, record["startup_seconds"], record["seconds"], training, record["peak_memory_mib"]))
@@ -42,8 +43,8 @@ def main() -> None:
     lines[-1] += f"Start of a stage, median: {median(row[1] for row in rows):.2f} s."
     text = "\n".join(lines) + "\n"
     print(text)
-    if arguments.output:
-        arguments.output.write_text(text, encoding="utf-8")
+    if output:
+        output.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

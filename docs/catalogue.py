@@ -1,4 +1,4 @@
-"""What the site says of each system: read off docs/systems.yaml, docs/checks.yaml, conf/, src/ and results/."""
+"""What the site says of each system: read off docs/systems.yaml, docs/checks.yaml, conf/, studies/ and src/."""
 
 import ast
 import csv
@@ -13,9 +13,10 @@ from typing import Any
 
 import yaml
 
-from retable.plan.cell import Cell
+from pipelines.project import DEFAULT, STUDIES, STUDY, study_names
+from retable.plan.cell import TASK_STAGES, Cell
 from retable.plan.conf import Conf
-from retable.plan.graph import graph_file
+from retable.plan.graph import keys_of
 from retable.plan.study import read_study
 
 ROOT = Path(__file__).parent.parent
@@ -105,8 +106,9 @@ class System:
 
     @property
     def shown(self) -> list[str]:
-        """The files of results/ that docs/systems.yaml names, for what no headline number tells."""
-        return [f"results/{each}" for each in self.said.get("shown", ())]
+        """The files of results that docs/systems.yaml names, for what no headline number tells."""
+        shown = (each.partition("/") for each in self.said.get("shown", ()))
+        return [f"studies/{study}/results/{name}" for study, _, name in shown]
 
     @property
     def ran(self) -> list[Number]:
@@ -152,7 +154,7 @@ class Catalogue:
         self.systems = {said["id"]: System(said) for family in self.families for said in family["systems"]}
         self._kinds: dict[str, str | None] = {}
         self._read: dict[str, Mapping[tuple[str, str, str], list[Number]]] = {}
-        self._studies = {name: read_study(self.conf, name) for name in self.conf.names("study")}
+        self._studies = {name: read_study(self.conf, STUDIES / name / STUDY) for name in study_names()}
         for setting in self.settings:
             for each in setting.ids:
                 self.systems[each].settings.append(setting)
@@ -180,7 +182,7 @@ class Catalogue:
             choices += [(group, self.conf.choice(name) if group == "recipe" else name) for name in names]
         made = []
         for group, choice in choices:
-            comment = comment_of(self.conf.folder / group / f"{choice}.yaml")
+            comment = comment_of(ROOT / "conf" / group / f"{choice}.yaml")
             made.append(Setting(group, choice, ids_of(comment), comment))
         return made
 
@@ -200,15 +202,16 @@ class Catalogue:
 
     @cached_property
     def _cells_run(self) -> dict[str, list[Cell]]:
-        """By study with results the cells that DVC's committed locks have, or whose systems stand in its tables."""
+        """By study with results the cells that its committed `dvc.lock` has, or whose systems are in its tables."""
         found: dict[str, list[Cell]] = defaultdict(list)
         for name, study in self._studies.items():
-            tables = [_rows(path) for path in (ROOT / "results" / name).glob("*.csv")]
+            tables = [_rows(path) for path in (STUDIES / name / "results").glob("*.csv")]
             systems = {row["system"] for rows in tables for row in rows if "system" in row}
-            for cell in study.cells.values() if systems else ():
+            keys, locked = keys_of(study), _locked(name)
+            for place, cell in study.cells.items() if systems else ():
                 system = cell.settings.get("system") or cell.out.rpartition("/")[2].partition("-")[0]
-                by_tokenizer = cell.stage == "encode" and cell.tokenizer in systems
-                if system in systems or by_tokenizer or cell.name in _locked(cell.group):
+                by_tokenizer = cell.stage == "tokenize" and cell.tokenizer in systems
+                if system in systems or by_tokenizer or f"{cell.stage}@{keys[place]}" in locked:
                     found[name].append(cell)
         return found
 
@@ -243,10 +246,10 @@ class Catalogue:
 
     def _cells(self, system: System) -> dict[str, list[Cell]]:
         """By study the cells that are made by a configuration of the system."""
-        keep = system.said.get("stage")
+        keep = system.said.get("stages", ())
 
         def is_of(cell: Cell) -> bool:
-            return keep in (None, cell.stage) and any(_makes(setting, cell) for setting in system.settings)
+            return (not keep or cell.stage in keep) and any(_makes(setting, cell) for setting in system.settings)
 
         return {name: [*filter(is_of, study.cells.values())] for name, study in self._studies.items()}
 
@@ -260,10 +263,11 @@ class Catalogue:
             if cell.stage == "evaluate":
                 key = ("", cell.corpus, cell.made_from[0].rpartition("/")[2].rpartition("-")[0])
                 yield from (number for number in tables[key] if number.table in own)
-            elif cell.stage == "encode":
+            elif cell.stage == "tokenize":
                 yield from tables["tokenizers", cell.corpus, cell.tokenizer]
-            elif cell.stage == "train":
-                yield from tables[self._kind(cell.settings["task"]), cell.group, cell.settings["system"]]
+            elif cell.stage in TASK_STAGES:
+                group = cell.out.partition("/")[0]
+                yield from tables[self._kind(cell.settings["task"]), group, cell.settings["system"]]
             else:
                 yield from tables["", cell.corpus, cell.settings.get("system", "")]
         recipes = {setting.choice.rpartition("/")[2] for setting in system.settings if setting.group == "recipe"}
@@ -282,7 +286,7 @@ class Catalogue:
         if study not in self._read:
             found: dict[tuple[str, str, str], list[Number]] = defaultdict(list)
             for table, (title, metrics, scale) in HEADLINES.items():
-                if (path := ROOT / "results" / study / f"{table}.csv").is_file():
+                if (path := STUDIES / study / "results" / f"{table}.csv").is_file():
                     for key, number in _headlines(study, path, title, metrics, scale):
                         found[key].append(number)
             self._read[study] = found
@@ -291,7 +295,7 @@ class Catalogue:
 
 def _makes(setting: Setting, cell: Cell) -> bool:
     """Whether a cell's command names a configuration; of a tokenizer, whether the cell is its tokens."""
-    if setting.group == "tokenizer" and cell.stage != "encode":
+    if setting.group == "tokenizer" and cell.stage != "tokenize":
         return False
     return cell.stage == setting.choice if not setting.group else setting.choice in cell.choices(setting.group)
 
@@ -356,9 +360,9 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 @cache
-def _locked(group: str) -> Collection[str]:
-    """The stages of a group that DVC's lock has."""
-    lock = ROOT / graph_file(group).with_name("dvc.lock")
+def _locked(study: str) -> Collection[str]:
+    """The stages that DVC's lock of a study has."""
+    lock = (ROOT if study == DEFAULT else STUDIES / study) / "dvc.lock"
     return yaml.load(lock.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"] if lock.exists() else ()
 
 

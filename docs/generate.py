@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT))  # `mkdocs` alone has not the project's folder on 
 
 from docs.catalogue import Catalogue, Check, Number, Setting, System, comment_of, functions  # noqa: E402
 from docs.sources import ASSETS, ROOT_PAGES, Files  # noqa: E402
+from pipelines.project import STUDIES, STUDY  # noqa: E402
 
 INDEX = """# The systems
 
@@ -44,7 +45,7 @@ class Pages:
     def __init__(self) -> None:
         self.catalogue = Catalogue()
         self.files = Files(ROOT)
-        self.reports = sorted(path.parent.name for path in ROOT.glob("results/*/report.md"))
+        self.reports = sorted(path.parts[-3] for path in STUDIES.glob("*/results/report.md"))
 
     def systems(self) -> None:
         index = [INDEX]
@@ -73,7 +74,7 @@ class Pages:
             beside = f", published {number.published}" * bool(number.published)
             return self._study(page, number.study), f"{number.system}: {number.metric} {number.mean}{beside}"
         if system.shown:
-            study, name = Path(system.shown[0]).parts[1:3]
+            _, study, _, name = Path(system.shown[0]).parts
             return self._study(page, study), f"[{Path(name).stem}]({self.files.link(page, system.shown[0])})"
         return "–", plain(system.said.get("lacks") or system.said["missing"])
 
@@ -137,12 +138,13 @@ class Pages:
 
     def _study(self, page: str, name: str) -> str:
         if name in self.reports:
-            return f"[{name}]({self.files.link(page, f'results/{name}/report.md')})"
-        return f"[{name}]({self.files.link(page, f'conf/study/{name}.yaml')}) (not run)"
+            return f"[{name}]({self.files.link(page, f'studies/{name}/results/report.md')})"
+        return f"[{name}]({self.files.link(page, f'studies/{name}/{STUDY}')}) (not run)"
 
     def _results(self, page: str, system: System) -> Iterator[str]:
         if system.shown:
-            links = (f"[{path.removeprefix('results/')}]({self.files.link(page, path)})" for path in system.shown)
+            parts = ((Path(path), self.files.link(page, path)) for path in system.shown)
+            links = (f"[{path.parts[1]}/{path.name}]({link})" for path, link in parts)
             yield f"**Results:** {', '.join(links)}.\n"
         if not system.numbers:
             yield "" if system.shown else f"**Results:** in no table. What lacks: {plain(system.said['lacks'])}\n"
@@ -205,18 +207,18 @@ class Pages:
         """Each study's report, with its figures."""
         rows = []
         for study in self.reports:
-            folder = ROOT / "results" / study
+            folder = STUDIES / study / "results"
             text = (folder / "report.md").read_text(encoding="utf-8")
             text = re.sub(r"^## Study .*$", f"# Study {study}", text, count=1, flags=re.MULTILINE)
             text = re.sub(r"^#(##+ )", r"\1", text, flags=re.MULTILINE)
             figures = sorted(folder.glob("*.svg"))
             text += "\n## Figures\n\n" * bool(figures)
             for figure in figures:
-                link = self.files.link(f"results/{study}.md", f"results/{study}/{figure.name}")
+                link = self.files.link(f"results/{study}.md", f"studies/{study}/results/{figure.name}")
                 text += f"![{figure.stem}]({link})\n\n"
             head = f"---\nsearch:\n  exclude: true\n---\n{text}"
             write(f"results/{study}.md", head)
-            about = comment_of(ROOT / "conf/study" / f"{study}.yaml")
+            about = comment_of(STUDIES / study / STUDY)
             rows.append(f"| [{study}]({study}.md) | {plain(about)} |")
         body = "\n".join(["| Study | What it is |", "| --- | --- |", *rows])
         write("results/index.md", f"# Reports\n\nThe studies whose tables are kept in the project.\n\n{body}\n")

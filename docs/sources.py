@@ -35,8 +35,8 @@ class Files:
             return "/".join(parts[1:])
         if path in ROOT_PAGES:
             return ROOT_PAGES[path]
-        report = self.root / "results" / "/".join(parts[1:2]) / "report.md"
-        if parts[0] == "results" and parts[2:] in ([], ["report.md"]) and report.is_file():
+        report = parts[0] == "studies" and parts[2:] in (["results"], ["results", "report.md"])
+        if report and (self.root / "/".join(parts[:3]) / "report.md").is_file():
             return f"results/{parts[1]}.md"
         if parts[0] == "benchmarks" and path.endswith(".md"):
             return f"costs.md#{Path(path).stem}"

@@ -83,7 +83,7 @@ def measured_before(cell: Path, name: str, key: str, folder: Path) -> dict[str, 
         if not cell.exists() or read_run(cell).get("benchmarks", {}).get(name) != key:
             return None
         metrics = read_json(cell / name / "metrics.json")
-        files = [require(path) for path in sorted((cell / name).iterdir())]
+        files = [require(path) for path in sorted((cell / name).glob("[!.]*"))]
     except UsageError:
         return None
     folder.mkdir()

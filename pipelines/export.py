@@ -79,13 +79,13 @@ def _write_checkpoint(system: Any, folder: Path, license: str) -> None:
     results = []
     if cell.parts[-4:-3] == ("outputs",):  # what the stage evaluate has measured of it
         file, weights = "/".join([*cell.parts[-4:], "model.safetensors"]), digest(cell / "model.safetensors")
-        for path in sorted(Path(*cell.parts[:-3], "evaluate", cell.parts[-2]).glob(f"{cell.name}-*/metrics.json")):
-            is_try = "+" in path.parent.name.removeprefix(cell.name)
-            if is_try or read_run(path.parent)["digests"].get(file) != weights:  # of another system or time
-                continue
-            for name, value in read_json(path).items():
-                split, _, metric = name.rpartition("/")
-                results.append(Result(metric, value, run["corpus"], split or None))
+        measured = Path(*cell.parts[:-3], "evaluate", *cell.parts[-2:])
+        found = {}
+        if (measured / "metrics.json").exists() and read_run(measured)["digests"].get(file) == weights:
+            found = read_json(measured / "metrics.json")  # else of another time
+        for name, value in found.items():
+            split, _, metric = name.rpartition("/")
+            results.append(Result(metric, value, run["corpus"], split or None))
     name = "-".join(cell.parts[-2:])
     card = Card(name, about, license, [run["corpus"]] if trained else [], results)
     export.export(objective, tokenizer, folder, card, labels)

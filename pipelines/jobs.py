@@ -305,6 +305,7 @@ def _behind(name: str, raw: Mapping[str, Any]) -> set[str]:
                 re.findall(r"[A-Za-z_][\w.]*", " ".join(re.findall(r"\$\{.*\}", said))) if isinstance(said, str) else []
             )
             waiting += [each.removeprefix("runtime.choices.") for each in inner]
+            waiting += ["recipe"] if key == "system" and said is None else []  # as entry.make_ready fills it in
     return found
 
 

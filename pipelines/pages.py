@@ -22,7 +22,7 @@ class Piece(NamedTuple):
 
 PIECES = {
     "lineage": Piece(
-        "results/lineage/lineage.md",
+        "studies/history/results/lineage.md",
         {
             "System": "system",
             "Year": "year",
@@ -32,7 +32,7 @@ PIECES = {
         },
     ),
     "gains": Piece(
-        "results/lineage/gains.md",
+        "studies/history/results/gains.md",
         {
             "Pretraining": "pretraining",
             "Task": "task",
@@ -45,7 +45,7 @@ PIECES = {
     ),
 }
 _PIECE = re.compile(r"<!-- (\w+) -->\n.*?<!-- end \1 -->", re.DOTALL)
-_FILE = re.compile(r"(This\s+is\s+`((?:conf|src)/[\w/.-]+)`:\n\n```\w+\n).*?(?=```)", re.DOTALL)
+_FILE = re.compile(r"(This\s+is\s+`((?:conf|src|studies)/[\w/.-]+)`:\n\n```\w+\n).*?(?=```)", re.DOTALL)
 
 
 def table_of(piece: Piece) -> str:

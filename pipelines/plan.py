@@ -151,7 +151,7 @@ def new(folder: str, settings: Sequence[str]) -> None:
     of = systems.split(",") if isinstance(systems, str) else systems
     benchmarks = given.pop("benchmarks", {"perplexity": "all"})
     said = given | {"systems": [{"of": of}], "benchmarks": benchmarks}
-    expand(conf(), name, said)
+    expand(Conf(CONF, own if (own := Path(folder, "conf")).is_dir() else None), name, said)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"# What study {name} is for.\n" + _yaml(said, default_flow_style=None), encoding="utf-8")
     print(f"{path} is written; retable repro {folder} makes the study")

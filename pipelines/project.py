@@ -46,10 +46,11 @@ def files_of_study() -> str:
 
 
 def folder_of(study: str | None) -> Path:
-    """The DVC project of a study: the default study by default, one of the project's by its name, or a folder by its
-    path. Where the package is installed, a study of the project is copied into a folder of its name. UsageError for
-    another name."""
-    if study is None and Path(STUDY).exists():
+    """The DVC project of a study: by default that of the working folder, one of the project's by its name, or a folder
+    by its path. Where the package is installed, a study of the project is copied into a folder of its name. UsageError
+    for another name."""
+    if study is None and not (CHECKOUT is not None and Path.cwd() == CHECKOUT):
+        files_of_study()
         return Path.cwd()
     if study is not None and Path(study, STUDY).exists():
         return _project_of(Path(study).resolve())

@@ -43,7 +43,7 @@ def opening(
         tags,
         [*data_sets(digests)],
         [str(cell) for cell in upstream],
-        _name(said["stage"], place, said["task"], config.get("cell")) if measures else None,
+        _measures(place, config) if measures else None,
         _study(said["study"]) if said["study"] else None,
         os.environ.get("RETABLE_PARENT_RUN"),
         monitored="trainer" in config,
@@ -63,19 +63,23 @@ def _about_study() -> str:
         return ""
 
 
-def _name(stage: str, place: str, task: str | None, measured: str | None = None) -> str:
-    """`lstm-1`, below it `perplexity`, of a task `lstm-1 sentiment`, of a sweep `lstm-1+optimizer.lr-0.01`.
+def _name(stage: str, place: str, task: str | None) -> str:
+    """`lstm-1`, of a task `lstm-1 sentiment`, of a sweep `lstm-1+optimizer.lr-0.01`.
 
     What differs comes first, since MLflow's column is narrow.
     """
     last = place.rpartition("/")[2]
     if task:
         last = f"{last.removeprefix(f'{task}-')} {task}"
-    if measured:
-        last = last.removeprefix(f"{measured.rpartition('/')[2]}-")
     if stage in ("prepare", "tokenize", "scaling"):
         last = " ".join([stage, *reversed(place.split("/"))])
     return last
+
+
+def _measures(place: str, config: Mapping[str, Any]) -> str:
+    """What is measured of a cell, below which it stands: `perplexity, phenomena`, or a decoding, `top_p`."""
+    rest = place.rpartition("/")[2].removeprefix(config["cell"].rpartition("/")[2])
+    return ", ".join(config["benchmark"]) + rest if "benchmark" in config else rest.removeprefix("-")
 
 
 def _note(stage: str) -> str:

@@ -40,7 +40,7 @@ def why(name: str | None, study: str | None) -> None:
         reasons = Reasons(repo, found)
         lines = _of_cell(name, found, reasons) if name is not None else _of_study(found, reasons)
         for line in lines:
-            print(in_one_line(line))
+            print(f"{'  ' * line.startswith('  ')}{in_one_line(line)}")
 
 
 def _of_cell(name: str, study: Study, reasons: "Reasons") -> Iterator[str]:
@@ -59,7 +59,7 @@ def _of_study(study: Study, reasons: "Reasons") -> Iterator[str]:
 
 def find(name: str, study: Study) -> str:
     """The place of the cell that is called so: by its place or the end of it, its folder, or its stage as `dvc repro`
-    takes that. UsageError where there is none, or several."""
+    takes that; of a system, its training before its evaluation. UsageError where there is none, or several."""
     every, asked = study.cells, os.path.normpath(name).removeprefix("outputs/")
     if asked in every:
         return asked
@@ -69,6 +69,7 @@ def find(name: str, study: Study) -> str:
         for place, cell in every.items()
         if asked in (keys[place], f"{cell.stage}@{keys[place]}") or place.endswith(f"/{asked}")
     ]
+    found = [place for place in found if not place.startswith("evaluate/")] or found
     if len(found) > 1:
         raise UsageError(f"{name} may be {' or '.join(sorted(found))}; write one of them")
     if not found:

@@ -8,6 +8,7 @@ python studies/rename.py locks GRAPH         dvc.lock of each study, from the lo
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -157,7 +158,7 @@ def words(old: str, new: str, study: str) -> None:
 def locks(graph: str) -> None:
     from pipelines.plan import composing, conf, data_of, plan_of
     from pipelines.project import CHECKOUT, code_of_plans
-    from retable.plan.graph import keys_of, params_of
+    from retable.plan.graph import keys_of, params_of, settings_of
     from retable.plan.study import read_study
 
     import hashlib
@@ -186,11 +187,15 @@ def locks(graph: str) -> None:
 
         with composing():
             params = params_of(found, {place: data_of(cell) for place, cell in found.cells.items()})
-            for place, cell in found.cells.items():
-                made, old = entry_of(cell)
+            cells = {
+                place: replace(cell, settings=settings_of(params[cell.stage][keys[place]]))
+                for place, cell in found.cells.items()
+            }
+            for place, cell in cells.items():
+                made, old = entry_of(found.cells[place])
                 if made is None:
                     continue
-                text = plan_of(cell, found.cells).encode()
+                text = plan_of(cell, cells).encode()
                 old_deps = {dep["path"]: dep for dep in made["deps"]}
                 (old_plan,) = [dep for path, dep in old_deps.items() if path.startswith("outputs/plan/")]
                 md5 = old_plan["md5"] if old in stale else hashlib.md5(text, usedforsecurity=False).hexdigest()

@@ -21,6 +21,12 @@ from retable.artifacts import (
 from retable.errors import UsageError
 
 
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    """Records are kept for all studies in the project's folder, too."""
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+
+
 def fill(folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(name)
@@ -37,20 +43,19 @@ def test_metrics_are_flat_sorted_and_finite(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("path", "command"),
+    ("path", "cell", "module"),
     [
-        ("outputs/prepare/grammar/train.txt", "dvc repro graph/corpus/grammar/dvc.yaml:prepare"),
-        ("outputs/prepare/grammar/sentiment/train.tsv", "dvc repro graph/corpus/grammar/dvc.yaml:prepare"),
-        ("outputs/encode/grammar/word/train.bin", "dvc repro graph/corpus/grammar/dvc.yaml:encode-word"),
-        (
-            "outputs/pretrain/ptb/lstm_5-1/model.safetensors",
-            "dvc repro graph/corpus/ptb/dvc.yaml:pretrain-lstm_5-1",
-        ),
+        ("outputs/prepare/grammar/train.txt", "prepare/grammar", "prepare"),
+        ("outputs/prepare/grammar/sentiment/train.tsv", "prepare/grammar", "prepare"),
+        ("outputs/tokenize/grammar/word/train.bin", "tokenize/grammar/word", "tokenize_text"),
+        ("outputs/from_scratch/ptb/rte-lstm-1/units.csv", "from_scratch/ptb/rte-lstm-1", "finetune"),
+        ("outputs/pretrain/ptb/lstm_5-1/model.safetensors", "pretrain/ptb/lstm_5-1", "pretrain"),
     ],
 )
-def test_what_is_missing_is_named_with_the_stage_that_makes_it(path, command, tmp_path, monkeypatch):
+def test_what_is_missing_is_named_with_the_stage_that_makes_it(path, cell, module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=f"{path} is missing; .*`{command}`"):
+    said = f"{path} is missing; .* `retable repro` of a study that has {cell}, or `python -m pipelines.{module}`"
+    with pytest.raises(UsageError, match=said):
         require(Path(path))
     with pytest.raises(UsageError, match=r"run.json is missing"):
         read_run(Path(path).parent)
@@ -84,17 +89,20 @@ def test_the_commit_is_known_and_whether_the_code_is_as_committed(tmp_path, monk
         return done.stdout.strip()
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("retable.artifacts.CHECKOUT", tmp_path)
+    assert git_state() == {"git_commit": None, "git_dirty": None}  # as of an installed package
     git("init")
-    for name in ("src/code.py", "conf/model.yaml", "params.yaml", "results/table.csv"):
+    written = ("params.yaml", "studies/ptb/results/table.csv", "notes.txt")  # by the pipeline, and no code
+    for name in ("pyproject.toml", "src/code.py", "conf/model.yaml", "studies/ptb/study.yaml", *written[:2]):
         fill(Path(name).parent, Path(name).name)
     git("add", ".")
     git("commit", "-m", "first")
     clean = {"git_commit": git("rev-parse", "HEAD"), "git_dirty": False}
     assert git_state() == clean
-    for name in ("params.yaml", "results/table.csv", "notes.txt"):  # what the pipeline rewrites, and no code
+    for name in written:
         Path(name).write_text("other")
     assert git_state() == clean
-    for name in ("src/code.py", "conf/new.yaml"):  # changed, and not yet added
+    for name in ("src/code.py", "conf/new.yaml", "studies/ptb/study.yaml"):  # changed, and not yet added
         before = Path(name).read_text() if Path(name).exists() else None
         Path(name).write_text("other")
         assert git_state() == clean | {"git_dirty": True}
@@ -117,11 +125,23 @@ def test_hardware_names_the_gpus_that_were_used(names, said, monkeypatch):
     assert hardware().endswith(said)
 
 
-def test_a_record_that_was_cut_off_is_none(tmp_path):
+def test_a_record_that_was_cut_off_is_read_from_its_copy_or_is_none(tmp_path):
     cell = tmp_path / "outputs/pretrain/a/b-1"
     fill(cell, "metrics.json")
     write_record(cell, {"seconds": 1.5})
     assert read_record(cell)["seconds"] == 1.5
+    (kept,) = (tmp_path / "work/made").iterdir()
     for text in ("", '{"seconds": 1.'):
         record_file(cell).write_text(text)
-        assert read_record(cell) == {}
+        assert read_record(cell) == {"seconds": 1.5}
+    kept.write_text('{"seconds"')
+    assert read_record(cell) == {}
+
+
+def test_a_cell_that_another_study_made_has_its_record(tmp_path, monkeypatch):
+    for study in ("one", "two"):
+        fill(tmp_path / "studies" / study / "outputs/pretrain/a/b-1", "metrics.json")
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "studies/one"))
+    write_record(tmp_path / "studies/one/outputs/pretrain/a/b-1", {"seconds": 1.5})
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "studies/two"))
+    assert read_record(tmp_path / "studies/two/outputs/pretrain/a/b-1") == {"seconds": 1.5}

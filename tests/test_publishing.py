@@ -251,5 +251,7 @@ def test_only_a_report_is_replaced_by_a_report(tmp_path, files, replaced):
     (tmp_path / "results").mkdir()
     for name in files:
         (tmp_path / "results" / name).touch()
-    with contextlib.nullcontext() if replaced else pytest.raises(UsageError, match="is no report, and only a report"):
-        refuse_all_but_a_report(str(tmp_path / "results"))
+    with (
+        contextlib.nullcontext() if replaced else pytest.raises(UsageError, match="is not a report, and only a report")
+    ):
+        refuse_all_but_a_report(tmp_path / "results")

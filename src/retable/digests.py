@@ -156,5 +156,5 @@ def made_by(path: Path) -> str | None:
     if "outputs" not in parts or len(parts) <= parts.index("outputs") + 2:
         return None
     stage, corpus, *cell = parts[parts.index("outputs") + 1 :]
-    name = "/".join([stage, corpus, *cell[:1]])
+    name = "/".join([stage, corpus, *([] if stage == "prepare" else cell[:1])])
     return f"stage {stage} makes it: `retable repro` of a study that has {name}, or `python -m {module_of(stage)}`"

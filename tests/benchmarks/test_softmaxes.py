@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from benchmarks import softmaxes
 from benchmarks.softmaxes import CORPORA, LAYERS, figure, objective, perplexities, sides
-from pipelines.entry import CONF
+from pipelines.project import CONF, STUDIES, STUDY
 from retable.plan.conf import Conf
 from retable.plan.study import read_study
 from retable.reporting.lines import Scale
@@ -15,7 +15,8 @@ from retable.settings import resolve
 from tests.pipelines.recipes import composed
 from tests.reporting.charts import tables, texts
 
-PRETRAINED = [cell for cell in read_study(Conf(CONF), "softmaxes").cells.values() if cell.stage == "pretrain"]
+STUDY_OF_LAYERS = read_study(Conf(CONF), STUDIES / "softmaxes" / STUDY)
+PRETRAINED = [cell for cell in STUDY_OF_LAYERS.cells.values() if cell.stage == "pretrain"]
 CELLS = [cell for cell in PRETRAINED if cell.settings["system"] != "unigram"]  # but for the floor
 WORDS = {corpus: words for words, corpus in CORPORA.items()}
 

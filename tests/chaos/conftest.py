@@ -20,5 +20,5 @@ def tiny(tmp_path_factory) -> Path:
     """A project's folder with grammar_tiny in a few thousand words, prepared and tokenized."""
     folder = tmp_path_factory.mktemp("tiny")
     run(folder, "prepare", *SMALL_CORPUS)
-    run(folder, "encode", "corpus=grammar_tiny")
+    run(folder, "tokenize", "corpus=grammar_tiny")
     return folder

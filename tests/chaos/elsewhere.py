@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from retable.digests import digest
+from retable.plan.cell import module_of
 
 ROOT = Path(__file__).parent.parent.parent
 OWN = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false",
@@ -17,7 +18,7 @@ OWN = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "MLFLOW_ENABLE_SYSTEM_
 
 def run(folder: Path, stage: str, *arguments: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", f"pipelines.{stage}", *arguments],
+        [sys.executable, "-m", module_of(stage), *arguments],
         cwd=folder, env=os.environ | OWN | environment, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -34,8 +35,8 @@ def bytes_of(folder: Path, *patterns: str) -> dict[str, str]:
     }
 
 
-def study_on(name: str, folder: Path) -> tuple[dict[str, str], list[Any]]:
-    """A study made on an engine: the bytes of its tables and weights, and DVC's locks."""
+def study_on(name: str, folder: Path) -> tuple[dict[str, str], Any]:
+    """A study made on an engine: the bytes of its tables and weights, and DVC's lock."""
     study = {
         "corpus": "grammar_tiny",
         "systems": [{"of": ["kn3", "kn5", "elman"]}],
@@ -44,15 +45,13 @@ def study_on(name: str, folder: Path) -> tuple[dict[str, str], list[Any]]:
     folder.mkdir()
     subprocess.run(["cp", "-r", *(str(ROOT / each) for each in ("conf", "pipelines", "src", ".dvcignore")), "."],
                    cwd=folder, check=True)  # fmt: skip
-    for path in (folder / "conf/study").glob("*.yaml"):
-        path.unlink()
-    (folder / "conf/study/lineage.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
+    (folder / "studies/history").mkdir(parents=True)
+    (folder / "studies/history/study.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
     subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet", "--no-scm"], cwd=folder, check=True)
     said = run(
-        folder, "command", "repro", "lineage", "--engine", name, PYTHONPATH=f"{folder / 'src'}{os.pathsep}{folder}"
+        folder, "command", "repro", "history", "--engine", name, PYTHONPATH=f"{folder / 'src'}{os.pathsep}{folder}"
     )
-    assert "evaluate grammar_tiny/elman-1-perplexity\n" in said
-    locks = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("graph/**/dvc.lock"))]
-    made = bytes_of(folder, "results/lineage/*.md", "outputs/*/*/*/*.safetensors")
-    assert made and locks
-    return made, locks
+    assert "evaluate elman-1\n" in said
+    made = bytes_of(folder, "studies/history/results/*.md", "outputs/*/*/*/*.safetensors")
+    assert made
+    return made, yaml.safe_load((folder / "dvc.lock").read_text(encoding="utf-8"))

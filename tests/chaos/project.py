@@ -14,8 +14,10 @@ from mlflow.tracking import MlflowClient
 
 from pipelines.forks import ask
 from retable.digests import digest
+from retable.plan.cell import module_of
 
 ROOT = Path(__file__).parent.parent.parent
+KEPT = ("log", "made", "graph.txt")  # below work/
 SECONDS = 300  # a command that takes longer hangs
 
 
@@ -50,7 +52,7 @@ class Project:
             "RETABLE_DATA": "data", "OMP_NUM_THREADS": "1",
             "CHAOS_TOUCHED": str(touched), "CHAOS_MOMENT": str(end.moment), "CHAOS_NUMBER": str(int(end.number)),
         }  # fmt: skip
-        module = module if module == "dvc" else f"pipelines.{module}"
+        module = module if module == "dvc" else module_of(module)
         watched = [str(code), str(SECONDS), module, *arguments]
         ask(self._forks, str(ROOT / "tests/chaos/warden.py"), watched, str(self.folder), own | environment, str(said),
             str(said))  # fmt: skip
@@ -96,8 +98,8 @@ class Project:
         return {name: json.dumps(runs, sort_keys=True) for name, runs in found.items()}
 
     def left(self) -> list[Path]:
-        """Of scratch and locks: logs may stay."""
-        return sorted(path for path in (self.folder / "work").glob("*") if path.name != "log")
+        """Of scratch and locks: logs may stay, and what is kept of cells."""
+        return sorted(path for path in (self.folder / "work").glob("*") if path.name not in KEPT)
 
     def check_finished(self) -> None:
         finished = RunStatus.to_string(RunStatus.FINISHED)

@@ -45,23 +45,23 @@ class Command(NamedTuple):
 COMMANDS = {
     "prepare": Command(["prepare", *TINY, "corpus.write.words={train: 3000, validation: 600, test: 900}",
                         "corpus.write.task_examples={train: 60, validation: 20, test: 40}"]),
-    "encode": Command(["encode", *TINY], ("prepare",)),
-    "bpe": Command(["encode", *TINY, "tokenizer=bpe", "tokenizer.train.vocab_size=300"], ("prepare",)),
-    "marked": Command(["encode", *TINY, "tokenizer=word_marked"], ("prepare",)),
-    "kn5": Command(["pretrain", *TINY, "recipe=counted/kn5"], ("encode",)),
-    "lstm": Command(["pretrain", *LSTM], ("encode",)),
-    "lstm, two processes": Command(["pretrain", *LSTM, "seed=2", *DDP], ("encode",)),
+    "tokenize": Command(["tokenize", *TINY], ("prepare",)),
+    "bpe": Command(["tokenize", *TINY, "tokenizer=bpe", "tokenizer.train.vocab_size=300"], ("prepare",)),
+    "marked": Command(["tokenize", *TINY, "tokenizer=word_marked"], ("prepare",)),
+    "kn5": Command(["pretrain", *TINY, "recipe=counted/kn5"], ("tokenize",)),
+    "lstm": Command(["pretrain", *LSTM], ("tokenize",)),
+    "lstm, two processes": Command(["pretrain", *LSTM, "seed=2", *DDP], ("tokenize",)),
     "multirun": Command(["pretrain", "-m", *LSTM, "seed=3,4", "epochs=0.1", "hydra.sweep.dir=multirun/seeds"],
-                        ("encode",)),
+                        ("tokenize",)),
     "search": Command(["pretrain", "-m", *LSTM, "epochs=0.1", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=2",
                        "hydra.launcher.n_jobs=1", "hydra.sweeper.study_name=rates",
-                       "optimizer.lr=tag(log,interval(1e-3,1e-2))"], ("encode",)),
+                       "optimizer.lr=tag(log,interval(1e-3,1e-2))"], ("tokenize",)),
     "gpt": Command(["pretrain", *SHORT, *GPT, "tokenizer=bpe", "batches.batch_size=4"], ("bpe",)),
     "bert": Command(["pretrain", *SHORT, *BERT, "batches.batch_size=4"], ("marked",)),
-    "skipgram": Command(["embed", *TINY, "recipe=vectors/skipgram", "epochs=1"], ("encode",)),
+    "skipgram": Command(["embed", *TINY, "recipe=vectors/skipgram", "epochs=1"], ("tokenize",)),
     "fasttext": Command(["embed", *SHORT, "recipe=vectors/fasttext", "model.d_model=8", "model.buckets=1000"],
-                        ("encode",)),
-    "glove": Command(["embed", *SHORT, "recipe=vectors/glove", "model.d_model=8"], ("encode",)),
+                        ("tokenize",)),
+    "glove": Command(["embed", *SHORT, "recipe=vectors/glove", "model.d_model=8"], ("tokenize",)),
     "adapt": Command(["adapt", *TINY, "adaptation=dynamic_rms", "cell=grammar_tiny/lstm-1", "system=lstm_dynamic_rms",
                       "adaptation.rates=[1e-4]"], ("lstm",)),
     "mix": Command(["mix", *TINY, "cells=[pretrain/grammar_tiny/kn5-1,pretrain/grammar_tiny/lstm-1]", "system=both"],
@@ -71,28 +71,30 @@ COMMANDS = {
     "evaluate vectors": Command(["evaluate", *TINY, "stage=embed", "cell=grammar_tiny/glove-1", "benchmark=neighbours"],
                                 ("glove",)),
     "generate": Command(["generate", "cell=grammar_tiny/lstm-1", "n_prompts=3"], ("lstm",)),
-    "sentiment": Command(["train", *TINY, "task=sentiment", *BILSTM, "epochs=2", "checkpoint_every=2"], ("encode",)),
-    "sentiment, two processes": Command(["train", *TASK, *BILSTM, "task=sentiment", "seed=2", *DDP], ("encode",)),
-    "acceptability": Command(["train", *TASK, *GPT, "task=acceptability", "tokenizer=bpe",
+    "sentiment": Command(
+        ["finetune", *TINY, "task=sentiment", *BILSTM, "epochs=2", "checkpoint_every=2"], ("tokenize",)
+    ),
+    "sentiment, two processes": Command(["finetune", *TASK, *BILSTM, "task=sentiment", "seed=2", *DDP], ("tokenize",)),
+    "acceptability": Command(["finetune", *TASK, *GPT, "task=acceptability", "tokenizer=bpe",
                               "init=pretrain/grammar_tiny/gpt-1"], ("gpt",)),
     "evaluate held out": Command(["evaluate", *TINY, "tokenizer=word_marked", "cell=grammar_tiny/bert-1",
                                   "benchmark=held_out"], ("bert",)),
-    "entailment": Command(["train", *TASK, *BERT, "task=rte", "init=pretrain/grammar_tiny/bert-1"], ("bert",)),
-    "tags": Command(["train", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8",
+    "entailment": Command(["finetune", *TASK, *BERT, "task=rte", "init=pretrain/grammar_tiny/bert-1"], ("bert",)),
+    "tags": Command(["finetune", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8",
                      "model.d_model=8", "task.sentences.text.words={train: 600, validation: 200, test: 200}"],
-                    ("encode",)),
-    "answers": Command(["train", *TASK, "task=grammar_questions_tiny", "recipe=readers/bidaf", "model.d_hidden=8",
-                        "task.questions.questions={train: 40, validation: 10, test: 20}"], ("encode",)),
-    "clusters": Command(["train", *TASK, "task=grammar_documents_tiny", "recipe=coreference/mention_ranker",
+                    ("tokenize",)),
+    "answers": Command(["finetune", *TASK, "task=grammar_questions_tiny", "recipe=readers/bidaf", "model.d_hidden=8",
+                        "task.questions.questions={train: 40, validation: 10, test: 20}"], ("tokenize",)),
+    "clusters": Command(["finetune", *TASK, "task=grammar_documents_tiny", "recipe=coreference/mention_ranker",
                          "finetuning.batch_size=1", "model.d_model=8", "model.d_hidden=8", "model.max_width=1",
                          "model.max_antecedents=10", "task.documents.words={train: 800, validation: 200, test: 200}"],
-                        ("encode",)),
+                        ("tokenize",)),
     "endings": Command(["prepare", "corpus=grammar_endings_tiny",
                         "corpus.write.examples={train: 60, validation: 20, test: 20}"]),
-    "choices": Command(["train", *TASK, *BILSTM, "task=grammar_endings_tiny"], ("encode", "endings")),
+    "choices": Command(["finetune", *TASK, *BILSTM, "task=grammar_endings_tiny"], ("tokenize", "endings")),
     "pairs": Command(["prepare", *PAIRS, "corpus.write.pairs={train: 100, validation: 10, test: 10}"]),
-    "encode pairs": Command(["encode", *PAIRS], ("pairs",)),
-    "translation": Command(["train", *PAIRS, "tokenizer=word", "task=translation", "model.d_model=16",
+    "encode pairs": Command(["tokenize", *PAIRS], ("pairs",)),
+    "translation": Command(["finetune", *PAIRS, "tokenizer=word", "task=translation", "model.d_model=16",
                             "recipe=translation/transformer_translation_grammar", "decoding=greedy",
                             "decoding.max_new_tokens=8", "batches.max_tokens=128", "++max_steps=8", "validations=2",
                             "checkpoint_every=2"], ("encode pairs",)),
@@ -152,7 +154,7 @@ def ended(project: Project, name: str, words: list[str], draw: random.Random, to
     struck = False
     while not struck:
         end = End(draw.randint(1, touched), draw.choice([*SIGNALS]))
-        code, said = project.run(*words, end=end, RETABLE_STUDY="small")  # which `retable repro` says by itself
+        code, said = project.run(*words, end=end, RETABLE_STUDY="history")  # which `retable repro` says by itself
         struck = project.touched() >= end.moment
         assert struck or code == 0, said
     told = f"{end.number.name} at {end.moment} of {touched}: {name}: {code}"
@@ -176,8 +178,9 @@ STUDY = {
     }}],
     "benchmarks": {"perplexity": "lstm"},
 }  # fmt: skip
-REPROS = {"retable": ["command", "repro", "small", "--jobs", "2"], "dvc": ["dvc", "repro", "--all-pipelines"]}
-MADE = ("outputs", "work", "results", "mlartifacts", ".dvc/cache", ".dvc/tmp")
+REPROS = {"retable": ["command", "repro", "history", "--jobs", "2"], "dvc": ["dvc", "repro"]}
+HISTORY = "studies/history"
+MADE = ("outputs", "work", f"{HISTORY}/results", f"{HISTORY}/records", "mlartifacts", ".dvc/cache", ".dvc/tmp")
 
 
 def make_study(project: Project) -> None:
@@ -185,9 +188,8 @@ def make_study(project: Project) -> None:
     for name in ("conf", "pipelines", "src/retable"):
         shutil.copytree(ROOT / name, project.folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     shutil.copyfile(ROOT / ".dvcignore", project.folder / ".dvcignore")
-    for path in (project.folder / "conf/study").glob("*.yaml"):
-        path.unlink()
-    (project.folder / "conf/study/small.yaml").write_text(yaml.safe_dump(STUDY), encoding="utf-8")
+    (project.folder / HISTORY).mkdir(parents=True)
+    (project.folder / HISTORY / "study.yaml").write_text(yaml.safe_dump(STUDY), encoding="utf-8")
     corpus = project.folder / "conf/corpus/grammar_tiny.yaml"
     small = corpus.read_text(encoding="utf-8").replace("train: 50000, validation: 5000, test: 20000",
                                                        "train: 3000, validation: 600, test: 900")  # fmt: skip
@@ -201,17 +203,16 @@ def unmake(project: Project) -> None:
     """As before the study was first made."""
     for name in MADE:
         shutil.rmtree(project.folder / name, ignore_errors=True)
-    for path in [*project.folder.rglob("dvc.lock"), *project.folder.glob("mlflow.db*")]:
-        path.unlink()
+    for path in [project.folder / "dvc.lock", *project.folder.glob("mlflow.db*")]:
+        path.unlink(missing_ok=True)
 
 
 def made(project: Project) -> list[dict[str, Any]]:
-    """Cells, tables, locks, runs."""
-    results = {path.name: digest(path) for path in (project.folder / "results/small").rglob("*.*")
+    """Cells, tables and records, the lock, runs."""
+    results = {str(path): digest(path) for path in (project.folder / HISTORY).rglob("*.*")
                if path.name not in ("runs.csv", "report.html")}  # fmt: skip
-    locks = {str(path.relative_to(project.folder)): yaml.safe_load(path.read_text(encoding="utf-8"))
-             for path in project.folder.rglob("dvc.lock")}  # fmt: skip
-    return [project.files(), results, locks, project.runs()]
+    lock = yaml.safe_load((project.folder / "dvc.lock").read_text(encoding="utf-8"))
+    return [project.files(), results, lock["stages"], project.runs()]
 
 
 def test_a_study_ended_anywhere_and_made_again_is_as_undisturbed(forks, tmp_path):

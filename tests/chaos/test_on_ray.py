@@ -47,9 +47,9 @@ def test_a_large_text_is_prepared_and_tokenized_in_parts(cluster, tmp_path):
         (folder := tmp_path / name).mkdir()
         run(folder, "prepare", *corpus, RETABLE_ENGINE=on)
         assert (folder / "outputs/prepare/babylm_10m/train.txt").stat().st_size > 8 << 20
-        run(folder, "encode", *corpus[:1], "tokenizer=word", RETABLE_ENGINE=on)
+        run(folder, "tokenize", *corpus[:1], "tokenizer=word", RETABLE_ENGINE=on)
     one, two = (bytes_of(tmp_path / name, "outputs/*/babylm_10m/**/*") for name in ("one", "two"))
-    assert one == two and "outputs/encode/babylm_10m/word/train.bin" in one
+    assert one == two and "outputs/tokenize/babylm_10m/word/train.bin" in one
     assert not list((tmp_path / "two/work").rglob("parts"))
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.chaos
 @pytest.fixture(scope="module")
 def project(tmp_path_factory, forks) -> Project:
     made = Project(tmp_path_factory.mktemp("project"), forks)
-    for name in ("prepare", "encode"):
+    for name in ("prepare", "tokenize"):
         made.succeed(*COMMANDS[name].words)
     return made
 

@@ -3,7 +3,8 @@ compose, and what is named is there.
 
 A number in prose is written in digits, and in the same paragraph a comment says where it comes from:
 
-    A GPT reaches 9.01, an LSTM 9.21. <!-- from results/lineage/lineage.csv: gpt; results/lineage/lineage.csv: lstm -->
+    A GPT reaches 9.01, an LSTM 9.21. <!-- from studies/history/results/lineage.csv: gpt_rotary;
+    studies/history/results/lineage.csv: lstm -->
 
 that is a file, and words that its line has. The number must be one of such a line, rounded to the digits written; a
 share may stand in percent, and a difference without its sign. Not looked up are: code, in backticks or fences; years;
@@ -22,11 +23,12 @@ from hydra import compose
 from pipelines.entry import CONF
 from pipelines.pages import PIECES, ROOT, filled, pages, table_of
 from pipelines.plan import composing
+from pipelines.project import STUDIES, study_names
 
 GENERATED = tuple(
     ROOT / "docs" / folder for folder in ("api", "results", "systems")
 )  # from docstrings and conf/, by the site's own command
-SOURCES = ("results/", "benchmarks/", "conf/", "src/retable/reporting/references.yaml")
+SOURCES = ("studies/", "benchmarks/", "conf/", "src/retable/reporting/references.yaml")
 WRITTEN = [path for path in pages() if not any(path.is_relative_to(folder) for folder in GENERATED)]
 NUMBER = re.compile(r"(?<![\w.,/–-])[+−-]?\d+(?:,\d{3})*(?:\.\d+)?(?![\w/]|[.,]\d)")
 EXEMPT = re.compile(
@@ -112,7 +114,7 @@ def test_numbers_stand_where_the_page_says(path):
         ("The GPT-2 of 2019 (table 3), T5, SQuAD v1.1, word2vec, `lr=0.1` and Python 3.11.", []),
         ("The 95 % interval is 8.88 to 9.16, or 1,000 of 2.", ["8.88", "9.16", "1,000", "2"]),
         ("1. first\n2. second, +10.9 or −3 %", ["+10.9", "−3"]),
-        ("[88.7](results/lineage/gains.csv) of 100.", ["88.7", "100"]),
+        ("[88.7](studies/history/results/gains.csv) of 100.", ["88.7", "100"]),
         ("```\n3\n```\n  ```yaml\n  4\n  ```\n5", ["5"]),
         ("<!-- lineage -->\n6\n<!-- end lineage --> 7", ["7"]),
     ],
@@ -122,14 +124,16 @@ def test_what_is_a_claim(text, numbers):
 
 
 def test_what_a_claim_is_looked_up_in():
-    said = "<!-- from results/lineage/gains.csv: gpt_pretrained sentiment -->"
-    assert stands_in("86.5", lines_of(said)) and stands_in("3.1", lines_of(said)) and stands_in("500", lines_of(said))
-    assert not stands_in("86.7", lines_of(said)) and not stands_in("40.5", lines_of(said))
+    said = "<!-- from studies/embedded/results/choices.csv: bert_pretrained test accuracy -->"
+    assert (
+        stands_in("78.0", lines_of(said)) and stands_in("75.4", lines_of(said)) and stands_in("0.805", lines_of(said))
+    )
+    assert not stands_in("78.1", lines_of(said)) and not stands_in("40.5", lines_of(said))
     assert not lines_of("no comment")
     with pytest.raises(AssertionError, match="neither a result nor a setting"):
         lines_of("<!-- from LICENSE -->")
     with pytest.raises(AssertionError, match="no line with gpt_best"):
-        lines_of("<!-- from results/lineage/gains.csv: gpt_best -->")
+        lines_of("<!-- from studies/history/results/gains.csv: gpt_best -->")
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
@@ -184,13 +188,14 @@ def test_links_lead_somewhere(path):
 def test_what_is_named_is_there(path):
     """Files of the project, stages, studies, and what is chosen of the groups of conf/."""
     text = re.sub(r"\]\([^)]*\)", "]", path.read_text(encoding="utf-8"))
-    for file in re.findall(r"(?<![\w/.-])(?:conf|src|pipelines|benchmarks|results|graph|tests)/[\w/.-]+\w", text):
-        if not own(file) and not file.endswith(LEFT_OUT_OF_GIT):
+    past = path.name == "CHANGELOG.md"  # which names what is gone, too
+    for file in re.findall(r"(?<![\w/.-])(?:conf|src|pipelines|benchmarks|studies|tests)/[\w/.-]+\w", text):
+        if not past and not own(file) and not file.endswith(LEFT_OUT_OF_GIT):
             assert (ROOT / file).exists() or list(ROOT.glob(f"{file}*")), file
     for module in re.findall(r"python -m ((?:pipelines|benchmarks|retable)[\w.]*\w)", text):
-        assert (ROOT / f"{module.replace('.', '/')}.py").exists(), module
-    for study in re.findall(r"\b(?:STUDY|study)=(\w+)", text):
-        assert own(study) or (CONF / f"study/{study}.yaml").exists(), study
+        assert past or (ROOT / f"{module.replace('.', '/')}.py").exists(), module
+    for study in re.findall(r"\bSTUDY=(\w+)|retable (?:repro|graph|report|bands|tables) ([a-z]\w*)", text):
+        assert own("".join(study)) or "".join(study) in study_names(), study
     for group in sorted(entry.name for entry in CONF.iterdir() if entry.is_dir()):
         for chosen in re.findall(rf"(?<![\w.]){group}=(\w[\w/,]*)", text):
             for each in chosen.split(","):
@@ -201,17 +206,16 @@ def test_what_is_named_is_there(path):
 def test_lines_of_a_file_stand_there(path):
     """The block behind "from `file`:"."""
     text = path.read_text(encoding="utf-8")
-    for file, block in re.findall(r"[Ff]rom\s+`((?:conf|src)/[\w/.-]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL):
+    for file, block in re.findall(r"[Ff]rom\s+`((?:conf|src|studies)/[\w/.-]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL):
         assert block in (ROOT / file).read_text(encoding="utf-8"), file
 
 
 def test_every_study_has_its_paragraph():
     text = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
     run, _, rest = text.partition("\n## What has not run\n")
-    made = {path.parent.name for path in ROOT.glob("results/*/report.md")}
+    made = {study for study in study_names() if (STUDIES / study / "results/report.md").exists()}
     assert set(re.findall(r"^## (\w+)$", run, re.MULTILINE)) == made
-    others = {path.stem for path in (CONF / "study").glob("*.yaml")} - made
-    assert {*re.findall(r"`(\w+)`", rest)} == others
+    assert {*re.findall(r"`(\w+)`", rest)} == {*study_names()} - made
 
 
 def commands(text: str) -> set[tuple[str, ...]]:
@@ -231,7 +235,7 @@ def test_commands_compose(path):
     """With the first of each setting that is swept, and without what a search draws."""
     with composing():
         for stage, *words in sorted(commands(path.read_text(encoding="utf-8"))):
-            config = stage.removeprefix("pipelines.")
+            config = stage.removeprefix("pipelines.").removesuffix("_text")  # as that of tokenize_text is called
             if (CONF / f"{config}.yaml").exists() and not any(own(word.partition("=")[2]) for word in words):
                 swept = "-m" in words
                 given = [word for word in words if word != "-m" and "(" not in word]

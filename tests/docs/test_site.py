@@ -89,7 +89,7 @@ def test_an_accessibility_checker_has_nothing_to_say(site, browser, scheme):
     scrolls is reached by the keyboard in every browser of today without a mark of its own."""
     left_out = {rule: {"enabled": False} for rule in ("landmark-unique", "scrollable-region-focusable")}
     page = browser.new_page(color_scheme=scheme)
-    for name in ("index", "howto/use", "systems/language-models", "results/lineage", "costs", "api/models/index"):
+    for name in ("index", "howto/use", "systems/language-models", "results/history", "costs", "api/models/index"):
         page.goto((site / f"{name}.html").as_uri())
         checked = Axe().run(page, options={"rules": left_out})
         assert checked.violations_count == 0, checked.generate_report()
@@ -144,7 +144,7 @@ def test_every_system_is_shown_by_a_result_or_lacks_something(catalogue):
 
 
 def test_every_configuration_has_run_or_lacks_something(catalogue):
-    """Of a system or not: conf/study/gallery.yaml is to run it, or to say what it lacks."""
+    """Of a system or not: study gallery is to run it, or to say what it lacks."""
     for setting in catalogue.configurations:
         assert bool(catalogue.ran_in(setting)) is not bool(catalogue.lacks(setting)), setting.path
     for group, lacking in catalogue.lacking.items():
@@ -182,10 +182,11 @@ def test_a_comment_begins_with_its_ids(comment, ids):
 
 def test_links_to_the_projects_files_become_the_sites():
     files = Files(ROOT)
-    text = "[a](../conf/study/ptb.yaml) [b](../results/ptb/report.md#tasks) [c](../benchmarks/graph.md) [d](index.md)"
-    expected = "[a](files/conf/study/ptb.yaml) [b](results/ptb.md#tasks) [c](costs.md#graph) [d](index.md)"
+    ptb = "../studies/ptb"
+    text = f"[a]({ptb}/study.yaml) [b]({ptb}/results/report.md#tasks) [c](../benchmarks/graph.md) [d](index.md)"
+    expected = "[a](files/studies/ptb/study.yaml) [b](results/ptb.md#tasks) [c](costs.md#graph) [d](index.md)"
     assert files.rewritten("docs/studies.md", "studies.md", text) == expected
-    assert files.linked == {"conf/study/ptb.yaml"}
+    assert files.linked == {"studies/ptb/study.yaml"}
     deep = partial(files.rewritten, "docs/howto/x.md", "howto/x.md")
     assert deep("[a](../../src/retable/errors.py#L3)") == "[a](../files/src/retable/errors.py.md#__codelineno-0-3)"
     assert deep("[a](../../nowhere.py)") == "[a](../../nowhere.py)"

@@ -33,7 +33,7 @@ COMMANDS = [
         "window/fixed_window", "window/gcnn_14", "recurrent/awd_lstm", "transformer/transformer_xl",
         "recurrent/character_lstm_small", "t5/t5_multitask", "counted/snm_skip", "recurrent/residual_lstm")),
     *(["embed", *TINY, f"recipe=vectors/{recipe}"] for recipe in ("skipgram", "glove", "fasttext")),
-    *(["train", *TINY, f"recipe={recipe}", f"task={task}"] for recipe, task in (
+    *(["finetune", *TINY, f"recipe={recipe}", f"task={task}"] for recipe, task in (
         ("encoders/bilstm", "sentiment"), ("transformer/gpt", "acceptability"),
         ("taggers/bilstm_crf", "grammar_pos_tiny"),
         ("bert/bert", "grammar_questions_tiny"), ("translation/rnn_translation", "translation"),
@@ -43,7 +43,10 @@ COMMANDS = [
         "perplexity", "phenomena", "sampling", "spans_bound", "gradients", "sst2_few_shot", "analogies", "blimp_ptb")),
     *(["generate", f"decoding={decoding}"] for decoding in ("beam", "top_p", "exact", "greedy")),
     *(["prepare", f"corpus={corpus}"] for corpus in ("grammar_tiny", "ptb", "multi30k", "fineweb", "grammar_senses")),
-    *(["encode", *TINY, f"tokenizer={name}"] for name in ("word", "bpe", "wordpiece_uncased", "unigram", "pretrained")),
+    *(
+        ["tokenize", *TINY, f"tokenizer={name}"]
+        for name in ("word", "bpe", "wordpiece_uncased", "unigram", "pretrained")
+    ),
     *(["adapt", f"adaptation={name}"] for name in ("neural_cache", "dynamic", "dynamic_rms")),
     *([stage] for stage in ("mix", "report", "scaling")),
 ]  # fmt: skip
@@ -94,7 +97,7 @@ def assemble(stage: str, cfg) -> None:
         build(cfg.objective, "objective", model=model, counts=counts)
         facts = {"tokens": tokens, "counts": counts, "boundary": 0, "seed": 1}
         build(cfg.batches, "batches", **facts).batch(0)
-    elif stage == "train":
+    elif stage == "finetune":
         build(cfg.task, "task")
     elif stage == "generate":
         build(cfg.decoding, "decoding")

@@ -171,7 +171,7 @@ def discriminator(kind: str, vocab_size: int) -> Discriminator:
     objective = PrefixClassification(model, 3, dropout=0.1)
     for parameter in objective.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
-    return Discriminator(objective, ["a", "b", "c"], 0, "digest", [Path("outputs/train/c/d-1/config.yaml")])
+    return Discriminator(objective, ["a", "b", "c"], 0, "digest", [Path("outputs/from_scratch/c/d-1/config.yaml")])
 
 
 @torch.no_grad()
@@ -247,5 +247,7 @@ def test_what_cannot_be(small):
     with pytest.raises(UsageError, match="top_k=0 can't be"):
         FUDGE(Greedy(3), found, "a", top_k=0)
     found.require_tokens("digest")
-    with pytest.raises(UsageError, match="outputs/train/c/d-1 reads other tokens than the language model writes"):
+    with pytest.raises(
+        UsageError, match="outputs/from_scratch/c/d-1 reads other tokens than the language model writes"
+    ):
         found.require_tokens("other")

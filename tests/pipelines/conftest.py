@@ -1,12 +1,19 @@
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipelines.forks import ask, serving
+from retable.artifacts import record_file
+from retable.plan.cell import Cell, module_of
+from retable.plan.graph import params_of, params_text
+from retable.plan.study import Study
 
 ROOT = Path(__file__).parent.parent.parent
 PATHS = ROOT / "src", ROOT, ROOT / "tests/pipelines"  # this tree's code, even where another one is installed
@@ -29,8 +36,8 @@ SKIPGRAM = "embedding=outputs/embed/grammar_tiny/skipgram-1/vectors.bin"
 # Small cells of every stage but `scaling`, which measures times.
 CELLS = {
     "prepare/grammar_tiny": ["prepare", *SMALL_CORPUS],
-    "encode/grammar_tiny/word": ["encode", TINY],
-    "encode/grammar_tiny/bpe": ["encode", TINY, "tokenizer=bpe", "tokenizer.train.vocab_size=300"],
+    "tokenize/grammar_tiny/word": ["tokenize", TINY],
+    "tokenize/grammar_tiny/bpe": ["tokenize", TINY, "tokenizer=bpe", "tokenizer.train.vocab_size=300"],
     "embed/grammar_tiny/skipgram-1": ["embed", *SHORT, "model.d_model=8"],
     "pretrain/grammar_tiny/kn3-1": ["pretrain", TINY, "recipe=counted/kn3"],
     "pretrain/grammar_tiny/cache-1": ["pretrain", TINY, "recipe=counted/cache"],
@@ -42,21 +49,42 @@ CELLS = {
     "mix/grammar_tiny/both-1": [
         "mix", TINY, "cells=[pretrain/grammar_tiny/kn3-1,pretrain/grammar_tiny/cache-1]", "system=both",
     ],
-    "train/grammar_tiny/sentiment-bilstm-1": ["train", *TASK, *BILSTM, "task=sentiment", SKIPGRAM],
-    "train/grammar_tiny/acceptability-gpt-1": [
-        "train", *TASK, *GPT, "task=acceptability", "tokenizer=bpe", "init=pretrain/grammar_tiny/gpt-1",
+    "finetune/grammar_tiny/sentiment-bilstm-1": ["finetune", *TASK, *BILSTM, "task=sentiment", SKIPGRAM],
+    "finetune/grammar_tiny/acceptability-gpt-1": [
+        "finetune", *TASK, *GPT, "task=acceptability", "tokenizer=bpe", "init=pretrain/grammar_tiny/gpt-1",
     ],
-    "train/grammar_pos/bilstm_crf-1": [
-        "train", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8", "model.d_model=8",
+    "from_scratch/grammar_pos/bilstm_crf-1": [
+        "finetune", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8", "model.d_model=8",
         "task.sentences.text.words={train: 600, validation: 200, test: 200}",
     ],
-    "evaluate/grammar_tiny/both-1-perplexity": ["evaluate", TINY, "stage=mix", "cell=grammar_tiny/both-1"],
-    "evaluate/grammar_tiny/gpt-1-perplexity": ["evaluate", TINY, "tokenizer=bpe", "cell=grammar_tiny/gpt-1"],
-    "evaluate/grammar_tiny/skipgram-1-neighbours": [
+    "evaluate/grammar_tiny/both-1": ["evaluate", TINY, "stage=mix", "cell=grammar_tiny/both-1"],
+    "evaluate/grammar_tiny/gpt-1": ["evaluate", TINY, "tokenizer=bpe", "cell=grammar_tiny/gpt-1"],
+    "evaluate/grammar_tiny/skipgram-1": [
         "evaluate", TINY, "stage=embed", "cell=grammar_tiny/skipgram-1", "benchmark=neighbours",
     ],
     "generate/grammar_tiny/gpt-1-top_p": ["generate", "cell=grammar_tiny/gpt-1", "n_prompts=2"],
 }  # fmt: skip
+
+
+def track(folder: Path, cells: list[Cell]) -> Path:
+    """Let a folder be that of a study with these cells; the file that says so."""
+    study = Study("tracked", {cell.place: cell for cell in cells}, {})
+    params = params_of(study, dict.fromkeys(study.cells, ()))
+    (path := folder / "params.yaml").write_text(params_text(params, "study.yaml"), encoding="utf-8")
+    return path
+
+
+@contextlib.contextmanager
+def unrecorded(cell: Path) -> Iterator[None]:
+    """For the time of it, a cell below `outputs/` has no record, as one that was made elsewhere."""
+    kept = cell.parents[3] / "work/made"
+    away = {path: path.with_name(f"{path.name}.away") for path in (record_file(cell), kept)}
+    for path, other in away.items():
+        path.rename(other)
+    yield
+    shutil.rmtree(kept, ignore_errors=True)
+    for path, other in away.items():
+        other.rename(path)
 
 
 class Project:
@@ -68,7 +96,7 @@ class Project:
     def run(self, stage: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess:
         """Run a stage, or a script by its path, as a user would: its own process, what it prints captured."""
         with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
-            module = stage if stage.endswith(".py") else f"pipelines.{stage}"
+            module = stage if stage.endswith(".py") else module_of(stage)
             code = ask(
                 self._forks, module, overrides, str(self.folder), os.environ | ENVIRONMENT | environment,
                 out.name, err.name,
@@ -78,7 +106,7 @@ class Project:
     def start(self, stage: str, *overrides: str) -> subprocess.CompletedProcess:
         """As `run`, but without a fork, by Python itself: seconds more."""
         return subprocess.run(
-            [sys.executable, "-m", f"pipelines.{stage}", *overrides],
+            [sys.executable, "-m", module_of(stage), *overrides],
             cwd=self.folder, env=os.environ | ENVIRONMENT, capture_output=True, text=True,
         )  # fmt: skip
 
@@ -100,7 +128,7 @@ def project(tmp_path_factory, forks) -> Project:
     """A project whose grammar_tiny corpus is a few thousand words, prepared and tokenized."""
     made = Project(tmp_path_factory.mktemp("project"), forks)
     made.succeed("prepare", *SMALL_CORPUS)
-    made.succeed("encode", "corpus=grammar_tiny")
+    made.succeed("tokenize", "corpus=grammar_tiny")
     return made
 
 

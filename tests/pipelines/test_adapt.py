@@ -19,7 +19,7 @@ from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 CORPUS = "corpus=grammar_tiny"
 TRAINED, CELL = "grammar_tiny/plain_lstm-1", "cell=grammar_tiny/plain_lstm-1"
-TOKENS = Path("outputs/encode/grammar_tiny/word")
+TOKENS = Path("outputs/tokenize/grammar_tiny/word")
 ADAPTATIONS = {
     "neural_cache": ["adaptation.size=100", "adaptation.thetas=[0.0,1.0,4.0]", "adaptation.weights=[0.1,0.3]"],
     "dynamic": ["adaptation.rates=[0.1,0.3]"],
@@ -71,14 +71,14 @@ def test_the_best_setting_on_the_validation_text_is_recorded(name, inside):
 
 @pytest.mark.parametrize("name", ADAPTATIONS)
 def test_it_is_scored_like_any_system_and_better(name, inside):
-    evaluation = metrics(f"evaluate/grammar_tiny/plain_{name}-1-perplexity")
+    evaluation = metrics(f"evaluate/grammar_tiny/plain_{name}-1")
     loss = evaluation["validation/nats"] / evaluation["validation/tokens"]
     assert loss == pytest.approx(metrics(f"adapt/grammar_tiny/plain_{name}-1")["validation/loss"], abs=1e-5)
-    plain = metrics(f"evaluate/{TRAINED}-perplexity")
+    plain = metrics(f"evaluate/{TRAINED}")
     assert all(
         evaluation[f"{split}/perplexity_word"] < plain[f"{split}/perplexity_word"] for split in ("validation", "test")
     )
-    run = json.loads(Path(f"outputs/evaluate/grammar_tiny/plain_{name}-1-perplexity/run.json").read_text())
+    run = json.loads(Path(f"outputs/evaluate/grammar_tiny/plain_{name}-1/run.json").read_text())
     protocol = "carried, cache of 100" if name == "neural_cache" else "carried, dynamic"
     assert (run["system"], run["seed"], run["protocol"]) == (f"plain_{name}", 1, protocol)
 
@@ -94,7 +94,7 @@ def test_it_carries_the_trained_cell_as_it_was(name, inside):
     assert np.array_equal(system.log_prob(tokens), system.log_prob(tokens))
     assert np.array_equal(system.adapted.log_prob(tokens), load_system(source).log_prob(tokens))
     run = json.loads((cell / "run.json").read_text())
-    assert run["made_from"] == [f"pretrain/{TRAINED}", "encode/grammar_tiny/word"]
+    assert run["made_from"] == [f"pretrain/{TRAINED}", "tokenize/grammar_tiny/word"]
 
 
 def test_it_is_mixed_like_any_system(inside):
@@ -115,7 +115,7 @@ def test_it_is_loaded_and_asked_from_anywhere(name, inside):
     system = retable.load(f"adapt/grammar_tiny/plain_{name}-1")
     assert system.can == ("perplexity", "score", "choose")
     documents = ["\n".join(lines) for lines in read_units(Path("outputs/prepare/grammar_tiny/test.txt"), "document")]
-    expected = metrics(f"evaluate/grammar_tiny/plain_{name}-1-perplexity")["test/perplexity_word"]
+    expected = metrics(f"evaluate/grammar_tiny/plain_{name}-1")["test/perplexity_word"]
     assert system.perplexity(documents) == pytest.approx(expected, rel=1e-6)
 
 

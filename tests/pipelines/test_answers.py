@@ -68,8 +68,8 @@ def overrides(data):
 
 @pytest.fixture(scope="module")
 def folder(project, overrides, data):
-    project.succeed("train", *overrides, f"embedding={data / 'vectors.bin'}")
-    return project.folder / "outputs/train/squad/bidaf-1"
+    project.succeed("finetune", *overrides, f"embedding={data / 'vectors.bin'}")
+    return project.folder / "outputs/finetune/squad/bidaf-1"
 
 
 def read(folder, name):
@@ -85,7 +85,7 @@ def test_the_cell_is_complete(folder):
         "digests.json",
     }
     run = read(folder, "run.json")
-    assert (run["stage"], run["task"], run["corpus"], run["system"]) == ("train", "squad", "squad", "bidaf")
+    assert (run["stage"], run["task"], run["corpus"], run["system"]) == ("finetune", "squad", "squad", "bidaf")
     assert run["examples"] == {
         "train": 32,
         "validation": 8,
@@ -176,8 +176,8 @@ def test_words_of_their_own_vector(folder):
 @pytest.mark.parametrize(("recipe", "exact"), [("sliding_window", None), ("right_span", 12 / 13)])
 def test_a_rule_makes_a_cell_that_answers(project, overrides, data, recipe, exact):
     """Without a training; the bound is that of an answer that is half a word."""
-    project.succeed("train", f"recipe=readers/{recipe}", *overrides[:1], *overrides[2:5])
-    cell = project.folder / f"outputs/train/squad/{recipe}-1"
+    project.succeed("finetune", f"recipe=readers/{recipe}", *overrides[:1], *overrides[2:5])
+    cell = project.folder / f"outputs/from_scratch/squad/{recipe}-1"
     predictions, metrics = read(cell, "predictions.json"), read(cell, "metrics.json")
     questions = {question.id: question for question in read_squad(data / "test.json")}
     expected = answer_metrics(predictions, {q.id: [a.text for a in q.answers] for q in questions.values()})
@@ -191,6 +191,6 @@ def test_a_rule_makes_a_cell_that_answers(project, overrides, data, recipe, exac
 
 
 def test_a_mistake_of_use_ends_with_one_line(project, overrides):
-    done = project.run("train", *overrides, "~task.questions.read_train")
+    done = project.run("finetune", *overrides, "~task.questions.read_train")
     (line,) = done.stderr.strip().splitlines()
     assert done.returncode == 2 and "train.json: the file needs 'data', a list, as SQuAD v1.1 has it" in line

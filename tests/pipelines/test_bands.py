@@ -1,12 +1,16 @@
 """Recorded bands: what is told of a table that keeps to them, and of one that does not."""
 
-from types import SimpleNamespace
+import os
+import shutil
+import subprocess
 
 import pandas as pd
 import pytest
+import yaml
 
-from pipelines.bands import bands, judged
-from pipelines.entry import CONF
+from pipelines.bands import check, judged
+from pipelines.forks import write_python
+from pipelines.project import CONF, STUDIES
 from retable.errors import UsageError
 from retable.plan.conf import Conf
 from retable.plan.study import expand, read_study
@@ -72,24 +76,25 @@ def test_a_band_is_a_row_and_what_is_expected_of_it(row, is_band):
 @pytest.mark.parametrize("row", [["lstm", "", "test", "perplexity_word", 8, 9], ["lstm", "", "", "x", "better"]])
 def test_a_table_without_what_a_band_is_of_is_named(row, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pipelines.bands.read_study", lambda *_: SimpleNamespace(reported={"bands": {"x": [row]}}))
-    (tmp_path / "results/mine").mkdir(parents=True)
-    LINEAGE[KEY].to_csv(tmp_path / "results/mine/x.csv", index=False)
+    said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": {"x": [row]}}
+    (tmp_path / "study.yaml").write_text(yaml.dump(said), encoding="utf-8")
+    (tmp_path / "results").mkdir()
+    LINEAGE[KEY].to_csv(tmp_path / "results/x.csv", index=False)
     asked = "mean" if len(row) == 6 else "verdict"
     with pytest.raises(UsageError, match=rf"x\.csv has no {asked}, which its bands are of; name another table"):
-        bands("mine")
+        [*check()]
 
 
 def test_a_drift_is_a_line_and_exit_code_1(tmp_path, forks):
-    folder = tmp_path / "results/smoke"
-    folder.mkdir(parents=True)
-    recorded = read_study(Conf(CONF), "smoke").reported["bands"]
+    (folder := tmp_path / "results").mkdir()
+    study = shutil.copyfile(STUDIES / "smoke/study.yaml", tmp_path / "study.yaml")
+    recorded = read_study(Conf(CONF), study).reported["bands"]
     means = {table: [(*row[:4], (row[4] + row[5]) / 2) for row in rows] for table, rows in recorded.items()}
 
     def made():
         for table, rows in means.items():
             pd.DataFrame(rows, columns=[*KEY, "mean"]).to_csv(folder / f"{table}.csv", index=False)
-        return Project(tmp_path, forks).run("command", "bands", "smoke")
+        return Project(tmp_path, forks).run("command", "bands")
 
     kept = made()
     assert kept.returncode == 0 and "DRIFT" not in kept.stdout
@@ -98,3 +103,29 @@ def test_a_drift_is_a_line_and_exit_code_1(tmp_path, forks):
     means["perplexity"][0] = (*key, 2 * mean)
     drifted = made()
     assert drifted.returncode == 1 and drifted.stdout.count("DRIFT perplexity: oracle") == 1
+
+
+def test_the_nightlys_step_summarises_all_three_outcomes(tmp_path, forks):
+    """That all bands hold, which drift, and that the study has no tables; run by a shell as GitHub runs it."""
+    workflow = yaml.safe_load((STUDIES.parent / ".github/workflows/nightly.yml").read_text(encoding="utf-8"))
+    (step,) = (each["run"] for each in workflow["jobs"]["study"]["steps"] if "--summary" in each.get("run", ""))
+    command, bands = step.splitlines()[0], {"x": [["lstm", "", "test", "perplexity_word", 8, 9]]}
+    said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": bands}
+    (tmp_path / "study.yaml").write_text(yaml.dump(said), encoding="utf-8")
+    write_python(python := tmp_path / "python", forks)
+    command = command.replace("${{ matrix.study }}", "").replace(".venv/bin/retable", f"{python} -m pipelines.command")
+    table, summary = tmp_path / "results/x.csv", tmp_path / "summary.md"
+
+    def summarised(value: float | None) -> str:
+        if value is not None:
+            table.parent.mkdir(exist_ok=True)
+            pd.DataFrame([("lstm", "", "test", "perplexity_word", value)], columns=[*KEY, "mean"]).to_csv(table)
+        environment = os.environ | {"GITHUB_STEP_SUMMARY": str(summary)}
+        subprocess.run(["bash", "-e", "-c", command], cwd=tmp_path, env=environment, check=True)
+        text = summary.read_text(encoding="utf-8")
+        summary.unlink()
+        return text
+
+    assert "No bands were checked: results/x.csv is missing" in summarised(None)
+    assert summarised(8.5) == "### Bands\n\nAll 1 bands hold.\n"
+    assert "- x: lstm test perplexity_word = 10, band 8 to 9\n" in summarised(10)

@@ -24,8 +24,8 @@ def folder(project):
     files.mkdir(parents=True)
     write_endings(files, seed=1, examples={"train": 96, "validation": 24, "test": 40}, scale=0.3)
     settings = ["recipe=encoders/bilstm", "model.d_embedding=16", "model.d_model=16", "optimizer.lr=0.01", "patience=3"]
-    project.succeed("train", "task=grammar_endings", *SMALL, *settings)
-    return project.folder / "outputs/train/grammar_endings/bilstm-1"
+    project.succeed("finetune", "task=grammar_endings", *SMALL, *settings)
+    return project.folder / "outputs/from_scratch/grammar_endings/bilstm-1"
 
 
 def load(folder, name):
@@ -43,7 +43,7 @@ def test_the_cell_is_complete_and_was_trained(folder):
     assert {path.name for path in folder.iterdir()} == files
     run = load(folder, "run.json")
     assert [run[name] for name in ("stage", "task", "corpus", "system", "seed")] == [
-        *("train", "grammar_endings", "grammar_endings", "bilstm"),
+        *("from_scratch", "grammar_endings", "grammar_endings", "bilstm"),
         1,
     ]
     assert run["examples"] == {"train": 96, "validation": 24, "test": 40} and set(run["shortened"].values()) == {0}
@@ -75,7 +75,7 @@ def test_predictions_give_the_scores_and_the_best_validation_is_kept(folder):
     ],
 )
 def test_an_ending_is_read_with_its_beginning(model, read_as):
-    cfg = composed("train", model, "task=grammar_endings")
+    cfg = composed("finetune", model, "task=grammar_endings")
     batch = instantiate(cfg.task).encode(build_model(cfg, TOKENIZER), TOKENIZER, CHOICES).pad(np.arange(2))
     rows, row = batch.rows, 2
     lines = [" ".join(TOKENIZER.words[i] for i in rows.input_ids[row, : rows.lengths[row]])]

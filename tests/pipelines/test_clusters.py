@@ -38,7 +38,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def folder(project, data):
     project.succeed(
-        "train",
+        "finetune",
         "task=conll2012",
         "recipe=coreference/mention_ranker",
         *(f"task.documents.{k}={data / v}.conll" for k, v in zip(("train", "validation", "test"), SIZES, strict=True)),
@@ -54,7 +54,7 @@ def folder(project, data):
         ),
         *("finetuning.batch_size=6", "epochs=6", "optimizer.lr=0.02", "validations=1", "patience=6"),
     )
-    return project.folder / "outputs/train/conll2012/mention_ranker-1"
+    return project.folder / "outputs/finetune/conll2012/mention_ranker-1"
 
 
 def read(folder, name):
@@ -72,7 +72,7 @@ def test_the_cell_is_complete(folder):
     }
     run = read(folder, "run.json")
     assert (run["stage"], run["task"], run["corpus"], run["system"]) == (
-        *("train", "conll2012", "conll2012"),
+        *("finetune", "conll2012", "conll2012"),
         "mention_ranker",
     )
     assert run["examples"] == {"train": 60, "validation": 10, "test": 12} and len(run["digests"]) == 4

@@ -41,13 +41,15 @@ def test_help_names_every_command(command):
         (["stdies"], "No such command 'stdies'. Did you mean 'studies'?"),
         (["repro", "--jbs", "2"], "No such option: --jbs (Possible options: --jobs)"),
         (["repro", "--jobs", "two"], "Invalid value for '--jobs': "),
-        (["repro", "lineages"], "there is no study 'lineages'; write lineage"),
+        (["repro", "histry"], "there is no study 'histry', nor a folder histry with a study.yaml; write history"),
         (["show"], "Missing argument 'CELL'."),
         (["show", "gpt-1"], "gpt-1 is no folder of a cell, and outputs/ has none here; `retable repro` makes some"),
-        (["why", "gtp-1"], "gtp-1 is no cell of a study; write CORPUS/SYSTEM-SEED, such as grammar_small/gpt-1"),
-        (["why", "gpt-1"], "gpt-1 may be pretrain/"),
-        (["tables", "nothing"], "results/nothing/report.md is missing; `retable repro nothing` makes it"),
-        (["bands", "ptb_larg"], "there is no study 'ptb_larg'; write ptb_large"),
+        (["why", "lstn-1", "--study", "history"], "lstn-1 is not a cell of study history; write lstm-1"),
+        (["tables", "histry"], "there is no study 'histry', nor a folder histry with a study.yaml; write history"),
+        (
+            ["bands", "ptb_larg"],
+            "there is no study 'ptb_larg', nor a folder ptb_larg with a study.yaml; write ptb_large",
+        ),
         (["describe", "grammar_tiny", "wrd"], "TOKENIZER: there is no tokenizer 'wrd'; write word"),
         (["describe", "ptb", "word", "--other", "grammer"], "--other: there is no corpus 'grammer'; write grammar"),
         (
@@ -67,7 +69,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(command, arguments, said):
 
 
 @pytest.mark.parametrize(
-    ("typed", "choices"), [("retable rep", ["repro"]), ("retable repro --j", ["--jobs"]), ("retable sc", ["score"])]
+    ("typed", "choices"), [("retable repr", ["repro"]), ("retable repro --j", ["--jobs"]), ("retable sc", ["score"])]
 )
 def test_completion(typed, choices, tmp_path):
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_RETABLE_COMPLETE": "complete_bash"}
@@ -81,7 +83,7 @@ def test_a_tokenizer_is_described(project, command, monkeypatch):
     code, printed, error = command("describe", "grammar_tiny", "word", "kligrernly", "a\x1b[2J", "--characters", "2000")
     assert code == 0 and "\x1b" not in printed and "\na\\x1b[2J\n" in printed, error
     lines = printed.splitlines()
-    assert lines[0].startswith("outputs/encode/grammar_tiny/word/tokenizer.json: ")
+    assert lines[0].startswith("outputs/tokenize/grammar_tiny/word/tokenizer.json: ")
     rows = {line[:24].strip(): line[24:].split() for line in lines if line.startswith("grammar_tiny ")}
     assert [*rows] == [f"grammar_tiny {split}" for split in ("train", "validation", "test")]
     assert all(len(row) == 6 and 50 < int(row[0].replace(",", "")) < 600 for row in rows.values())

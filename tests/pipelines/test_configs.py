@@ -9,32 +9,33 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_class, get_method
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.entry import CONF
+from pipelines.project import CONF, STUDIES
+from retable.artifacts import read_json
 from retable.plan.conf import Conf
 from retable.plan.study import read_study
 from tests.pipelines.recipes import composed
 
 STAGES = (
     "prepare",
-    "encode",
+    "tokenize",
     "embed",
     "pretrain",
     "adapt",
     "mix",
-    "train",
+    "finetune",
     "evaluate",
     "generate",
     "scaling",
     "report",
 )
 GROUPS = {
-    "corpus": "encode",
-    "tokenizer": "encode",
+    "corpus": "tokenize",
+    "tokenizer": "tokenize",
     "model": "pretrain",
     "objective": "pretrain",
     "optimizer": "pretrain",
     "schedule": "pretrain",
-    "task": "train",
+    "task": "finetune",
     "benchmark": "evaluate",
     "decoding": "generate",
     "adaptation": "adapt",
@@ -42,7 +43,6 @@ GROUPS = {
     "callbacks": "pretrain",
     "logger": "pretrain",
     "debug": "pretrain",
-    "study": "report",
 }
 CHOICES = [  # several at once, each of another group
     (stage, [choice for choice in chosen if choice])
@@ -134,7 +134,7 @@ def test_every_benchmark_is_composed_under_its_own_name():
 
 
 def test_the_smoke_study_has_bands_for_its_tables():
-    bands = read_study(Conf(CONF), "smoke").reported["bands"]
+    bands = read_study(Conf(CONF), STUDIES / "smoke/study.yaml").reported["bands"]
     assert {"perplexity", "tasks"} <= set(bands)
     for rows in bands.values():
         assert all(low < high for *_, low, high in rows)
@@ -142,8 +142,8 @@ def test_the_smoke_study_has_bands_for_its_tables():
 
 def test_every_row_of_the_gallery_has_a_band():
     """Oracles apart, which are the bands' ends."""
-    bands = read_study(Conf(CONF), "gallery").reported["bands"]
-    for path in (CONF.parent / "results/gallery").glob("*.csv"):
+    bands = read_study(Conf(CONF), STUDIES / "gallery/study.yaml").reported["bands"]
+    for path in (STUDIES / "gallery/results").glob("*.csv"):
         rows = pd.read_csv(path)
         if {"system", "task", "metric"} <= set(rows) and path.stem != "tokenizers":
             trained = rows[~rows["runs"].str.startswith("prepare/", na=True)]["system"]
@@ -152,8 +152,8 @@ def test_every_row_of_the_gallery_has_a_band():
 
 def test_no_two_systems_of_the_gallery_are_one():
     """Recipes whose toy sizes leave nothing of what tells them apart have the same numbers to the last digit."""
-    numbers = [path.read_bytes() for path in (CONF.parent / "results/gallery/metrics").glob("*.json")]
-    assert len(numbers) > 80 and len({*numbers}) == len(numbers)
+    metrics = read_json(STUDIES / "gallery/results/metrics.json")
+    assert len(metrics) > 80 and len({*map(str, metrics.values())}) == len(metrics)
 
 
 @pytest.mark.parametrize("path", sorted((CONF / "sweep").glob("*.yaml")), ids=lambda path: path.stem)

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 
 from pipelines.entry import CONF
 from retable.digests import digest
-from tests.pipelines.conftest import TWO
+from tests.pipelines.conftest import BILSTM, TWO
 
 SHORT = ["corpus=grammar_tiny", "++max_steps=8", "validations=2"]
 TASK = [*SHORT, "batch_size=4", "dropout=0"]
@@ -22,12 +22,12 @@ STAGES = {
             "model.dropout=0", "batches.batch_size=4", "batches.length=16"],
     "bert": ["pretrain", *SHORT, "recipe=bert/bert", "tokenizer=word_marked", "model.d_model=16", "model.n_layers=2",
              "model.dropout=0", "batches.batch_size=4", "batches.length=32"],
-    "sentences": ["train", *TASK, "task=sentiment", "recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8"],
-    "tags": ["train", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8", "model.d_model=8",
-             "task.sentences.text.words={train: 600, validation: 200, test: 200}"],
-    "answers": ["train", *TASK, "task=grammar_questions_tiny", "recipe=readers/bidaf", "model.d_hidden=8",
+    "sentences": ["finetune", *TASK, *BILSTM, "task=sentiment"],
+    "tags": ["finetune", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8",
+             "model.d_model=8", "task.sentences.text.words={train: 600, validation: 200, test: 200}"],
+    "answers": ["finetune", *TASK, "task=grammar_questions_tiny", "recipe=readers/bidaf", "model.d_hidden=8",
                 "task.questions.questions={train: 40, validation: 10, test: 20}"],
-    "translation": ["train", "corpus=grammar_pairs_tiny", "task=translation", "decoding=greedy", "tokenizer=word",
+    "translation": ["finetune", "corpus=grammar_pairs_tiny", "task=translation", "decoding=greedy", "tokenizer=word",
                     "recipe=translation/transformer_translation_grammar", "model.d_model=16", "model.dropout=0",
                     "decoding.max_new_tokens=8", "batches.max_tokens=128", "validations=2", "++max_steps=8"],
 }  # fmt: skip
@@ -59,13 +59,13 @@ def train(project):
 
 def prepare(project, name: str) -> None:
     """Make what one stage reads and the others do not, once."""
-    encoded = project.folder / "outputs/encode"
+    encoded = project.folder / "outputs/tokenize"
     if name == "bert" and not (encoded / "grammar_tiny/word_marked").exists():
-        project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
+        project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
     if name == "translation" and not (encoded / "grammar_pairs_tiny").exists():
         few = "corpus.write.pairs={train: 100, validation: 10, test: 10}"
         project.succeed("prepare", "corpus=grammar_pairs_tiny", few)
-        project.succeed("encode", "corpus=grammar_pairs_tiny")
+        project.succeed("tokenize", "corpus=grammar_pairs_tiny")
 
 
 def learnt_by(stage: str, settings: list[str], optimizer: str) -> list[str]:

@@ -100,7 +100,7 @@ def test_unknown_recipe(project):
 def test_file_of_ones_own_that_is_read_otherwise_than_meant(project, tmp_path, group, text, message):
     (tmp_path / group).mkdir()
     (tmp_path / group / "own.yaml").write_text(text)
-    stage = "train" if group == "task" else "pretrain"
+    stage = "finetune" if group == "task" else "pretrain"
     line = refuse(project, stage, f"--config-dir={tmp_path}", "corpus=grammar_tiny", f"{group}=own")
     assert message in line
 
@@ -139,17 +139,17 @@ def test_recipe_for_another_objective(project):
 
 
 def test_recipe_that_says_nothing_of_tasks(project):
-    line = refuse(project, "train", "corpus=grammar_tiny", "recipe=recurrent/lstm", "task=sentiment")
+    line = refuse(project, "finetune", "corpus=grammar_tiny", "recipe=recurrent/lstm", "task=sentiment")
     assert "recipe=recurrent/lstm" in line and "task=sentiment" in line
     said = line.partition("'")[2].partition("'")[0]
     few = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "task=sentiment", "max_steps=1", "system=as_told"]
-    project.succeed("train", *few, said)
+    project.succeed("finetune", *few, said)
 
 
 @pytest.mark.parametrize(("group", "own", "other"), [("optimizer", "adamw", "sgd"),
                                                      ("schedule", "warmup_cosine", "constant")])  # fmt: skip
 def test_choice_in_whose_place_a_task_has_its_own(project, group, own, other):
-    line = refuse(project, "train", "corpus=grammar_tiny", "task=sentiment", f"{group}={other}")
+    line = refuse(project, "finetune", "corpus=grammar_tiny", "task=sentiment", f"{group}={other}")
     assert own in line and f"write {group}._target_=retable.training.{group}s.{other}" in line
 
 
@@ -159,7 +159,7 @@ def test_null_is_no_choice(project):
 
 def test_missing_stage_output(project):
     line = refuse(project, "evaluate", "stage=pretrain", "cell=grammar/lstm-9")
-    assert "dvc repro graph/corpus/grammar/dvc.yaml:pretrain-lstm-9" in line
+    assert "`retable repro` of a study that has pretrain/grammar/lstm-9, or `python -m pipelines.pretrain`" in line
 
 
 @pytest.mark.parametrize("out", ["", "..", "../../x", "/x", "a//b", "a/../b", "null", "3"])
@@ -173,8 +173,10 @@ def test_a_cell_in_no_place_for_one(project, out):
     ("stage", "overrides", "message"),
     [
         ("pretrain", ["corpus=grammar", "out=grammar_tiny"], "outputs/pretrain/grammar_tiny has no run.json, and only"),
-        ("encode", ["corpus=grammar", "out=grammar_tiny/word/mine"], "outputs/encode/grammar_tiny/word is a cell, and"),
-        ("encode", ["corpus=grammar_tiny", "tokenizer=character", "text=glue", "out=grammar_tiny/word"], "is missing"),
+        ("tokenize", ["corpus=grammar", "out=grammar_tiny/word/mine"],
+         "outputs/tokenize/grammar_tiny/word is a cell, and"),
+        ("tokenize", ["corpus=grammar_tiny", "tokenizer=character", "text=glue", "out=grammar_tiny/word"],
+         "is missing"),
         ("pretrain", ["corpus=grammar_tiny", "recipe=counted/kn3", "out=grammar_tiny/here-1"],
          "outputs/pretrain/grammar_tiny/here-1 is another cell, of system here for kn3; write another out=, or remove"),
         ("pretrain", ["corpus=grammar_tiny", "recipe=counted/unigram", "system=here", "out=grammar_tiny/here-1",
@@ -186,17 +188,6 @@ def test_a_cell_in_the_place_of_something_else(project, stage, overrides, messag
     if not here.exists():
         project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram", "system=here")
     assert message in refuse(project, stage, *overrides)
-
-
-@pytest.mark.parametrize(
-    ("results", "message"),
-    [("outputs", "outputs is no report, and only a report is replaced; write another results=, or remove it"),
-     ("null", "results=None is no folder; write results=results/mine")],
-)  # fmt: skip
-def test_a_report_in_the_place_of_something_else(project, results, message):
-    before = sorted(project.folder.rglob("outputs/**"))
-    assert message in refuse(project, "report", "study=smoke", f"results={results}")
-    assert sorted(project.folder.rglob("outputs/**")) == before
 
 
 def test_a_cell_that_a_kill_left_aside_comes_back_before_another_is_refused(project):
@@ -242,7 +233,7 @@ def test_truncated_weights(project):
 
 
 def test_wrong_column_name(project):
-    line = refuse(project, "train", "corpus=grammar_tiny", "task=sentiment", "task.sentences=[text]")
+    line = refuse(project, "finetune", "corpus=grammar_tiny", "task=sentiment", "task.sentences=[text]")
     assert "'text'" in line and "'sentence'" in line and "train.tsv" in line
 
 
@@ -263,14 +254,14 @@ def test_word_vectors_that_cannot_be(project, overrides, message):
 
 def test_an_input_layer_from_no_vectors(project):
     line = refuse(project, "pretrain", "corpus=grammar_tiny", "embedding=outputs/embed/x/y-1/vectors.bin")
-    assert "outputs/embed/x/y-1/vectors.bin is missing" in line and "dvc.yaml:embed-y-1" in line
+    assert "outputs/embed/x/y-1/vectors.bin is missing" in line and "study that has embed/x/y-1" in line
 
 
 @pytest.mark.parametrize(
     ("command", "line"),
     [
         (["pretrain", "trainer=gpu"], "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
-        (["train", "trainer=ddp", "trainer.accelerator=gpu"], "accelerator=gpu: torch finds no GPU here"),
+        (["finetune", "trainer=ddp", "trainer.accelerator=gpu"], "accelerator=gpu: torch finds no GPU here"),
         (["embed", "trainer=fsdp", "trainer.accelerator=cpu"], "all weights on the processor, in each process; write"),
     ],
 )
@@ -295,7 +286,7 @@ def test_a_file_of_dvcs_that_is_none(text, tmp_path, monkeypatch, capsys):
 def test_full_disk(project, bare_project, tmp_path):
     (tmp_path / "outputs").mkdir()
     (tmp_path / "work").mkdir()
-    shutil.copytree(project.folder / "outputs" / "encode", tmp_path / "outputs" / "encode")
+    shutil.copytree(project.folder / "outputs" / "tokenize", tmp_path / "outputs" / "tokenize")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path / "work")], check=True)
     try:
         line = refuse(bare_project, "pretrain", "corpus=grammar_tiny", "recipe=counted/kn5")

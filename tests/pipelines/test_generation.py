@@ -42,7 +42,7 @@ def project(tmp_path_factory):
         made.mkdir(parents=True)
         (made / "config.yaml").write_text(json.dumps({"tokens": f"c/{tokens}"} | config))
         tokenizers[tokens].save(made / "tokenizer.json")
-        run = {"system": name[:-2], "corpus": "c", "seed": 1, "made_from": [f"encode/c/{tokens}"]}
+        run = {"system": name[:-2], "corpus": "c", "seed": 1, "made_from": [f"tokenize/c/{tokens}"]}
         (made / "run.json").write_text(json.dumps(run))
         (made / "metrics.json").write_text(json.dumps({"validation/loss": 1.25}))
         return made
@@ -194,7 +194,7 @@ def test_samples_stand_in_the_cell_and_in_mlflow(run, project):
         (generate, ["cell=c/words-1", "decoding=top_p", "decoding.temperature=0"], "temperature=0 should be greater"),
         (generate, ["cell=c/words-1", "decoding=nucleus"], "decoding/nucleus"),
         (generate, ["cell=c/words-1", "prompt_words=9"], "test.txt has no line of more than 9 words"),
-        (generate, ["stage=embed", "cell=c/lstm-1"], "stage=embed should be 'pretrain', 'mix' or 'train'"),
+        (generate, ["stage=embed", "cell=c/lstm-1"], "stage=embed should be 'pretrain', 'mix', 'from_scratch' or '"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
@@ -214,7 +214,6 @@ def test_mistakes_of_use(refuse, project, application, overrides, message):
         (["generate", "words-1", "--strategy", "sample", "--temperature", "0"], "temperature=0.0 can't be"),
         (["translate", "words-1", "a"], "words-1 can't translate; it can perplexity, score, choose, generate"),
         (["export", "lstm-1", "x.arpa"], "lstm-1 is no n-gram model; only those have ARPA files"),
-        (["tables", "nothing"], "results/nothing/report.md is missing; `retable repro nothing` makes it"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
@@ -231,13 +230,13 @@ def test_a_typo_and_no_word_at_all(command):
 
 def test_what_there_is(command):
     studies, _ = command("studies")
-    assert "\nlineage           The default: what the field learnt" in studies
+    assert "\nhistory           The default: what the field learnt" in studies
     sentences = re.split(r"\n(?! )", studies.rstrip())  # a study's whole first sentence, in lines of 80
     assert all(sentence[-1] in ".?" and not sentence.endswith("al.") for sentence in sentences)
     assert max(map(len, studies.splitlines())) <= 80
     shown, _ = command("show", "outputs/pretrain/c/words-1")
     first, can, origin, metric = shown.splitlines()
-    assert first == "outputs/pretrain/c/words-1: words on c, seed 1" and origin == "made from  encode/c/word"
+    assert first == "outputs/pretrain/c/words-1: words on c, seed 1" and origin == "made from  tokenize/c/word"
     assert can.startswith("can        perplexity, score, choose, generate") and metric.split() == [
         "validation/loss",
         "1.25",

@@ -1,4 +1,4 @@
-"""A corpus that came in tokens goes through the encode stage as it is."""
+"""A corpus that came in tokens goes through the stage tokenize as it is."""
 
 import json
 import sys
@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.encode import encode
 from pipelines.prepare import prepare
+from pipelines.tokenize_text import tokenize
 from retable.data.shards import HEADER, MAGIC, VERSION
 from retable.tokenizers import byte_bpe
 
@@ -29,9 +29,9 @@ def test_tokens_stay_what_they_are(tmp_path, monkeypatch, capsys):
     sizes = [f"corpus.write.train_tokens={len(ids)}", f"corpus.write.held_out_tokens={half}"]
     monkeypatch.setattr(sys, "argv", ["prepare", "corpus=fineweb", "corpus.write.source=.", *sizes])
     prepare()
-    monkeypatch.setattr(sys, "argv", ["encode", "corpus=fineweb", "tokenizer=given"])
-    encode()
-    cell = Path("outputs/encode/fineweb/given")
+    monkeypatch.setattr(sys, "argv", ["tokenize", "corpus=fineweb", "tokenizer=given"])
+    tokenize()
+    cell = Path("outputs/tokenize/fineweb/given")
     for split, expected in (("train", ids), ("validation", ids[:half]), ("test", ids[half : 2 * half])):
         assert np.fromfile(cell / f"{split}.bin", "<u2").tolist() == expected
         assert np.load(cell / f"{split}.units.npy")[:, 0].sum() == len(expected)
@@ -41,5 +41,5 @@ def test_tokens_stay_what_they_are(tmp_path, monkeypatch, capsys):
 
     Path("outputs/prepare/fineweb/tokenizer.json").unlink()
     with pytest.raises(SystemExit):
-        encode()
+        tokenize()
     assert "came as text alone; write tokenizer=bpe" in capsys.readouterr().err

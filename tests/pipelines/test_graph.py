@@ -9,10 +9,10 @@ import torch
 from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file
 
-from retable.artifacts import read_record, record_file
+from retable.artifacts import read_record
 from retable.models.word2vec_format import read_word2vec
 from retable.tokenizers.tokenizer import Tokenizer
-from tests.pipelines.conftest import TWO
+from tests.pipelines.conftest import TWO, unrecorded
 
 SMALL = ["corpus=grammar_tiny", "epochs=0.2"]
 LSTM = [*SMALL, "recipe=recurrent/lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16"]
@@ -40,8 +40,8 @@ def graph(project):
         "evaluate", "corpus=grammar_tiny", "stage=embed", "cell=grammar_tiny/skipgram-1", "benchmark=analogies"
     )
     project.succeed("evaluate", "corpus=grammar_tiny", f"vectors={SKIPGRAM}", "benchmark=neighbours")
-    project.succeed("train", *BILSTM, "task=sentiment", f"embedding={SKIPGRAM}", "system=bilstm_skipgram")
-    project.succeed("train", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "system=gpt_pretrained")
+    project.succeed("finetune", *BILSTM, "task=sentiment", f"embedding={SKIPGRAM}", "system=bilstm_skipgram")
+    project.succeed("finetune", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "system=gpt_pretrained")
     return project
 
 
@@ -57,9 +57,9 @@ def test_cells_are_complete(graph):
 
 def test_run_leads_to_its_origins(graph):
     cell, *origins = (
-        "evaluate/grammar_tiny/lstm-1-perplexity",
+        "evaluate/grammar_tiny/lstm-1",
         "pretrain/grammar_tiny/lstm-1",
-        "encode/grammar_tiny/word",
+        "tokenize/grammar_tiny/word",
     )
     run = read(graph, f"{cell}/run.json")
     assert (run["system"], run["made_from"]) == ("lstm", origins)
@@ -74,26 +74,24 @@ def test_run_leads_to_its_origins(graph):
 
 
 def test_a_cell_whose_origins_have_no_record_is_made_alike(graph):
-    cell, origin = (graph.folder / "outputs" / place for place in ("evaluate/grammar_tiny/kn5-1-perplexity",
+    cell, origin = (graph.folder / "outputs" / place for place in ("evaluate/grammar_tiny/kn5-1",
                                                                    "pretrain/grammar_tiny/kn5-1"))  # fmt: skip
     before = {path: path.read_bytes() for path in cell.rglob("*.*")}
-    record = record_file(origin).read_bytes()
-    record_file(origin).unlink()
-    graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1")
+    with unrecorded(origin):
+        graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1")
     assert {path: path.read_bytes() for path in cell.rglob("*.*")} == before and len(before) == 6
     assert len(read_record(cell)["upstream_runs"]) == 1  # that of the tokens
-    record_file(origin).write_bytes(record)
 
 
 def test_the_corpus_is_that_of_the_text_wherever_the_cell_lies(project):
     project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram", "out=elsewhere/mine")
     assert read(project, "pretrain/elsewhere/mine/run.json")["corpus"] == "grammar_tiny"
     project.succeed("evaluate", "corpus=grammar_tiny", "cell=elsewhere/mine")
-    assert read(project, "evaluate/elsewhere/mine-perplexity/run.json")["corpus"] == "grammar_tiny"
+    assert read(project, "evaluate/elsewhere/mine/run.json")["corpus"] == "grammar_tiny"
 
 
 def test_scores_cover_the_same_text(graph):
-    cells = ["evaluate/grammar_tiny/kn5-1-perplexity", "evaluate/grammar_tiny/gpt-1-perplexity", "prepare/grammar_tiny"]
+    cells = ["evaluate/grammar_tiny/kn5-1", "evaluate/grammar_tiny/gpt-1", "prepare/grammar_tiny"]
     counts = [
         {k: v for k, v in read(graph, f"{c}/metrics.json").items() if k in ("test/words", "test/bytes")} for c in cells
     ]
@@ -103,15 +101,14 @@ def test_scores_cover_the_same_text(graph):
 def test_no_system_beats_the_oracle(graph):
     oracle = read(graph, "prepare/grammar_tiny/metrics.json")["test/nats"]
     for cell in ("kn5", "lstm", "gpt"):
-        assert read(graph, f"evaluate/grammar_tiny/{cell}-1-perplexity/metrics.json")["test/nats"] > oracle
+        assert read(graph, f"evaluate/grammar_tiny/{cell}-1/metrics.json")["test/nats"] > oracle
 
 
 def test_the_excess_by_phenomenon_is_what_the_system_lacks_of_the_oracle(graph):
-    graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=phenomena")
-    found = read(graph, "evaluate/grammar_tiny/kn5-1-phenomena/metrics.json")
+    graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=[perplexity,phenomena]")
+    found = read(graph, "evaluate/grammar_tiny/kn5-1/metrics.json")
     oracle, system = (
-        read(graph, f"{cell}/metrics.json")
-        for cell in ("prepare/grammar_tiny", "evaluate/grammar_tiny/kn5-1-perplexity")
+        read(graph, f"{cell}/metrics.json") for cell in ("prepare/grammar_tiny", "evaluate/grammar_tiny/kn5-1")
     )
     excess = (system["test/nats"] - oracle["test/nats"]) / oracle["test/tokens"]
     assert found["phenomena/total/excess"] == pytest.approx(excess, rel=1e-6)
@@ -127,24 +124,46 @@ COUNTING = """
 from pipelines import evaluate
 
 own, loads = evaluate.load_system, []
+earlier, measured = evaluate.measured_before, []
 evaluate.load_system = lambda cell: loads.append(cell) or own(cell)
+
+
+def look(cell, name, *rest):
+    if (found := earlier(cell, name, *rest)) is None:
+        measured.append(name)
+    return found
+
+
+evaluate.measured_before = look
 evaluate.evaluate()
-print(len(loads), "loaded")
+print(len(loads), "loaded:", *measured)
 """
 
 
-def test_several_benchmarks_read_the_model_once_and_are_as_one_at_a_time(graph, tmp_path):
-    """The gradients, too, of a model that others have read without any."""
-    names, few = ("perplexity", "gradients", "phenomena"), "benchmark.gradients.windows=8"
-    lstm = ["corpus=grammar_tiny", "cell=grammar_tiny/lstm-1"]
+@pytest.fixture
+def measured(graph, tmp_path):
+    """Evaluate a cell; which benchmarks were measured, of a model that was read once."""
     (counting := tmp_path / "counting.py").write_text(COUNTING, encoding="utf-8")
-    done = graph.succeed(str(counting), *lstm, f"benchmark=[{','.join(names)}]", few)
-    assert done.stdout == "1 loaded\n"
-    evaluated = graph.folder / "outputs/evaluate/grammar_tiny"
-    together, metrics = evaluated / "lstm-1-perplexity-gradients-phenomena", {}
+
+    def measured(cell: str, benchmarks: str, *settings: str) -> list[str]:
+        cell = f"cell=grammar_tiny/{cell}"
+        done = graph.succeed(str(counting), "corpus=grammar_tiny", cell, f"benchmark=[{benchmarks}]", *settings)
+        once, _, names = done.stdout.strip().partition(":")
+        assert once == "1 loaded"
+        return names.split()
+
+    return measured
+
+
+def test_several_benchmarks_read_the_model_once_and_are_as_one_at_a_time(graph, measured):
+    """The gradients, too, of a model that others have read without any."""
+    names, few = ["perplexity", "gradients", "phenomena"], "benchmark.gradients.windows=8"
+    assert measured("lstm-1", ",".join(names), few, "out=apart/together") == names
+    evaluated, metrics = graph.folder / "outputs/evaluate/apart", {}
+    together = evaluated / "together"
     for name in names:
-        graph.succeed("evaluate", *lstm, f"benchmark={name}", *[few] * (name == "gradients"))
-        alone = evaluated / f"lstm-1-{name}"
+        assert measured("lstm-1", name, *[few] * (name == "gradients"), f"out=apart/{name}") == [name]
+        alone = evaluated / name
         files = {path.name: path.read_bytes() for path in (alone / name).iterdir()}
         assert len(files) > 1 and files == {path.name: path.read_bytes() for path in (together / name).iterdir()}
         metrics |= json.loads((alone / "metrics.json").read_text())
@@ -153,12 +172,32 @@ def test_several_benchmarks_read_the_model_once_and_are_as_one_at_a_time(graph, 
     assert {path.name for path in together.iterdir()} == {*own, *names}
 
 
+def test_what_was_measured_is_not_measured_again(graph, measured):
+    """When a benchmark is added or set otherwise; but what is damaged is, and a system that has changed."""
+    cell, out = graph.folder / "outputs/evaluate/grown/one", "out=grown/one"
+    assert measured("kn5-1", "perplexity", out) == ["perplexity"]
+    before = {path.name: path.read_bytes() for path in (cell / "perplexity").iterdir()}
+    assert measured("kn5-1", "perplexity,phenomena", out) == ["phenomena"]
+    assert {path.name: path.read_bytes() for path in (cell / "perplexity").iterdir()} == before
+    metrics = read(graph, "evaluate/grown/one/metrics.json")
+    assert {"test/nats", "phenomena/total/excess"} <= metrics.keys()
+    assert measured("kn5-1", "phenomena,perplexity", out, "benchmark.perplexity.splits=[test]") == ["perplexity"]
+    assert measured("kn5-1", "perplexity,phenomena", out) == ["perplexity"]
+    assert read(graph, "evaluate/grown/one/metrics.json") == metrics
+    (cell / "perplexity/metrics.json").write_text("{}", encoding="utf-8")
+    assert "perplexity" in measured("kn5-1", "perplexity,phenomena", out)
+    kn5 = ["corpus=grammar_tiny", "recipe=counted/kn5", "system=changed"]
+    for order in ("model.order=5", "model.order=4"):
+        graph.succeed("pretrain", *kn5, order)
+        assert measured("changed-1", "perplexity") == ["perplexity"] and measured("changed-1", "perplexity") == []
+
+
 def test_a_benchmark_that_can_not_be_answered_is_refused_before_any_runs(graph):
     done = graph.run("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=[perplexity,gradients]")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "kn5-1 is no TrainedSystem, which benchmark gradients asks for" in done.stderr
-    begun = [graph.folder / top / "evaluate/grammar_tiny/kn5-1-perplexity-gradients" for top in ("outputs", "work")]
-    assert not any(folder.exists() for folder in begun)
+    assert not (graph.folder / "work/evaluate/grammar_tiny/kn5-1").exists()
+    assert not (graph.folder / "outputs/evaluate/grammar_tiny/kn5-1/gradients").exists()
 
 
 def test_a_variant_of_a_benchmark_and_both_at_once(graph, tmp_path):
@@ -167,13 +206,14 @@ def test_a_variant_of_a_benchmark_and_both_at_once(graph, tmp_path):
     text = "# @package benchmark.again\ndefaults: [perplexity@_here_, _self_]\nsplits: [test]\n"
     (tmp_path / "benchmark/again.yaml").write_text(text, encoding="utf-8")
     kn5 = [f"--config-dir={tmp_path}", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1"]
-    graph.succeed("evaluate", *kn5, "benchmark=again")
-    first, again = (read(graph, f"evaluate/grammar_tiny/kn5-1-{name}/metrics.json") for name in ("perplexity", "again"))
+    for name in ("perplexity", "again"):
+        graph.succeed("evaluate", *kn5, f"benchmark={name}", f"out=apart/{name}_alone")
+    first, again = (read(graph, f"evaluate/apart/{name}_alone/metrics.json") for name in ("perplexity", "again"))
     assert again == {name: value for name, value in first.items() if name.startswith("test/")}
     done = graph.run("evaluate", *kn5, "benchmark=[perplexity,again]")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "benchmark again has test/bits_per_byte, as one before it" in done.stderr
-    assert not (graph.folder / "outputs/evaluate/grammar_tiny/kn5-1-perplexity-again").exists()
+    assert not (graph.folder / "outputs/evaluate/grammar_tiny/kn5-1/again").exists()
 
 
 def test_same_seed_same_bytes(graph):
@@ -185,16 +225,16 @@ def test_same_seed_same_bytes(graph):
 
 
 def test_a_frozen_model_keeps_its_weights(graph):
-    refused = graph.run("train", *FINE_TUNED, "frozen=true")
+    refused = graph.run("finetune", *FINE_TUNED, "frozen=true")
     assert refused.returncode == 2
     assert "init=random would leave a frozen GPT as it was drawn; give init= a cell" in refused.stderr
-    graph.succeed("train", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "frozen=true", "system=gpt_frozen")
+    graph.succeed("finetune", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "frozen=true", "system=gpt_frozen")
     trained, tuned, frozen = (
         load_file(graph.folder / "outputs" / cell / "model.safetensors")
         for cell in (
             "pretrain/grammar_tiny/gpt-1",
-            "train/grammar_tiny/acceptability-gpt_pretrained-1",
-            "train/grammar_tiny/acceptability-gpt_frozen-1",
+            "finetune/grammar_tiny/acceptability-gpt_pretrained-1",
+            "finetune/grammar_tiny/acceptability-gpt_frozen-1",
         )
     )
     assert all(torch.equal(weight, frozen[name]) for name, weight in trained.items())
@@ -203,7 +243,7 @@ def test_a_frozen_model_keeps_its_weights(graph):
 
 
 def test_units_cover_the_tasks(graph):
-    units = pd.read_csv(graph.folder / "outputs/train/grammar_tiny/sentiment-bilstm_skipgram-1/units.csv")
+    units = pd.read_csv(graph.folder / "outputs/finetune/grammar_tiny/sentiment-bilstm_skipgram-1/units.csv")
     assert units.groupby("split").size().to_dict() == {"validation": 20, "test": 40}
 
 
@@ -212,7 +252,7 @@ def test_word_vectors_start_an_input_layer(graph):
     graph.succeed("pretrain", *LSTM, f"embedding={SKIPGRAM}", "freeze_embedding=true", "system=lstm_skipgram")
     cell = graph.folder / "outputs/pretrain/grammar_tiny/lstm_skipgram-1"
     words, vectors = read_word2vec(graph.folder / SKIPGRAM)
-    vocabulary = Tokenizer.load(graph.folder / "outputs/encode/grammar_tiny/word/tokenizer.json").words
+    vocabulary = Tokenizer.load(graph.folder / "outputs/tokenize/grammar_tiny/word/tokenizer.json").words
     rows = load_file(cell / "model.safetensors")["model.embedding.weight"].numpy()
     rows = rows[[vocabulary.index(word) for word in words]]
     scale = rows.std() / vectors.std()
@@ -226,7 +266,7 @@ def test_unseen_words_have_ngrams(graph):
         "benchmark.neighbours.words=[smeteling]",
     )  # fmt: skip
     assert system.returncode == 0
-    table = pd.read_csv(graph.folder / "outputs/evaluate/grammar_tiny/fasttext-1-neighbours/neighbours/neighbours.csv")
+    table = pd.read_csv(graph.folder / "outputs/evaluate/grammar_tiny/fasttext-1/neighbours/neighbours.csv")
     assert (table["word"] == "smeteling").sum() == 10
 
 

@@ -10,8 +10,8 @@ pytest.importorskip("sklearn")
 
 def test_the_stage_leaves_a_cell_without_a_word(project):
     small = "model.n_layers=1", "model.d_model=16", "epochs=20", "examples=300", "optimizer.lr=1e-2"
-    project.succeed("train", "task=digits", "recipe=images/vit", *small)
-    cell = project.folder / "outputs/train/digits/vit-1"
+    project.succeed("finetune", "task=digits", "recipe=images/vit", *small)
+    cell = project.folder / "outputs/from_scratch/digits/vit-1"
     units = pd.read_csv(cell / "units.csv")
     metrics, run = (json.loads((cell / f"{name}.json").read_text()) for name in ("metrics", "run"))
     for split, part in units.groupby("split"):
@@ -19,5 +19,5 @@ def test_the_stage_leaves_a_cell_without_a_word(project):
     assert metrics["digits/test/accuracy"] > 0.2  # of ten digits
     assert run["vocab_size"] == 0 and run["corpus"] == "digits" and run["examples"]["train"] == 300
     assert json.loads((cell / "vocabulary.json").read_text()) == {"known": 0, "words": []}
-    refused = project.run("train", "task=digits", "recipe=encoders/bilstm")
+    refused = project.run("finetune", "task=digits", "recipe=encoders/bilstm")
     assert refused.returncode == 2 and "BiLSTM takes no model.image_size" in refused.stderr

@@ -22,7 +22,7 @@ def read(project, path):
 
 def perplexities(project, cell: str, *overrides: str) -> dict[str, float]:
     project.succeed("evaluate", CORPUS, f"cell=grammar_tiny/{cell}", "benchmark=perplexity", *overrides)
-    return read(project, f"evaluate/grammar_tiny/{cell}-perplexity/metrics.json")
+    return read(project, f"evaluate/grammar_tiny/{cell}/metrics.json")
 
 
 def contents() -> dict[Path, bytes | None]:
@@ -65,7 +65,7 @@ def test_a_cell_says_what_it_was_imported_from(arpa):
     run = read(arpa, "pretrain/grammar_tiny/from_arpa/run.json")
     assert run["seed"] is None and run["made_from"] == [] and run["imported"] == "mine.arpa"
     assert list(run["digests"]) == ["mine.arpa"] and len(run["digests"]["mine.arpa"]) == 64
-    evaluated = "evaluate/grammar_tiny/from_arpa-perplexity/run.json"
+    evaluated = "evaluate/grammar_tiny/from_arpa/run.json"
     perplexities(arpa, "from_arpa")
     assert read(arpa, evaluated)["made_from"][0] == "pretrain/grammar_tiny/from_arpa"
     shown = arpa.succeed("command", "show", "from_arpa").stdout
@@ -85,13 +85,13 @@ def test_an_arpa_file_of_other_words_is_scored_on_tokens_of_its_own(arpa):
     done = arpa.run("evaluate", CORPUS, "cell=grammar_tiny/other")
     assert done.returncode == 2 and "write corpus=grammar_tiny tokenizer=pretrained" in done.stderr
     path = "outputs/pretrain/grammar_tiny/from_arpa/tokenizer.json"
-    arpa.succeed("encode", CORPUS, "tokenizer=pretrained", f"tokenizer.train.path={path}")
+    arpa.succeed("tokenize", CORPUS, "tokenizer=pretrained", f"tokenizer.train.path={path}")
     done = arpa.run("evaluate", CORPUS, "cell=grammar_tiny/other", "tokenizer=pretrained")
-    command = (
-        "python -m pipelines.encode corpus=grammar_tiny tokenizer=pretrained tokenizer.train.path=outputs/pretrain"
+    command = f"tokenize_text {CORPUS} tokenizer=pretrained tokenizer.train.path=outputs/pretrain/grammar_tiny/other/"
+    assert done.returncode == 2 and f"first run python -m pipelines.{command}tokenizer.json" in done.stderr
+    arpa.succeed(
+        "tokenize", CORPUS, "tokenizer=pretrained", f"tokenizer.train.path={path.replace('from_arpa', 'other')}"
     )
-    assert done.returncode == 2 and f"first run {command}/grammar_tiny/other/tokenizer.json" in done.stderr
-    arpa.succeed("encode", CORPUS, "tokenizer=pretrained", f"tokenizer.train.path={path.replace('from_arpa', 'other')}")
     assert perplexities(arpa, "other", "tokenizer=pretrained")["test/perplexity_word"] > 1
 
 
@@ -111,7 +111,7 @@ def test_what_an_arpa_file_lacks_is_said_in_one_line(project, n, more, said):
 
 def test_a_gpt2_exported_and_imported_is_the_same(project):
     """In windows as long as it reads, which is what it was trained with here."""
-    project.succeed("encode", CORPUS, "tokenizer=bpe")
+    project.succeed("tokenize", CORPUS, "tokenizer=bpe")
     small = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.max_length=32", "batches.length=32"]
     project.succeed("pretrain", CORPUS, "tokenizer=bpe", "recipe=transformer/gpt", *small, "epochs=0.2", "system=goes")
     project.succeed("command", "export", "pretrain/grammar_tiny/goes-1", "as_gpt2")
@@ -138,9 +138,9 @@ def test_other_checkpoints_are_loaded_and_measured(name, project):
     assert weights.keys() == again.keys() and all((weights[key] == again[key]).all() for key in weights)
     assert loaded.encode("the cat")[0].shape[-1] == 16
     path = f"outputs/pretrain/grammar_tiny/{cell}/tokenizer.json"
-    project.succeed("encode", CORPUS, "tokenizer=pretrained", f"tokenizer.train.path={path}")
+    project.succeed("tokenize", CORPUS, "tokenizer=pretrained", f"tokenizer.train.path={path}")
     project.succeed("evaluate", CORPUS, "tokenizer=pretrained", f"cell=grammar_tiny/{cell}", "benchmark=held_out")
-    assert read(project, f"evaluate/grammar_tiny/{cell}-held_out/metrics.json")["held_out/loss"] > 0
+    assert read(project, f"evaluate/grammar_tiny/{cell}/metrics.json")["held_out/loss"] > 0
 
 
 def test_a_checkpoint_without_its_whole_pretraining_is_refused(project):
@@ -177,9 +177,9 @@ def test_word_vectors_come_go_and_begin_a_training(form, project, monkeypatch):
         assert again.index_to_key == WORDS and np.array_equal(again.vectors, system.vectors(WORDS))
     project.succeed("evaluate", CORPUS, "stage=embed", f"cell=grammar_tiny/of_{form}", "benchmark=neighbours")
     its = f"embedding=outputs/embed/grammar_tiny/of_{form}/vectors.bin"
-    project.succeed("train", "task=sentiment", CORPUS, "recipe=encoders/deep_averaging", "model.d_model=5", its,
+    project.succeed("finetune", "task=sentiment", CORPUS, "recipe=encoders/deep_averaging", "model.d_model=5", its,
                            "epochs=1", f"out=grammar_tiny/on_{form}")  # fmt: skip
-    run = read(project, f"train/grammar_tiny/on_{form}/run.json")
+    run = read(project, f"finetune/grammar_tiny/on_{form}/run.json")
     assert f"embed/grammar_tiny/of_{form}" in run["made_from"]
 
 

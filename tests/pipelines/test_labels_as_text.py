@@ -128,7 +128,7 @@ WORDS = word.train(LINES)
 
 @cache
 def recipe(model: str) -> DictConfig:
-    cfg = composed("train", model)
+    cfg = composed("finetune", model)
     cfg.model.update({name: size for name, size in SMALL.items() if name in cfg.model})
     return cfg
 
@@ -241,7 +241,7 @@ def test_the_recipe_is_that_of_the_pretraining():
 def test_the_stage_takes_the_weights_and_writes_predictions(project):
     """Without a step of any size the cell's weights are those of the pretrained one, a softmax of its own included."""
     folder = project.folder / "outputs"
-    tokenizer = Tokenizer.load(folder / "encode/grammar_tiny/word/tokenizer.json")
+    tokenizer = Tokenizer.load(folder / "tokenize/grammar_tiny/word/tokenizer.json")
     frequent = tokenizer.words[2:4]
     overrides = ["corpus=grammar_tiny", "tokenizer=word", "recipe=t5/t5_text", "objective.tie=false"]
     overrides += [f"answers=[{','.join(frequent)}]"]
@@ -253,8 +253,8 @@ def test_the_stage_takes_the_weights_and_writes_predictions(project):
     save_weights(pretrained, cell / "model.safetensors")
     (cell / "run.json").write_text("{}")
     overrides += ["init=pretrain/made/t5-1", "system=t5", "finetuning.lr=0", "+finetuning.max_steps=1"]
-    project.succeed("train", *overrides)
-    made = folder / "train/grammar_tiny/sentiment-t5-1"
+    project.succeed("finetune", *overrides)
+    made = folder / "finetune/grammar_tiny/sentiment-t5-1"
     assert (made / "model.safetensors").read_bytes() == (cell / "model.safetensors").read_bytes()
     table = pd.read_csv(made / "units.csv")
     assert table.groupby("split").size().to_dict() == {"test": 40, "validation": 20}

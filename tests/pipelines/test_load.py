@@ -108,12 +108,12 @@ def test_a_file_from_elsewhere_is_evaluated(project, tmp_path):
     assert load_vectors(tmp_path / "mine.txt").vectors == pytest.approx(vectors, abs=1e-6)
     project.succeed("evaluate", f"vectors={tmp_path}/mine.txt", "benchmark=analogies",
                     f"benchmark.analogies.questions={tmp_path}/questions.txt")  # fmt: skip
-    cell = project.folder / "outputs/evaluate/vectors/mine-analogies"
+    cell = project.folder / "outputs/evaluate/vectors/mine"
     assert json.loads((cell / "metrics.json").read_text())["analogies/capital-world/accuracy"] == 1
     run = json.loads((cell / "run.json").read_text())
     assert (run["system"], run["corpus"], run["made_from"]) == ("mine", "vectors", [])
     composed = OmegaConf.load(cell / "config.yaml")  # which the stage leaves as it is
-    assert composed.out == f"{composed.cell}-analogies"
+    assert composed.out == composed.cell
 
 
 def test_missing_questions_name_the_folder_of_data(project, tmp_path):

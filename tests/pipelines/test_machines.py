@@ -100,8 +100,8 @@ def test_a_folder_that_can_not_be_written(project, bare_project):
         subprocess.run(["mount", "--bind", mounted, mounted], check=True)
         try:
             subprocess.run(["mount", "-o", "remount,bind,ro", mounted], check=True)
-            line = refuse(bare_project, "encode", *bpe)
+            line = refuse(bare_project, "tokenize", *bpe)
         finally:
             subprocess.run(["umount", mounted], check=True)
         assert message in line
-    bare_project.succeed("encode", *bpe)
+    bare_project.succeed("tokenize", *bpe)

@@ -22,10 +22,10 @@ SMALL = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "batches.bat
 
 @pytest.fixture(scope="module", params=["word_marked", "wordpiece_uncased"])
 def tokens(request, tmp_path_factory) -> tuple[str, Path, Tokenizer]:
-    """A tokenizer by the name of its recipe, and a folder as the encode stage leaves it."""
+    """A tokenizer by the name of its recipe, and a folder as the stage tokenize leaves it."""
     folder = tmp_path_factory.mktemp(request.param)
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("encode", overrides=[f"tokenizer={request.param}"])
+        cfg = compose("tokenize", overrides=[f"tokenizer={request.param}"])
     if "vocab_size" in cfg.tokenizer.train:
         cfg.tokenizer.train.vocab_size = 120
     tokenizer = instantiate(cfg.tokenizer.train, [line for lines in UNITS for line in lines])
@@ -77,20 +77,20 @@ def test_recipe_builds(name):
 
 def test_stages_pretrain_and_measure(project):
     """As a user runs them; the loss of a trained cell is that of its last validation."""
-    project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
+    project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
     common = ["corpus=grammar_tiny", "tokenizer=word_marked"]
     project.succeed("pretrain", *common, "recipe=bert/bert", "epochs=1", *SMALL)
     measure = ["cell=grammar_tiny/bert-1", "benchmark=held_out", "benchmark.held_out.split=validation"]
     project.succeed("evaluate", *common, *measure)
     outputs = project.folder / "outputs"
     trained = json.loads((outputs / "pretrain/grammar_tiny/bert-1/metrics.json").read_text())
-    measured = json.loads((outputs / "evaluate/grammar_tiny/bert-1-held_out/metrics.json").read_text())
+    measured = json.loads((outputs / "evaluate/grammar_tiny/bert-1/metrics.json").read_text())
     names = {"loss", "masked_accuracy", "next_sentence_loss", "next_sentence_accuracy"}
     assert {f"held_out/{name}" for name in names} == set(measured)
     for name in names:
         assert measured[f"held_out/{name}"] == pytest.approx(trained[f"validation/{name}"], rel=1e-5)
     run = json.loads((outputs / "pretrain/grammar_tiny/bert-1/run.json").read_text())
-    assert "outputs/encode/grammar_tiny/word_marked/train.units.npy" in run["digests"]
+    assert "outputs/tokenize/grammar_tiny/word_marked/train.units.npy" in run["digests"]
     for benchmark, reason in (("perplexity", "is no LanguageModel"), ("gradients", "MaskedLM is no left-to-right")):
         refused = project.run("evaluate", *common, "cell=grammar_tiny/bert-1", f"benchmark={benchmark}")
         (line,) = refused.stderr.strip().splitlines()

@@ -168,7 +168,7 @@ def data(tmp_path_factory):
 
 @cache
 def of_recipe(system: str):
-    return composed("train", system, "task=grammar_pos", *SYSTEMS[system])
+    return composed("finetune", system, "task=grammar_pos", *SYSTEMS[system])
 
 
 @pytest.mark.parametrize(("kind", "system"), SERVED)
@@ -211,7 +211,7 @@ def test_it_is_refused_in_a_line_before_its_files_are_looked_for(kind, system):
 
 def refuse(project, *overrides: str) -> str:
     """What a user reads, without the data that the task is about."""
-    done = project.run("train", *overrides, RETABLE_DATA="nowhere")
+    done = project.run("finetune", *overrides, RETABLE_DATA="nowhere")
     (line,) = done.stderr.strip().splitlines()
     assert done.returncode == 2
     return line
@@ -220,7 +220,7 @@ def refuse(project, *overrides: str) -> str:
 @pytest.mark.parametrize(("task", "recipe"), [("rte", "coreference/mention_ranker"), ("translation", "bert/bert")])
 def test_the_stage_refuses_a_model_before_it_looks_for_files(project, task, recipe):
     line = refuse(project, f"task={task}", f"recipe={recipe}")
-    name = composed("train", recipe.partition("/")[2]).model._target_.rpartition(".")[2]
+    name = composed("finetune", recipe.partition("/")[2]).model._target_.rpartition(".")[2]
     assert line.startswith(f"error: {name} ") and "recipe=" in line and "nowhere" not in line
 
 
@@ -230,17 +230,17 @@ def test_a_model_that_serves_looks_for_files(project):
 
 @pytest.fixture(scope="module")
 def marked(project):
-    project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
+    project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
     return project
 
 
 def test_a_bert_tags_and_counts_what_it_could_not_read(marked):
     marked.succeed(
-        "train", "task=grammar_pos", "recipe=bert/bert", "corpus=grammar_tiny", *TRANSFORMER[:3], "model.max_length=8",
-        "epochs=2", "optimizer.lr=0.01", "task.sentences.text.scale=0.1",
+        "finetune", "task=grammar_pos", "recipe=bert/bert", "corpus=grammar_tiny", *TRANSFORMER[:3],
+        "model.max_length=8", "epochs=2", "optimizer.lr=0.01", "task.sentences.text.scale=0.1",
         "task.sentences.text.words={train: 800, validation: 100, test: 200}",
     )  # fmt: skip
-    folder = marked.folder / "outputs/train/grammar_pos/bert-1"
+    folder = marked.folder / "outputs/from_scratch/grammar_pos/bert-1"
     run = json.loads((folder / "run.json").read_text())
     sentences = [each.split("\n") for each in (folder / "test.tags.txt").read_text().strip().split("\n\n")]
     assert run["shortened"]["test"] == sum(len(each) > 6 for each in sentences) > 0
@@ -252,11 +252,12 @@ def test_a_bert_tags_and_counts_what_it_could_not_read(marked):
 @pytest.mark.parametrize("recipe", ["bert/bert", "transformer/gpt", "bert/electra"])
 def test_an_encoder_answers_from_its_passages(marked, data, recipe):
     marked.succeed(
-        "train", "task=squad", f"recipe={recipe}", "corpus=grammar_tiny", "tokenizer=word_marked", *TRANSFORMER,
-        "task.questions.held_out=2", "+task.questions.read_test=${task.questions.read_train}", "epochs=1",
+        "finetune", "task=squad", f"recipe={recipe}", "corpus=grammar_tiny", "tokenizer=word_marked", *TRANSFORMER,
+        "task.questions.held_out=2",
+        "+task.questions.read_test=${task.questions.read_train}", "epochs=1",
         *(f"task.questions.{split}={data / f'{split}.json'}" for split in ("train", "test")),
     )  # fmt: skip
-    folder = marked.folder / f"outputs/train/squad/{recipe.partition('/')[2]}-1"
+    folder = marked.folder / f"outputs/from_scratch/squad/{recipe.partition('/')[2]}-1"
     predictions = json.loads((folder / "predictions.json").read_text())
     contexts = [row["context"] for row in json.loads((data / "test.json").read_text())]
     assert len(predictions) == 12 and all(predictions[str(k)] in context for k, context in enumerate(contexts))
@@ -266,11 +267,12 @@ def test_an_encoder_answers_from_its_passages(marked, data, recipe):
 def test_a_t5_writes_its_answers(marked, data):
     """As its cell writes them again; few epochs teach it no more than words of the right kind."""
     marked.succeed(
-        "train", "task=squad", "recipe=readers/t5_reader", "corpus=grammar_tiny", "model.d_model=16", "model.d_ff=16",
-        "model.n_layers=1", "task.questions.held_out=2", "+task.questions.read_test=${task.questions.read_train}",
-        "epochs=2", *(f"task.questions.{split}={data / f'{split}.json'}" for split in ("train", "test")),
+        "finetune", "task=squad", "recipe=readers/t5_reader", "corpus=grammar_tiny", "model.d_model=16",
+        "model.d_ff=16", "model.n_layers=1", "task.questions.held_out=2",
+        "+task.questions.read_test=${task.questions.read_train}", "epochs=2",
+        *(f"task.questions.{split}={data / f'{split}.json'}" for split in ("train", "test")),
     )  # fmt: skip
-    folder = marked.folder / "outputs/train/squad/t5_reader-1"
+    folder = marked.folder / "outputs/from_scratch/squad/t5_reader-1"
     rows, predictions = (json.loads(path.read_text()) for path in (data / "test.json", folder / "predictions.json"))
     units = pd.read_csv(folder / "units.csv").query("split == 'test'")
     scores = [(exact_match(predictions[str(k)], [row["answer"]]), word_f1(predictions[str(k)], [row["answer"]]))

@@ -41,7 +41,7 @@ def test_weights_are_the_best_for_the_validation_text(inside):
     assert [metrics[name] for name in names] == weights.tolist() and weights.sum() == pytest.approx(1)
     mixture = load_system(inside)
     assert [type(system) for system in mixture.systems] == [GoodTuring, UnigramCache]
-    tokens = read_tokens(Path("outputs/encode/grammar_tiny/word/validation.bin"), mixture.systems[0].vocab_size)
+    tokens = read_tokens(Path("outputs/tokenize/grammar_tiny/word/validation.bin"), mixture.systems[0].vocab_size)
     own, cached = (np.exp(system.log_prob(tokens)) for system in mixture.systems)
     losses = {
         step: -np.log((weights[0] - step) * own + (weights[1] + step) * cached).mean() for step in (-0.01, 0, 0.01)
@@ -50,12 +50,12 @@ def test_weights_are_the_best_for_the_validation_text(inside):
 
 
 def test_a_mixture_is_scored_like_any_system(inside):
-    cell = Path("outputs/evaluate/grammar_tiny/both-1-perplexity")
+    cell = Path("outputs/evaluate/grammar_tiny/both-1")
     metrics, run = (json.loads((cell / name).read_text()) for name in ("metrics.json", "run.json"))
     fitted = json.loads((inside / "metrics.json").read_text())
     assert metrics["validation/nats"] / metrics["validation/tokens"] == pytest.approx(fitted["validation/loss"])
     assert (run["system"], run["protocol"]) == ("both", "sentence-bounded + last 50 tokens")
-    assert json.loads((inside / "run.json").read_text())["made_from"] == [*CELLS, "encode/grammar_tiny/word"]
+    assert json.loads((inside / "run.json").read_text())["made_from"] == [*CELLS, "tokenize/grammar_tiny/word"]
 
 
 def test_an_ensemble_is_the_average_of_its_systems(project, inside):
@@ -64,7 +64,7 @@ def test_an_ensemble_is_the_average_of_its_systems(project, inside):
     cell = Path("outputs/mix/grammar_tiny/ensemble-1")
     metrics, ensemble = json.loads((cell / "metrics.json").read_text()), load_system(cell)
     assert [metrics[f"weight/{name}"] for name in CELLS] == ensemble.weights.tolist() == [0.5, 0.5]
-    tokens = read_tokens(Path("outputs/encode/grammar_tiny/word/validation.bin"), ensemble.systems[0].vocab_size)
+    tokens = read_tokens(Path("outputs/tokenize/grammar_tiny/word/validation.bin"), ensemble.systems[0].vocab_size)
     own, cached = (np.exp(system.log_prob(tokens)) for system in ensemble.systems)
     np.testing.assert_allclose(np.exp(ensemble.log_prob(tokens)), (own + cached) / 2)
     assert metrics["validation/loss"] == pytest.approx(-np.log((own + cached) / 2).mean())

@@ -152,14 +152,15 @@ def test_debugging_leaves_the_cells_alone(project, plain, debug, steps):
     ("stage", "settings"),
     [
         ("pretrain", ["recipe=transformer/gpt", "model.d_model=32", "model.n_layers=1"]),
-        ("train", ["task=sentiment"]),
+        ("finetune", ["task=sentiment"]),
         ("embed", []),
     ],
-    ids=["pretrain", "train", "embed"],
+    ids=["pretrain", "from_scratch", "embed"],
 )
 def test_what_learns_at_all_learns_a_batch_by_heart(project, stage, settings):
     project.succeed(stage, "corpus=grammar_tiny", *settings, "debug=overfit", "system=heart")
-    (curve,) = (project.folder / "work/debug" / stage / "grammar_tiny").glob("*heart-1/curve.csv")
+    made = project.folder / "work/debug" / stage.replace("finetune", "from_scratch") / "grammar_tiny"
+    (curve,) = made.glob("*heart-1/curve.csv")
     with curve.open(encoding="utf-8") as file:
         losses = [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "train/loss"]
     assert len(losses) == 200 and losses[-1] < 0.5 * losses[0]
@@ -168,5 +169,5 @@ def test_what_learns_at_all_learns_a_batch_by_heart(project, stage, settings):
 def test_plans_know_of_none_of_them():
     settings = {"corpus": "grammar_tiny", "system": "a", "seed": "1"}
     with plan.composing():
-        for stage in ("pretrain", "train", "embed"):
+        for stage in ("pretrain", "from_scratch", "embed"):
             assert not {"callbacks", "logger", "debug"} & set(plan.configuration(Cell(stage, "a", settings)))

@@ -22,19 +22,19 @@ def own(project):
     frame.to_csv(folder / "train.csv", index=False)
     frame.drop(columns="verdict")[:5].to_csv(folder / "new.csv", index=False)
     project.succeed("prepare", "--config-dir=mine", "corpus=glue", "corpus.tasks=[mine]", "out=mine")
-    project.succeed("encode", "corpus=glue", "text=mine", "out=mine/word")
+    project.succeed("tokenize", "corpus=glue", "text=mine", "out=mine/word")
     return project
 
 
 def train(own, *overrides):
-    return own.run("train", "--config-dir=mine", "task=mine", "corpus=glue", "tokens=mine/word", *overrides)
+    return own.run("finetune", "--config-dir=mine", "task=mine", "corpus=glue", "tokens=mine/word", *overrides)
 
 
 def test_it_is_learnt_and_predicted(own):
     small = "recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8"
     done = train(own, *small, "out=mine/bilstm-1", "patience=1", "examples=12")
     assert done.returncode == 0, done.stderr
-    cell = own.folder / "outputs/train/mine/bilstm-1"
+    cell = own.folder / "outputs/from_scratch/mine/bilstm-1"
     units = pd.read_csv(cell / "units.csv", dtype=str, keep_default_na=False)
     assert units.groupby("split").size().to_dict() == {"test": 5, "validation": 6}
     assert set(units.loc[units["split"] == "test", "label"]) == {""}

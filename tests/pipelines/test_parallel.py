@@ -30,7 +30,7 @@ def by(trainer: str) -> list[str]:
 @pytest.fixture(scope="module")
 def train(project):
     """Trains a system with a trainer, once, and gives its folder."""
-    project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
+    project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
     folders: dict[tuple[str, str], Path] = {}
 
     def once(system: str, trainer: str) -> Path:
@@ -71,14 +71,14 @@ def test_two_processes_have_the_weights_of_one(train, system, trainer):
 @pytest.mark.parametrize("name", ["lstm", "electra", "sentiment"])
 def test_two_processes_validate_half_each_and_find_what_one_finds(project, name):
     """Of weights that stay as they were: the rate is 0."""
-    stage = "train" if name == "sentiment" else "pretrain"
+    stage = "finetune" if name == "sentiment" else "pretrain"
     settings = {
         "lstm": ["model.d_model=8", "validation_scorer.rows=4"],
         "electra": ["tokenizer=word_marked", *SYSTEMS["electra"]],
         "sentiment": ["task=sentiment", "batch_size=4"],
     }[name]
     if name == "electra":
-        project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
+        project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
     curves, rows = [], []
     for trainer in ("cpu", "ddp"):
         project.succeed(
@@ -86,7 +86,7 @@ def test_two_processes_validate_half_each_and_find_what_one_finds(project, name)
             "+callbacks.counted._target_=counted.Counted", *by(trainer),
             f"system=still_{name}_{trainer}",
         )  # fmt: skip
-        (path,) = project.folder.glob(f"outputs/{stage}/*/*still_{name}_{trainer}-1/curve.csv")
+        (path,) = project.folder.glob(f"outputs/*/*/*still_{name}_{trainer}-1/curve.csv")
         curve = pd.read_csv(path)
         validated = curve[curve["metric"].str.startswith("validation/") & ~curve["metric"].str.endswith("recall")]
         curves.append(validated.set_index("metric")["value"])
@@ -102,17 +102,17 @@ BILSTM = ["recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8", "m
 TRAINED = {
     "lstm": ["pretrain", "corpus=grammar_tiny", "recipe=recurrent/lstm_small", "model.d_model=8", "batches.length=16",
              "batches.batch_size=4", "++max_steps=8"],
-    "tags": ["train", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8", "model.d_model=8",
-             "task.sentences.text.words={train: 600, validation: 200, test: 200}"],
-    "sentiment": ["train", *TASK, *BILSTM, "task=sentiment"],
-    "translation": ["train", "corpus=grammar_pairs_tiny", "task=translation", "decoding=greedy",
+    "tags": ["finetune", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8",
+             "model.d_model=8", "task.sentences.text.words={train: 600, validation: 200, test: 200}"],
+    "sentiment": ["finetune", *TASK, *BILSTM, "task=sentiment"],
+    "translation": ["finetune", "corpus=grammar_pairs_tiny", "task=translation", "decoding=greedy",
                     "recipe=translation/transformer_translation_grammar", "tokenizer=word", "model.d_model=16",
                     "decoding.max_new_tokens=8", "batches.max_tokens=128", "validations=2", "++max_steps=8"],
-    "answers": ["train", *TASK, "task=grammar_questions_tiny", "recipe=readers/bidaf", "model.d_hidden=8",
+    "answers": ["finetune", *TASK, "task=grammar_questions_tiny", "recipe=readers/bidaf", "model.d_hidden=8",
                 "task.questions.questions={train: 40, validation: 10, test: 20}"],
-    "clusters": ["train", *TASK, "task=grammar_documents_tiny", "recipe=coreference/mention_ranker", "model.d_model=8",
-                 "finetuning.batch_size=4", "model.d_hidden=8", "model.max_width=1", "model.max_antecedents=10",
-                 "task.documents.words={train: 800, validation: 200, test: 200}"],
+    "clusters": ["finetune", *TASK, "task=grammar_documents_tiny", "recipe=coreference/mention_ranker",
+                 "model.d_model=8", "finetuning.batch_size=4", "model.d_hidden=8", "model.max_width=1",
+                 "model.max_antecedents=10", "task.documents.words={train: 800, validation: 200, test: 200}"],
 }  # fmt: skip
 LONG = ("tags", "sentiment", "clusters")
 
@@ -125,13 +125,13 @@ def test_shares_of_weights_learn_and_predict_as_whole_ones(project, name):
     if name == "translation":
         few = "corpus.write.pairs={train: 100, validation: 10, test: 10}"
         project.succeed("prepare", "corpus=grammar_pairs_tiny", few)
-        project.succeed("encode", "corpus=grammar_pairs_tiny")
+        project.succeed("tokenize", "corpus=grammar_pairs_tiny")
     curves, predictions = [], []
     for trainer in ("ddp", "fsdp"):
         stage, *settings = TRAINED[name]
         system = f"system=shared_{name}_{trainer}"
         project.succeed(stage, *settings, *by(trainer), "logger=none", system)
-        (cell,) = project.folder.glob(f"outputs/{stage}/*/*shared_{name}_{trainer}-1")
+        (cell,) = project.folder.glob(f"outputs/*/*/*shared_{name}_{trainer}-1")
         curves.append(pd.read_csv(cell / "curve.csv"))
         predictions.append({file.name: file.read_text() for file in cell.glob("*predictions*")})
     one, two = curves
@@ -164,8 +164,8 @@ def test_one_process_of_all_nodes_is_the_first(environment, first, monkeypatch):
 def test_two_processes_end_with_the_best_weights(project):
     """Which both read before the first removes the folder that they are in."""
     done = project.succeed(
-        "train", "corpus=grammar_tiny", "task=sentiment", "batch_size=4", "patience=1", "++max_steps=6", "logger=none",
-        *by("ddp"), "system=best",
+        "finetune", "corpus=grammar_tiny", "task=sentiment", "batch_size=4", "patience=1", "++max_steps=6",
+        "logger=none", *by("ddp"), "system=best",
     )  # fmt: skip
     assert "Traceback" not in done.stderr and not list((project.folder / "work/train").glob("**/*best*"))
 
@@ -173,7 +173,7 @@ def test_two_processes_end_with_the_best_weights(project):
 @pytest.mark.long
 def test_lightning_starts_the_second_process(project):
     """As it does for a user."""
-    project.succeed("encode", "corpus=grammar_tiny", "tokenizer=word_marked")
+    project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
     settings = [
         "corpus=grammar_tiny",
         "tokenizer=word_marked",

@@ -1,65 +1,91 @@
 """The plan of a cell: what it depends on, and the graph of all."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
 from pipelines import plan, reach
-from pipelines.entry import CONF
+from pipelines.project import CONF, DEFAULT, STUDIES, study_names
 from pipelines.record import loaded_from
 from pipelines.repro import _files_there
 from retable.errors import UsageError
-from retable.plan.cell import Cell
 from retable.plan.conf import Conf, strings
 from retable.plan.fingerprint import RECORDING, Code
-from retable.plan.study import Study, expand
+from retable.plan.graph import params_of
+from retable.plan.study import expand, read_study
 
 ROOT = CONF.parent
 
 
-def test_the_graph_is_that_of_the_studies():
-    """`make graph` has nothing to write."""
-    files = plan.graph_files(plan.studies())
-    present = {path.relative_to(ROOT) for path in (ROOT / "graph").rglob("dvc.yaml")} | {Path("dvc.yaml")}
-    assert present == set(files)
-    for path, text in files.items():
-        assert (ROOT / path).read_text(encoding="utf-8") == text, path
+def own(name, text):
+    """Write a configuration of the study's own in the working folder."""
+    (path := Path(f"conf/{name}.yaml")).parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
-def test_what_is_no_more_leaves_the_graph_and_its_locks(monkeypatch, tmp_path):
+def read(study):
+    return read_study(Conf(CONF), STUDIES / study / "study.yaml")
+
+
+@pytest.mark.parametrize("study", study_names())
+def test_the_files_of_dvc_are_those_of_the_study(study):
+    """`retable graph` has nothing to write, and every stage reads what another writes."""
+    folder, root = (ROOT, f"studies/{DEFAULT}/") if study == DEFAULT else (STUDIES / study, "")
+    for path, text in plan.graph_files(read(study), folder, root).items():
+        assert (folder / path).read_text(encoding="utf-8") == text, path
+    params = yaml.load((folder / "params.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+    entries = [(stage, entry["of"]) for stage in params for entry in params[stage].values()]
+    written = [f"outputs/{stage}/{of['out']}" for stage, of in entries]
+    assert len({*written}) == len(written), "two stages leave the same"
+    plans = {f"outputs/plan/{path.removeprefix('outputs/')}.yaml" for path in written}
+    for _, of in entries:
+        for path in of.get("reads", ()):
+            assert not path.startswith("outputs/") or path in written or path in plans, (of["out"], path)
+
+
+def test_what_is_no_more_leaves_the_lock(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    for folder, stages in (("kept", ["one", "two"]), ("gone", ["three"])):
-        path = Path("graph/corpus", folder)
-        path.mkdir(parents=True)
-        (path / "dvc.yaml").write_text(yaml.dump({"stages": {name: {"cmd": name} for name in stages}}))
-        remembered = {"schema": "2.0", "stages": {name: {"cmd": name, "outs": []} for name in stages}}
-        (path / "dvc.lock").write_text(yaml.dump(remembered))
-    text = yaml.dump({"stages": {"two": {"cmd": "two"}}})
-    monkeypatch.setattr(plan, "graph_files", lambda of: {Path("graph/corpus/kept/dvc.yaml"): text})
+
+    def locked(*names):
+        return {"schema": "2.0", "stages": {name: {"cmd": name, "outs": []} for name in names}}
+
+    Path("study.yaml").write_text(yaml.dump({"corpus": "grammar_tiny", "systems": [{"of": "kn5"}]}))
+    Path("dvc.lock").write_text(yaml.dump(locked("plan", "pretrain@kn3-1", "pretrain@kn5-1", "report")))
     plan.graph()
-    assert [str(path) for path in Path("graph/corpus").iterdir()] == ["graph/corpus/kept"]
-    lock = yaml.safe_load(Path("graph/corpus/kept/dvc.lock").read_text())
-    assert lock == {"schema": "2.0", "stages": {"two": {"cmd": "two", "outs": []}}}
+    assert yaml.safe_load(Path("dvc.lock").read_text()) == locked("plan", "pretrain@kn5-1", "report")
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"recipe": "recurrent/lstm", "epochz": "1"}, "pretrain/ptb/odd-1: there is no setting epochz; write epochs; "),
-        ({"recipe": "recurrent/lstm", "model._target_": "retable.models.recurrent.Odd"},
-         "pretrain/ptb/odd-1: there is no retable.models.recurrent.Odd; write as _target_ "),
+        ({"epochz": "1"}, "pretrain/ptb/lstm-1: there is no setting epochz; write epochs; "),
+        ({"model._target_": "retable.models.recurrent.Odd"},
+         "pretrain/ptb/lstm-1: there is no retable.models.recurrent.Odd; write as _target_ "),
     ],
 )  # fmt: skip
 def test_a_cell_that_can_not_be_composed_is_named(monkeypatch, tmp_path, settings, message):
-    odd = Cell("pretrain", "ptb/odd-1", {"corpus": "ptb", "tokenizer": "word", **settings})
-    monkeypatch.setattr(plan, "studies", lambda: [Study("odd", {odd.place: odd}, {})])
     monkeypatch.chdir(tmp_path)
+    Path("study.yaml").write_text(yaml.dump({"corpus": "ptb", "systems": [{"of": "lstm", "set": settings}]}))
+    plan.graph()
     with pytest.raises(UsageError) as error:
-        plan.cells("ptb")
+        plan.plan()
     assert str(error.value).startswith(message)
+
+
+def test_params_may_change_settings_but_no_cells(monkeypatch, tmp_path):
+    """As `dvc exp run -S` does, and as it can't."""
+    monkeypatch.chdir(tmp_path)
+    Path("study.yaml").write_text(yaml.dump({"corpus": "ptb", "systems": [{"of": "lstm"}]}))
+    plan.graph()
+    params = yaml.safe_load(Path("params.yaml").read_text())
+    params["pretrain"]["lstm-1"]["optimizer"] = {"lr": 0.5}
+    Path("params.yaml").write_text(yaml.dump(params))
+    assert plan.set_study().cells["pretrain/ptb/lstm-1"].settings["optimizer.lr"] == "0.5"
+    Path("params.yaml").write_text(yaml.dump(params | {"pretrain": {}}))
+    with pytest.raises(UsageError, match=r"params\.yaml is not that of study\.yaml; run `retable graph`"):
+        plan.set_study()
 
 
 def test_a_cell_that_begins_with_another_or_with_a_checkpoint_depends_on_it(monkeypatch, tmp_path):
@@ -69,12 +95,12 @@ def test_a_cell_that_begins_with_another_or_with_a_checkpoint_depends_on_it(monk
                {"of": "bert", "init": "hf:mine/bert"},
                {"of": "bert", "as": "of_the_hub", "init": "hf:its/bert"}]  # fmt: skip
     study = expand(Conf(CONF), "mine", {"corpus": "grammar_tiny", "systems": systems})
-    stages = yaml.safe_load(plan.graph_files([study])[Path("graph/corpus/grammar_tiny/dvc.yaml")])["stages"]
-    assert "outputs/pretrain/grammar_tiny/lstm-1/model.safetensors" in stages["pretrain-lstm_on-1"]["deps"]
-    assert "mine/bert" in stages["pretrain-bert-1"]["deps"]
-    assert not any("bert" in path for path in stages["pretrain-of_the_hub-1"]["deps"][1:])
     with plan.composing():
+        entries = params_of(study, {place: plan.data_of(cell) for place, cell in study.cells.items()})["pretrain"]
         plans = {cell.out: yaml.safe_load(plan.plan_of(cell, study.cells)) for cell in study.cells.values()}
+    assert "outputs/pretrain/grammar_tiny/lstm-1" in entries["lstm_on-1"]["of"]["reads"]
+    assert "mine/bert" in entries["bert-1"]["of"]["reads"]
+    assert not any("bert" in path for path in entries["of_the_hub-1"]["of"]["reads"])
     opened = plans["grammar_tiny/bert-1"]["configuration"]["init"]
     assert opened == {"_target_": "Checkpoint", "name": "mine/bert"}
     assert plans["grammar_tiny/bert-1"]["code"] == plans["grammar_tiny/of_the_hub-1"]["code"]
@@ -83,23 +109,30 @@ def test_a_cell_that_begins_with_another_or_with_a_checkpoint_depends_on_it(monk
     assert "retable.exchange.checkpoint.Checkpoint" in reached
 
 
-def test_a_text_of_ones_own_is_an_input_wherever_it_stands(monkeypatch, tmp_path):
-    """A file by its path or in the project's folder itself, a folder of texts, and what a study sets by hand."""
-    shutil.copytree(CONF, tmp_path / "conf")
-    for name, source in {"a": "mine/a.txt", "b": "b.txt", "c": "mine/texts"}.items():
-        (tmp_path / f"conf/corpus/{name}.yaml").write_text(f"unit: line\nwrite: {{_target_: x.y, source: {source}}}\n")
-    monkeypatch.setattr(plan, "CONF", tmp_path / "conf")
+def test_configurations_of_a_studys_own_come_first(monkeypatch, tmp_path):
+    """Texts of its own, by a path, in its folder itself or in one of them; recipes of its own; what is set by hand."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine/texts").mkdir(parents=True)
+    for name, source in {"a": "mine/a.txt", "b": "b.txt", "c": "mine/texts"}.items():
+        own(f"corpus/{name}", f"unit: line\nwrite: {{_target_: retable.corpora.lines.x, source: {source}}}\n")
+    own("recipe/mine/longer", "# @package _global_\ndefaults: [/recipe/recurrent/lstm, _self_]\nepochs: 77\n")
+    own("recipe/counted/kn5", (CONF / "recipe/counted/kn5.yaml").read_text().replace("order: 5", "order: 4"))
+    Path("mine/texts").mkdir(parents=True)
     for path in ("mine/a.txt", "b.txt", "mine/train.csv"):
-        (tmp_path / path).write_text("a b\n")
+        Path(path).write_text("a b\n")
     entry = {"of": "bilstm", "task": "rte", "set": {"task.files.train": "mine/train.csv"}}
-    study = expand(Conf(tmp_path / "conf"), "mine", {"corpus": ["a", "b", "c"], "systems": [{"of": "lstm"}, entry]})
+    said = {"corpus": ["a", "b", "c"], "systems": [{"of": ["longer", "kn5"]}, entry]}
+    Path("study.yaml").write_text(yaml.dump(said))
+    study = plan.study_here()
     with plan.composing():
         found = {cell.place: plan.data_of(cell) for cell in study.cells.values()}
+        made = {name: plan.configuration(study.cells[f"pretrain/a/{name}-1"]) for name in ("longer", "kn5")}
     assert [found[f"prepare/{name}"] for name in "abc"] == [["mine/a.txt"], ["b.txt"], ["mine/texts"]]
-    read = found["train/a/rte-bilstm-1"]
+    read = found["from_scratch/a/rte-bilstm-1"]
     assert "mine/train.csv" in read and "data/glue/RTE/dev.tsv" in read and "data/glue/RTE/train.tsv" not in read
+    assert made["longer"]["epochs"] == 77 and made["kn5"]["model"]["order"] == 4
+    plan.graph()
+    deps = yaml.safe_load(Path("dvc.yaml").read_text())["stages"]["plan"]["deps"]
+    assert deps == ["conf", "code/conf", "code/pipelines", "code/retable", "study.yaml", "params.yaml"]
 
 
 def test_a_text_that_comes_later_is_seen(monkeypatch, tmp_path):
@@ -122,27 +155,13 @@ def test_what_one_cell_sets_is_not_anothers():
     assert found["b"]["length"] != 77 and found["a"]["batch_size"] != 4
 
 
-def test_every_stage_reads_what_another_writes():
-    graphs = [ROOT / "dvc.yaml", *(ROOT / "graph").rglob("dvc.yaml")]
-    stages = [s for path in graphs for s in yaml.load(path.read_text("utf-8"), yaml.CSafeLoader)["stages"].values()]
-    outs = [out for stage in stages for out in stage["outs"] if isinstance(out, str)]
-    written = set(outs)
-    assert len(written) == len(outs), "two stages leave the same"
-    for stage in stages:
-        for path in stage["deps"]:
-            if path.startswith("outputs/"):
-                assert {path, *map(str, Path(path).parents)} & written, (stage["cmd"], path)
-
-
 def test_a_cell_depends_on_every_path_that_its_configuration_names():
-    cells = plan.read_study(Conf(CONF), "smoke").cells
     with plan.composing():
-        for cell in cells.values():
-            listed = [*plan.data_of(cell), *(f"outputs/{file}" for file in cell.reads)]
-            named = set(strings({**plan.configuration(cell), "corpus": None}))
-            for path in named:
+        for cell in read("smoke").cells.values():
+            listed = [*plan.data_of(cell), *(f"outputs/{place}" for place in cell.reads)]
+            for path in strings({**plan.configuration(cell), "corpus": None}):
                 if path.startswith(("data/", "outputs/")):
-                    assert any(dep == path or dep.startswith(f"{path}/") for dep in listed), (cell.place, path)
+                    assert {path, *map(str, Path(path).parents)} & {*listed}, (cell.place, path)
 
 
 STAGES = {
@@ -157,20 +176,19 @@ STAGES = {
     "adapt/grammar_tiny/traced_dynamic-1": (
         *("adapt", "adaptation=dynamic_rms", "cell=grammar_tiny/traced_lstm-1", "system=traced_dynamic"),
     ),
-    "evaluate/grammar_tiny/traced_lstm-1-perplexity": ("evaluate", "cell=grammar_tiny/traced_lstm-1"),
-    "evaluate/grammar_tiny/traced_dynamic-1-perplexity": (
-        *("evaluate", "stage=adapt", "cell=grammar_tiny/traced_dynamic-1"),
-    ),
-    "evaluate/grammar_tiny/traced_kn3-1-perplexity-phenomena": (
+    "evaluate/grammar_tiny/traced_lstm-1": ("evaluate", "cell=grammar_tiny/traced_lstm-1"),
+    "evaluate/grammar_tiny/traced_dynamic-1": (*("evaluate", "stage=adapt", "cell=grammar_tiny/traced_dynamic-1"),),
+    "evaluate/grammar_tiny/traced_kn3-1": (
         *("evaluate", "cell=grammar_tiny/traced_kn3-1", "benchmark=[perplexity,phenomena]"),
     ),
-    "train/grammar_tiny/sentiment_prefixes-traced_prefixes-1": (
-        *("train", "task=sentiment_prefixes", "recipe=encoders/lstm_prefixes", "system=traced_prefixes"),
+    "from_scratch/grammar_tiny/sentiment_prefixes-traced_prefixes-1": (
+        *("finetune", "task=sentiment_prefixes", "recipe=encoders/lstm_prefixes", "system=traced_prefixes"),
         *("epochs=0.1", "model.d_model=8"),
     ),
-    "evaluate/grammar_tiny/traced_kn3-1-steering": (
+    "evaluate/grammar_tiny/traced_kn3_steered-1": (
         *("evaluate", "cell=grammar_tiny/traced_kn3-1", "benchmark=steering"),
-        "benchmark.steering.discriminator.cell=train/grammar_tiny/sentiment_prefixes-traced_prefixes-1",
+        "out=grammar_tiny/traced_kn3_steered-1",
+        "benchmark.steering.discriminator.cell=from_scratch/grammar_tiny/sentiment_prefixes-traced_prefixes-1",
         *("benchmark.steering.samples=2", "benchmark.steering.length=4"),
     ),
 }  # each evaluation after what it loads

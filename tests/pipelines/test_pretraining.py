@@ -23,5 +23,5 @@ def test_with_patience_a_training_ends_and_leaves_its_best_validation(project):
     assert read_json(folder / "metrics.json")["validation/loss"] == pytest.approx(losses[best])
     of = ["stage=pretrain", "cell=grammar_tiny/patient-1", "benchmark=perplexity"]
     project.succeed("evaluate", "corpus=grammar_tiny", *of)
-    found = read_json(project.folder / "outputs/evaluate/grammar_tiny/patient-1-perplexity/metrics.json")
-    assert math.log(found["validation/perplexity_token"]) == pytest.approx(losses[best], abs=1e-3)
+    found = read_json(project.folder / "outputs/evaluate/grammar_tiny/patient-1/metrics.json")
+    assert math.log(found["validation/perplexity_token"]) == pytest.approx(losses[best], abs=5e-3)

@@ -1,4 +1,4 @@
-"""An installed package outside of the checkout: the wheel's files, a project in an empty folder, and a study in it."""
+"""An installed package outside of the checkout: the wheel's files, and studies in folders of their own."""
 
 import os
 import re
@@ -13,13 +13,14 @@ import pytest
 import yaml
 
 from pipelines import plan
-from pipelines.entry import CONF
+from pipelines.project import CONF, STUDIES
 from retable.plan.conf import Conf
-from retable.plan.study import read_study
+from retable.plan.study import expand
 
 ROOT = CONF.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-IN_WHEEL = ("conf", "pipelines", "src", ".dvc/config", ".dvc/.gitignore", ".dvc/plots", ".dvcignore", ".gitignore",
+STUDY_FILES = [path.relative_to(ROOT) for path in STUDIES.glob("*/study.yaml")]
+IN_WHEEL = ("conf", "pipelines", "src", *STUDY_FILES, ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore",
             "pyproject.toml", "README.md", "LICENSE")  # fmt: skip
 
 
@@ -93,78 +94,93 @@ def test_the_wheel_has_every_file(site):
         there = {path.relative_to(site / ours) for path in (site / ours).rglob("*") if path.is_file()}
         there = {path for path in there if path.parts[0] != "template" and path.suffix != ".so"}
         assert there == files, folder
-    for name in (".dvc/config", ".dvc/plots/curves.json", ".dvc/.gitignore", ".dvcignore", ".gitignore"):
+    template = site / "pipelines/template"
+    assert {path.relative_to(template) for path in template.glob("studies/**/*.*")} == {*STUDY_FILES}
+    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore"):
         assert (site / "pipelines/template" / name).read_bytes() == (ROOT / name).read_bytes()
 
 
 def test_without_a_project_the_configurations_are_the_packages(installed):
     said = installed.says("studies")
     named = {line.split()[0] for line in said.splitlines() if not line.startswith(" ")}
-    assert named == {path.stem for path in CONF.glob("study/*.yaml")}
+    assert named == {path.parent.name for path in STUDIES.glob("*/study.yaml")}
     assert "grammar_tiny" in installed.says("--help", module="pipelines.prepare")
     composed = installed.says("corpus=grammar_tiny", "recipe=counted/kn5", "--cfg=job", module="pipelines.pretrain")
     assert yaml.safe_load(composed)["model"]["order"] == 5
-    for said in (("repro", "lineages"), ("why", "grammar_small/gpt-1")):
+    for said in (("repro", "histry"), ("why", "no-1", "--study", "histry"), ("tables", "histry")):
         done = installed(*said)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert not [*installed.folder.iterdir()]
 
 
 def test_a_folder_with_something_else_is_left_alone(installed):
-    (installed.folder / "conf").mkdir()
-    done = installed("repro", "lineage")
-    assert done.returncode == 2 and re.fullmatch(
-        r"error: .* is no project of ours, and its conf would be in the way .*; give .* empty folder\n", done.stderr
+    (installed.folder / "smoke").mkdir()
+    done = installed("graph", "smoke")
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"error: .*/smoke exists and has no study\.yaml; give the command in another folder\n", done.stderr
     )
-    assert [path.name for path in installed.folder.iterdir()] == ["conf"]
+    assert [*installed.folder.rglob("*")] == [installed.folder / "smoke"]
 
 
 @pytest.mark.parametrize("git", [False, True])
-def test_a_project_is_in_its_git_repository_if_there_is_one(installed, site, git):
+def test_a_study_is_in_its_git_repository_if_there_is_one(installed, git):
     if git:
         subprocess.run(["git", "init", "--quiet"], cwd=installed.folder, check=True)
-    installed.says("graph")
-    assert ("no_scm" in (installed.folder / ".dvc/config").read_text(encoding="utf-8")) is not git
-    assert "report" in installed.says("stage", "list", "--name-only", module="dvc")
-    (inner := installed.folder / "results").mkdir()
-    done = Installed(inner, site)("repro", "lineage")
-    assert done.returncode == 2 and f"is in the project {installed.folder}; give the command there" in done.stderr
+    installed.says("graph", "smoke")
+    study = installed.folder / "smoke"
+    assert (study / "study.yaml").read_bytes() == (STUDIES / "smoke/study.yaml").read_bytes()
+    assert (study / ".dvc/config.local").exists() is not git
+    listed = installed.says("--cd", "smoke", "stage", "list", "--name-only", module="dvc")
+    assert {"plan", "report", "pretrain@lstm-1"} <= {*listed.split()}
+    if git:
+        said = subprocess.run(
+            ["git", "status", "--porcelain", "-uall"], cwd=study, check=True, capture_output=True, text=True
+        )
+        new = {line.removeprefix("?? smoke/") for line in said.stdout.splitlines()}
+        assert new == {
+            "study.yaml",
+            "params.yaml",
+            "dvc.yaml",
+            ".dvc/config",
+            ".dvc/.gitignore",
+            ".dvcignore",
+            ".gitignore",
+        }
 
 
 @pytest.mark.long
-def test_a_study_is_made_in_an_empty_folder(installed, site):
+def test_a_study_is_made_in_a_folder_of_its_own(installed, site):
     installed.says("new", "mine", "corpus=grammar_tiny", "systems=kn5")
-    corpus = installed.folder / "conf/corpus/grammar_tiny.yaml"
-    text = corpus.read_text(encoding="utf-8")
-    small = "train: 3000, validation: 600, test: 900"
-    corpus.write_text(text.replace("train: 50000, validation: 5000, test: 20000", small), encoding="utf-8")
-    assert "pretrain grammar_tiny/kn5-1" in installed.ran()
+    small = (CONF / "corpus/grammar_tiny.yaml").read_text(encoding="utf-8").replace(
+        "train: 50000, validation: 5000, test: 20000", "train: 3000, validation: 600, test: 900"
+    )  # fmt: skip
+    study = installed.folder / "mine"
+    (study / "conf/corpus").mkdir(parents=True)
+    (study / "conf/corpus/grammar_tiny.yaml").write_text(small, encoding="utf-8")
+    assert "pretrain kn5-1" in installed.ran()
     assert "| kn5 " in installed.says("tables", "mine")
-    assert installed.says("repro", "mine").endswith("\n\nNothing to do. The report: results/mine/report.html\n")
+    assert installed.says("repro", "mine").endswith("\n\nNothing to do. The report: mine/results/report.html\n")
 
     # what the installed code reaches has the fingerprint that it has in the checkout, so that cells can be shared
-    study = read_study(Conf(CONF), "smoke")
+    cells = expand(Conf(CONF), "mine", {"corpus": "grammar_tiny", "systems": [{"of": "kn5"}]}).cells
     with plan.composing():
-        expected = plan.plan_of(study.cells["pretrain/grammar_tiny/kn5-1"], study.cells)
-    assert (installed.folder / "outputs/plan/grammar_tiny/pretrain-kn5-1.yaml").read_text("utf-8") == expected
+        expected = plan.plan_of(cells["pretrain/grammar_tiny/kn5-1"], cells)
+    assert (study / "outputs/plan/pretrain/grammar_tiny/kn5-1.yaml").read_text("utf-8") == expected
 
-    recipe = installed.folder / "conf/recipe/counted/kn5.yaml"
-    recipe.write_text(recipe.read_text(encoding="utf-8").replace("order: 5", "order: 4"), encoding="utf-8")
-    said = installed.says("why", "grammar_tiny/kn5-1")
+    (study / "conf/recipe/counted").mkdir(parents=True)
+    recipe = (CONF / "recipe/counted/kn5.yaml").read_text(encoding="utf-8")
+    (study / "conf/recipe/counted/kn5.yaml").write_text(recipe.replace("order: 5", "order: 4"), encoding="utf-8")
+    said = installed.says("why", "grammar_tiny/kn5-1", "--study", "mine")
     assert said == "pretrain/grammar_tiny/kn5-1 would run:\n  model.order: 5 -> 4\n"
-    assert [name for name in installed.ran() if not name.startswith("plan")] == [
-        "pretrain grammar_tiny/kn5-1", "evaluate grammar_tiny/kn5-1-perplexity", "report mine",
-    ]  # fmt: skip
+    assert installed.ran() == ["plan", "pretrain kn5-1", "evaluate kn5-1", "report"]
 
-    graph = yaml.safe_load((installed.folder / "graph/corpus/grammar_tiny/dvc.yaml").read_text(encoding="utf-8"))
-    assert graph["stages"]["plan"]["deps"] == ["conf", "installed.yaml"]
-    stamp, code = installed.folder / "installed.yaml", site / "retable/models/ngram.py"
-    stood, text = stamp.read_bytes(), code.read_text(encoding="utf-8")
+    graph = yaml.safe_load((study / "dvc.yaml").read_text(encoding="utf-8"))
+    assert graph["stages"]["plan"]["deps"] == ["conf", "code/pipelines", "code/retable", "study.yaml", "params.yaml"]
+    code = site / "retable/models/ngram.py"
+    text = code.read_text(encoding="utf-8")
     own, other = "class KneserNey(Interpolated):", "class KneserNey(Interpolated):\n    version = 2\n"
     code.write_text(text.replace(own, other), encoding="utf-8")  # another version, as it were
-    said = installed.says("why", "grammar_tiny/kn5-1").splitlines()
-    assert said[1:] == ["  code: the package that is installed has changed in what the cell reaches"]
-    assert stamp.read_bytes() != stood
+    said = installed.says("why", "grammar_tiny/kn5-1", "--study", "mine").splitlines()
     code.write_text(text, encoding="utf-8")
-    installed.says("graph")
-    assert stamp.read_bytes() == stood
+    assert said[1:] == ["  code: the package that is installed has changed in what the cell reaches"]

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from pipelines.entry import CONF
-from pipelines.plan import DEFAULT, composing, configuration
+from pipelines.plan import composing, configuration
+from pipelines.project import CONF, DEFAULT, STUDIES
 from retable.plan.conf import Conf
 from retable.plan.study import read_study
 
@@ -12,17 +12,17 @@ CHOSEN = {  # of the default's systems, and of the task that each learns: what e
     "pretrain fixed_window": "fixed_window",
     "pretrain elman": "elman",
     "pretrain lstm": "lstm",
-    "pretrain gpt": "gpt_rotary",
-    "pretrain elmo": "elmo_1x128",
-    "pretrain bert": "bert_rotary",
+    "pretrain gpt_rotary": "gpt_rotary",
+    "pretrain elmo_1x128": "elmo_1x128",
+    "pretrain bert_rotary": "bert_rotary",
     "embed skipgram": "on_skipgram",
-    "train bilstm_tagger": "tagger",
-    "train bilstm_tagger_skipgram": "tagger_skipgram",
-    "train elmo_tagger": "tagger_elmo",
-    "train gpt": "gpt",
-    "train gpt_pretrained": "gpt_pretrained",
-    "train bert": "bert",
-    "train bert_pretrained": "bert_pretrained",
+    "from_scratch few_tags": "tagger",
+    "finetune few_tags_skipgram": "tagger_skipgram",
+    "finetune few_tags_elmo": "tagger_elmo",
+    "from_scratch gpt_rotary": "gpt_scratch",
+    "finetune gpt_pretrained": "gpt_pretrained",
+    "from_scratch bert_rotary": "bert_scratch",
+    "finetune bert_pretrained": "bert_pretrained",
 }
 COUNTED = {"kn5", "kn5_bpe"}  # without a rate
 
@@ -30,7 +30,7 @@ COUNTED = {"kn5", "kn5_bpe"}  # without a rate
 @pytest.fixture(scope="module")
 def trained():
     """The rates of the default's systems, as `stage system` has them."""
-    cells = read_study(Conf(CONF), DEFAULT).cells.values()
+    cells = read_study(Conf(CONF), STUDIES / DEFAULT / "study.yaml").cells.values()
     found = {f"{cell.stage} {cell.settings['system']}": cell for cell in cells if "recipe" in cell.settings}
     with composing():
         return {
@@ -45,7 +45,7 @@ def test_every_system_is_tuned(trained):
 
 
 def test_each_takes_the_best_of_four_by_validation(trained):
-    rates = pd.read_csv(CONF.parent / "results/rates/rates.csv", keep_default_na=False)
+    rates = pd.read_csv(STUDIES / "rates/results/rates.csv", keep_default_na=False)
     tried = rates.groupby("system")["rate"]
     assert set(tried.size()) == {4}
     assert all((ordered / ordered.shift()).iloc[1:].tolist() == pytest.approx([2, 2, 2]) for _, ordered in tried)
@@ -54,8 +54,8 @@ def test_each_takes_the_best_of_four_by_validation(trained):
 
 
 def test_what_starts_from_another_starts_from_its_best():
-    study = read_study(Conf(CONF), "rates")
-    rates = pd.read_csv(CONF.parent / "results/rates/rates.csv", keep_default_na=False)
+    study = read_study(Conf(CONF), STUDIES / "rates/study.yaml")
+    rates = pd.read_csv(STUDIES / "rates/results/rates.csv", keep_default_na=False)
     best = rates[rates["best"]].set_index("system")["rate"]
     started = 0
     for cell in study.cells.values():

@@ -30,7 +30,7 @@ def test_recipe_says_what_it_needs(path):
     stage = Conf(CONF).says("recipe", PATHS[path.stem])["stage"]
     cfg = composed(stage, path.stem)
     assert callable(get_class(cfg.model._target_))
-    if stage != "train":
+    if stage != "finetune":
         assert cfg.objective is None or callable(get_class(cfg.objective._target_))
         assert cfg.objective is None or {"batches", "optimizer", "schedule", "epochs", "clip_norm"} <= set(cfg)
     for part in (cfg.get("optimizer"), cfg.get("schedule"), cfg.get("averaging")):
@@ -63,6 +63,13 @@ def test_recipes_inherit_from_two_others_at_most():
         while above := re.search(r"/recipe/([\w/]+)", chain[-1].read_text(encoding="utf-8")):
             chain.append(CONF / "recipe" / f"{above[1]}.yaml")
         assert len(chain) <= 3, path
+
+
+def test_recipes_need_no_resolver_of_the_project():
+    """Any Hydra application composes them."""
+    for path in (CONF / "recipe").rglob("*.yaml"):
+        named = re.findall(r"\$\{([\w.]+):", path.read_text(encoding="utf-8"))
+        assert all(name == "hydra" or name.startswith("oc.") for name in named), path
 
 
 def build(name: str, vocab_size: int) -> Any:

@@ -1,6 +1,6 @@
-"""`dvc repro` on a small study: what runs at first, after an edit that changes no number, and after one that does."""
+"""A small study: what runs at first, after an edit that changes no number, and after one that does; what two studies
+share, and a study of a user's own."""
 
-import csv
 import json
 import os
 import re
@@ -15,13 +15,15 @@ import yaml
 
 from pipelines.entry import CONF
 from pipelines.forks import write_python
-from pipelines.prove import chosen, lend_kernels
+from retable.digests import write_digests
 
 ROOT = CONF.parent
 STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}],
          "benchmarks": {"perplexity": "all", "phenomena": "all"}}  # fmt: skip
-GRAPH = "graph/corpus/grammar_tiny/dvc.yaml"
-CELLS = [f"{GRAPH}:evaluate-{system}-1-perplexity-phenomena" for system in ("kn3", "kn5")]
+HISTORY = "studies/history"
+CELLS = [f"evaluate@{system}-1" for system in ("kn3", "kn5")]
+SMALLER = ("conf/corpus/grammar_tiny.yaml", "train: 50000, validation: 5000, test: 20000",
+           "train: 3000, validation: 600, test: 900")  # fmt: skip
 
 
 class Repro:
@@ -40,7 +42,7 @@ class Repro:
 
     def ran(self) -> list[str]:
         """The stages that a `dvc repro` of the evaluations runs."""
-        return re.findall(r"Running stage '[^:']+:([\w-]+)'", self("dvc", "repro", *CELLS))
+        return re.findall(r"Running stage '([\w@-]+)'", self("dvc", "repro", *CELLS))
 
     def make(self, *arguments: str) -> subprocess.CompletedProcess:
         """As `make repro` would."""
@@ -62,20 +64,33 @@ class Repro:
         assert old in text
         path.write_text(text.replace(old, new), encoding="utf-8")
 
+    def read(self, file: str) -> str:
+        return (self.folder / file).read_text(encoding="utf-8")
+
+    def commit(self) -> None:
+        self("git", "add", "-A")
+        self("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "-m", "now")
+
 
 def small_project(made: Repro) -> Repro:
-    """Make a project of its folder, whose only study is STUDY."""
+    """Make a checkout of its folder, whose only study is STUDY."""
     for name in ("conf", "pipelines", "src/retable"):
         shutil.copytree(ROOT / name, made.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copyfile(ROOT / ".dvcignore", made.folder / ".dvcignore")
-    for path in (made.folder / "conf/study").glob("*.yaml"):
-        path.unlink()
-    (made.folder / "conf/study/lineage.yaml").write_text(yaml.safe_dump(STUDY), encoding="utf-8")
-    made.edit("conf/corpus/grammar_tiny.yaml", "train: 50000, validation: 5000, test: 20000",
-              "train: 3000, validation: 600, test: 900")  # fmt: skip
-    made("dvc", "init", "--quiet", "--no-scm")
+    for name in (".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore", "pyproject.toml"):
+        (made.folder / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(ROOT / name, made.folder / name)
+    add_study(made, "history", STUDY)
+    made.edit(*SMALLER)
+    made("git", "init", "--quiet")
     made(str(made.python), "-m", "pipelines.command", "graph")
+    made.commit()
     return made
+
+
+def add_study(made: Repro, name: str, said: dict) -> Path:
+    (file := made.folder / "studies" / name / "study.yaml").parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(yaml.safe_dump(said), encoding="utf-8")
+    return file
 
 
 @pytest.fixture(scope="module")
@@ -84,37 +99,39 @@ def repro(tmp_path_factory, forks):
 
 
 def test_only_what_may_change_a_number_runs_again(repro):
-    first = ["plan", "prepare", "encode-word", "pretrain-kn3-1", "evaluate-kn3-1-perplexity-phenomena",
-             "pretrain-kn5-1", "evaluate-kn5-1-perplexity-phenomena"]  # fmt: skip
+    first = ["plan", "prepare@grammar_tiny", "tokenize@word", "pretrain@kn3-1", "evaluate@kn3-1", "pretrain@kn5-1",
+             "evaluate@kn5-1"]  # fmt: skip
     assert sorted(repro.ran()) == sorted(first)
     (repro.folder / "src/retable/nn/_fused.so").write_bytes(b"compiled")  # of this machine, and not in every clone
     assert repro.ran() == []
-    assert repro.made() == ["plan report/lineage", "report lineage"]
-    tables = {path.stem for path in (repro.folder / "results/lineage").glob("*.md")}
+    assert repro.made() == ["report"]
+    (repro.folder / "pipelines/__pycache__").mkdir(exist_ok=True)
+    (repro.folder / "pipelines/__pycache__/anything.pyc").write_bytes(b"compiled")
+    assert repro("dvc", "status").strip() == "Data and pipelines are up to date."
+    tables = {path.stem for path in (repro.folder / HISTORY / "results").glob("*.md")}
     assert {"perplexity", "phenomena-grammar_tiny"} <= tables
-    assert repro.make().stdout.endswith("\n\nNothing to do. The report: results/lineage/report.html\n")
-    written = (repro.folder / GRAPH).read_bytes()
+    assert repro.make().stdout.endswith(f"\n\nNothing to do. The report: {HISTORY}/results/report.html\n")
+    written = repro.read("dvc.yaml")
     for lost in (lambda path: path.unlink(), lambda path: path.write_bytes(b"stages: {}\n")):  # as by git checkout
-        lost(repro.folder / GRAPH)
-        assert repro.made() == [] and (repro.folder / GRAPH).read_bytes() == written
+        lost(repro.folder / "dvc.yaml")
+        assert repro.made() == [] and repro.read("dvc.yaml") == written
 
     repro.edit("src/retable/models/ngram.py", "class KneserNey(", "# edited\nclass KneserNey(")
     repro.edit("conf/recipe/counted/kn3.yaml", "stage: pretrain", "stage: pretrain  # edited")
-    assert sorted(repro.made()) == ["plan grammar_tiny", "plan report/lineage"]
+    assert repro.made() == ["plan"]
     assert repro.ran() == []
 
-    (repro.folder / "outputs/evaluate/grammar_tiny/kn3-1-perplexity-phenomena/metrics.json").unlink()
-    assert repro.made() == ["evaluate grammar_tiny/kn3-1-perplexity-phenomena  from the cache"]
+    (repro.folder / "outputs/pretrain/grammar_tiny/kn3-1/metrics.json").unlink()
+    assert repro.made() == ["pretrain kn3-1  from the cache"]
 
     repro.edit("conf/recipe/counted/kn5.yaml", "order: 5", "order: 4")
-    places = ["pretrain grammar_tiny/kn5-1", "evaluate grammar_tiny/kn5-1-perplexity-phenomena", "report lineage"]
-    assert [name for name in repro.made() if not name.startswith("plan")] == places
+    assert repro.made() == ["plan", "pretrain kn5-1", "evaluate kn5-1", "report"]
 
 
 def test_what_a_reader_of_the_page_does(repro, browser):
     """Opens a number's provenance, copies its command and runs it: the number is the same."""
     page = browser.new_page()
-    page.goto((repro.folder / "results/lineage/report.html").as_uri())
+    page.goto((repro.folder / HISTORY / "results/report.html").as_uri())
     page.wait_for_selector("html[data-ready]", state="attached")
     row = page.locator("#table-perplexity tr", has_text="kn3").first
     number = row.locator("a[data-cells]").first
@@ -122,7 +139,7 @@ def test_what_a_reader_of_the_page_does(repro, browser):
     number.click()
     command = page.get_by_role("dialog").locator(".command").first.inner_text()
     assert command.startswith("python -m pipelines.evaluate corpus=grammar_tiny ")
-    metrics = repro.folder / "outputs/evaluate/grammar_tiny/kn3-1-perplexity-phenomena/perplexity/metrics.json"
+    metrics = repro.folder / "outputs/evaluate/grammar_tiny/kn3-1/perplexity/metrics.json"
     written = metrics.read_bytes()
     metrics.unlink()
     repro(*shlex.split(command))
@@ -132,12 +149,12 @@ def test_what_a_reader_of_the_page_does(repro, browser):
 
 def test_a_try_stands_in_a_report_of_its_own(repro):
     stages, name = (str(repro.python), "-m"), "grammar_tiny/kn3-1+model.order-2"
-    committed = (repro.folder / "results/lineage/report.md").read_bytes()
+    committed = repro.read(f"{HISTORY}/results/report.md")
     repro(*stages, "pipelines.pretrain", "corpus=grammar_tiny", "recipe=counted/kn3", "model.order=2")
     repro(*stages, "pipelines.evaluate", "corpus=grammar_tiny", f"cell={name}")
-    repro(*stages, "pipelines.report", f"tries=[evaluate/{name}-perplexity]")
-    assert "kn3+model.order-2" in (repro.folder / "work/report/lineage/perplexity.md").read_text(encoding="utf-8")
-    assert (repro.folder / "results/lineage/report.md").read_bytes() == committed
+    repro(*stages, "pipelines.report", f"tries=[evaluate/{name}]")
+    assert "kn3+model.order-2" in repro.read("work/report/perplexity.md")
+    assert repro.read(f"{HISTORY}/results/report.md") == committed
     assert repro.ran() == []
 
 
@@ -146,157 +163,154 @@ def test_a_failed_stage_is_named_and_what_does_not_wait_for_it_runs(repro):
     repro.edit("conf/recipe/counted/kn3.yaml", "order: 3", "order: 0")
     kn5 = repro.folder / "conf/recipe/counted/kn5.yaml"
     kn5.write_text(re.sub(r"order: \d", "order: 6", kn5.read_text(encoding="utf-8")), encoding="utf-8")
-    done = repro.make("lineage", "--jobs", "1")
+    done = repro.make("history", "--jobs", "1")
     repro.edit("conf/recipe/counted/kn3.yaml", "order: 0", "order: 3")
     assert done.returncode == 1 and done.stdout.endswith("stages run in " + done.stdout.rpartition(" in ")[2])
-    assert "pretrain grammar_tiny/kn3-1  failed\n" in done.stderr
-    assert "evaluate grammar_tiny/kn3-1" not in done.stderr
-    assert "evaluate grammar_tiny/kn5-1-perplexity-phenomena\n" in done.stderr and "report lineage" not in done.stderr
-    assert re.search(r"^failed pretrain grammar_tiny/kn3-1: error: .*order", done.stderr, re.MULTILINE)
-    assert f"alone: dvc repro --single-item {GRAPH}:pretrain-kn3-1\n" in done.stderr
+    assert "pretrain kn3-1  failed\n" in done.stderr
+    assert "evaluate kn3-1" not in done.stderr
+    assert "evaluate kn5-1\n" in done.stderr and "report" not in done.stderr
+    assert re.search(r"^failed pretrain kn3-1: error: .*order", done.stderr, re.MULTILINE)
+    assert "alone: dvc repro --single-item pretrain@kn3-1\n" in done.stderr
     assert repro.make().returncode == 0
 
 
 @pytest.mark.long
 def test_a_report_that_fails_leaves_the_old_one(repro):
     repro.make()
-    study, results = repro.folder / "conf/study/lineage.yaml", repro.folder / "results/lineage"
-    said = study.read_text(encoding="utf-8")
+    results = repro.folder / HISTORY / "results"
     before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
     assert len(before) > 10
     unmeasured = {"benchmarks": {"perplexity": "kn5"}, "lineage": {"kn3": 1995, "kn5": 1998}}
-    study.write_text(yaml.safe_dump(STUDY | unmeasured), encoding="utf-8")
+    add_study(repro, "history", STUDY | unmeasured)
     done = repro.make()
     assert done.returncode == 1
-    assert "failed report lineage: error: lineage: kn3 has no test perplexity in this study; add it" in done.stderr
+    assert "failed report: error: lineage: kn3 has no test perplexity in this study; add it" in done.stderr
     assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
-    study.write_text(said, encoding="utf-8")
+    add_study(repro, "history", STUDY)
     assert repro.make().returncode == 0
-    assert not [path for path in (repro.folder / "work").iterdir() if path.name.startswith("report-")]
+    assert not [path for path in (repro.folder / "work").iterdir() if path.name.startswith("report.")]
 
 
 def test_there_is_a_line_for_a_mistake(repro):
-    done = repro.make("lineages")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "write lineage" in done.stderr
-    assert repro.make("lineage", "--jobs", "0").stderr == "error: jobs=0 runs nothing; write 1 or more\n"
+    done = repro.make("histories")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "write history" in done.stderr
+    assert repro.make("history", "--jobs", "0").stderr == "error: jobs=0 runs nothing; write 1 or more\n"
 
 
 @pytest.mark.long
 def test_what_is_made_again_from_nothing_is_as_it_was_committed(repro):
-    """The locks and the tables are the same bytes; beside them, outside of what DVC compares, stand the runs."""
-    repro.make("lineage", "--jobs", "2")
+    """The lock, the tables and the records are the same bytes; beside them, outside of what DVC compares, stand the
+    runs."""
+    repro.make("history", "--jobs", "2")
     made_here = {"runs.csv", "report.html"}
 
     def committed() -> dict[str, bytes]:
-        files = [*repro.folder.rglob("dvc.lock"), *(repro.folder / "results").rglob("*")]
+        files = [repro.folder / "dvc.lock", *(repro.folder / HISTORY).rglob("*.*")]
         return {str(path): path.read_bytes() for path in files if path.is_file() and path.name not in made_here}
 
-    before, runs = committed(), repro.folder / "results/lineage/runs.csv"
+    before, runs = committed(), repro.folder / HISTORY / "results/runs.csv"
     rows = runs.read_text(encoding="utf-8").splitlines()
-    for folder in ("outputs", ".dvc/cache", "mlflow.db", "mlartifacts"):
+    for folder in ("outputs", ".dvc/cache", "mlflow.db", "mlartifacts", "work/made"):
         repro("rm", "-r", folder)
-    done = repro.make("lineage", "--jobs", "1")
-    assert committed() == before and len(before) > 10
+    done = repro.make("history", "--jobs", "1")
+    assert committed() == before and len(before) > 20
     # what a reader of the log sees: a line a stage; then the first table, and how long it took
-    assert len(done.stderr.splitlines()) == 9
+    assert len(done.stderr.splitlines()) == 8
     for line in done.stderr.splitlines():
-        assert re.fullmatch(r"\[\d/9\] +[\d.]+ s  \w+ [\w/-]+", line)
+        assert re.fullmatch(r"\[\d/8\] +[\d.]+ s  \w+( [\w-]+)?", line)
     assert done.stdout.startswith("### Perplexity\n") and done.stdout.count("###") == 1
-    assert re.fullmatch(r"9 of 9 stages run in ([\d.]+ s|\d+ min \d+ s)\. .*report\.html", done.stdout.splitlines()[-1])
+    assert re.fullmatch(r"8 of 8 stages run in ([\d.]+ s|\d+ min \d+ s)\. .*report\.html", done.stdout.splitlines()[-1])
     assert runs.exists()  # DVC has left what it does not compare
-    repro("rm", "-r", "results/lineage")
-    assert repro.made() == ["report lineage"]
+    repro("rm", "-r", f"{HISTORY}/results")
+    assert repro.made() == ["report"]
     assert committed() == before
     again = runs.read_text(encoding="utf-8").splitlines()
     assert again[0] == rows[0] and len(again) == len(rows) == 7 and not set(again[1:]) & set(rows[1:])
     (page := runs.with_name("report.html")).unlink()
-    assert repro.made() == ["report lineage"]
+    assert repro.made() == ["report"]
     assert committed() == before and page.exists()
+
+
+@pytest.mark.long
+def test_a_study_restores_what_another_has_made(repro):
+    """And measures only what nobody has measured yet."""
+    repro.make()
+    said = STUDY | {"systems": [{"of": ["kn3", "unigram"]}], "benchmarks": {"perplexity": "all"}}
+    add_study(repro, "other", said)
+    assert sorted(repro.made("other")) == [
+        "evaluate kn3-1", "evaluate unigram-1", "plan", "prepare grammar_tiny  from the cache",
+        "pretrain kn3-1  from the cache", "pretrain unigram-1", "report", "tokenize word  from the cache",
+    ]  # fmt: skip
+    study, cell = repro.folder / "studies/other", "pretrain/grammar_tiny/kn3-1"
+    made, origin = (
+        json.loads(repro.read(f"{folder}/records/{cell}.json"))["made"] for folder in ("studies/other", HISTORY)
+    )
+    assert all(made[name] == origin[name] is not None for name in ("commit", "machine", "code", "requirements"))
+
+    measured = study / "outputs/evaluate/grammar_tiny/kn3-1"
+    said["benchmarks"]["phenomena"] = "kn3"
+    add_study(repro, "other", said)
+    (measured / "digests.json").unlink()  # it may be DVC's own in its cache
+    (measured / "perplexity/note.txt").write_text("Not measured again.", encoding="utf-8")
+    write_digests(measured)
+    assert repro.made("other") == ["plan", "evaluate kn3-1", "report"]
+    assert (measured / "phenomena/metrics.json").exists() and (measured / "perplexity/note.txt").exists()
+    assert repro.made() == repro.made("studies/other") == []
+    shutil.rmtree(study)
+
+
+@pytest.mark.long
+def test_a_study_of_ones_own(repro, tmp_path):
+    """In a folder anywhere, which is in no repository, with a text and a recipe of its own."""
+    study = tmp_path / "mine"
+    own = {
+        "study.yaml": yaml.safe_dump({"corpus": "letters", "systems": [{"of": ["kn5", "kn2"]}],
+                                      "benchmarks": {"perplexity": "all"}}),
+        "conf/corpus/letters.yaml": (ROOT / "conf/corpus/ptb.yaml").read_text(encoding="utf-8")
+        .replace("${oc.env:RETABLE_DATA,data}/ptb/ptb.", "texts/").replace("valid.", "validation."),
+        "conf/recipe/kn2.yaml": (ROOT / "conf/recipe/counted/kn3.yaml").read_text(encoding="utf-8")
+        .replace("order: 3", "order: 2"),
+        **{f"texts/{split}.txt": "the cat sees a bird\na bird sees it\n" for split in ("train", "validation", "test")},
+    }  # fmt: skip
+    for name, text in own.items():
+        (study / name).parent.mkdir(parents=True, exist_ok=True)
+        (study / name).write_text(text, encoding="utf-8")
+    assert "pretrain kn2-1" in repro.made(str(study))
+    inside = Repro(study, tmp_path, "")
+    inside.python, inside.environment = repro.python, repro.environment
+    assert inside("dvc", "status").strip() == "Data and pipelines are up to date."
+    assert inside.make().stdout.endswith("\n\nNothing to do. The report: results/report.html\n")
+    record = json.loads(inside.read("records/pretrain/letters/kn2-1.json"))
+    assert record["config"]["model"]["order"] == 2
+    assert (study / "mlflow.db").exists() and "| kn2 " in inside.read("results/perplexity.md")
+    inside(str(repro.python), "-m", "pipelines.pretrain", "corpus=letters", "recipe=kn2", "model.order=1")
+    assert (study / "outputs/pretrain/letters/kn2-1+model.order-1/metrics.json").exists()
+    inside.edit("texts/test.txt", "sees", "finds")
+    made = ("evaluate kn2-1", "evaluate kn5-1", "pretrain kn2-1", "pretrain kn5-1", "report")
+    assert sorted(inside.made()) == sorted(["prepare letters", "tokenize word", *made])
 
 
 @pytest.fixture(scope="module")
 def committed(repro):
-    """The project as a git repository, whose cells are as the locks have them."""
+    """The project with its cells as the lock has them, in git."""
     repro.make()
-    (repro.folder / ".gitignore").write_text("outputs/\nwork/\nmlflow.db*\nmlartifacts/\n.dvc/\n", encoding="utf-8")
-    for command in (("init", "--quiet"), ("add", "-A"), ("commit", "--quiet", "-m", "before")):
-        repro("git", "-c", "user.name=a", "-c", "user.email=a@b.c", *command)
+    repro.commit()
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("committed")
-def test_what_is_proved_the_same_is_renewed(repro):
-    """A line that changes no number: one cell of each kind runs under both commits, and nothing is made again."""
-    repro.edit(
-        "src/retable/models/ngram.py",
-        "class KneserNey(Interpolated):",
-        "class KneserNey(Interpolated):\n    edited = 1\n",
-    )
-    repro("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "-am", "after")
-    lock = repro.folder / GRAPH.replace(".yaml", ".lock")
-    before = lock.read_text(encoding="utf-8").splitlines()
-    said = repro(str(repro.python), "-m", "pipelines.prove", "HEAD~1")
-    assert said.splitlines() == [
-        "same   pretrain/grammar_tiny/kn3-1, for 2: pretrain/grammar_tiny/kn3-1 pretrain/grammar_tiny/kn5-1",
-        "same   evaluate/grammar_tiny/kn3-1-perplexity-phenomena, for 2: "
-        "evaluate/grammar_tiny/kn3-1-perplexity-phenomena evaluate/grammar_tiny/kn5-1-perplexity-phenomena",
-    ]
-    after = lock.read_text(encoding="utf-8").splitlines()
-    changed = [new for old, new in zip(before, after, strict=True) if old != new]  # broken where DVC breaks its lines
-    assert len(changed) >= 4 and all(line.strip().startswith(("md5: ", "size: ")) for line in changed)
-    assert repro.ran() == ["plan"]
-    with (repro.folder / "results/renewals.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["stage"], row["renewed"]) for row in rows] == [("pretrain", "2"), ("evaluate", "2")]
-    assert all(row["old_code"] != row["new_code"] and len(row["digest"]) == 64 for row in rows)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("committed")
-def test_what_is_told_otherwise_and_is_the_same_needs_no_proof(repro):
-    repro.made()
-    repro("git", "add", "-A")
-    repro("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "-m", "made")
-    repro.edit("src/retable/plan/fingerprint.py", '"\\n".join(sorted(linked))', '"; ".join(sorted(linked))')
-    repro("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "-am", "told otherwise")
-    said = repro(str(repro.python), "-m", "pipelines.prove", "HEAD~1")
-    kinds = {line.split()[1].split("/")[0] for line in said.splitlines()}
-    assert kinds == {"prepare", "encode", "pretrain", "evaluate"}
-    assert all(line.startswith("alike  ") for line in said.splitlines())
-    assert repro.ran() == ["plan"]
-
-
-def test_cells_are_proved_apart_whose_settings_choose_another_path():
-    """A dropout that there is, another norm; not a width, a text or a seed."""
-    values = {
-        "model.dropout": 0.0,
-        "model.norm": "pre",
-        "model.d_model": 64,
-        "embedding.path": "data/ptb",
-        "corpus.unit": "line",
-        "seed": 1,
-    }
-    alike = values | {"model.d_model": 128, "embedding.path": "data/mine", "corpus.unit": "document", "seed": 2}
-    assert chosen(values) == chosen(alike) and repr(chosen(values)) == repr(chosen(alike | {"model.dropout": 0}))
-    for change in ({"model.dropout": 0.1}, {"model.norm": "post"}, {"model.d_model": 1}, {"optimizer.momentum": None}):
-        assert chosen(values | change) != chosen(values)
-    assert (
-        chosen({"model.filters": [[1, 2], [3, 4]]})
-        == chosen({"model.filters": [[2, 2]] * 3})
-        != chosen({"model.filters": [[1, 2]]})
-    )
-
-
-@pytest.mark.parametrize(("source", "lent"), [("same", True), ("other", False), (None, False)])
-def test_what_is_compiled_serves_the_old_tree_if_its_source_is_the_same(source, lent, tmp_path):
-    here, there = (tmp_path / side / "src/retable/nn" for side in ("here", "there"))
-    for folder, text in ((here, "same"), (there, source)):
-        folder.mkdir(parents=True)
-        if text is not None:
-            (folder / "fused.c").write_text(text)
-    (here / "_fused.cpython-311-x86_64-linux-gnu.so").write_text("compiled")
-    lend_kernels(tmp_path / "here", tmp_path / "there")
-    assert (there / "_fused.cpython-311-x86_64-linux-gnu.so").exists() is lent
+def test_an_experiment_runs_what_its_setting_changes(repro):
+    said = repro("dvc", "exp", "run", "--name", "longer", "-S", "+pretrain.kn5-1.model.order=7")
+    assert re.findall(r"Running stage '([\w@-]+)'", said) == ["plan", "pretrain@kn5-1", "evaluate@kn5-1", "report"]
+    assert json.loads(repro.read("outputs/pretrain/grammar_tiny/kn5-1/run.json"))["system"] == "kn5"
+    assert yaml.safe_load(repro.read("outputs/pretrain/grammar_tiny/kn5-1/config.yaml"))["model"]["order"] == 7
+    shown = json.loads(repro("dvc", "exp", "diff", "--json", "HEAD", "longer"))
+    assert shown["params"] == {"params.yaml": {"pretrain.kn5-1.model.order": {"old": None, "new": 7}}}
+    (scores,) = shown["metrics"].values()
+    assert "kn5.test/perplexity_word" in scores and not any(name.startswith("kn3") for name in scores)
+    repro("git", "reset", "--quiet", "--hard")
+    repro("dvc", "checkout")
+    assert repro.made() == []
 
 
 @pytest.mark.usefixtures("committed")
@@ -329,51 +343,52 @@ class TestWhy:
             path.write_bytes(content)
 
     @pytest.mark.parametrize("name", [
-        "grammar_tiny/kn3-1", KN3, f"outputs/{KN3}/", "kn3-1", "pretrain-kn3-1", f"{GRAPH}:pretrain-kn3-1",
+        "grammar_tiny/kn3-1", KN3, f"outputs/{KN3}/", "kn3-1", "pretrain@kn3-1", "evaluate@kn3-1",
     ])  # fmt: skip
     def test_there_is_nothing_to_do(self, why, name):
         assert why(name) == []
 
-    def test_code_has_changed(self, why, edited):
+    def test_code_has_changed(self, why, edited, repro):
         edited(
             "src/retable/models/ngram.py", "class KneserNey(Interpolated):", "class KneserNey(Interpolated):\n    x = 1"
         )
         edited("src/retable/models/gpt.py", '"""', '"""Edited. ')
-        assert why() == ["code: retable.models.ngram.KneserNey, since HEAD"]
+        changed = "code: retable.models.ngram.KneserNey, since HEAD"
+        assert why() == [changed]
+        of_study = repro(str(repro.python), "-m", "pipelines.command", "why").splitlines()
+        assert of_study[0] == "study history: 4 of 6 cells would be made again, and what reads them"
+        assert of_study[1] == f"  {self.KN3}: {changed}"
 
     def test_a_setting_has_changed_before_and_after_plans_are_made_anew(self, why, edited, repro):
         edited(self.RECIPE, "order: 3", "order: 2")
         assert why() == ["model.order: 3 -> 2"]
         waits = f"it waits for {self.KN3}, which would run: `retable why {self.KN3}`"
-        of_loaded = f"{self.KN3} model.order: 3 -> 2"
-        assert why("kn3-1-perplexity-phenomena") == [of_loaded, waits]
-        repro("dvc", "repro", f"{GRAPH}:plan")
+        assert why("evaluate@kn3-1") == [f"{self.KN3} model.order: 3 -> 2", waits]
+        repro("dvc", "repro", "plan")
         assert why() == ["model.order: 3 -> 2"]
         cache = repro.folder / ".dvc/cache"
         cache.rename(cache.with_name("away"))
         first, *_ = why()
         shutil.rmtree(cache, ignore_errors=True)
         cache.with_name("away").rename(cache)
-        assert first.endswith("the plan that it was made by is neither in outputs/plan nor in DVC's cache")
+        assert first == "its settings or its code; the plan that it was made by is not here"
 
-    def test_inputs_the_command_or_the_result_have_changed(self, why, edited, repro):
-        lock, path = GRAPH.replace(".yaml", ".lock"), "outputs/encode/grammar_tiny/word/train.bin"
-        made = yaml.safe_load((repro.folder / lock).read_text(encoding="utf-8"))["stages"]["pretrain-kn3-1"]
-        (md5,) = (dep["md5"] for dep in made["deps"] if dep["path"] == path)
-        edited(lock, md5, "f" * 32)
+    def test_inputs_or_the_result_have_changed(self, why, edited, repro):
+        path = "outputs/tokenize/grammar_tiny/word"
+        lock = yaml.safe_load(text := repro.read("dvc.lock"))
+        (read,) = (dep for dep in lock["stages"]["pretrain@kn3-1"]["deps"] if dep["path"] == path)
+        read["md5"] = "f" * 32
+        edited("dvc.lock", text, yaml.safe_dump(lock))
         assert why() == [f"{path} has changed"]
-        edited(lock, "f" * 32, md5)
-        edited(lock, "recipe=counted/kn3", "recipe=counted/kn2")
-        assert why() == [f"its command was `{made['cmd'].replace('/kn3', '/kn2')}`"]
-        edited(lock, "recipe=counted/kn2", "recipe=counted/kn3")
+        (repro.folder / "dvc.lock").write_text(text, encoding="utf-8")
         edited(f"outputs/{self.KN3}/metrics.json", "{", "{ ")
         assert why() == [f"outputs/{self.KN3} has changed; what it was is in DVC's cache"]
 
     def test_a_cell_is_new_or_there_is_none(self, why, edited, repro):
-        edited("conf/study/lineage.yaml", "- kn5", "- kn5\n  - unigram")
+        edited(f"{HISTORY}/study.yaml", "- kn5", "- kn5\n  - unigram")
         assert why("grammar_tiny/unigram-1") == ["it was never made in this project"]
-        edited("conf/study/lineage.yaml", "- kn5\n  - unigram", "- kn5")
-        command = [str(repro.python), "-m", "pipelines.command", "why", "grammar_tiny/kn33-1"]
+        edited(f"{HISTORY}/study.yaml", "- kn5\n  - unigram", "- kn5")
+        command = [str(repro.python), "-m", "pipelines.command", "why", "kn33-1"]
         done = subprocess.run(command, cwd=repro.folder, env=repro.environment, capture_output=True, text=True)
         assert done.returncode == 2
-        assert done.stderr == "error: grammar_tiny/kn33-1 is no cell of a study; write grammar_tiny/kn3-1\n"
+        assert done.stderr == "error: kn33-1 is not a cell of study history; write kn3-1\n"

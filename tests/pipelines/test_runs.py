@@ -4,15 +4,18 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from retable.artifacts import read_record
+from tests.pipelines.conftest import unrecorded
 
 TEXT = ["corpus=grammar_tiny", "model.d_model=8", "epochs=1", "system=shown"]
-BY_MAKE_REPRO = {"RETABLE_STUDY": "smoke", "DVC_STAGE": "pretrain-shown-1"}
+BY_MAKE_REPRO = {"RETABLE_STUDY": "mine", "DVC_STAGE": "pretrain@shown-1"}
 
 
 @pytest.fixture(scope="module")
 def client(project):
+    (study := project.folder / "study.yaml").write_text("# What it is for.\nsystems: []\n", encoding="utf-8")
     project.succeed("pretrain", *TEXT, "optimizer.lr=0.02", **BY_MAKE_REPRO)
     project.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/shown-1", **BY_MAKE_REPRO)
+    study.unlink()
     return MlflowClient(f"sqlite:///{project.folder / 'mlflow.db'}")
 
 
@@ -22,16 +25,16 @@ def run_of(client, project):
 
 
 def test_study_cell_evaluation(client, run_of):
-    trained, measured = run_of("pretrain/grammar_tiny/shown-1"), run_of("evaluate/grammar_tiny/shown-1-perplexity")
+    trained, measured = run_of("pretrain/grammar_tiny/shown-1"), run_of("evaluate/grammar_tiny/shown-1")
     assert measured.data.tags["mlflow.parentRunId"] == trained.info.run_id
     study = client.get_run(trained.data.tags["mlflow.parentRunId"])
-    assert [run.info.run_name for run in (study, trained, measured)] == ["smoke", "shown-1", "perplexity"]
-    assert study.data.tags["mlflow.note.content"].startswith("The same graph at its smallest")
+    assert [run.info.run_name for run in (study, trained, measured)] == ["mine", "shown-1", "perplexity"]
+    assert study.data.tags["mlflow.note.content"].startswith("What it is for.")
     assert "mlflow.parentRunId" not in study.data.tags
 
 
 def test_a_rate_and_what_it_gave_stand_on_one_run(run_of):
-    trained, measured = run_of("pretrain/grammar_tiny/shown-1"), run_of("evaluate/grammar_tiny/shown-1-perplexity")
+    trained, measured = run_of("pretrain/grammar_tiny/shown-1"), run_of("evaluate/grammar_tiny/shown-1")
     assert trained.data.params["optimizer.lr"] == "0.02"
     perplexity = measured.data.metrics["test/perplexity_word"]
     assert trained.data.metrics["test/perplexity_word"] == perplexity > 1
@@ -48,9 +51,9 @@ def test_parameters_are_those_that_are_compared(client, run_of):
 
 def test_what_differs_comes_first_in_a_name(project, run_of):
     small = ["model.d_embedding=8", "model.d_model=8", "epochs=1"]
-    project.succeed("train", "corpus=grammar_tiny", "task=sentiment", "recipe=encoders/bilstm", *small)
-    assert run_of("train/grammar_tiny/sentiment-bilstm-1").info.run_name == "bilstm-1 sentiment"
-    assert run_of("encode/grammar_tiny/word").info.run_name == "encode word grammar_tiny"
+    project.succeed("finetune", "corpus=grammar_tiny", "task=sentiment", "recipe=encoders/bilstm", *small)
+    assert run_of("from_scratch/grammar_tiny/sentiment-bilstm-1").info.run_name == "bilstm-1 sentiment"
+    assert run_of("tokenize/grammar_tiny/word").info.run_name == "tokenize word grammar_tiny"
 
 
 def test_a_run_says_what_it_is_and_who_made_it(run_of):
@@ -66,14 +69,12 @@ def test_data_sets_are_inputs_by_their_digests(run_of, project):
     read = run_of("pretrain/grammar_tiny/shown-1").inputs.dataset_inputs
     contexts = {each.dataset.name: each.tags[0].value for each in read}
     assert contexts == {f"grammar_tiny/word {split}.bin": split for split in ("train", "validation")}
-    read = run_of("evaluate/grammar_tiny/shown-1-perplexity").inputs.dataset_inputs
+    read = run_of("evaluate/grammar_tiny/shown-1").inputs.dataset_inputs
     assert {each.tags[0].value for each in read} == {"validation", "test"}
 
 
 def test_an_evaluation_of_a_cell_that_mlflow_does_not_know_stands_alone(client, project, run_of):
-    record = project.folder / "outputs/pretrain/grammar_tiny/shown-1.record.json"
-    record.rename(record.with_suffix(".away"))
-    project.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/shown-1", "out=grammar_tiny/shown-1-alone")
-    record.with_suffix(".away").rename(record)
+    with unrecorded(project.folder / "outputs/pretrain/grammar_tiny/shown-1"):
+        project.succeed("evaluate", TEXT[0], "cell=grammar_tiny/shown-1", "out=grammar_tiny/shown-1-alone")
     run = run_of("evaluate/grammar_tiny/shown-1-alone")
     assert run.info.run_name == "shown-1-alone" and "mlflow.parentRunId" not in run.data.tags

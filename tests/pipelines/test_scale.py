@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -10,15 +11,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from dvc.repo import Repo
 from hydra.utils import instantiate
 
-from pipelines.entry import CONF
+from pipelines import plan
 from pipelines.pretrain import pretrain
-from pipelines.repro import require_data
+from pipelines.project import STUDIES
+from pipelines.repro import stages_of
 from retable.cells.build import build_model, build_objective
 from retable.errors import UsageError
-from retable.plan.conf import Conf
-from retable.plan.study import read_study
 from retable.tokenizers import unigram
 from retable.training.weights import matrix_parameters
 from tests.pipelines.recipes import composed
@@ -37,7 +38,7 @@ def project(tmp_path_factory) -> Path:
     task = folder / "outputs/prepare/grammar_tiny/sentiment"
     task.mkdir(parents=True)
     for cell in ("grammar_tiny/unigram", "other/pretrained"):
-        tokens = folder / "outputs/encode" / cell
+        tokens = folder / "outputs/tokenize" / cell
         tokens.mkdir(parents=True)
         tokenizer.save(tokens / "tokenizer.json")
         (tokens / "run.json").write_text("{}")
@@ -75,7 +76,7 @@ def test_corpora_by_weight(folder, monkeypatch):
                "+batches.corpora={grammar_tiny/unigram: 0.7, other/pretrained: 0.3}"]  # fmt: skip
     settings = ["system=x", "recipe=transformer/gpt", "model.max_length=24", "scorer.stride=24", *mixture]
     assert run(monkeypatch, *settings)["validation/loss"] > 0
-    (folder / "outputs/encode/other/pretrained/tokenizer.json").write_text("another")
+    (folder / "outputs/tokenize/other/pretrained/tokenizer.json").write_text("another")
     with pytest.raises(SystemExit) as stop:
         run(monkeypatch, *settings)
     assert stop.value.code == 2
@@ -91,7 +92,7 @@ def header(path: Path) -> str:
 SIZES = {"gpt2_124m_500": (50_257, 500 * 2**19), "gpt2_124m": (50_257, 19_559 * 2**19),
          "gpt2_babylm": (16_384, 160e6 * 10), "electra_small_owt": (30_522, 128 * 128 * 1e6),
          "bert_small_owt": (30_522, 128 * 128 * 1.45e6)}  # fmt: skip
-STUDIES = {"babylm": ["gpt2_babylm"], "fineweb_gpt2": ["gpt2_124m_500", "gpt2_124m"],
+TRAINED = {"babylm": ["gpt2_babylm"], "fineweb_gpt2": ["gpt2_124m_500", "gpt2_124m"],
            "electra_small": ["electra_small_owt", "bert_small_owt"]}  # fmt: skip
 PEAK, SHARE = 989e12, 0.4  # of an H100
 
@@ -104,13 +105,13 @@ def objective_of(name: str):
         return build_objective(cfg, words, build_model(cfg, words))
 
 
-@pytest.mark.parametrize(("study", "name"), [(study, name) for study, names in STUDIES.items() for name in names])
+@pytest.mark.parametrize(("study", "name"), [(study, name) for study, names in TRAINED.items() for name in names])
 def test_headers_say_what_the_training_costs(study, name):
     flops = 6 * matrix_parameters(objective_of(name)) * SIZES[name][1]
-    said = re.findall(r"([\d.]+e\d+)", header(CONF / f"study/{study}.yaml"))
+    said = re.findall(r"([\d.]+e\d+)", header(STUDIES / study / "study.yaml"))
     assert f"{flops:.1e}".replace("e+", "e") in said
     minutes = flops / PEAK / SHARE / 60
-    times = re.findall(r"([\d.]+) (minutes|hours|and [\d.]+ hours)", header(CONF / f"study/{study}.yaml"))
+    times = re.findall(r"([\d.]+) (minutes|hours|and [\d.]+ hours)", header(STUDIES / study / "study.yaml"))
     amounts = [float(n) * (1 if unit == "minutes" else 60) for n, unit in times]
     amounts += [float(unit.split()[1]) * 60 for _, unit in times if unit.startswith("and")]
     assert any(abs(amount - minutes) < 0.05 * minutes for amount in amounts), (minutes, amounts)
@@ -145,17 +146,12 @@ def test_the_first_steps_are_those_of_the_whole_run():
     assert all(first[part] == whole[part] for part in same)
 
 
-@pytest.fixture(scope="module")
-def without_data(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("without_data")
-    for name in ("graph", "dvc.yaml"):
-        (folder / name).symlink_to(CONF.parent / name)
-    return folder
-
-
 @pytest.mark.parametrize(("study", "missing"), [("babylm", "data/babylm"), ("fineweb_gpt2", "data/fineweb10B-gpt2"),
                                                 ("electra_small", "data/openwebtext")])  # fmt: skip
-def test_a_study_says_what_data_it_misses(without_data, monkeypatch, study, missing):
-    monkeypatch.chdir(without_data)
-    with pytest.raises(UsageError, match=f"{missing}.* does not exist, and study {study} reads it for prepare/"):
-        require_data(read_study(Conf(CONF), study))
+def test_a_study_says_what_data_it_misses(tmp_path, monkeypatch, study, missing):
+    monkeypatch.chdir(tmp_path)
+    shutil.copyfile(STUDIES / study / "study.yaml", "study.yaml")
+    Repo.init(no_scm=True).close()
+    plan.graph()
+    with pytest.raises(UsageError, match=f"{missing}.* does not exist, and study .* reads it for prepare@"):
+        stages_of(plan.study_here())

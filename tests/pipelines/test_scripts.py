@@ -18,7 +18,7 @@ def test_help(stage, bare_project):
     shown = bare_project.succeed(f"{SCRIPTS}/{stage}.py", "--help").stdout
     assert f"`python -m pipelines.{stage}" in shown
     groups = shown.partition("Groups")[2].partition("Settings")[0]
-    root = (CONF / f"{stage}.yaml").read_text(encoding="utf-8")
+    root = (CONF / f"{'tokenize' if stage == 'tokenize_text' else stage}.yaml").read_text(encoding="utf-8")
     if recipe := re.search("- recipe: (.*)", root):
         assert recipe[1] in groups and "/_" not in groups
         above: re.Match | None = recipe

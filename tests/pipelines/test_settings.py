@@ -8,7 +8,7 @@ from tests.pipelines.checked import check
 
 LSTM = ["pretrain", "corpus=grammar_tiny", "recipe=recurrent/lstm"]
 GPT = ["pretrain", "corpus=grammar_tiny", "recipe=transformer/gpt"]
-TASK = ["train", "corpus=grammar_tiny", "recipe=encoders/bilstm", "task=sentiment"]
+TASK = ["finetune", "corpus=grammar_tiny", "recipe=encoders/bilstm", "task=sentiment"]
 REFUSED = [
     (LSTM, "epochs=0", "epochs=0 should be greater than 0"),
     (LSTM, "epochs=-1", "epochs=-1 should be greater than 0"),
@@ -70,8 +70,8 @@ REFUSED = [
     (["generate", "decoding=top_p"], "seed=x", "seed=x should be a whole number"),
     (["generate"], "prompts=[]", "one prompt or more"),
     (["prepare", "corpus=grammar_tiny"], "corpus.write.words.train=0", "corpus.write.words"),
-    (["encode", "corpus=grammar_tiny", "tokenizer=bpe"], "tokenizer.train.vocab_size=x", "vocab_size=x should be a"),
-    (["encode", "corpus=grammar_tiny"], "workers=0", "workers=0 should be"),
+    (["tokenize", "corpus=grammar_tiny", "tokenizer=bpe"], "tokenizer.train.vocab_size=x", "vocab_size=x should be a"),
+    (["tokenize", "corpus=grammar_tiny"], "workers=0", "workers=0 should be"),
     (["scaling"], "device=gpu", "device=gpu should be 'cpu' or 'cuda'"),
     (["scaling"], "lengths=[1,x]", "a whole number (item 1)"),
 ]  # fmt: skip
@@ -98,7 +98,7 @@ def test_a_setting_that_cannot_be(command, override, said, capsys, tmp_path, mon
     [
         (LSTM, "budget=10min"), (LSTM, "clip_norm=null"), (LSTM, "+max_steps=3"), (LSTM, "trainer.precision=64-true"),
         (LSTM, "+trainer.fast_dev_run=true"), (LSTM, "+optimizer.beta2=0.99"), (GPT, "schedule.warmup=1.4"),
-        (TASK, "examples=1e3"), (TASK, "finetuning.epochs=0.5"), (["encode", "corpus=grammar_tiny"], "workers=2"),
+        (TASK, "examples=1e3"), (TASK, "finetuning.epochs=0.5"), (["tokenize", "corpus=grammar_tiny"], "workers=2"),
         (LSTM, "+callbacks.mine._target_=lightning.pytorch.callbacks.ModelSummary"),
         (LSTM, "+trainer.accumulate_grad_batches=2"), (["generate"], "prompts=[the old,3]"),
     ],

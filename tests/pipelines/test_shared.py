@@ -5,10 +5,11 @@ import json
 import pandas as pd
 import pytest
 
-from pipelines.prove import RECORDS
 from retable.artifacts import read_record
+from retable.digests import DIGESTS
 from tests.pipelines.conftest import GPT, SHORT
 
+RECORDS = ("run.json", "config.yaml", DIGESTS)  # which say how a cell was made
 CHOICES = {
     "perplexity": ["evaluate", "benchmark=perplexity"],
     "gradients": ["evaluate", "benchmark=gradients", "benchmark.gradients.length=16",

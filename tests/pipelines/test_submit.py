@@ -14,7 +14,7 @@ def cells(bare_project):
     data = bare_project.folder / "data/glue/RTE"
     data.mkdir(parents=True)
     (data / "test.tsv").write_text(RTE)
-    cell = bare_project.folder / "outputs/train/glue/rte-bilstm-2"
+    cell = bare_project.folder / "outputs/from_scratch/glue/rte-bilstm-2"
     cell.mkdir(parents=True)
     rows = [("validation", 0, 1, 0), ("test", 2, "", 0), ("test", 0, "", 1), ("test", 1, "", 0)]
     pd.DataFrame(rows, columns=["split", "unit", "label", "prediction"]).to_csv(cell / "units.csv", index=False)
@@ -39,7 +39,7 @@ def test_a_test_sets_labels_stand_by_their_index_as_the_task_names_them(cells):
 @pytest.mark.parametrize(
     ("tests", "message"),
     [
-        (["RTE", "SST-2"], "outputs/train/glue/sst2-bilstm-2 does not exist; run the stage train with task=sst2"),
+        (["RTE", "SST-2"], "there is no outputs/finetune/glue/sst2-bilstm-2, nor one of from_scratch; run python -m "),
         (["STS-B"], "task stsb has no test set; name it as files.test in conf/task/stsb.yaml"),
         (["AX"], "--test AX is no test set of GLUE's; write one of CoLA, SST-2"),
     ],
@@ -60,7 +60,7 @@ def test_examples_without_a_prediction_are_counted(cells):
 
 
 def test_a_text_that_is_no_label_is_not_handed_in(cells):
-    cell = cells.folder / "outputs/train/glue/rte-bilstm-2"
+    cell = cells.folder / "outputs/from_scratch/glue/rte-bilstm-2"
     table = pd.read_csv(cell / "units.csv")
     table["prediction"] = [2, 0, 2, 1]
     table.to_csv(cell / "units.csv", index=False)

@@ -34,7 +34,7 @@ OPTUNA = [*SMALL, "hydra/sweeper=optuna", "optimizer.lr=tag(log,interval(1e-3,1e
 def sweeping(project, tmp_path) -> Project:
     """A project with tokens and nothing else."""
     made = Project(tmp_path, project._forks)
-    for stage in ("prepare", "encode"):
+    for stage in ("prepare", "tokenize"):
         shutil.copytree(project.folder / "outputs" / stage, made.folder / "outputs" / stage)
     return made
 
@@ -102,7 +102,7 @@ def test_a_jobs_cell_is_evaluated_like_any_other(sweeping):
     sweeping.succeed("pretrain", "-m", *SMALL, "recipe=recurrent/lstm", "optimizer.lr=1e-3,1e-2")
     for cell in cells(sweeping):
         sweeping.succeed("evaluate", "corpus=grammar_tiny", f"cell=grammar_tiny/{cell}")
-        metrics = sweeping.folder / f"outputs/evaluate/grammar_tiny/{cell}-perplexity/perplexity/metrics.json"
+        metrics = sweeping.folder / f"outputs/evaluate/grammar_tiny/{cell}/perplexity/metrics.json"
         assert json.loads(metrics.read_text())["test/perplexity_word"] > 1
 
 
@@ -346,10 +346,16 @@ def test_the_ends_of_a_space():
     assert rounded("lr=0.0012345") == "lr=0.00123" and rounded("model=a=b") == "model=a=b"
 
 
-def test_the_winner_changes_one_recipe(tmp_path, monkeypatch, capsys):
-    shutil.copytree(ROOT / "conf", tmp_path / "conf")
-    monkeypatch.setattr("pipelines.adopt.CONF", tmp_path / "conf")
+@pytest.fixture
+def own(tmp_path, monkeypatch) -> Path:
+    """Recipes of a study's own, which the working folder is of."""
+    shutil.copytree(ROOT / "conf/recipe/recurrent", tmp_path / "conf/recipe/recurrent")
+    (tmp_path / "study.yaml").touch()
     monkeypatch.chdir(tmp_path)
+    return tmp_path / "conf/recipe/recurrent"
+
+
+def test_the_winner_changes_one_recipe(tmp_path, own, capsys):
     sweep = tmp_path / "multirun/pretrain/rates"
     sweep.mkdir(parents=True)
     said = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "+sweep=lstm_lr"]
@@ -359,23 +365,20 @@ def test_the_winner_changes_one_recipe(tmp_path, monkeypatch, capsys):
     trials.assign(**{"optimizer.lr": [0.1, 0.0123456, 0.2], "model.d_model": [64, 96, 128]}).to_csv(
         sweep / "trials.csv", index=False
     )
-    before = {path: path.read_text() for path in (tmp_path / "conf").rglob("*.yaml")}
+    before = {path: path.read_text() for path in own.glob("*.yaml")}
     adopt("multirun/pretrain/rates")
     (path,) = [path for path, text in before.items() if path.read_text() != text]
-    assert path == tmp_path / "conf/recipe/recurrent/lstm.yaml"
+    assert path == own / "lstm.yaml"
     assert path.read_text().splitlines()[:3] == before[path].splitlines()[:3]
     assert yaml.safe_load(path.read_text())["model"] == {"dropout": 0.0, "d_model": 96}
     assert yaml.safe_load(path.read_text())["optimizer"] == {"lr": 0.01235}
     assert "trial 1, validation/loss 1.5000: optimizer.lr=0.01235, model.d_model=96" in capsys.readouterr().out
     adopt("multirun/pretrain/rates")
-    assert "said so already" in capsys.readouterr().out
+    assert "had them already" in capsys.readouterr().out
 
 
-def test_the_winner_says_null_and_whole_numbers_as_they_were_drawn(tmp_path, monkeypatch, capsys):
+def test_the_winner_says_null_and_whole_numbers_as_they_were_drawn(own):
     """Of recipes that were swept, too; a trial that still runs has no settings yet."""
-    shutil.copytree(ROOT / "conf", tmp_path / "conf")
-    monkeypatch.setattr("pipelines.adopt.CONF", tmp_path / "conf")
-    monkeypatch.chdir(tmp_path)
     facts = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
     settings = {"recipe": "recurrent/gru", "clip_norm": "null", "model.d_model": 96}
     rows = [{"trial": 0, "value": 2.0, **facts, **settings, "clip_norm": "1.0"},
@@ -385,22 +388,19 @@ def test_the_winner_says_null_and_whole_numbers_as_they_were_drawn(tmp_path, mon
     launcher = SimpleNamespace(folder=Path("multirun/pretrain/both"), stage="pretrain", said=said, recipe="")
     leave(launcher, rows, "validation/loss", True)
     adopt("multirun/pretrain/both")
-    recipe = (tmp_path / "conf/recipe/recurrent/gru.yaml").read_text()
+    recipe = (own / "gru.yaml").read_text()
     assert yaml.safe_load(recipe)["clip_norm"] is None and yaml.safe_load(recipe)["model"]["d_model"] == 96
     assert "d_model: 96\n" in recipe.replace("}", "\n") and "clip_norm: null" in recipe
 
 
-def test_what_was_swept_with_a_plus_is_adopted_without(tmp_path, monkeypatch):
-    shutil.copytree(ROOT / "conf", tmp_path / "conf")
-    monkeypatch.setattr("pipelines.adopt.CONF", tmp_path / "conf")
-    monkeypatch.chdir(tmp_path)
+def test_what_was_swept_with_a_plus_is_adopted_without(own):
     facts = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
     rows = [{"trial": i, "value": 2.0 - i, **facts, "++max_steps": 100 + i, "+patience": 3} for i in (0, 1)]
     said = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "++max_steps=100,101", "+patience=3,3"]
     launcher = SimpleNamespace(folder=Path("multirun/pretrain/steps"), stage="pretrain", said=said)
     leave(SimpleNamespace(**vars(launcher), recipe="recurrent/lstm"), rows, "validation/loss", True)
     adopt("multirun/pretrain/steps")
-    recipe = yaml.safe_load((tmp_path / "conf/recipe/recurrent/lstm.yaml").read_text())
+    recipe = yaml.safe_load((own / "lstm.yaml").read_text())
     assert (recipe["max_steps"], recipe["patience"]) == (101, 3) and not any("+" in key for key in recipe)
     leave(SimpleNamespace(**vars(launcher), recipe=None), rows, "validation/loss", True)
     with pytest.raises(UsageError, match="swept no recipe"):
@@ -409,14 +409,14 @@ def test_what_was_swept_with_a_plus_is_adopted_without(tmp_path, monkeypatch):
 
 def test_sweeps_of_one_name_stand_side_by_side(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for stage, value in (("pretrain", 2.5), ("train", 1.5)):
+    for stage, value in (("pretrain", 2.5), ("finetune", 1.5)):
         row = {"trial": 0, "value": value, "state": "complete", "step": None, "seconds": 1.0, "cell": "x", "seed": 1}
         launcher = SimpleNamespace(folder=Path("multirun", stage, "lr"), stage=stage, said=[], recipe=None)
         leave(launcher, [row], "validation/loss", True)
     capsys.readouterr()
-    show(["multirun/pretrain/lr", "multirun/train/lr"])
+    show(["multirun/pretrain/lr", "multirun/finetune/lr"])
     said = capsys.readouterr().out
-    assert "2.5000" in said and "1.5000" in said and "work/sweeps/pretrain-lr-train-lr" in said
+    assert "2.5000" in said and "1.5000" in said and "work/sweeps/pretrain-lr-finetune-lr" in said
 
 
 @pytest.mark.parametrize(
@@ -479,7 +479,7 @@ def test_a_recipe_keeps_all_that_is_not_adopted(path):
 
 def test_a_task_learns_by_what_its_recipe_says_under_finetuning():
     places = written_at(
-        "train", ["recipe=bert/bert", "tokenizer=word_marked"], ["optimizer.lr", "model.d_model", "epochs"]
+        "finetune", ["recipe=bert/bert", "tokenizer=word_marked"], ["optimizer.lr", "model.d_model", "epochs"]
     )
     assert places == {"optimizer.lr": "finetuning.lr", "model.d_model": "model.d_model", "epochs": "finetuning.epochs"}
     assert written_at("pretrain", ["recipe=recurrent/lstm"], ["optimizer.lr"]) == {"optimizer.lr": "optimizer.lr"}

@@ -51,28 +51,27 @@ def overrides(data):
 
 
 def read(project, name, path="metrics.json"):
-    return json.loads((project.folder / "outputs/train/conll2000_chunking" / name / path).read_text())
+    return json.loads((project.folder / "outputs" / name / path).read_text())
+
+
+CRF, ON_VECTORS = "from_scratch/conll2000_chunking/bilstm_crf-1", "finetune/conll2000_chunking/bilstm_tagger-1"
 
 
 @pytest.fixture(scope="module")
 def tagged(project, overrides, data):
-    project.succeed("train", *overrides)
+    project.succeed("finetune", *overrides)
     others = [part for part in overrides if not part.startswith("recipe=")]
     embedding = f"embedding={data / 'vectors.bin'}"
-    project.succeed("train", *others, "recipe=taggers/bilstm_tagger", embedding, "epochs=0.2")
+    project.succeed("finetune", *others, "recipe=taggers/bilstm_tagger", embedding, "epochs=0.2")
     return project
 
 
 def test_it_learns_and_its_cell_is_complete(tagged):
-    metrics = read(tagged, "bilstm_crf-1")
+    metrics = read(tagged, CRF)
     assert metrics["tagging/test/f1"] > 0.95 and metrics["tagging/validation/f1"] > 0.95
-    run = read(tagged, "bilstm_crf-1", "run.json")
-    assert (run["stage"], run["task"], run["tags"]) == (
-        "train",
-        "conll2000_chunking",
-        5,
-    )  # IOBES: B E S of NP, S of VP, O
-    names = {path.name for path in (tagged.folder / "outputs/train/conll2000_chunking/bilstm_crf-1").iterdir()}
+    run = read(tagged, CRF, "run.json")
+    assert [run[name] for name in ("stage", "task", "tags")] == ["from_scratch", "conll2000_chunking", 5]  # of IOBES
+    names = {path.name for path in (tagged.folder / "outputs" / CRF).iterdir()}
     files = {
         "model.safetensors",
         "vocabulary.json",
@@ -87,8 +86,8 @@ def test_it_learns_and_its_cell_is_complete(tagged):
 
 def test_the_columns_give_the_scores(tagged):
     """Word, tag, prediction, as conlleval reads them, and the counts by sentence."""
-    for name in ("bilstm_crf-1", "bilstm_tagger-1"):
-        folder = tagged.folder / "outputs/train/conll2000_chunking" / name
+    for name in (CRF, ON_VECTORS):
+        folder = tagged.folder / "outputs" / name
         rows = [line.split(" ") for line in (folder / "test.tags.txt").read_text().split("\n")]
         metrics = read(tagged, name)
         found = span_metrics(
@@ -120,17 +119,17 @@ def read_by_conlleval(path) -> tuple[list[list[str]], list[list[str]]]:
 
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_conlleval_reads_the_predictions_as_they_are(tagged, split):
-    for name in ("bilstm_crf-1", "bilstm_tagger-1"):
-        path = tagged.folder / "outputs/train/conll2000_chunking" / name / f"{split}.tags.txt"
+    for name in (CRF, ON_VECTORS):
+        path = tagged.folder / "outputs" / name / f"{split}.tags.txt"
         correct, found, labelled = conlleval(*read_by_conlleval(path))
         assert read(tagged, name)[f"tagging/{split}/f1"] == pytest.approx(2 * correct / (found + labelled))
 
 
 def test_vectors_come_by_the_convention_and_bring_their_words(tagged):
     """ "Dogs" has that of "dogs"; "zebras" is not in the text."""
-    run = read(tagged, "bilstm_tagger-1", "run.json")
+    run = read(tagged, ON_VECTORS, "run.json")
     assert sum("vectors.bin" in name for name in run["digests"]) == 1
-    weights = read_weights(tagged.folder / "outputs/train/conll2000_chunking/bilstm_tagger-1/model.safetensors")
+    weights = read_weights(tagged.folder / "outputs" / ON_VECTORS / "model.safetensors")
     assert len(weights["model.input.embedding.weight"]) == run["vocab_size"] == 11  # <unk> and <eos>, and nine words
 
 
@@ -139,18 +138,18 @@ def test_a_tagger_on_a_pretrained_elmo(tagged):
     tagged.succeed("pretrain", "corpus=grammar_tiny", "recipe=elmo/elmo", "epochs=0.1", *small)
     elmo = [f"model.elmo.{setting.removeprefix('model.')}" for setting in small[:3]]
     tagged.succeed(
-        "train", "task=grammar_pos", "recipe=taggers/elmo_tagger", "init=pretrain/grammar_tiny/elmo-1", *elmo,
+        "finetune", "task=grammar_pos", "recipe=taggers/elmo_tagger", "init=pretrain/grammar_tiny/elmo-1", *elmo,
         "model.d_model=8", "model.d_embedding=6", "epochs=1", "task.sentences.text.scale=0.1",
         "task.sentences.text.words={train: 800, validation: 100, test: 200}",
     )  # fmt: skip
     folder = tagged.folder / "outputs"
     theirs = read_weights(folder / "pretrain/grammar_tiny/elmo-1/model.safetensors")
-    ours = read_weights(folder / "train/grammar_pos/elmo_tagger-1/model.safetensors")
+    ours = read_weights(folder / "finetune/grammar_pos/elmo_tagger-1/model.safetensors")
     shared = [name for name in theirs if name.startswith("model.")]
     assert shared and all((theirs[name] == ours[name.replace("model.", "model.elmo.", 1)]).all() for name in shared)
-    run = json.loads((folder / "train/grammar_pos/elmo_tagger-1/run.json").read_text())
+    run = json.loads((folder / "finetune/grammar_pos/elmo_tagger-1/run.json").read_text())
     assert run["made_from"] == ["pretrain/grammar_tiny/elmo-1"]
-    metrics = json.loads((folder / "train/grammar_pos/elmo_tagger-1/metrics.json").read_text())
+    metrics = json.loads((folder / "finetune/grammar_pos/elmo_tagger-1/metrics.json").read_text())
     assert "tagging/test/accuracy" in metrics and "tagging/test/f1" not in metrics
 
 
@@ -160,7 +159,7 @@ def test_probes_of_what_was_pretrained(tagged):
         "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/elmo-1", "benchmark=probes",
         "benchmark.probes.text.words={train: 400, test: 300}",
     )  # fmt: skip
-    metrics = json.loads((tagged.folder / "outputs/evaluate/grammar_tiny/elmo-1-probes/metrics.json").read_text())
+    metrics = json.loads((tagged.folder / "outputs/evaluate/grammar_tiny/elmo-1/metrics.json").read_text())
     layers = {f"probes/layer_{k}/{kind}{end}" for k in range(3) for kind in ("number", "part_of_speech")
               for end in ("", "_control")}  # fmt: skip
     assert (
@@ -187,12 +186,12 @@ def test_semantic_roles_of_given_predicates(project, tmp_path):
     for split, n in files.items():
         write_roles(tmp_path / split, n)
     project.succeed(
-        "train", "task=conll2012_roles", "recipe=taggers/role_labeller",
+        "finetune", "task=conll2012_roles", "recipe=taggers/role_labeller",
         *(f"task.sentences.{split}={tmp_path / split}" for split in files),
         *("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12"),
         *("model.d_predicate=4", "epochs=12", "finetuning.batch_size=8", "dropout=0.0", "optimizer.lr=0.02"),
     )  # fmt: skip
-    folder = project.folder / "outputs/train/conll2012_roles/role_labeller-1"
+    folder = project.folder / "outputs/from_scratch/conll2012_roles/role_labeller-1"
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["tagging/test/f1"] > 0.95  # the second "the" has another role for each predicate, or none
     propositions = [part.split("\n") for part in (folder / "test.tags.txt").read_text().strip().split("\n\n")]
@@ -235,7 +234,7 @@ def test_semantic_roles_of_conll_2005(tmp_path):
     ],
 )
 def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, said):
-    done = project.run("train", *(part for part in overrides if not part.startswith("model.")), *mistake)
+    done = project.run("finetune", *(part for part in overrides if not part.startswith("model.")), *mistake)
     (line,) = done.stderr.strip().splitlines()
     assert done.returncode == 2 and said in line
 
@@ -255,7 +254,7 @@ def test_a_tagger_alone_takes_no_weights(tmp_path):
     ],
 )
 def test_elmo_stands_beside_a_tagger_and_a_labeller_alike(name, plain, elmo):
-    with_elmo, without = (composed("train", each, "task=grammar_pos") for each in (name, plain))
+    with_elmo, without = (composed("finetune", each, "task=grammar_pos") for each in (name, plain))
     pretrained = {**composed("pretrain", elmo).model, "_partial_": True}
     beside = {"_target_": "retable.models.elmo_tagger.ELMoTagger", "elmo": pretrained, "frozen": True}
     assert with_elmo.model == {**without.model, **beside} and with_elmo.finetuning == without.finetuning

@@ -6,8 +6,8 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.entry import CONF
 from pipelines.initial import freeze, load_pretrained
+from pipelines.project import CONF, STUDIES
 from pipelines.texts import draw
 from retable.cells.build import build_model, build_objective
 from retable.data.bucketed import Bucketed
@@ -15,6 +15,7 @@ from retable.data.examples import Inputs, encoded
 from retable.errors import UsageError
 from retable.objectives.classification import Classification
 from retable.objectives.regression import Regression
+from retable.plan.cell import TASK_STAGES
 from retable.plan.conf import Conf
 from retable.plan.study import read_study
 from retable.tasks.reading import ends_of_sequences, lay_out
@@ -46,7 +47,7 @@ def recipe(stage: str, name: str, *overrides: str) -> DictConfig:
 
 
 def finetuned(model: str, tokenizer: Tokenizer = MARKED):
-    return build_model(recipe("train", model), tokenizer)
+    return build_model(recipe("finetune", model), tokenizer)
 
 
 @pytest.mark.parametrize(("model", "pretrained"), CELLS)
@@ -154,7 +155,7 @@ def test_gpt_reads_a_pair_from_left_to_right_and_where_its_order_means_nothing_i
 
 
 def test_a_sentence_too_long_for_the_model_is_shortened():
-    cfg = recipe("train", "gpt", "model.max_length=6")
+    cfg = recipe("finetune", "gpt", "model.max_length=6")
     inputs = lay_out(build_model(cfg, MARKED), MARKED, PAIR, False)
     assert " ".join(MARKED.words[i] for i in inputs.sequences[0]) == "<eos> the cat [SEP] it <eos>"
     assert inputs.shortened == 1
@@ -166,20 +167,20 @@ def build_head(cfg: DictConfig):
 
 
 def test_the_head_is_that_of_the_tasks_labels():
-    cfg = recipe("train", "bilstm", "task=stsb")
+    cfg = recipe("finetune", "bilstm", "task=stsb")
     head = build_head(cfg)
     assert isinstance(head, Regression) and (head.low, head.high) == (0, 5)
     assert head.head.in_features == 4 * cfg.model.d_model
-    cfg = recipe("train", "bilstm", "task=mnli", "d_hidden=7")
+    cfg = recipe("finetune", "bilstm", "task=mnli", "d_hidden=7")
     head = build_head(cfg)
     assert not isinstance(head, Regression) and (head.head[0].out_features, head.head[-1].out_features) == (7, 3)
 
 
 def test_settings_of_the_training_are_a_recipes_or_none():
-    cfg = recipe("train", "bilstm")
+    cfg = recipe("finetune", "bilstm")
     assert (cfg.dropout, cfg.d_hidden, cfg.patience, cfg.validations) == (0.1, None, None, 1)
     assert cfg.optimizer.layer_decay == 1
-    cfg = recipe("train", "bilstm", "+finetuning.patience=3", "+finetuning.dropout=0.5")
+    cfg = recipe("finetune", "bilstm", "+finetuning.patience=3", "+finetuning.dropout=0.5")
     assert cfg.patience == 3 and cfg.dropout == cfg.model.dropout == 0.5
 
 
@@ -203,7 +204,7 @@ def test_more_labels_than_there_are_and_none_are_refused(number):
 
 @pytest.mark.parametrize(("labels", "steps"), [(100, 160), (1000, 384), (10000, 1878)])
 def test_a_recipe_of_few_labels_is_berts_with_its_own_training(labels, steps):
-    cfg, bert = recipe("train", f"bert_{labels}_labels"), recipe("train", "bert")
+    cfg, bert = recipe("finetune", f"bert_{labels}_labels"), recipe("finetune", "bert")
     assert cfg.model == bert.model and bert.examples is None
     batches = Bucketed(encoded(Inputs([[0]] * labels), [0] * labels), cfg.batch_size, 1)
     assert cfg.examples == labels and batches.steps_per_epoch * cfg.epochs == steps
@@ -213,22 +214,22 @@ def test_a_recipe_of_few_labels_is_berts_with_its_own_training(labels, steps):
 def test_the_study_of_labels_names_what_its_systems_learn_from():
     with initialize_config_dir(str(CONF), version_base="1.3"):
         train = compose("prepare", overrides=["corpus=grammar_toy_3m"]).corpus.write.task_examples.train
-    study = read_study(Conf(CONF), "labels")
+    study = read_study(Conf(CONF), STUDIES / "labels/study.yaml")
     systems = {"bert": None, "bert_pretrained": "pretrain/grammar_toy_3m/bert-1"}
     expected = {(f"{system}_{n}_labels", f"bert/bert_{n}_labels", init) for system, init in systems.items()
                 for n in (1000, train)}  # fmt: skip
     expected |= {(f"{system}_100_labels", f"bert/{system}_100_labels", init) for system, init in systems.items()}
-    trained = [cell.settings for cell in study.cells.values() if cell.stage == "train"]
+    trained = [cell.settings for cell in study.cells.values() if cell.stage in TASK_STAGES]
     cells = [(said["system"], said["recipe"], said.get("init")) for said in trained]
     assert {cell for cell in cells if "labels" in cell[0]} == expected and len(cells) == 78
     assert [study.reported["label_efficiency"][name] for name in ("scratch", "pretrained")] == [*systems]
 
 
 def test_only_the_recipe_that_asks_for_it_has_an_auxiliary_loss():
-    assert recipe("train", "gpt_toy").auxiliary == 0
-    cfg = recipe("train", "gpt_toy_auxiliary")
+    assert recipe("finetune", "gpt_toy").auxiliary == 0
+    cfg = recipe("finetune", "gpt_toy_auxiliary")
     assert Classification(build_model(cfg, MARKED), 2, 0.0, cfg.auxiliary).auxiliary == 0.5
-    assert recipe("train", "gpt", "auxiliary=0.1").auxiliary == 0.1
+    assert recipe("finetune", "gpt", "auxiliary=0.1").auxiliary == 0.1
 
 
 def test_the_encoder_is_that_of_the_t5s_of_the_ablations():
@@ -252,7 +253,7 @@ def test_glues_recipes_are_one_baseline_with_one_thing_changed():
         assert other.finetuning == baseline.finetuning
         assert all(other.model[key] == value for key, value in baseline.model.items() if key != "_target_")
     assert {cfg.model.get("d_embedding") or cfg.model.d_model for cfg in load.values() if "finetuning" in cfg} == {100}
-    cfg = recipe("train", "bilstm_glue")
+    cfg = recipe("finetune", "bilstm_glue")
     assert (cfg.max_steps, cfg.patience, cfg.d_hidden, cfg.pooling) == (1200, 3, 512, None)
 
 
@@ -278,7 +279,7 @@ def test_glues_recipes_are_one_baseline_with_one_thing_changed():
     ],
 )
 def test_a_model_that_can_not_do_a_task_is_refused_before_its_data_are_read(task, model, said):
-    cfg = composed("train", model, f"task={task}")
+    cfg = composed("finetune", model, f"task={task}")
     cfg.merge_with({"task_name": task, "text": "none"})
     with pytest.raises(UsageError, match=said):
         instantiate(cfg.task).require(get_class(cfg.model._target_), cfg.model.get("d_predicate", 0))

@@ -28,13 +28,13 @@ def translated(project):
         for side in ("en", "de"):
             (raw / f"{name}.{side}").write_text(lines)
     project.succeed("prepare", "corpus=multi30k", "corpus.folder=pairs")
-    project.succeed("encode", *CORPUS)
-    project.succeed("train", *SMALL)
+    project.succeed("tokenize", *CORPUS)
+    project.succeed("finetune", *SMALL)
     return project
 
 
 def test_a_translator_leaves_its_translations_and_their_scores(translated):
-    cell, text = (translated.folder / "outputs" / part for part in ("train/multi30k/rnn_translation-1",
+    cell, text = (translated.folder / "outputs" / part for part in ("from_scratch/multi30k/rnn_translation-1",
                                                                     "prepare/multi30k"))  # fmt: skip
     metrics, run = (json.loads((cell / name).read_text()) for name in ("metrics.json", "run.json"))
     for split, task, size in (("test", "translation", 10), ("test_2017", "translation_2017", 6),
@@ -46,7 +46,7 @@ def test_a_translator_leaves_its_translations_and_their_scores(translated):
         assert metrics[f"{task}/test/chrf"] == pytest.approx(sacrebleu.corpus_chrf(written, [references]).score)
     assert run["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a")
     assert (run["protocol"], run["task"], run["system"]) == ("beam_5", "translation", "rnn_translation")
-    assert run["made_from"] == ["prepare/multi30k", "encode/multi30k/word"]
+    assert run["made_from"] == ["prepare/multi30k", "tokenize/multi30k/word"]
     units = pd.read_csv(cell / "units.csv")
     assert units.groupby("split").size().to_dict() == {"test": 10, "test_2017": 6, "test_coco": 4}
     for split, task in (("test", "translation"), ("test_2017", "translation_2017")):
@@ -58,7 +58,7 @@ def test_a_translator_leaves_its_translations_and_their_scores(translated):
 
 
 def test_alignments_are_of_the_first_test_sentences(translated):
-    cell = translated.folder / "outputs/train/multi30k/rnn_translation-1"
+    cell = translated.folder / "outputs/from_scratch/multi30k/rnn_translation-1"
     table = pd.read_csv(cell / "alignments.csv", keep_default_na=False)
     sources = (translated.folder / "outputs/prepare/multi30k/test.source.txt").read_text().split("\n")
     for sentence, rows in table.groupby("sentence"):

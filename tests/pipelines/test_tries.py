@@ -8,9 +8,8 @@ import yaml
 
 from pipelines.tries import called
 from retable.plan.cell import Cell
-from retable.plan.graph import corpus_graph, graph_file
 from retable.publishing import alone
-from tests.pipelines.conftest import Project
+from tests.pipelines.conftest import Project, track
 
 GRAMMAR = {"corpus": "grammar_tiny", "tokenizer": "word"}
 SMALL = {"epochs": "1", "checkpoint_every": "1000"}
@@ -20,35 +19,33 @@ PERPLEXITY = {"stage": "pretrain", "cell": "grammar_tiny/small-1", "benchmark": 
 CELLS = {
     "pretrain": Cell("pretrain", "grammar_tiny/small-1", GRAMMAR | LSTM | LEARNT),
     "embed": Cell("embed", "grammar_tiny/small-1", GRAMMAR | {"recipe": "vectors/skipgram"} | LEARNT),
-    "train": Cell(
-        "train",
+    "from_scratch": Cell(
+        "from_scratch",
         "grammar_tiny/sentiment-small-1",
         GRAMMAR | {"task": "sentiment", "recipe": "encoders/deep_averaging"} | LEARNT,
     ),
-    "evaluate": Cell("evaluate", "grammar_tiny/small-1-perplexity", GRAMMAR | PERPLEXITY),
+    "evaluate": Cell("evaluate", "grammar_tiny/small-1", GRAMMAR | PERPLEXITY),
 }
 TRIES = [
     ("pretrain", "+trainer.fast_dev_run=true", "+trainer.fast_dev_run-True"),
     ("pretrain", "epochs=0.5", "+epochs-0.5"),
     ("pretrain", "epochs=1.0", "+epochs-1.0"),  # config.yaml would be other bytes
     ("embed", "epochs=0.5", "+epochs-0.5"),
-    ("train", "epochs=0.5", "+epochs-0.5"),
-    ("train", "+trainer.fast_dev_run=true", "+trainer.fast_dev_run-True"),
+    ("from_scratch", "epochs=0.5", "+epochs-0.5"),
+    ("from_scratch", "+trainer.fast_dev_run=true", "+trainer.fast_dev_run-True"),
     ("evaluate", "benchmark.perplexity.splits=[test]", "+benchmark.perplexity.splits-_test_"),
 ]
 
 
 @pytest.fixture(scope="module")
 def tracked(project, tmp_path_factory) -> Project:
-    """A project whose graph has a cell of each of some stages; all are made."""
+    """A study's folder that has a cell of each of some stages; all are made."""
     made = Project(tmp_path_factory.mktemp("tracked"), project._forks)
-    for stage in ("prepare", "encode"):
+    for stage in ("prepare", "tokenize"):
         shutil.copytree(project.folder / "outputs" / stage, made.folder / "outputs" / stage)
-    file = made.folder / graph_file("grammar_tiny")
-    file.parent.mkdir(parents=True)
-    file.write_text(corpus_graph("grammar_tiny", CELLS.values(), {cell.place: () for cell in CELLS.values()}))
+    track(made.folder, [*CELLS.values()])
     for cell in CELLS.values():
-        assert "a try" not in run(made, cell, DVC_STAGE=cell.name).stderr
+        assert "a try" not in run(made, cell, DVC_STAGE=cell.stage).stderr
     return made
 
 
@@ -104,11 +101,11 @@ def test_a_place_that_no_study_has_is_free(tracked):
 
 def test_what_dvc_runs_goes_where_dvc_expects_it(tracked):
     """As in `dvc exp run -S`, which changes a configuration first."""
-    cell = CELLS["train"]
-    run(tracked, cell, "epochs=2", DVC_STAGE=cell.name)
+    cell = CELLS["from_scratch"]
+    run(tracked, cell, "epochs=2", DVC_STAGE=cell.stage)
     made = yaml.safe_load((tracked.folder / "outputs" / cell.place / "config.yaml").read_text())
     assert made["epochs"] == 2
-    run(tracked, cell, DVC_STAGE=cell.name)
+    run(tracked, cell, DVC_STAGE=cell.stage)
 
 
 def test_debugging_goes_where_it_went(tracked):
@@ -144,7 +141,7 @@ def test_a_try_is_read_by_its_name(tracked):
     run(tracked, CELLS["pretrain"], "optimizer.lr=0.02")
     name = "grammar_tiny/small-1+optimizer.lr-0.02"
     tracked.succeed("evaluate", "corpus=grammar_tiny", f"cell={name}")
-    assert (tracked.folder / f"outputs/evaluate/{name}-perplexity/perplexity/metrics.json").exists()
+    assert (tracked.folder / f"outputs/evaluate/{name}/perplexity/metrics.json").exists()
     assert tracked.succeed("command", "generate", name, "the").stdout.startswith("the")
     cells = f"cells=[pretrain/grammar_tiny/small-1,pretrain/{name}]"
     tracked.succeed("mix", "corpus=grammar_tiny", cells)

@@ -35,7 +35,7 @@ RANKER = ["model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]",
 def project_cells(project) -> Path:
     """A project's outputs, with a cell of each kind of system."""
     run = project.succeed
-    run("encode", CORPUS, "tokenizer=word_marked")
+    run("tokenize", CORPUS, "tokenizer=word_marked")
     run("pretrain", CORPUS, "recipe=counted/kn3", "system=kn")
     run("pretrain", CORPUS, "recipe=recurrent/lstm", "model.d_model=16", "epochs=0.5", "system=used_lstm")
     run("pretrain", CORPUS, "recipe=transformer/gpt_rotary", *TRANSFORMER, "system=used_gpt")
@@ -48,18 +48,18 @@ def project_cells(project) -> Path:
         run("evaluate", CORPUS, f"cell=grammar_tiny/{name}-1", "benchmark=perplexity")
     run("evaluate", CORPUS, "stage=mix", "cell=grammar_tiny/used_mix-1", "benchmark=perplexity")
     small = ["model.d_embedding=8", "model.d_model=8", "epochs=2", "finetuning.batch_size=8"]
-    run("train", "task=sentiment", CORPUS, "recipe=encoders/bilstm", *small)
-    run("train", "task=grammar_pos", "recipe=taggers/bilstm_crf", *TAGGER, "epochs=2",
+    run("finetune", "task=sentiment", CORPUS, "recipe=encoders/bilstm", *small)
+    run("finetune", "task=grammar_pos", "recipe=taggers/bilstm_crf", *TAGGER, "epochs=2",
         "task.sentences.text.scale=0.1", f"task.sentences.text.{WORDS}")  # fmt: skip
-    run("train", "task=grammar_questions_tiny", CORPUS, "recipe=readers/bidaf", "model.d_hidden=8", "epochs=1",
+    run("finetune", "task=grammar_questions_tiny", CORPUS, "recipe=readers/bidaf", "model.d_hidden=8", "epochs=1",
         "task.questions.questions={train: 24, validation: 8, test: 16}")  # fmt: skip
     run("prepare", "corpus=grammar_endings_tiny")
-    run("train", "task=grammar_endings_tiny", CORPUS, "recipe=encoders/bilstm", *small)
-    run("train", "task=grammar_documents_tiny", CORPUS, "recipe=coreference/mention_ranker", *RANKER, "epochs=0.2",
+    run("finetune", "task=grammar_endings_tiny", CORPUS, "recipe=encoders/bilstm", *small)
+    run("finetune", "task=grammar_documents_tiny", CORPUS, "recipe=coreference/mention_ranker", *RANKER, "epochs=0.2",
         "task.documents.words={train: 600, validation: 200, test: 300}")  # fmt: skip
     run("prepare", "corpus=grammar_pairs_tiny")
-    run("encode", "corpus=grammar_pairs_tiny")
-    run("train", "task=translation", "corpus=grammar_pairs_tiny", "tokenizer=word", "decoding=greedy", "epochs=0.2",
+    run("tokenize", "corpus=grammar_pairs_tiny")
+    run("finetune", "task=translation", "corpus=grammar_pairs_tiny", "tokenizer=word", "decoding=greedy", "epochs=0.2",
         "recipe=translation/rnn_translation_grammar", "model.d_model=16", "model.d_embedding=16",
         "system=used_translation")  # fmt: skip
     return project.folder / "outputs"
@@ -69,7 +69,7 @@ def project_cells(project) -> Path:
 def cells(project_cells, tmp_path_factory) -> Path:
     """The cells alone, in another folder; what they were made from is not beside them."""
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "cells"
-    for stage in ("pretrain", "embed", "mix", "train"):
+    for stage in ("pretrain", "embed", "mix", "from_scratch"):
         shutil.copytree(project_cells / stage, elsewhere / stage)
     return elsewhere
 
@@ -93,7 +93,7 @@ def documents(project_cells) -> list[str]:
                                   "mix/grammar_tiny/used_mix-1"])  # fmt: skip
 def test_perplexities_are_those_of_the_benchmark(name, cells, project_cells, documents):
     system, cell = retable.load(cells / name), name.rsplit("/", 1)[1]
-    expected = scores(project_cells, f"{cell}-perplexity")
+    expected = scores(project_cells, cell)
     found = system.likelihood(documents)
     assert found == pytest.approx({key: expected[f"test/{key}"] for key in found}, rel=1e-6)
     assert system.perplexity(documents) == found["perplexity_word"]
@@ -208,7 +208,7 @@ def units(cell):
 
 
 def test_sentences_are_classified_as_by_the_stage(cells, project_cells):
-    cell = cells / "train/grammar_tiny/sentiment-bilstm-1"
+    cell = cells / "from_scratch/grammar_tiny/sentiment-bilstm-1"
     system = retable.load(cell)
     rows = pd.read_csv(project_cells / "prepare/grammar_tiny/sentiment/test.tsv", sep="\t")
     texts = rows[system.task.sentences[0]].tolist()
@@ -220,7 +220,7 @@ def test_sentences_are_classified_as_by_the_stage(cells, project_cells):
 
 
 def test_words_are_tagged_as_by_the_stage_and_new_ones_by_their_letters(cells):
-    cell = cells / "train/grammar_pos/bilstm_crf-1"
+    cell = cells / "from_scratch/grammar_pos/bilstm_crf-1"
     system = retable.load(cell)
     sentences = [
         [line.split() for line in block.split("\n")]
@@ -234,7 +234,7 @@ def test_words_are_tagged_as_by_the_stage_and_new_ones_by_their_letters(cells):
 
 
 def test_answers_are_those_of_the_stage(cells):
-    cell = cells / "train/grammar_questions_tiny/bidaf-1"
+    cell = cells / "from_scratch/grammar_questions_tiny/bidaf-1"
     system, found = retable.load(cell), json.loads((cell / "predictions.json").read_text())
     questions = {each.source.id: each.source for each in system.task.examples("test")}
     assert questions.keys() == found.keys()
@@ -245,7 +245,7 @@ def test_answers_are_those_of_the_stage(cells):
 
 
 def test_endings_are_chosen_as_by_the_stage(cells, project_cells):
-    cell = cells / "train/grammar_endings_tiny/bilstm-1"
+    cell = cells / "from_scratch/grammar_endings_tiny/bilstm-1"
     system = retable.load(cell)
     rows = [json.loads(line) for line in (project_cells / "prepare/grammar_endings_tiny/test.jsonl").open()]
     source = system.config["task"]["choices"]
@@ -254,12 +254,12 @@ def test_endings_are_chosen_as_by_the_stage(cells, project_cells):
 
 
 def test_mentions_are_resolved_and_translations_written_as_by_the_stage(cells, project_cells):
-    ranker = retable.load(cells / "train/grammar_documents_tiny/mention_ranker-1")
+    ranker = retable.load(cells / "from_scratch/grammar_documents_tiny/mention_ranker-1")
     document = ranker.task.examples("test")[0]
     clusters = ranker.resolve(document.sentences)
     words = {word for sentence in document.sentences for word in sentence}
     assert all(mention.split()[0] in words for cluster in clusters for mention in cluster)
-    cell = cells / "train/grammar_pairs_tiny/used_translation-1"
+    cell = cells / "from_scratch/grammar_pairs_tiny/used_translation-1"
     lines = (project_cells / "prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()[:40]
     expected = (cell / "translations.test.txt").read_text().splitlines()[:40]
     assert retable.load(cell).translate(lines) == expected
@@ -271,18 +271,18 @@ def test_of_no_text_nothing_is_said(cells):
     for ask in (language.perplexity, language.likelihood):
         with pytest.raises(UsageError, match=r"^no text has no perplexity; give one or more$"):
             ask([])
-    chooser = retable.load(cells / "train/grammar_endings_tiny/bilstm-1")
+    chooser = retable.load(cells / "from_scratch/grammar_endings_tiny/bilstm-1")
     for system in (language, chooser):
         with pytest.raises(UsageError, match=r"^there is no ending to choose; give one or more$"):
             system.choose("a", [])
-    classifier = retable.load(cells / "train/grammar_tiny/sentiment-bilstm-1")
+    classifier = retable.load(cells / "from_scratch/grammar_tiny/sentiment-bilstm-1")
     assert classifier.classify([]) == [] and classifier.probabilities([]).shape == (0, len(classifier.labels))
-    ranker = retable.load(cells / "train/grammar_documents_tiny/mention_ranker-1")
+    ranker = retable.load(cells / "from_scratch/grammar_documents_tiny/mention_ranker-1")
     assert ranker.resolve([]) == ranker.resolve(["", " "]) == []
     text = " ".join(ranker.task.examples("test")[0].sentences[0])
     assert ranker.resolve(text) == ranker.resolve([text])
-    assert retable.load(cells / "train/grammar_pos/bilstm_crf-1").tag([]) == []
-    assert retable.load(cells / "train/grammar_pairs_tiny/used_translation-1").translate([]) == []
+    assert retable.load(cells / "from_scratch/grammar_pos/bilstm_crf-1").tag([]) == []
+    assert retable.load(cells / "from_scratch/grammar_pairs_tiny/used_translation-1").translate([]) == []
 
 
 # What a system says to the rows of its example, by its own methods.
@@ -293,12 +293,12 @@ SAID = {
     "embed/grammar_tiny/used_vectors-1": lambda its, row: {
         "neighbours": [word for word, _ in its.neighbours(row.word)],
         "cosines": [cosine for _, cosine in its.neighbours(row.word)]},
-    "train/grammar_tiny/sentiment-bilstm-1": lambda its, row: {"label": its.classify(row.text)[0]},
-    "train/grammar_pos/bilstm_crf-1": lambda its, row: {"tags": [tag for _, tag in its.tag(row.text)[0]]},
-    "train/grammar_questions_tiny/bidaf-1": lambda its, row: {"answer": its.answer(row.question, row.context)},
-    "train/grammar_endings_tiny/bilstm-1": lambda its, row: {"choice": its.choose(row.context, row.endings)},
-    "train/grammar_documents_tiny/mention_ranker-1": lambda its, row: {"clusters": its.resolve(row.sentences)},
-    "train/grammar_pairs_tiny/used_translation-1": lambda its, row: {"translation": its.translate(row.text)[0]},
+    "from_scratch/grammar_tiny/sentiment-bilstm-1": lambda its, row: {"label": its.classify(row.text)[0]},
+    "from_scratch/grammar_pos/bilstm_crf-1": lambda its, row: {"tags": [tag for _, tag in its.tag(row.text)[0]]},
+    "from_scratch/grammar_questions_tiny/bidaf-1": lambda its, row: {"answer": its.answer(row.question, row.context)},
+    "from_scratch/grammar_endings_tiny/bilstm-1": lambda its, row: {"choice": its.choose(row.context, row.endings)},
+    "from_scratch/grammar_documents_tiny/mention_ranker-1": lambda its, row: {"clusters": its.resolve(row.sentences)},
+    "from_scratch/grammar_pairs_tiny/used_translation-1": lambda its, row: {"translation": its.translate(row.text)[0]},
 }  # fmt: skip
 
 
@@ -363,7 +363,7 @@ def test_a_registered_cell_is_a_model_that_mlflow_loads_and_asks(project_cells, 
     assert answers["log_prob"] == pytest.approx([each.log_prob for each in lstm.score(rows["text"])])
     assert answers["perplexity_word"] == pytest.approx([lstm.perplexity(text) for text in rows["text"]])
 
-    classifier = retable.load(project_cells / "train/grammar_tiny/sentiment-bilstm-1")
+    classifier = retable.load(project_cells / "from_scratch/grammar_tiny/sentiment-bilstm-1")
     asked = tmp_path / "input.json"
     asked.write_text(json.dumps({"dataframe_records": [{"text": text} for text in rows["text"]]}))
     mlflow = [sys.executable, "-m", "mlflow", "models", "predict", "--env-manager", "local", "--input-path", str(asked)]
@@ -407,10 +407,12 @@ def test_a_cell_is_found_by_its_name_and_what_is_none_is_said(project_cells, mon
 
 
 def test_a_name_of_several_cells_is_refused(tmp_path):
-    for stage in ("pretrain/ptb", "train/sst2"):
+    for stage in ("pretrain/ptb", "from_scratch/sst2"):
         (tmp_path / "outputs" / stage / "gpt-1").mkdir(parents=True)
         (tmp_path / "outputs" / stage / "gpt-1" / "model.safetensors").touch()
-    with pytest.raises(UsageError, match=r"^gpt-1 may be pretrain/ptb/gpt-1 or train/sst2/gpt-1; write one of them$"):
+    with pytest.raises(
+        UsageError, match=r"^gpt-1 may be from_scratch/sst2/gpt-1 or pretrain/ptb/gpt-1; write one of them$"
+    ):
         retable.load("gpt-1")
 
 

@@ -23,7 +23,7 @@ from retable.generation.sampling import Greedy, Sampling, seeded
 
 TINY = "corpus=grammar_tiny"
 PAIRS = ["corpus=grammar_pairs_tiny", "corpus.write.pairs={train: 200, validation: 10, test: 12}"]
-LSTM, STEERING = "pretrain/grammar_tiny/writing_lstm-1", "train/grammar_tiny/sentiment_prefixes-lstm_prefixes-1"
+LSTM, STEERING = "pretrain/grammar_tiny/writing_lstm-1", "from_scratch/grammar_tiny/sentiment_prefixes-lstm_prefixes-1"
 T5 = ["tokenizer=word_marked", "model.d_model=16", "model.n_heads=2", "model.d_ff=16", "batches.batch_size=4",
       "batches.length=16", "+max_steps=6"]  # fmt: skip
 SMALL = ["task=translation", "corpus=grammar_pairs_tiny", "tokenizer=word", "epochs=1", "batches.max_tokens=256",
@@ -34,20 +34,20 @@ SMALL = ["task=translation", "corpus=grammar_pairs_tiny", "tokenizer=word", "epo
 def writers(project):
     run = project.succeed
     run("pretrain", TINY, "recipe=recurrent/lstm", "model.d_model=16", "epochs=0.5", "system=writing_lstm")
-    run("train", TINY, "task=sentiment_prefixes", "recipe=encoders/lstm_prefixes", "model.d_model=8", "epochs=1")
-    run("encode", TINY, "tokenizer=word_marked")
+    run("finetune", TINY, "task=sentiment_prefixes", "recipe=encoders/lstm_prefixes", "model.d_model=8", "epochs=1")
+    run("tokenize", TINY, "tokenizer=word_marked")
     run("pretrain", TINY, "recipe=t5/t5", "model.n_layers=1", *T5, "system=writing_t5")
     run("pretrain", TINY, "recipe=t5/prefix_lm", "model.n_layers=1", *T5, "system=writing_prefix")
-    run("train", TINY, "task=sentiment", "recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8",
+    run("finetune", TINY, "task=sentiment", "recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8",
         "finetuning.batch_size=8", "epochs=0.2", "system=writing_nothing")  # fmt: skip
     run("prepare", *PAIRS)
-    run("encode", "corpus=grammar_pairs_tiny")
-    run("train", *SMALL, "recipe=translation/rnn_translation_grammar", "model.d_model=16", "model.d_embedding=16",
+    run("tokenize", "corpus=grammar_pairs_tiny")
+    run("finetune", *SMALL, "recipe=translation/rnn_translation_grammar", "model.d_model=16", "model.d_embedding=16",
         "decoding=greedy", "system=writing_rnn")  # fmt: skip
-    run("train", *SMALL, "recipe=translation/rnn_translation_grammar_none", "model.d_model=16", "decoding=greedy",
+    run("finetune", *SMALL, "recipe=translation/rnn_translation_grammar_none", "model.d_model=16", "decoding=greedy",
         "model.d_embedding=16", "system=writing_blind")  # fmt: skip
-    run("train", *SMALL, "recipe=translation/transformer_translation_grammar", "model.d_model=16", "model.n_layers=1",
-        "model.d_ff=16", "decoding=beam", "system=writing_transformer")  # fmt: skip
+    run("finetune", *SMALL, "recipe=translation/transformer_translation_grammar", "model.d_model=16",
+        "model.n_layers=1", "model.d_ff=16", "decoding=beam", "system=writing_transformer")  # fmt: skip
     return project
 
 
@@ -129,7 +129,7 @@ def test_steering_by_the_command_and_in_python_is_the_same(writers, command):
 def test_what_steering_gives_and_costs_is_measured(writers):
     scale = "benchmark.steering.samples=20"
     writers.succeed("evaluate", TINY, "cell=grammar_tiny/writing_lstm-1", "benchmark=steering", scale)
-    folder = Path("outputs/evaluate/grammar_tiny/writing_lstm-1-steering")
+    folder = Path("outputs/evaluate/grammar_tiny/writing_lstm-1")
     metrics, run = (json.loads((folder / f"{name}.json").read_text()) for name in ("metrics", "run"))
     assert metrics["steering/sampled/n"] == metrics["steering/steered/n"] == 40
     assert {"nats_token", "label", "grammatical"} <= {name.rpartition("/")[2] for name in metrics}
@@ -172,15 +172,20 @@ def test_what_reads_first_has_its_prompt_as_in_training(writers, name, command):
 def test_a_translator_decodes_by_the_same_configurations(writers, name, decoding):
     cell = f"grammar_pairs_tiny/{name}-1"
     sources = Path("outputs/prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()
-    expected = Path("outputs/train", cell, "translations.test.txt").read_text().splitlines()
+    expected = Path("outputs/from_scratch", cell, "translations.test.txt").read_text().splitlines()
     writers.succeed(
-        "generate", "stage=train", f"cell={cell}", f"decoding={decoding}", "decoding.max_new_tokens=12", "n_prompts=12"
+        "generate",
+        "stage=from_scratch",
+        f"cell={cell}",
+        f"decoding={decoding}",
+        "decoding.max_new_tokens=12",
+        "n_prompts=12",
     )
     rows = texts(f"{cell}-{decoding}")
     assert [row["prompt"] for row in rows] == sources and [row["text"] for row in rows] == expected
     for other, more in (("top_p", []), ("typical", []), ("contrastive", []), ("exact", ["decoding.max_new_tokens=1"])):
         settings = [f"decoding={other}", *(more or ["decoding.max_new_tokens=5"])]
-        writers.succeed("generate", "stage=train", f"cell={cell}", *settings, f"prompts=['{sources[0]}']")
+        writers.succeed("generate", "stage=from_scratch", f"cell={cell}", *settings, f"prompts=['{sources[0]}']")
         (row,) = texts(f"{cell}-{other}")
         assert row["tokens"] <= 5 and row["log_prob"] < 0
 
@@ -188,7 +193,7 @@ def test_a_translator_decodes_by_the_same_configurations(writers, name, decoding
 def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, command, tmp_path):
     sources = Path("outputs/prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()[:2]
     for name in ("writing_rnn", "writing_transformer"):
-        system = retable.load(f"train/grammar_pairs_tiny/{name}-1")
+        system = retable.load(f"from_scratch/grammar_pairs_tiny/{name}-1")
         expected = system.translate(sources)
         assert command("translate", f"{name}-1", *sources).splitlines() == expected
         printed = command("translate", f"{name}-1", *sources, "--attention", str(tmp_path / f"{name}.svg"))
@@ -238,7 +243,7 @@ def test_a_mistake_is_one_line(command, arguments, said):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["stage=train", "cell=grammar_tiny/sentiment-writing_nothing-1"], "writes no texts; take a translator or"),
+        (["stage=from_scratch", "cell=grammar_tiny/sentiment-writing_nothing-1"], "writes no texts; take a translator"),
         (
             ["cell=grammar_tiny/writing_t5-1", "decoding=fudge", f"decoding.discriminator.cell={STEERING}"],
             "reads other tokens than the language model writes; train it with",

@@ -228,7 +228,7 @@ def copy(tmp_path_factory):
 def test_what_a_part_of_a_large_text_is_made_by_counts():
     """Other processes call it by its name."""
     code = Code({"pipelines": ROOT / "pipelines", "retable": ROOT / "src/retable"})
-    assert ("retable.data.parts", "write_part") in code.reached(["pipelines.encode.encode"])
+    assert ("retable.data.parts", "write_part") in code.reached(["pipelines.tokenize_text.tokenize"])
     of_files = code.reached(["retable.corpora.collection.write_collection"])
     assert ("retable.corpora.collection", "write_part") in of_files
 

@@ -114,7 +114,7 @@ def read_or_told(said):
 
 def test_keys_that_say_nothing_are_left_out():
     bare = {"corpus": "ptb", "systems": [{"of": "kn5", "task": None}], "benchmarks": None, "lineage": None}
-    assert expand(CONF, "mine", bare).cells.keys() == {"prepare/ptb", "encode/ptb/word", "pretrain/ptb/kn5-1"}
+    assert expand(CONF, "mine", bare).cells.keys() == {"prepare/ptb", "tokenize/ptb/word", "pretrain/ptb/kn5-1"}
 
 
 @pytest.mark.parametrize(

@@ -43,14 +43,16 @@ BENCHMARKS = {
 def made_by(stage: str, metrics: dict) -> str:
     """The part of a cell's configuration that names the class of its task or benchmark."""
     first = min(metrics, default="").split("/")[0]
-    if stage == "train":
+    if stage in ("from_scratch", "finetune"):
         return f"task:\n  _target_: retable.tasks.{TASKS.get(first, 'sentences.SentenceTask')}\n"
     named = BENCHMARKS.get(first) or BENCHMARKS.get(first.split("_")[0], "perplexity.Perplexity")
     return f"benchmark:\n  measured:\n    _target_: retable.evaluation.{named}\n" if stage == "evaluate" else ""
 
 
 @pytest.fixture
-def write_run(tmp_path: Path) -> Write:
+def write_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))  # below which records are kept for all studies
+
     def write(
         stage: str, out: str, system: str, seed: int | None, metrics: dict, record: dict | None = None, **more
     ) -> Path:
@@ -100,7 +102,7 @@ def write_classifier(write_run: Write) -> Write:
     def write(out: str, system: str, seed: int, task: str, labels: list, predictions: list) -> Path:
         metrics = classification_metrics(labels, predictions)
         metrics = {f"{task}/test/{key}": value for key, value in metrics.items()}
-        folder = write_run("train", out, system, seed, metrics, task=task)
+        folder = write_run("finetune", out, system, seed, metrics, task=task)
         table = pd.DataFrame({"split": "test", "unit": range(len(labels)), "label": labels, "prediction": predictions})
         table.to_csv(folder / "units.csv", index=False)
         return folder

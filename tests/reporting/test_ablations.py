@@ -9,9 +9,9 @@ from scipy import stats
 from retable.errors import UsageError
 from retable.reporting.ablations import ablation_tables
 from retable.reporting.markup import latex_table, markdown_table
-from retable.reporting.report import write_report
 from retable.reporting.results import read_result, tidy
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 COMPARISON = {
     "title": "BERT without pairs",
@@ -29,7 +29,7 @@ def compare(write_run):
 
     def build(values, metric="cola/test/matthews", **changed):
         folders = [
-            write_run("train", f"grammar/{system}-{seed}", system, seed, {metric: value, "cola/test/f1": 0.5})
+            write_run("finetune", f"grammar/{system}-{seed}", system, seed, {metric: value, "cola/test/f1": 0.5})
             for system, seeds in values.items()
             for seed, value in seeds.items()
         ]
@@ -165,7 +165,7 @@ def test_metrics_are_called_as_in_the_results(compare, metric):
 
 def test_a_corpus_is_chosen_where_there_are_several(write_run):
     folders = [
-        write_run("train", f"{corpus}/{name}-1", name, 1, {"cola/test/matthews": value})
+        write_run("finetune", f"{corpus}/{name}-1", name, 1, {"cola/test/matthews": value})
         for corpus, value in (("grammar", 0.5), ("ptb", 0.25))
         for name in COMPARISON["systems"]
     ]
@@ -189,7 +189,8 @@ def test_a_corpus_is_chosen_where_there_are_several(write_run):
 )
 def test_mistakes_are_told(write_run, changed, message):
     folders = [
-        write_run("train", f"grammar/{name}-1", name, 1, {"cola/test/matthews": 0.5}) for name in COMPARISON["systems"]
+        write_run("finetune", f"grammar/{name}-1", name, 1, {"cola/test/matthews": 0.5})
+        for name in COMPARISON["systems"]
     ]
     frame = tidy([read_result(folder) for folder in folders])
     with pytest.raises(UsageError, match=message):
@@ -198,16 +199,16 @@ def test_mistakes_are_told(write_run, changed, message):
 
 def test_the_report_has_the_table_and_its_sentence(write_run, tmp_path):
     folders = [
-        write_run("train", f"grammar/{name}-{seed}", name, seed, {"cola/test/matthews": value + seed / 100})
+        write_run("finetune", f"grammar/{name}-{seed}", name, seed, {"cola/test/matthews": value + seed / 100})
         for name, value in (("bert", 0.6), ("no_pairs", 0.4), ("gpt", 0.3))
         for seed in (1, 2, 3)
     ]
     out = tmp_path / "results"
-    tables = write_report("small", {"train": folders}, out, SPECIFICATIONS, ablations={"pairs": COMPARISON})
+    tables = write_report("small", {"finetune": folders}, out, SPECIFICATIONS, ablations={"pairs": COMPARISON})
     assert [table.name for table in tables] == ["tasks", "ablation-pairs"]
     for name in ("report.html", "report.md", "ablation-pairs.md", "ablation-pairs.tex"):
         assert "Holds, where higher is better: bert less" in (out / name).read_text(encoding="utf-8"), name
     rows = pd.read_csv(out / "ablation-pairs.csv")
-    assert rows["runs"][0] == "train/grammar/bert-1 train/grammar/bert-2 train/grammar/bert-3"
+    assert rows["runs"][0] == "finetune/grammar/bert-1 finetune/grammar/bert-2 finetune/grammar/bert-3"
     for markup in (markdown_table, latex_table):
         assert "Ablation: BERT without pairs" in markup(tables[1])

@@ -18,7 +18,7 @@ def figure(write_run):
     another with other words."""
     results = []
     for seed, (target, source) in ((2, (["x"], ["y"])), (1, (TARGET, SOURCE))):
-        folder = write_run("train", f"multi30k/rnn-{seed}", "rnn", seed, {})
+        folder = write_run("finetune", f"multi30k/rnn-{seed}", "rnn", seed, {})
         rows = [
             (sentence, u, t, s, w, 0.0 if (sentence, s) == (3, 1) else SHARES[u, s])
             for sentence in range(3, 3 + SENTENCES + 1)

@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 
 from retable.reporting.published import complete
-from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables
 from tests.reporting.specifications import SPECIFICATIONS, made
+from tests.reporting.written import write_report
 
 REFERENCES = read_references()
 
@@ -28,7 +28,7 @@ def write_reader(write_run):
             for split in ("validation", "test")
             for name, value in (("exact_match", matched / 10), ("f1", sum(f1) / 10))
         }
-        folder = write_run("train", f"{corpus}/{system}-{seed}", system, seed, metrics, task=corpus)
+        folder = write_run("finetune", f"{corpus}/{system}-{seed}", system, seed, metrics, task=corpus)
         columns = ["split", "unit", "id", "exact_match", "f1"]
         pd.DataFrame(rows, columns=columns).to_csv(folder / "units.csv", index=False)
         return folder
@@ -76,7 +76,7 @@ def test_the_interval_is_over_questions_and_the_spread_over_seeds(write_reader):
 
 
 def test_the_report_has_the_table(write_reader, tmp_path):
-    tables = write_report("small", {"train": [write_reader("bidaf", 1, 4)]}, tmp_path / "results", SPECIFICATIONS)
+    tables = write_report("small", {"finetune": [write_reader("bidaf", 1, 4)]}, tmp_path / "results", SPECIFICATIONS)
     assert [table.name for table in tables] == ["answers"]
     assert "bert_large_ensemble" in (tmp_path / "results" / "answers.md").read_text()
 

@@ -9,11 +9,11 @@ from retable.evaluation.attention_maps import MAP_COLUMNS, SHARES
 from retable.reporting.attention import attention_figures, heads_tables
 from retable.reporting.figures import COLOURS, svg_of
 from retable.reporting.heat_map import FAINT
-from retable.reporting.report import write_report
 from retable.reporting.results import read_result
 from tests.reporting import charts
 from tests.reporting.charts import marks, squares_of, texts
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 WORDS = ["[CLS]", "NA", "$runs$", "[SEP]"]
 MAPS = np.random.default_rng(0).dirichlet(np.ones(4) / 3, (2, 2, 4))

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from retable.reporting.published import NOT_RUN, complete
-from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 PARADIGMS = {"wh_island": "island_effects", "adjunct_island": "island_effects", "ellipsis_n_bar_1": "ellipsis"}
 

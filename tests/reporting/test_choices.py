@@ -6,10 +6,10 @@ import pytest
 
 from retable.errors import UsageError
 from retable.reporting.published import complete
-from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables
 from tests.reporting.specifications import SPECIFICATIONS, made
+from tests.reporting.written import write_report
 
 LABELS = np.arange(40) % 4
 PUBLISHED = {"corpus": "swag", "task": "choices", "metric": "accuracy", "split": "test", "tolerance": 0.02,
@@ -27,8 +27,8 @@ REFERENCES = pd.DataFrame(
 def write(write_run):
     """Of forty examples a split, so many are right on test, and on validation all."""
 
-    def write(corpus: str, system: str, seed: int, right: int, stage: str = "train"):
-        splits = ("validation", "test") if stage == "train" else ("test",)
+    def write(corpus: str, system: str, seed: int, right: int, stage: str = "finetune"):
+        splits = ("validation", "test") if stage == "finetune" else ("test",)
         parts = []
         for split in splits:
             hits = np.arange(40) < (right if split == "test" else 40)
@@ -37,8 +37,8 @@ def write(write_run):
             parts.append(pd.DataFrame(columns | {"accuracy": hits.astype(int)}))
         shares = {"validation": 1.0, "test": right / 40}
         metrics = {f"choices/{split}/accuracy": shares[split] for split in splits}
-        out = f"{corpus}/{system}-{seed}" if stage == "train" else corpus
-        folder = write_run(stage, out, system, seed, metrics, task=corpus if stage == "train" else None)
+        out = f"{corpus}/{system}-{seed}" if stage == "finetune" else corpus
+        folder = write_run(stage, out, system, seed, metrics, task=corpus if stage == "finetune" else None)
         pd.concat(parts).to_csv(folder / "units.csv", index=False)
         return folder
 
@@ -85,7 +85,7 @@ def test_published_rows_stand_among_those_of_their_data_set(write):
 def test_the_report_has_the_table_and_no_oracle_without_a_system(write, tmp_path):
     folders = {"prepare": [write("endings", "oracle", 0, 34, stage="prepare")]}
     assert write_report("small", folders, tmp_path / "alone", SPECIFICATIONS) == []
-    folders["train"] = [write("endings", "bert", 1, 30)]
+    folders["finetune"] = [write("endings", "bert", 1, 30)]
     (table,) = write_report("small", folders, tmp_path / "results", SPECIFICATIONS)
     assert table.name == "choices" and "Bayes-optimal" in (tmp_path / "results" / "choices.md").read_text()
 

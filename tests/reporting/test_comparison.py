@@ -82,13 +82,13 @@ def test_tables_of_a_commit(tmp_path, monkeypatch):
         tables_at("first", place)
     with pytest.raises(UsageError, match="git knows no mian; write a commit, or the name of a study"):
         tables_at("mian", place)
-    with pytest.raises(UsageError, match="results/yours has no tables; make it: make repro STUDY=yours"):
+    with pytest.raises(UsageError, match="results/yours has no tables; `retable repro` of its study makes them"):
         tables_of(place.with_name("yours"))
 
 
 def test_committed_tables_have_numbers():
-    from pipelines.entry import CONF
+    from pipelines.project import STUDIES
 
-    for study in ("lineage", "ptb", "smoke"):
-        frame = aggregates(tables_of(CONF.parent / "results" / study).values())
+    for study in ("history", "ptb", "smoke"):
+        frame = aggregates(tables_of(STUDIES / study / "results").values())
         assert len(frame) > 50 and pd.notna(frame["mean"]).all()

@@ -6,10 +6,10 @@ import pytest
 
 from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
 from retable.reporting.published import complete
-from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables
 from tests.reporting.specifications import SPECIFICATIONS, made
+from tests.reporting.written import write_report
 
 REFERENCES = read_references()
 KEY = ["abc", "de"]
@@ -32,7 +32,7 @@ def write_resolver(write_run):
             for split in ("validation", "test")
             for name, value in coreference_metrics(counts).items()
         }
-        folder = write_run("train", f"{corpus}/{system}-{seed}", system, seed, metrics, task=corpus)
+        folder = write_run("finetune", f"{corpus}/{system}-{seed}", system, seed, metrics, task=corpus)
         columns = ["split", "unit", "document", "part", *COLUMNS]
         pd.DataFrame(rows, columns=columns).to_csv(folder / "units.csv", index=False)
         return folder
@@ -76,7 +76,7 @@ def test_the_interval_is_over_documents_and_the_spread_over_seeds(write_resolver
 
 def test_the_report_has_the_table(write_resolver, tmp_path):
     tables = write_report(
-        "small", {"train": [write_resolver("mention_ranker", 1, 4)]}, tmp_path / "results", SPECIFICATIONS
+        "small", {"finetune": [write_resolver("mention_ranker", 1, 4)]}, tmp_path / "results", SPECIFICATIONS
     )
     assert [table.name for table in tables] == ["coreference"]
     assert "mention_ranker_original_elmo" in (tmp_path / "results" / "coreference.md").read_text()

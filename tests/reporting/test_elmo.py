@@ -6,9 +6,9 @@ from scipy import stats
 
 from retable.errors import UsageError
 from retable.reporting.elmo import elmo_tables
-from retable.reporting.report import write_report
 from retable.reporting.results import read_references, read_result, tidy
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 REFERENCES = read_references()
 PAIRS = {"bilstm": "bilstm_elmo"}
@@ -44,8 +44,8 @@ def fields(table, corpus):
 def test_increase_and_share_of_the_error_with_the_interval_over_seeds(write):
     """And table 1's own row, in which 81.1 to 85.8 is 4.7 and 24.9 %."""
     before, after = [0.80, 0.82, 0.81], [0.85, 0.86, 0.864]
-    folders = write("train", "glue", "sst5", "bilstm", of("sst5/test/accuracy", *before))
-    folders += write("train", "glue", "sst5", "bilstm_elmo", of("sst5/test/accuracy", *after))
+    folders = write("finetune", "glue", "sst5", "bilstm", of("sst5/test/accuracy", *before))
+    folders += write("finetune", "glue", "sst5", "bilstm_elmo", of("sst5/test/accuracy", *after))
     references = pd.DataFrame({"system": ["A", "A + ELMo"], "value": [0.811, 0.858], "source": "the paper"})
     references = references.assign(corpus="sst", task="sst5", metric="accuracy", split="test")
     table, frame = table_of(folders, references=references)
@@ -66,15 +66,15 @@ def test_increase_and_share_of_the_error_with_the_interval_over_seeds(write):
 
 
 def test_coreference_is_compared_by_the_average_of_its_scores(write):
-    folders = write("train", "texts", "documents", "ranker", of("coreference/test/average_f1", 0.6))
-    folders += write("train", "texts", "documents", "ranker_elmo", of("coreference/test/average_f1", 0.7))
+    folders = write("finetune", "texts", "documents", "ranker", of("coreference/test/average_f1", 0.6))
+    folders += write("finetune", "texts", "documents", "ranker_elmo", of("coreference/test/average_f1", 0.7))
     (own,) = fields(table_of(folders, {"ranker": "ranker_elmo"}, REFERENCES.iloc[:0])[0], "texts")
     assert (own["Metric"].text, own["Increase absolute"].text) == ("average F1", "+10.0")
 
 
 def test_a_loss_is_negative_and_one_run_has_no_interval(write):
-    folders = write("train", "glue", "mrpc", "bilstm", of("mrpc/validation/f1", 0.8))
-    folders += write("train", "glue", "mrpc", "bilstm_elmo", of("mrpc/validation/f1", 0.75))
+    folders = write("finetune", "glue", "mrpc", "bilstm", of("mrpc/validation/f1", 0.8))
+    folders += write("finetune", "glue", "mrpc", "bilstm_elmo", of("mrpc/validation/f1", 0.75))
     table, _ = table_of(folders, references=REFERENCES.iloc[:0])
     (own,) = fields(table, "glue")
     assert (own["Increase absolute"].text, own["Increase relative, %"].text) == ("-5.0", "-25.0")
@@ -91,7 +91,7 @@ def test_tasks_stand_in_the_order_of_glue_with_what_was_published(write):
         "cola/validation/matthews",
     ):
         for system, value in (("bilstm", -0.1), ("bilstm_elmo", 0.1)):
-            folders += write("train", "glue", name.replace("/", "-"), system, of(name, value))
+            folders += write("finetune", "glue", name.replace("/", "-"), system, of(name, value))
     table, frame = table_of(folders)
     assert [(row["Task"].text, row["Baseline"].text, row["With ELMo"].text) for row in fields(table, "glue")] == [
         ("CoLA", "bilstm", "bilstm_elmo"), ("CoLA", "ST BiLSTM", "ST BiLSTM + ELMo"),
@@ -107,7 +107,7 @@ def test_taggers_stand_by_their_corpus(write):
     folders = []
     for corpus, name in (("conll2000_chunking", "f1"), ("grammar_pos", "accuracy")):
         for system, value in (("crf", 0.9), ("elmo_tagger", 1.0)):
-            folders += write("train", corpus, corpus, system, of(f"tagging/test/{name}", value, value))
+            folders += write("finetune", corpus, corpus, system, of(f"tagging/test/{name}", value, value))
     references = REFERENCES[REFERENCES["system"] == "bilstm_crf_senna"]
     other = references.assign(corpus="conll2003_ner", system=["A"], value=0.9015)
     references = pd.concat([references, other, other.assign(system="A + ELMo", value=0.9222)])
@@ -120,8 +120,8 @@ def test_taggers_stand_by_their_corpus(write):
 
 
 def test_other_seeds_are_compared_by_welch(write):
-    folders = write("train", "glue", "rte", "bilstm", of("rte/validation/accuracy", 0.5, 0.6, 0.55))
-    folders += write("train", "glue", "rte", "bilstm_elmo", of("rte/validation/accuracy", 0.7, 0.72))
+    folders = write("finetune", "glue", "rte", "bilstm", of("rte/validation/accuracy", 0.5, 0.6, 0.55))
+    folders += write("finetune", "glue", "rte", "bilstm_elmo", of("rte/validation/accuracy", 0.7, 0.72))
     table, frame = table_of(folders)
     low, high = stats.ttest_ind([0.7, 0.72], [0.5, 0.6, 0.55], equal_var=False).confidence_interval(0.95)
     assert frame[["low", "high"]].iloc[0].tolist() == pytest.approx([low, high]) and not frame["paired"][0]
@@ -129,17 +129,17 @@ def test_other_seeds_are_compared_by_welch(write):
 
 
 def test_systems_without_a_common_task_are_told(write):
-    folders = write("train", "glue", "rte", "bilstm", of("rte/validation/accuracy", 0.5))
-    folders += write("train", "glue", "cola", "bilstm_elmo", of("cola/validation/matthews", 0.5))
+    folders = write("finetune", "glue", "rte", "bilstm", of("rte/validation/accuracy", 0.5))
+    folders += write("finetune", "glue", "cola", "bilstm_elmo", of("cola/validation/matthews", 0.5))
     with pytest.raises(UsageError, match="elmo: bilstm and bilstm_elmo have no task in common in this study"):
         table_of(folders)
     assert list(elmo_tables({}, tidy(map(read_result, folders)), REFERENCES)) == []
 
 
 def test_the_report_has_the_table(write, tmp_path):
-    folders = write("train", "glue", "cola", "bilstm", of("cola/validation/matthews", 0.1, 0.2))
-    folders += write("train", "glue", "cola", "bilstm_elmo", of("cola/validation/matthews", 0.3, 0.5))
-    tables = write_report("glue", {"train": folders}, tmp_path / "results", SPECIFICATIONS, elmo=PAIRS)
+    folders = write("finetune", "glue", "cola", "bilstm", of("cola/validation/matthews", 0.1, 0.2))
+    folders += write("finetune", "glue", "cola", "bilstm_elmo", of("cola/validation/matthews", 0.3, 0.5))
+    tables = write_report("glue", {"finetune": folders}, tmp_path / "results", SPECIFICATIONS, elmo=PAIRS)
     assert [table.name for table in tables] == ["glue", "elmo"]
     assert len(pd.read_csv(tmp_path / "results/elmo.csv")) == 2
     assert "What ELMo adds" in (tmp_path / "results/report.html").read_text(encoding="utf-8")

@@ -156,7 +156,7 @@ def test_planes_join_their_pairs(write_plane):
 
 
 def test_a_fine_tuned_recipe_may_keep_settings_of_its_objective(write_run, write_curve):
-    folder = write_run("train", "grammar/bert-1", "bert", 1, {"cola/test/matthews": 0.5})
+    folder = write_run("finetune", "grammar/bert-1", "bert", 1, {"cola/test/matthews": 0.5})
     (folder / "config.yaml").write_text("tokens: grammar/word\nobjective: {next_sentence: false}\n", encoding="utf-8")
     write_curve(folder, [2.0, 1.0])
-    assert set(learning_curves([read_result(folder)])) == {"train · grammar"}
+    assert set(learning_curves([read_result(folder)])) == {"finetune · grammar"}

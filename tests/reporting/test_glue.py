@@ -9,10 +9,10 @@ from retable.errors import UsageError
 from retable.metrics.classification import accuracy, confusion_matrix, f1, matthews
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.published import NOT_RUN, complete
-from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result, tidy
 from retable.reporting.tables import write_tables
 from tests.reporting.specifications import SPECIFICATIONS, made
+from tests.reporting.written import write_report
 
 N = 200
 LABELS = {task: np.random.default_rng(0).integers(2, size=N) for task in ("cola", "mrpc", "wnli", "rte", "sst5")}
@@ -43,7 +43,7 @@ def write(write_run):
     def write(task: str, system: str, seed: int, right: float, split: str = "validation"):
         predictions = predicted(task, right, seed)
         metrics = {f"{task}/{split}/{name}": value for name, value in score(task, predictions).items()}
-        folder = write_run("train", f"glue/{task}-{system}-{seed}", system, seed, metrics, task=task)
+        folder = write_run("finetune", f"glue/{task}-{system}-{seed}", system, seed, metrics, task=task)
         columns = {"split": split, "unit": range(N), "label": LABELS[task], "prediction": predictions}
         pd.DataFrame(columns).to_csv(folder / "units.csv", index=False)
         return folder
@@ -195,7 +195,7 @@ def test_a_task_without_test_labels_is_shown_on_validation(write, tmp_path):
 
 
 def test_the_report_has_the_tables(folders, tmp_path):
-    tables = write_report("glue", {"train": folders}, tmp_path / "results", SPECIFICATIONS, baseline="bilstm")
+    tables = write_report("glue", {"finetune": folders}, tmp_path / "results", SPECIFICATIONS, baseline="bilstm")
     assert {table.name for table in tables} == {"glue", "glue-differences"}
     written = pd.read_csv(tmp_path / "results/glue.csv")
     assert set(written.loc[written["n"] == 0, "verdict"].dropna()) == {NOT_RUN}

@@ -19,11 +19,11 @@ from retable.reporting.figures import write_figure
 from retable.reporting.markup import Column, Row, Table, Value, latex_table, markdown_table
 from retable.reporting.page import report_page
 from retable.reporting.provenance import Making
-from retable.reporting.report import write_report
 from retable.reporting.results import COLUMNS, read_result
 from retable.reporting.spreadsheets import write_csv
 from retable.reporting.tables import specified_table
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 TEXTS = [
     '=HYPERLINK("https:x","y")', "@SUM(1+1)", "+1+1|cmd", "-2+3", "=cmd|' C'!A0", "\t=1", "\r=1", "a;=1+1", "＝1",

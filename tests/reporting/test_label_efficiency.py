@@ -8,10 +8,10 @@ from scipy import stats
 
 from retable.errors import UsageError
 from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
-from retable.reporting.report import write_report
 from retable.reporting.results import read_result, tidy
 from tests.reporting.charts import ends, line, table, texts
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 SETTINGS = {
     "claim": "Pretrained is better.",
@@ -34,7 +34,7 @@ def write(write_run):
         for system, values in (systems | {"bilstm": [0.7], "gpt_100_labels": [0.3]}).items():
             for seed, value in enumerate(values, 1):
                 metrics = {f"{task}/test/accuracy": value, f"{task}/validation/accuracy": 0.1}
-                folders.append(write_run("train", f"{corpus}/{task}-{system}-{seed}", system, seed, metrics))
+                folders.append(write_run("finetune", f"{corpus}/{task}-{system}-{seed}", system, seed, metrics))
         return folders
 
     return build
@@ -117,7 +117,7 @@ def test_the_report_has_table_and_figures(write, tmp_path):
     folders = [*write(), *write(task="acceptability", corpus="toy")]
     settings = SETTINGS | {"metrics": {"sentiment": "accuracy", "acceptability": "accuracy"}}
     out = tmp_path / "results"
-    stages = {stage: [folder for folder in folders if stage in folder.parts] for stage in ("prepare", "train")}
+    stages = {stage: [folder for folder in folders if stage in folder.parts] for stage in ("prepare", "finetune")}
     tables = write_report("small", stages, out, SPECIFICATIONS, label_efficiency=settings)
     assert [table.name for table in tables] == ["tasks", "label-efficiency-grammar", "label-efficiency-toy"]
     assert {"label-efficiency-grammar-sentiment.svg", "label-efficiency-toy-acceptability.svg"} <= {

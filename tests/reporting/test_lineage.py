@@ -11,9 +11,9 @@ from retable.errors import UsageError
 from retable.metrics.intervals import bootstrap, percentile_interval
 from retable.metrics.units import share
 from retable.reporting.lineage import gains_tables, lineage_tables
-from retable.reporting.report import write_report
 from retable.reporting.results import read_result, tidy
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 YEARS = {"kn5": 1998, "elman": 2010, "lstm": 2012, "gpt": 2018}
 N = 50  # documents
@@ -205,7 +205,7 @@ def test_what_pretraining_gives_with_its_interval(write_task):
         "Runs": ("2", ""), "From scratch": ("72.5", "3.5"), "Pretrained": ("85.5", "0.7"),
         "Bayes-optimal": ("93.0", ""), "Gain points": ("+13.0", ""), "Gain verdict": ("gains", ""),
     }  # fmt: skip
-    assert row["From scratch"].runs == ("train/grammar/sentiment-gpt-1", "train/grammar/sentiment-gpt-2")
+    assert row["From scratch"].runs == ("finetune/grammar/sentiment-gpt-1", "finetune/grammar/sentiment-gpt-2")
     places = np.arange(200)
     own, its = ([np.stack([places < n, places >= 0], axis=1) for n in seeds] for seeds in ([170, 172], [140, 150]))
     low, high = percentile_interval(bootstrap(own, share) - bootstrap(its, share))
@@ -260,7 +260,7 @@ def test_both_tables_are_the_first_of_the_report(write, write_task, tmp_path):
     out = tmp_path / "results"
     task = write_task({"gpt": [140, 141], "gpt_pretrained": [170, 171]}, corpus="toy")
     folders = [*write(), *task]
-    stages = {stage: [each for each in folders if stage in each.parts] for stage in ("prepare", "evaluate", "train")}
+    stages = {stage: [each for each in folders if stage in each.parts] for stage in ("prepare", "evaluate", "finetune")}
     made = write_report("small", stages, out, SPECIFICATIONS, lineage=YEARS, gains=[GAIN], tuned="Tuned.")
     assert [table.name for table in made][:2] == ["lineage", "gains"] and len(made) > 2
     text = (out / "report.md").read_text(encoding="utf-8")

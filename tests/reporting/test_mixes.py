@@ -15,11 +15,11 @@ from retable.objectives.classification import Classification
 from retable.objectives.tagging import Tagging
 from retable.reporting.figures import write_figure
 from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
-from retable.reporting.report import write_report
 from retable.reporting.results import read_result
 from retable.training.weights import save_weights
 from tests.reporting.charts import marks, table, texts
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 WORDS = ["<unk>", "<eos>", "dog", "barks"]
 ELMO = partial(ELMo, d_model=2, d_cell=3, n_layers=2, dropout=0.0, filters=[(1, 2)], d_character=2, n_highway=1)
@@ -40,7 +40,7 @@ def write(write_run):
         with torch.no_grad():
             trained.model.mix.weights.copy_(torch.tensor(weights))
             trained.model.mix.gamma.fill_(gamma)
-        folder = write_run("train", f"{corpus}/{task}-{system}-{seed}", system, seed, {}, task=task)
+        folder = write_run("finetune", f"{corpus}/{task}-{system}-{seed}", system, seed, {}, task=task)
         (folder / "config.yaml").write_text(f"model: {{layers: {'null' if layers is None else layers}}}\n")
         save_weights(trained, folder / "model.safetensors")
         return folder
@@ -120,7 +120,7 @@ def test_the_figure_has_a_square_a_task_and_layer(folders, tmp_path):
 def test_cells_without_a_mixture_have_no_row(write, write_run):
     folder = write("glue", "cola", "bilstm", 1, [0.0, 0.0, 0.0], 1.0)
     save_weights(torch.nn.Linear(2, 2), folder / "model.safetensors")
-    plain = write_run("train", "glue/rte-bilstm-1", "bilstm", 1, {}, task="rte")
+    plain = write_run("finetune", "glue/rte-bilstm-1", "bilstm", 1, {}, task="rte")
     assert frame_of([folder, plain]).empty and mixes_tables(frame_of([folder])) == []
     assert mixes_figures(frame_of([folder])) == {}
     (folder / "model.safetensors").write_bytes(b"cut off")
@@ -129,7 +129,7 @@ def test_cells_without_a_mixture_have_no_row(write, write_run):
 
 
 def test_the_report_has_table_and_figure(folders, tmp_path):
-    tables = write_report("small", {"train": folders[:4]}, tmp_path / "results", SPECIFICATIONS)
+    tables = write_report("small", {"finetune": folders[:4]}, tmp_path / "results", SPECIFICATIONS)
     assert "scalar-mix" in {table.name for table in tables}
     assert len(pd.read_csv(tmp_path / "results/scalar-mix.csv")) == 9
     assert (tmp_path / "results/scalar-mix-grammar_pos.svg").exists()

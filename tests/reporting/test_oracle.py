@@ -9,7 +9,7 @@ KEY = ["corpus", "split", "metric"]
 
 def test_no_committed_number_is_better_than_the_true_distributions():
     checked = 0
-    for path in sorted((ROOT / "results").glob("*/*.csv")):
+    for path in sorted((ROOT / "studies").glob("*/results/*.csv")):
         rows = pd.read_csv(path, keep_default_na=False)
         if {"system", "task", "mean", *KEY} <= set(rows):
             rows = rows[rows["metric"].isin(["perplexity_word", "bits_per_byte"]) & (rows["task"] == "")]

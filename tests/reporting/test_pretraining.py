@@ -11,11 +11,11 @@ from retable.reporting.learning_curves import learning_curves
 from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.neighbours import unseen_neighbours_tables
 from retable.reporting.pretraining import senses_figures
-from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables
 from tests.reporting.charts import ends, line, marks, texts
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 MASKED = {"alone": 1.5, "alone_corrupted": 1.25, "accuracy": 0.55, "corrupted": 1.375}
 BOUND = {f"masked/{name}": value for name, value in MASKED.items()}
@@ -106,7 +106,7 @@ def test_no_system_owns_a_bound_and_other_tables_see_none(held_out, write_likeli
     tables = write_report("small", {"evaluate": [*held_out, likelihood]}, out, SPECIFICATIONS)
     assert [table.name for table in tables] == ["perplexity", "held_out"]
     assert [row.values[0].text for row in tables[0].panels["grammar"]] == ["gpt"]
-    metrics = {path.stem: json.loads(path.read_text()) for path in (out / "metrics").iterdir()}
+    metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["oracle"] == pytest.approx(BOUND | PAIRS)
     assert metrics["bert"]["held_out/masked_accuracy"] == 0.4 and metrics["t5"].keys() == {
         "held_out/loss", "held_out/accuracy"

@@ -3,10 +3,10 @@
 import pytest
 
 from retable.reporting.probes import probes_figures, probes_table
-from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from tests.reporting.charts import ends, line, marks, texts
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 KINDS = ("number", "part_of_speech")
 

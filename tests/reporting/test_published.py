@@ -7,13 +7,13 @@ import pytest
 
 from retable.reporting.perplexities import perplexities
 from retable.reporting.published import NOT_RUN, complete
-from retable.reporting.report import write_report
 from retable.reporting.results import CELL, COLUMNS, aggregate, read_references, read_result
 from tests.reporting.charts import texts
 from tests.reporting.specifications import SPECIFICATIONS, made
+from tests.reporting.written import write_report
 
 REFERENCES = read_references()
-RESULTS = Path(__file__).parents[2] / "results"
+STUDIES = Path(__file__).parents[2] / "studies"
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_every_published_row_of_the_corpus_is_there(kn5, frame_of):
 
 
 def test_a_row_that_no_committed_study_runs_says_why():
-    tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in RESULTS.glob("*/*.csv")]
+    tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in STUDIES.glob("*/results/*.csv")]
     shown = pd.concat([table[[*CELL, "verdict"]] for table in tables if {*CELL, "verdict"} <= {*table}])
     run = set(shown.loc[shown["verdict"] != NOT_RUN, CELL].itertuples(index=False, name=None))
     alone = set(shown.loc[shown["verdict"] == NOT_RUN, CELL].itertuples(index=False, name=None)) - run
@@ -157,8 +157,8 @@ def test_the_report_tells_what_ran_and_what_did_not(write_run, write_likelihood,
     assert len(failures) == 2 and "one epoch &lt;alone&gt;" in summary
     page = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
     assert f'<li class="unrun"><b>{unrun}</b>' in page and "one epoch &lt;alone&gt;" in page and "1.2e14" in page
-    (metrics,) = (tmp_path / "results" / "metrics").iterdir()
-    assert metrics.name == "lstm_small.json" and all(map(math.isfinite, json.loads(metrics.read_text()).values()))
+    (metrics,) = json.loads((tmp_path / "results" / "metrics.json").read_text()).items()
+    assert metrics[0] == "lstm_small" and all(map(math.isfinite, metrics[1].values()))
 
 
 def test_the_figure_shows_what_ran_and_grows_with_it(write_likelihood, perplexity_of, frame_of):

@@ -28,7 +28,7 @@ def write(tmp_path):
 def tables(rates, folders, chosen_by=None):
     results = [read_result(folder) for folder in folders]
     pretrained = [result for result in results if result.run["stage"] == "pretrain"]
-    trained = [result for result in results if result.run["stage"] == "train"]
+    trained = [result for result in results if result.run["stage"] == "finetune"]
     ((table, frame),) = rates_tables(rates, chosen_by or {}, pretrained, tidy(trained))
     return table, frame
 
@@ -43,7 +43,9 @@ def test_the_lowest_loss_and_the_highest_metric_are_the_best(write):
         write("pretrain", system, validation__loss=loss) for system, loss in zip(LSTM, (3.0, 2.5, 2.75), strict=True)
     ]
     folders += [
-        write("train", system, "sentiment", sentiment__validation__accuracy=score, sentiment__test__accuracy=1 - score)
+        write(
+            "finetune", system, "sentiment", sentiment__validation__accuracy=score, sentiment__test__accuracy=1 - score
+        )
         for system, score in zip(BERT, (0.5, 0.75), strict=True)
     ]
     table, frame = tables({"lstm": LSTM, "bert": BERT}, folders, {"sentiment": "accuracy"})
@@ -63,24 +65,27 @@ def test_the_lowest_loss_and_the_highest_metric_are_the_best(write):
 
 def test_seeds_are_chosen_by_their_mean_and_equal_ones_by_the_lower_rate(write):
     scores = {("bert_rate_1", 1): 0.75, ("bert_rate_1", 2): 0.25, ("bert_rate_2", 1): 0.5, ("bert_rate_2", 2): 0.5}
-    folders = [write("train", *at[:1], "cola", at[1], cola__validation__matthews=score) for at, score in scores.items()]
+    folders = [
+        write("finetune", *at[:1], "cola", at[1], cola__validation__matthews=score) for at, score in scores.items()
+    ]
     _, frame = tables({"bert": BERT}, folders, {"cola": "matthews"})
     assert frame["value"].tolist() == [0.5, 0.5] and frame["best"].tolist() == [True, False]
-    assert frame["runs"].iloc[0] == "train/grammar/cola-bert_rate_1-1 train/grammar/cola-bert_rate_1-2"
+    assert frame["runs"].iloc[0] == "finetune/grammar/cola-bert_rate_1-1 finetune/grammar/cola-bert_rate_1-2"
 
 
 def test_of_rates_that_are_nearly_as_good_the_lowest_is_taken(write):
     losses, scores = (2.5045, 2.5, 2.4997), (0.744, 0.75)
     folders = [write("pretrain", name, validation__loss=loss) for name, loss in zip(LSTM, losses, strict=True)]
     folders += [
-        write("train", name, "cola", cola__validation__matthews=score) for name, score in zip(BERT, scores, strict=True)
+        write("finetune", name, "cola", cola__validation__matthews=score)
+        for name, score in zip(BERT, scores, strict=True)
     ]
     _, frame = tables({"lstm": LSTM, "bert": BERT}, folders, {"cola": "matthews"})
     assert frame["best"].tolist() == [True, False, False, False, True]
 
 
 def test_a_task_without_a_metric_to_choose_by(write):
-    folders = [write("train", "bert_rate_1", "cola", cola__validation__matthews=0.5, cola__validation__accuracy=0.5)]
+    folders = [write("finetune", "bert_rate_1", "cola", cola__validation__matthews=0.5, cola__validation__accuracy=0.5)]
     for chosen_by in ({}, {"cola": "acuracy"}):
         with pytest.raises(UsageError) as mistake:
             tables({"bert": BERT}, folders, chosen_by)

@@ -2,6 +2,7 @@ import csv
 import html
 import json
 import re
+import shutil
 
 import pandas as pd
 import pytest
@@ -9,21 +10,23 @@ import pytest
 from retable.artifacts import record_file, write_record
 from retable.errors import UsageError
 from retable.reporting.provenance import Making
-from retable.reporting.report import judged, write_report
+from retable.reporting.report import judged
 from retable.reporting.results import AFTERWARDS
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 
 @pytest.fixture
-def folders(write_run, write_likelihood, write_curve, perplexity_of):
+def folders(write_run, write_likelihood, write_curve, perplexity_of, tmp_path):
     pretrained = write_run("pretrain", "ptb/lstm_small-1", "lstm_small", 1, {"steps": 200}, {"git_dirty": True})
     write_curve(pretrained, [6.0, 5.0, 4.8])
     evaluated = write_likelihood(
         "evaluate", "ptb/lstm_small-1", "lstm_small", 1, [perplexity_of(118)] * 5,
-        made_from=["pretrain/ptb/lstm_small-1", "encode/ptb/word"], record={"hardware": "<cores> & more"},
+        made_from=["pretrain/ptb/lstm_small-1", "tokenize/ptb/word"], record={"hardware": "<cores> & more"},
     )  # fmt: skip
     kn5 = write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(141)] * 5)
     record_file(kn5.parent).unlink()
+    shutil.rmtree(tmp_path / "work/made")
     return {"prepare": [], "pretrain": [pretrained], "evaluate": [evaluated, kn5]}
 
 
@@ -31,7 +34,7 @@ def folders(write_run, write_likelihood, write_curve, perplexity_of):
 def report(folders, tmp_path):
     making = Making(
         "python -m pipelines.evaluate cell=ptb/lstm_small-1 seed=7",
-        "graph/corpus/ptb/dvc.yaml:evaluate-lstm_small-1",
+        "evaluate@lstm_small-1",
         {"seed": "7"},
     )
     facts = {"makings": {"evaluate/ptb/lstm_small-1": making}, "remote": "git@github.com:o/retable.git"}
@@ -51,8 +54,8 @@ def test_numbers_lead_to_their_cells_and_those_to_what_made_them(report):
     cell = entry(report, "run-evaluate-ptb-lstm_small-1")
     for part in (
         "evaluate/ptb/lstm_small-1 Command python -m pipelines.evaluate cell=ptb/lstm_small-1 seed=7 Copy",
-        "dvc repro --single-item graph/corpus/ptb/dvc.yaml:evaluate-lstm_small-1 Copy", "Commit c0ffeec0ff Run",
-        "MLflow a1b2c3", "Made from pretrain/ptb/lstm_small-1 , encode/ptb/word Other than its recipe seed=7",
+        "dvc repro --single-item evaluate@lstm_small-1 Copy", "Commit c0ffeec0ff Run",
+        "MLflow a1b2c3", "Made from pretrain/ptb/lstm_small-1 , tokenize/ptb/word Other than its recipe seed=7",
         "12.5 s, 321 MiB at most, <cores> & more", "abababababab", "Versions python 3.12.1",
     ):  # fmt: skip
         assert part in cell, part
@@ -73,7 +76,7 @@ def test_runs_stand_in_a_table_for_programs(report, tmp_path):
         "system": "lstm_small", "corpus": "ptb", "task": "", "seed": "1", "mlflow_run_id": "a1b2c3",
         "git_commit": "c0ffee" * 6, "git_dirty": "False", "seconds": "12.5", "startup_seconds": "2.5",
         "peak_memory_mib": "321", "hardware": "<cores> & more",
-        "made_from": "pretrain/ptb/lstm_small-1 encode/ptb/word",
+        "made_from": "pretrain/ptb/lstm_small-1 tokenize/ptb/word",
     }  # fmt: skip
     assert rows["evaluate/ptb/kn5-1"]["mlflow_run_id"] == rows["evaluate/ptb/kn5-1"]["seconds"] == ""
 
@@ -86,6 +89,8 @@ def test_verdicts_are_counted_and_failures_named(report, tmp_path):
     summary = (tmp_path / "results" / "report.md").read_text(encoding="utf-8")
     assert "\n1 within the tolerance of what was published, 2 outside of it" in summary and failure in summary
     assert "| kn5 " in summary
+    assert "\n- 1 cell: of an unknown commit\n" in summary
+    assert "\n- 1 cell: commit c0ffeec0ff with uncommitted changes; python 3.12.1; two cores\n" in summary
     assert "What &lt;a&gt; study shows." in report
     assert summary.splitlines()[2] == "What &lt;a&gt; study shows."
 
@@ -140,18 +145,20 @@ def test_the_same_numbers_give_the_same_bytes_whenever_they_were_made(folders, t
         assert (tmp_path / name / "runs.csv").exists()
         for folder in (each for listed in folders.values() for each in listed):
             cell = folder.parent if folder.name == "measured" else folder
-            write_record(cell, {"mlflow_run_id": "fedcba", "seconds": 99, "git_commit": "ad" * 20, "hardware": "?"})
+            made = {"mlflow_run_id": "fedcba", "seconds": 99, "git_commit": "ad" * 20, "hardware": "?"}
+            write_record(cell, made | {"environment": {}})
     files = sorted(path.name for path in (tmp_path / "first").iterdir() if path.is_file())
     assert {"report.html", "report.md", "perplexity.csv", "perplexity-ptb.svg"} <= set(files)
     differing = {
         name for name in files if (tmp_path / "first" / name).read_bytes() != (tmp_path / "second" / name).read_bytes()
     }
-    assert differing == {"runs.csv", "report.html"}
+    assert differing == {"runs.csv", "report.html", "report.md"}  # which have the commit and the machine
+    assert "- 3 cells: commit adadadadad; " in (tmp_path / "second/report.md").read_text(encoding="utf-8")
 
 
-def test_dvc_gets_a_file_a_system(folders, tmp_path):
+def test_dvc_gets_the_scores_by_system(folders, tmp_path):
     write_report("ptb", folders, tmp_path, SPECIFICATIONS)
-    written = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "metrics").iterdir()}
+    written = json.loads((tmp_path / "metrics.json").read_text())
     assert written == {
         "kn5": {"test/perplexity_word": pytest.approx(141)},
         "lstm_small": {"test/perplexity_word": pytest.approx(118)},
@@ -179,16 +186,18 @@ def test_dvc_gets_what_systems_are_judged_by():
 
 def test_a_missing_cell_writes_nothing(folders, tmp_path):
     folders["evaluate"].append(tmp_path / "outputs" / "evaluate" / "ptb" / "gpt-1")
-    with pytest.raises(UsageError, match=r"dvc repro graph/corpus/ptb/dvc.yaml:evaluate-gpt-1"):
+    with pytest.raises(
+        UsageError, match=r"stage evaluate makes it: `retable repro` of a study that has evaluate/ptb/gpt-1"
+    ):
         write_report("ptb", folders, tmp_path / "results", SPECIFICATIONS)
     assert not (tmp_path / "results").exists()
 
 
 def test_word_vectors_bring_their_figures_and_tables(write_run, write_vectors, write_neighbours, write_plane, tmp_path):
     folders = {
-        "encode": [
-            write_run("encode", "grammar/word", "word", 0, {"train/words": 1e6, "vocab_size": 9}),
-            write_run("encode", "grammar_3m/word", "word", 0, {"train/words": 3e6, "test/fertility": 1.0}),
+        "tokenize": [
+            write_run("tokenize", "grammar/word", "word", 0, {"train/words": 1e6, "vocab_size": 9}),
+            write_run("tokenize", "grammar_3m/word", "word", 0, {"train/words": 3e6, "test/fertility": 1.0}),
         ],
         "evaluate": [
             write_vectors("grammar", "skipgram", 1, 60),
@@ -202,7 +211,7 @@ def test_word_vectors_bring_their_figures_and_tables(write_run, write_vectors, w
     figures = {"analogies-regular-grammar.svg", "analogies-total-grammar.svg", "plane-grammar.svg"}
     tables = {"analogies.md", "neighbours-grammar.csv", "neighbours-grammar.tex", "tokenizers.md"}
     assert figures | tables <= files
-    means = json.loads((tmp_path / "results" / "metrics" / "skipgram.json").read_text())
+    means = json.loads((tmp_path / "results" / "metrics.json").read_text())["skipgram"]
     assert means["grammar/analogies/total/accuracy"] == 0.6 and means["grammar_3m/analogies/total/accuracy"] == 0.8
     page = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
     assert page.count("<figure ") == 3 and "Nearest neighbours, grammar" in page

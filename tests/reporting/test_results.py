@@ -9,12 +9,12 @@ import sacrebleu
 from retable.errors import UsageError
 from retable.evaluation.last_words import LastWords
 from retable.metrics.translation import METRICS, translation_counts
-from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result, verdict
 from retable.tasks import base
 from retable.tasks.base import Task
 from retable.tasks.translation import TranslationTask
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 NONE_PUBLISHED = read_references().iloc[:0]
 
@@ -211,7 +211,9 @@ def test_a_difference_has_something_to_differ_from():
 
 
 def test_a_missing_folder_names_its_stage(tmp_path):
-    with pytest.raises(UsageError, match=r"dvc repro graph/corpus/grammar/dvc.yaml:evaluate-lstm-1"):
+    with pytest.raises(
+        UsageError, match=r"stage evaluate makes it: `retable repro` of a study that has evaluate/grammar/lstm-1"
+    ):
         read_result(tmp_path / "outputs" / "evaluate" / "grammar" / "lstm-1")
 
 
@@ -261,7 +263,7 @@ def test_a_kind_of_ones_own_has_values_intervals_and_tests_by_its_units_alone(wr
         predictions = [word[::-1] if place >= wrong else "xyz" + word[0] for place, word in enumerate(words)]
         units = task.units(words, predictions)
         metrics = {f"reversal/test/{name}": value for name, value in task.score(units).items()}
-        folder = write_run("train", f"words/{system}-1", system, 1, metrics)
+        folder = write_run("finetune", f"words/{system}-1", system, 1, metrics)
         units.assign(split="test").to_csv(folder / "units.csv", index=False)
         (folder / "config.yaml").write_text(f"task:\n  _target_: {base.__name__}.Reversal\n")
         folders.append(folder)
@@ -269,12 +271,12 @@ def test_a_kind_of_ones_own_has_values_intervals_and_tests_by_its_units_alone(wr
     assert rows["mean"].tolist() == pytest.approx([1, 39.25 / 40, 17.5 / 40])
     assert rows["ci_low"]["worse"] < 17.5 / 40 < rows["ci_high"]["worse"]
     assert rows["p_best"]["same"] > 0.05 > rows["p_best"]["worse"]
-    (table,) = write_report("small", {"train": folders}, tmp_path / "results", SPECIFICATIONS)
+    (table,) = write_report("small", {"finetune": folders}, tmp_path / "results", SPECIFICATIONS)
     last = [value.text for value in table.panels["words"][-1].values]
     assert table.name == "tasks" and last == ["best", "1", *["100.0", "100.0–100.0"] * 2]
     (folders[0] / "config.yaml").write_text("task:\n  _target_: retable.mine.Gone\n")
     with pytest.raises(
-        UsageError, match=r"train/words/best-1 was made by retable.mine.Gone, which is no more; run it again"
+        UsageError, match=r"finetune/words/best-1 was made by retable.mine.Gone, which is no more; run it again"
     ):
         rows_of(folders)
 
@@ -290,7 +292,7 @@ def test_translations_have_intervals_over_sentences(write_run):
             for task in ("translation", "translation_2017")
             for name, value in TranslationTask.values(units, METRICS).items()
         }
-        folder = write_run("train", f"multi30k/{system}-1", system, 1, metrics)
+        folder = write_run("finetune", f"multi30k/{system}-1", system, 1, metrics)
         pd.concat([units.assign(split=split) for split in ("test", "test_2017")]).to_csv(folder / "units.csv")
         folders.append(folder)
     rows = rows_of(folders)

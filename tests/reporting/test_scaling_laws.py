@@ -9,7 +9,6 @@ import pytest
 from retable.artifacts import read_json, write_json
 from retable.errors import UsageError
 from retable.metrics.scaling_laws import Law, fit_law, fit_parabola
-from retable.reporting.report import write_report
 from retable.reporting.results import read_result, tidy
 from retable.reporting.scaling_laws import (
     compute_figures,
@@ -20,6 +19,7 @@ from retable.reporting.scaling_laws import (
 )
 from tests.reporting.charts import line, table, texts
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 LAW = Law(E=2.0, A=40.0, B=200.0, alpha=0.4, beta=0.5)
 BUDGETS = {"1e10flops": 1e10, "1e11flops": 1e11, "1e12flops": 1e12}

@@ -48,7 +48,7 @@ def test_an_oracle_of_a_task_that_no_system_has_is_left_out(write_run, tmp_path)
     bounds = {"sentiment/test/accuracy": 0.9, "sentiment/test/matthews": 0.8, "acceptability/test/accuracy": 0.95}
     folders = [
         write_run("prepare", "grammar", "oracle", 0, bounds),
-        write_run("train", "grammar/lstm-1", "lstm", 1, {"sentiment/test/accuracy": 0.7}),
+        write_run("finetune", "grammar/lstm-1", "lstm", 1, {"sentiment/test/accuracy": 0.7}),
     ]
     frame = aggregate([read_result(folder) for folder in folders], read_references())
     (table,) = write_tables(frame, {"tasks": SPECIFICATIONS["tasks"]}, tmp_path)
@@ -132,11 +132,11 @@ def test_analogies_by_both_methods_over_seeds(write_vectors, tmp_path):
 
 
 def test_published_analogies_stand_beside_their_system(write_vectors, tmp_path):
-    results = [read_result(write_vectors("text8", *cell)) for cell in (("fasttext", 1, 55), ("own", 1, 39))]
+    results = [read_result(write_vectors("text8", *cell)) for cell in (("fasttext_text8", 1, 55), ("own", 1, 39))]
     (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
     assert [(column.group, column.title) for column in table.columns] == [
-        ("", "Section"), ("Questions", "asked"), ("Questions", "seen"), ("fasttext", ""), ("fasttext", "published"),
-        ("fasttext", "verdict"), ("own", ""),
+        ("", "Section"), ("Questions", "asked"), ("Questions", "seen"), ("fasttext_text8", ""),
+        ("fasttext_text8", "published"), ("fasttext_text8", "verdict"), ("own", ""),
     ]  # fmt: skip
     (total,) = (row for row in table.panels["text8"] if row.values[0].text == "total")
     assert [value.text for value in total.values[3:]] == ["55.0", "55.7", "pass", "39.0"]
@@ -163,7 +163,9 @@ def test_tokenizers_go_from_the_largest_vocabulary(write_run, tmp_path):
     def write(name, size, fertility, compression, unknown):
         kept = {"fertility": fertility, "compression": compression, "unknown": unknown}
         metrics = {f"{split}/{metric}": value for split in ("train", "test") for metric, value in kept.items()}
-        return read_result(write_run("encode", f"ptb/{name}", name, 0, {"vocab_size": size, "test/words": 7} | metrics))
+        return read_result(
+            write_run("tokenize", f"ptb/{name}", name, 0, {"vocab_size": size, "test/words": 7} | metrics)
+        )
 
     results = [write("bpe", 2048, 1.2345, 4.2, 0.0), write("word", 10000, 1, 5.1, 0.0571)]
     (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")

@@ -5,9 +5,9 @@ import pytest
 
 from retable.metrics.spans import span_f1
 from retable.reporting.published import complete
-from retable.reporting.report import write_report
 from retable.reporting.results import aggregate, read_references, read_result
 from tests.reporting.specifications import SPECIFICATIONS, made
+from tests.reporting.written import write_report
 
 REFERENCES = read_references()
 LENGTHS = [4, 6, 10, 5, 5]
@@ -32,7 +32,7 @@ def write_tagger(write_run):
                 metrics |= {
                     f"tagging/{split}/{name}": sums["spans_right"] / 10 for name in ("precision", "recall", "f1")
                 }
-        folder = write_run("train", f"{task}/{system}-{seed}", system, seed, metrics, task=task)
+        folder = write_run("finetune", f"{task}/{system}-{seed}", system, seed, metrics, task=task)
         (table if spans else table.drop(columns=names[2:])).to_csv(folder / "units.csv", index=False)
         return folder
 
@@ -102,7 +102,10 @@ def test_roles_stand_beside_those_of_ontonotes_where_they_are_measured(write_tag
 
 def test_the_report_has_the_table(write_tagger, tmp_path):
     folders = {
-        "train": [write_tagger("conll2000_chunking", "crf", 1, {4}), write_tagger("ud_ewt_pos", "crf", 1, {1}, False)]
+        "finetune": [
+            write_tagger("conll2000_chunking", "crf", 1, {4}),
+            write_tagger("ud_ewt_pos", "crf", 1, {1}, False),
+        ]
     }
     tables = write_report("small", folders, tmp_path / "results", SPECIFICATIONS)
     assert [table.name for table in tables] == ["tagging"]

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from retable.reporting.published import NOT_RUN
-from retable.reporting.report import write_report
 from retable.reporting.results import read_references
 from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.written import write_report
 
 SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a|version:2", "chrf": "nrefs:1|nc:6|version:2"}
 
@@ -19,7 +19,7 @@ def write_translator(write_run):
             scores = {"bleu": bleu - less, "bleu_lowercase": bleu + 1, "bleu_words": bleu - 2, "chrf": bleu + 20 - less}
             metrics |= {f"{task}/test/{name}": score for name, score in scores.items()}
         more = {"task": "translation", "protocol": "beam_5", "signatures": SIGNATURES | {"bleu_words": "x"}}
-        folder = write_run("train", f"{corpus}/{system}-{seed}", system, seed, metrics, **more)
+        folder = write_run("finetune", f"{corpus}/{system}-{seed}", system, seed, metrics, **more)
         if alignments:
             rows = [
                 (sentence, u, f"ziel{u}", s, "null", 0.5)
@@ -40,7 +40,7 @@ def report(write_translator, tmp_path):
         folders = [write_translator(*cell) for cell in cells]
         out = tmp_path / "results"
         return {
-            table.name: table for table in write_report("small", {"train": folders}, out, SPECIFICATIONS, **more)
+            table.name: table for table in write_report("small", {"finetune": folders}, out, SPECIFICATIONS, **more)
         }, out
 
     return build
@@ -112,7 +112,7 @@ def test_the_first_sentences_alignments_are_drawn(write_translator, tmp_path):
     folders = [write_translator("multi30k", "rnn", seed, 30.0, alignments=True) for seed in (2, 1)]
     folders.append(write_translator("multi30k", "plain", 1, 20.0))
     out = tmp_path / "results"
-    write_report("small", {"train": folders}, out, SPECIFICATIONS)
+    write_report("small", {"finetune": folders}, out, SPECIFICATIONS)
     drawn = sorted(path.name for path in out.glob("alignment-*.svg"))
     assert drawn == ["alignment-multi30k-rnn.svg"]
     assert (out / drawn[0]).read_text().count(">null<") == 2  # a word, and no missing value; of the first sentence

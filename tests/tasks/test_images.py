@@ -25,7 +25,7 @@ EMPTY = Vocabulary([], [])
 
 
 def made(name: str):
-    cfg = composed("train", name, "task=digits", "task_name=digits")
+    cfg = composed("finetune", name, "task=digits", "task_name=digits")
     torch.manual_seed(0)
     task = build(cfg.task, "task")
     return task, task.objective(build_model(cfg, EMPTY), EMPTY, **cfg.head)

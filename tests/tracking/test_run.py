@@ -124,7 +124,7 @@ def test_what_measures_a_system_without_a_run_stands_by_itself(client, tmp_path,
     """Its cell came from another machine, where MLflow's store is another."""
     monkeypatch.chdir(tmp_path)
     cell("outputs/pretrain/grammar/lstm-2", "0" * 32)
-    upstream = ["outputs/pretrain/grammar/lstm-2", "outputs/encode/grammar/word"]
+    upstream = ["outputs/pretrain/grammar/lstm-2", "outputs/tokenize/grammar/word"]
     run = tracking.start(tracking.Opening("lstm-2-perplexity", "alone", upstream=upstream, measures="perplexity"))
     run.finish({"test/perplexity_word": 9.0}, [])
     stored = client.get_run(run.id)
@@ -132,7 +132,7 @@ def test_what_measures_a_system_without_a_run_stands_by_itself(client, tmp_path,
 
 
 def test_data_sets_are_inputs(client):
-    sets = [tracking.DataSet("ptb/word train.bin", "ad" * 32, "train", "outputs/encode/ptb/word/train.bin")]
+    sets = [tracking.DataSet("ptb/word train.bin", "ad" * 32, "train", "outputs/tokenize/ptb/word/train.bin")]
     for _ in range(2):
         run = start("reads", data_sets=sets)
     (read,) = client.get_run(run.id).inputs.dataset_inputs

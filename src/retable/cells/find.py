@@ -9,17 +9,18 @@ PAYLOAD = ("model.safetensors", "vectors.bin")  # one of them, or both, is in a 
 
 
 def find_cell(name: str | Path) -> Path:
-    """The folder of a cell: a path, `pretrain/grammar/gpt-1` or, where one cell alone ends so, `gpt-1` below `outputs/`
-    of the project that the working folder is, or `runs:/<id>` of MLflow. UsageError where there is none, or several."""
+    """The folder of a cell: a path, `pretrain/grammar/gpt-1` or, if only one cell ends so, `gpt-1` below `outputs/` of
+    the working folder or of the studies in it, or `runs:/<id>` of MLflow. UsageError if there is none, or several."""
     if str(name).startswith(RUN):
         from retable.tracking.store import cell_of
 
         name = cell_of(str(name).removeprefix(RUN))
-    for path in (Path(name), Path("outputs", name)):
+    folders = [Path("outputs"), *sorted(Path().glob("studies/*/outputs"))]
+    for path in (Path(name), *(folder / name for folder in folders)):
         if (path / "config.yaml").exists():
             return path
-    systems = {path.parent for file in PAYLOAD for path in Path("outputs").glob(f"*/*/*/{file}")}
-    cells = {str(path.relative_to("outputs")): path for path in systems}
+    systems = {path.parent for folder in folders for file in PAYLOAD for path in folder.glob(f"*/*/*/{file}")}
+    cells = {"/".join(path.parts[-3:]): path for path in sorted(systems, reverse=True)}
     found = [cell for cell in cells if f"/{cell}".endswith(f"/{name}")]
     if len(found) > 1:
         raise UsageError(f"{name} may be {' or '.join(sorted(found))}; write one of them")

@@ -20,6 +20,7 @@ from retable.plan.conf import Conf, read_yaml
 from retable.plan.shapes import REPORTED, require_keys, require_reportable, said_of
 
 _NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # `-S` of DVC splits names at . and =
+_PLACE = re.compile(r"[\w./+-]+", re.ASCII)
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
 _OF_THE_MACHINE = {"hydra", "callbacks", "logger"}
 # What a cell's place, its inputs and what it can answer follow from, beside what is chosen for it.
@@ -450,6 +451,8 @@ class _Expansion:
         return {group: self._conf.require(group, entry[group], where) for group in groups if entry.get(group)}
 
     def _add(self, cell: Cell, again: bool = False) -> None:
+        if not _PLACE.fullmatch(cell.out):  # DVC gives it to a shell
+            raise UsageError(f"{self._where}: {cell.place!r} is no place; write letters, digits and _ - + . of ASCII")
         if not again and cell.place in self._cells:
             raise UsageError(
                 f"{self._where}: {cell.place} stands there twice; call one of the two something else, as: …"

@@ -38,11 +38,11 @@ def tables_at(commit: str, folder: Path) -> dict[str, str]:
     if subprocess.run(
         ["git", "rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}"], capture_output=True
     ).returncode:
-        raise UsageError(f"git knows no {commit}; write a commit, or the name of a study, after against=")
+        raise UsageError(f"git knows no {commit}; write a commit, or the name of a study")
     listed = git("ls-tree", "--name-only", commit, f"{folder}/").splitlines()
     names = [Path(name).name for name in listed if name.endswith(".csv")]
     if not names:
-        raise UsageError(f"{folder} had no tables at {commit}; write a later commit after against=")
+        raise UsageError(f"{folder} had no tables at {commit}; write a later commit")
     return {name: git("show", f"{commit}:./{folder}/{name}") for name in names}
 
 

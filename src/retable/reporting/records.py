@@ -61,7 +61,8 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
     if path.exists():
         there = _load(path)
         same = all(_agree(there[key], record[key]) for key in _COMPARED)
-        if same and _tables_agree(_read_tables(path), tables):
+        unknown = there["made"]["commit"] is None and record["made"]["commit"] is not None
+        if same and not unknown and _tables_agree(_read_tables(path), tables):
             return
     path.parent.mkdir(parents=True, exist_ok=True)
     archive = path.with_suffix(".zip")

@@ -78,13 +78,13 @@ def write_report(
 
     Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate`, `from_scratch` and `finetune`,
     curves from every stage that left one, origins from all. `notes` say by corpus and system what its numbers don't:
-    why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a system, there is a table of
-    what others differ by from it on GLUE's tasks; `elmo` says of systems what they are called with ELMo, see
-    `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there are its tables and
-    figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables stand first;
-    `rates` and `chosen_by` as `retable.reporting.rates` has them, `lacks` as `retable.reporting.lacking`, and
-    `scaling_laws`, a pattern of systems, as the module of that name has it. `makings` say how each cell is made, and
-    `remote` where the repository is, and `about` what the study is for. `present` are the records of the cells that
+    why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a
+    system, there is a table of what others differ by from it on GLUE's tasks; `elmo` says of systems what they are
+    called with ELMo, see `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there
+    are its tables and figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables
+    stand first; `rates` and `chosen_by` as `retable.reporting.rates` has them, `lacks` as `retable.reporting.lacking`,
+    and `scaling_laws`, a pattern of systems, as the module of that name has it. `makings` say how each cell is made,
+    and `remote` where the repository is, and `about` what the study is for. `present` are the records of the cells that
     are on this machine, by name: the page has their runs.
     """
     measured = [result for stage in MEASURED for result in results.get(stage, [])]

@@ -167,7 +167,7 @@ def result_of(
         unseen_words=table("unseen_words.csv"),
         alignments=table("alignments.csv"),
         attention=table("attention.csv"),
-        mix=pd.read_csv(StringIO(tables[_MIX]), float_precision="round_trip") if _MIX in tables else None,
+        mix=_mix_of(tables[_MIX]) if _MIX in tables else None,
         diagnostics={
             name: pd.read_csv(StringIO(tables[f"{name}.csv"]), dtype={"value": str})
             for name in DIAGNOSTICS
@@ -186,6 +186,11 @@ def tables_in(folder: Path) -> dict[str, str]:
     }
     mix = _read_mix(folder)
     return found if mix is None else found | {_MIX: mix.to_csv(index=False, lineterminator="\n")}
+
+
+def _mix_of(text: str) -> pd.DataFrame:
+    texts = pd.read_csv(StringIO(text), dtype={"share": str, "gamma": str})
+    return texts.astype({"share": float, "gamma": float})  # to the last bit, which pandas' own parser may not keep
 
 
 def _is_name(value: Any) -> bool:

@@ -1,0 +1,30 @@
+"""The live studies, history and smoke, are those of the present code: their locks have its digests."""
+
+import hashlib
+
+import pytest
+import yaml
+from dvc.repo import Repo
+
+from pipelines.plan import composing, report_plan, set_study
+from pipelines.project import enter_project
+from pipelines.why import Reasons
+from retable.plan.graph import REPORT_PLAN
+
+
+@pytest.mark.parametrize("name", ["history", "smoke"])
+def test_a_live_study_is_as_the_present_code_makes_it(name, monkeypatch, tmp_path):
+    """If it is not: `make repro STUDY=…`, and commit its lock, records and results."""
+    monkeypatch.chdir(tmp_path)  # and back
+    monkeypatch.delenv("RETABLE_DATA", raising=False)
+    enter_project(name)
+    study = set_study()
+    with Repo() as repo, composing():
+        reasons = Reasons(repo, study)
+        assert {place: lines for place, cell in study.cells.items() if (lines := [*reasons.of_plan(cell)])} == {}
+        plan = repo.stage.load_one("dvc.yaml", "plan")
+        assert [dep.def_path for dep in plan.deps if dep.workspace_status()] == []
+    with open("dvc.lock", encoding="utf-8") as file:
+        noted = yaml.load(file, yaml.CSafeLoader)["stages"]["report"]["deps"]
+    (md5,) = (dep["md5"] for dep in noted if dep["path"] == REPORT_PLAN)
+    assert md5 == hashlib.md5(report_plan(study).encode(), usedforsecurity=False).hexdigest()

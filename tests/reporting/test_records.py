@@ -1,0 +1,238 @@
+"""Records of cells: what is read from them is what the cells have, and they change only if numbers do."""
+
+import json
+import math
+import zipfile
+from dataclasses import fields, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from retable.artifacts import write_record as write_making
+from retable.errors import UsageError
+from retable.models.elmo_features import ELMoBiLSTM
+from retable.objectives.classification import Classification
+from retable.reporting.records import read_results, write_record
+from retable.reporting.results import Result, read_result
+from retable.training.weights import save_weights
+from tests.reporting.conftest import RECORD
+from tests.reporting.test_mixes import ELMO, WORDS
+
+SETTINGS = {"corpus": "ptb", "recipe": "recurrent/lstm", "seed": "1"}
+CODE = "c0de"
+
+
+def alike(one: Result, other: Result) -> bool:
+    """Whether two results are the same, with metrics of nine digits and configurations as they are read."""
+    assert one.metrics == pytest.approx(other.metrics, rel=1e-8) and one.metrics.keys() == other.metrics.keys()
+    assert yaml.safe_load(one.config) == yaml.safe_load(other.config)
+    for name in (field.name for field in fields(Result) if field.name not in ("metrics", "config", "record")):
+        first, second = getattr(one, name), getattr(other, name)
+        if name == "diagnostics":
+            assert first.keys() == second.keys()
+            pairs = [(first[key], second[key]) for key in first]
+        else:
+            pairs = [(first, second)]
+        for left, right in pairs:
+            if isinstance(left, pd.DataFrame):
+                pd.testing.assert_frame_equal(left, right, obj=name)
+            else:
+                assert left == right, name
+    return True
+
+
+@pytest.fixture
+def trained(write_likelihood, write_curve):
+    """A cell with units and a curve, whose metrics have all their digits."""
+    folder = write_likelihood("pretrain", "ptb/lstm-1", "lstm", 1, [30.0, math.pi * 10, 41.0])
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"steps": 200, "flops": 1 / 3}))
+    write_curve(folder, [6.0, 5.25, 1e-9])
+    write_making(folder, RECORD)
+    return folder
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Write the record of a cell, and its path."""
+
+    def write(cell, settings=SETTINGS):
+        path = tmp_path / "records" / cell.relative_to(tmp_path / "outputs").with_suffix(".json")
+        write_record(cell, settings, CODE, path)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def evaluated(write_likelihood):
+    """An evaluation with two benchmarks."""
+    likelihoods = write_likelihood("evaluate", "ptb/lstm-1", "lstm", 1, [30.0, 31.0])
+    (phenomena := likelihoods.parent / "phenomena").mkdir()
+    (phenomena / "metrics.json").write_text('{"phenomena/total/excess": 0.123456789012}')
+    rows = "".join(f"{unit},local,10,20.5,19\n" for unit in range(3))
+    (phenomena / "phenomena.csv").write_text(f"unit,phenomenon,tokens,nats,true_nats\n{rows}")
+    return likelihoods.parent
+
+
+@pytest.fixture
+def mixed(write_run):
+    """A cell whose model has a scalar mix."""
+    model = Classification(ELMoBiLSTM(WORDS, ELMO, 2, 4, 1, layers=None), 2, dropout=0.0)
+    with torch.no_grad():
+        model.model.mix.weights.copy_(torch.tensor([0.1, 1 / 3, -2.0]))
+    folder = write_run("finetune", "glue/cola-elmo-1", "elmo", 1, {"cola/validation/matthews": 0.5}, task="cola")
+    (folder / "config.yaml").write_text("model: {layers: null}\ntask: {labels: {0: bad, 1: good}}\n")
+    save_weights(model, folder / "model.safetensors")
+    return folder
+
+
+def test_a_record_is_its_cell(trained, record):
+    (found,) = read_results(record(trained))
+    assert alike(found, read_result(trained)) and len(found.curve) == 3
+    assert found.sums["test/perplexity_word"].value() == pytest.approx(found.metrics["test/perplexity_word"])
+    assert found.record["git_commit"] == "c0ffee" * 6 and found.record["environment"] == {"python": "3.12.1"}
+
+
+def test_a_record_of_an_evaluation_has_each_benchmark(evaluated, record):
+    found = [*read_results(record(evaluated))]
+    assert [each.benchmark for each in found] == ["measured", "phenomena"]
+    assert {each.name for each in found} == {"evaluate/ptb/lstm-1"}
+    assert all(alike(each, read_result(evaluated / each.benchmark)) for each in found)
+    assert len(found[1].diagnostics["phenomena"]) == 3 and found[0].units is not None
+
+
+def test_a_record_has_the_mix_without_the_weights(mixed, record):
+    (found,) = read_results(path := record(mixed))
+    direct = read_result(mixed)
+    np.testing.assert_array_equal(found.mix, direct.mix)
+    config = yaml.safe_load(found.config)  # whose keys JSON makes texts
+    assert config["task"] == {"labels": {"0": "bad", "1": "good"}}
+    assert alike(replace(found, config=direct.config), direct)
+    with zipfile.ZipFile(path.with_suffix(".zip")) as archive:
+        assert archive.namelist() == ["mix.csv"]
+
+
+def test_the_oracle_of_a_corpus_is_called_as_its_folder(write_run, record):
+    cell = write_run("prepare", "ptb", "oracle", 0, {"test/perplexity_word": 45.0})
+    (found,) = read_results(path := record(cell))
+    assert alike(found, read_result(cell)) and not path.with_suffix(".zip").exists()
+
+
+def bytes_of(path):
+    return path.read_bytes(), path.with_suffix(".zip").read_bytes()
+
+
+def scaled(trained, factor):
+    """Change each number of a cell's metrics, units and curve."""
+    metrics = json.loads((trained / "metrics.json").read_text())
+    changed = {key: value * factor if isinstance(value, float) else value for key, value in metrics.items()}
+    (trained / "metrics.json").write_text(json.dumps(changed))
+    for name, column in (("units.csv", "nats"), ("curve.csv", "value")):
+        table = pd.read_csv(trained / name)
+        table.assign(**{column: table[column] * factor}).to_csv(trained / name, index=False)
+
+
+def remade(folder):
+    """Another making of the same cell."""
+    write_making(folder, {"git_commit": "ad" * 20, "git_dirty": True, "hardware": "?", "environment": {}})
+
+
+def test_noise_leaves_a_record_as_it_is(trained, record):
+    before = bytes_of(path := record(trained))
+    scaled(trained, 1 + 1e-7)
+    remade(trained)
+    assert bytes_of(record(trained)) == before
+    assert json.loads(path.read_text())["made"]["commit"] == "c0ffee" * 6
+
+
+def test_keys_that_are_numbers_leave_it_too(mixed, record):
+    before = bytes_of(record(mixed))
+    remade(mixed)
+    assert bytes_of(record(mixed)) == before
+
+
+def another_score(folder):
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"steps": 201}))
+
+
+def another_setting(folder):
+    (folder / "config.yaml").write_text((folder / "config.yaml").read_text() + "epochs: 2\n")
+
+
+def another_curve(folder):
+    curve = pd.read_csv(folder / "curve.csv")
+    curve.assign(value=curve["value"] + [0, 0.01, 0]).to_csv(folder / "curve.csv", index=False)
+
+
+@pytest.mark.parametrize("change", [another_score, another_setting, another_curve])
+def test_a_change_replaces_a_record_with_its_origin(trained, record, change):
+    record(trained)
+    change(trained)
+    remade(trained)
+    (found,) = read_results(path := record(trained))
+    assert alike(found, read_result(trained))
+    made = json.loads(path.read_text())["made"]
+    assert made == {
+        "code": CODE, "commit": "ad" * 20, "uncommitted_changes": True, "requirements": {}, "machine": "?"
+    }  # fmt: skip
+
+
+def test_a_setting_of_the_study_replaces_a_record(trained, record):
+    record(trained)
+    remade(trained)
+    path = record(trained, SETTINGS | {"seed": "2"})
+    assert json.loads(path.read_text())["settings"]["seed"] == "2"
+    assert json.loads(path.read_text())["made"]["commit"] == "ad" * 20
+
+
+def test_a_table_that_is_gone_is_gone_from_the_record(trained, record):
+    path = record(trained)
+    for name in ("units.csv", "curve.csv"):
+        (trained / name).unlink()
+    assert record(trained) == path and not path.with_suffix(".zip").exists()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7, 100, -2])
+@pytest.mark.parametrize("suffix", [".json", ".zip"])
+def test_a_file_that_is_cut_off_is_one_line(trained, record, suffix, kept):
+    path = record(trained)
+    (file := path.with_suffix(suffix)).write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(UsageError) as mistake:
+        [*read_results(path)]
+    assert str(mistake.value) == f"{file} is damaged; take it from git again: git checkout {file}"
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "{}", '{"made": {}}', "[" * 100_000])
+def test_another_json_is_one_line(trained, record, text):
+    (path := record(trained)).write_text(text)
+    with pytest.raises(UsageError, match="is damaged; take it from git again"):
+        [*read_results(path)]
+
+
+def test_any_wrong_byte_of_an_archive_is_one_line_or_changes_nothing(trained, record):
+    path = record(trained)
+    whole = (file := path.with_suffix(".zip")).read_bytes()
+    (expected,) = read_results(path)
+    damaged = 0
+    for place in range(len(whole)):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
+        try:
+            (found,) = read_results(path)
+        except UsageError as error:
+            assert str(file) in str(error)
+            damaged += 1
+        else:
+            assert found.units is None or alike(found, expected)  # such as its date, or another name
+    assert damaged > len(whole) / 2
+
+
+def test_a_missing_record_names_what_makes_it(tmp_path):
+    path = tmp_path / "records/pretrain/ptb/lstm-1.json"
+    with pytest.raises(UsageError) as mistake:
+        [*read_results(path)]
+    assert str(mistake.value) == f"{path} is missing; `retable repro` of its study makes it"
