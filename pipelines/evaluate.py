@@ -6,6 +6,7 @@ earlier evaluation of the same system measured by the same settings, data and co
 Word vectors that were trained elsewhere: `python -m pipelines.evaluate vectors=google.bin benchmark=google_analogies`.
 """
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +15,14 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines import computing
-from pipelines.entry import stage
+from pipelines.entry import is_main_process, stage
 from pipelines.reach import code, reached_by
 from pipelines.record import loaded_from, recorded
 from pipelines.tokens import require_tokens
-from retable.artifacts import read_json, read_run, require, write_metrics
+from retable.artifacts import read_json, read_run, require, root, write_metrics
 from retable.cells.find import PAYLOAD
 from retable.cells.systems import load_system, load_vectors
-from retable.digests import digest, digest_of
+from retable.digests import DIGESTS, digest, digest_of, write_digests
 from retable.errors import UsageError
 from retable.settings import build
 
@@ -57,15 +58,17 @@ def evaluate(cfg: DictConfig) -> None:
         computing.begin(cfg, record)
         for key, benchmark in benchmarks.items():
             folder = record.folder / key
-            metrics = measured_before(record.place, key, keys[key], folder)
-            if metrics is None:
+            kept = root() / "work/measured" / keys[key][:20]
+            if (metrics := measured_before(kept, folder)) is None:
                 folder.mkdir()
                 metrics = benchmark(system, folder)
                 write_metrics(folder, metrics)
+                if is_main_process():
+                    keep(folder, kept)
             if twice := sorted(metrics.keys() & record.metrics.keys()):
                 raise UsageError(f"benchmark {key} has {twice[0]}, as one before it; ask the two in runs of their own")
             record.metrics |= metrics
-        record.extra |= {"protocol": system.protocol, "benchmarks": keys}
+        record.extra["protocol"] = system.protocol
 
 
 def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], cells: list[Path]) -> str:
@@ -76,20 +79,31 @@ def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], c
     return digest_of([settings, digests, code().fingerprint(reached)])
 
 
-def measured_before(cell: Path, name: str, key: str, folder: Path) -> dict[str, float] | None:
-    """The scores of a benchmark in an earlier evaluation of the same key, whose files are copied to `folder`; None if
-    there is none, or it is damaged."""
+def measured_before(kept: Path, folder: Path) -> dict[str, float] | None:
+    """The scores of a benchmark that are kept, and its files in `folder`; None if there are none, or damaged ones."""
+    if not kept.exists():
+        return None
     try:
-        if not cell.exists() or read_run(cell).get("benchmarks", {}).get(name) != key:
-            return None
-        metrics = read_json(cell / name / "metrics.json")
-        files = [require(path) for path in sorted((cell / name).glob("[!.]*"))]
+        files = [require(path) for path in sorted(kept.glob("[!.]*")) if path.name != DIGESTS]
+        metrics = read_json(kept / "metrics.json")
     except UsageError:
+        shutil.rmtree(kept)
         return None
     folder.mkdir()
     for path in files:
         shutil.copyfile(path, folder / path.name)
     return metrics
+
+
+def keep(folder: Path, kept: Path) -> None:
+    """Keep what a benchmark measured for later evaluations of the same system, in any study."""
+    begun = kept.with_name(f"{kept.name}.{os.getpid()}")
+    shutil.copytree(folder, begun)
+    write_digests(begun)
+    try:
+        begun.rename(kept)
+    except OSError:  # another process was first
+        shutil.rmtree(begun)
 
 
 def _require(path: Path) -> Path:

@@ -32,11 +32,10 @@ REPLACED = "replaced"  # beside scratch folders: a cell that another is taking t
 
 
 class Record:
-    """An open cell: `folder` takes its payload, `scratch` survives a kill, `log` goes to MLflow. It goes to `place`,
-    where an earlier one may be."""
+    """An open cell: `folder` takes its payload, `scratch` survives a kill, `log` goes to MLflow."""
 
-    def __init__(self, folder: Path, scratch: Path, place: Path, log: Callable[..., None]):
-        self.folder, self.scratch, self.place, self.log = folder, scratch, place, log
+    def __init__(self, folder: Path, scratch: Path, log: Callable[..., None]):
+        self.folder, self.scratch, self.log = folder, scratch, log
         self.metrics: dict[str, float] = {}
         self.extra: dict[str, Any] = {}  # facts, the same whenever the cell is made
         self.costs: dict[str, Any] = {}  # seconds, speeds, memory: of this making alone
@@ -86,7 +85,7 @@ def recorded(
         if not is_main_process():
             scratch.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory() as nowhere:
-                yield Record(Path(nowhere), scratch, out, lambda points: None)
+                yield Record(Path(nowhere), scratch, lambda points: None)
             return
         if swept.is_job() and artifacts.read_record(out).get("key") == key:
             swept.tell(there=True)
@@ -121,7 +120,7 @@ def recorded(
             started, startup = time.monotonic(), max(time.time() - psutil.Process().create_time(), 0.0)
             try:
                 with publish(out, scratch / "payload", bench / REPLACED) as folder:
-                    record = Record(folder, scratch, out, log)
+                    record = Record(folder, scratch, log)
                     yield record
                     OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
                     artifacts.write_metrics(folder, record.metrics)

@@ -17,7 +17,7 @@ from retable.digests import digest
 from retable.plan.cell import module_of
 
 ROOT = Path(__file__).parent.parent.parent
-KEPT = ("log", "made", "graph.txt")  # below work/
+KEPT = ("log", "made", "measured", "graph.txt")  # below work/
 SECONDS = 300  # a command that takes longer hangs
 
 

@@ -248,15 +248,21 @@ def test_a_study_restores_what_another_has_made(repro):
     assert all(made[name] == origin[name] is not None for name in ("commit", "machine", "code", "requirements"))
 
     measured = study / "outputs/evaluate/grammar_tiny/kn3-1"
-    said["benchmarks"]["phenomena"] = "kn3"
+    said["benchmarks"]["positions"] = "kn3"
     add_study(repro, "other", said)
-    (measured / "digests.json").unlink()  # it may be DVC's own in its cache
-    (measured / "perplexity/note.txt").write_text("Not measured again.", encoding="utf-8")
-    write_digests(measured)
+    scores = (measured / "perplexity/metrics.json").read_bytes()
+    every = (repro.folder / "work/measured").glob("*/metrics.json")
+    (kept,) = (path.parent for path in every if path.read_bytes() == scores)
+    (kept / "note.txt").write_text("Not measured again.", encoding="utf-8")
+    (kept / "digests.json").unlink()
+    write_digests(kept)
     assert repro.made("other") == ["plan", "evaluate kn3-1", "report"]
-    assert (measured / "phenomena/metrics.json").exists() and (measured / "perplexity/note.txt").exists()
+    assert (measured / "positions/metrics.json").exists() and (measured / "perplexity/note.txt").exists()
     assert repro.made() == repro.made("studies/other") == []
+    add_study(repro, "third", said)
+    assert "evaluate kn3-1  from the cache" in repro.made("third")
     shutil.rmtree(study)
+    shutil.rmtree(study.with_name("third"))
 
 
 @pytest.mark.long

@@ -128,7 +128,7 @@ def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str,
             "do": {
                 "cmd": f"python -m {modules[stage]} @{plan}",
                 "deps": [plan, *(f"${{item.of.reads[{number}]}}" for number in range(width))],
-                "outs": [_out(stage)],
+                "outs": [f"outputs/{stage}/${{item.of.out}}"],
             },
         }
     stages["report"] = {
@@ -138,12 +138,6 @@ def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str,
         "outs": [{path: {"cache": False, "persist": True}} for path in (results, records)],
     }
     return {"stages": stages, "metrics": [f"{results}/metrics.json"], "plots": _plots(study, results, library)}
-
-
-def _out(stage: str) -> Any:
-    path = f"outputs/{stage}/${{item.of.out}}"
-    # An evaluation keeps what other benchmarks measured before.
-    return {path: {"persist": True}} if stage == "evaluate" else path
 
 
 def _plots(study: Study, results: str, library: str) -> list[dict[str, Any]]:
