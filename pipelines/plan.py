@@ -38,7 +38,6 @@ from retable.plan.graph import REPORT_PLAN, params_of, params_text, pipeline_of,
 from retable.plan.study import Study, expand, read_study
 
 MEASURED = ("task", "benchmark")  # the groups of what leaves units of a metric
-ROOT_CONFIGS = {"from_scratch": "finetune"}  # of conf/, of stages that have none of their own name
 
 
 def study_here() -> Study:
@@ -191,7 +190,7 @@ def configuration(cell: Cell, opened: bool = False) -> dict[str, Any]:
     """What the cell's command composes, resolved; `opened` with the settings of the checkpoint that it begins with. A
     plan can do without, as the cell depends on the checkpoint itself."""
     return _composed(
-        ROOT_CONFIGS.get(cell.stage, cell.stage),
+        cell.root_config,
         tuple(f"{key}={value}" for key, value in cell.settings.items()),
         opened,
     )

@@ -8,6 +8,7 @@ before those of the project.
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def folder_of(study: str | None) -> Path:
         raise UsageError(f"{folder} exists and has no {STUDY}; give the command in another folder")
     folder.mkdir()
     shutil.copyfile(STUDIES / name / STUDY, folder / STUDY)
+    print(f"{folder} is made, a copy of study {name}", file=sys.stderr)
     return folder
 
 
@@ -115,8 +117,8 @@ def complete(folder: Path) -> None:
     local = folder / ".dvc/config.local"
     if not in_git and not local.exists():
         _edit_config(folder, local.name, {"core": {"no_scm": "true"}})
-    elif in_git and local.exists() and "no_scm" in local.read_text(encoding="utf-8"):
-        local.unlink()
+    elif in_git and local.exists() and "no_scm = true" in local.read_text(encoding="utf-8"):
+        _edit_config(folder, local.name, {"core": {"no_scm": "false"}})
 
 
 def _edit_config(folder: Path, name: str, settings: dict[str, dict[str, str]]) -> None:

@@ -9,7 +9,7 @@ from retable.artifacts import read_json
 
 OVERFITTING = [
     "recipe=recurrent/lstm", "model.d_model=32", "model.dropout=0", "batches.batch_size=2", "batches.length=16",
-    "optimizer.lr=0.05", "epochs=20", "validations=2",
+    "optimizer.lr=0.05", "epochs=20", "validations=2", "validation_scorer={rows: 1}",
 ]  # fmt: skip
 
 
@@ -24,4 +24,5 @@ def test_with_patience_a_training_ends_and_leaves_its_best_validation(project):
     of = ["stage=pretrain", "cell=grammar_tiny/patient-1", "benchmark=perplexity"]
     project.succeed("evaluate", "corpus=grammar_tiny", *of)
     found = read_json(project.folder / "outputs/evaluate/grammar_tiny/patient-1/metrics.json")
-    assert math.log(found["validation/perplexity_token"]) == pytest.approx(losses[best], abs=5e-3)
+    of_best = math.log(found["validation/perplexity_token"])
+    assert of_best == pytest.approx(losses[best], rel=1e-5)  # the curve has six digits

@@ -123,6 +123,16 @@ def test_a_folder_with_something_else_is_left_alone(installed):
     assert [*installed.folder.rglob("*")] == [installed.folder / "smoke"]
 
 
+def test_a_study_that_comes_into_git_keeps_its_local_settings(installed):
+    said = installed("graph", "smoke").stderr
+    assert said == f"{installed.folder / 'smoke'} is made, a copy of study smoke\n"
+    installed.says("--cd", "smoke", "remote", "add", "--local", "ours", "ssh://somewhere", module="dvc")
+    subprocess.run(["git", "init", "--quiet"], cwd=installed.folder, check=True)
+    installed.says("graph", "smoke")
+    assert "ours" in installed.says("--cd", "smoke", "remote", "list", module="dvc")
+    assert installed.says("--cd", "smoke", "config", "core.no_scm", module="dvc") == "false\n"
+
+
 @pytest.mark.parametrize("git", [False, True])
 def test_a_study_is_in_its_git_repository_if_there_is_one(installed, git):
     if git:

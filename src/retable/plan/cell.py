@@ -47,6 +47,11 @@ class Cell:
         return f"{self.stage}/{self.out}"
 
     @property
+    def root_config(self) -> str:
+        """The file of conf/ that its command begins with."""
+        return "finetune" if self.stage in TASK_STAGES else self.stage
+
+    @property
     def module(self) -> str:
         return module_of(self.stage)
 
