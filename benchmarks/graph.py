@@ -12,9 +12,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from pipelines.plan import study_here
-from pipelines.project import enter_project
-from retable.artifacts import hardware
+from pipelines.config.project import enter_project
+from pipelines.study.compose import study_here
+from retable.core.artifacts import hardware
 
 
 def cost(*command: str) -> tuple[float, float]:

@@ -19,7 +19,7 @@ import lightning as L
 import psutil
 
 from benchmarks.ratio import at_least_one
-from retable.plan.cell import module_of
+from retable.core.stages import module_of
 
 TINY = ["corpus=grammar_tiny"]
 LSTM = ["recipe=recurrent/lstm", "model.d_model=32", "batches.batch_size=8", "batches.length=16", "checkpoint_every=50"]

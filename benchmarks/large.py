@@ -22,7 +22,7 @@ import numpy as np
 import psutil
 
 from benchmarks.ratio import at_least_one
-from retable.plan.cell import module_of
+from retable.core.stages import module_of
 
 TYPES, LINE, AT_A_TIME = 2_000_000, 25, 1_000_000  # words
 PARTS, TURNS = 5, 8  # of the text: how much is drawn, and in how many spellings it stands

@@ -29,10 +29,10 @@ import yaml
 
 from benchmarks.large import CORPUS, HELD_OUT, LEARN_FROM, RARE, SHORT, Cost, run, watched, write_text
 from benchmarks.ratio import at_least_one
-from pipelines.locks import write_only_what_is_new, write_whole
-from pipelines.project import DEFAULT, STUDY
-from retable.artifacts import hardware
-from retable.digests import write_digests
+from pipelines.config.patches import dvc_writes_only_what_is_new, dvc_writes_whole
+from pipelines.config.project import DEFAULT, STUDY
+from retable.core.artifacts import hardware
+from retable.core.digests import write_digests
 
 ROOT = Path(__file__).parent.parent
 LSTM = ["pretrain", "tokenizer=word", "recipe=recurrent/lstm", *SHORT]
@@ -66,14 +66,14 @@ def studies(cells: int, folder: Path) -> Iterator[tuple[str, Cost]]:
     """Of a study that is made already."""
     environment = make_project(cells, folder)
     ours, dvc = [sys.executable, "-m"], str(Path(sys.executable).with_name("dvc"))
-    yield "`retable graph`", watched([*ours, "pipelines.command", "graph"], folder, environment)
+    yield "`retable graph`", watched([*ours, "pipelines.cli.main", "graph"], folder, environment)
     yield "plan", watched([*ours, "pipelines.plan"], folder, environment)
     watched([dvc, "repro", *FIRST], folder, environment)
     multiply(cells, folder)
     watched([*ours, "benchmarks.scale", "--lock"], folder, environment)
-    watched([*ours, "pipelines.command", "repro"], folder, environment)  # the report
+    watched([*ours, "pipelines.cli.main", "repro"], folder, environment)  # the report
     yield "`dvc status`", watched([dvc, "status"], folder, environment)
-    yield "`retable repro` with nothing to do", watched([*ours, "pipelines.command", "repro"], folder, environment)
+    yield "`retable repro` with nothing to do", watched([*ours, "pipelines.cli.main", "repro"], folder, environment)
     yield "report", watched([*ours, "pipelines.report"], folder, environment)
     yield (
         "one cell made again, as `retable repro` does",
@@ -116,8 +116,8 @@ def again() -> None:
     """As `retable repro` does, but for the start of Python, which it does once."""
     from dvc.cli import main
 
-    write_whole()
-    write_only_what_is_new()
+    dvc_writes_whole()
+    dvc_writes_only_what_is_new()
     sys.exit(main(["repro", "--quiet", "--single-item", "--force", FIRST[-1]]))
 
 

@@ -9,9 +9,9 @@ import argparse
 from pathlib import Path
 from statistics import median
 
-from pipelines.plan import study_here
-from pipelines.project import DEFAULT, enter_project
-from retable.artifacts import read_record
+from pipelines.config.project import DEFAULT, enter_project
+from pipelines.study.compose import study_here
+from retable.core.artifacts import read_record
 
 
 def main() -> None:

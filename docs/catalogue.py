@@ -1,4 +1,4 @@
-"""What the site says of each system: read off docs/systems.yaml, docs/checks.yaml, conf/, studies/ and src/."""
+"""What the site says of each system: read off docs/systems.yaml, conf/, studies/ and src/."""
 
 import ast
 import csv
@@ -13,11 +13,12 @@ from typing import Any
 
 import yaml
 
-from pipelines.project import DEFAULT, STUDIES, STUDY, study_names
-from retable.plan.cell import TASK_STAGES, Cell
-from retable.plan.conf import Conf
-from retable.plan.graph import keys_of
-from retable.plan.study import read_study
+from pipelines.config.project import DEFAULT, STUDIES, STUDY, study_names
+from retable.core.stages import TASK_STAGES
+from retable.planning.cell import Cell
+from retable.planning.conf import Conf
+from retable.planning.graph import keys_of
+from retable.planning.study import read_study
 
 ROOT = Path(__file__).parent.parent
 GROUPS = ("recipe", "tokenizer", "objective", "corruption", "task", "benchmark", "decoding", "adaptation")
@@ -115,19 +116,26 @@ class System:
         return [number for number in self.numbers if number.runs]
 
 
+@cache
+def _listed() -> dict[str, Any]:
+    return dict(yaml.safe_load((ROOT / "docs/systems.yaml").read_text(encoding="utf-8")))
+
+
 def read_systems() -> list[dict[str, Any]]:
     """The families of docs/systems.yaml."""
-    return list(yaml.safe_load((ROOT / "docs/systems.yaml").read_text(encoding="utf-8")))
+    return list(_listed()["families"])
 
 
 def read_checks() -> list[Check]:
-    """The checks of docs/checks.yaml, in its order."""
-    said = yaml.safe_load((ROOT / "docs/checks.yaml").read_text(encoding="utf-8"))
-    return [
-        Check(kind, each["claim"], tuple(each["tests"]), tuple(each["systems"]))
-        for kind, checks in said.items()
-        for each in checks
-    ]
+    """The checks of docs/systems.yaml: those of its systems, then those of no single one."""
+    systems = [system for family in read_systems() for system in family["systems"]]
+    listed = [(said, [system["id"]]) for system in systems for said in system.get("checks", ())]
+    listed += [(said, []) for said in _listed()["checks"]]
+    made = []
+    for said, own in listed:
+        ((kind, claim),) = ((key, value) for key, value in said.items() if key not in ("tests", "also"))
+        made.append(Check(kind, claim, tuple(said["tests"]), (*own, *said.get("also", ()))))
+    return made
 
 
 def comment_of(path: Path) -> str:
@@ -142,6 +150,32 @@ def ids_of(comment: str) -> tuple[str, ...]:
     """The ids that a comment or docstring begins with: `F5 with D1: …`, `B3, B7, of 200 dimensions: …`."""
     found = _IDS.match(comment)
     return tuple(re.findall(r"[A-J]\d+[a-z]?", found[0])) if found else ()
+
+
+def read_settings(conf: Conf) -> list[Setting]:
+    """The configurations of GROUPS and STAGES."""
+    choices = [("", stage) for stage in STAGES]
+    for group in GROUPS:
+        choices += [(group, conf.choice(name) if group == "recipe" else name) for name in conf.names(group)]
+    comments = [comment_of(ROOT / "conf" / group / f"{choice}.yaml") for group, choice in choices]
+    return [Setting(*each, ids_of(comment), comment) for each, comment in zip(choices, comments, strict=True)]
+
+
+def table_of_systems(page: str) -> str:
+    """The systems of a family, with the settings that choose them, for a page."""
+    (family,) = (each for each in read_systems() if each["page"] == page)
+    settings = read_settings(Conf(ROOT / "conf"))
+    lines = ["| system | settings |", "|---|---|"]
+    for system in family["systems"]:
+        chosen: dict[str, list[str]] = defaultdict(list)
+        for setting in settings:
+            if system["id"] in setting.ids:
+                folder, _, name = setting.choice.rpartition("/")
+                chosen[f"{setting.group or 'stage'} {folder}{'/' * bool(folder)}".rstrip()].append(name)
+        if chosen:
+            cells = (f"{before}: {', '.join(names)}" for before, names in chosen.items())
+            lines.append(f"| {system['name']} | {'; '.join(cells)} |")
+    return "\n".join(lines)
 
 
 class Catalogue:
@@ -175,16 +209,7 @@ class Catalogue:
 
     @cached_property
     def configurations(self) -> list[Setting]:
-        """All of GROUPS and STAGES."""
-        choices = [("", stage) for stage in STAGES]
-        for group in GROUPS:
-            names = self.conf.names(group)
-            choices += [(group, self.conf.choice(name) if group == "recipe" else name) for name in names]
-        made = []
-        for group, choice in choices:
-            comment = comment_of(ROOT / "conf" / group / f"{choice}.yaml")
-            made.append(Setting(group, choice, ids_of(comment), comment))
-        return made
+        return read_settings(self.conf)
 
     def said(self, setting: Setting) -> dict[str, Any]:
         """What a configuration and those that it inherits from say."""

@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))  # `mkdocs` alone has not the project's folder on 
 
 from docs.catalogue import Catalogue, Check, Number, Setting, System, comment_of, functions  # noqa: E402
 from docs.sources import ASSETS, ROOT_PAGES, Files  # noqa: E402
-from pipelines.project import STUDIES, STUDY  # noqa: E402
+from pipelines.config.project import STUDIES, STUDY  # noqa: E402
 
 INDEX = """# The systems
 

@@ -12,15 +12,16 @@ import numpy as np
 from omegaconf import DictConfig
 from safetensors.numpy import save_file
 
-from pipelines import computing
-from pipelines.entry import chosen, stage
-from pipelines.record import recorded
-from pipelines.tokens import require_tokens
-from retable.artifacts import require
-from retable.cells.systems import carry_parts, load_system
-from retable.digests import digest
-from retable.errors import UsageError
-from retable.settings import build
+from pipelines.app.devices import on_devices
+from pipelines.app.inputs import require_tokens
+from pipelines.app.run_folder import recorded
+from pipelines.app.stage import stage
+from pipelines.config.conf import chosen
+from retable.core.artifacts import require
+from retable.core.digests import digest
+from retable.core.errors import UsageError
+from retable.core.settings import build
+from retable.inference.systems import carry_parts, load_system
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
@@ -35,12 +36,14 @@ def adapt(cfg: DictConfig) -> None:
             f"{cell} is no {adaptation.asks_for.__name__}, which adaptation={chosen('adaptation')} asks for; take the "
             "cell of a network that reads from left to right, such as recipe=recurrent/lstm or transformer/gpt"
         )
-    computing.place(cfg, system)
     tokenizer = require(folder / "tokenizer.json")
     texts = {split: require(folder / f"{split}.bin") for split in adaptation.splits}
     inputs = [weights, tokenizer, *texts.values()]
-    with recorded(cfg, inputs, [cell, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
-        computing.begin(cfg, record)
+    with (
+        on_devices(cfg, system) as computed,
+        recorded(cfg, inputs, [cell, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record,
+    ):
+        record.costs |= computed
         vocab_size = Tokenizer.load(tokenizer).vocab_size
         fitted = adaptation.fit(system, {split: read_tokens(path, vocab_size) for split, path in texts.items()})
         best = {name: value for name, value in fitted.best.items() if name != "loss"}

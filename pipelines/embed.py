@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from pipelines.entry import chosen, stage
-from pipelines.record import recorded
-from retable.artifacts import require
-from retable.errors import UsageError
+from pipelines.app.run_folder import recorded
+from pipelines.app.stage import stage
+from pipelines.config.conf import chosen
+from retable.core.artifacts import require
+from retable.core.errors import UsageError
+from retable.core.settings import build
 from retable.models.word2vec_format import write_word2vec
-from retable.settings import build
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
@@ -18,7 +19,7 @@ from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 def embed(cfg: DictConfig) -> None:
     import torch
 
-    from pipelines.training import train
+    from pipelines.app.training import train
 
     folder = Path("outputs/tokenize", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]

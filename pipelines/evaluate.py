@@ -6,25 +6,21 @@ earlier evaluation of the same system measured by the same settings, data and co
 Word vectors that were trained elsewhere: `python -m pipelines.evaluate vectors=google.bin benchmark=google_analogies`.
 """
 
-import os
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from pipelines import computing
-from pipelines.entry import is_main_process, stage
-from pipelines.reach import code, reached_by
-from pipelines.record import loaded_from, recorded
-from pipelines.tokens import require_tokens
-from retable.artifacts import read_json, read_run, require, root, write_metrics
-from retable.cells.find import PAYLOAD
-from retable.cells.systems import load_system, load_vectors
-from retable.digests import DIGESTS, digest, digest_of, write_digests
-from retable.errors import UsageError
-from retable.settings import build
+from pipelines.app.devices import on_devices
+from pipelines.app.inputs import require_tokens
+from pipelines.app.kept import keep, key_of, measured_before, require_input
+from pipelines.app.run_folder import recorded
+from pipelines.app.stage import stage
+from pipelines.config.errors import is_main_process
+from retable.core.artifacts import read_run, require, root, write_metrics
+from retable.core.errors import UsageError
+from retable.core.settings import build
+from retable.inference.find import PAYLOAD
+from retable.inference.systems import load_system, load_vectors
 
 
 @stage
@@ -49,13 +45,15 @@ def evaluate(cfg: DictConfig) -> None:
             raise UsageError(
                 f"{source} is no {benchmark.asks_for.__name__}, which benchmark {key} asks for; choose another one"
             )
-    computing.place(cfg, system)
     named = dict.fromkeys(path for benchmark in benchmarks.values() for path in benchmark.inputs)
     cells += sorted({path.parent for path in named if (path.parent / "run.json").exists()})
     keys = {key: key_of(cfg, key, benchmark, inputs, cells) for key, benchmark in benchmarks.items()}
-    inputs += map(_require, named)
-    with recorded(cfg, inputs, cells, name, seed, corpus=corpus, place=place) as record:
-        computing.begin(cfg, record)
+    inputs += map(require_input, named)
+    with (
+        on_devices(cfg, system) as computed,
+        recorded(cfg, inputs, cells, name, seed, corpus=corpus, place=place) as record,
+    ):
+        record.costs |= computed
         for key, benchmark in benchmarks.items():
             folder = record.folder / key
             kept = root() / "work/measured" / keys[key][:20]
@@ -69,47 +67,6 @@ def evaluate(cfg: DictConfig) -> None:
                 raise UsageError(f"benchmark {key} has {twice[0]}, as one before it; ask the two in runs of their own")
             record.metrics |= metrics
         record.extra["protocol"] = system.protocol
-
-
-def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], cells: list[Path]) -> str:
-    """What the scores of a benchmark depend on: its settings, its data, the system, and the code that it reaches."""
-    settings = OmegaConf.to_container(cfg.benchmark[name], resolve=True)
-    digests = {str(path): digest(path) for path in (*inputs, *map(_require, benchmark.inputs))}
-    reached = reached_by("evaluate", {"benchmark": settings}, *loaded_from(cells))
-    return digest_of([settings, digests, code().fingerprint(reached)])
-
-
-def measured_before(kept: Path, folder: Path) -> dict[str, float] | None:
-    """The scores of a benchmark that are kept, and its files in `folder`; None if there are none, or damaged ones."""
-    if not kept.exists():
-        return None
-    try:
-        files = [require(path) for path in sorted(kept.glob("[!.]*")) if path.name != DIGESTS]
-        metrics = read_json(kept / "metrics.json")
-    except UsageError:
-        shutil.rmtree(kept)
-        return None
-    folder.mkdir()
-    for path in files:
-        shutil.copyfile(path, folder / path.name)
-    return metrics
-
-
-def keep(folder: Path, kept: Path) -> None:
-    """Keep what a benchmark measured for later evaluations of the same system, in any study."""
-    begun = kept.with_name(f"{kept.name}.{os.getpid()}")
-    shutil.copytree(folder, begun)
-    write_digests(begun)
-    try:
-        begun.rename(kept)
-    except OSError:  # another process was first
-        shutil.rmtree(begun)
-
-
-def _require(path: Path) -> Path:
-    if path.exists() or "outputs" in path.parts:
-        return require(path)
-    raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
 
 
 if __name__ == "__main__":

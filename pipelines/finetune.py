@@ -5,24 +5,26 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from pipelines.entry import stage
-from pipelines.record import recorded
+from pipelines.app.run_folder import recorded
+from pipelines.app.stage import stage
 
 
 @stage
 def finetune(cfg: DictConfig) -> None:
     import torch
 
-    from pipelines import training
-    from pipelines.initial import initialise, open_checkpoint
-    from pipelines.texts import draw, open_text
-    from retable.artifacts import require, write_json
-    from retable.cells.build import build_model
-    from retable.cells.texts import write_text
-    from retable.errors import UsageError
-    from retable.settings import build, resolve
+    from pipelines.app import training
+    from pipelines.app.init_from import initialise, open_checkpoint
+    from pipelines.app.task_text import draw, open_text
+    from pipelines.config.conf import FULL
+    from retable.core.artifacts import require, write_json
+    from retable.core.errors import UsageError
+    from retable.core.settings import build, resolve
+    from retable.inference.build import build_model
+    from retable.inference.texts import write_text
     from retable.tasks.base import Task
     from retable.training.progress import Best
+    from retable.training.use import used_on
     from retable.training.weights import save_weights
 
     task: Task[Any, Any] = build(cfg.task, "task")
@@ -54,14 +56,15 @@ def finetune(cfg: DictConfig) -> None:
     with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name) as record:
         if any(True for _ in objective.parameters()):
             best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
-            objective.to(training.train(cfg, record, objective, batches, validation, best))
+            training.train(cfg, record, objective, batches, validation, best)
         else:  # a rule
             save_weights(objective, record.folder / "model.safetensors")
         write_text(text, record.folder)
         if learnt := task.learnt():
             write_json(record.folder / "learnt.json", learnt)
-        for split in task.measured:  # shared by the processes that trained
-            predictions = task.predict(objective, encoded[split])
+        for split in task.measured:
+            with used_on([objective], {**cfg.trainer, "precision": FULL}):
+                predictions = task.predict(objective, encoded[split])
             units = task.units(examples[split], predictions)
             rows = units.assign(split=split)[["split", *units.columns]]
             path = record.folder / "units.csv"

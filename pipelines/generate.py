@@ -5,20 +5,20 @@ import json
 import math
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from pipelines import computing
-from pipelines.entry import stage
-from pipelines.prompts import open_cell, report_unknown
-from pipelines.record import recorded
-from retable.artifacts import read_run, require
+from pipelines.app.devices import on_devices
+from pipelines.app.inputs import first_words, open_cell, report_unknown
+from pipelines.app.run_folder import recorded
+from pipelines.app.stage import stage
+from retable.core.artifacts import read_run, require
+from retable.core.settings import build
+from retable.core.stages import TASK_STAGES
+from retable.core.systems import System
 from retable.corpora.text import read_lines
-from retable.errors import UsageError
 from retable.metrics.diversity import distinct, repetition
-from retable.plan.cell import TASK_STAGES
-from retable.settings import build
 from retable.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -27,11 +27,16 @@ if TYPE_CHECKING:
 
 @stage
 def generate(cfg: DictConfig) -> None:
-    from retable.cells.writing import Writer
-    from retable.generation.fudge import FUDGE
-
     cell, system, path = open_cell(cfg)
-    computing.place(cfg, system)
+    with on_devices(cfg, system) as computed:
+        write(cfg, cell, system, path, computed)
+
+
+def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dict[str, Any]) -> None:
+    """Have a system write, and keep its texts; its tokenizer is at `path`."""
+    from retable.generation.fudge import FUDGE
+    from retable.inference.writing import Writer
+
     tokenizer, run = Tokenizer.load(path), read_run(cell)
     writer = Writer(system, tokenizer, cfg.stop)
     inputs, cells = [cell / "model.safetensors", path], [cell]
@@ -52,7 +57,7 @@ def generate(cfg: DictConfig) -> None:
         inputs += strategy.discriminator.files
         cells.append(strategy.discriminator.cell)
     with recorded(cfg, inputs, cells, run["system"], run["seed"], corpus=run["corpus"]) as record:
-        computing.begin(cfg, record)
+        record.costs |= computed
         found = [
             (prompt, begun, completion)
             for prompt, begun, several in zip(prompts, ids, strategy(writer.model, ids, writer.end), strict=True)
@@ -69,15 +74,6 @@ def generate(cfg: DictConfig) -> None:
         record.metrics = measure([completion for _, _, completion in found], texts)
         record.files += ["samples.jsonl", "samples.txt"]
         record.extra["strategy"] = cfg.strategy
-
-
-def first_words(path: Path, n_words: int, n_prompts: int) -> list[str]:
-    """The first words of the first lines that go on after them."""
-    lines = (words for words in map(str.split, read_lines(path)) if len(words) > n_words)
-    prompts = [" ".join(words[:n_words]) for words in islice(lines, n_prompts)]
-    if not prompts:
-        raise UsageError(f"{path} has no line of more than {n_words} words; write a smaller prompt_words")
-    return prompts
 
 
 def measure(completions: "list[Completion]", texts: list[str]) -> dict[str, float]:

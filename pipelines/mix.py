@@ -10,13 +10,15 @@ import numpy as np
 from omegaconf import DictConfig
 from safetensors.numpy import save_file
 
-from pipelines.entry import chosen, stage
-from pipelines.record import recorded
-from retable.artifacts import require
-from retable.cells.systems import carry_parts, load_language_model, read_config
-from retable.digests import digest
-from retable.errors import UsageError
+from pipelines.app.devices import on_devices
+from pipelines.app.run_folder import recorded
+from pipelines.app.stage import stage
+from pipelines.config.conf import chosen
+from retable.core.artifacts import require
+from retable.core.digests import digest
+from retable.core.errors import UsageError
 from retable.evaluation.mixture import fit_weights, log_average
+from retable.inference.systems import carry_parts, load_language_model, read_config
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
@@ -40,7 +42,11 @@ def mix(cfg: DictConfig) -> None:
     inputs = [cell / "model.safetensors" for cell in cells]
     inputs += [require(folder / name) for name in ("tokenizer.json", "validation.bin")]
     tokens = read_tokens(inputs[-1], Tokenizer.load(inputs[-2]).vocab_size)
-    with recorded(cfg, inputs, [*cells, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
+    with (
+        on_devices(cfg, *systems) as computed,
+        recorded(cfg, inputs, [*cells, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record,
+    ):
+        record.costs |= computed
         log_probs = np.stack([system.log_prob(tokens) for system in systems])
         weights = fit_weights(log_probs) if cfg.weights == "fitted" else np.full(len(cells), 1 / len(cells))
         # With the digests, what depends on this file depends on all of the mixture.

@@ -5,12 +5,12 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from pipelines.engines import spreading
-from pipelines.entry import chosen, stage
-from pipelines.record import recorded
-from pipelines.tasks import build_task
-from retable.cells.build import asks
-from retable.settings import build
+from pipelines.app.run_folder import recorded
+from pipelines.app.stage import stage
+from pipelines.config.conf import build_task, chosen
+from pipelines.executors.executor import spreading
+from retable.core.settings import build
+from retable.inference.build import asks
 
 
 @stage

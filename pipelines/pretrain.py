@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from pipelines.entry import chosen, stage
-from pipelines.record import recorded
-from retable.artifacts import require
-from retable.cells.build import asks, build_batches, build_counted, build_model, build_objective
-from retable.errors import UsageError
-from retable.settings import build
+from pipelines.app.run_folder import recorded
+from pipelines.app.stage import stage
+from pipelines.config.conf import chosen
+from retable.core.artifacts import require
+from retable.core.errors import UsageError
+from retable.core.settings import build
+from retable.inference.build import asks, build_batches, build_counted, build_model, build_objective
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
@@ -40,8 +41,8 @@ def learn(cfg: DictConfig) -> None:
     """A model by gradients."""
     import torch
 
-    from pipelines.initial import go_on, initialise_input, open_checkpoint
-    from pipelines.training import train
+    from pipelines.app.init_from import go_on, initialise_input, open_checkpoint
+    from pipelines.app.training import train
     from retable.data.batches import Measure
     from retable.objectives.base import CountsWords
     from retable.training.blocks import recompute_blocks

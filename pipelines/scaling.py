@@ -2,9 +2,9 @@
 
 from omegaconf import DictConfig
 
-from pipelines.entry import stage
-from pipelines.record import recorded
-from retable.errors import UsageError
+from pipelines.app.run_folder import recorded
+from pipelines.app.stage import stage
+from retable.core.errors import UsageError
 
 
 @stage

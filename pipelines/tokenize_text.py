@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from pipelines.engines import spreading
-from pipelines.entry import stage
-from pipelines.record import Record, recorded
-from retable.artifacts import require
+from pipelines.app.run_folder import Record, recorded
+from pipelines.app.stage import stage
+from pipelines.executors.executor import spreading
+from retable.core.artifacts import require
+from retable.core.errors import UsageError
+from retable.core.settings import build
+from retable.core.spread import SMALL
 from retable.corpora.text import SPLITS, read_lines, read_units
 from retable.data.encode import write_tokens
 from retable.data.parts import write_in_parts
-from retable.errors import UsageError
-from retable.settings import build
-from retable.spread import SMALL
 from retable.tokenizers.report import count_unknown, rates
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 

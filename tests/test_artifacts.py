@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from retable.artifacts import (
+from retable.core.artifacts import (
     environment,
     git_state,
     hardware,
@@ -18,7 +18,7 @@ from retable.artifacts import (
     write_metrics,
     write_record,
 )
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_the_commit_is_known_and_whether_the_code_is_as_committed(tmp_path, monk
         return done.stdout.strip()
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("retable.artifacts.CHECKOUT", tmp_path)
+    monkeypatch.setattr("retable.core.artifacts.CHECKOUT", tmp_path)
     assert git_state() == {"git_commit": None, "git_dirty": None}  # as of an installed package
     git("init")
     written = ("params.yaml", "studies/ptb/results/table.csv", "notes.txt")  # by the pipeline, and no code

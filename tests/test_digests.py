@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from retable import digests
-from retable.artifacts import read_run, require
-from retable.digests import check, digest, digest_of, write_digests
-from retable.errors import UsageError
+from retable.core import digests
+from retable.core.artifacts import read_run, require
+from retable.core.digests import check, digest, digest_of, write_digests
+from retable.core.errors import UsageError
 
 CELL = Path("outputs/pretrain/ptb/lstm-1")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from retable.digests import write_digests
-from retable.errors import UsageError
-from retable.publishing import alone, publish, refuse_all_but_a_report, refuse_foreign, refuse_place, settle
+from retable.core.digests import write_digests
+from retable.core.errors import UsageError
+from retable.core.publishing import alone, publish, refuse_all_but_a_report, refuse_foreign, refuse_place, settle
 
 FACTS = {"stage": "pretrain", "system": "lstm", "corpus": "ptb", "seed": 1, "task": None}
 

@@ -5,7 +5,8 @@ import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
-from pipelines.entry import CONF
+from pipelines.config.project import CONF
+from retable.core.systems import AdaptedSystem, LanguageModel, MixedSystem, PredictiveModel, System, TrainedSystem
 from retable.evaluation.bidirectional import BothDirections, TwoWayLanguageModel
 from retable.evaluation.contextual_vectors import Contextual
 from retable.evaluation.dynamic_evaluation import LearningLM
@@ -22,8 +23,7 @@ from retable.models.recurrent import GRU
 from retable.objectives.bidirectional_lm import BidirectionalLM
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.masked_lm import MaskedLM
-from retable.plan.study import _answers
-from retable.systems import AdaptedSystem, LanguageModel, MixedSystem, PredictiveModel, System, TrainedSystem
+from retable.planning.study import _answers
 from retable.tokenizers import word
 
 TOKENIZER = word.train(["the cat sat"])

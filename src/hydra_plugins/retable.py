@@ -13,7 +13,7 @@ class Processes(Launcher):
     """`hydra/launcher=processes`: pipelines/jobs.py."""
 
     def __init__(self, **settings: Any):
-        from pipelines.jobs import Processes
+        from pipelines.execute.launcher import Processes
 
         self.inner = Processes(**settings)
 
@@ -28,7 +28,7 @@ class Grid(Sweeper):
     """`hydra/sweeper=grid`: pipelines/sweep.py."""
 
     def __init__(self, **settings: Any):
-        from pipelines.sweep import Grid
+        from pipelines.execute.grid import Grid
 
         self.inner = Grid(**settings)
 
@@ -43,7 +43,7 @@ class Search(Sweeper):
     """`hydra/sweeper=optuna`: pipelines/search.py."""
 
     def __init__(self, **settings: Any):
-        from pipelines.search import Search
+        from pipelines.execute.optuna_search import Search
 
         self.inner = Search(**settings)
 
@@ -58,7 +58,7 @@ class OwnConfigurations(SearchPathPlugin):
     """The folder `conf/` of a study's folder, before the project's: pipelines/project.py."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        from pipelines.project import own_conf
+        from pipelines.config.project import own_conf
 
         if (folder := own_conf()) is not None:
             search_path.prepend(provider="study", path=str(folder))

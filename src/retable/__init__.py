@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from retable.cells.load import load
+    from retable.inference.load import load
 
 __all__ = ["__version__", "load"]
 
@@ -18,7 +18,7 @@ __all__ = ["__version__", "load"]
 def __getattr__(name: str) -> Any:
     """What takes its time to import, when it is asked for: `import retable` alone takes a few milliseconds."""
     if name == "load":
-        from retable.cells.load import load
+        from retable.inference.load import load
 
         return load
     if name == "__version__":

@@ -7,11 +7,11 @@ from omegaconf import OmegaConf
 
 from benchmarks import softmaxes
 from benchmarks.softmaxes import CORPORA, LAYERS, figure, objective, perplexities, sides
-from pipelines.project import CONF, STUDIES, STUDY
-from retable.plan.conf import Conf
-from retable.plan.study import read_study
+from pipelines.config.project import CONF, STUDIES, STUDY
+from retable.core.settings import resolve
+from retable.planning.conf import Conf
+from retable.planning.study import read_study
 from retable.reporting.lines import Scale
-from retable.settings import resolve
 from tests.pipelines.recipes import composed
 from tests.reporting.charts import tables, texts
 

@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.forks import serving
+from pipelines.executors.local import serving
 from tests.chaos.elsewhere import run
 from tests.pipelines.conftest import SMALL_CORPUS
 
 
 @pytest.fixture(scope="session")
 def forks() -> Iterator[str]:
-    """The address of the process that pipelines/forks.py describes."""
+    """The address of the process that pipelines/executors/local.py describes."""
     with serving() as address:
         yield address
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from retable.digests import digest
-from retable.plan.cell import module_of
+from retable.core.digests import digest
+from retable.core.stages import module_of
 
 ROOT = Path(__file__).parent.parent.parent
 OWN = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false",
@@ -49,7 +49,7 @@ def study_on(name: str, folder: Path) -> tuple[dict[str, str], Any]:
     (folder / "studies/history/study.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
     subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet", "--no-scm"], cwd=folder, check=True)
     said = run(
-        folder, "command", "repro", "history", "--engine", name, PYTHONPATH=f"{folder / 'src'}{os.pathsep}{folder}"
+        folder, "cli.main", "repro", "history", "--engine", name, PYTHONPATH=f"{folder / 'src'}{os.pathsep}{folder}"
     )
     assert "evaluate elman-1\n" in said
     made = bytes_of(folder, "studies/history/results/*.md", "outputs/*/*/*/*.safetensors")

@@ -12,9 +12,9 @@ import pytest
 from mlflow.entities import RunStatus
 from mlflow.tracking import MlflowClient
 
-from pipelines.forks import ask
-from retable.digests import digest
-from retable.plan.cell import module_of
+from pipelines.executors.local import ask
+from retable.core.digests import digest
+from retable.core.stages import module_of
 
 ROOT = Path(__file__).parent.parent.parent
 KEPT = ("log", "made", "measured", "graph.txt")  # below work/

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from pipelines.forks import serving
-from retable.digests import digest
+from pipelines.executors.local import serving
+from retable.core.digests import digest
 from tests.pipelines.conftest import SMALL_CORPUS, Project
 
 pytestmark = [

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from retable.digests import digest
+from retable.core.digests import digest
 from tests.chaos.project import ROOT, End, Project
 from tests.pipelines.conftest import TWO
 
@@ -178,7 +178,7 @@ STUDY = {
     }}],
     "benchmarks": {"perplexity": "lstm"},
 }  # fmt: skip
-REPROS = {"retable": ["command", "repro", "history", "--jobs", "2"], "dvc": ["dvc", "repro"]}
+REPROS = {"retable": ["cli.main", "repro", "history", "--jobs", "2"], "dvc": ["dvc", "repro"]}
 HISTORY = "studies/history"
 MADE = ("outputs", "work", f"{HISTORY}/results", f"{HISTORY}/records", "mlartifacts", ".dvc/cache", ".dvc/tmp")
 
@@ -194,7 +194,7 @@ def make_study(project: Project) -> None:
     small = corpus.read_text(encoding="utf-8").replace("train: 50000, validation: 5000, test: 20000",
                                                        "train: 3000, validation: 600, test: 900")  # fmt: skip
     corpus.write_text(small, encoding="utf-8")
-    for command in (["dvc", "init", "--quiet", "--no-scm"], ["command", "graph"]):
+    for command in (["dvc", "init", "--quiet", "--no-scm"], ["cli.main", "graph"]):
         code, said = project.run(*command)
         assert code == 0, said
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from mlflow.tracking import MlflowClient
 
-from pipelines.engines import engine
+from pipelines.executors.executor import engine
 from tests.chaos.elsewhere import OWN, bytes_of, run, study_on
 
 pytest.importorskip("ray")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from pipelines.engines import engine
+from pipelines.executors.executor import engine
 from tests.chaos.elsewhere import OWN, bytes_of, run, study_on
 
 pytestmark = [
@@ -133,7 +133,7 @@ def test_a_study(slurm, tmp_path):
 def test_a_training_at_a_real_limit(slurm, tiny, monkeypatch):
     """Slurm itself sends SIGUSR1, up to a minute before it is to: while a step lasts, or before the training has begun.
     The next try has no such step."""
-    monkeypatch.setattr("pipelines.on_slurm.NOTICE", 60)
+    monkeypatch.setattr("pipelines.executors.on_slurm.NOTICE", 60)
     monkeypatch.setenv("SBATCH_TIMELIMIT", "2")
     said = long_step(tiny, monkeypatch, "limited", seconds=70, happens=lambda: None)
     assert "SIGUSR1: ended behind step 5" in said

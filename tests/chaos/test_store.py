@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retable.artifacts import read_record
+from retable.core.artifacts import read_record
 from tests.chaos.project import Project
 from tests.chaos.test_interruptions import COMMANDS, LSTM, TINY
 

@@ -10,7 +10,7 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
-from retable.artifacts import read_record
+from retable.core.artifacts import read_record
 from tests.chaos.servers import KEYS, PASSWORD, postgres, s3
 from tests.pipelines.conftest import SMALL_CORPUS, Project
 from tests.pipelines.test_repro import Repro, small_project
@@ -77,7 +77,7 @@ def cell(machine: Project, n: int) -> Path:
 def test_eight_machines_write_at_once(machines, client):
     for n, machine in enumerate(machines):
         if (machine.folder / "work/mlflow").exists():  # another made the tables just then
-            machine.succeed("command", "sync", **os.environ)
+            machine.succeed("cli.main", "sync", **os.environ)
         run = client.get_run(read_record(cell(machine, n))["mlflow_run_id"])
         assert (run.info.status, run.data.tags["retable.system"]) == ("FINISHED", f"kn3_{n}")
         assert run.info.artifact_uri == f"s3://{BUCKET}/mlflow/retable/{run.info.run_id}/artifacts"
@@ -113,7 +113,7 @@ def test_no_secret_is_written(machines, client, settings):
 
 def test_a_second_clone_makes_nothing(tmp_path, forks, store):
     """What one member has made and pushed, another pulls."""
-    own = Repro(tmp_path / "own", tmp_path, forks)
+    own = Repro(tmp_path / "own", forks)
     own.environment |= store
     small_project(own)
     own("dvc", "remote", "add", "--default", "team", f"s3://{BUCKET}/cells")
@@ -123,7 +123,7 @@ def test_a_second_clone_makes_nothing(tmp_path, forks, store):
     assert re.search(r"[1-9]\d* files? pushed", pushed), pushed
 
     own("git", "clone", "--quiet", ".", "../other")
-    other = Repro(tmp_path / "other", tmp_path, forks)
+    other = Repro(tmp_path / "other", forks)
     other.environment |= store
     other("dvc", "pull")
     assert "Running stage" not in other("dvc", "repro")

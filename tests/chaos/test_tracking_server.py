@@ -8,7 +8,7 @@ import socket
 import pytest
 from mlflow.tracking import MlflowClient
 
-from retable.artifacts import read_record
+from retable.core.artifacts import read_record
 from tests.chaos.outage import serve
 from tests.chaos.test_interruptions import COMMANDS, LSTM
 from tests.pipelines.conftest import Project
@@ -40,7 +40,7 @@ def test_the_server_dies_in_mid_training(project, tmp_path, back):
         if back == 10**6:
             assert read_record(cell)["mlflow_run_id"] is not None  # it was opened
             server = serve(tmp_path, port)
-            assert "sent: 1" in project.succeed("command", "sync", **address).stdout
+            assert "sent: 1" in project.succeed("cli.main", "sync", **address).stdout
         client = MlflowClient(address["MLFLOW_TRACKING_URI"])
         (run_,) = client.search_runs(["1"], f"tags.`retable.system` = 'to_{back}'")
         assert run_.info.status == "FINISHED" and run_.info.run_id == read_record(cell)["mlflow_run_id"]

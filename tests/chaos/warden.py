@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from pipelines.forks import OURS, become, forked, serve, write_python
+from pipelines.executors.local import OURS, become, forked, serve, write_python
 from tests.chaos.fate import touch
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -43,7 +43,7 @@ def lead(module: str, arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler if module == "dvc" else signal.SIG_DFL)
     os.environ["CHAOS_LEADER"] = str(os.getpid())
     sys.addaudithook(touch)
-    become(module, arguments, os.getcwd(), dict(os.environ), "/dev/stdout", "/dev/stderr", sys.executable)
+    become(module, arguments, os.getcwd(), dict(os.environ), "/dev/stdout", "/dev/stderr")
 
 
 def serve_beside(folder: Path) -> int:
@@ -59,7 +59,7 @@ def serve_beside(folder: Path) -> int:
 
     forked(work)
     os.close(until)
-    write_python(folder / "python", str(address))
+    write_python(str(address))
     os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
     return ending
 

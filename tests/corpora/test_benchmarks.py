@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.benchmarks import write_lm1b, write_wikitext
 from retable.corpora.text import read_units
 from retable.data.encode import write_tokens
-from retable.errors import UsageError
 from retable.tokenizers import word
 from retable.tokenizers.tokenizer import read_tokens
 

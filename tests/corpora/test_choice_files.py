@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.choice_files import ChoiceFiles
 from retable.corpora.multiple_choice import Choice
-from retable.errors import UsageError
 
 NAMES = {"context": "ctx", "endings": "endings", "label": "label"}
 

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.collection import write_collection
 from retable.corpora.hub import hub_texts
 from retable.corpora.text import read_units
-from retable.errors import UsageError
 
 PARTS = {"train": "train_10M/*.train", "validation": "dev/*.dev", "test": "test/*.test"}
 FILES = {

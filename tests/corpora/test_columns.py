@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence, read_tagged
-from retable.errors import UsageError
 from retable.metrics.spans import convert
 
 CONLL_2003 = """-DOCSTART- -X- -X- O

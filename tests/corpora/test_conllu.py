@@ -2,9 +2,9 @@ from collections import Counter
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence
 from retable.corpora.conllu import read_conllu
-from retable.errors import UsageError
 
 # The format's own examples: a contraction, an empty node, a form with a space.
 EXAMPLE = """# sent_id = 1

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retable.core.errors import UsageError
 from retable.corpora.coreference import Document, DocumentFiles, read_documents, write_documents
-from retable.errors import UsageError
 
 # A made-up document in the columns of CoNLL-2012 that matter, with mentions inside of mentions, and a second part.
 EXAMPLE = """#begin document (bc/made/00/up_0000); part 000

@@ -3,11 +3,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora import cut
 from retable.corpora.cut import write_cut
 from retable.corpora.text import SPLITS, read_lines, read_units
 from retable.data.encode import write_tokens
-from retable.errors import UsageError
 from retable.tokenizers import character
 from retable.tokenizers.tokenizer import read_tokens
 

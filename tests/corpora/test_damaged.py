@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.json_lines import parse, read_records
 from retable.corpora.multiple_choice import read_choices
 from retable.corpora.questions import HellaSwag, Labelled, Lambada
 from retable.corpora.squad import read_squad
 from retable.corpora.text8 import read_text8
-from retable.errors import UsageError
 
 
 @pytest.mark.parametrize(

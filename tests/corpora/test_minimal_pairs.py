@@ -3,8 +3,8 @@ from collections import Counter
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.minimal_pairs import BLiMP, MinimalPair
-from retable.errors import UsageError
 
 
 def line(**more) -> str:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retable.core.errors import UsageError
 from retable.corpora.multiple_choice import Choice, read_choices
-from retable.errors import UsageError
 
 
 def write(folder: Path, name: str, *lines: object) -> Path:

@@ -1,7 +1,7 @@
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.pairs import pair_splits, read_pairs, write_pairs
-from retable.errors import UsageError
 
 EN, DE = "A  Dog\tbarks .\r\ntwo\n", "Ein Hund bellt.\nzwei Übel\n"
 

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence
 from retable.corpora.propbank import read_propositions
-from retable.errors import UsageError
 from retable.metrics.spans import Chunk, chunks, write_tags
 
 # A made-up sentence in the columns of CoNLL-2012: two predicates, then a sentence with none.

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.questions import PIQA, HellaSwag, Labelled, Lambada, Question
-from retable.errors import UsageError
 
 
 @pytest.fixture

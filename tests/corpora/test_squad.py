@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.squad import Answer, Question, read_squad, read_triples
-from retable.errors import UsageError
 
 CONTEXT = "Ada met Ada’s tutor in May 1833. In May they met again."
 

@@ -1,7 +1,7 @@
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.text import read_lines, read_units, write_corpus
-from retable.errors import UsageError
 
 
 def test_a_corpus_is_copied_a_sentence_a_line(tmp_path):

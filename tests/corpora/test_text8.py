@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.text8 import write_text8
-from retable.errors import UsageError
 
 WORDS = [f"{'abcdefghij'[i % 10]}{'klmnopqrst'[i // 10 % 10]}" for i in range(4000)]
 TEXT = " " + " ".join(WORDS)

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data import cooccurrences as module
 from retable.data.cooccurrences import Cooccurrences, cooccurrences
-from retable.errors import UsageError
 
 EOS = 0
 

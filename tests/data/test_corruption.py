@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data import corruption
 from retable.data.corruption import (
     BERTStyle,
@@ -19,7 +20,6 @@ from retable.data.corruption import (
     cut,
     replace_spans,
 )
-from retable.errors import UsageError
 
 V, END = 1000, 3
 MARKS = {"<pad>": 0, "</s>": END, "<unk>": 2} | {f"<extra_id_{i}>": V - 1 - i for i in range(40)}

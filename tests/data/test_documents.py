@@ -3,8 +3,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from retable.core.errors import UsageError
 from retable.data.documents import Documents, Pairs, Windows, stretches
-from retable.errors import UsageError
 from retable.tokenizers import word, wordpiece
 
 CLS, SEP, END = 90, 91, 1

@@ -7,9 +7,9 @@ import numpy as np
 import psutil
 import pytest
 
+from retable.core.errors import UsageError
 from retable.data import encode
 from retable.data.encode import write_tokens
-from retable.errors import UsageError
 from retable.tokenizers import byte_bpe, word
 
 DOCUMENTS = [["the cat sat", "é ☃"], ["a"], ["the", "the cat", "x y z"]]

@@ -4,9 +4,9 @@ import doctest
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.data import layouts
 from retable.data.layouts import apart, as_text, between, in_segments, left_to_right, question_first
-from retable.errors import UsageError
 
 WORDS = ["<pad>", "<s>", "</s>", "$", "[CLS]", "[SEP]", "no", "weapons", "were", "found", "a", "man", "is", "dancing"]
 START, END, DELIMITER, CLS, SEP = 1, 2, 3, 4, 5

@@ -3,8 +3,8 @@ import pytest
 import torch
 from scipy import stats
 
+from retable.core.errors import UsageError
 from retable.data.masking import LONGEST_SPAN, MaskedDocuments, choose_spans, choose_words
-from retable.errors import UsageError
 
 MARKS = {"[PAD]": 0, "[UNK]": 2, "[CLS]": 3, "[SEP]": 4, "[MASK]": 5}
 END, V = 1, 60

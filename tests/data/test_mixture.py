@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.masking import MaskedDocuments
 from retable.data.mixture import BLOCK, MixedCorpora, Mixture, proportional
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams, ShuffledWindows
-from retable.errors import UsageError
 from retable.tokenizers.tokenizer import read_tokens
 
 

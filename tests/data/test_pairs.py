@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.pairs import BucketedPairs, cut, pad, pairs_by_length
-from retable.errors import UsageError
 
 N, LIMIT, END = 701, 200, 3
 GENERATOR = np.random.default_rng(0)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.corruption import Corrupted, RandomSpans
 from retable.data.masking import MaskedDocuments
 from retable.data.shards import (
@@ -18,7 +19,6 @@ from retable.data.shards import (
     write_tokenized,
 )
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams, ShuffledWindows
-from retable.errors import UsageError
 from retable.tokenizers import byte_bpe
 from retable.tokenizers.tokenizer import read_tokens
 

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.data.spelling import Vocabulary
-from retable.errors import UsageError
 
 
 def test_words_seen_once_are_known_by_their_spelling_alone():

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams, ShuffledWindows
-from retable.errors import UsageError
 
 N, B, T = 1003, 6, 7
 TOKENS = np.arange(N, dtype="<u2")  # a token tells its place

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.corruption import Corrupted, RandomSpans
 from retable.data.mixture import proportional
 from retable.data.text_to_text import TaskExamples, TasksBeside
-from retable.errors import UsageError
 from retable.tokenizers import unigram, word
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.stats import chi2
 
+from retable.core.errors import UsageError
 from retable.data.windows import Windows, keep_probabilities, rows
-from retable.errors import UsageError
 
 EOS = 0
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from retable.core.errors import UsageError
 from retable.data.word_vectors import vectors_of
-from retable.errors import UsageError
 
 VECTORS = np.eye(3, dtype=np.float32)
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from pipelines.pages import ROOT
+from pipelines.cli.pages import ROOT
 from tests.test_skips import LOCK
 
 HOWTO = ROOT / "docs/howto"

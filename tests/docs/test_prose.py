@@ -20,10 +20,9 @@ import pytest
 import torch
 from hydra import compose
 
-from pipelines.entry import CONF
-from pipelines.pages import PIECES, ROOT, filled, pages, table_of
-from pipelines.plan import composing
-from pipelines.project import STUDIES, study_names
+from pipelines.cli.pages import PIECES, ROOT, filled, pages, table_of
+from pipelines.config.project import CONF, STUDIES, study_names
+from pipelines.study.compose import composing
 
 GENERATED = tuple(
     ROOT / "docs" / folder for folder in ("api", "results", "systems")
@@ -139,7 +138,7 @@ def test_what_a_claim_is_looked_up_in():
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
 def test_tables_and_files_are_as_they_stand(path):
     text = path.read_text(encoding="utf-8")
-    assert filled(text) == text, "python -m pipelines.pages writes them anew"
+    assert filled(text) == text, "python -m pipelines.cli.pages writes them anew"
     assert len(re.findall(r"<!-- end \w+ -->", text)) == len(re.findall(r"<!-- (?!end)\w+ -->", text))
 
 

@@ -15,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from docs.catalogue import Catalogue, functions, ids_of, read_checks, read_systems
 from docs.sources import Files
-from retable.plan.conf import Conf
+from retable.planning.conf import Conf
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.site
@@ -158,6 +158,11 @@ def test_every_named_test_exists():
             assert name in functions(ROOT / "tests" / path), test
 
 
+def test_every_kind_of_check_is_on_the_page_of_checks():
+    named = re.findall(r"<!-- checks: (.*?) -->", (ROOT / "docs/correctness.md").read_text(encoding="utf-8"))
+    assert {check.kind for check in read_checks()} == {*named}
+
+
 def test_what_people_wrote_families_and_packages_are_in_the_navigation():
     said = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("nav:")[2])
     written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
@@ -188,7 +193,10 @@ def test_links_to_the_projects_files_become_the_sites():
     assert files.rewritten("docs/studies.md", "studies.md", text) == expected
     assert files.linked == {"studies/ptb/study.yaml"}
     deep = partial(files.rewritten, "docs/howto/x.md", "howto/x.md")
-    assert deep("[a](../../src/retable/errors.py#L3)") == "[a](../files/src/retable/errors.py.md#__codelineno-0-3)"
+    assert (
+        deep("[a](../../src/retable/core/errors.py#L3)")
+        == "[a](../files/src/retable/core/errors.py.md#__codelineno-0-3)"
+    )
     assert deep("[a](../../nowhere.py)") == "[a](../../nowhere.py)"
     assert deep("[a](../../CONTRIBUTING.md)") == "[a](../contributing.md)"
     assert files.rewritten("CONTRIBUTING.md", "contributing.md", "[a](docs/studies.md)") == "[a](studies.md)"

@@ -3,7 +3,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation import analogies
 from retable.evaluation.analogies import Analogies, analogy_accuracy, is_regular, read_analogies
 from retable.evaluation.word_vectors import WordVectors

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation.attention_maps import (
     SHARES,
     AttentionMaps,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation.contextual_vectors import (
     ContextualVectors,
     Form,

@@ -7,7 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.systems import AdaptedSystem, TrainedSystem
 from retable.evaluation.dynamic_evaluation import (
     DynamicEvaluation,
     LearningLM,
@@ -15,7 +16,6 @@ from retable.evaluation.dynamic_evaluation import (
     gradient_roots,
 )
 from retable.evaluation.likelihood import Carried, NeuralLM
-from retable.systems import AdaptedSystem, TrainedSystem
 from tests.evaluation.test_neural_cache import BOUNDARY, LENGTH, OBJECTIVES, TOKENS, V, model
 
 SEGMENT, STRIDE = 5, 2

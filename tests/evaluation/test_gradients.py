@@ -9,9 +9,9 @@ from scipy import stats
 from scipy.stats import linregress
 from torch import nn
 
+from retable.core.errors import UsageError
 from retable.data.encode import write_tokens
 from retable.data.streams import CarriedStreams
-from retable.errors import UsageError
 from retable.evaluation.gradients import Gradients, by_distance, total_norms
 from retable.models.base import LeftToRight
 from retable.models.bert import BERT

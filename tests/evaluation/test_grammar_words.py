@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation.grammar_words import spans, words_of
 from retable.tokenizers import character, word
 

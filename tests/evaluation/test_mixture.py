@@ -3,12 +3,12 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.systems import LanguageModel
 from retable.evaluation.mixture import Mixture, fit_weights, log_average
 from retable.generation.next_token import next_token
 from retable.models.cache import UnigramCache
 from retable.models.ngram import KneserNey
-from retable.systems import LanguageModel
 
 V = 5
 

@@ -3,7 +3,7 @@ import csv
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation.neighbours import Neighbours, nearest, spread
 from retable.evaluation.word_vectors import WordVectors
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.systems import AdaptedSystem, TrainedSystem
 from retable.evaluation import neural_cache
 from retable.evaluation.likelihood import Carried, NeuralLM, SlidingWindow
 from retable.evaluation.neural_cache import CachedLM, NeuralCache
@@ -17,7 +18,6 @@ from retable.models.transformer_xl import TransformerXL
 from retable.objectives.adaptive_softmax import AdaptiveSoftmax
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.max_entropy_lm import MaxEntropyLM
-from retable.systems import AdaptedSystem, TrainedSystem
 
 V, D, BOUNDARY, LENGTH = 7, 8, 3, 6
 TOKENS = np.random.default_rng(0).integers(0, V, 53).astype("<u2")

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from retable.core.errors import UsageError
 from retable.data.encode import write_tokens
-from retable.errors import UsageError
 from retable.evaluation.perplexity import Perplexity
 from retable.evaluation.phenomena import Phenomena
 from retable.grammar import Grammar

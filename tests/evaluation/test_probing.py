@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation import probing
 from retable.evaluation.contextual_vectors import ContextualVectors
 from retable.evaluation.probing import (

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from sacrebleu import corpus_bleu, corpus_chrf
 
+from retable.core.errors import UsageError
 from retable.corpora.summaries import Summarised
-from retable.errors import UsageError
 from retable.evaluation.prompted_writing import PromptedWriting
 from retable.evaluation.scoring import Scorer
 from retable.models.ngram import KneserNey

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation.prompting import Prompted
 from retable.evaluation.scoring import Scorer
 from retable.models.ngram import KneserNey

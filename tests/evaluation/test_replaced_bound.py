@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.encode import write_tokens
 from retable.data.masking import MaskedDocuments
-from retable.errors import UsageError
 from retable.evaluation.held_out import PretrainedObjective, mean_metrics
 from retable.evaluation.perplexity import read_split
 from retable.evaluation.replaced_bound import ReplacedBound, accuracies, proposals

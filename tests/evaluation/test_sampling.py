@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from retable.core.errors import UsageError
 from retable.data.encode import write_tokens
-from retable.errors import UsageError
 from retable.evaluation.sampling import Samples, document, scores, whole_sentences
 from retable.generation.next_token import next_token
 from retable.generation.sampling import Sampling, seeded

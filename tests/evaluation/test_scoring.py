@@ -6,7 +6,7 @@ import torch
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, pre_tokenizers
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation import scoring
 from retable.evaluation.bidirectional import BothDirections
 from retable.evaluation.dynamic_evaluation import LearningLM

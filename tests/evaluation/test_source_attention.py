@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation.source_attention import attends, attention_to_source, cross_attention
 from retable.evaluation.translation import align
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder

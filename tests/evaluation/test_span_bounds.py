@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from scipy.stats import linregress
 
+from retable.core.errors import UsageError
 from retable.data.corruption import Corrupted, Prefix, RandomSpans
 from retable.data.encode import write_tokens
-from retable.errors import UsageError
 from retable.evaluation.gapped_text import GappedText
 from retable.evaluation.perplexity import read_split
 from retable.evaluation.span_bounds import SpansBound, adjusted_mean

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation.steering import Sentence, Steering
 from retable.tokenizers import word
 

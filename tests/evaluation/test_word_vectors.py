@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation.word_vectors import WordVectors, unit
 
 

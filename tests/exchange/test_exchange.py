@@ -9,14 +9,13 @@ from huggingface_hub import ModelCard, ModelCardData
 from hydra.utils import get_class
 from safetensors.torch import load_file, save_file
 
-from retable.cells.build import build_model, build_objective
+from retable.core.errors import UsageError
 from retable.data.choices import ChoiceBatch
 from retable.data.examples import ExampleBatch
 from retable.data.masking import MaskedBatch
 from retable.data.pairs import PairBatch
 from retable.data.questions import PassageBatch
 from retable.data.tagged import TaggedBatch
-from retable.errors import UsageError
 from retable.exchange.card import Card, Result
 from retable.exchange.checkpoint import Checkpoint
 from retable.exchange.export import export
@@ -24,6 +23,7 @@ from retable.exchange.families import FAMILIES, counterpart, settings_of
 from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import Trained
 from retable.generation.sampling import Greedy
+from retable.inference.build import build_model, build_objective
 from retable.models.recurrent import LSTM
 from retable.objectives.adaptive_softmax import AdaptiveSoftmax
 from retable.objectives.answer_as_text import LONGEST, AnswerAsText

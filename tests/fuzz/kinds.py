@@ -15,11 +15,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from pipelines.imported import _arpa, _vectors
-from retable import settings
-from retable.artifacts import read_json, write_json, write_metrics
-from retable.cells.build import build_counted, build_model
-from retable.cells.vectors import Vectors
+from pipelines.cli.import_ import _arpa, _vectors
+from retable.core import settings
+from retable.core.artifacts import read_json, write_json, write_metrics
 from retable.corpora.benchmarks import write_wikitext
 from retable.corpora.collection import write_collection
 from retable.corpora.cut import write_cut
@@ -39,6 +37,8 @@ from retable.evaluation.prompting import Prompted
 from retable.evaluation.similarity import Similarity
 from retable.evaluation.word_vectors import WordVectors
 from retable.exchange.checkpoint import Checkpoint
+from retable.inference.build import build_counted, build_model
+from retable.inference.vectors import Vectors
 from retable.models.arpa import write_arpa
 from retable.models.ngram import KneserNey
 from retable.models.word2vec_format import read_word2vec, write_word2vec

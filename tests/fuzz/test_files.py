@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.entry import one_line_errors
+from pipelines.config.errors import one_line_errors
 from retable.corpora.text import SPLITS
 from tests.fuzz.bounds import bounded_memory, bounded_time
 from tests.fuzz.damage import damaged

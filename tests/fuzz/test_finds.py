@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.questions import Question
-from retable.errors import UsageError
 from retable.evaluation.prompting import Prompted
 from retable.evaluation.similarity import read_pairs
 from retable.exchange.checkpoint import Checkpoint

@@ -17,9 +17,10 @@ import torch
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
-from pipelines.entry import CONF, one_line_errors
-from retable.cells.build import build_counted, build_model, build_objective
-from retable.settings import build
+from pipelines.config.errors import one_line_errors
+from pipelines.config.project import CONF
+from retable.core.settings import build
+from retable.inference.build import build_counted, build_model, build_objective
 from tests.fuzz.bounds import bounded_memory
 from tests.pipelines.checked import check, composed
 

@@ -18,13 +18,13 @@ import torch
 from omegaconf import OmegaConf
 
 import retable
-from pipelines.entry import one_line_errors
-from pipelines.imported import _arpa
-from retable import settings
-from retable.artifacts import write_json
-from retable.cells.build import build_model, build_objective
-from retable.cells.texts import write_text
+from pipelines.cli.import_ import _arpa
+from pipelines.config.errors import one_line_errors
+from retable.core import settings
+from retable.core.artifacts import write_json
 from retable.data.spelling import Vocabulary
+from retable.inference.build import build_model, build_objective
+from retable.inference.texts import write_text
 from retable.models.arpa import write_arpa
 from retable.models.word2vec_format import write_word2vec
 from retable.tasks.base import Task

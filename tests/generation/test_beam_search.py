@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.generation.beam_search import BeamSearch, n_apart
 from retable.generation.exact_search import ExactSearch
 from retable.generation.sampling import Greedy

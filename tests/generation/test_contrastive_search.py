@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.generation.conditioned import Conditioned
 from retable.generation.contrastive_search import ContrastiveSearch
 from retable.generation.next_token import Trained

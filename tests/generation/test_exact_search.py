@@ -3,7 +3,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.generation.exact_search import ExactSearch
 
 

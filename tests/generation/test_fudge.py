@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.generation.beam_search import BeamSearch
 from retable.generation.conditioned import Conditioned
 from retable.generation.fudge import FUDGE

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.generation.next_token import Counted, Mixed, Trained, next_token
 from retable.objectives.causal_lm import CausalLM
 

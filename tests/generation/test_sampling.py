@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.generation.beam_search import BeamSearch
 from retable.generation.sampling import Greedy, Sampling, draw, keep_top_k, keep_top_p, seeded
 from retable.generation.strategy import penalise_repetition

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.generation.sampling import Sampling, keep_typical, seeded
 
 PROBABILITIES = np.array([0.05, 0.3, 0.1, 0.25, 0.02, 0.28])

@@ -8,8 +8,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.multiple_choice import read_choices
-from retable.errors import UsageError
 from retable.grammar import Grammar, endings
 from retable.grammar.endings import Example, GrammarEndings, starts_behind, write_endings
 from retable.grammar.lexicon import PRONOUNS

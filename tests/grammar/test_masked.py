@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.grammar import Grammar
 from retable.grammar.language import tokens_of, uniforms
 from retable.grammar.masked import MaskedWords, interchangeable

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.grammar.language import Grammar
 from retable.grammar.questions import GrammarQuestions
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.grammar import Grammar
 from retable.grammar.lexicon import Lexicon
 from retable.grammar.senses import shared_spellings, unlike_pairs, write_senses

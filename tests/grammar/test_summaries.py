@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from retable.core.errors import UsageError
 from retable.data.summaries import in_sentences
-from retable.errors import UsageError
 from retable.grammar.discourse import Discourse
 from retable.grammar.language import Grammar
 from retable.grammar.summaries import GrammarSummaries

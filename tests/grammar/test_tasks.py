@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.grammar import Grammar, write_corpus
 from retable.grammar.analogies import analogies
 from retable.grammar.corpus import SPLITS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.grammar import Grammar
 from retable.grammar.lexicon import DETERMINERS, POSSESSIVES
 from retable.grammar.translation import (

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.squad import read_squad
-from retable.errors import UsageError
 from retable.metrics.answers import answer_metrics, answer_scores, exact_match, normalise, word_f1
 
 

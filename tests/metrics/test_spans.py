@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.metrics.intervals import bootstrap
 from retable.metrics.spans import (
     Chunk,

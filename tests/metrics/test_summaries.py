@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.metrics.summaries import METRICS, rouge_library, rouge_scores
 
 pytest.importorskip("rouge_score")

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.arpa import read_arpa, write_arpa
 from retable.models.good_turing import GoodTuring
 from retable.models.interpolated import AbsoluteDiscounting, JelinekMercer, WittenBell

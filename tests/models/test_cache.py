@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.cache import UnigramCache
 
 V = 7

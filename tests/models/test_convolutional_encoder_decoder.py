@@ -3,8 +3,8 @@ import pytest
 import torch
 from torch import nn
 
+from retable.core.errors import UsageError
 from retable.data.pairs import PairBatch
-from retable.errors import UsageError
 from retable.models import convolutional_encoder_decoder
 from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder, slowed
 from retable.objectives.translation import Translation

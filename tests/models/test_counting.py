@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models import counting
 from retable.models.counting import Counts, count
 from retable.models.good_turing import GoodTuring

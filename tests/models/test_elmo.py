@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.elmo import ELMo
 from retable.nn.character_cnn import PADDING
 from retable.training.weights import load_weights, save_weights

@@ -3,7 +3,7 @@ from functools import partial
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.bilstm import BiLSTM
 from retable.models.elmo import ELMo
 from retable.models.elmo_features import ELMoBiLSTM

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.exchange.families import weights_in_transformers
 from retable.models.gpt import GPT
 

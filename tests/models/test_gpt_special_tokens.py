@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from pipelines.initial import freeze, load_pretrained
+from pipelines.app.init_from import freeze, load_pretrained
+from retable.core.errors import UsageError
 from retable.data.choices import Choices
 from retable.data.choices import encoded as encoded_choices
 from retable.data.examples import encoded
-from retable.errors import UsageError
 from retable.exchange.families import weights_in_transformers
 from retable.models.gpt import GPT
 from retable.models.gpt_special_tokens import GPTWithSpecialTokens

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.ngram import KneserNey, discounts
 from tests.models.counted_cases import END, stream
 

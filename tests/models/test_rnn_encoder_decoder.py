@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder, reverse
 
 V, D, B, S, U = 13, 6, 3, 5, 4

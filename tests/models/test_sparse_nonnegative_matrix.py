@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.sparse_nonnegative_matrix import (
     LeaveOneOut,
     SparseNonnegativeMatrix,

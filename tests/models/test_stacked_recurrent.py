@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.streams import TokenBatch
-from retable.errors import UsageError
 from retable.models.recurrent import GRU, LSTM, Elman
 from retable.models.stacked_recurrent import StackedRecurrent
 from retable.objectives.causal_lm import CausalLM

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.t5 import T5, OneStackT5, causal_mask
 from tests.models.t5_cases import KINDS, D, F, H, K, L, V, build, transformers_t5, widened
 

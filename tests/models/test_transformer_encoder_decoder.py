@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
 
 V, D, L, H, F, B, S, U, LONG = 13, 8, 2, 2, 12, 3, 5, 4, 12

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from retable.core.errors import UsageError
 from retable.data.images import ImageBatch
-from retable.errors import UsageError
 from retable.models.vit import ViT
 from retable.objectives.image_classification import ImageClassification
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.window_tagger import WindowTagger
 
 WORDS = ["<unk>", "a", "dog", "barks", "zebra", "dogs"]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.word2vec_format import read_word2vec, write_word2vec
 
 # Combined letters, a no-break and an ideographic space, and a character beyond 16 bits.

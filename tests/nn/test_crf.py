@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.metrics.spans import convert
 from retable.nn.crf import CRF, _LogPartition, allowed_transitions
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.nn.embedding import initialise_embedding
 
 VOCABULARY = ["<eos>", "a", "b", "c", "d"]

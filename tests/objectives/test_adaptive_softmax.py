@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.streams import TokenBatch
-from retable.errors import UsageError
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.objectives.adaptive_softmax import AdaptiveSoftmax

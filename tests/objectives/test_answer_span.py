@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.questions import PassageExample, QuestionBatch, QuestionExample, pad_passages, pad_questions
-from retable.errors import UsageError
 from retable.models.bag_of_words import BagOfWords
 from retable.models.base import Model
 from retable.models.bert import BERT

@@ -3,10 +3,10 @@ from math import exp, inf, log
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.corpora.coreference import Document
 from retable.data.coreference import CoreferenceBatch, coreference_example, pad_documents
 from retable.data.spelling import Vocabulary
-from retable.errors import UsageError
 from retable.models.base import Reader, SpanRanker
 from retable.models.mention_ranker import Ranking
 from retable.objectives.antecedents import Antecedents, clusters_of, marginal_likelihood

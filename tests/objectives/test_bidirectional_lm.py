@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.streams import OppositeBatch, OppositeStreams
-from retable.errors import UsageError
 from retable.models.bilstm import BiLSTM
 from retable.models.elmo import ELMo
 from retable.models.gpt import GPT

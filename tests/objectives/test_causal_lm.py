@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.streams import TokenBatch
-from retable.errors import UsageError
 from retable.models.bilstm import BiLSTM
 from retable.models.character_lstm import CharacterLSTM
 from retable.models.gpt import GPT

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertForSequenceClassification
 
+from retable.core.errors import UsageError
 from retable.data.examples import ExampleBatch
-from retable.errors import UsageError
 from retable.exchange.families import weights_in_transformers
 from retable.models.bag_of_words import DeepAveraging
 from retable.models.base import Encoder, LeftToRight, Model, SequenceEncoder

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.windows import WindowSlice
-from retable.errors import UsageError
 from retable.models.skipgram import SkipGram
 from retable.objectives.full_softmax import FullSoftmax
 from retable.objectives.hierarchical_softmax import HierarchicalSoftmax

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retable.core.errors import UsageError
 from retable.data.windows import WindowSlice
-from retable.errors import UsageError
 from retable.models.cbow import CBOW
 from retable.models.skipgram import SkipGram
 from retable.objectives.hierarchical_softmax import HierarchicalSoftmax, huffman

@@ -3,8 +3,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from retable.core.errors import UsageError
 from retable.data.masking import MaskedBatch
-from retable.errors import UsageError
 from retable.exchange.families import weights_in_transformers
 from retable.models.bag_of_words import BagOfWords
 from retable.models.base import EncoderDecoder

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertForMultipleChoice
 
+from retable.core.errors import UsageError
 from retable.data.choices import ChoiceBatch, Choices, pad_choices
 from retable.data.examples import Inputs
-from retable.errors import UsageError
 from retable.exchange.families import weights_in_transformers
 from retable.models.bag_of_words import BagOfWords, DeepAveraging
 from retable.models.bert import BERT

@@ -3,8 +3,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from retable.core.errors import UsageError
 from retable.data.windows import Windows, WindowSlice, keep_probabilities
-from retable.errors import UsageError
 from retable.evaluation.analogies import analogy_accuracy
 from retable.models.cbow import CBOW
 from retable.models.glove import GloVe

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.examples import ExampleBatch
-from retable.errors import UsageError
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM

@@ -5,8 +5,8 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
 from retable.data.masking import MaskedBatch
-from retable.errors import UsageError
 from retable.exchange.families import generator_of, weights_in_transformers
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM

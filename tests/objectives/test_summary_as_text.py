@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.pairs import pad
 from retable.data.summaries import InSentences
-from retable.errors import UsageError
 from retable.models.bert import BERT
 from retable.models.sentence_rules import Lead
 from retable.objectives.summary_as_text import SummaryAsText, SummaryByRule, require_summariser

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertForTokenClassification
 
+from retable.core.errors import UsageError
 from retable.data.tagged import TaggedBatch, TaggedExample, pad_tagged
-from retable.errors import UsageError
 from retable.exchange.families import weights_in_transformers
 from retable.models.bag_of_words import BagOfWords
 from retable.models.base import Encoder

@@ -3,9 +3,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from retable.core.errors import UsageError
 from retable.data.corruption import START, Corrupted, Prefix, RandomSpans
 from retable.data.pairs import PairBatch
-from retable.errors import UsageError
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM

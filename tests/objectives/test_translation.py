@@ -3,8 +3,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from retable.core.errors import UsageError
 from retable.data.pairs import pad
-from retable.errors import UsageError
 from retable.models.gpt import GPT
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
 from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.cooccurrences import Cells, Cooccurrences
-from retable.errors import UsageError
 from retable.models.glove import GloVe
 from retable.models.skipgram import SkipGram
 from retable.objectives.weighted_least_squares import WeightedLeastSquares

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from scipy.stats import chisquare
 
+from retable.core.errors import UsageError
 from retable.data.cooccurrences import Cells
 from retable.data.windows import Windows, WindowSlice
-from retable.errors import UsageError
 from retable.models.cbow import CBOW
 from retable.models.fasttext import FastText
 from retable.models.glove import GloVe

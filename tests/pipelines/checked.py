@@ -9,7 +9,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf, flag_override
 
-from pipelines.entry import make_ready
+from pipelines.app.stage import make_ready
 
 
 @cache

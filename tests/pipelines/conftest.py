@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.forks import ask, serving
-from retable.artifacts import record_file
-from retable.plan.cell import Cell, module_of
-from retable.plan.graph import params_of, params_text
-from retable.plan.study import Study
+from pipelines.executors.local import ask, serving
+from retable.core.artifacts import record_file
+from retable.core.stages import module_of
+from retable.planning.cell import Cell
+from retable.planning.graph import params_of, params_text
+from retable.planning.study import Study
 
 ROOT = Path(__file__).parent.parent.parent
 PATHS = ROOT / "src", ROOT, ROOT / "tests/pipelines"  # this tree's code, even where another one is installed

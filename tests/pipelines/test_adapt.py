@@ -9,12 +9,12 @@ import pytest
 from safetensors.numpy import load_file
 
 import retable
-from retable.cells.systems import load_system
+from retable.core.digests import digest
+from retable.core.systems import LanguageModel
 from retable.corpora.text import read_units
-from retable.digests import digest
 from retable.evaluation.dynamic_evaluation import LearningLM
 from retable.evaluation.neural_cache import CachedLM
-from retable.systems import LanguageModel
+from retable.inference.systems import load_system
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 CORPUS = "corpus=grammar_tiny"
@@ -129,7 +129,7 @@ def test_it_is_loaded_and_asked_from_anywhere(name, inside):
         ([CELL, "adaptation.weights=[1.0]"], "adaptation.weights=[1.0] should be less than 1"),
         ([CELL, "adaptation=dynamic", "adaptation.rows=3"], "there is no setting adaptation.rows; write"),
         ([CELL, "adaptation=dynamic_rms", "adaptation.rows=100000"], "are fewer than a batch's; lower adaptation.rows"),
-        ([CELL, "devices=2"], "devices=2 should be 1"),
+        ([CELL, "trainer.devices=2"], "trainer.devices=2 should be 1"),
     ],
 )  # fmt: skip
 def test_what_can_not_learn_is_refused_with_one_line(project, adapted, overrides, message):

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 import yaml
 
-from pipelines.bands import check, judged
-from pipelines.forks import write_python
-from pipelines.project import CONF, STUDIES
-from retable.errors import UsageError
-from retable.plan.conf import Conf
-from retable.plan.study import expand, read_study
+from pipelines.config.project import CONF, STUDIES
+from pipelines.executors.local import python_of
+from pipelines.study.bounds import check, judged
+from retable.core.errors import UsageError
+from retable.planning.conf import Conf
+from retable.planning.study import expand, read_study
 from tests.pipelines.conftest import Project
 
 KEY = ["system", "task", "split", "metric"]
@@ -69,7 +69,7 @@ def test_a_band_is_a_row_and_what_is_expected_of_it(row, is_band):
     if is_band:
         assert expand(Conf(CONF), "mine", said).reported["bands"] == said["bands"]
     else:
-        with pytest.raises(UsageError, match=r"study mine: bands: .* can't be read; write bands: "):
+        with pytest.raises(UsageError, match=r"study mine, bands.perplexity.*; write "):
             expand(Conf(CONF), "mine", said)
 
 
@@ -94,7 +94,7 @@ def test_a_drift_is_a_line_and_exit_code_1(tmp_path, forks):
     def made():
         for table, rows in means.items():
             pd.DataFrame(rows, columns=[*KEY, "mean"]).to_csv(folder / f"{table}.csv", index=False)
-        return Project(tmp_path, forks).run("command", "bands")
+        return Project(tmp_path, forks).run("cli.main", "bands")
 
     kept = made()
     assert kept.returncode == 0 and "DRIFT" not in kept.stdout
@@ -112,8 +112,8 @@ def test_the_nightlys_step_summarises_all_three_outcomes(tmp_path, forks):
     command, bands = step.splitlines()[0], {"x": [["lstm", "", "test", "perplexity_word", 8, 9]]}
     said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": bands}
     (tmp_path / "study.yaml").write_text(yaml.dump(said), encoding="utf-8")
-    write_python(python := tmp_path / "python", forks)
-    command = command.replace("${{ matrix.study }}", "").replace(".venv/bin/retable", f"{python} -m pipelines.command")
+    command = command.replace("${{ matrix.study }}", "")
+    command = command.replace(".venv/bin/retable", f"{python_of(forks)} -m pipelines.cli.main")
     table, summary = tmp_path / "results/x.csv", tmp_path / "summary.md"
 
     def summarised(value: float | None) -> str:

@@ -12,20 +12,20 @@ from huggingface_hub import ModelCard
 from omegaconf import OmegaConf
 
 import retable
-from pipelines.checkpoint import take_over
-from pipelines.entry import CONF
-from pipelines.texts import draw
-from retable.artifacts import read_json, write_json
+from pipelines.app.task_text import draw
+from pipelines.config.checkpoint import take_over
+from pipelines.config.project import CONF
+from retable.core.artifacts import read_json, write_json
+from retable.core.digests import write_digests
+from retable.core.errors import UsageError
 from retable.data.bucketed import Bucketed
 from retable.data.examples import Inputs, encoded
-from retable.digests import write_digests
-from retable.errors import UsageError
 from retable.exchange.checkpoint import Checkpoint
 from retable.exchange.families import weights_in_transformers
 from retable.models.bert import BERT
 from retable.objectives.classification import Classification
-from retable.plan.conf import Conf
-from retable.plan.study import expand
+from retable.planning.conf import Conf
+from retable.planning.study import expand
 from retable.tasks.table import read_table
 from retable.training.weights import read_weights
 from tests.exchange.cases import TOKENIZERS
@@ -326,7 +326,7 @@ def test_fine_tuning_is_that_of_transformers_own_trainer(labelled, bert, data, r
 def test_a_cell_goes_to_transformers(labelled, continued):
     folder = labelled.folder / "gone"
     folder.mkdir()  # an empty one may be there
-    labelled.succeed("command", "export", "pretrain/grammar_tiny/on-1", "gone", "--license", "mit")
+    labelled.succeed("cli.main", "export", "pretrain/grammar_tiny/on-1", "gone", "--license", "mit")
     theirs, info = transformers.BertForPreTraining.from_pretrained(folder, output_loading_info=True)
     assert not any(info.values())
     weights = read_weights(continued / "model.safetensors")
@@ -339,14 +339,14 @@ def test_a_cell_goes_to_transformers(labelled, continued):
     run["digests"] |= {path: "older" for path in run["digests"] if "model.safetensors" in path}
     write_json(measured / "run.json", run)  # what the weights before had
     write_digests(measured)
-    labelled.succeed("command", "export", "pretrain/grammar_tiny/on-1", "gone_again")
+    labelled.succeed("cli.main", "export", "pretrain/grammar_tiny/on-1", "gone_again")
     assert ModelCard.load(labelled.folder / "gone_again/README.md").data.eval_results is None
 
 
 def test_a_fine_tuned_cell_goes_to_transformers_and_labels_the_same(labelled, bert):
     done = tune(labelled, "recipe=bert/bert", "init=hf:tiny-bert", "out=sst2/goes-1", "optimizer.lr=3e-2")
     assert done.returncode == 0, done.stderr
-    labelled.succeed("command", "export", "finetune/sst2/goes-1", "goes", RETABLE_DATA="data")
+    labelled.succeed("cli.main", "export", "finetune/sst2/goes-1", "goes", RETABLE_DATA="data")
     pipeline = transformers.pipeline("text-classification", str(labelled.folder / "goes"), device="cpu", top_k=None)
     ours = retable.load(labelled.folder / "outputs/finetune/sst2/goes-1")
     texts = [text for text, _ in ROWS[:4]]
@@ -359,5 +359,5 @@ def test_a_fine_tuned_cell_goes_to_transformers_and_labels_the_same(labelled, be
 
 def test_what_is_no_network_does_not_go_to_transformers(labelled):
     labelled.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram")
-    done = labelled.run("command", "export", "pretrain/grammar_tiny/unigram-1", "nothing")
+    done = labelled.run("cli.main", "export", "pretrain/grammar_tiny/unigram-1", "nothing")
     assert done.returncode == 2 and "unigram-1 holds no network of tokens, and transformers has" in done.stderr

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hydra.utils import instantiate
 
-from retable.cells.build import build_model
 from retable.corpora.multiple_choice import Choice
 from retable.grammar.endings import write_endings
+from retable.inference.build import build_model
 from retable.tokenizers import word
 from tests.pipelines.recipes import composed
 

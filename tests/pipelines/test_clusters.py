@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from pipelines.initial import load_pretrained
+from pipelines.app.init_from import load_pretrained
+from retable.core.errors import UsageError
 from retable.corpora.coreference import Document, read_documents, write_documents
-from retable.errors import UsageError
 from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
 from retable.models.mention_ranker import MentionRanker
 from retable.models.word2vec_format import write_word2vec

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pipelines.command import app, main
+from pipelines.cli.main import app, main
 from tests.pipelines.conftest import ENVIRONMENT
 
 
@@ -73,7 +73,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(command, arguments, said):
 )
 def test_completion(typed, choices, tmp_path):
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_RETABLE_COMPLETE": "complete_bash"}
-    command = [sys.executable, "-m", "pipelines.command"]
+    command = [sys.executable, "-m", "pipelines.cli.main"]
     done = subprocess.run(command, env=os.environ | ENVIRONMENT | words, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split() == choices
 

@@ -9,10 +9,10 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_class, get_method
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.project import CONF, STUDIES
-from retable.artifacts import read_json
-from retable.plan.conf import Conf
-from retable.plan.study import read_study
+from pipelines.config.project import CONF, STUDIES
+from retable.core.artifacts import read_json
+from retable.planning.conf import Conf
+from retable.planning.study import read_study
 from tests.pipelines.recipes import composed
 
 STAGES = (
@@ -95,9 +95,9 @@ def test_choice_of_a_recipe_composes(group):
 
 
 def test_every_group_is_covered():
-    """A kind is what tasks have in common, a table what reports have, and the last two are of `-m`: no choice of a
+    """A task type is what tasks have in common, a table what reports have, and the last two are of `-m`: no choice of a
     stage."""
-    others = {"recipe", "kind", "table", "hydra", "sweep"}
+    others = {"recipe", "task_type", "table", "hydra", "sweep"}
     assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, *others}
 
 

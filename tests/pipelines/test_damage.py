@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import retable
-from retable import digests
-from retable.artifacts import require
-from retable.errors import UsageError
+from retable.core import digests
+from retable.core.artifacts import require
+from retable.core.errors import UsageError
 from retable.reporting.results import read_result
 from tests.pipelines.conftest import BILSTM, CELLS, SKIPGRAM, TASK, TINY
 from tests.pipelines.test_errors import refuse

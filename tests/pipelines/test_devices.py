@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
-from pipelines.entry import CONF
-from retable.digests import digest
+from pipelines.config.project import CONF
+from retable.core.digests import digest
 from tests.pipelines.conftest import BILSTM, TWO
 
 SHORT = ["corpus=grammar_tiny", "++max_steps=8", "validations=2"]

@@ -8,7 +8,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from retable.cells.build import build_model
+from retable.inference.build import build_model
 from retable.objectives.bidirectional_lm import BidirectionalLM
 from tests.pipelines.recipes import composed
 

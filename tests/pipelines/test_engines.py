@@ -8,13 +8,15 @@ import threading
 
 import pytest
 
-from pipelines import clusters, engines
-from pipelines.clusters import answer
-from pipelines.engines import DEVICES, ENGINE, engine, spreading
-from pipelines.entry import CONF
-from pipelines.forks import OURS
-from pipelines.repro import require_processors
-from retable.errors import UsageError
+from pipelines.config.environment import DEVICES, ENGINE
+from pipelines.config.project import CONF
+from pipelines.execute.repro import require_processors
+from pipelines.executors import executor as engines
+from pipelines.executors import server as clusters
+from pipelines.executors.executor import engine, spreading
+from pipelines.executors.local import OURS
+from pipelines.executors.server import answer
+from retable.core.errors import UsageError
 
 ROOT = CONF.parent
 

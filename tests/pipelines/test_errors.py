@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
-from pipelines.entry import one_line_errors
-from retable.publishing import alone
+from pipelines.config.errors import one_line_errors
+from retable.core.publishing import alone
 
 
 def files(folder):
@@ -89,9 +89,10 @@ def test_unknown_recipe(project):
     ("group", "text", "message"),
     [
         ("recipe", "defaults: [/recipe/recurrent/lstm, _self_]\nepochs: 2\n", "recipe=own begins without the line"),
-        ("task", "defaults: [/kind/sentences, _self_]\ntask: {label: verdict}\n", "task=own begins without the line"),
-        ("task", "# @package _global_\ntask: {label: verdict}\n", "task=own is of no kind; write `defaults: ["),
-        ("task", "# @package _global_\ndefaults: [/kind/tags, _self_]\ntask: {_target_: retable.tasks.odd.Odd}\n",
+        ("task", "defaults: [/task_type/sentences, _self_]\ntask: {label: verdict}\n",
+         "task=own begins without the line"),
+        ("task", "# @package _global_\ntask: {label: verdict}\n", "task=own has no type; write `defaults: ["),
+        ("task", "# @package _global_\ndefaults: [/task_type/tags, _self_]\ntask: {_target_: retable.tasks.odd.Odd}\n",
          "there is no retable.tasks.odd; write as _target_, in place of retable.tasks.odd.Odd, "),
         ("model", "_target_: retable.models.recurrent.Odd\n",
          "there is no retable.models.recurrent.Odd; write as _target_"),

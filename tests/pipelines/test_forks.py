@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.forks import OURS, answer, ask, forked, serving
+from pipelines.executors.local import OURS, answer, ask, forked, serving
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_what_runs_for_one_who_is_gone_ends_without_a_word(job):
     """As after Ctrl-C, which ends who asked."""
     asked, started = job(WAITS)
     asks, answers = socket.socketpair()
-    asks.sendall(f"{json.dumps(asked | {'executable': 'python'})}\n".encode())
+    asks.sendall(f"{json.dumps(asked)}\n".encode())
 
     def work() -> None:
         asks.close()

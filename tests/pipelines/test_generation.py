@@ -12,10 +12,10 @@ import torch
 from mlflow.tracking import MlflowClient
 from safetensors.numpy import save_file
 
-from pipelines.command import main
+from pipelines.cli.main import main
 from pipelines.generate import generate
-from retable.artifacts import read_record
-from retable.cells.systems import carry_parts
+from retable.core.artifacts import read_record
+from retable.inference.systems import carry_parts
 from retable.models.ngram import KneserNey
 from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM

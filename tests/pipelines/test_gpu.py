@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import torch
 
-from retable.artifacts import read_record
-from retable.digests import digest
+from retable.core.artifacts import read_record
+from retable.core.digests import digest
 from tests.pipelines.test_devices import STAGES, prepare
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
@@ -98,7 +98,7 @@ def on_both(project, stage: str, cell: Path, *settings: str) -> list[Path]:
     folders = []
     for accelerator in ("cpu", "gpu"):
         out = f"grammar_tiny/{cell.name}-{accelerator}"
-        used = [f"cell=grammar_tiny/{cell.name}", f"accelerator={accelerator}", f"out={out}"]
+        used = [f"cell=grammar_tiny/{cell.name}", f"trainer.accelerator={accelerator}", f"out={out}"]
         project.succeed(stage, *settings, *used, **EXACT)
         folders.append(project.folder / "outputs" / stage / out)
         assert read_record(folders[-1])["accelerator"] == accelerator

@@ -10,7 +10,7 @@ import torch
 from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file
 
-from retable.artifacts import read_record
+from retable.core.artifacts import read_record
 from retable.models.word2vec_format import read_word2vec
 from retable.tokenizers.tokenizer import Tokenizer
 from tests.pipelines.conftest import TWO, unrecorded

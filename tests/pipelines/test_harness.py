@@ -28,7 +28,7 @@ def offline(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("system", ["harness_kn", pytest.param("harness_lstm", marks=pytest.mark.long), "harness_gpt"])
 def test_a_task_has_the_score_of_our_own(system, outputs, tmp_path):
-    from retable.cells.harness import CellLM
+    from retable.inference.harness import CellLM
 
     cell = outputs / f"pretrain/grammar_tiny/{system}-1"
     lines = [line for line in (outputs / "prepare/grammar_tiny/test.txt").read_text().split("\n") if line][:30]
@@ -48,7 +48,7 @@ def test_a_task_has_the_score_of_our_own(system, outputs, tmp_path):
 def test_requests_are_answered_by_scorer_and_greedy_decoding(outputs):
     from lm_eval.api.instance import Instance
 
-    from retable.cells.harness import CellLM
+    from retable.inference.harness import CellLM
 
     cell = outputs / "pretrain/grammar_tiny/harness_lstm-1"
     model, system = CellLM(str(cell)), retable.load(cell)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import retable
-from pipelines.export import export_cell
+from pipelines.cli.export import export_cell
+from retable.core.errors import UsageError
 from retable.corpora.text import read_units
-from retable.errors import UsageError
 from tests.exchange.cases import bpe, exported, gpt, system, widened
 
 CORPUS = "corpus=grammar_tiny"
@@ -30,7 +30,7 @@ def contents() -> dict[Path, bytes | None]:
 
 
 def refused(project, *arguments: str) -> str:
-    done = project.run("command", "import", *arguments)
+    done = project.run("cli.main", "import", *arguments)
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
     return done.stderr
 
@@ -45,8 +45,8 @@ def texts(project) -> list[str]:
 def arpa(project):
     """An n-gram model's cell, its ARPA file, and the cell that this became."""
     project.succeed("pretrain", CORPUS, "recipe=counted/kn5", "system=counted")
-    project.succeed("command", "export", "pretrain/grammar_tiny/counted-1", "mine.arpa")
-    done = project.succeed("command", "import", "mine.arpa", "grammar_tiny/from_arpa")
+    project.succeed("cli.main", "export", "pretrain/grammar_tiny/counted-1", "mine.arpa")
+    done = project.succeed("cli.main", "import", "mine.arpa", "grammar_tiny/from_arpa")
     assert done.stdout == "outputs/pretrain/grammar_tiny/from_arpa\n"
     return project
 
@@ -68,7 +68,7 @@ def test_a_cell_says_what_it_was_imported_from(arpa):
     evaluated = "evaluate/grammar_tiny/from_arpa/run.json"
     perplexities(arpa, "from_arpa")
     assert read(arpa, evaluated)["made_from"][0] == "pretrain/grammar_tiny/from_arpa"
-    shown = arpa.succeed("command", "show", "from_arpa").stdout
+    shown = arpa.succeed("cli.main", "show", "from_arpa").stdout
     assert "from_arpa on grammar_tiny, imported" in shown and "made from  mine.arpa" in shown
 
 
@@ -77,7 +77,7 @@ ARPA = "\\data\\\nngram 1={n}\n\n\\1-grams:\n-0.5\ta\n-0.5\t</s>\n{more}\n\\end\
 
 def test_an_arpa_file_of_other_words_is_scored_on_tokens_of_its_own(arpa):
     (arpa.folder / "other.arpa").write_text(ARPA.format(n=3, more="-0.7\t<unk>\n"))
-    arpa.succeed("command", "import", "other.arpa", "grammar_tiny/other")
+    arpa.succeed("cli.main", "import", "other.arpa", "grammar_tiny/other")
     cell = retable.load(arpa.folder / "outputs/pretrain/grammar_tiny/other")
     assert cell.config["tokens"] == "grammar_tiny/pretrained"
     (scored,) = cell.score("a b", end=True)
@@ -114,8 +114,8 @@ def test_a_gpt2_exported_and_imported_is_the_same(project):
     project.succeed("tokenize", CORPUS, "tokenizer=bpe")
     small = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.max_length=32", "batches.length=32"]
     project.succeed("pretrain", CORPUS, "tokenizer=bpe", "recipe=transformer/gpt", *small, "epochs=0.2", "system=goes")
-    project.succeed("command", "export", "pretrain/grammar_tiny/goes-1", "as_gpt2")
-    project.succeed("command", "import", "as_gpt2", "grammar_tiny/comes")
+    project.succeed("cli.main", "export", "pretrain/grammar_tiny/goes-1", "as_gpt2")
+    project.succeed("cli.main", "import", "as_gpt2", "grammar_tiny/comes")
     expected = perplexities(project, "goes-1", "tokenizer=bpe")
     assert perplexities(project, "comes", "tokenizer=bpe") == pytest.approx(expected, rel=1e-5)
     run = read(project, "pretrain/grammar_tiny/comes/run.json")
@@ -132,7 +132,7 @@ def test_other_checkpoints_are_loaded_and_measured(name, project):
     ours, tokenizer = system(name)
     cell = "".join(letter for letter in name if letter.isalnum())
     exported(ours, tokenizer, project.folder / cell)
-    project.succeed("command", "import", cell, f"grammar_tiny/{cell}")
+    project.succeed("cli.main", "import", cell, f"grammar_tiny/{cell}")
     loaded = retable.load(project.folder / f"outputs/pretrain/grammar_tiny/{cell}")
     weights, again = dict(ours.named_parameters()), dict(loaded.system.objective.named_parameters())
     assert weights.keys() == again.keys() and all((weights[key] == again[key]).all() for key in weights)
@@ -165,14 +165,14 @@ def test_word_vectors_come_go_and_begin_a_training(form, project, monkeypatch):
     theirs = keyed_vectors(5)
     theirs.add_vectors(WORDS, VECTORS)
     theirs.save_word2vec_format(str(project.folder / f"given.{form}"), binary=form == "bin")
-    project.succeed("command", "import", f"given.{form}", f"grammar_tiny/of_{form}")
+    project.succeed("cli.main", "import", f"given.{form}", f"grammar_tiny/of_{form}")
     monkeypatch.chdir(project.folder)
     system = retable.load(f"of_{form}")
     assert system.words == WORDS
     np.testing.assert_allclose(system.vectors(WORDS), VECTORS, rtol=0 if form == "bin" else 1e-6)
     assert system.neighbours("the", 1)[0][0] in WORDS[1:]
     for end in ("txt", "bin"):
-        project.succeed("command", "export", f"embed/grammar_tiny/of_{form}", f"back.{end}")
+        project.succeed("cli.main", "export", f"embed/grammar_tiny/of_{form}", f"back.{end}")
         again = keyed_vectors.load_word2vec_format(f"back.{end}", binary=end == "bin")
         assert again.index_to_key == WORDS and np.array_equal(again.vectors, system.vectors(WORDS))
     project.succeed("evaluate", CORPUS, "stage=embed", f"cell=grammar_tiny/of_{form}", "benchmark=neighbours")
@@ -217,7 +217,7 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(arpa, monkeypatch):
 
 
 def test_vectors_of_a_language_model_are_not_there(arpa):
-    done = arpa.run("command", "export", "pretrain/grammar_tiny/counted-1", "mine.txt")
+    done = arpa.run("cli.main", "export", "pretrain/grammar_tiny/counted-1", "mine.txt")
     assert done.returncode == 2 and "counted-1 holds no word vectors, which .txt is for" in done.stderr
 
 

@@ -11,10 +11,10 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.entry import CONF
-from retable.cells.build import build_model
+from pipelines.config.project import CONF
+from retable.core.errors import UsageError
 from retable.data.layouts import prompt
-from retable.errors import UsageError
+from retable.inference.build import build_model
 from retable.models.bilstm import BiLSTM
 from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.text_to_text import TextToText

@@ -8,12 +8,12 @@ import pytest
 import torch
 from hydra.utils import instantiate
 
-from retable.cells.build import build_counted, build_model
 from retable.data.streams import TokenBatch
+from retable.inference.build import build_counted, build_model
 from retable.nn.transformer import Cache
 from retable.objectives.base import CountsWords
 from retable.training.weights import load_weights, save_weights
-from tests.pipelines.recipes import COUNTED, TRAINED, composed
+from tests.pipelines.recipes import COUNTED, OBJECTIVES, TRAINED, composed
 
 T, B = 12, 3
 SMALL = {
@@ -21,14 +21,6 @@ SMALL = {
     "n_layers": 2, "n_heads": 2, "d_inner": 24,
     "max_length": T, "memory": T, "d_bottleneck": 8, "kernel_size": 3, "context": 4, "table_size": 500,
 }  # fmt: skip
-OBJECTIVES = [
-    "adaptive_softmax",
-    "sampled_softmax",
-    "noise_contrastive",
-    "blackout",
-    "hierarchical_lm",
-    "max_entropy_lm",
-]
 
 
 STEMS = ["".join(chr(97 + (i * k) % 26) for k in range(1, 2 + i % 7)) + str(i) for i in range(40)]

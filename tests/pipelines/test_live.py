@@ -6,10 +6,11 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
-from pipelines.plan import composing, report_plan, set_study
-from pipelines.project import enter_project
-from pipelines.why import Reasons
-from retable.plan.graph import REPORT_PLAN
+from pipelines.config.project import enter_project
+from pipelines.plan import report_plan
+from pipelines.study.compose import composing, set_study
+from pipelines.study.explain import Reasons
+from retable.planning.graph import REPORT_PLAN
 
 
 @pytest.mark.parametrize("name", ["history", "smoke"])

@@ -8,9 +8,9 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from retable.cells.build import build_counted, build_model
-from retable.cells.systems import load_system, load_vectors
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.inference.build import build_counted, build_model
+from retable.inference.systems import load_system, load_vectors
 from retable.models import fasttext
 from retable.models.fasttext import FastText
 from retable.models.skipgram import SkipGram

@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from textwrap import indent
 
@@ -13,7 +16,9 @@ from dvc.rwlock import rwlock
 from dvc.utils.serialize import _common, _yaml, modify_yaml
 from dvc_objects.fs.local import FsspecLocalFileSystem
 
-from pipelines.locks import forget_killed, write_only_what_is_new, write_whole
+from pipelines.config.patches import dvc_writes_only_what_is_new, dvc_writes_whole
+from pipelines.study.dvc_lock import forget_killed, only_one
+from retable.core.errors import UsageError
 
 PID_MAX = 2**22  # of Linux: no process has it
 
@@ -21,7 +26,7 @@ PID_MAX = 2**22  # of Linux: no process has it
 @pytest.fixture
 def patched(monkeypatch):
     monkeypatch.setattr(FsspecLocalFileSystem, "open", FsspecLocalFileSystem.open)  # to be put back
-    write_whole()
+    dvc_writes_whole()
 
 
 def test_what_dvc_writes_is_as_it_was_or_as_it_will_be(tmp_path, patched, monkeypatch):
@@ -75,7 +80,7 @@ def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkey
             theirs = Lockfile.dump_stages
             patch.setattr(Lockfile, "dump_stages", theirs)  # to be put back
             if ours:
-                write_only_what_is_new()
+                dvc_writes_only_what_is_new()
             for says in ("one", "two"):
                 patch.setenv("SAYS", says)
                 for name in ("first", VERY_LONG, "a-name-that-is-in-another", "a-name", LONG):
@@ -97,15 +102,50 @@ def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkey
         ('{"write": {"outputs/a', False, False),
         ("{}", False, False),
         ('{"write": {"a": {"pid": NOBODY, "cmd": "dvc repro"}}, "read": {}}', False, False),
-        ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', False, True),
-        ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', True, False),  # another's number
+        ('{"read": {"a": [{"pid": DVC, "cmd": "dvc repro"}]}}', False, True),
+        ('{"read": {"a": [{"pid": DVC, "cmd": "dvc repro"}]}}', True, False),  # another's number
+        ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', False, False),  # that of another container
+        ('{"read": {"a": [{"pid": ENDED, "cmd": "dvc repro"}]}}', False, False),
     ],
 )
 def test_only_who_is_at_work_is_known_to_be(said, since_boot, stays, tmp_path):
     notes = tmp_path / "rwlock"
     forget_killed(notes)
-    notes.write_text(said.replace("MINE", str(os.getpid())).replace("NOBODY", str(PID_MAX)))
-    if since_boot:
-        os.utime(notes, (1, 1))
-    forget_killed(notes)
+    with subprocess.Popen(["sleep", "60"], executable="/bin/sleep") as other, dvc() as at_work, ended() as zombie:
+        pids = {"MINE": other.pid, "DVC": at_work.pid, "ENDED": zombie.pid, "NOBODY": PID_MAX}
+        for name, pid in pids.items():
+            said = said.replace(name, str(pid))
+        notes.write_text(said)
+        if since_boot:
+            os.utime(notes, (1, 1))
+        forget_killed(notes)
+        other.kill(), at_work.kill()
     assert notes.exists() == stays
+
+
+def dvc() -> subprocess.Popen:
+    """A process that is called so."""
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"])
+
+
+def ended() -> subprocess.Popen:
+    """A process that has ended, of which nobody has taken that."""
+    process = subprocess.Popen([sys.executable, "-c", "", "dvc"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    return process
+
+
+def test_a_study_is_made_by_one_command_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with only_one("small"):
+        said = f"^study small is being made by process {os.getpid()} on .* since .*; wait for it, or end it$"
+        with pytest.raises(UsageError, match=said), only_one("small"):
+            pass
+        if (child := os.fork()) == 0:  # which holds the lock, too
+            time.sleep(1)
+            os._exit(0)
+    with pytest.raises(UsageError), only_one("small"):
+        pass
+    os.waitpid(child, 0)
+    with only_one("small"):
+        pass

@@ -10,10 +10,10 @@ import pytest
 import torch
 from mlflow.tracking import MlflowClient
 
-from pipelines.entry import one_line_errors
-from pipelines.record import _same_threads
-from retable.artifacts import read_record, read_run
-from retable.digests import digest
+from pipelines.app.run_folder import _same_threads
+from pipelines.config.errors import one_line_errors
+from retable.core.artifacts import read_record, read_run
+from retable.core.digests import digest
 from tests.pipelines.conftest import GPT, SHORT
 from tests.pipelines.test_errors import refuse
 

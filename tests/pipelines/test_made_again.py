@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from retable.artifacts import read_record
-from retable.digests import digest
+from retable.core.artifacts import read_record
+from retable.core.digests import digest
 from retable.training.precision import fastest_precision
 from tests.pipelines.conftest import CELLS, GPT, SHORT, Project
 

@@ -8,10 +8,10 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from pipelines.entry import CONF
-from retable.cells.build import build_batches, build_model, build_objective
+from pipelines.config.project import CONF
 from retable.data.encode import write_tokens
 from retable.evaluation.held_out import mean_metrics
+from retable.inference.build import build_batches, build_model, build_objective
 from retable.tokenizers.tokenizer import Tokenizer
 from tests.pipelines.recipes import composed
 

@@ -12,14 +12,14 @@ import torch
 from hydra.utils import get_class
 
 import retable
-from retable.cells.build import build_model
+from retable.core.errors import UsageError
 from retable.corpora.choice_files import ChoiceFiles
 from retable.corpora.coreference import Document, DocumentFiles, write_documents
 from retable.corpora.squad import read_triples
 from retable.data.bucketed import on_device
 from retable.data.spelling import Vocabulary
-from retable.errors import UsageError
 from retable.generation.sampling import Greedy
+from retable.inference.build import build_model
 from retable.metrics.answers import exact_match, word_f1
 from retable.tasks.base import Task
 from retable.tasks.choices import ChoiceTask

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from retable.cells.systems import load_system
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.inference.systems import load_system
 from retable.models.cache import UnigramCache
 from retable.models.good_turing import GoodTuring
 from retable.tokenizers.tokenizer import read_tokens
@@ -109,7 +109,7 @@ def test_what_does_not_mix_is_refused_with_one_line(project, mixed, overrides, m
 
 
 def test_n_gram_models_alone_have_arpa_files(project, mixed):
-    project.succeed("command", "export", "pretrain/grammar_tiny/bigram-1", "bigram.arpa")
+    project.succeed("cli.main", "export", "pretrain/grammar_tiny/bigram-1", "bigram.arpa")
     assert (mixed / "bigram.arpa").read_text().startswith("\\data\\\nngram 1=")
-    done = project.run("command", "export", "pretrain/grammar_tiny/cache-1", "cache.arpa")
+    done = project.run("cli.main", "export", "pretrain/grammar_tiny/cache-1", "cache.arpa")
     assert done.returncode == 2 and "cache-1 is no n-gram model" in done.stderr

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from pipelines import plan
-from retable.artifacts import read_record
-from retable.plan.cell import Cell
+from pipelines.study import compose
+from retable.core.artifacts import read_record
+from retable.planning.cell import Cell
 from tests.pipelines.test_errors import files, refuse
 
 SMALL = ["corpus=grammar_tiny", "model.d_model=8", "epochs=2", "+trainer.log_every_n_steps=1"]
@@ -168,6 +168,6 @@ def test_what_learns_at_all_learns_a_batch_by_heart(project, stage, settings):
 
 def test_plans_know_of_none_of_them():
     settings = {"corpus": "grammar_tiny", "system": "a", "seed": "1"}
-    with plan.composing():
+    with compose.composing():
         for stage in ("pretrain", "from_scratch", "embed"):
-            assert not {"callbacks", "logger", "debug"} & set(plan.configuration(Cell(stage, "a", settings)))
+            assert not {"callbacks", "logger", "debug"} & set(compose.configuration(Cell(stage, "a", settings)))

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from pipelines.entry import CONF
+from pipelines.config.project import CONF
 
 PAGE = (CONF.parent / "docs/howto/add-a-task.md").read_text(encoding="utf-8")
 TASK = PAGE.partition("```yaml\n")[2].partition("```")[0]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipelines.entry import is_main_process
+from pipelines.config.errors import is_main_process
 from tests.pipelines.conftest import TWO
 
 TRANSFORMER = ["model.d_model=16", "model.n_layers=2", "model.dropout=0", "batches.batch_size=4"]

@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines import plan, reach
-from pipelines.project import CONF, DEFAULT, STUDIES, study_names
-from pipelines.record import loaded_from
-from pipelines.repro import _files_there
-from retable.errors import UsageError
-from retable.plan.conf import Conf, strings
-from retable.plan.fingerprint import RECORDING, Code
-from retable.plan.graph import params_of
-from retable.plan.study import expand, read_study
+from pipelines import plan
+from pipelines.app.run_folder import loaded_from
+from pipelines.config import checkpoint
+from pipelines.config.project import CONF, DEFAULT, STUDIES, study_names
+from pipelines.study import code_reached, compose, dvc_project
+from pipelines.study import code_reached as reach
+from pipelines.study.dvc_project import _files_there
+from retable.core.errors import UsageError
+from retable.planning.conf import Conf, strings
+from retable.planning.fingerprint import RECORDING, Code
+from retable.planning.graph import params_of
+from retable.planning.study import expand, read_study
 
 ROOT = CONF.parent
 
@@ -33,7 +36,7 @@ def read(study):
 def test_the_files_of_dvc_are_those_of_the_study(study):
     """`retable graph` has nothing to write, and every stage reads what another writes."""
     folder, root = (ROOT, f"studies/{DEFAULT}/") if study == DEFAULT else (STUDIES / study, "")
-    for path, text in plan.graph_files(read(study), folder, root).items():
+    for path, text in dvc_project.graph_files(read(study), folder, root).items():
         assert (folder / path).read_text(encoding="utf-8") == text, path
     params = yaml.load((folder / "params.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     entries = [(stage, entry["of"]) for stage in params for entry in params[stage].values()]
@@ -53,7 +56,7 @@ def test_what_is_no_more_leaves_the_lock(monkeypatch, tmp_path):
 
     Path("study.yaml").write_text(yaml.dump({"corpus": "grammar_tiny", "systems": [{"of": "kn5"}]}))
     Path("dvc.lock").write_text(yaml.dump(locked("plan", "pretrain@kn3-1", "pretrain@kn5-1", "report")))
-    plan.graph()
+    dvc_project.graph()
     assert yaml.safe_load(Path("dvc.lock").read_text()) == locked("plan", "pretrain@kn5-1", "report")
 
 
@@ -68,7 +71,7 @@ def test_what_is_no_more_leaves_the_lock(monkeypatch, tmp_path):
 def test_a_cell_that_can_not_be_composed_is_named(monkeypatch, tmp_path, settings, message):
     monkeypatch.chdir(tmp_path)
     Path("study.yaml").write_text(yaml.dump({"corpus": "ptb", "systems": [{"of": "lstm", "set": settings}]}))
-    plan.graph()
+    dvc_project.graph()
     with pytest.raises(UsageError) as error:
         plan.plan()
     assert str(error.value).startswith(message)
@@ -78,14 +81,14 @@ def test_params_may_change_settings_but_no_cells(monkeypatch, tmp_path):
     """As `dvc exp run -S` does, and as it can't."""
     monkeypatch.chdir(tmp_path)
     Path("study.yaml").write_text(yaml.dump({"corpus": "ptb", "systems": [{"of": "lstm"}]}))
-    plan.graph()
+    dvc_project.graph()
     params = yaml.safe_load(Path("params.yaml").read_text())
     params["pretrain"]["lstm-1"]["optimizer"] = {"lr": 0.5}
     Path("params.yaml").write_text(yaml.dump(params))
-    assert plan.set_study().cells["pretrain/ptb/lstm-1"].settings["optimizer.lr"] == "0.5"
+    assert compose.set_study().cells["pretrain/ptb/lstm-1"].settings["optimizer.lr"] == "0.5"
     Path("params.yaml").write_text(yaml.dump(params | {"pretrain": {}}))
     with pytest.raises(UsageError, match=r"params\.yaml is not that of study\.yaml; run `retable graph`"):
-        plan.set_study()
+        compose.set_study()
 
 
 def test_a_cell_that_begins_with_another_or_with_a_checkpoint_depends_on_it(monkeypatch, tmp_path):
@@ -95,9 +98,11 @@ def test_a_cell_that_begins_with_another_or_with_a_checkpoint_depends_on_it(monk
                {"of": "bert", "init": "hf:mine/bert"},
                {"of": "bert", "as": "of_the_hub", "init": "hf:its/bert"}]  # fmt: skip
     study = expand(Conf(CONF), "mine", {"corpus": "grammar_tiny", "systems": systems})
-    with plan.composing():
-        entries = params_of(study, {place: plan.data_of(cell) for place, cell in study.cells.items()})["pretrain"]
-        plans = {cell.out: yaml.safe_load(plan.plan_of(cell, study.cells)) for cell in study.cells.values()}
+    with compose.composing():
+        entries = params_of(study, {place: dvc_project.data_of(cell) for place, cell in study.cells.items()})[
+            "pretrain"
+        ]
+        plans = {cell.out: yaml.safe_load(compose.plan_of(cell, study.cells)) for cell in study.cells.values()}
     assert "outputs/pretrain/grammar_tiny/lstm-1" in entries["lstm_on-1"]["of"]["reads"]
     assert "mine/bert" in entries["bert-1"]["of"]["reads"]
     assert not any("bert" in path for path in entries["of_the_hub-1"]["of"]["reads"])
@@ -105,7 +110,7 @@ def test_a_cell_that_begins_with_another_or_with_a_checkpoint_depends_on_it(monk
     assert opened == {"_target_": "Checkpoint", "name": "mine/bert"}
     assert plans["grammar_tiny/bert-1"]["code"] == plans["grammar_tiny/of_the_hub-1"]["code"]
     assert plans["grammar_tiny/lstm_on-1"]["configuration"]["init"] == "pretrain/grammar_tiny/lstm-1"
-    reached = plan.reached_by("pretrain", {"objective": {}, "init": plan.opened_by("hf:mine/bert")})
+    reached = code_reached.reached_by("pretrain", {"objective": {}, "init": checkpoint.opened_by("hf:mine/bert")})
     assert "retable.exchange.checkpoint.Checkpoint" in reached
 
 
@@ -122,15 +127,15 @@ def test_configurations_of_a_studys_own_come_first(monkeypatch, tmp_path):
     entry = {"of": "bilstm", "task": "rte", "set": {"task.files.train": "mine/train.csv"}}
     said = {"corpus": ["a", "b", "c"], "systems": [{"of": ["longer", "kn5"]}, entry]}
     Path("study.yaml").write_text(yaml.dump(said))
-    study = plan.study_here()
-    with plan.composing():
-        found = {cell.place: plan.data_of(cell) for cell in study.cells.values()}
-        made = {name: plan.configuration(study.cells[f"pretrain/a/{name}-1"]) for name in ("longer", "kn5")}
+    study = compose.study_here()
+    with compose.composing():
+        found = {cell.place: dvc_project.data_of(cell) for cell in study.cells.values()}
+        made = {name: compose.configuration(study.cells[f"pretrain/a/{name}-1"]) for name in ("longer", "kn5")}
     assert [found[f"prepare/{name}"] for name in "abc"] == [["mine/a.txt"], ["b.txt"], ["mine/texts"]]
     read = found["from_scratch/a/rte-bilstm-1"]
     assert "mine/train.csv" in read and "data/glue/RTE/dev.tsv" in read and "data/glue/RTE/train.tsv" not in read
     assert made["longer"]["epochs"] == 77 and made["kn5"]["model"]["order"] == 4
-    plan.graph()
+    dvc_project.graph()
     deps = yaml.safe_load(Path("dvc.yaml").read_text())["stages"]["plan"]["deps"]
     assert deps == ["conf", "code/conf", "code/pipelines", "code/retable", "study.yaml", "params.yaml"]
 
@@ -149,17 +154,17 @@ def test_what_one_cell_sets_is_not_anothers():
     systems = [{"of": "lstm", "as": name, "set": {"batches": said}}
                for name, said in {"a": "{length: 77}", "b": "{batch_size: 4}"}.items()]  # fmt: skip
     cells = expand(Conf(CONF), "mine", {"corpus": "grammar_tiny", "systems": systems}).cells
-    with plan.composing():
-        found = {name: plan.configuration(cells[f"pretrain/grammar_tiny/{name}-1"])["batches"] for name in "ab"}
+    with compose.composing():
+        found = {name: compose.configuration(cells[f"pretrain/grammar_tiny/{name}-1"])["batches"] for name in "ab"}
     assert found["a"]["length"] == 77 and found["b"]["batch_size"] == 4
     assert found["b"]["length"] != 77 and found["a"]["batch_size"] != 4
 
 
 def test_a_cell_depends_on_every_path_that_its_configuration_names():
-    with plan.composing():
+    with compose.composing():
         for cell in read("smoke").cells.values():
-            listed = [*plan.data_of(cell), *(f"outputs/{place}" for place in cell.reads)]
-            for path in strings({**plan.configuration(cell), "corpus": None}):
+            listed = [*dvc_project.data_of(cell), *(f"outputs/{place}" for place in cell.reads)]
+            for path in strings({**compose.configuration(cell), "corpus": None}):
                 if path.startswith(("data/", "outputs/")):
                     assert {path, *map(str, Path(path).parents)} & {*listed}, (cell.place, path)
 
@@ -215,6 +220,6 @@ def test_whatever_a_stage_enters_is_in_its_fingerprint(project, source, tmp_path
     loaded = list(loaded_from(cells))
     reached = source.reached(reach.reached_by(stage, reach.own_part(stage, own), loaded))
     seen = {tuple(line.split(" ")) for line in entered.read_text(encoding="utf-8").splitlines()}
-    recording = {(module, name) for module, name in seen if module.startswith((*RECORDING, "retable.plan"))}
+    recording = {(module, name) for module, name in seen if module.startswith((*RECORDING, "retable.planning"))}
     assert len(seen - recording) > 5
     assert seen - recording - DISPATCH - reached == set()

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from retable.artifacts import read_json
+from retable.core.artifacts import read_json
 
 OVERFITTING = [
     "recipe=recurrent/lstm", "model.d_model=32", "model.dropout=0", "batches.batch_size=2", "batches.length=16",

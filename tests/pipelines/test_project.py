@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines import plan
-from pipelines.project import CONF, STUDIES
-from retable.plan.conf import Conf
-from retable.plan.study import expand
+from pipelines.config.project import CONF, STUDIES
+from pipelines.study import compose
+from retable.planning.conf import Conf
+from retable.planning.study import expand
+from tests.pipelines.own_package import write_configurations, write_package
 
 ROOT = CONF.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -56,20 +57,25 @@ class Installed:
         self.folder = folder
         self._environment = os.environ | {"PYTHONPATH": str(site), "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false"}
 
-    def __call__(self, *arguments: str, module: str = "pipelines.command") -> subprocess.CompletedProcess:
+    def trusts(self, package: str, folder: Path) -> None:
+        """Have it find a package in a folder, and trust it."""
+        path = f"{self._environment['PYTHONPATH']}{os.pathsep}{folder}"
+        self._environment |= {"PYTHONPATH": path, "RETABLE_PACKAGES": package}
+
+    def __call__(self, *arguments: str, module: str = "pipelines.cli.main") -> subprocess.CompletedProcess:
         return subprocess.run(
             [sys.executable, "-m", module, *arguments],
             cwd=self.folder, env=self._environment, capture_output=True, text=True,
         )  # fmt: skip
 
-    def says(self, *arguments: str, module: str = "pipelines.command") -> str:
+    def says(self, *arguments: str, module: str = "pipelines.cli.main") -> str:
         done = self(*arguments, module=module)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def ran(self) -> list[str]:
         """The stages in which `retable repro mine` found something to do."""
-        lines = re.findall(r"^\[\d+/\d+\] +[\d.]+ s  (.*)$", self("repro", "mine").stderr, re.MULTILINE)
+        lines = re.findall(r"^\[ *\d+/\d+\] +[\d.]+ s  (.*)$", self("repro", "mine").stderr, re.MULTILINE)
         return [line for line in lines if not line.endswith("no change")]
 
 
@@ -80,11 +86,9 @@ def installed(tmp_path, site) -> Installed:
 
 def test_the_wheel_has_every_package():
     found = {".".join(path.parent.relative_to(ROOT / "src").parts) for path in (ROOT / "src").rglob("__init__.py")}
-    assert {*PYPROJECT["tool"]["setuptools"]["packages"]} == found | {
-        "hydra_plugins",
-        "pipelines",
-        "pipelines.template",
-    }
+    found |= {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "pipelines").rglob("__init__.py")}
+    listed = PYPROJECT["tool"]["setuptools"]["packages"]
+    assert sorted(listed) == sorted(found | {"hydra_plugins", "pipelines.template"})
 
 
 def test_the_wheel_has_every_file(site):
@@ -170,12 +174,14 @@ def test_a_study_is_made_in_a_folder_of_its_own(installed, site):
     (study / "conf/corpus/grammar_tiny.yaml").write_text(small, encoding="utf-8")
     assert "pretrain kn5-1" in installed.ran()
     assert "| kn5 " in installed.says("tables", "mine")
+    latex = installed.says("tables", "mine", "--latex")
+    assert "    kn5 & " in latex and latex.count(r"\begin{table}") == installed.says("tables", "mine").count("### ")
     assert installed.says("repro", "mine").endswith("\n\nNothing to do. The report: mine/results/report.html\n")
 
     # what the installed code reaches has the fingerprint that it has in the checkout, so that cells can be shared
     cells = expand(Conf(CONF), "mine", {"corpus": "grammar_tiny", "systems": [{"of": "kn5"}]}).cells
-    with plan.composing():
-        expected = plan.plan_of(cells["pretrain/grammar_tiny/kn5-1"], cells)
+    with compose.composing():
+        expected = compose.plan_of(cells["pretrain/grammar_tiny/kn5-1"], cells)
     assert (study / "outputs/plan/pretrain/grammar_tiny/kn5-1.yaml").read_text("utf-8") == expected
 
     (study / "conf/recipe/counted").mkdir(parents=True)
@@ -194,3 +200,45 @@ def test_a_study_is_made_in_a_folder_of_its_own(installed, site):
     said = installed.says("why", "grammar_tiny/kn5-1", "--study", "mine").splitlines()
     code.write_text(text, encoding="utf-8")
     assert said[1:] == ["  code: the package that is installed has changed in what the cell reaches"]
+
+
+@pytest.mark.long
+def test_a_study_of_a_package_of_the_users_own(installed, tmp_path_factory):
+    """A model, a tokenizer, a task and a benchmark outside of the wheel: trained, in tables, loaded; edits are seen."""
+    package = write_package(tmp_path_factory.mktemp("own"))
+    installed.trusts("mypkg", package.parent)
+    study = installed.folder / "mine"
+    write_configurations(study / "conf")
+    small = (CONF / "corpus/grammar_tiny.yaml").read_text(encoding="utf-8").replace(
+        "train: 50000, validation: 5000, test: 20000", "train: 3000, validation: 600, test: 900"
+    )  # fmt: skip
+    (study / "conf/corpus").mkdir()
+    (study / "conf/corpus/grammar_tiny.yaml").write_text(small, encoding="utf-8")
+    said = {
+        "corpus": "grammar_tiny",
+        "systems": [
+            {"of": "running_mean", "tokenizer": "folded"},
+            {"of": "kn3"},
+            {"of": "bilstm", "task": "backwards", "tokenizer": "word", "set": {"epochs": 0.2}},
+        ],
+        "benchmarks": {"surprise": "running_mean", "perplexity": "kn3"},
+    }
+    (study / "study.yaml").write_text(yaml.dump(said), encoding="utf-8")
+    assert {"tokenize folded", "pretrain running_mean-1", "from_scratch backwards-bilstm-1"} <= {*installed.ran()}
+    assert "running_mean" in installed.says("tables", "mine")
+    cell = "mine/outputs/pretrain/grammar_tiny/running_mean-1"
+    assert "a b" in installed.says("score", cell, "a b")
+    assert installed.says("repro", "mine").endswith("\n\nNothing to do. The report: mine/results/report.html\n")
+
+    models = package / "models.py"
+    text = models.read_text(encoding="utf-8")
+    models.write_text(text.replace("B batch, T time", "B batches, T times"), encoding="utf-8")
+    assert installed.ran() == ["plan"]
+    models.write_text(text.replace("return sums / counts", "return 2 * sums / counts"), encoding="utf-8")
+    ran = {"plan", "pretrain running_mean-1", "evaluate running_mean-1", "report"}
+    assert {*installed.ran()} == ran
+
+    installed.trusts("other", package.parent)
+    for command in (("score", cell, "a b"), ("repro", "mine")):
+        done = installed(*command)
+        assert done.returncode == 2 and "package mypkg is not trusted" in done.stderr, done.stderr

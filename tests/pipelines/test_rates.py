@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from pipelines.plan import composing, configuration
-from pipelines.project import CONF, DEFAULT, STUDIES
-from retable.plan.conf import Conf
-from retable.plan.study import read_study
+from pipelines.config.project import CONF, DEFAULT, STUDIES
+from pipelines.study.compose import composing, configuration
+from retable.planning.conf import Conf
+from retable.planning.study import read_study
 
 CHOSEN = {  # of the default's systems, and of the task that each learns: what each is called in study rates
     "pretrain fixed_window": "fixed_window",

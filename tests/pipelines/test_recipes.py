@@ -9,10 +9,10 @@ import torch
 from hydra.utils import get_class, get_method, instantiate
 from torch import nn
 
-from pipelines.entry import CONF
-from retable.cells.build import build_counted, build_model
+from pipelines.config.project import CONF
+from retable.inference.build import build_counted, build_model
 from retable.models.base import LeftToRight
-from retable.plan.conf import Conf
+from retable.planning.conf import Conf
 from retable.reporting.results import read_references
 from tests.pipelines.recipes import COUNTED, FILES, LANGUAGE_MODELS, PATHS, TRAINED, composed
 

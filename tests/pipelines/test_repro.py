@@ -1,6 +1,7 @@
 """A small study: what runs at first, after an edit that changes no number, and after one that does; what two studies
 share, and a study of a user's own."""
 
+import copy
 import json
 import os
 import re
@@ -13,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.entry import CONF
-from pipelines.forks import write_python
-from retable.digests import write_digests
+from pipelines.config.project import CONF
+from pipelines.executors.local import python_of
+from retable.core.digests import write_digests
 
 ROOT = CONF.parent
 STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}],
@@ -29,10 +30,9 @@ SMALLER = ("conf/corpus/grammar_tiny.yaml", "train: 50000, validation: 5000, tes
 class Repro:
     """A project of its own, whose Python is that of forks.py."""
 
-    def __init__(self, folder: Path, tools: Path, forks: str):
-        self.folder, self.python = folder, tools / "python"
-        write_python(self.python, forks)
-        path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
+    def __init__(self, folder: Path, forks: str):
+        self.folder, self.python = folder, Path(python_of(forks))
+        path = os.pathsep.join([str(self.python.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
         self.environment = os.environ | {"PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}", "PATH": path}
 
     def __call__(self, *command: str) -> str:
@@ -47,7 +47,7 @@ class Repro:
     def make(self, *arguments: str) -> subprocess.CompletedProcess:
         """As `make repro` would."""
         return subprocess.run(
-            [str(self.python), "-m", "pipelines.command", "repro", *arguments],
+            [str(self.python), "-m", "pipelines.cli.main", "repro", *arguments],
             cwd=self.folder, env=self.environment, capture_output=True, text=True,
         )  # fmt: skip
 
@@ -82,7 +82,7 @@ def small_project(made: Repro) -> Repro:
     add_study(made, "history", STUDY)
     made.edit(*SMALLER)
     made("git", "init", "--quiet")
-    made(str(made.python), "-m", "pipelines.command", "graph")
+    made(str(made.python), "-m", "pipelines.cli.main", "graph")
     made.commit()
     return made
 
@@ -95,7 +95,7 @@ def add_study(made: Repro, name: str, said: dict) -> Path:
 
 @pytest.fixture(scope="module")
 def repro(tmp_path_factory, forks):
-    return small_project(Repro(tmp_path_factory.mktemp("repro"), tmp_path_factory.mktemp("tools"), forks))
+    return small_project(Repro(tmp_path_factory.mktemp("repro"), forks))
 
 
 def test_only_what_may_change_a_number_runs_again(repro):
@@ -282,8 +282,8 @@ def test_a_study_of_ones_own(repro, tmp_path):
         (study / name).parent.mkdir(parents=True, exist_ok=True)
         (study / name).write_text(text, encoding="utf-8")
     assert "pretrain kn2-1" in repro.made(str(study))
-    inside = Repro(study, tmp_path, "")
-    inside.python, inside.environment = repro.python, repro.environment
+    inside = copy.copy(repro)
+    inside.folder = study
     assert inside("dvc", "status").strip() == "Data and pipelines are up to date."
     assert inside.make().stdout.endswith("\n\nNothing to do. The report: results/report.html\n")
     record = json.loads(inside.read("records/pretrain/letters/kn2-1.json"))
@@ -328,7 +328,7 @@ class TestWhy:
     @pytest.fixture
     def why(self, repro):
         def why(name: str = "grammar_tiny/kn3-1") -> list[str]:
-            first, *reasons = repro(str(repro.python), "-m", "pipelines.command", "why", name).splitlines()
+            first, *reasons = repro(str(repro.python), "-m", "pipelines.cli.main", "why", name).splitlines()
             ends = " would run:" if reasons else " is as DVC's lock has it: nothing to do"
             assert first.endswith(ends), first
             return [line.removeprefix("  ") for line in reasons]
@@ -361,7 +361,7 @@ class TestWhy:
         edited("src/retable/models/gpt.py", '"""', '"""Edited. ')
         changed = "code: retable.models.ngram.KneserNey, since HEAD"
         assert why() == [changed]
-        of_study = repro(str(repro.python), "-m", "pipelines.command", "why").splitlines()
+        of_study = repro(str(repro.python), "-m", "pipelines.cli.main", "why").splitlines()
         assert of_study[0] == "study history: 4 of 6 cells would be made again, and what reads them"
         assert of_study[1] == f"  {self.KN3}: {changed}"
 
@@ -394,7 +394,7 @@ class TestWhy:
         edited(f"{HISTORY}/study.yaml", "- kn5", "- kn5\n  - unigram")
         assert why("grammar_tiny/unigram-1") == ["it was never made in this project"]
         edited(f"{HISTORY}/study.yaml", "- kn5\n  - unigram", "- kn5")
-        command = [str(repro.python), "-m", "pipelines.command", "why", "kn33-1"]
+        command = [str(repro.python), "-m", "pipelines.cli.main", "why", "kn33-1"]
         done = subprocess.run(command, cwd=repro.folder, env=repro.environment, capture_output=True, text=True)
         assert done.returncode == 2
         assert done.stderr == "error: kn33-1 is not a cell of study history; write kn3-1\n"

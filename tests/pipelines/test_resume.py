@@ -8,7 +8,7 @@ import signal
 import pytest
 from mlflow.tracking import MlflowClient
 
-from retable.digests import digest
+from retable.core.digests import digest
 from tests.pipelines.conftest import TWO
 
 SETTINGS = [

@@ -3,7 +3,7 @@
 import pytest
 from mlflow.tracking import MlflowClient
 
-from retable.artifacts import read_record
+from retable.core.artifacts import read_record
 from tests.pipelines.conftest import unrecorded
 
 TEXT = ["corpus=grammar_tiny", "model.d_model=8", "epochs=1", "system=shown"]

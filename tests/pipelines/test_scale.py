@@ -14,12 +14,12 @@ import torch
 from dvc.repo import Repo
 from hydra.utils import instantiate
 
-from pipelines import plan
+from pipelines.config.project import STUDIES
+from pipelines.execute.repro import stages_of
 from pipelines.pretrain import pretrain
-from pipelines.project import STUDIES
-from pipelines.repro import stages_of
-from retable.cells.build import build_model, build_objective
-from retable.errors import UsageError
+from pipelines.study import compose, dvc_project
+from retable.core.errors import UsageError
+from retable.inference.build import build_model, build_objective
 from retable.tokenizers import unigram
 from retable.training.weights import matrix_parameters
 from tests.pipelines.recipes import composed
@@ -152,6 +152,6 @@ def test_a_study_says_what_data_it_misses(tmp_path, monkeypatch, study, missing)
     monkeypatch.chdir(tmp_path)
     shutil.copyfile(STUDIES / study / "study.yaml", "study.yaml")
     Repo.init(no_scm=True).close()
-    plan.graph()
+    dvc_project.graph()
     with pytest.raises(UsageError, match=f"{missing}.* does not exist, and study .* reads it for prepare@"):
-        stages_of(plan.study_here())
+        stages_of(compose.study_here())

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pipelines.entry import CONF
+from pipelines.config.project import CONF
 
 SCRIPTS = CONF.parent / "pipelines"
 STAGES = sorted(path.stem for path in SCRIPTS.glob("*.py") if "\n@stage\n" in path.read_text(encoding="utf-8"))

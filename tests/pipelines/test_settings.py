@@ -3,7 +3,8 @@
 import pytest
 from hydra import initialize_config_dir
 
-from pipelines.entry import CONF, one_line_errors
+from pipelines.config.errors import one_line_errors
+from pipelines.config.project import CONF
 from tests.pipelines.checked import check
 
 LSTM = ["pretrain", "corpus=grammar_tiny", "recipe=recurrent/lstm"]

@@ -5,13 +5,15 @@ import json
 import pandas as pd
 import pytest
 
-from retable.artifacts import read_record
-from retable.digests import DIGESTS
-from tests.pipelines.conftest import GPT, SHORT
+from retable.core.artifacts import read_record
+from retable.core.digests import DIGESTS
+from tests.pipelines.conftest import GPT, SHORT, TINY
 
 RECORDS = ("run.json", "config.yaml", DIGESTS)  # which say how a cell was made
 CHOICES = {
     "perplexity": ["evaluate", "benchmark=perplexity"],
+    "held_out": ["evaluate", "benchmark=held_out", "tokenizer=word_marked"],
+    "mixed": ["evaluate", "benchmark=perplexity", "stage=mix"],
     "gradients": ["evaluate", "benchmark=gradients", "benchmark.gradients.length=16",
                   "benchmark.gradients.distances=8", "benchmark.gradients.windows=70"],
     "top_p": ["generate", "decoding=top_p", "n_prompts=9", "++decoding.batch_size=2"],
@@ -21,20 +23,49 @@ CELLS = {
     "gpt": [*GPT, "tokenizer=word", "batches.batch_size=4"],
     "rows": ["recipe=recurrent/lstm", "model.d_model=8", "scorer.rows=4", "batches.batch_size=4"],
     "kn3": ["recipe=counted/kn3"],
+    "bert": [
+        "recipe=bert/bert",
+        "tokenizer=word_marked",
+        "model.d_model=16",
+        "model.n_layers=1",
+        "model.n_heads=2",
+        "batches.batch_size=4",
+    ],
 }
+TAGGER = [
+    "task=grammar_pos",
+    "recipe=taggers/bilstm_crf",
+    "model.d_embedding=8",
+    "model.d_model=8",
+    "task.sentences.text.words={train: 600, validation: 200, test: 200}",
+    "epochs=0.2",
+    "finetuning.lr=1e-9",
+    "finetuning.batch_size=8",
+    TINY,
+]
+
+
+def on(devices: int) -> list[str]:
+    return ["trainer.accelerator=cpu", f"trainer.devices={devices}"]
 
 
 def made(project, cell: str, choice: str, devices: int):
     """The folder of what was measured of a cell by so many processes."""
-    if not (project.folder / f"outputs/pretrain/grammar_tiny/{cell}_shared-1").exists():
-        short = SHORT if cell != "kn3" else SHORT[:1]
-        project.succeed("pretrain", *short, *CELLS[cell], f"system={cell}_shared")
+    for part in ["gpt", "kn3"] if cell == "both" else [cell]:
+        if not (project.folder / f"outputs/pretrain/grammar_tiny/{part}_shared-1").exists():
+            short = SHORT if part != "kn3" else SHORT[:1]
+            if part == "bert":
+                project.succeed("tokenize", TINY, "tokenizer=word_marked")
+            project.succeed("pretrain", *short, *CELLS[part], f"system={part}_shared")
+    if cell == "both":
+        cells = "cells=[pretrain/grammar_tiny/gpt_shared-1,pretrain/grammar_tiny/kn3_shared-1]"
+        project.succeed("mix", TINY, cells, "system=both_shared", *on(devices))
     stage, *settings = CHOICES[choice]
     if stage == "evaluate":
         settings += ["corpus=grammar_tiny"]
     out = f"grammar_tiny/{cell}-{choice}-{devices}"
     project.succeed(
-        stage, *settings, f"cell=grammar_tiny/{cell}_shared-1", f"devices={devices}", "accelerator=cpu", f"out={out}",
+        stage, *settings, f"cell=grammar_tiny/{cell}_shared-1", *on(devices), f"out={out}",
     )  # fmt: skip
     return project.folder / "outputs" / stage / out
 
@@ -43,6 +74,8 @@ def made(project, cell: str, choice: str, devices: int):
     ("cell", "choice", "rounding"),
     [
         ("gpt", "perplexity", 0),
+        ("bert", "held_out", 1e-6),  # metrics of halves of a batch
+        ("both", "mixed", 0),
         ("gpt", "gradients", 0),
         ("gpt", "top_p", 0),
         ("gpt", "beam", 0),
@@ -67,3 +100,11 @@ def test_two_processes_find_what_one_finds(project, cell, choice, rounding):
 
 def test_what_is_counted_stays_with_one_process(project):
     assert read_record(made(project, "kn3", "perplexity", 2))["devices"] == 1
+
+
+def test_two_processes_tag_as_one(project):
+    """A tagger is measured where it was trained. Its rate is so low that two trainings leave the same weights."""
+    for devices in (1, 2):
+        project.succeed("finetune", *TAGGER, *on(devices), f"system=tagger_{devices}")
+    one, two = (project.folder / f"outputs/from_scratch/grammar_pos/tagger_{devices}-1" for devices in (1, 2))
+    assert (one / "units.csv").read_bytes() == (two / "units.csv").read_bytes()

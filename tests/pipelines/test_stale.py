@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines import plan, reach
-from pipelines.entry import CONF
-from retable.errors import UsageError
-from retable.plan.conf import Conf
-from retable.plan.study import expand
+from pipelines import plan
+from pipelines.config import project
+from pipelines.config.project import CONF
+from pipelines.study import code_reached as reach
+from pipelines.study import compose, dvc_project
+from retable.core.errors import UsageError
+from retable.planning.conf import Conf
+from retable.planning.study import expand
 
 ROOT = CONF.parent
 SAID = {
@@ -22,7 +25,7 @@ SAID = {
     "benchmarks": {"perplexity": {"all but": []}, "analogies": "skipgram", "held_out": "bert"},
 }  # fmt: skip
 # What was read of files, by their ending.
-CACHES = {".yaml": (plan._composed, plan._chosen, plan._container, plan._conf), ".py": (reach.code,)}
+CACHES = {".yaml": (compose._composed, compose._chosen, dvc_project._container, compose._conf), ".py": (reach.code_of,)}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,7 @@ def copied(tmp_path_factory) -> Iterator[Path]:
     for name in ("conf", "pipelines", "src/retable"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "CONF", folder / "conf")
+        patch.setattr(compose, "CONF", folder / "conf")
         patch.setattr(reach, "CODE", {"pipelines": folder / "pipelines", "retable": folder / "src/retable"})
         patch.setenv("RETABLE_DATA", "data")
         clear()
@@ -49,9 +52,9 @@ def clear(*endings: str) -> None:
 
 def plans() -> dict[str, str]:
     """The plan of each cell of `SAID` by its place."""
-    cells = expand(Conf(plan.CONF), "mine", SAID).cells
-    with plan.composing():
-        return {place: plan.plan_of(cell, cells) for place, cell in cells.items()}
+    cells = expand(Conf(project.CONF), "mine", SAID).cells
+    with compose.composing():
+        return {place: compose.plan_of(cell, cells) for place, cell in cells.items()}
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +92,7 @@ def test_a_value_of_a_table_makes_reports_stale_and_a_comment_does_not(copied):
     for edited in (f"{text}# edited\n", text.replace("title: Tagging", "title: Tags"), text):
         file.write_text(edited, encoding="utf-8")
         clear(".yaml")
-        found.append(plan.report_plan(expand(plan.conf(), "mine", SAID)))
+        found.append(plan.report_plan(expand(compose.conf(), "mine", SAID)))
     assert found[0] == found[2] != found[1]
 
 
@@ -126,7 +129,7 @@ def test_a_metric_of_a_benchmark_makes_reports_stale(copied):
     for old, new in (("", ""), ("np.exp(", "np.exp2("), ("np.exp2(", "np.exp(")):
         path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
         clear(".py")
-        codes.append(yaml.safe_load(plan.report_plan(expand(plan.conf(), "mine", SAID)))["code"])
+        codes.append(yaml.safe_load(plan.report_plan(expand(compose.conf(), "mine", SAID)))["code"])
     assert codes[0] == codes[2] != codes[1]
 
 
@@ -164,11 +167,11 @@ def test_a_model_that_moves_makes_nothing_stale(copied, stale_after):
 )  # fmt: skip
 def test_a_study_to_start_from(monkeypatch, tmp_path, settings, file, capsys):
     monkeypatch.chdir(tmp_path)
-    plan.new("mine", settings)
+    dvc_project.new("mine", settings)
     assert yaml.safe_load(Path("mine/study.yaml").read_text(encoding="utf-8")) == file
     assert capsys.readouterr().out == "mine/study.yaml is written; retable repro mine makes the study\n"
     with pytest.raises(UsageError, match=r"mine/study\.yaml exists; edit it, or choose another name"):
-        plan.new("mine", settings)
+        dvc_project.new("mine", settings)
 
 
 @pytest.mark.parametrize(
@@ -181,5 +184,5 @@ def test_a_study_to_start_from(monkeypatch, tmp_path, settings, file, capsys):
 def test_a_study_that_can_not_be_is_not_written(monkeypatch, tmp_path, folder, settings, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=message):
-        plan.new(folder, settings)
+        dvc_project.new(folder, settings)
     assert not [*tmp_path.iterdir()]

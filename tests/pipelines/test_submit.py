@@ -23,7 +23,7 @@ def cells(bare_project):
 
 def submit(cells, *tests):
     named = [word for test in tests for word in ("--test", test)]
-    return cells.run("command", "submit", "bilstm", "--seed", "2", *named, RETABLE_DATA="data")
+    return cells.run("cli.main", "submit", "bilstm", "--seed", "2", *named, RETABLE_DATA="data")
 
 
 def test_a_test_sets_labels_stand_by_their_index_as_the_task_names_them(cells):

@@ -17,13 +17,13 @@ from mlflow.tracking import MlflowClient
 from optuna.trial import TrialState
 from rich.console import Console
 
-from pipelines.adopt import adopt, changed, written_at
-from pipelines.jobs import Devices, in_parallel
-from pipelines.repro import StudyProgress
-from pipelines.search import Search, corners, distribution, rounded
-from pipelines.sweep import leave, show
-from retable.artifacts import write_json
-from retable.errors import UsageError
+from pipelines.execute.adopt import adopt, changed, written_at
+from pipelines.execute.grid import leave, show
+from pipelines.execute.launcher import Devices, in_parallel
+from pipelines.execute.optuna_search import Search, corners, distribution, rounded
+from pipelines.execute.progress import StudyProgress
+from retable.core.artifacts import write_json
+from retable.core.errors import UsageError
 from tests.pipelines.conftest import ROOT, Project
 
 SMALL = ["corpus=grammar_tiny", "model.d_model=8", "epochs=0.1", "batches.batch_size=4"]

@@ -9,7 +9,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from retable.cells.build import build_model
+from retable.inference.build import build_model
 from tests.pipelines.recipes import composed
 
 UNIGRAM = {"<pad>": 0, "</s>": 1, "<unk>": 2} | {f"<extra_id_{i}>": 32_099 - i for i in range(100)}

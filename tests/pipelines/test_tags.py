@@ -8,10 +8,10 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from pipelines.entry import CONF
-from pipelines.initial import load_pretrained
+from pipelines.app.init_from import load_pretrained
+from pipelines.config.project import CONF
+from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence
-from retable.errors import UsageError
 from retable.metrics.roles import role_counts
 from retable.metrics.spans import span_f1, span_metrics
 from retable.models.tagger import BiLSTMTagger

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from pipelines.entry import CONF
+from pipelines.config.project import CONF
+from retable.core.settings import build
 from retable.corpora.text import SPLITS
-from retable.settings import build
 
 MNLI = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\t" \
        "sentence2_parse\tsentence1\tsentence2\t"  # fmt: skip
@@ -193,7 +193,7 @@ def task(name: str):
 
 def test_every_task_has_a_layout():
     files = {path.stem: path.read_text(encoding="utf-8") for path in (CONF / "task").glob("*.yaml")}
-    assert set(LAYOUTS) == {name for name, text in files.items() if "/kind/sentences" in text}
+    assert set(LAYOUTS) == {name for name, text in files.items() if "/task_type/sentences" in text}
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -6,18 +6,18 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.initial import freeze, load_pretrained
-from pipelines.project import CONF, STUDIES
-from pipelines.texts import draw
-from retable.cells.build import build_model, build_objective
+from pipelines.app.init_from import freeze, load_pretrained
+from pipelines.app.task_text import draw
+from pipelines.config.project import CONF, STUDIES
+from retable.core.errors import UsageError
+from retable.core.stages import TASK_STAGES
 from retable.data.bucketed import Bucketed
 from retable.data.examples import Inputs, encoded
-from retable.errors import UsageError
+from retable.inference.build import build_model, build_objective
 from retable.objectives.classification import Classification
 from retable.objectives.regression import Regression
-from retable.plan.cell import TASK_STAGES
-from retable.plan.conf import Conf
-from retable.plan.study import read_study
+from retable.planning.conf import Conf
+from retable.planning.study import read_study
 from retable.tasks.reading import ends_of_sequences, lay_out
 from retable.tasks.sentences import Example
 from retable.tokenizers import word, wordpiece

@@ -5,9 +5,9 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from pipelines import training
-from pipelines.record import Record
-from retable.errors import UsageError
+from pipelines.app import training
+from pipelines.app.run_folder import Record
+from retable.core.errors import UsageError
 from retable.training.curve import Point
 from retable.training.fit import Fitted
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.tries import called
-from retable.plan.cell import Cell
-from retable.publishing import alone
+from pipelines.study.adhoc import called
+from retable.core.publishing import alone
+from retable.planning.cell import Cell
 from tests.pipelines.conftest import Project, track
 
 GRAMMAR = {"corpus": "grammar_tiny", "tokenizer": "word"}
@@ -142,7 +142,7 @@ def test_a_try_is_read_by_its_name(tracked):
     name = "grammar_tiny/small-1+optimizer.lr-0.02"
     tracked.succeed("evaluate", "corpus=grammar_tiny", f"cell={name}")
     assert (tracked.folder / f"outputs/evaluate/{name}/perplexity/metrics.json").exists()
-    assert tracked.succeed("command", "generate", name, "the").stdout.startswith("the")
+    assert tracked.succeed("cli.main", "generate", name, "the").stdout.startswith("the")
     cells = f"cells=[pretrain/grammar_tiny/small-1,pretrain/{name}]"
     tracked.succeed("mix", "corpus=grammar_tiny", cells)
 

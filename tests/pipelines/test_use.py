@@ -15,11 +15,11 @@ import pytest
 import torch
 
 import retable
-from retable.cells import served
+from retable.core.errors import UsageError
 from retable.corpora.text import read_units
-from retable.errors import UsageError
 from retable.evaluation.scoring import Scorer
 from retable.generation.next_token import next_token
+from retable.inference import served
 from tests.pipelines.conftest import ENVIRONMENT
 
 CORPUS = "corpus=grammar_tiny"
@@ -317,7 +317,7 @@ def test_a_table_is_answered_row_by_row_as_by_the_systems_own_methods(name, proj
 
 REGISTER = """
 import sys
-from pipelines.command import main
+from pipelines.cli.main import main
 for cell in sys.argv[1:]:
     sys.argv = ["retable", "register", cell]
     try:

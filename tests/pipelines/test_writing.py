@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import retable
-from pipelines.command import main
-from retable.cells.discriminator import load_discriminator
+from pipelines.cli.main import main
 from retable.data.corruption import START
 from retable.evaluation.source_attention import attention_to_source
 from retable.generation.beam_search import BeamSearch
@@ -20,6 +19,7 @@ from retable.generation.contrastive_search import ContrastiveSearch
 from retable.generation.fudge import FUDGE
 from retable.generation.next_token import next_token
 from retable.generation.sampling import Greedy, Sampling, seeded
+from retable.inference.discriminator import load_discriminator
 
 TINY = "corpus=grammar_tiny"
 PAIRS = ["corpus=grammar_pairs_tiny", "corpus.write.pairs={train: 200, validation: 10, test: 12}"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from retable.artifacts import write_record
+from retable.core.artifacts import write_record
 from retable.metrics.classification import classification_metrics
 from retable.metrics.likelihood import likelihood_metrics
 

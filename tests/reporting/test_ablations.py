@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from retable.errors import UsageError
-from retable.reporting.ablations import ablation_tables
+from retable.core.errors import UsageError
+from retable.reporting.ablations import ablation_rows
 from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.results import read_result, tidy
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import SPECIFICATIONS, of_rows
 from tests.reporting.written import write_report
 
 COMPARISON = {
@@ -35,7 +35,7 @@ def compare(write_run):
         ]
         frame = tidy([read_result(folder) for folder in folders])
         comparison = {k: v for k, v in (COMPARISON | {"metric": metric} | changed).items() if v is not None}
-        ((table, rows),) = ablation_tables({"pairs": comparison}, frame)
+        ((table, rows),) = of_rows("ablation", ablation_rows({"pairs": comparison}, frame))
         return table, rows.set_index("system")
 
     return build
@@ -171,8 +171,8 @@ def test_a_corpus_is_chosen_where_there_are_several(write_run):
     ]
     frame = tidy([read_result(folder) for folder in folders])
     with pytest.raises(UsageError, match="was measured on grammar, ptb; write its corpus"):
-        list(ablation_tables({"pairs": COMPARISON}, frame))
-    ((table, rows),) = ablation_tables({"pairs": COMPARISON | {"corpus": "ptb"}}, frame)
+        ablation_rows({"pairs": COMPARISON}, frame)
+    ((table, rows),) = of_rows("ablation", ablation_rows({"pairs": COMPARISON | {"corpus": "ptb"}}, frame))
     assert [*table.panels] == ["ptb"] and set(rows["mean"]) == {0.25}
 
 
@@ -194,7 +194,7 @@ def test_mistakes_are_told(write_run, changed, message):
     ]
     frame = tidy([read_result(folder) for folder in folders])
     with pytest.raises(UsageError, match=message):
-        list(ablation_tables({"pairs": COMPARISON | changed}, frame))
+        ablation_rows({"pairs": COMPARISON | changed}, frame)
 
 
 def test_the_report_has_the_table_and_its_sentence(write_run, tmp_path):
@@ -206,7 +206,7 @@ def test_the_report_has_the_table_and_its_sentence(write_run, tmp_path):
     out = tmp_path / "results"
     tables = write_report("small", {"finetune": folders}, out, SPECIFICATIONS, ablations={"pairs": COMPARISON})
     assert [table.name for table in tables] == ["tasks", "ablation-pairs"]
-    for name in ("report.html", "report.md", "ablation-pairs.md", "ablation-pairs.tex"):
+    for name in ("report.html", "report.md", "ablation-pairs.md"):
         assert "Holds, where higher is better: bert less" in (out / name).read_text(encoding="utf-8"), name
     rows = pd.read_csv(out / "ablation-pairs.csv")
     assert rows["runs"][0] == "finetune/grammar/bert-1 finetune/grammar/bert-2 finetune/grammar/bert-3"

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.reporting.published import complete
 from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables

@@ -5,7 +5,7 @@ import subprocess
 import pandas as pd
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.reporting.comparison import aggregates, compared, comparison_table, tables_at, tables_of
 from retable.reporting.markup import markdown_table
 from retable.reporting.results import CELL
@@ -87,7 +87,7 @@ def test_tables_of_a_commit(tmp_path, monkeypatch):
 
 
 def test_committed_tables_have_numbers():
-    from pipelines.project import STUDIES
+    from pipelines.config.project import STUDIES
 
     for study in ("history", "ptb", "smoke"):
         frame = aggregates(tables_of(STUDIES / study / "results").values())

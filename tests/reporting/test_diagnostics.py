@@ -10,11 +10,20 @@ import pytest
 
 from retable.metrics.regression import fit_power
 from retable.reporting.diagnostic_figures import diagnostic_figures
-from retable.reporting.diagnostics import PHENOMENA, THEORY, diagnostic_tables, phenomena_frame
+from retable.reporting.diagnostics import (
+    PHENOMENA,
+    THEORY,
+    gradients_rows,
+    phenomena_frame,
+    phenomena_tables,
+    sampling_rows,
+    scaling_rows,
+)
 from retable.reporting.figures import write_figure
 from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.results import read_result
 from tests.reporting import charts
+from tests.reporting.specifications import of_rows
 
 N = 40  # documents
 ENTROPY = {"local": 2.0, "agreement": 1.0, "nesting": 0.5, "repetition": 3.0}
@@ -79,7 +88,7 @@ def test_phenomena_means_are_those_of_the_sums(phenomena):
 
 
 def test_phenomena_table_has_a_row_a_system_and_the_oracle(phenomena):
-    ((table, frame),) = diagnostic_tables(phenomena)
+    ((table, frame),) = phenomena_tables(phenomena)
     assert table.name == "phenomena-grammar"
     rows = table.panels["grammar"]
     assert [row.values[0].text for row in rows] == ["kn5", "lstm", "gpt", "entropy (oracle)", "tokens, %"]
@@ -108,7 +117,7 @@ def test_a_phenomenon_that_is_rare_or_not_there_has_no_nan(write):
         + [(0, "repetition", 2, 5.0, 3.0)],
         columns=["unit", "phenomenon", "tokens", "nats", "true_nats"])}  # fmt: skip
     result = read_result(write("evaluate", "grammar/gpt-1-phenomena", "gpt", 1, {}, **tables))
-    ((table, frame),) = diagnostic_tables([result])
+    ((table, frame),) = phenomena_tables([result])
     rare = frame.set_index("phenomenon").loc["repetition"]
     assert (rare["mean"], rare["ci_low"], rare["ci_high"]) == (1, 1, 1)
     assert "nan" not in markdown_table(table) and "1.000 to 1.000" in markdown_table(table)
@@ -126,7 +135,7 @@ def test_gradients_table(write):
         write("evaluate", f"ptb/{name}-{seed}-gradients", name, seed, metrics(factor), gradients=table)
         for name, seed, factor in cells
     ]
-    ((table, _),) = diagnostic_tables(map(read_result, folders))
+    ((table, _),) = of_rows("gradients", gradients_rows(map(read_result, folders)))
     rows = [[value.text for value in row.values] for row in table.panels["ptb"]]
     assert rows[0] == ["elman", "2", "0.500", "1.0", "0.990", "65", "0.5", "1.5", "20", "12"]
     assert [row[0] for row in rows] == ["elman", "lstm", "chaos"]
@@ -148,7 +157,7 @@ def test_sampling_table_leaves_out_what_was_not_measured(write):
         for seed, nats in ((1, 2.0), (2, 3.0))
     ]
     folders.append(write("evaluate", "grammar/noise-1-sampling", "noise", 1, {}, sampling=sampling(float("nan"))))
-    ((table, frame),) = diagnostic_tables(map(read_result, folders))
+    ((table, frame),) = of_rows("sampling", sampling_rows(map(read_result, folders)))
     assert [*table.panels] == ["true distribution (oracle)", "lstm", "noise"]
     lstm, noise = table.panels["lstm"], table.panels["noise"]
     assert [row.values[0].text for row in lstm] == ["temperature 0.5", "temperature 1"]
@@ -175,7 +184,7 @@ def scaling(write):
 
 
 def test_scaling_table_sets_measured_exponents_beside_the_theory(scaling):
-    ((table, _),) = diagnostic_tables([read_result(scaling)])
+    ((table, _),) = of_rows("scaling", scaling_rows([read_result(scaling)]))
     rows = [[value.text for value in row.values] for row in table.panels["cpu"]]
     assert rows[0] == ["recurrent", "length n", "n d²", "1.00", "1.00", "1.00 to 1.00", "1.00"]
     assert rows[1] == ["recurrent", "width d", "n d²", "2.00", "2.00", "2.00 to 2.00", "1.00"]
@@ -257,5 +266,6 @@ def _is_phenomena(run, system):
 
 def test_without_diagnostics_there_is_nothing(write):
     result = read_result(write("evaluate", "grammar/lstm-1-perplexity", "lstm", 1, {"test/nats": 1.0}))
-    assert not [*diagnostic_tables([result])]
+    assert phenomena_tables([result]) == []
+    assert all(rows([result]).empty for rows in (gradients_rows, sampling_rows, scaling_rows))
     assert not any(figures for *_, figures in diagnostic_figures([result]))

@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from retable.errors import UsageError
-from retable.reporting.elmo import elmo_tables
+from retable.core.errors import UsageError
+from retable.reporting.elmo import elmo_rows
 from retable.reporting.results import read_references, read_result, tidy
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import SPECIFICATIONS, of_rows
 from tests.reporting.written import write_report
 
 REFERENCES = read_references()
@@ -32,7 +32,7 @@ def of(name, *values):
 
 
 def table_of(folders, pairs=PAIRS, references=REFERENCES):
-    ((table, frame),) = elmo_tables(pairs, tidy(map(read_result, folders)), references)
+    ((table, frame),) = of_rows("elmo", elmo_rows(pairs, tidy(map(read_result, folders)), references))
     return table, frame
 
 
@@ -115,7 +115,7 @@ def test_taggers_stand_by_their_corpus(write):
     assert [*table.panels] == ["conll2000_chunking", "grammar_pos"]
     (row,) = fields(table, "conll2000_chunking")
     assert (row["Metric"].text, row["Increase absolute"].text) == ("F1", "+10.00")
-    (back,) = elmo_tables({"elmo_tagger": "crf"}, tidy(map(read_result, folders)), references)
+    (back,) = of_rows("elmo", elmo_rows({"elmo_tagger": "crf"}, tidy(map(read_result, folders)), references))
     assert back[1]["relative"].isna().all()  # where there was no error, no share of it is gone
 
 
@@ -133,7 +133,7 @@ def test_systems_without_a_common_task_are_told(write):
     folders += write("finetune", "glue", "cola", "bilstm_elmo", of("cola/validation/matthews", 0.5))
     with pytest.raises(UsageError, match="elmo: bilstm and bilstm_elmo have no task in common in this study"):
         table_of(folders)
-    assert list(elmo_tables({}, tidy(map(read_result, folders)), REFERENCES)) == []
+    assert elmo_rows({}, tidy(map(read_result, folders)), REFERENCES).empty
 
 
 def test_the_report_has_the_table(write, tmp_path):

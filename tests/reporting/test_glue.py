@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.metrics.classification import accuracy, confusion_matrix, f1, matthews
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.published import NOT_RUN, complete
 from retable.reporting.results import aggregate, read_references, read_result, tidy
 from retable.reporting.tables import write_tables
-from tests.reporting.specifications import SPECIFICATIONS, made
+from tests.reporting.specifications import SPECIFICATIONS, made, of_rows
 from tests.reporting.written import write_report
 
 N = 200
@@ -60,8 +60,8 @@ def tables_of(folders, baseline=None, notes=None):
         return {}
     rows = pd.concat([frame, averages])
     tables = {"glue": (made("glue", rows), rows)}
-    differences = glue_differences(tidy(results), runs, baseline) if baseline else []
-    return tables | {table.name: (table, rows) for table, rows in differences}
+    differences = glue_differences(tidy(results), runs, baseline) if baseline else pd.DataFrame()
+    return tables | {table.name: (table, rows) for table, rows in of_rows("glue-differences", differences)}
 
 
 def fields(table):
@@ -168,7 +168,7 @@ def test_where_nobody_has_run_all_tasks_there_is_no_average(write):
 def test_a_baseline_that_was_run_alone_is_compared_with_nothing(write):
     results = [read_result(write("rte", "bilstm", 1, 0.5))]
     _, runs = glue_averages(complete(aggregate(results, REFERENCES), REFERENCES, [], {}), tidy(results))
-    assert [*glue_differences(tidy(results), runs, "bilstm")] == []
+    assert glue_differences(tidy(results), runs, "bilstm").empty
 
 
 def test_other_tasks_keep_their_own_table(write, tmp_path):

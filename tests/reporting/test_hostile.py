@@ -12,8 +12,8 @@ import markdown as python_markdown
 import pandas as pd
 import pytest
 
-from retable import escaping
-from retable.errors import UsageError
+from retable.core import escaping
+from retable.core.errors import UsageError
 from retable.reporting.comparison import tables_at
 from retable.reporting.figures import write_figure
 from retable.reporting.markup import Column, Row, Table, Value, latex_table, markdown_table
@@ -174,7 +174,9 @@ def test_files_are_called_after_names_alone(write_run, fact, name):
     assert str(refusal.value).isprintable()
 
 
-@pytest.mark.parametrize("target", ["os.system", "subprocess.run", "builtins.exec", "retable.artifacts.subprocess.run"])
+@pytest.mark.parametrize(
+    "target", ["os.system", "subprocess.run", "builtins.exec", "retable.core.artifacts.subprocess.run"]
+)
 def test_a_table_is_made_by_a_function_of_the_project(target):
     with pytest.raises(UsageError, match=r"table mine: (_target_=.* none of|there is no )"):
         specified_table("mine", {"_target_": target, "where": {}}, pd.DataFrame())

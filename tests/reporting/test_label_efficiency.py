@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from retable.errors import UsageError
-from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
+from retable.core.errors import UsageError
+from retable.reporting.label_efficiency import label_efficiency_figures, scores_by_labels
 from retable.reporting.results import read_result, tidy
 from tests.reporting.charts import ends, line, table, texts
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import SPECIFICATIONS, of_rows
 from tests.reporting.written import write_report
 
 SETTINGS = {
@@ -63,7 +63,9 @@ def test_pairs_of_seeds_are_compared_at_each_number_of_labels(write):
 )
 def test_the_claim_holds_where_it_does_at_every_number(write, ten_thousand, verdict):
     folders = write(pretrained=PRETRAINED | {10000: [value + i / 1000 for i, value in enumerate(ten_thousand)]})
-    (finding,) = set(scores_by_labels(SETTINGS, values(folders))["finding"])
+    (notes,) = set(scores_by_labels(SETTINGS, values(folders))["_notes"])
+    claim, finding = notes.split("\n")
+    assert claim == f"Claim: {SETTINGS['claim']}"
     assert finding.startswith(f"Sentiment: {verdict}")
     assert "bert_pretrained_100_labels less bert_100_labels is +10.3 (95 % interval " in finding
     assert finding.count(" less ") == 2
@@ -71,7 +73,7 @@ def test_the_claim_holds_where_it_does_at_every_number(write, ten_thousand, verd
 
 def test_one_run_is_no_interval(write):
     rows = scores_by_labels(SETTINGS, values(write({100: [0.6]}, {100: [0.7]})))
-    ((table, _),) = label_efficiency_tables(SETTINGS, rows)
+    ((table, _),) = of_rows("label-efficiency", rows)
     (row,) = table.panels["sentiment, accuracy"]
     assert [value.text for value in row.values] == ["100", "1", "60.0", "70.0", "+10.0", "90.0"]
     assert "too few runs" in table.notes[1]

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.metrics.intervals import bootstrap, percentile_interval
 from retable.metrics.units import share
-from retable.reporting.lineage import gains_tables, lineage_tables
+from retable.reporting.lineage import gains_rows, lineage_rows
 from retable.reporting.results import read_result, tidy
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import SPECIFICATIONS, of_rows
 from tests.reporting.written import write_report
 
 YEARS = {"kn5": 1998, "elman": 2010, "lstm": 2012, "gpt": 2018}
@@ -51,7 +51,7 @@ def tilt(system):
 
 def tables(folders, years=YEARS, **more):
     results = [read_result(folder) for folder in folders]
-    ((table, frame),) = lineage_tables(years, tidy(results), results, **more)
+    ((table, frame),) = of_rows("lineage", lineage_rows(years, tidy(results), results, **more))
     return table, frame.set_index("system")
 
 
@@ -193,7 +193,8 @@ def write_task(write_classifier, write_run):
 
 
 def gains(folders, *comparisons, **more):
-    ((table, frame),) = gains_tables(comparisons or (GAIN,), tidy(map(read_result, folders)), **more)
+    rows = gains_rows(comparisons or (GAIN,), tidy(map(read_result, folders)), **more)
+    ((table, frame),) = of_rows("gains", rows)
     return table, frame
 
 
@@ -266,7 +267,7 @@ def test_both_tables_are_the_first_of_the_report(write, write_task, tmp_path):
     text = (out / "report.md").read_text(encoding="utf-8")
     assert text.index("The lineage: held-out") < text.index("What pretraining gives") < text.index("### Perplexity")
     for name in ("lineage", "gains"):
-        assert all((out / f"{name}.{kind}").stat().st_size for kind in ("csv", "md", "tex"))
+        assert all((out / f"{name}.{kind}").stat().st_size for kind in ("csv", "md"))
     rows = pd.read_csv(out / "lineage.csv", keep_default_na=False).set_index(["system", "task", "split", "metric"])
     assert rows.loc[("lstm", "", "test", "perplexity_word"), "verdict"] == "better"
     rows = pd.read_csv(out / "gains.csv").set_index(["system", "task", "split", "metric"])

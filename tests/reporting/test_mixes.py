@@ -7,18 +7,18 @@ import pandas as pd
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.elmo import ELMo
 from retable.models.elmo_features import ELMoBiLSTM
 from retable.models.elmo_tagger import ELMoTagger
 from retable.objectives.classification import Classification
 from retable.objectives.tagging import Tagging
 from retable.reporting.figures import write_figure
-from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
+from retable.reporting.mixes import mixes_figures, mixes_frame
 from retable.reporting.results import read_result
 from retable.training.weights import save_weights
 from tests.reporting.charts import marks, table, texts
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import SPECIFICATIONS, of_rows
 from tests.reporting.written import write_report
 
 WORDS = ["<unk>", "<eos>", "dog", "barks"]
@@ -87,7 +87,7 @@ def test_the_mixed_layers_are_those_of_the_configuration(write):
 
 
 def test_a_row_a_task_in_the_order_of_glue(folders):
-    ((table, _),) = mixes_tables(frame_of(folders))
+    ((table, _),) = of_rows("scalar-mix", frame_of(folders))
     assert [f"{column.group} {column.title}".strip() for column in table.columns] == [
         "Task", "System", "Runs", "Share of layer 0", "Share of layer 1", "Share of layer 2", "γ",
     ]  # fmt: skip
@@ -121,7 +121,7 @@ def test_cells_without_a_mixture_have_no_row(write, write_run):
     folder = write("glue", "cola", "bilstm", 1, [0.0, 0.0, 0.0], 1.0)
     save_weights(torch.nn.Linear(2, 2), folder / "model.safetensors")
     plain = write_run("finetune", "glue/rte-bilstm-1", "bilstm", 1, {}, task="rte")
-    assert frame_of([folder, plain]).empty and mixes_tables(frame_of([folder])) == []
+    assert frame_of([folder, plain]).empty and of_rows("scalar-mix", frame_of([folder])) == []
     assert mixes_figures(frame_of([folder])) == {}
     (folder / "model.safetensors").write_bytes(b"cut off")
     with pytest.raises(UsageError, match="is damaged"):

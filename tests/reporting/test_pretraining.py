@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.reporting.figures import write_figure
 from retable.reporting.learning_curves import learning_curves
 from retable.reporting.markup import latex_table, markdown_table

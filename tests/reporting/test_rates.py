@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from retable.errors import UsageError
-from retable.reporting.rates import rates_tables
+from retable.core.errors import UsageError
+from retable.reporting.rates import rates_rows
 from retable.reporting.results import read_result, tidy
+from tests.reporting.specifications import of_rows
 
 LSTM = {"lstm_rate_1": 1e-3, "lstm_rate_2": 2e-3, "lstm_rate_3": 4e-3}
 BERT = {"bert_rate_1": 5e-4, "bert_rate_2": 1e-3}
@@ -29,7 +30,7 @@ def tables(rates, folders, chosen_by=None):
     results = [read_result(folder) for folder in folders]
     pretrained = [result for result in results if result.run["stage"] == "pretrain"]
     trained = [result for result in results if result.run["stage"] == "finetune"]
-    ((table, frame),) = rates_tables(rates, chosen_by or {}, pretrained, tidy(trained))
+    ((table, frame),) = of_rows("rates", rates_rows(rates, chosen_by or {}, pretrained, tidy(trained)))
     return table, frame
 
 
@@ -96,4 +97,4 @@ def test_a_task_without_a_metric_to_choose_by(write):
 
 
 def test_a_study_without_rates_has_no_table():
-    assert not [*rates_tables({}, {}, [], tidy([]))]
+    assert rates_rows({}, {}, [], tidy([])).empty

@@ -11,8 +11,8 @@ import pytest
 import torch
 import yaml
 
-from retable.artifacts import write_record as write_making
-from retable.errors import UsageError
+from retable.core.artifacts import write_record as write_making
+from retable.core.errors import UsageError
 from retable.models.elmo_features import ELMoBiLSTM
 from retable.objectives.classification import Classification
 from retable.reporting.records import read_results, write_record

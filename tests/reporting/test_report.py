@@ -7,8 +7,8 @@ import shutil
 import pandas as pd
 import pytest
 
-from retable.artifacts import record_file, write_record
-from retable.errors import UsageError
+from retable.core.artifacts import record_file, write_record
+from retable.core.errors import UsageError
 from retable.reporting.provenance import Making
 from retable.reporting.report import judged
 from retable.reporting.results import AFTERWARDS
@@ -209,7 +209,7 @@ def test_word_vectors_bring_their_figures_and_tables(write_run, write_vectors, w
     write_report("vectors", folders, tmp_path / "results", SPECIFICATIONS)
     files = {path.name for path in (tmp_path / "results").iterdir()}
     figures = {"analogies-regular-grammar.svg", "analogies-total-grammar.svg", "plane-grammar.svg"}
-    tables = {"analogies.md", "neighbours-grammar.csv", "neighbours-grammar.tex", "tokenizers.md"}
+    tables = {"analogies.md", "neighbours-grammar.csv", "neighbours-grammar.md", "tokenizers.md"}
     assert figures | tables <= files
     means = json.loads((tmp_path / "results" / "metrics.json").read_text())["skipgram"]
     assert means["grammar/analogies/total/accuracy"] == 0.6 and means["grammar_3m/analogies/total/accuracy"] == 0.8

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import sacrebleu
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.evaluation.last_words import LastWords
 from retable.metrics.translation import METRICS, translation_counts
 from retable.reporting.results import aggregate, read_references, read_result, verdict

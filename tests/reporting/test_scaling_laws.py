@@ -6,19 +6,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.artifacts import read_json, write_json
-from retable.errors import UsageError
+from retable.core.artifacts import read_json, write_json
+from retable.core.errors import UsageError
 from retable.metrics.scaling_laws import Law, fit_law, fit_parabola
 from retable.reporting.results import read_result, tidy
 from retable.reporting.scaling_laws import (
     compute_figures,
     fitted,
     isoflop_figures,
+    laws_rows,
+    models_rows,
     scaling_points,
-    scaling_tables,
 )
 from tests.reporting.charts import line, table, texts
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import SPECIFICATIONS, of_rows
 from tests.reporting.written import write_report
 
 LAW = Law(E=2.0, A=40.0, B=200.0, alpha=0.4, beta=0.5)
@@ -72,7 +73,9 @@ def test_the_law_and_the_parabolas_are_those_of_the_points(folders):
 
 
 def test_the_table_says_whether_the_entropy_was_found(folders):
-    (table, laws), (of_models, models) = scaling_tables(fitted(points(folders), 10))
+    found = fitted(points(folders), 10)
+    ((table, laws),) = of_rows("scaling-laws", laws_rows(found))
+    ((of_models, models),) = of_rows("scaling-models", models_rows(found))
     rows = [[value.text for value in row.values] for row in table.panels["toy"]]
     names = ["E, nats a word", "A", "B", "α", "β", "γ", "a, by the law", "a, by isoFLOP curves"]
     assert [row[0] for row in rows] == names
@@ -90,7 +93,7 @@ def test_models_stand_by_budget_size_and_seed(folders):
     frame = points(folders)
     twice = pd.concat([frame.assign(seed=2), frame]).sample(frac=1, random_state=1)
     uneven = twice.assign(C=twice["C"] * (1 + 1e-3 * np.sin(np.arange(len(twice)))))
-    _, (table, models) = scaling_tables(fitted(uneven, 5))
+    ((table, models),) = of_rows("scaling-models", models_rows(fitted(uneven, 5)))
     rows = [[value.text for value in row.values] for row in table.panels["toy"]]
     assert [row[2] for row in rows] == [budget for budget in BUDGETS for _ in range(10)]
     assert [row[1] for row in rows] == ["1", "2"] * 15
@@ -100,7 +103,7 @@ def test_models_stand_by_budget_size_and_seed(folders):
 
 def test_an_entropy_that_was_not_found_is_told(folders):
     frame = points(folders).assign(entropy=1.7, alone=1.8)
-    (table, _), _ = scaling_tables(fitted(frame, 10))
+    ((table, _),) = of_rows("scaling-laws", laws_rows(fitted(frame, 10)))
     assert " misses what is known, 1.700 to 1.800." in table.notes[0]
 
 
@@ -151,6 +154,6 @@ def test_the_report_has_tables_and_figures(folders, tmp_path):
     out = tmp_path / "results"
     tables = write_report("small", folders, out, SPECIFICATIONS, scaling_laws="gpt_*")
     assert [table.name for table in tables][:2] == ["scaling-laws", "scaling-models"]
-    assert {"isoflop-toy.svg", "compute-toy.svg", "scaling-laws.csv", "scaling-models.tex"} <= {
+    assert {"isoflop-toy.svg", "compute-toy.svg", "scaling-laws.csv", "scaling-models.md"} <= {
         path.name for path in out.iterdir()
     }

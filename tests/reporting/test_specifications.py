@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.reporting import blimp
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import COLUMNS
-from retable.reporting.tables import write_tables
+from retable.reporting.tables import rows_tables, write_tables
 from tests.reporting.specifications import SPECIFICATIONS
 
 OWN = """
@@ -115,6 +115,65 @@ def counted(frame: pd.DataFrame) -> Table:
 def test_a_mistake_is_one_line(tmp_path, change, message):
     with pytest.raises(UsageError, match=r"^table orders") as error:
         write_tables(FRAME, {"orders": yaml.safe_load(OWN) | change}, tmp_path)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+ROWS = pd.DataFrame(
+    {
+        "language": ["da", "da", "da", "is", "da"],
+        "system": ["kn5", "kn5", "gpt", "gpt", "lstm"],
+        "layer": [0, 1, 0, 1, 2],
+        "share": [0.25, np.nan, 0.5, 0.125, 0.1],
+        "std": [0.1, np.nan, np.nan, 0.02, 0.1],
+        "runs": "a-1 a-2",
+        "_bold": [False, False, True, False, False],
+        "_of": ["x", "x", "x", "x", ""],
+        "_notes": ["One.", "One.", "Two.\nOne.", "", ""],
+    }
+)
+OF_ROWS = """
+title: Shares, {language}
+each: language
+panel: {Kind: "{_of}"}
+rows: [system]
+names: {^gpt$: GPT}
+apart: {system: gpt}
+columns:
+- {System: "{system}", Right: "{share:.1%}"}
+- {each: layer, Layer: {"no. {layer}": "{_bold}{share:.2f} ± {std:.2f} ← {runs}"}}
+notes: [own, {text: "Of {system}.", when: {system: gpt}}]
+"""
+
+
+def test_rows_of_a_module_are_shown_by_format_strings():
+    tables = [table for table, _ in rows_tables("shares", yaml.safe_load(OF_ROWS), ROWS)]
+    assert [(table.name, table.title, table.panel) for table in tables] == [
+        ("shares-da", "Shares, da", "Kind"), ("shares-is", "Shares, is", "Kind"),
+    ]  # fmt: skip
+    danish = tables[0]
+    assert [(column.name, column.numeric) for column in danish.columns] == [
+        ("System", False), ("Right", True), ("Layer no. 0", True),
+    ]  # fmt: skip
+    assert texts(danish) == {"x": [["kn5", "25.0", "0.25"], ["GPT", "50.0", "0.50"]]}
+    kn5, gpt = danish.panels["x"]
+    assert kn5.values[2].spread == "0.10" and kn5.values[2].runs == ("a-1", "a-2") and not kn5.values[2].bold
+    assert gpt.values[2].bold and gpt.values[2].spread == "" and (kn5.apart, gpt.apart) == (False, True)
+    assert danish.notes == ["One.", "Two.", "Of GPT."] and tables[1].notes == ["Of GPT."]
+    assert not [*rows_tables("shares", yaml.safe_load(OF_ROWS), ROWS[:0])]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colums": []}, "has no key 'colums'; write columns"),
+        ({"columns": [{"Share": "{shares:.2f}"}]}, "its rows have no 'shares'; write share"),
+        ({"lead": ["Shares"]}, "lead: there is no column 'Shares'; write Share"),
+    ],
+)
+def test_a_mistake_in_rows_of_a_module_is_one_line(change, message):
+    said = yaml.safe_load(OF_ROWS) | {"columns": [{"Share": "{share:.2f}"}]} | change
+    with pytest.raises(UsageError, match=r"^table shares") as error:
+        [*rows_tables("shares", said, ROWS)]
     assert message in str(error.value) and "\n" not in str(error.value)
 
 

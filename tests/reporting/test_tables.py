@@ -78,7 +78,7 @@ def test_the_same_results_give_the_same_bytes(perplexities, tmp_path):
     for name in ("first", "second"):
         write_tables(perplexities.copy(), SPECIFICATIONS, tmp_path / name)
     files = sorted(path.name for path in (tmp_path / "first").iterdir())
-    assert files == [f"perplexity.{suffix}" for suffix in ("csv", "md", "tex")]
+    assert files == [f"perplexity.{suffix}" for suffix in ("csv", "md")]
     for name in files:
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 

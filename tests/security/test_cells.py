@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from retable import settings
-from retable.artifacts import record_file, write_json, write_record
-from retable.cells.load import load
+from retable.core import settings
+from retable.core.artifacts import record_file, write_json, write_record
+from retable.core.errors import UsageError
+from retable.core.escaping import in_one_line, visible
+from retable.core.publishing import publish, refuse_foreign
 from retable.corpora import text8
-from retable.errors import UsageError
-from retable.escaping import in_one_line, visible
 from retable.exchange.card import Card, Result, write_card
-from retable.publishing import publish, refuse_foreign
+from retable.inference.load import load
+from retable.planning.conf import Conf
 from retable.tokenizers.word import train
 
 ROOT = Path(__file__).parent.parent.parent
@@ -54,6 +55,20 @@ def test_settings_that_stand_for_others(cell, text):
     assert len(said) < 500 and "\n" not in said and os.environ["HOME"] not in said
 
 
+@pytest.mark.parametrize("trusted", ["", "other", "pkg_of_cell2"])
+def test_a_package_that_a_cell_names_is_not_imported(cell, tmp_path_factory, monkeypatch, canary, trusted):
+    (package := tmp_path_factory.mktemp("site") / "pkg_of_cell").mkdir()
+    (package / "__init__.py").write_text(f"import os\nos.system({canary.command!r})\n")
+    (package / "models.py").touch()
+    monkeypatch.syspath_prepend(str(package.parent))
+    monkeypatch.setenv("RETABLE_PACKAGES", trusted)
+    (cell / "config.yaml").write_text("model: {_target_: pkg_of_cell.models.Tiny}\ntokens: c/word\nobjective: null\n")
+    with pytest.raises(UsageError, match=f"if you trust its code, set RETABLE_PACKAGES={trusted}.*pkg_of_cell$"):
+        load(cell)
+    with pytest.raises(UsageError, match="package pkg_of_cell is not trusted"):
+        Conf(cell).class_says("pkg_of_cell.models.Tiny", "spelt")
+
+
 def test_a_part_is_bounded(cell):
     part = LSTM | {"d_model": yaml.load(bomb("x"), yaml.CSafeLoader)["x"]}
     with pytest.raises(UsageError, match="there are more than 100000 settings"):
@@ -62,7 +77,7 @@ def test_a_part_is_bounded(cell):
 
 
 def test_code_is_sought_once_in_each_part():
-    from pipelines.reach import reached_by
+    from pipelines.study.code_reached import reached_by
 
     own = yaml.load(bomb("x"), yaml.CSafeLoader) | {"objective": None, "model": LSTM}
     assert reached_by("pretrain", own) == ["pipelines.pretrain.count", LSTM["_target_"]]

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipelines import command
-from retable.errors import UsageError
+from pipelines.cli import main as command
+from retable.core.errors import UsageError
 from retable.exchange.checkpoint import Checkpoint
 from retable.tokenizers.pretrained import read_tokenizer
 
@@ -156,7 +156,7 @@ def test_what_a_file_says_is_no_command_to_the_terminal(checkpoint, monkeypatch,
 
 
 def test_arrays_of_objects_are_refused_in_one_line(tmp_path, canary, capsys):
-    from pipelines.entry import one_line_errors
+    from pipelines.config.errors import one_line_errors
 
     np.save(tmp_path / "objects.npy", np.array([canary], dtype=object), allow_pickle=True)
     (tmp_path / "pickled.npy").write_bytes(pickle.dumps(canary))

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines import plan
-from retable.errors import UsageError
-from retable.plan.conf import Conf
-from retable.plan.graph import params_of, params_text, pipeline_of, settings_of
-from retable.plan.study import expand, read_study
+from pipelines.study import dvc_project
+from retable.core.errors import UsageError
+from retable.planning.conf import Conf
+from retable.planning.graph import params_of, params_text, pipeline_of, settings_of
+from retable.planning.study import expand, read_study
 
 ROOT = Path(__file__).parent.parent.parent
 CONF = Conf(ROOT / "conf")
@@ -44,7 +44,7 @@ def test_names_of_systems_and_studies_are_names(name):
 def test_a_new_study_is_called_as_its_folder(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="is no name"):
-        plan.new(name, ["corpus=grammar_tiny", "systems=kn5"])
+        dvc_project.new(name, ["corpus=grammar_tiny", "systems=kn5"])
     assert not [*tmp_path.iterdir()]
 
 

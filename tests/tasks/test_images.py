@@ -6,17 +6,17 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from retable.cells.build import build_model
+from retable.core.errors import UsageError
+from retable.core.settings import build
 from retable.corpora.digits import digits
 from retable.data.bucketed import Bucketed
 from retable.data.images import ImageBatch, encoded
 from retable.data.spelling import Vocabulary
-from retable.errors import UsageError
+from retable.inference.build import build_model
 from retable.models.bag_of_words import BagOfWords
 from retable.models.lenet import LeNet
 from retable.models.pixels import Pixels
 from retable.objectives.image_classification import ImageClassification
-from retable.settings import build
 from tests.pipelines.recipes import PATHS, composed
 
 datasets = pytest.importorskip("sklearn.datasets")

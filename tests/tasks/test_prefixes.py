@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.bucketed import Bucketed
-from retable.errors import UsageError
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.squad import read_triples
-from retable.errors import UsageError
 from retable.tasks.questions import QuestionFiles
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tasks.sentences import Example, SentenceTask
 from retable.tasks.text import write_text
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from retable.core.errors import UsageError
 from retable.data.summaries import sentences_of
-from retable.errors import UsageError
 from retable.models.t5 import T5
 from retable.tasks.summaries import SummaryFiles, SummaryTask
 from retable.tokenizers import word

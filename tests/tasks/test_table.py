@@ -5,7 +5,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tasks.table import read_table
 
 

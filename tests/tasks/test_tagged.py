@@ -3,9 +3,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence
 from retable.corpora.conllu import read_conllu
-from retable.errors import UsageError
 from retable.metrics.spans import span_metrics
 from retable.models.tagger import BiLSTMTagger
 from retable.tasks.tagged import TaggedFiles, TaggedText, TaggingTask

@@ -1,6 +1,6 @@
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tasks.trees import read_trees
 
 TREES = "(3 (2 It) (4 (2 's) (4 lovely)))\n\n(0 (1 (2 Not) (2 -LRB-)) (2 a\\/b))\n"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence
 from retable.corpora.squad import Answer, Question
 from retable.data.questions import in_words
 from retable.data.spelling import Vocabulary
-from retable.errors import UsageError
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT

@@ -2,7 +2,7 @@ import doctest
 
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tasks import written
 from retable.tasks.labels import Classes, Scores
 from retable.tasks.written import Answers

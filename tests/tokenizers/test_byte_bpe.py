@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tokenizers import byte_bpe
 
 LINES = [

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tokenizers.elmo_characters import LENGTH, N_SYMBOLS, decode_words, encode_sentence, encode_words
 
 

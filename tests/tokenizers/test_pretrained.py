@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, processors, trainers
 from tokenizers.implementations import BertWordPieceTokenizer, ByteLevelBPETokenizer, SentencePieceUnigramTokenizer
 
+from retable.core.errors import UsageError
 from retable.data.encode import write_tokens
-from retable.errors import UsageError
 from retable.tokenizers import pretrained
 from retable.tokenizers.tokenizer import read_tokens
 

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tokenizers import byte_bpe, character, unigram, word, wordpiece
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens, to_learn_from
 

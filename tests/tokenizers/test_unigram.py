@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tokenizers import unigram, word
 from retable.tokenizers.tokenizer import Tokenizer
 

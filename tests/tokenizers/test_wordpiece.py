@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers.implementations import BertWordPieceTokenizer
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tokenizers import wordpiece
 
 LINES = [

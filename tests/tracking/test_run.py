@@ -11,8 +11,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from retable.artifacts import read_record, write_record
-from retable.errors import UsageError
+from retable.core.artifacts import read_record, write_record
+from retable.core.errors import UsageError
 from retable.tracking import run as tracking
 from retable.tracking.store import concealed, create
 

@@ -3,8 +3,8 @@ import copy
 import pytest
 import torch
 
+from retable.core.errors import UsageError
 from retable.data.streams import TokenBatch
-from retable.errors import UsageError
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM

@@ -1,6 +1,6 @@
 import pytest
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.training.budget import parse_budget
 
 

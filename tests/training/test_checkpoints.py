@@ -8,7 +8,7 @@ import pytest
 import torch
 from lightning.pytorch.strategies import SingleDeviceStrategy
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.training import checkpoints
 from retable.training import fit as fitting
 from retable.training.progress import Best

@@ -3,8 +3,8 @@ import os
 import pytest
 import torch
 
-from retable.errors import UsageError
-from retable.training.devices import accelerator_here, device_of_process, devices_here, require_gpus
+from retable.core.errors import UsageError
+from retable.training.devices import accelerator_here, devices_here, require_gpus
 
 
 @pytest.fixture
@@ -56,10 +56,3 @@ def test_gpus_that_are_missing_are_refused(gpus, number, devices, line):
     gpus(number)
     with pytest.raises(UsageError, match=line):
         require_gpus("gpu", devices)
-
-
-def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch):
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    assert [device_of_process(each) for each in ("cpu", "gpu")] == [torch.device("cpu"), torch.device("cuda:0")]
-    monkeypatch.setenv("LOCAL_RANK", "3")
-    assert device_of_process("gpu") == torch.device("cuda:3")

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
 from retable.data.bucketed import Bucketed
 from retable.data.cooccurrences import Cooccurrences
 from retable.data.examples import Inputs, encoded
 from retable.data.streams import CarriedStreams, ShuffledWindows
 from retable.data.windows import Windows
-from retable.errors import UsageError
 from retable.evaluation.likelihood import Carried, SlidingWindow
 from retable.evaluation.prediction import predict
 from retable.models.bilstm import BiLSTM

@@ -11,10 +11,10 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
 from retable.data.batches import measured
 from retable.data.examples import Inputs, encoded
 from retable.data.streams import CarriedStreams, ShuffledWindows
-from retable.errors import UsageError
 from retable.evaluation.held_out import MeanMetrics
 from retable.evaluation.likelihood import Carried, SlidingWindow, StreamLoss
 from retable.evaluation.prediction import Predictions, predict

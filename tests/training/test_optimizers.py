@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.bert import BERT
 from retable.models.gpt import GPT
 from retable.models.t5 import T5

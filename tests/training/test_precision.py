@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from retable.errors import UsageError
-from retable.training.precision import fastest_precision, require_precision
+from retable.core.errors import UsageError
+from retable.training.precision import fastest_precision, multiply_in, require_precision
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,13 @@ def test_bf16_is_refused_on_a_processor_that_onednn_has_none_for(built, has, mon
             require_precision("bf16-mixed", "cpu")
     else:
         require_precision("bf16-mixed", "cpu")
+
+
+@pytest.mark.parametrize(("precision", "accelerator", "allowed"), [
+    ("32-true", "gpu", False), ("bf16-mixed", "gpu", True), ("32-true", "cpu", True),
+])  # fmt: skip
+def test_full_precision_on_a_gpu_is_no_tf32(precision, accelerator, allowed, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    multiply_in(precision, accelerator)
+    assert torch.backends.cudnn.allow_tf32 is allowed

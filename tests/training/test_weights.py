@@ -2,7 +2,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM

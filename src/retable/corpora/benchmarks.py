@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 from retable.corpora.hub import HUB, hub_texts
 from retable.corpora.text import SPLITS, read_lines
-from retable.errors import UsageError
-from retable.settings import PositiveInt
 
 
 def write_wikitext(folder: Path, source: str) -> dict[str, float]:

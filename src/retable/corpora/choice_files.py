@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegativeInt
 from retable.corpora.multiple_choice import Choice, read_choices
 from retable.corpora.text import SPLITS
-from retable.errors import UsageError
-from retable.settings import NonNegativeInt
 
 SEED = 0  # of the examples that are held out: the same for all that train, whatever their seed
 

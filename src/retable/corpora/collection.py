@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from retable.core.errors import UsageError
+from retable.core.spread import SMALL, Spread
 from retable.corpora.hub import HUB, hub_texts
 from retable.corpora.text import SPLITS, read_lines
-from retable.errors import UsageError
-from retable.spread import SMALL, Spread
 
 
 def write_collection(

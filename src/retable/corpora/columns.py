@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from retable.core.errors import UsageError
 from retable.corpora.text import read_lines
-from retable.errors import UsageError
 
 SEPARATOR = re.compile(r"[ \t]+")  # no other space: a word may hold a no-break space
 DOCUMENT = "-DOCSTART-"  # stands for a word where CoNLL-2003 begins a document

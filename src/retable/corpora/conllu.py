@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
+from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence
 from retable.corpora.text import read_lines
-from retable.errors import UsageError
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 NO_WORD = re.compile(r"[0-9]+(-|\.)[0-9]+")  # 3-4: a token of two words, which follow it; 8.1: a word that was left out

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from retable.core.errors import UsageError
 from retable.corpora.columns import Row, read_rows, require_columns
 from retable.corpora.text import SPLITS
-from retable.errors import UsageError
 
 BEGIN = re.compile(r"#begin document \((.*)\);(?: part (\d{1,9}))?")
 MENTION = re.compile(r"(\()?(\d+)(\))?")

@@ -5,9 +5,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
+from retable.core.errors import UsageError
+from retable.core.settings import Share
 from retable.corpora.text import SPLITS
-from retable.errors import UsageError
-from retable.settings import Share
 
 CHUNK = 1 << 16  # bytes that are in memory at a time
 

@@ -6,7 +6,7 @@ n images.
 import numpy as np
 from numpy.typing import NDArray
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 PLACES = {"validation": 3, "test": 4}  # of five images in a row
 WHITE = 16  # the brightest pixel

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 HUB = "hub:"  # before the name of a data set, where a file or folder could stand
 

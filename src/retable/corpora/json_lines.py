@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from retable.core.errors import UsageError
 from retable.corpora.text import read_lines
-from retable.errors import UsageError
 
 
 def parse(text: str, path: Path, line: int | None = None) -> Any:

@@ -6,8 +6,8 @@ https://github.com/alexwarstadt/blimp: 67 paradigms of 1,000 pairs each, which b
 from pathlib import Path
 from typing import NamedTuple
 
+from retable.core.errors import UsageError
 from retable.corpora.json_lines import read_records
-from retable.errors import UsageError
 
 # The two paradigms that the data calls so are argument structure in the paper and in its published results.
 RENAMED = {"s-selection": "argument_structure"}

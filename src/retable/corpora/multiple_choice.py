@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from retable.core.errors import UsageError, reading
 from retable.corpora.json_lines import read_objects
 from retable.corpora.text import read_lines
-from retable.errors import UsageError, reading
 
 
 class Choice(NamedTuple):

@@ -3,8 +3,8 @@
 from itertools import zip_longest
 from pathlib import Path
 
+from retable.core.errors import UsageError
 from retable.corpora.text import SPLITS, read_lines
-from retable.errors import UsageError
 
 
 def write_pairs(folder: Path, lowercase: bool = False, **files: str) -> dict[str, float]:

@@ -5,9 +5,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegativeInt
 from retable.corpora.columns import Row, TaggedSentence, read_sentences, require_columns
-from retable.errors import UsageError
-from retable.settings import NonNegativeInt
 
 BRACKETS = re.compile(r"(?:\(([^()*]+))?\*(\))?")
 MARKS = ("#begin", "#end")  # of documents, in CoNLL-2012

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from retable.core.errors import UsageError, reading
 from retable.corpora.json_lines import read_records
 from retable.corpora.multiple_choice import read_choices
 from retable.corpora.text import read_lines
-from retable.errors import UsageError, reading
 
 
 class Question(NamedTuple):

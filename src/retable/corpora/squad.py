@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from retable.core.errors import UsageError
 from retable.corpora.json_lines import parse
 from retable.corpora.text import read_lines
-from retable.errors import UsageError
 
 
 class Answer(NamedTuple):

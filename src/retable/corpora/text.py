@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 csv.field_size_limit(2**31 - 1)  # a document may be a field
 

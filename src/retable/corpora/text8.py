@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from retable.core.errors import UsageError, reading
+from retable.core.settings import PositiveInt
 from retable.corpora.text import SPLITS
-from retable.errors import UsageError, reading
-from retable.settings import PositiveInt
 
 HUB = "hub:"
 SIZE = 10**8  # bytes that text8 has

@@ -1,7 +1,12 @@
 """What batches of any kind are to those who train and measure by them."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+Piece = TypeVar("Piece")
+Found = TypeVar("Found")
 
 
 class Batches(Protocol):
@@ -73,6 +78,54 @@ def in_order(measured: Sequence[Sequence[Any]]) -> list[Any]:
     return [found for turn in zip(*measured, strict=True) for found in turn if found is not None]
 
 
+Run = Callable[[Measure, Any], Sequence[Sequence[Any]]]
+_RUN: ContextVar[Run | None] = ContextVar("run", default=None)
+
+
+@contextlib.contextmanager
+def measured_by(run: Run) -> Iterator[None]:
+    """Have `run` measure the pieces inside the block. `run(measure, objective)` returns what each process found."""
+    token = _RUN.set(run)
+    try:
+        yield
+    finally:
+        _RUN.reset(token)
+
+
+def found(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
+    """What each process finds of its share of the pieces. Without `measured_by` this process measures all of them."""
+    if (run := _RUN.get()) is not None:
+        return run(measure, objective)
+    measure_piece = measure.measuring(objective)
+    return [[None if piece is None else measure_piece(piece) for piece in measure.pieces()]]
+
+
 def measured(measure: Measure, objective: Any) -> dict[str, float]:
-    """The metrics of an objective, all in this process."""
-    return measure.total([list(map(measure.measuring(objective), measure.pieces()))])
+    """The metrics of an objective."""
+    return measure.total(found(measure, objective))
+
+
+def mapped(find: Callable[[Piece], Found], pieces: Sequence[Piece]) -> list[Found]:
+    """What `find` gives of each piece, in order. Processes share the pieces, and all get all results."""
+    return in_order(found(_Mapped(find, pieces), None))
+
+
+def once(find: Callable[[], Found]) -> Found:
+    """What `find` gives: the first process finds it, and all get it."""
+    return mapped(lambda _: find(), [None])[0]
+
+
+class _Mapped:
+    """A function of pieces as a Measure without metrics."""
+
+    def __init__(self, find: Callable[[Any], Any], pieces: Sequence[Any]):
+        self._find, self._pieces = find, pieces
+
+    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
+        return share(self._pieces, lambda piece: (piece,), rank, world)
+
+    def measuring(self, objective: Any) -> Callable[[tuple[Any]], Any]:
+        return lambda piece: self._find(*piece)
+
+    def total(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
+        return {}

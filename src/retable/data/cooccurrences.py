@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
-from retable.errors import UsageError
-from retable.settings import PositiveInt, Seed
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt, Seed
 
 # Tokens of the stream that are counted at a time.
 SLICE = 1 << 18

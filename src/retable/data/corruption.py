@@ -23,10 +23,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt, Seed, Share
 from retable.data.pairs import PairBatch, pad
 from retable.data.streams import share_of_rows
-from retable.errors import UsageError
-from retable.settings import Positive, PositiveInt, Seed, Share
 
 START = 0  # what T5's decoder reads before its first token: the padding
 

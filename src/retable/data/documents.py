@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 SCAN = 1 << 24  # tokens that are looked through at a time
 POOL = 50  # batches whose rows are sorted by length

@@ -14,8 +14,8 @@ second, as in BERT's code; of a question and its passage the passage.
 
 from collections.abc import Mapping, Sequence
 
+from retable.core.errors import UsageError
 from retable.data.examples import Inputs
-from retable.errors import UsageError
 
 Sentences = tuple[list[int], ...]  # the ids of one sentence, or of two
 

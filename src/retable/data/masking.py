@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt, Seed, Share
 from retable.data.documents import Documents, Pairs, Rows, Windows
 from retable.data.streams import share_of_rows
-from retable.errors import UsageError
-from retable.settings import PositiveInt, Seed, Share
 
 PREFIX = "##"  # of the pieces of a word after its first
 SPAN_P, LONGEST_SPAN = 0.2, 10  # words; SpanBERT's (Joshi et al. 2020, section 3.1)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from retable.artifacts import require
+from retable.core.artifacts import require
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt, Seed
 from retable.data.shards import read_stream, stream_files
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams
-from retable.errors import UsageError
-from retable.settings import Positive, PositiveInt, Seed
 
 BLOCK = 1024  # steps whose parts are drawn together
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tokenizers.tokenizer import Tokenizer
 
 Sequences = Sequence[Sequence[int]]

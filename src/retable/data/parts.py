@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from retable.core.spread import Spread
 from retable.corpora.text import read_units
 from retable.data.encode import write_header, write_tokens
-from retable.spread import Spread
 from retable.tokenizers.tokenizer import Tokenizer
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from retable.core.errors import UsageError, reading
+from retable.core.settings import PositiveInt
 from retable.corpora.text import SPLITS
-from retable.errors import UsageError, reading
-from retable.settings import PositiveInt
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 MAGIC, VERSION, HEADER = 20240520, 1, 256 * 4  # llm.c's

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN
 
 

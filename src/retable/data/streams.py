@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retable.errors import UsageError
-from retable.settings import NonNegative, PositiveInt, Seed, Share
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt, Seed, Share
 
 
 class TokenBatch(NamedTuple):

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from retable.artifacts import require
+from retable.core.artifacts import require
+from retable.core.errors import UsageError
+from retable.core.settings import Bound, Positive, PositiveInt, Seed
 from retable.corpora.text import read_lines
 from retable.data.corruption import START
 from retable.data.layouts import prompt
 from retable.data.mixture import Mixture, proportional, source
 from retable.data.pairs import PairBatch, pad
 from retable.data.streams import share_of_rows
-from retable.errors import UsageError
-from retable.settings import Bound, Positive, PositiveInt, Seed
 from retable.tokenizers.tokenizer import Tokenizer
 
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from retable.errors import UsageError
-from retable.settings import NonNegative, PositiveInt, Seed
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt, Seed
 
 # The random streams of a seed, told apart by the highest word of Philox's counter. Stream 0 is the objective's noise,
 # which is drawn with the same seed and step and must not repeat the numbers that decided which words to keep.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 
 def vectors_of(

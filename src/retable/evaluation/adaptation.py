@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from torch import Tensor
 
+from retable.core.errors import UsageError
+from retable.core.systems import AdaptedSystem
 from retable.data.streams import TokenBatch
-from retable.errors import UsageError
 from retable.evaluation.likelihood import Carried, NeuralLM, SlidingWindow
-from retable.systems import AdaptedSystem
 
 
 class Fitted(NamedTuple):

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from retable.errors import UsageError, reading
+from retable.core.errors import UsageError, reading
+from retable.core.settings import PositiveInt
 from retable.evaluation.word_vectors import WordVectors, unit
-from retable.settings import PositiveInt
 
 Question = tuple[str, str, str, str]
 

@@ -10,6 +10,7 @@ B batch, T tokens, W words with the marks round the sentence, D d_model, H heads
 import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -19,14 +20,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
+from retable.core.systems import TrainedSystem
+from retable.data.batches import mapped
 from retable.metrics.intervals import clustered_mean
 from retable.models.base import LeftToRight, Model, blocks_of
 from retable.nn.attention import Attention
 from retable.nn.transformer import Block, CausalSelfAttention, rotate
 from retable.nn.transformer_encoder import EncoderBlock
-from retable.settings import PositiveInt
-from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer
 
 # Of a head's attention: from a word to itself, to the word before it and behind it, to the marks round the sentence,
@@ -91,16 +93,10 @@ class AttentionMaps:
         distances = Counter(verb - head for sentence in sentences for verb, head in sentence.subjects.items())
         if not any(distance >= FAR for distance in distances):
             raise UsageError("the text has no verbs with a subject further off than the next word; ask for more words")
-        found, equal = [], []
-        shown: list[tuple[Agreeing, list[str], NDArray]] = []
-        for sentence, labels, maps in self._maps(model, tokenizer, sentences):
-            found.append(shares(maps, sentence.subjects))
-            seen = np.ones(maps.shape[2:])
-            seen = np.tril(seen) if isinstance(model, LeftToRight) else seen
-            equal.append(shares((seen / seen.sum(axis=1, keepdims=True))[None, None], sentence.subjects))
-            if len(shown) < self._shown and self._is_shown(sentence):
-                shown.append((sentence, labels, maps))
-        _write_maps(folder / "attention.csv", shown)
+        batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
+        parts = mapped(lambda batch: self._of_batch(model, tokenizer, batch), batches)
+        found, equal, shown = (list(chain(*column)) for column in zip(*parts, strict=True))
+        _write_maps(folder / "attention.csv", shown[: self._shown])
         heads = summed(found)
         _write_heads(folder / "heads.csv", heads)
         even = dict(zip(SHARES, summed(equal).means[0, 0], strict=True))
@@ -117,28 +113,38 @@ class AttentionMaps:
         far = any(verb - head >= FAR for verb, head in sentence.subjects.items())
         return far and len(sentence.words) <= self._longest
 
-    @torch.inference_mode()
-    def _maps(
-        self, model: Model, tokenizer: Tokenizer, sentences: Sequence[Any]
-    ) -> Iterator[tuple[Agreeing, list[str], NDArray]]:
-        """Each sentence with its words and marks, and their attention (L, H, W, W)."""
-        marks = tokenizer.special_ids
-        first, last = marks.get("[CLS]", tokenizer.boundary), marks.get("[SEP]", tokenizer.boundary)
-        device = next(model.parameters()).device
-        for start in range(0, len(sentences), self._batch_size):
-            batch = sentences[start : start + self._batch_size]
-            tokens = [tokenizer.encode_with_offsets(" ".join(sentence.words)) for sentence in batch]
-            rows = [torch.tensor([first, *(token.id for token in row), last]) for row in tokens]
-            lengths = torch.tensor([len(row) for row in rows])
-            layers = attention_weights(model, pad_sequence(rows, batch_first=True).to(device), lengths.to(device))
-            weights = torch.stack(layers, dim=1).float().cpu().numpy()  # (B, L, H, T, T)
-            for sentence, row, own in zip(batch, tokens, weights, strict=True):
-                ends = np.cumsum([len(word.encode()) + 1 for word in sentence.words]) - 1
-                # A token belongs to the word that its last byte is of, a space to the word behind it.
-                owners = 1 + np.searchsorted(ends, [token.end - 1 for token in row], side="right")
-                owners = np.concatenate([[0], owners, [len(sentence.words) + 1]])
-                labels = [tokenizer.words[first], *sentence.words, tokenizer.words[last]]
-                yield sentence, labels, of_words(own[:, :, : len(owners), : len(owners)], owners, len(labels))
+    def _of_batch(self, model: Model, tokenizer: Tokenizer, sentences: Sequence[Any]) -> tuple[list, list, list]:
+        """Of each sentence the shares of its maps, and those of equal attention; and the first maps to be shown."""
+        found, equal = [], []
+        shown: list[tuple[Agreeing, list[str], NDArray]] = []
+        for sentence, (labels, maps) in zip(sentences, maps_of(model, tokenizer, sentences), strict=True):
+            found.append(shares(maps, sentence.subjects))
+            seen = np.ones(maps.shape[2:])
+            seen = np.tril(seen) if isinstance(model, LeftToRight) else seen
+            equal.append(shares((seen / seen.sum(axis=1, keepdims=True))[None, None], sentence.subjects))
+            if len(shown) < self._shown and self._is_shown(sentence):
+                shown.append((sentence, labels, maps))
+        return found, equal, shown
+
+
+@torch.inference_mode()
+def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterator[tuple[list[str], NDArray]]:
+    """Of each sentence its words and marks, and their attention (L, H, W, W)."""
+    marks = tokenizer.special_ids
+    first, last = marks.get("[CLS]", tokenizer.boundary), marks.get("[SEP]", tokenizer.boundary)
+    device = next(model.parameters()).device
+    tokens = [tokenizer.encode_with_offsets(" ".join(sentence.words)) for sentence in batch]
+    rows = [torch.tensor([first, *(token.id for token in row), last]) for row in tokens]
+    lengths = torch.tensor([len(row) for row in rows])
+    layers = attention_weights(model, pad_sequence(rows, batch_first=True).to(device), lengths.to(device))
+    weights = torch.stack(layers, dim=1).float().cpu().numpy()  # (B, L, H, T, T)
+    for sentence, row, own in zip(batch, tokens, weights, strict=True):
+        ends = np.cumsum([len(word.encode()) + 1 for word in sentence.words]) - 1
+        # A token belongs to the word that its last byte is of, a space to the word behind it.
+        owners = 1 + np.searchsorted(ends, [token.end - 1 for token in row], side="right")
+        owners = np.concatenate([[0], owners, [len(sentence.words) + 1]])
+        labels = [tokenizer.words[first], *sentence.words, tokenizer.words[last]]
+        yield labels, of_words(own[:, :, : len(owners), : len(owners)], owners, len(labels))
 
 
 class Heads(NamedTuple):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 from retable.evaluation.analogies import read_analogies
 from retable.evaluation.word_vectors import WordVectors
-from retable.settings import PositiveInt
 
 
 class Capitals:

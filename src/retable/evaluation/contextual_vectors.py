@@ -19,13 +19,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from retable.errors import UsageError, reading
+from retable.core.errors import UsageError, reading
+from retable.core.settings import PositiveInt
+from retable.data.batches import mapped
 from retable.evaluation.neighbours import nearest
 from retable.evaluation.word_vectors import WordVectors, unit
 from retable.models.base import BothDirections
-from retable.settings import PositiveInt
 from retable.tokenizers.tokenizer import Tokenizer
 
+AHEAD = 16  # batches that are held in memory at a time
 TIE = 1e-5  # cosines no further apart are equal, and the prediction is shared out: a layer without context only ties
 SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
 
@@ -63,12 +65,15 @@ class ContextualVectors:
         self._spelling = model if isinstance(model, BothDirections) and model.reads_spelling else None
         self.protocol = "a sentence, by spelling" if self._spelling else "a sentence, the mean of a word's tokens"
 
-    @torch.inference_mode()
     def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
         """The vectors (K, T, D) of each sentence's words, float32, the layer without context first."""
-        for start in range(0, len(sentences), self._batch_size):
-            batch = sentences[start : start + self._batch_size]
-            yield from self._by_spelling(self._spelling, batch) if self._spelling else self._by_tokens(batch)
+        batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
+        for some in (batches[i : i + AHEAD] for i in range(0, len(batches), AHEAD)):
+            yield from chain(*mapped(self._of_batch, some))
+
+    @torch.inference_mode()
+    def _of_batch(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        return [*(self._by_spelling(self._spelling, sentences) if self._spelling else self._by_tokens(sentences))]
 
     def _by_spelling(self, model: BothDirections, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
         first, last = self._tokenizer.words[self._first], self._tokenizer.words[self._last]

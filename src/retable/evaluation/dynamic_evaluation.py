@@ -27,13 +27,14 @@ import torch
 from annotated_types import MinLen
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, Positive, PositiveInt, Share, WholeNumber
+from retable.data.batches import once
 from retable.data.bucketed import on_device
 from retable.data.streams import TokenBatch
-from retable.errors import UsageError
 from retable.evaluation.adaptation import Fitted, detached, steps
 from retable.evaluation.likelihood import Carried, NeuralLM, SlidingWindow
 from retable.objectives.base import LanguageModelling
-from retable.settings import NonNegative, Positive, PositiveInt, Share, WholeNumber
 
 Rates = Annotated[Sequence[NonNegative], MinLen(1)]
 Decays = Annotated[Sequence[Share], MinLen(1)]
@@ -96,7 +97,7 @@ class RMSDynamicEvaluation(DynamicEvaluation):
         self.rows, self.epsilon = rows, epsilon
 
     def measured(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        roots = gradient_roots(model, texts["train"], self.rows, self.segment)
+        roots = once(lambda: gradient_roots(model, texts["train"], self.rows, self.segment))
         return {f"rms/{name}": root.cpu().numpy() for name, root in roots.items()}
 
     def _learning(self, model: NeuralLM, rate: float, decay: float, found: Mapping[str, Tensor]) -> "LearningLM":
@@ -123,6 +124,9 @@ class LearningLM:
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Log-probability in nats, float64 (N,), of each token of a stream (N,)."""
+        return once(lambda: self._log_prob(tokens))
+
+    def _log_prob(self, tokens: np.ndarray) -> np.ndarray:
         objective, state = self.adapted.objective, None
         weights = dict(learnt(objective))
         trained = {name: weight.detach().clone() for name, weight in weights.items()}

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from retable.settings import PositiveInt
+from retable.core.settings import PositiveInt
 
 LED, CHOICES = 0.25, 0.9  # of the particles; of their choices, those that are as in the truth
 RELATED = 0.2  # of the words and continuations that are drawn: those that what is seen later may go back to

@@ -16,16 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt
+from retable.core.systems import TrainedSystem
+from retable.data.batches import mapped, once
 from retable.data.bucketed import on_device
 from retable.data.streams import TokenBatch
-from retable.errors import UsageError
 from retable.evaluation.adaptation import detached
 from retable.evaluation.perplexity import read_split
 from retable.metrics.regression import fit_line
 from retable.objectives.causal_lm import CausalLM
-from retable.processes import shared
-from retable.settings import Positive, PositiveInt
-from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 BATCH_SIZE = 32  # windows that are differentiated at a time
@@ -88,14 +88,14 @@ class Gradients:
         windows = torch.from_numpy(tokens[starts[:, None] + np.arange(self.length + 1)].astype(np.int64))
         device = next(objective.parameters()).device
         parts = windows.to(device).split(BATCH_SIZE)
-        norms = np.concatenate(shared(lambda part: by_distance(objective, part, self.distances), parts))
+        norms = np.concatenate(mapped(lambda part: by_distance(objective, part, self.distances), parts))
         mean = norms.mean(axis=0)
         reached = np.flatnonzero(mean[1:]) + 1  # a model with a window of its own sees nothing beyond it
         if len(reached) < 3:
             raise UsageError(f"{type(objective.model).__name__} sees {len(reached)} words before the last: no decay")
         line = fit_line(reached, np.log(mean[reached]))
         batches = self.batches(read_tokens(self.folder / "train.bin", vocab_size))
-        lengths = total_norms(objective, [batches.batch(step) for step in range(self.n_batches)])
+        lengths = once(lambda: total_norms(objective, [batches.batch(step) for step in range(self.n_batches)]))
         rows = ((k, f"{norm:.6g}", f"{norm / mean[0]:.6g}") for k, norm in enumerate(mean))
         _write(folder / "gradients.csv", ("distance", "norm", "relative"), rows)
         clipped = np.minimum(lengths, self.clip_norm)

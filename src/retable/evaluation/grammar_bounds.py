@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt, Seed
+from retable.core.systems import System
 from retable.data.documents import Documents, Pairs
-from retable.errors import UsageError
 from retable.evaluation.grammar_words import LINE_END, spans, words_of
 from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
-from retable.settings import PositiveInt, Seed
-from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's corruption; of the chosen words the rest stays

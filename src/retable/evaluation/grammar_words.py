@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
 LINE_END = "\n"  # the token of a line's end, as the grammar calls it

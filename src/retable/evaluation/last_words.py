@@ -15,11 +15,11 @@ from typing import ClassVar, Protocol
 import numpy as np
 import pandas as pd
 
+from retable.core.systems import System
 from retable.evaluation.scoring import Scorer
 from retable.metrics.labelled import Labelled
 from retable.metrics.likelihood import perplexity
 from retable.metrics.units import Sums, mean
-from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 

@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from retable.data.batches import Pieces, in_order, share
+from retable.core.settings import PositiveInt
+from retable.data.batches import Pieces, found, in_order, share
 from retable.data.bucketed import on_device
 from retable.data.streams import TokenBatch
 from retable.objectives.base import LanguageModelling
-from retable.processes import gathered, place
-from retable.settings import PositiveInt
 
 
 class OneDirection(Protocol):
@@ -50,10 +49,7 @@ class _Scorer:
     def log_prob(self: Scorer, objective: OneDirection, tokens: np.ndarray, boundary: int) -> np.ndarray:
         """(N,) ids to the (N,) float64 log-probability of each after those before it that the protocol shows. Processes
         share the pieces."""
-        score = self.measuring(objective)
-        pieces = self.pieces(tokens, boundary, *place())
-        found: list[Any] = [None if piece is None else score(piece) for piece in pieces]
-        return self.joined(gathered(found), len(tokens))
+        return self.joined(found(StreamLoss(self, tokens, boundary), objective), len(tokens))
 
 
 class Carried(_Scorer):

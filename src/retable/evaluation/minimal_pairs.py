@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import pandas as pd
 
+from retable.core.systems import System
 from retable.evaluation.scoring import Scorer
 from retable.metrics.labelled import Labelled
 from retable.metrics.units import Sums, columns, share
-from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 OVERALL = "overall"

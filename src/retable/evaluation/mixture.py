@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import logsumexp
 
-from retable.systems import LanguageModel
+from retable.core.systems import LanguageModel
 
 
 class Mixture:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 from retable.evaluation.word_vectors import WordVectors, unit
-from retable.settings import PositiveInt
 
 COLUMNS = 6  # of the paper's table, and of one that nobody chose the words of
 

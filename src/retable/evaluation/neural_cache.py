@@ -19,11 +19,12 @@ import torch
 from annotated_types import MinLen
 from torch import Tensor
 
+from retable.core.settings import NonNegative, PositiveInt, Rate
+from retable.data.batches import once
 from retable.data.bucketed import on_device
 from retable.evaluation.adaptation import Fitted, steps
 from retable.evaluation.likelihood import NeuralLM
 from retable.evaluation.mixture import log_average
-from retable.settings import NonNegative, PositiveInt, Rate
 
 SEGMENT = 256  # tokens that are read at a time, where state is carried; it matters to nothing
 BLOCK = 256  # states that are compared with the cache at a time
@@ -46,14 +47,17 @@ class NeuralCache:
 
     def fit(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> Fitted:
         """Price: the model reads the text once, whatever the number of settings. Memory: N · D."""
-        states, log_probs = read(model, texts["validation"])
-        cached = cache_log_probs(states, _words(texts["validation"], states), self.size, self.thetas)
-        tried = [
+        tried = once(lambda: self._tried(model, texts["validation"]))
+        return Fitted(tried, {})
+
+    def _tried(self, model: NeuralLM, tokens: np.ndarray) -> list[dict[str, float]]:
+        states, log_probs = read(model, tokens)
+        cached = cache_log_probs(states, _words(tokens, states), self.size, self.thetas)
+        return [
             {"theta": theta, "weight": weight, "loss": -float(interpolated(log_probs, of_theta, weight).mean())}
             for theta, of_theta in zip(self.thetas, cached, strict=True)
             for weight in self.weights
         ]
-        return Fitted(tried, {})
 
     def adapted(self, model: NeuralLM, found: Mapping[str, Tensor]) -> "CachedLM":
         return CachedLM(model, self.size, float(found["theta"]), float(found["weight"]))
@@ -68,6 +72,9 @@ class CachedLM:
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Log-probability in nats, float64 (N,), of each token of a stream (N,). Memory: N · D."""
+        return once(lambda: self._log_prob(tokens))
+
+    def _log_prob(self, tokens: np.ndarray) -> np.ndarray:
         states, log_probs = read(self.adapted, tokens)
         (cached,) = cache_log_probs(states, _words(tokens, states), self.size, [self.theta])
         return interpolated(log_probs, cached, self.weight)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.systems import LanguageModel
 from retable.metrics.likelihood import Likelihoods, likelihood_metrics
-from retable.systems import LanguageModel
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 

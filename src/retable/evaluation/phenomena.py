@@ -14,10 +14,10 @@ from typing import Protocol
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.systems import LanguageModel
 from retable.evaluation.grammar_words import spans, words_of
 from retable.evaluation.perplexity import read_split
-from retable.systems import LanguageModel
 from retable.tokenizers.tokenizer import Tokenizer
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from retable.core.settings import PositiveInt
+from retable.core.systems import LanguageModel, TrainedSystem
 from retable.evaluation.likelihood import SlidingWindow
 from retable.evaluation.perplexity import read_split
 from retable.objectives.base import Likelihood
-from retable.settings import PositiveInt
-from retable.systems import LanguageModel, TrainedSystem
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
 BATCH_SIZE = 16  # windows that are scored at a time

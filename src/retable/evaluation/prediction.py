@@ -8,12 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retable.data.batches import Pieces, in_order, share
+from retable.data.batches import Pieces, in_order, mapped, share
 from retable.data.bucketed import Encoded, on_device
 from retable.data.buckets import by_length
 from retable.generation.packed import packed
 from retable.objectives.base import Objective
-from retable.processes import shared
 
 Piece = tuple[np.ndarray, Any]  # places of examples, and their batch
 
@@ -23,7 +22,7 @@ def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> li
     example. Processes share the batches."""
     predict_piece = predicting(objective)
     batches = list(by_length(encoded.lengths, batch_size))
-    found = dict(chain(*shared(lambda places: predict_piece((places, encoded.pad(places))), batches)))
+    found = dict(chain(*mapped(lambda places: predict_piece((places, encoded.pad(places))), batches)))
     return [found[place] for place in range(len(encoded.lengths))]
 
 

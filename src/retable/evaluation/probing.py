@@ -21,12 +21,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import Seed
+from retable.core.systems import TrainedSystem
 from retable.evaluation.contextual_vectors import ContextualVectors, Layered, read_senses
 from retable.models.base import BothDirections, EncoderDecoder, MarkedEncoder, Model, blocks_of
 from retable.objectives.states import states_of
-from retable.settings import Seed
-from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer
 
 PENALTY = 1e-3  # times half the squared weights, beside the mean loss of a word

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegativeInt, PositiveInt, Seed
+from retable.core.systems import System
 from retable.evaluation.scoring import Scorer
 from retable.metrics.translation import STATISTICS
 from retable.metrics.units import Measured
-from retable.settings import NonNegativeInt, PositiveInt, Seed
-from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 Written = Sequence[tuple[str, str]]  # what is read, and what is to be written

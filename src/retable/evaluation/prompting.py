@@ -12,11 +12,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import pandas as pd
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegativeInt, Seed
+from retable.core.systems import System
 from retable.evaluation.scoring import Scorer
 from retable.metrics.labelled import Labelled
-from retable.settings import NonNegativeInt, Seed
-from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 MANY = 5  # answers that a message names

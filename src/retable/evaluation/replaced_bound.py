@@ -12,17 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt, Seed, Share
+from retable.core.systems import TrainedSystem
+from retable.data.batches import mapped
 from retable.data.bucketed import on_device
 from retable.data.documents import Documents, Windows
 from retable.data.masking import MaskedBatch, MaskedDocuments
-from retable.errors import UsageError
 from retable.evaluation.grammar_words import spans, words_of
 from retable.evaluation.perplexity import read_split
 from retable.nn.cross_entropy import logits_of
 from retable.objectives.masked_lm import encode
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
-from retable.settings import PositiveInt, Seed, Share
-from retable.systems import TrainedSystem
 from retable.tokenizers.tokenizer import Tokenizer
 
 BATCH_SIZE = 16
@@ -100,12 +101,14 @@ class ReplacedBound:
         starts, ids = np.cumsum(units[:, 0]) - units[:, 0], {word: i for i, word in enumerate(words)}
         each, generator = -(-self.words // batches.steps_per_epoch), np.random.default_rng(self.seed)
         device, kept, sizes, rows = next(objective.parameters()).device, [], np.zeros(3), []
-        for step in range(batches.steps_per_epoch):
-            batch = on_device(device, batches.batch(step))
-            labels, q = batch.labels.cpu().numpy(), proposals(objective, batch)
+        steps = range(batches.steps_per_epoch)
+        proposed = mapped(lambda step: proposals(objective, on_device(device, batches.batch(step))), steps)
+        for step, q in zip(steps, proposed, strict=True):
+            batch = batches.batch(step)
+            labels = batch.labels.numpy()
             kept.append(q[np.arange(len(labels)), labels])
             stands = places_of.rows(step).ids  # in the stream
-            of_row, column = np.divmod(batch.places.cpu().numpy(), self.length)
+            of_row, column = np.divmod(batch.places.numpy(), self.length)
             is_word = (stands != MARK) & (tokens[stands] != tokenizer.boundary)
             sizes += len(labels), is_word.sum(), stands.size
             for index in generator.choice(len(labels), min(each, len(labels)), replace=False):

@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt, Seed, Share
+from retable.core.systems import LanguageModel
 from retable.evaluation.grammar_words import LINE_END, spans, words_of
 from retable.evaluation.perplexity import read_split
 from retable.generation.next_token import next_token
 from retable.generation.sampling import Sampling, seeded
 from retable.metrics.diversity import distinct, repetition, self_bleu, zipf_exponent
-from retable.settings import Positive, PositiveInt, Seed, Share
-from retable.systems import LanguageModel
 from retable.tokenizers.tokenizer import Tokenizer
 
 

@@ -13,9 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from retable.core.errors import UsageError
+from retable.core.systems import LanguageModel, MixedSystem, System, TrainedSystem
+from retable.data.batches import mapped
 from retable.data.bucketed import on_device
 from retable.data.pairs import cut, pad
-from retable.errors import UsageError
 from retable.evaluation.mixture import log_average
 from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken, next_token
@@ -25,8 +27,6 @@ from retable.nn.cross_entropy import linear_log_prob
 from retable.objectives.base import Likelihood
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.text_to_text import TextToText
-from retable.processes import shared
-from retable.systems import LanguageModel, MixedSystem, System, TrainedSystem
 from retable.tokenizers.report import unknown_id
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -157,7 +157,7 @@ class Scorer:
             found = linear_log_prob(hidden, objective.head.weight, None, labels).double().cpu().numpy()
             return found[np.concatenate([np.arange(len(outputs[place])) >= skip for place in places])]
 
-        for places, found in zip(batches, shared(find, batches), strict=True):
+        for places, found in zip(batches, mapped(find, batches), strict=True):
             log_probs[_spans(starts, continuations, places)] = found
         return log_probs
 
@@ -198,7 +198,7 @@ def _of_trained(
         return _log_prob_where(objective, ids[:, :-1], ids[:, 1:], mask).double().cpu().numpy()
 
     batches = [whole[chosen] for chosen in _by_length(lengths[whole])]
-    for places, found in zip(batches, shared(find, batches), strict=True):
+    for places, found in zip(batches, mapped(find, batches), strict=True):
         log_probs[_spans(starts, continuations, places)] = found
     return log_probs
 

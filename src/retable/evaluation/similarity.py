@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from retable.errors import UsageError, reading
+from retable.core.errors import UsageError, reading
 from retable.evaluation.word_vectors import WordVectors, unit
 
 Pair = tuple[str, str, float]

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
 from retable.data.pairs import pad
-from retable.errors import UsageError
 from retable.evaluation.translation import align
 from retable.models.base import EncoderDecoder
 from retable.nn.attention import Attention, padding_mask

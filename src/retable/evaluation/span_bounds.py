@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt, Seed, Share
+from retable.core.systems import System
 from retable.data.corruption import Prefix, RandomSpans
-from retable.errors import UsageError
 from retable.evaluation.grammar_words import spans, words_of
 from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
-from retable.settings import Positive, PositiveInt, Seed, Share
-from retable.systems import System
 from retable.tokenizers.tokenizer import Tokenizer
 
 TRUTH = 0.01  # its weight in an estimate from below, which so is finite

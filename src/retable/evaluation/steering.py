@@ -13,7 +13,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt, Seed
+from retable.core.systems import LanguageModel
 from retable.evaluation.grammar_words import LINE_END, words_of
 from retable.generation.fudge import FUDGE
 from retable.generation.next_token import next_token
@@ -21,8 +23,6 @@ from retable.generation.sampling import Sampling, seeded
 from retable.generation.steered import Discriminator
 from retable.generation.strategy import Strategy
 from retable.metrics.diversity import distinct
-from retable.settings import PositiveInt, Seed
-from retable.systems import LanguageModel
 from retable.tokenizers.tokenizer import Tokenizer
 
 SHOWN = 5  # sentences of a row that are written down

@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from retable.core.systems import LanguageModel, System
 from retable.evaluation.scoring import Scorer
 from retable.metrics.units import Measured, Sums
-from retable.systems import LanguageModel, System
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 MEASURES = ("log_prob", "mean", "div", "sub", "slor")

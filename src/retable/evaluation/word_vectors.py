@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 
 class WordVectors:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from retable.errors import UsageError
-from retable.escaping import in_one_line, markdown
+from retable.core.errors import UsageError
+from retable.core.escaping import in_one_line, markdown
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from retable.errors import UsageError, reading
-from retable.escaping import in_one_line
+from retable.core.errors import UsageError, reading
+from retable.core.escaping import in_one_line
+from retable.core.settings import check, shown
 from retable.exchange.families import FAMILIES, Family, Head, Settings
 from retable.exchange.layers import to_ours, under
 from retable.models.bert import BERT
 from retable.models.t5 import T5
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.text_to_text import TextToText
-from retable.settings import check, shown
 from retable.tokenizers.pretrained import read_tokenizer, tokenizer_files
 from retable.tokenizers.tokenizer import Tokenizer
 

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers.processors import TemplateProcessing
 from torch import nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.exchange.card import Card, write_card
 from retable.exchange.families import (
     Family,

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.exchange.layers import Layer, Layers, layer, to_theirs, under
 from retable.models.base import Model
 from retable.models.bert import BERT

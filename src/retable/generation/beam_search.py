@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from retable.core.settings import NonNegativeInt, Positive, PositiveInt
 from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, Strategy, check
-from retable.settings import NonNegativeInt, Positive, PositiveInt
 
 
 class Hypothesis(NamedTuple):

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegativeInt, Positive, PositiveInt, Share
 from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken, Trained
 from retable.generation.sampling import Choice, Greedy
 from retable.generation.strategy import check
 from retable.models.base import EncoderDecoder
 from retable.objectives.causal_lm import CausalLM
-from retable.settings import NonNegativeInt, Positive, PositiveInt, Share
 
 
 class ContrastiveSearch(Greedy):

@@ -6,11 +6,11 @@ from itertools import count
 
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
+from retable.data.batches import mapped
 from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, check
-from retable.processes import shared
-from retable.settings import PositiveInt
 
 
 class ExactSearch:
@@ -29,7 +29,7 @@ class ExactSearch:
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
         """The one best completion of each prompt. Processes share the prompts."""
-        return shared(lambda prompt: [self._search(model, list(prompt), eos)], prompts)
+        return mapped(lambda prompt: [self._search(model, list(prompt), eos)], prompts)
 
     def _search(self, model: NextToken, prompt: list[int], eos: int | None) -> Completion:
         order = count()  # of equals the first found is taken, and states are never compared

@@ -6,12 +6,12 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from retable.errors import UsageError, closest
+from retable.core.errors import UsageError, closest
+from retable.core.settings import PositiveInt
 from retable.generation.next_token import NextToken
 from retable.generation.sampling import TokenByToken
 from retable.generation.steered import Discriminator, Steered
 from retable.generation.strategy import Completion, Strategy, check
-from retable.settings import PositiveInt
 
 
 class FUDGE:

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.systems import MixedSystem, PredictiveModel, System, TrainedSystem
 from retable.generation.conditioned import Conditioned
 from retable.generation.packed import packed
 from retable.generation.states import select_rows
 from retable.objectives.base import Writing
 from retable.objectives.causal_lm import CausalLM
-from retable.systems import MixedSystem, PredictiveModel, System, TrainedSystem
 
 
 class NextToken(Protocol):

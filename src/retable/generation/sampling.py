@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from retable.core.settings import NonNegativeInt, Positive, PositiveInt, Seed, Share
 from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, Strategy, check
-from retable.settings import NonNegativeInt, Positive, PositiveInt, Seed, Share
 
 # Scores (R, V), the numbers (R,) of the texts that they are of, and how many tokens those have got, to tokens (R,).
 Choice = Callable[[Tensor, Tensor, int], Tensor]

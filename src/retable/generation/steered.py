@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken, Trained
 from retable.objectives.prefix_classification import PrefixClassification

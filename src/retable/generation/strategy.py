@@ -11,12 +11,12 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegativeInt, Positive, PositiveInt
+from retable.data.batches import mapped
 from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken
 from retable.generation.steered import Steered
-from retable.processes import shared
-from retable.settings import NonNegativeInt, Positive, PositiveInt
 
 Found = TypeVar("Found")
 
@@ -73,7 +73,7 @@ class Strategy:
     ) -> list[Found]:
         """Of each prompt what `find` gives of the rows of its batch. Processes share the batches."""
         batches = list(self.batches(prompts, device))
-        found = shared(find, batches)
+        found = mapped(find, batches)
         places = [place for rows, _ in batches for place in rows]
         by_place = dict(zip(places, chain(*found), strict=True))
         return [by_place[place] for place in range(len(prompts))]

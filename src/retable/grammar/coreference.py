@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
+from retable.core.settings import Positive, PositiveInt, Seed
 from retable.corpora.coreference import Document, Mention
 from retable.corpora.text import SPLITS
 from retable.grammar.discourse import Discourse
@@ -28,7 +29,6 @@ from retable.grammar.language import Grammar, uniforms
 from retable.grammar.lexicon import POSSESSIVES, REFLEXIVES, Verb
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
-from retable.settings import Positive, PositiveInt, Seed
 
 
 class GrammarDocuments:

@@ -5,14 +5,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.analogies import analogies
 from retable.grammar.language import Grammar
 from retable.grammar.lone_sentences import LoneSentences
 from retable.grammar.tasks import acceptability, judge_acceptability, judge_sentiment, sentiment
 from retable.metrics.classification import classification_metrics
 from retable.metrics.likelihood import likelihood_metrics, perplexity
-from retable.settings import Positive, PositiveInt, Seed
 
 SPLITS = ("train", "validation", "test")
 SCORED_SPLITS = ("validation", "test")

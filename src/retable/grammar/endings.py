@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt, Seed
 from retable.corpora.text import SPLITS
-from retable.errors import UsageError
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Sampler
 from retable.grammar.language import Grammar, Uniform, uniforms
@@ -32,7 +33,6 @@ from retable.grammar.lexicon import PRONOUNS
 from retable.grammar.sentence_pairs import Start, log_shares
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS
-from retable.settings import Positive, PositiveInt, Seed
 
 ENDINGS = 4
 LONGEST = 3  # sentences of a beginning

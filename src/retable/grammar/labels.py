@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Sampler, Table
 from retable.grammar.language import Grammar, Uniform, uniforms
@@ -28,7 +29,6 @@ from retable.grammar.lexicon import (
 )
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import AUXILIARIES, LINE_END, N_LATENTS, Tables
-from retable.settings import Positive, PositiveInt, Seed
 
 # The Penn Treebank's tags (Marcus, Santorini and Marcinkiewicz 1993) of the words that have no lexeme; those of
 # determiners, pronouns, prepositions and the like are added from the lexicon's lists.

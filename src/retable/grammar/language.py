@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from retable.core.settings import Positive
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Rejected, Sampler, Scorer
 from retable.grammar.lexicon import PRONOUNS, Lexicon
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
-from retable.settings import Positive
 
 Uniform = Callable[[], float]
 Part = Callable[[Discourse], object]

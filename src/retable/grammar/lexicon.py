@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from retable.settings import Positive
+from retable.core.settings import Positive
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Branch, Rejected, Sampler, Scorer, Table
 from retable.grammar.language import LOG_PRIOR, Grammar, Uniform

@@ -1,8 +1,8 @@
 """The sentiment that the words of a sentence tell, whatever mood it was told in."""
 
+from retable.core.settings import Positive
 from retable.grammar.lexicon import Lexicon
 from retable.grammar.tables import MOODS
-from retable.settings import Positive
 
 DEGREES = ("very", "quite", "too", "so")  # that may stand between "not" and an adjective
 

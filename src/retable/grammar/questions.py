@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping
 from itertools import count, groupby
 from pathlib import Path
 
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt, Seed
 from retable.corpora.columns import TaggedSentence
 from retable.corpora.squad import Answer, Question
 from retable.corpora.text import SPLITS
-from retable.errors import UsageError
 from retable.grammar.interpreters import Sampler
 from retable.grammar.language import Grammar, Uniform, uniforms
 from retable.grammar.roles import Teller
 from retable.grammar.tables import N_LATENTS
 from retable.metrics.spans import Chunk, chunks
-from retable.settings import Positive, PositiveInt, Seed
 
 SENTENCES = 3  # of a passage
 ASKED = {"A0": "who", "A1": "which", "AM-TMP": "when"}  # role: the word that asks for it, which the language has

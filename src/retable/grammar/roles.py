@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
+from retable.core.settings import Positive, PositiveInt, Seed
 from retable.corpora.columns import TaggedSentence
 from retable.corpora.text import SPLITS
 from retable.grammar.discourse import Discourse
@@ -28,7 +29,6 @@ from retable.grammar.lexicon import FRAMES, Verb
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import AUXILIARIES, N_LATENTS, Tables
 from retable.metrics.spans import Chunk, write_tags
-from retable.settings import Positive, PositiveInt, Seed
 
 MODALS = frozenset(word for name in ("can", "will", "may") for word in AUXILIARIES[name])
 PLACE = "in"  # the one preposition of a place that a verb has; those of its times are others

@@ -10,12 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.analogies import in_turn
 from retable.grammar.corpus import SPLITS, until, write_lines
 from retable.grammar.language import Grammar
 from retable.grammar.lexicon import Coiner, Lexicon, Noun
-from retable.settings import Positive, PositiveInt, Seed
 
 
 class Sense(NamedTuple):

@@ -7,13 +7,13 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Sampler, Table
 from retable.grammar.language import Grammar, uniforms
 from retable.grammar.lexicon import PRONOUNS, Verb
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
-from retable.settings import Positive, PositiveInt, Seed
 
 
 class AgreeingSentence(NamedTuple):

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt, Seed
 from retable.corpora.summaries import Summarised
 from retable.corpora.text import SPLITS
-from retable.errors import UsageError
 from retable.grammar.language import Grammar
-from retable.settings import Positive, PositiveInt, Seed
 
 
 class GrammarSummaries:

@@ -15,7 +15,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.corpus import SPLITS, write_lines
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Rejected, Scorer, Table
@@ -23,7 +24,6 @@ from retable.grammar.language import LOG_PRIOR, Grammar, uniforms
 from retable.grammar.lexicon import DETERMINERS, POSSESSIVES, PREPOSITIONS, Coiner, function_words
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
-from retable.settings import Positive, PositiveInt, Seed
 
 ADPOSITIONS = frozenset({*PREPOSITIONS, "in", "to", "by", "than", "during", "after", "before"})
 ANIMATE = ("person", "animal")

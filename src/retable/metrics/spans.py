@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 Scheme = Literal["IOB1", "IOB2", "IOBES"]
 Tags = Sequence[str]

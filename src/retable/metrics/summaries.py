@@ -13,7 +13,7 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 METRICS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 

@@ -11,9 +11,9 @@ V vocabulary.
 
 import numpy as np
 
+from retable.core.settings import Positive, PositiveInt
 from retable.models.counting import Counts, whole_contexts
 from retable.models.ngram import BackoffModel, NGrams
-from retable.settings import Positive, PositiveInt
 
 GRID = 2.0 ** (-np.arange(97) / 4)  # 1 down to 6e-8
 

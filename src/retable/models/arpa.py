@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.ngram import BackoffModel, NGrams
 
 LOG_10 = np.log(10)

@@ -14,10 +14,10 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.settings import NonNegative, PositiveInt, Rate
 from retable.models.base import LeftToRight
 from retable.nn.dropout import drop
 from retable.nn.variational import LockedDropout, WeightDropped
-from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class AWDLSTM(LeftToRight):

@@ -7,8 +7,8 @@ B batch, T time, D d_model, V vocabulary.
 import torch
 from torch import Tensor, nn
 
+from retable.core.settings import NonNegativeInt, PositiveInt, Rate
 from retable.models.base import SequenceEncoder
-from retable.settings import NonNegativeInt, PositiveInt, Rate
 
 
 class BagOfWords(SequenceEncoder):

@@ -14,13 +14,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt, Rate
 from retable.models.base import MarkedEncoder
 from retable.nn import transformer
 from retable.nn.attention import padding_mask_if_any
 from retable.nn.dropout import Dropout
 from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
-from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class BERT(MarkedEncoder):

@@ -21,13 +21,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from retable.core.settings import Filters, NonNegativeInt, PositiveInt, Rate
 from retable.models.base import Reader
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.character_cnn import Highway
 from retable.nn.dropout import Dropout
 from retable.nn.scalar_mix import ScalarMix
 from retable.nn.word_input import WordInput, folded
-from retable.settings import Filters, NonNegativeInt, PositiveInt, Rate
 
 
 class BiDAF(Reader):

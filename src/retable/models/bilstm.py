@@ -5,10 +5,10 @@ B batch, T time, D d_model.
 
 from torch import Tensor, nn
 
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.dropout import Dropout
-from retable.settings import PositiveInt, Rate
 
 
 class BiLSTM(Encoder):

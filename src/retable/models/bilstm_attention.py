@@ -10,10 +10,10 @@ B batch, T time, U time of the other sentence, D d_model.
 import torch
 from torch import Tensor
 
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import PairEncoder
 from retable.models.bilstm import BiLSTM
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
-from retable.settings import PositiveInt, Rate
 
 
 class BiLSTMAttention(BiLSTM, PairEncoder):

@@ -11,8 +11,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from retable.errors import UsageError
-from retable.settings import PositiveInt
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 
 
 class UnigramCache:

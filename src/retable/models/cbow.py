@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from retable.core.settings import PositiveInt
 from retable.models.base import WindowModel
-from retable.settings import PositiveInt
 
 
 class CBOW(WindowModel):

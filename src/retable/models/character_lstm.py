@@ -11,10 +11,10 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.settings import Filters, NonNegative, NonNegativeInt, PositiveInt, Rate
 from retable.models.base import LeftToRight
 from retable.nn.character_cnn import PADDING, CharacterCNN, Highway, spell
 from retable.nn.dropout import Dropout
-from retable.settings import Filters, NonNegative, NonNegativeInt, PositiveInt, Rate
 
 
 class CharacterLSTM(LeftToRight):

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.settings import PositiveInt, Rate, Sizes
 from retable.models.base import SequenceEncoder
 from retable.nn.dropout import Dropout
-from retable.settings import PositiveInt, Rate, Sizes
 
 
 class ConvolutionalEncoder(SequenceEncoder):

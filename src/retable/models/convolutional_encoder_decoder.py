@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import EncoderDecoder
 from retable.models.gated_convolution import GatedLayer
 from retable.nn.dropout import Dropout
-from retable.settings import PositiveInt, Rate
 
 HALF = 0.5**0.5  # the scale of a sum of two, which leaves their variance
 

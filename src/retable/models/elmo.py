@@ -22,11 +22,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import Filters, NonNegativeInt, PositiveInt, Rate
 from retable.models.base import BothDirections
 from retable.nn.character_cnn import PADDING, CharacterCNN, Highway, spell
 from retable.nn.dropout import Dropout
-from retable.settings import Filters, NonNegativeInt, PositiveInt, Rate
 
 
 class ELMo(BothDirections):

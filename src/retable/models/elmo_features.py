@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegativeInt, PositiveInt, Rate
 from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.dropout import Dropout
 from retable.nn.scalar_mix import ScalarMix
-from retable.settings import NonNegativeInt, PositiveInt, Rate
 
 
 class ELMoBiLSTM(Encoder):

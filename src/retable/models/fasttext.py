@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegativeInt, PositiveInt
 from retable.models.base import WindowModel
-from retable.settings import NonNegativeInt, PositiveInt
 
 
 class FastText(WindowModel):

@@ -11,9 +11,9 @@ B batch, T time, N n − 1, E embedding, H hidden layer, D d_model: H, or with d
 import torch
 from torch import Tensor, nn
 
+from retable.core.settings import NonNegative, PositiveInt, Rate
 from retable.models.base import LeftToRight
 from retable.nn.dropout import Dropout
-from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class FixedWindow(LeftToRight):

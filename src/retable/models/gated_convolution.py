@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import LeftToRight
 from retable.nn.dropout import Dropout
-from retable.settings import PositiveInt, Rate
 
 
 class GatedLayer(nn.Module):

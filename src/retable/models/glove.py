@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from retable.core.settings import PositiveInt
 from retable.models.base import CooccurrenceModel
-from retable.settings import PositiveInt
 
 
 class GloVe(CooccurrenceModel):

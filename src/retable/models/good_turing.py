@@ -11,9 +11,9 @@ without discounts too. SRILM leaves words without probability there.
 
 import numpy as np
 
+from retable.core.settings import PositiveInt
 from retable.models.counting import Counts
 from retable.models.ngram import BackoffModel
-from retable.settings import PositiveInt
 
 
 class GoodTuring(BackoffModel):

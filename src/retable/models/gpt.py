@@ -13,11 +13,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt, Rate
 from retable.models.base import LeftToRight
 from retable.nn.dropout import Dropout
 from retable.nn.transformer import ACTIVATIONS, Block, rotations, sinusoids
-from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class GPT(LeftToRight):

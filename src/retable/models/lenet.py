@@ -9,10 +9,10 @@ B batch, C channels, H height, W width, D d_model.
 
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import ImageEncoder
 from retable.nn.dropout import Dropout
-from retable.settings import PositiveInt, Rate
 
 
 class LeNet(ImageEncoder):

@@ -12,9 +12,9 @@ B batch, T time, N context, D d_model.
 import torch
 from torch import Tensor, nn
 
+from retable.core.settings import NonNegative, PositiveInt, Rate
 from retable.models.base import LeftToRight
 from retable.nn.dropout import Dropout
-from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class LogBilinear(LeftToRight):

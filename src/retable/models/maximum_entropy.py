@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from retable.core.settings import NonNegative, Positive, PositiveInt
 from retable.models.counting import Counts, whole_contexts
 from retable.models.ngram import BackoffModel, NGrams
-from retable.settings import NonNegative, Positive, PositiveInt
 
 MEMORY = 10  # steps that the curvature is told from
 TOLERANCE = 1e-6  # of the loss: the last are ten steps that gain less each, on average

@@ -22,12 +22,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.settings import Filters, NonNegativeInt, Positive, PositiveInt, Rate
 from retable.models.base import SpanRanker
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.dropout import Dropout
 from retable.nn.scalar_mix import ScalarMix
 from retable.nn.word_input import WordInput
-from retable.settings import Filters, NonNegativeInt, Positive, PositiveInt, Rate
 
 BINS = (1, 2, 3, 4, 5, 8, 16, 32, 64)  # of widths and distances: where each begins
 

@@ -20,9 +20,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 from retable.models.counting import Counts, Growing, count
-from retable.settings import PositiveInt
 
 
 class NGrams(NamedTuple):

@@ -4,10 +4,10 @@ Convolutions on one-hot characters are the input of Zhang, Zhao and LeCun (2015,
 for Text Classification", section 2.2). Recurrent language models on it are in models/stacked_recurrent.py.
 """
 
+from retable.core.settings import PositiveInt, Rate, Sizes
 from retable.models.bilstm import BiLSTM
 from retable.models.convolutional_encoder import ConvolutionalEncoder
 from retable.nn.one_hot import OneHot
-from retable.settings import PositiveInt, Rate, Sizes
 
 
 class OneHotBiLSTM(BiLSTM):

@@ -5,9 +5,9 @@ B batch, C channels, H height, W width, D = CHW.
 
 from torch import Tensor, nn
 
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import ImageEncoder
 from retable.nn.dropout import Dropout
-from retable.settings import PositiveInt, Rate
 
 
 class Pixels(ImageEncoder):

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from retable.core.settings import NonNegative, PositiveInt
 from retable.models.ngram import BackoffModel
-from retable.settings import NonNegative, PositiveInt
 
 
 class Pruned(BackoffModel):

@@ -13,10 +13,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from retable.core.settings import NonNegative, PositiveInt, Rate
 from retable.models.base import LeftToRight
 from retable.nn import lstm
 from retable.nn.dropout import Dropout
-from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class Recurrent(LeftToRight):

@@ -12,9 +12,9 @@ B batch, T time, E d_embedding, D d_model.
 import torch
 from torch import Tensor, nn
 
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import Encoder
 from retable.nn.dropout import Dropout
-from retable.settings import PositiveInt, Rate
 
 
 class Block(nn.Module):

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import EncoderDecoder
 from retable.nn.alignment import AdditiveAttention, BilinearAttention
 from retable.nn.dropout import Dropout
-from retable.settings import PositiveInt, Rate
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 ATTENTIONS = {"none": None, "bilinear": BilinearAttention, "additive": AdditiveAttention}

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import SentenceRule
-from retable.settings import PositiveInt, Rate
 
 WORD = re.compile(r"[a-z0-9]+")  # of lower-case text, as ROUGE reads it
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor, nn
 
+from retable.core.settings import PositiveInt
 from retable.models.base import WindowModel
-from retable.settings import PositiveInt
 
 
 class SkipGram(WindowModel):

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
+from retable.core.settings import PositiveInt, Rate, Seed
 from retable.models.base import SpanRule
-from retable.settings import PositiveInt, Rate, Seed
 
 FUNCTION_WORDS = {
     *("a", "an", "the", "this", "that", "these", "those", "i", "we", "you", "he", "she", "it", "they", "my", "our"),

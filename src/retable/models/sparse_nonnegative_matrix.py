@@ -24,8 +24,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 
-from retable.errors import UsageError
-from retable.settings import LearningRate, NonNegativeInt, PositiveInt
+from retable.core.errors import UsageError
+from retable.core.settings import LearningRate, NonNegativeInt, PositiveInt
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 INITIAL = 1e-4  # of the roots of summed squares in AdaGrad: a table's rare entries move little

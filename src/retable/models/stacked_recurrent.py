@@ -15,12 +15,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt, Rate
 from retable.models.base import LeftToRight
 from retable.nn.dropout import Dropout
 from retable.nn.one_hot import OneHot
 from retable.nn.variational import CELLS, LockedDropout, WeightDropped
-from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class StackedRecurrent(LeftToRight):

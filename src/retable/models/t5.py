@@ -15,14 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import EncoderDecoder, LeftToRight
 from retable.nn import fused
 from retable.nn.attention import Attention, padding_mask, padding_mask_if_any
 from retable.nn.dropout import Dropout
 from retable.nn.relative_position import RelativePositions
 from retable.nn.transformer import Cache, Past, gelu
-from retable.settings import PositiveInt, Rate
 
 
 def geglu(x: Tensor) -> Tensor:

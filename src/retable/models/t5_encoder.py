@@ -8,10 +8,10 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import Encoder
 from retable.models.t5 import T5
 from retable.nn.attention import padding_mask_if_any
-from retable.settings import PositiveInt, Rate
 
 
 class T5Encoder(Encoder):

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from retable.core.settings import Filters, NonNegativeInt, PositiveInt, Rate
 from retable.models.base import Encoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.nn.dropout import Dropout
 from retable.nn.predicate import PredicateIndicator
 from retable.nn.word_input import WordInput
-from retable.settings import Filters, NonNegativeInt, PositiveInt, Rate
 
 
 class BiLSTMTagger(Encoder):

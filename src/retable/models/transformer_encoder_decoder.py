@@ -13,12 +13,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt, Rate
 from retable.models.base import EncoderDecoder
 from retable.nn.attention import Attention, padding_mask
 from retable.nn.dropout import Dropout
 from retable.nn.transformer import Cache, Past, sinusoids
-from retable.settings import PositiveInt, Rate
 
 
 class Link(nn.Module):

@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.settings import NonNegativeInt, PositiveInt, Rate
 from retable.models.base import LeftToRight
 from retable.nn.dot_product import dot_product_attention
 from retable.nn.dropout import Dropout
 from retable.nn.variational import LockedDropout
-from retable.settings import NonNegativeInt, PositiveInt, Rate
 
 
 class TransformerXL(LeftToRight):

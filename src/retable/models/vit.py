@@ -10,11 +10,11 @@ B batch, C channels, H height, W width, P patch_size, T = 1 + HW / P² patches w
 import torch
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt, Rate
 from retable.models.base import ImageEncoder
 from retable.nn.dropout import Dropout
 from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
-from retable.settings import NonNegative, PositiveInt, Rate
 
 
 class ViT(ImageEncoder):

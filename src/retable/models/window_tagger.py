@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import Filters, NonNegativeInt, PositiveInt, Rate
 from retable.models.base import Encoder
 from retable.nn.dropout import Dropout
 from retable.nn.word_input import WordInput
-from retable.settings import Filters, NonNegativeInt, PositiveInt, Rate
 
 
 class WindowTagger(Encoder):

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 
 def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray) -> None:

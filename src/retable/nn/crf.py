@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.nn.bidirectional_lstm import mirrored, taken
 
 Scheme = Literal["IOB1", "IOB2", "IOBES"]

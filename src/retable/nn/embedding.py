@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 
 def initialise_embedding(

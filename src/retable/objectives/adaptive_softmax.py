@@ -12,11 +12,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, Positive, PositiveInt
 from retable.models.base import LeftToRight
 from retable.objectives.base import CountsWords, PartlyRead
 from retable.objectives.causal_lm import CausalLM
-from retable.settings import NonNegative, Positive, PositiveInt
 
 
 class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):

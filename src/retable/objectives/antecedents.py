@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from retable.core.errors import UsageError
 from retable.data.coreference import Clusters, CoreferenceBatch
-from retable.errors import UsageError
 from retable.models.base import Model, SpanRanker
 from retable.objectives.base import Objective
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.base import BothDirections, EncoderDecoder, LeftToRight, Model
 
 

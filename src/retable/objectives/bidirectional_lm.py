@@ -11,12 +11,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 from retable.data.streams import OppositeBatch, TokenBatch
-from retable.errors import UsageError
 from retable.models.base import BothDirections, Encoder
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob
 from retable.objectives.base import TwoWayLikelihood
-from retable.settings import PositiveInt
 
 
 class BidirectionalLM(TwoWayLikelihood):

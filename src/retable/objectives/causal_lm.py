@@ -8,12 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt
 from retable.data.streams import TokenBatch
-from retable.errors import UsageError
 from retable.models.base import LeftToRight
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of
 from retable.objectives.base import LanguageModelling, tie_softmax
-from retable.settings import NonNegative, PositiveInt
 
 
 class CausalLM(LanguageModelling):

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
 from retable.data.examples import ExampleBatch
-from retable.errors import UsageError
 from retable.models.base import Encoder, LeftToRight, MarkedEncoder, Model, PairEncoder, SequenceEncoder
 from retable.nn.cross_entropy import linear_log_prob
 from retable.nn.dropout import Dropout

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.base import WindowModel
 from retable.objectives.window_prediction import WindowPrediction
 

@@ -14,13 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt
 from retable.models.base import LeftToRight
 from retable.nn.cross_entropy import row_chunks
 from retable.objectives.base import PartlyRead
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.hierarchical_softmax import huffman
-from retable.settings import NonNegative, PositiveInt
 
 
 class HierarchicalLM(CausalLM, PartlyRead):

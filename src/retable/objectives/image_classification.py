@@ -8,8 +8,8 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
 from retable.data.images import ImageBatch
-from retable.errors import UsageError
 from retable.models.base import ImageEncoder, Model
 from retable.nn.dropout import Dropout
 from retable.objectives.base import Objective

@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 from retable.data.masking import MaskedBatch
-from retable.errors import UsageError
 from retable.models.base import BothDirections, Encoder, EncoderDecoder, LeftToRight, MarkedEncoder, Model
 from retable.nn import fused
 from retable.nn.cross_entropy import linear_cross_entropy, logits_of, row_chunks
 from retable.objectives.base import Objective, embedding_of
-from retable.settings import PositiveInt
 
 
 class MaskedLM(Objective):

@@ -16,12 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt
 from retable.data.streams import TokenBatch
-from retable.errors import UsageError
 from retable.models.base import LeftToRight
 from retable.nn.cross_entropy import logits_of, row_chunks
 from retable.objectives.causal_lm import CausalLM
-from retable.settings import NonNegative, PositiveInt
 
 BLOCK = 64
 MULTIPLIER = 0x1B873593CC9E2D51  # odd, so that no history is lost; products are taken modulo 2^64

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt, Seed
 from retable.models.base import WindowModel
 from retable.objectives.window_prediction import WindowPrediction
-from retable.settings import NonNegative, PositiveInt, Seed
 
 
 class NegativeSampling(WindowPrediction):

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt
 from retable.models.base import LeftToRight
 from retable.objectives.base import CountsWords, PartlyRead
 from retable.objectives.causal_lm import CausalLM
-from retable.settings import NonNegative, PositiveInt
 
 
 class NoiseLM(CausalLM, CountsWords, PartlyRead):

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.settings import NonNegative, PositiveInt
 from retable.models.base import LeftToRight
 from retable.objectives.noise import NoiseLM
-from retable.settings import NonNegative, PositiveInt
 
 
 class NoiseContrastive(NoiseLM):

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from retable.core.errors import UsageError
 from retable.data.examples import ExampleBatch
-from retable.errors import UsageError
 from retable.models.base import LeftToRight, Model
 from retable.objectives.classification import Classification
 

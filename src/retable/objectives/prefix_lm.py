@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from retable.core.errors import UsageError
 from retable.data.pairs import PairBatch
-from retable.errors import UsageError
 from retable.models.base import EncoderDecoder, LeftToRight, Model
 from retable.objectives.text_to_text import TextToText
 

@@ -13,14 +13,14 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, PositiveInt
 from retable.data.masking import MaskedBatch
-from retable.errors import UsageError
 from retable.models.base import MarkedEncoder
 from retable.nn import fused
 from retable.nn.attention import padding_mask
 from retable.objectives.base import Objective
 from retable.objectives.masked_lm import MaskedLMHead, encode, require_encoder
-from retable.settings import NonNegative, PositiveInt
 
 
 class ReplacedTokenDetection(Objective):

@@ -5,7 +5,7 @@ B batch, T time, D d_model.
 
 from torch import Tensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.base import BothDirections, Encoder, EncoderDecoder, LeftToRight, MarkedEncoder, Model, PairEncoder
 
 

@@ -6,9 +6,9 @@ B batch, S inputs, U tokens of a summary, with its end mark.
 
 from collections.abc import Callable, Sequence
 
+from retable.core.errors import UsageError
 from retable.data.pairs import PairBatch
 from retable.data.summaries import InSentences
-from retable.errors import UsageError
 from retable.models.base import EncoderDecoder, Model, SentenceRule
 from retable.objectives.answer_as_text import AnswerAsText
 from retable.objectives.base import Objective

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
 from retable.data.tagged import TaggedBatch
-from retable.errors import UsageError
 from retable.models.base import Model
 from retable.nn.crf import CRF, Scheme, allowed_transitions
 from retable.nn.dropout import Dropout

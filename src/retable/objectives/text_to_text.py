@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 from retable.data.corruption import START
 from retable.data.pairs import PairBatch
-from retable.errors import UsageError
 from retable.models.base import Encoder, EncoderDecoder, Model
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of, row_chunks
 from retable.objectives.base import Writing, tie_softmax
-from retable.settings import PositiveInt
 
 
 class TextToText(Writing):

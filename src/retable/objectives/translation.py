@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
 from retable.data.pairs import PairBatch
-from retable.errors import UsageError
 from retable.models.base import EncoderDecoder, Model
 from retable.nn.cross_entropy import linear_cross_entropy
 from retable.objectives.base import Writing, tie_softmax

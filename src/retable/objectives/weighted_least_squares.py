@@ -10,11 +10,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegative, Positive
 from retable.data.cooccurrences import Cells
-from retable.errors import UsageError
 from retable.models.base import CooccurrenceModel
 from retable.objectives.base import VectorLearning
-from retable.settings import NonNegative, Positive
 
 
 class WeightedLeastSquares(VectorLearning):

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from retable.core.errors import UsageError
 from retable.data.windows import WindowSlice, rows
-from retable.errors import UsageError
 from retable.models.base import WindowModel
 from retable.objectives.base import VectorLearning
 

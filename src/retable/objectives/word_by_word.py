@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from retable.core.errors import UsageError
 from retable.data.cooccurrences import Cells
 from retable.data.windows import WindowSlice
-from retable.errors import UsageError
 from retable.models.base import WindowModel
 from retable.objectives import kernels
 from retable.objectives.base import SelfUpdating, VectorLearning

@@ -24,18 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.metrics.intervals import difference_interval, mean_interval, mean_std
-from retable.reporting.fields import SPREAD, filled_table
-from retable.reporting.markup import Column, Row, Table, Value
 
 HOLDS, FAILS, UNDECIDED = "Holds", "Does not hold", "Undecided at this scale"
-METHOD = (
-    "Intervals are Student's, at 95 %, over seeds: of a difference over pairs of equal seeds where both systems have "
-    "the same, else Welch's. A claim holds where the interval of each difference that it names lies on its side of 0, "
-    "and does not where one lies on the other; that two are alike, where the interval lies within the margin, and does "
-    "not where it lies outside. Not corrected for the number of comparisons."
-)
 
 
 class Difference(NamedTuple):
@@ -44,17 +36,29 @@ class Difference(NamedTuple):
     high: float
     paired: bool  # by seed
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        names = ("difference", "difference_low", "difference_high", "paired")
+        return dict(zip(names, self, strict=True))
 
-def ablation_tables(
-    ablations: Mapping[str, Mapping[str, Any]], values: pd.DataFrame
-) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """A table a comparison, with its rows; `values` are those of `results.tidy`.
+
+def over_seeds(runs: pd.DataFrame) -> dict[str, Any]:
+    """The number of one system's runs, mean, std, the mean's interval over seeds, and the runs' names."""
+    (mean, std), (low, high) = mean_std(runs["value"]), mean_interval(runs["value"])
+    names = " ".join(result.name for result in runs["result"])
+    return {"n": len(runs), "mean": mean, "std": std, "ci_low": low, "ci_high": high, "runs": names}
+
+
+def ablation_rows(ablations: Mapping[str, Mapping[str, Any]], values: pd.DataFrame) -> pd.DataFrame:
+    """One row per comparison and system; `values` are those of `results.tidy`.
 
     UsageError for a comparison that is not as above, and for a system that the metric was not measured of.
     """
+    if not ablations:
+        return pd.DataFrame()
     keys = values[["task", "split", "metric"]].agg(lambda row: "/".join(filter(None, row)), axis=1)
-    for name, comparison in ablations.items():
-        yield _table(name, comparison, _runs(name, comparison, values.assign(key=keys)))
+    values = values.assign(key=keys)
+    return pd.DataFrame(row for item in ablations.items() for row in _rows(*item, _runs(*item, values)))
 
 
 def _runs(name: str, comparison: Mapping[str, Any], values: pd.DataFrame) -> pd.DataFrame:
@@ -86,35 +90,20 @@ def difference(runs: pd.DataFrame, system: str, other: str) -> Difference:
     return Difference(mean, *difference_interval(own, its), paired=False)
 
 
-def _table(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
-    base, *variants = comparison["systems"]
+def _rows(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    base, metric = comparison["systems"][0], comparison["metric"]
     groups = {system: part.sort_values("seed") for system, part in runs.groupby("system")}
     # as many decimals for all as give the largest mean four digits
     digits = max(0, 3 - floor(log10(max(abs(part["value"].mean()) for part in groups.values()) or 1)))
-    columns = [Column("System", numeric=False), Column("Runs"), Column("mean", comparison["metric"])]
-    columns += [Column("95 % interval", comparison["metric"])]
-    columns += [Column(title, f"Difference to {base}") for title in ("mean", "95 % interval")]
-    rows, records = [], []
-    for system in (base, *variants):
-        part = groups[system]
-        mean, std = mean_std(part["value"])
-        low, high = mean_interval(part["value"])
-        less = difference(runs, system, base) if system != base else Difference(np.nan, np.nan, np.nan, paired=False)
-        ids = tuple(result.name for result in part["result"])
-        values = [Value(system), Value(str(len(part)))]
-        values.append(Value(f"{mean:.{digits}f}", "" if isnan(std) else f"{std:.{digits}f}", runs=ids))
-        values.append(Value(interval_text(low, high, digits)))
-        values.append(Value("" if isnan(less.mean) else f"{less.mean:+.{digits}f}"))
-        rows.append(Row([*values, Value(interval_text(less.low, less.high, digits, signed=True))]))
-        facts = {"ablation": name, "corpus": part["corpus"].iloc[0], "metric": comparison["metric"], "system": system}
-        facts |= {"n": len(part), "mean": mean, "std": std, "ci_low": low, "ci_high": high}
-        facts |= {"difference": less.mean, "difference_low": less.low, "difference_high": less.high}
-        records.append(facts | {"paired": less.paired, "runs": " ".join(ids)})
     verdict, sentence = judged(comparison, runs, digits)
-    notes = [f"Published: {comparison['claim']}", sentence, METHOD, SPREAD]
-    panels = {runs["corpus"].iloc[0]: rows}
-    table = filled_table(f"ablation-{name}", f"Ablation: {comparison['title']}", columns, panels, notes)
-    return table, pd.DataFrame(records).assign(verdict=verdict)
+    shown = {"_title": comparison["title"], "_base": base, "_digits": digits}
+    shown["_notes"] = f"Published: {comparison['claim']}\n{sentence}"
+    for system in comparison["systems"]:
+        own = over_seeds(groups[system])
+        names = {"runs": own.pop("runs"), "verdict": verdict}
+        less = difference(runs, system, base) if system != base else Difference(np.nan, np.nan, np.nan, paired=False)
+        facts = {"ablation": name, "corpus": runs["corpus"].iloc[0], "metric": metric, "system": system}
+        yield facts | own | less.facts | names | shown
 
 
 def judged(comparison: Mapping[str, Any], runs: pd.DataFrame, digits: int) -> tuple[str, str]:

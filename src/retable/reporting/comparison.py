@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.reporting.ablations import interval_text
 from retable.reporting.fields import filled_table
 from retable.reporting.markup import Column, Row, Table, Value

@@ -24,14 +24,9 @@ THEORY = {
 Systems = dict[str, list[Result]]  # the runs of each system, by seed
 
 
-def diagnostic_tables(results: Iterable[Result]) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """Each table that the results have something for, with the rows that it is made of."""
-    results = list(results)
-    for kind, make in (("phenomena", phenomena_table), ("gradients", gradients_table), ("sampling", sampling_table)):
-        for corpus, systems in by_corpus(results, kind):
-            yield make(corpus, systems)
-    if measured := [result for result in results if "scaling" in result.diagnostics]:
-        yield scaling_table(measured)
+def phenomena_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
+    """The tables of corpora that results have phenomena of, with their rows."""
+    return [phenomena_table(corpus, systems) for corpus, systems in by_corpus([*results], "phenomena")]
 
 
 def by_corpus(results: list[Result], kind: str) -> Iterator[tuple[str, Systems]]:
@@ -124,67 +119,30 @@ def _unit_sums(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
     return sums.reindex(range(table["unit"].max() + 1), fill_value=0).to_numpy(np.float64)
 
 
-def gradients_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]:
-    """A row a system, from the gradient that fades soonest to the one that lasts; means over seeds."""
+def gradients_rows(results: Iterable[Result]) -> pd.DataFrame:
+    """One row per corpus and system, from the gradient that fades soonest to the one that lasts; means over seeds."""
     names = ("factor", "r2", "reach", "norm_median", "norm_90", "norm_max", "clipped")
-    frame = pd.DataFrame(
-        {
-            "system": system,
-            **{name: np.mean([run.metrics[f"gradients/{name}"] for run in runs]) for name in names},
-            "factor_std": mean_std([run.metrics["gradients/factor"] for run in runs])[1],
-            "n": len(runs),
-            "runs": " ".join(run.name for run in runs),
-        }
-        for system, runs in systems.items()
-    )
-    frame = frame.sort_values("factor").assign(corpus=corpus)
-    columns = [Column("System", numeric=False), Column("Runs")]
-    columns += [Column(title, "Gradient by distance") for title in ("a step, ×", "half-life", "r²", "words")]
-    columns += [Column(title, "Norm of a batch") for title in ("median", "90 %", "largest", "too long, %")]
     rows = []
-    for _, cell in frame.iterrows():
-        spread = "" if math.isnan(cell["factor_std"]) else f"{cell['factor_std']:.3f}"
-        factor = Value(f"{cell['factor']:.3f}", spread, runs=tuple(cell["runs"].split(" ")))
-        half_life = math.log(0.5) / math.log(cell["factor"]) if cell["factor"] < 1 else math.inf
-        texts = [f"{half_life:.1f}", f"{cell['r2']:.3f}", f"{cell['reach']:.0f}"]
-        texts += [f"{cell[name]:.3g}" for name in ("norm_median", "norm_90", "norm_max")]
-        texts.append(f"{100 * cell['clipped']:.0f}")
-        rows.append(Row([Value(cell["system"]), Value(str(cell["n"])), factor, *map(Value, texts)]))
-    notes = [
-        "The norm of the loss's gradient by the embedding of the token k before it changes by a factor a step, from a "
-        "line through its logarithm; r² is the share that the line explains, the half-life in steps. It reaches so "
-        "many words, of those that were looked at: of a convolution its receptive field.",
-        "Norm of a batch: of the whole gradient of the trained weights, on batches of the training text. Too long are "
-        "those that clipping would shorten, at the norm that the benchmark asks about; whether the recipe clips its "
-        "gradients is another matter.",
-        SPREAD,
-    ]
-    return Table(f"gradients-{corpus}", f"Gradients, {corpus}", columns, {corpus: rows}, notes), frame
+    for corpus, systems in by_corpus([*results], "gradients"):
+        for system, runs in systems.items():
+            means = {name: np.mean([run.metrics[f"gradients/{name}"] for run in runs]) for name in names}
+            std = mean_std([run.metrics["gradients/factor"] for run in runs])[1]
+            facts = {"factor_std": std, "n": len(runs), "runs": " ".join(run.name for run in runs), "corpus": corpus}
+            half_life = math.log(0.5) / math.log(means["factor"]) if means["factor"] < 1 else math.inf
+            rows.append({"system": system} | means | facts | {"_half_life": half_life})
+    return pd.DataFrame(rows).sort_values(["corpus", "factor"]) if rows else pd.DataFrame()
 
 
-def sampling_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]:
-    """A panel a system with a row a setting; first the held-out text."""
-    frame = sampling_frame(systems).assign(corpus=corpus)
-    columns = [Column("Setting", numeric=False), Column("grammatical, %"), Column("nats/token"), Column("self-BLEU")]
-    columns += [Column(title) for title in ("distinct-1", "distinct-2", "distinct-3", "repetition, %", "Zipf")]
-
-    def row(cell: pd.Series) -> Row:
-        label = "held-out text" if cell["method"] == "text" else f"{cell['method']} {cell['value']}"
-        texts = [f"{100 * cell['grammatical']:.1f}", f"{cell['nats']:.2f}", f"{cell['self_bleu']:.1f}"]
-        texts += [f"{cell[f'distinct_{n}']:.3f}" for n in (1, 2, 3)]
-        texts += [f"{100 * cell['repetition']:.1f}", f"{cell['zipf']:.2f}"]
-        return Row([Value(label), *(Value(text.replace("nan", "")) for text in texts)])
-
-    panels = {"true distribution (oracle)": [row(frame[frame["method"] == "text"].iloc[0])]}
-    for system, part in frame[frame["method"] != "text"].groupby("system"):
-        panels[str(system)] = [row(cell) for _, cell in part.iterrows()]
-    notes = [
-        "Texts drawn at a temperature, or from the nucleus of a share top_p. The grammar judges whole sentences; nats "
-        "are its own, a token of those that it has. Self-BLEU is the mean BLEU-4 of a text with the others as its "
-        "references, and the lower it is, the more varied they are; repetition is of 4-grams within a text.",
-    ]
-    title = f"Quality and diversity of samples, {corpus}"
-    return Table(f"sampling-{corpus}", title, columns, panels, notes, panel="System"), frame
+def sampling_rows(results: Iterable[Result]) -> pd.DataFrame:
+    """One row per corpus, system and setting; of the held-out text the first is shown."""
+    frames = [sampling_frame(systems).assign(corpus=corpus) for corpus, systems in by_corpus([*results], "sampling")]
+    if not frames:
+        return pd.DataFrame()
+    frame = pd.concat(frames)
+    is_text = frame["method"] == "text"
+    is_first = is_text & ~frame[["corpus", "method"]].duplicated()
+    panel = frame["system"].mask(is_text).mask(is_first, "true distribution (oracle)")
+    return frame.assign(_panel=panel, _method=frame["method"].mask(is_text, "held-out text"))
 
 
 def sampling_frame(systems: Systems) -> pd.DataFrame:
@@ -194,30 +152,14 @@ def sampling_frame(systems: Systems) -> pd.DataFrame:
     return frame.groupby(["system", "method", "value"], sort=False, as_index=False).mean()
 
 
-def scaling_table(results: list[Result]) -> tuple[Table, pd.DataFrame]:
-    """A panel a device, a row a layer and what was varied: exponents in theory and as measured."""
-    columns = [Column("Layer", numeric=False), Column("Varied", numeric=False), Column("Operations", numeric=False)]
-    columns += [Column("counted", "Exponent"), Column("time", "Exponent"), Column("95 % interval", "Exponent")]
-    columns += [Column("memory", "Exponent")]
-    panels, parts = {}, []
-    for result in results:
-        device, rows = result.run["system"], list[Row]()
-        for layer, varied in product(THEORY, ("length", "width")):
-            cell = {
-                name: result.metrics[f"{layer}/{varied}/{name}"]
-                for name in ("operations", "seconds", "seconds_low", "seconds_high", "bytes")
-            }
-            texts = [layer, {"length": "length n", "width": "width d"}[varied], THEORY[layer]]
-            texts += [f"{cell['operations']:.2f}"]
-            interval = f"{cell['seconds_low']:.2f} to {cell['seconds_high']:.2f}"
-            time = Value(f"{cell['seconds']:.2f}", runs=(result.name,))
-            values = [*map(Value, texts), time, Value(interval), Value(f"{cell['bytes']:.2f}")]
-            rows.append(Row(values, apart=varied == "length" and bool(rows)))
-            parts.append({"device": device, "layer": layer, "varied": varied, **cell, "runs": result.name})
-        panels[device] = rows
-    notes = [
-        "The slope of a line through the logarithms of size and cost. Counted: that of the operations on the same "
-        "sizes, for a sum of two powers has none of its own. Time is of a forward and a backward pass, memory what the "
-        "forward pass keeps for the backward pass.",
-    ]
-    return Table("scaling", "Time and memory of layers", columns, panels, notes, panel="Device"), pd.DataFrame(parts)
+def scaling_rows(results: Iterable[Result]) -> pd.DataFrame:
+    """One row per device, layer and size that was varied: exponents in theory and as measured."""
+    costs = ("operations", "seconds", "seconds_low", "seconds_high", "bytes")
+    return pd.DataFrame(
+        {"device": result.run["system"], "layer": layer, "varied": varied}
+        | {name: result.metrics[f"{layer}/{varied}/{name}"] for name in costs}
+        | {"runs": result.name, "_theory": THEORY[layer]}
+        for result in results
+        if "scaling" in result.diagnostics
+        for layer, varied in product(THEORY, ("length", "width"))
+    )

@@ -1,13 +1,12 @@
 """From a row of the aggregates to what stands in a table's fields."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from retable.reporting.markup import Column, Row, Table, Value
-from retable.reporting.results import ORACLE
 
 Cell: TypeAlias = Mapping[str, Any] | pd.Series  # a row of the aggregates
 SIGNIFICANT = 0.05
@@ -17,19 +16,6 @@ BOLD = (
     "Bold: the best system, and those that a paired bootstrap over the units of the split can't tell from it "
     f"(p ≥ {SIGNIFICANT}, not corrected for the number of comparisons)."
 )
-
-
-def system_panels(
-    frame: pd.DataFrame,
-    row: Callable[[str, pd.DataFrame], list[Value]],
-    badness: Callable[[pd.DataFrame], float],
-) -> dict[str, list[Row]]:
-    """A panel a corpus, with a row a system, the worst first and the oracle last."""
-    panels = {}
-    for corpus, part in frame.groupby("corpus"):
-        systems = sorted(part.groupby("system"), key=lambda item: (item[0] == ORACLE, -badness(item[1])))
-        panels[corpus] = [Row(row(name, system), apart=name == ORACLE) for name, system in systems]
-    return panels
 
 
 def filled_table(

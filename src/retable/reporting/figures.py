@@ -8,7 +8,7 @@ import altair as alt
 import vl_convert
 from altair.typing import ChartType
 
-from retable.escaping import visible
+from retable.core.escaping import visible
 
 Figure: TypeAlias = ChartType
 

@@ -1,17 +1,13 @@
 """GLUE (Wang et al. 2018): the averages over the tasks that were run, on validation; and the table of what the systems
 differ by from a baseline."""
 
-from collections.abc import Iterator
-from math import isnan
-
 import numpy as np
 import pandas as pd
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.metrics.intervals import mean_std, paired_test, percentile_interval
 from retable.reporting.ablations import difference
-from retable.reporting.fields import SIGNIFICANT, filled_table, system_panels
-from retable.reporting.markup import Column, Table, Value
+from retable.reporting.fields import SIGNIFICANT
 from retable.reporting.results import CELL, COLUMNS, units_of
 from retable.reporting.units import UnitSums
 
@@ -49,15 +45,11 @@ def glue_averages(frame: pd.DataFrame, values: pd.DataFrame) -> tuple[pd.DataFra
     return rows.reindex(columns=COLUMNS).astype({"mean": float, "published": float, "std": float}), averages
 
 
-def glue_differences(
-    values: pd.DataFrame, averages: pd.DataFrame, baseline: str
-) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """The table of the differences to a baseline, with its rows, of the runs and their averages."""
+def glue_differences(values: pd.DataFrame, averages: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """The rows of the differences to a baseline, of the runs and their averages."""
     if baseline not in set(values.loc[_of_glue(values), "system"]):
         raise UsageError(f"baseline={baseline} has no run on a task of GLUE in this study; write one that has")
-    differences = _differences(pd.concat([values[_of_glue(values)], averages]), baseline)
-    if len(differences):  # of who was run alone there are none
-        yield _differences_table(differences, baseline), differences
+    return _differences(pd.concat([values[_of_glue(values)], averages]), baseline)
 
 
 def _averages(values: pd.DataFrame) -> pd.DataFrame:
@@ -111,15 +103,10 @@ def _published(frame: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*CELL, "published", "n", "runs", "source", "note"])
 
 
-def _keys() -> list[tuple[str, str]]:
-    """Of the numbers of a row, in their order, the task and the metric."""
-    return [*(("glue", name) for name in AVERAGES), *TITLES]
-
-
 def _differences(values: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """A row a system and measure: how much better it is than the baseline on the same corpus, the interval over seeds,
     that over examples, and whether both leave 0 out. NaN where there is no interval: of averages over examples."""
-    rows = []
+    rows, keys = [], [*(("glue", name) for name in AVERAGES), *TITLES]
     for (corpus, task, _, metric), part in values.groupby(CELL[1:]):
         systems = {system: own.sort_values("seed") for system, own in part.groupby("system")}
         if baseline not in systems:
@@ -133,8 +120,14 @@ def _differences(values: pd.DataFrame, baseline: str) -> pd.DataFrame:
             facts = {"system": system, "corpus": corpus, "task": task, "split": SPLIT, "metric": metric}
             facts |= {"baseline": baseline, "n": len(own), "difference": mean, "seeds_low": low, "seeds_high": high}
             facts |= dict(zip(("examples_low", "examples_high", "p"), of_examples, strict=True))
-            rows.append(facts | {"significant": low * high > 0 and (task == "glue" or of_examples[2] < SIGNIFICANT)})
-    return pd.DataFrame(rows)
+            title, name = ("Average", AVERAGES[metric]) if task == "glue" else TITLES[task, metric]
+            facts |= {"_place": keys.index((task, metric)), "_title": title, "_metric": name}
+            significant = bool(low * high > 0 and (task == "glue" or of_examples[2] < SIGNIFICANT))
+            rows.append(facts | {"significant": significant, "_bold": significant})
+    if not rows:
+        return pd.DataFrame()
+    frame = pd.DataFrame(rows)
+    return frame.assign(_mean=frame.groupby(["corpus", "system"])["difference"].transform("mean"))
 
 
 def _over_examples(mean: float, base: UnitSums | None, own: UnitSums | None) -> tuple[float, float, float]:
@@ -143,42 +136,3 @@ def _over_examples(mean: float, base: UnitSums | None, own: UnitSums | None) -> 
         return np.nan, np.nan, np.nan
     replicates = own.replicates - base.replicates
     return (*percentile_interval(replicates), paired_test(mean, replicates))
-
-
-def _differences_table(differences: pd.DataFrame, baseline: str) -> Table:
-    """A row a system, in the order of the mean difference."""
-    keys = [key for key in _keys() if key in set(zip(differences["task"], differences["metric"], strict=True))]
-    columns = [Column("System", numeric=False)]
-    for task, metric in keys:
-        title, metric = ("Average", AVERAGES[metric]) if task == "glue" else TITLES[task, metric]
-        columns += [Column(f"{metric}{of}", title) for of in ("", ", over seeds", ", over examples")]
-
-    def row(name: str, system: pd.DataFrame) -> list[Value]:
-        cells = {(cell["task"], cell["metric"]): cell for _, cell in system.iterrows()}
-        values = [Value(name)]
-        for cell in map(cells.get, keys):
-            values.append(Value("" if cell is None else _points(cell["difference"]), bold=_is_significant(cell)))
-            values += [_span(cell, "seeds"), _span(cell, "examples")]
-        return values
-
-    panels = system_panels(differences, row, badness=lambda system: -system["difference"].mean())
-    notes = [
-        f"Points by which a system is better than {baseline} on validation. The interval over seeds is Student's, at "
-        "95 %, of pairs of equal seeds; that over examples a paired bootstrap of the means over seeds. Bold: neither "
-        "holds 0. Not corrected for the number of comparisons.",
-    ]
-    return filled_table("glue-differences", f"GLUE: differences to {baseline}", columns, panels, notes)
-
-
-def _is_significant(cell: pd.Series | None) -> bool:
-    return cell is not None and bool(cell["significant"])
-
-
-def _points(difference: float) -> str:
-    return f"{difference * 100:+.1f}"
-
-
-def _span(cell: pd.Series | None, kind: str) -> Value:
-    if cell is None or isnan(cell[f"{kind}_low"]):
-        return Value("")
-    return Value(f"{_points(cell[f'{kind}_low'])} to {_points(cell[f'{kind}_high'])}")

@@ -6,20 +6,12 @@ A study says so under `lacks`, by the groups of `conf/` and the names in them:
       task: {snli: data/snli}
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pandas as pd
 
-from retable.reporting.fields import filled_table
-from retable.reporting.markup import Column, Row, Table, Value
 
-
-def lacking_tables(lacks: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """The table, where something is lacking, with its rows: one a name."""
+def lacking_rows(lacks: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+    """One row per name."""
     rows = [(group, name, lacking) for group, named in lacks.items() for name, lacking in named.items()]
-    if not rows:
-        return
-    columns = [Column(title, numeric=False) for title in ("Of", "What", "Lacks")]
-    panels = {"": [Row([*map(Value, row)]) for row in rows]}
-    table = filled_table("lacking", "Not run, and what for", columns, panels, ["What stands in no committed table."])
-    yield table, pd.DataFrame(rows, columns=["group", "name", "lacks"])
+    return pd.DataFrame(rows, columns=["group", "name", "lacks"])

@@ -21,44 +21,26 @@ and under `tuned`, for the notes of both, how the systems' learning rates were f
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isnan, nan
+from math import nan
 from typing import Any
 
 import pandas as pd
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.metrics.intervals import mean_std, percentile_interval
 from retable.metrics.units import columns, share
-from retable.reporting.ablations import interval_text
 from retable.reporting.diagnostics import PHENOMENA, Systems, by_corpus, phenomena_frame
-from retable.reporting.elmo import METRICS
-from retable.reporting.fields import SPREAD, filled_table, span
-from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.fields import span
 from retable.reporting.results import ORACLE, Result, units_of
 from retable.reporting.units import UnitSums
 
 PERPLEXITY = {"task": "", "split": "test", "metric": "perplexity_word"}
 ALONE = f"{ORACLE}_alone"  # the true distribution that forgets every earlier sentence
-ORACLES = {ORACLE: "true distribution (oracle)", ALONE: "true distribution, a sentence alone (oracle)"}
-ORACLE_NOTES = {
-    ORACLE: "Oracle: the language's own probabilities, which no model can better.",
-    ALONE: "A sentence alone: those of each sentence as if nothing before it were known. It is nearly the best that a "
-    "model can do which begins anew with each.",
-}
 EXCESS = {name: f"excess_{name}" for name in PHENOMENA}
 COLUMNS = [
     "system", "corpus", *PERPLEXITY, "year", "mean", "std", "n", "ci_low", "ci_high", "runs",
     "before", "difference", "difference_low", "difference_high", "verdict", *EXCESS.values(), "excess_runs",
 ]  # fmt: skip
-EXCEEDED = (
-    "Excess: nats a token above those of the true distribution, by what decides a token: the words beside it, an "
-    "agreement, what is still open, or an earlier mention; its intervals are in the table of phenomena."
-)
-DECIDED = (
-    "where the interval of the difference, a paired bootstrap over the same {units} of the difference of means over "
-    "seeds, lies on one side of 0 and every run of one system is on that side of every run of the other; else it is "
-    "undecided. Not corrected for the number of comparisons."
-)
 
 
 @dataclass(frozen=True)
@@ -101,16 +83,16 @@ class Measured:
         }  # fmt: skip
 
 
-def lineage_tables(
-    years: Mapping[str, int], values: pd.DataFrame, results: Sequence[Result], tuned: str | None = None
-) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """The table of the lineage, where there is one, with its rows: a panel a corpus that all of it was measured on.
+def lineage_rows(
+    years: Mapping[str, int], values: pd.DataFrame, results: Sequence[Result], tuned: str = ""
+) -> pd.DataFrame:
+    """The rows of the lineage: of each corpus that all of it was measured on.
 
     `values` are the runs, as `results.tidy` has them; of the `results` come phenomena. UsageError for a system without
     a test perplexity.
     """
     if not years:
-        return
+        return pd.DataFrame()
     values = values[(values[[*PERPLEXITY]] == pd.Series(PERPLEXITY)).all(axis=1) & values["sums"].notna()]
     if missing := [system for system in years if system not in set(values["system"])]:
         raise UsageError(
@@ -126,8 +108,7 @@ def lineage_tables(
         excess = _excess({name: runs for name, runs in phenomena.get(corpus, {}).items() if name in years})
         facts = {"corpus": corpus, **PERPLEXITY, "before": "", "verdict": "", "excess_runs": ""}
         rows += [facts | row | excess.get(row["system"], {}) for row in _compared(years, part)]
-    frame = pd.DataFrame(rows, columns=COLUMNS)
-    yield _lineage_table(frame, tuned), frame
+    return pd.DataFrame(rows, columns=COLUMNS).assign(_notes=tuned)
 
 
 def _compared(years: Mapping[str, int], values: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -160,55 +141,12 @@ def _excess(systems: Systems) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _lineage_table(frame: pd.DataFrame, tuned: str | None) -> Table:
-    columns = [Column("System", numeric=False), Column("Year"), Column("Runs")]
-    columns += [Column("PPL/word", "Test"), Column("95 % interval", "Test")]
-    columns += [Column(title, "Against the row before") for title in ("nats/word", "95 % interval")]
-    columns.append(Column("verdict", "Against the row before", numeric=False))
-    columns += [Column(name, "Excess, nats/token") for name in PHENOMENA]
-
-    def row(cell: pd.Series) -> Row:
-        behind = tuple(cell["excess_runs"].split())
-        values = [
-            Value(ORACLES.get(cell["system"], cell["system"])),
-            Value(_text(cell["year"], ".0f")),
-            Value(str(cell["n"])),
-            _mean(cell, "", 2),
-            Value(interval_text(cell["ci_low"], cell["ci_high"], 2)),
-            Value(_text(cell["difference"], "+.3f")),
-            Value(interval_text(cell["difference_low"], cell["difference_high"], 3, signed=True)),
-            Value(cell["verdict"]),
-            *(Value(_text(cell[name], ".3f"), runs=behind) for name in EXCESS.values()),
-        ]
-        return Row(values, apart=cell["system"] == ORACLE)
-
-    notes = [
-        "In the order of history. PPL/word: perplexity a word of the test text, whatever the tokenizer; the lower, the "
-        "better. Its interval is a bootstrap over the documents.",
-        "Against the row before: the difference of the nats a word, the perplexities' logarithms; below 0 the row is "
-        f"better. The verdict is better or worse {DECIDED.format(units='documents')}",
-    ]
-    if frame["excess_total"].notna().any():
-        notes.append(EXCEEDED)
-    notes += [text for oracle, text in ORACLE_NOTES.items() if oracle in set(frame["system"])]
-    notes += [SPREAD, *filter(None, [tuned])]
-    panels = {str(corpus): [row(cell) for _, cell in part.iterrows()] for corpus, part in frame.groupby("corpus")}
-    title = "The lineage: held-out perplexity in the order of history"
-    lead = ("Year", "Test PPL/word", "Test 95 % interval", "Against the row before nats/word")
-    return filled_table("lineage", title, columns, panels, notes, (*lead, "Against the row before verdict"))
-
-
-def gains_tables(
-    comparisons: Sequence[Mapping[str, Any]], values: pd.DataFrame, tuned: str | None = None
-) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """The table of what pretraining gives, where a study compares, with its rows; `values` are those of `results.tidy`.
+def gains_rows(comparisons: Sequence[Mapping[str, Any]], values: pd.DataFrame, tuned: str = "") -> pd.DataFrame:
+    """The rows of what pretraining gives; `values` are those of `results.tidy`.
 
     UsageError for a comparison that is not as above, and for a system, task or metric without numbers.
     """
-    if not comparisons:
-        return
-    frame = pd.DataFrame([_gain(comparison, values) for comparison in comparisons])
-    yield _gains_table(frame, tuned), frame
+    return pd.DataFrame([_gain(comparison, values) | {"_notes": tuned} for comparison in comparisons])
 
 
 def _gain(comparison: Mapping[str, Any], values: pd.DataFrame) -> dict[str, Any]:
@@ -232,45 +170,5 @@ def _gain(comparison: Mapping[str, Any], values: pd.DataFrame) -> dict[str, Any]
     facts |= {"scratch": comparison["scratch"]}
     facts |= {f"scratch_{name}": value for name, value in scratch.facts.items()}
     facts |= {"bayes_optimal": optimum.iloc[0] if len(optimum) else nan}
-    return facts | pretrained.against(scratch, {1: "gains", -1: "loses", 0: "undecided"})
-
-
-def _gains_table(frame: pd.DataFrame, tuned: str | None) -> Table:
-    columns = [Column(title, numeric=False) for title in ("Pretraining", "Task", "Metric")]
-    columns += [Column(title) for title in ("Labels", "Runs", "From scratch", "Pretrained", "Bayes-optimal")]
-    columns += [Column("points", "Gain"), Column("95 % interval", "Gain"), Column("verdict", "Gain", numeric=False)]
-
-    def row(cell: pd.Series) -> Row:
-        names = [cell["pretraining"], cell["task"], METRICS.get(cell["metric"], cell["metric"]), str(cell["labels"])]
-        values = [
-            *map(Value, [*names, span(cell[["scratch_n", "n"]])]),
-            _mean(cell, "scratch_", 1, 100),
-            _mean(cell, "", 1, 100),
-            Value(_text(100 * cell["bayes_optimal"], ".1f")),
-            Value(_text(100 * cell["difference"], "+.1f")),
-            Value(interval_text(100 * cell["difference_low"], 100 * cell["difference_high"], 1, signed=True)),
-            Value(cell["verdict"]),
-        ]
-        return Row(values)
-
-    notes = [
-        "Test splits; metrics, differences and intervals are times 100. Both systems of a row are trained on the same "
-        "labels, one from scratch and one with what pretraining gave it. Bayes-optimal: the best possible prediction, "
-        "where it is known.",
-        f"Pretraining gains or loses {DECIDED.format(units='examples')}",
-        SPREAD,
-        *filter(None, [tuned]),
-    ]
-    corpora = frame.groupby("corpus", sort=False)
-    panels = {str(corpus): [row(cell) for _, cell in part.iterrows()] for corpus, part in corpora}
-    return filled_table("gains", "What pretraining gives", columns, panels, notes)
-
-
-def _mean(cell: pd.Series, side: str, digits: int, scale: float = 1) -> Value:
-    runs = tuple(cell[f"{side}runs"].split())
-    spread = _text(scale * cell[f"{side}std"], f".{digits}f")
-    return Value(f"{scale * cell[f'{side}mean']:.{digits}f}", spread, runs=runs, hint=", ".join(runs))
-
-
-def _text(number: float, form: str) -> str:
-    return "" if isnan(number) else format(number, form)
+    facts |= pretrained.against(scratch, {1: "gains", -1: "loses", 0: "undecided"})
+    return facts | {"_seeds": span([facts["scratch_n"], facts["n"]])}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from retable.escaping import latex, markdown
+from retable.core.escaping import latex, markdown
 
 
 @dataclass(frozen=True)

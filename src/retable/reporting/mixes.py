@@ -4,15 +4,12 @@ arXiv 1802.05365, equation 1 and figure 2). Equal data give equal bytes."""
 from collections.abc import Iterable
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
 from retable.metrics.intervals import mean_std
-from retable.reporting.fields import SPREAD, filled_table
 from retable.reporting.figures import COLOURS, INK, Figure
 from retable.reporting.glue import TASKS
 from retable.reporting.lines import significant
-from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import Result
 
 FILL = f"{COLOURS[1]}80", "#80808000", f"{COLOURS[0]}80"  # less, equal, more
@@ -35,7 +32,7 @@ def mixes_frame(results: Iterable[Result]) -> pd.DataFrame:
             record = {"corpus": corpus, "system": system, "task": task, "layer": layer}
             record["share"], record["share_std"] = mean_std(part["share"])
             record["gamma"], record["gamma_std"] = mean_std(part["gamma"])
-            records.append(record | {"n": len(part), "runs": " ".join(part["run"])})
+            records.append(record | {"n": len(part), "runs": " ".join(part["run"]), "_task": _title(task)})
     return pd.DataFrame(
         sorted(records, key=lambda record: (record["corpus"], _place(record["task"]), record["system"]))
     )
@@ -44,34 +41,6 @@ def mixes_frame(results: Iterable[Result]) -> pd.DataFrame:
 def _place(task: str) -> tuple[int, str]:
     """GLUE's tasks first, in their order."""
     return [*TASKS, task].index(task), task
-
-
-def mixes_tables(frame: pd.DataFrame) -> list[tuple[Table, pd.DataFrame]]:
-    """The table, of `mixes_frame`, where it has rows: a row a task and system."""
-    if frame.empty:
-        return []
-    layers = sorted(frame["layer"].unique())
-    columns = [Column("Task", numeric=False), Column("System", numeric=False), Column("Runs")]
-    columns += [*(Column(str(layer), "Share of layer") for layer in layers), Column("γ")]
-    panels: dict[str, list[Row]] = {}
-    for (corpus, task, system), part in frame.groupby(["corpus", "task", "system"], sort=False):
-        first = part.iloc[0]
-        runs = tuple(first["runs"].split(" "))
-        shares = {row["layer"]: _number(row, "share", runs) for _, row in part.iterrows()}
-        values = [Value(_title(task)), Value(system), Value(str(first["n"]))]
-        values += [shares.get(layer, Value("")) for layer in layers]
-        panels.setdefault(str(corpus), []).append(Row([*values, _number(first, "gamma", runs)]))
-    notes = [
-        "The softmax of the mixture's weights, which training began with equal, and the scale γ, from 1 (Peters et al. "
-        "2018, equation 1). Layer 0 is the one without context.",
-        SPREAD,
-    ]
-    return [(filled_table("scalar-mix", "ELMo's layers in the tasks' mixtures", columns, panels, notes), frame)]
-
-
-def _number(row: pd.Series, name: str, runs: tuple[str, ...]) -> Value:
-    spread = row[f"{name}_std"]
-    return Value(f"{row[name]:.3f}", "" if np.isnan(spread) else f"{spread:.3f}", runs=runs)
 
 
 def _title(task: str) -> str:

@@ -2,7 +2,7 @@
 mouse, and each number opens what made it.
 
 The page is of one making: it names runs, commits and seconds. What is the same whenever its numbers are stands beside
-it, in CSV, Markdown, LaTeX and SVG.
+it, in CSV, Markdown and SVG.
 """
 
 import json

@@ -15,31 +15,28 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from retable.errors import UsageError
-from retable.reporting.elmo import METRICS
-from retable.reporting.fields import filled_table
-from retable.reporting.markup import Column, Row, Table, Value
+from retable.core.errors import UsageError
 from retable.reporting.results import Result
 
 LOSS = "loss"
-TIE = 0.005  # nats, or a share
+TIE = 0.005  # nats, or a share; conf/table/rates.yaml has it in a note
 COLUMNS = ["system", "corpus", "task", "split", "metric", "rate", "value", "best", "runs"]
 
 
-def rates_tables(
+def rates_rows(
     rates: Mapping[str, Mapping[str, float]],
     chosen_by: Mapping[str, str],
     pretrained: Sequence[Result],
     values: pd.DataFrame,
-) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """The table of the rates, where there are some, with its rows: one a system, corpus, task and rate.
+) -> pd.DataFrame:
+    """One row per system, corpus, task and rate.
 
     `rates` are by system those of the systems that stand for it, by their names; `pretrained` is what was learnt
     without a task; `values` are the runs of the others, as `results.tidy` has them. A system of several seeds is chosen
     by their mean. UsageError for a task whose metric to choose by is not said, or not measured.
     """
     if not rates:
-        return
+        return pd.DataFrame()
     rows = [*_of_losses(rates, pretrained), *_of_tasks(rates, chosen_by, values)]
     frame = pd.DataFrame(rows, columns=[*COLUMNS[:-2], "runs"])
     keys = COLUMNS[:5]
@@ -50,7 +47,20 @@ def rates_tables(
     frame["best"] = frame.index.isin(ties.groupby(keys)["rate"].idxmin())
     frame["place"] = frame["system"].map([*rates].index)
     frame = frame.sort_values(["corpus", "place", "task", "rate"], ignore_index=True)[COLUMNS]
-    yield _table(frame), frame
+    return _shown(frame)
+
+
+def _shown(frame: pd.DataFrame) -> pd.DataFrame:
+    rates = frame.groupby(keys := COLUMNS[:5], sort=False)["rate"]
+    lowest, highest = rates.transform("min"), rates.transform("max")
+    best = frame[frame["best"]].set_index(keys)["rate"].rename("_best")
+    frame = frame.assign(_lowest=lowest, _times=(frame["rate"] / lowest).round(3), _bold=frame["best"]).join(
+        best, on=keys
+    )
+    at_end = (frame["_best"] == lowest) | (frame["_best"] == highest)
+    frame["_best"] = [f"{best:.3g}{' *' * end}" for best, end in zip(frame["_best"], at_end, strict=True)]
+    shown = zip(frame["value"], frame["metric"], strict=True)
+    return frame.assign(_value=[f"{value:.3f}" if metric == LOSS else f"{100 * value:.1f}" for value, metric in shown])
 
 
 def _of_losses(rates: Mapping[str, Mapping[str, float]], pretrained: Sequence[Result]) -> Iterator[dict[str, object]]:
@@ -78,44 +88,3 @@ def _of_tasks(
                 facts = {"system": system, "corpus": run.corpus, "task": task, "split": "validation"}
                 facts |= {"metric": run.metric, "rate": by_name[run.system], "value": run.value}
                 yield facts | {"runs": run.result.name}
-
-
-def _table(frame: pd.DataFrame) -> Table:
-    frame = frame.assign(times=frame["rate"] / frame.groupby(COLUMNS[:5])["rate"].transform("min"))
-    times = sorted({*frame["times"].round(3)})
-    columns = [Column(title, numeric=False) for title in ("System", "Task", "Chosen by")]
-    columns += [Column("Lowest rate"), *(Column(f"× {each:g}", "Validation") for each in times), Column("Best rate")]
-    panels: dict[str, list[Row]] = {}
-    for (corpus, system, task, metric), part in frame.groupby(["corpus", "system", "task", "metric"], sort=False):
-        by_times = {round(each["times"], 3): each for _, each in part.iterrows()}
-        best, ends = part[part["best"]].iloc[0]["rate"], {part["rate"].min(), part["rate"].max()}
-        name = "nats a token" if metric == LOSS else METRICS.get(metric, metric)
-        panels.setdefault(str(corpus), []).append(
-            Row(
-                [
-                    *map(Value, (system, task, name, _rate(part["rate"].min()))),
-                    *(_value(by_times.get(each)) for each in times),
-                    Value(f"{_rate(best)}{' *' * (best in ends)}"),
-                ]
-            )
-        )
-    notes = [
-        "Each system at several learning rates, all else the same; the lowest and its multiples. Bold: the best by "
-        f"validation, of which the recipe or the study took its rate; where others are within {TIE} nats of the best, "
-        f"or within {100 * TIE:g} of 100, the lowest of them, for seeds differ by more. The lower the loss, the "
-        "better, in nats a token of what the system is trained on; the higher the other metrics, times 100. No number "
-        "is of a test split.",
-        "A best rate with * is the lowest or the highest that was tried.",
-    ]
-    return filled_table("rates", "Learning rates, chosen on validation", columns, panels, notes)
-
-
-def _rate(rate: float) -> str:
-    return f"{rate:.3g}"
-
-
-def _value(row: pd.Series | None) -> Value:
-    if row is None:
-        return Value("")
-    text = f"{row['value']:.3f}" if row["metric"] == LOSS else f"{100 * row['value']:.1f}"
-    return Value(text, bold=row["best"], runs=tuple(row["runs"].split()))

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from retable.artifacts import read_json, read_record, read_run, require, write_json
-from retable.errors import UsageError
+from retable.core.artifacts import read_json, read_record, read_run, require, write_json
+from retable.core.errors import UsageError
 from retable.reporting.results import Result, result_of, tables_in
 
 TOLERANCE = 1e-5  # relative: a report's tables have six digits

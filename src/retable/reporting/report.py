@@ -3,7 +3,7 @@
 The same records give the same bytes, but for `report.html`, which also has what git does not keep.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -11,24 +11,24 @@ from typing import Any
 
 import pandas as pd
 
-from retable.artifacts import write_json
-from retable.escaping import markdown
+from retable.core.artifacts import write_json
+from retable.core.escaping import markdown
 from retable.metrics.likelihood import LIKELIHOODS
 from retable.reporting import provenance
-from retable.reporting.ablations import ablation_tables
+from retable.reporting.ablations import ablation_rows
 from retable.reporting.alignments import alignment_figures
 from retable.reporting.attention import attention_figures, heads_tables
 from retable.reporting.diagnostic_figures import diagnostic_figures
-from retable.reporting.diagnostics import diagnostic_tables
-from retable.reporting.elmo import elmo_tables
+from retable.reporting.diagnostics import gradients_rows, phenomena_tables, sampling_rows, scaling_rows
+from retable.reporting.elmo import elmo_rows
 from retable.reporting.figures import Figure, write_figure
 from retable.reporting.glue import glue_averages, glue_differences
-from retable.reporting.label_efficiency import label_efficiency_figures, label_efficiency_tables, scores_by_labels
-from retable.reporting.lacking import lacking_tables
+from retable.reporting.label_efficiency import label_efficiency_figures, scores_by_labels
+from retable.reporting.lacking import lacking_rows
 from retable.reporting.learning_curves import learning_curves
-from retable.reporting.lineage import gains_tables, lineage_tables
+from retable.reporting.lineage import gains_rows, lineage_rows
 from retable.reporting.markup import Table, markdown_table
-from retable.reporting.mixes import mixes_figures, mixes_frame, mixes_tables
+from retable.reporting.mixes import mixes_figures, mixes_frame
 from retable.reporting.neighbours import neighbours_tables, unseen_neighbours_tables
 from retable.reporting.page import failures, report_page, verdicts
 from retable.reporting.perplexities import perplexities
@@ -36,13 +36,20 @@ from retable.reporting.pretraining import senses_figures
 from retable.reporting.probes import probes_figures
 from retable.reporting.provenance import Making, entries
 from retable.reporting.published import complete, signed
-from retable.reporting.rates import rates_tables
+from retable.reporting.rates import rates_rows
 from retable.reporting.results import Result, aggregate, read_references, tidy
 from retable.reporting.samples import samples_tables
-from retable.reporting.scaling_laws import compute_figures, fitted, isoflop_figures, scaling_points, scaling_tables
+from retable.reporting.scaling_laws import (
+    compute_figures,
+    fitted,
+    isoflop_figures,
+    laws_rows,
+    models_rows,
+    scaling_points,
+)
 from retable.reporting.shots import shots_figures
 from retable.reporting.spreadsheets import write_csv
-from retable.reporting.tables import Specification, write_table, write_tables
+from retable.reporting.tables import Specification, rows_tables, write_table, write_tables
 from retable.reporting.vectors import planes, size_curves
 
 # The stages whose metrics the tables hold.
@@ -87,6 +94,10 @@ def write_report(
     and `remote` where the repository is, and `about` what the study is for. `present` are the records of the cells that
     are on this machine, by name: the page has their runs.
     """
+
+    def of_rows(name: str, rows: pd.DataFrame) -> Iterator[tuple[Table, pd.DataFrame]]:
+        return rows_tables(name, specifications[name], rows)
+
     measured = [result for stage in MEASURED for result in results.get(stage, [])]
     tokenized = results.get("tokenize", [])
     measured += [result for result in tokenized if "test/fertility" in result.metrics]
@@ -98,31 +109,36 @@ def write_report(
     frame = complete(aggregate(measured, references), references, results.get("pretrain", []), notes or {})
     values, mixes = tidy(measured), mixes_frame(measured)
     averages, averaged = glue_averages(frame, values)
-    compared = [*glue_differences(values, averaged, baseline)] if baseline is not None else []
-    compared += elmo_tables(elmo or {}, values, references)
-    compared += ablation_tables(ablations or {}, values)
+    differences = pd.DataFrame() if baseline is None else glue_differences(values, averaged, baseline)
+    compared = [*of_rows("glue-differences", differences)]
+    compared += of_rows("elmo", elmo_rows(elmo or {}, values, references))
+    compared += of_rows("ablation", ablation_rows(ablations or {}, values))
     by_labels: dict[str, Figure] = {}
     if label_efficiency is not None:
         scores = scores_by_labels(label_efficiency, values)
-        compared += label_efficiency_tables(label_efficiency, scores)
+        compared += of_rows("label-efficiency", scores)
         by_labels = label_efficiency_figures(label_efficiency, scores)
     laws = {}
     if scaling_laws is not None:
         laws = fitted(scaling_points(scaling_laws, results.get("pretrain", []), values))
-    first = [*lineage_tables(lineage or {}, values, everything, tuned), *gains_tables(gains or (), values, tuned)]
-    first += rates_tables(rates or {}, chosen_by or {}, results.get("pretrain", []), values)
-    first += scaling_tables(laws)
+    first = [*of_rows("lineage", lineage_rows(lineage or {}, values, everything, tuned or ""))]
+    first += of_rows("gains", gains_rows(gains or (), values, tuned or ""))
+    first += of_rows("rates", rates_rows(rates or {}, chosen_by or {}, results.get("pretrain", []), values))
+    first += [*of_rows("scaling-laws", laws_rows(laws)), *of_rows("scaling-models", models_rows(laws))]
     tables = write_tables(signed(pd.concat([frame, averages]), measured), specifications, out)
     tables[:0] = [write_table(table, rows, out) for table, rows in first]
     for found in (
         compared,
-        mixes_tables(mixes),
+        of_rows("scalar-mix", mixes),
         neighbours_tables(everything),
         unseen_neighbours_tables(everything),
-        diagnostic_tables(everything),
+        phenomena_tables(everything),
+        of_rows("gradients", gradients_rows(everything)),
+        of_rows("sampling", sampling_rows(everything)),
+        of_rows("scaling", scaling_rows(everything)),
         heads_tables(everything),
         samples_tables(everything),
-        lacking_tables(lacks or {}),
+        of_rows("lacking", lacking_rows(lacks or {})),
     ):
         tables += [write_table(table, rows, out) for table, rows in found]
     figures: dict[str, Figure] = {}

@@ -15,13 +15,14 @@ import yaml
 from safetensors import SafetensorError, safe_open
 from scipy.special import softmax
 
-from retable import artifacts
-from retable.errors import UsageError
+from retable.core import artifacts
+from retable.core.errors import UsageError
+from retable.core.settings import resolve, shown
+from retable.core.trust import NotTrusted
 from retable.metrics.intervals import mean_std, paired_test, percentile_interval
 from retable.metrics.likelihood import LIKELIHOODS, Likelihoods
 from retable.metrics.units import Measured, Sums
 from retable.reporting.units import UnitSums
-from retable.settings import resolve, shown
 
 SPLITS = ("train", "validation", "test")
 ORACLE = "oracle"  # the true distribution: of the text, of the labels (the Bayes-optimal prediction), of hidden words
@@ -111,6 +112,8 @@ class Result:
             return Likelihoods
         try:
             kind: Any = resolve(part["_target_"])
+        except NotTrusted as error:
+            raise UsageError(f"{self.name}: {error}") from None
         except UsageError:
             raise UsageError(f"{self.name} was made by {part['_target_']}, which is no more; run it again") from None
         return kind

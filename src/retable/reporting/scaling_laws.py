@@ -18,38 +18,20 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.metrics.regression import Line, fit_power
 from retable.metrics.scaling_laws import FEWEST, Law, Parabola, fit_law, fit_parabola, law_interval, resampled_laws
 from retable.reporting.ablations import interval_text
-from retable.reporting.fields import filled_table
 from retable.reporting.figures import COLOURS, INK, WIDTH, Figure
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel, round_ticks, significant
-from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import ORACLE, Result
 
 COLUMNS = ["system", "corpus", "seed", "budget", "N", "D", "C", "loss", "entropy", "alone", "runs"]
 KNOWN = {"entropy": "test/perplexity_word", "alone": "test/perplexity_word_alone"}  # of the oracle
-NAMES = {
-    "E": "E, nats a word", "A": "A", "B": "B", "alpha": "α", "beta": "β",
-    "decay": "γ", "exponent": "a, by the law", "isoflop": "a, by isoFLOP curves",
-}  # fmt: skip
 # Hoffmann et al. 2022: appendix D.3, equation 10, and what follows from it for γ; table 2, approaches 3 and 2.
 PUBLISHED = {
     "E": 1.69, "A": 406.4, "B": 410.7, "alpha": 0.34, "beta": 0.28, "decay": 0.154, "exponent": 0.46, "isoflop": 0.49,
 }  # fmt: skip
-NOTES = [
-    "L(N, D) = E + A / N^α + B / D^β: the held-out loss, in nats a word, of models of N weights that a token is "
-    "multiplied with, after D tokens and C = 6ND operations. It is what has the least Huber loss in log L, found by "
-    "L-BFGS from a grid of starts (Hoffmann et al. 2022, approach 3); its intervals are a bootstrap over the models.",
-    "By compute the least loss is E + k / C^γ, γ = αβ / (α + β). The best size for C operations grows as C^a: by the "
-    "law a = β / (α + β); by isoFLOP curves through the vertices "
-    "of parabolas in log N, one a budget, that lie within its sizes (approach 2), with Student's interval over them.",
-    "Known: the entropy of the language on the same text. The lower one knows all earlier sentences of a document, the "
-    "higher one none; a model that reads windows knows some.",
-    "Hoffmann et al. measured on other text in other tokens; Kaplan et al. 2020 found a = 0.73, and, without an E, "
-    "0.050 for γ, 0.076 for α and 0.095 for β.",
-]
 
 
 def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFrame) -> pd.DataFrame:
@@ -122,46 +104,22 @@ def fitted(points: pd.DataFrame, resamples: int = 200) -> dict[str, Fitted]:
     return found
 
 
-def scaling_tables(found: Mapping[str, Fitted]) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """The table of the laws and that of the models, with their rows; none of no corpus."""
-    if not found:
-        return
-    laws = pd.DataFrame([row for corpus, each in found.items() for row in _numbers(corpus, each)])
-    columns = [Column("Number", numeric=False), Column("Fitted"), Column("95 % interval"), Column("Known")]
-    columns.append(Column("Hoffmann et al. 2022"))
-    panels = {
-        str(corpus): [_law_row(row) for row in part.to_dict("records")] for corpus, part in laws.groupby("corpus")
-    }
-    findings = [finding for corpus, each in found.items() for finding in _findings(corpus, each)]
-    yield filled_table("scaling-laws", "Scaling laws", columns, panels, [*findings, *NOTES]), laws
-    models = pd.concat([_models(each) for each in found.values()], ignore_index=True)
-    titles = ("Seed", "Budget", "N, weights", "D, tokens", "C, operations", "Loss", "By the law", "Less the law")
-    columns = [Column("System", numeric=False), *map(Column, titles)]
-    panels = {
-        str(corpus): [_model_row(row) for row in part.to_dict("records")] for corpus, part in models.groupby("corpus")
-    }
-    notes = ["Loss: test nats a word, and what the law has for so many weights and tokens."]
-    yield filled_table("scaling-models", "Models of the scaling laws", columns, panels, notes), models
+def laws_rows(found: Mapping[str, Fitted]) -> pd.DataFrame:
+    """One row per corpus and number of its law."""
+    return pd.DataFrame([row for corpus, each in found.items() for row in _numbers(corpus, each)])
 
 
 def _numbers(corpus: str, found: Fitted) -> Iterator[dict[str, Any]]:
-    known = found.points[[*KNOWN]].iloc[0]
+    known, findings = found.points[[*KNOWN]].iloc[0], "\n".join(_findings(corpus, found))
     for name in (*Law._fields, "decay", "exponent"):
         low, high = law_interval(found.laws, name)
         row = {"corpus": corpus, "number": name, "fitted": getattr(found.law, name), "ci_low": low, "ci_high": high}
         if name == "E":
             row |= known.to_dict()
-        yield row | {"published": PUBLISHED[name]}
+        yield row | {"published": PUBLISHED[name], "_digits": 1 if name in "AB" else 3, "_notes": findings}
     if (line := found.isoflop) is not None:
         row = {"corpus": corpus, "number": "isoflop", "fitted": line.slope, "ci_low": line.low, "ci_high": line.high}
-        yield row | {"published": PUBLISHED["isoflop"]}
-
-
-def _law_row(row: Mapping[str, Any]) -> Row:
-    digits = 1 if row["number"] in ("A", "B") else 3
-    known = "" if isnan(row.get("entropy", nan)) else f"{row['entropy']:.3f} to {row['alone']:.3f}"
-    numbers = [f"{row['fitted']:.{digits}f}", interval_text(row["ci_low"], row["ci_high"], digits)]
-    return Row([*map(Value, (NAMES[row["number"]], *numbers, known, f"{row['published']:g}"))])
+        yield row | {"published": PUBLISHED["isoflop"], "_digits": 3, "_notes": findings}
 
 
 def _findings(corpus: str, found: Fitted) -> Iterator[str]:
@@ -178,6 +136,11 @@ def _findings(corpus: str, found: Fitted) -> Iterator[str]:
         yield f"{corpus}: {len(found.vertices)} of {len(found.parabolas)} parabolas are least within their sizes."
 
 
+def models_rows(found: Mapping[str, Fitted]) -> pd.DataFrame:
+    """One row per model, with the loss by the law of its corpus."""
+    return pd.concat(map(_models, found.values()), ignore_index=True) if found else pd.DataFrame()
+
+
 def _models(found: Fitted) -> pd.DataFrame:
     """By budget, size and seed, for two sizes of one budget differ in C by less than a step."""
     points = found.points
@@ -185,13 +148,6 @@ def _models(found: Fitted) -> pd.DataFrame:
     budgets = points.groupby("budget")["C"].transform("mean").where(points["budget"] != "", points["C"])
     models = points.assign(law=law, difference=points["loss"] - law, order=budgets)
     return models.sort_values(["order", "N", "seed"], ignore_index=True).drop(columns="order")
-
-
-def _model_row(row: Mapping[str, Any]) -> Row:
-    sizes = [f"{row['N']:,.0f}", f"{row['D']:,.0f}", f"{row['C']:.2e}"]
-    losses = [f"{row['law']:.3f}", f"{row['difference']:+.3f}"]
-    values = [Value(row["system"]), Value(str(row["seed"])), Value(row["budget"]), *map(Value, sizes)]
-    return Row([*values, Value(f"{row['loss']:.3f}", runs=(row["runs"],)), *map(Value, losses)])
 
 
 def isoflop_figures(found: Mapping[str, Fitted]) -> dict[str, Figure]:

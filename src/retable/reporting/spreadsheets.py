@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from retable.escaping import spreadsheet
+from retable.core.escaping import spreadsheet
 
 
 def write_csv(frame: pd.DataFrame, path: Path, **options: Any) -> None:

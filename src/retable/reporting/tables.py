@@ -37,21 +37,41 @@ And where it is wanted:
 
 `value` is the mean; `number` the mean or else what was published; a `judged` cell is empty where nothing was published.
 In place of rows and columns `_target_` may name a function, from the aggregates to a `markup.Table`.
+
+A specification with a `panel` instead of `where` shows rows that a module of this package computes. Title, lead, notes
+and names are as above, and names apply to every text. The note `own` inserts the lines of the column `_notes`. Fields
+are Python's format strings of a row's columns; a field is empty if one of its numbers is NaN, and {share:.1%} has no
+percent sign. The CSV leaves out columns whose names begin with an underscore.
+
+    title: Gradients, {corpus}
+    each: corpus                       # one table per value of this column
+    panel: {Corpus: "{corpus}"}        # what panels are, and the name of each; rows without a name are left out
+    rows: [corpus, task]               # rows with the same values share one line; by default each has its own
+    order: [corpus, mean]              # lines are sorted by these columns
+    apart: {varied: length}            # these rows have a rule above
+    columns:
+    - {System: "{system}", PPL/word: "{mean:.2f} ± {std:.2f} ← {runs}"}  # ± spread ← cells behind the number
+    - Gain: "{_bold}{difference:+.1%}" # bold where the column `_bold` is true
+    - {each: layer, Share of layer: {"{layer}": "{share:.3f}"}}          # repeated for each value of the column
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import groupby, product
 from math import inf, isnan
 from pathlib import Path
+from string import Formatter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
-from retable.errors import UsageError, closest
+from retable.core.errors import UsageError, closest
+from retable.core.settings import resolve
 from retable.reporting.fields import (
     BOLD,
     SPREAD,
@@ -63,10 +83,9 @@ from retable.reporting.fields import (
     runs_value,
     span,
 )
-from retable.reporting.markup import Column, Row, Table, Value, latex_table, markdown_table
+from retable.reporting.markup import Column, Row, Table, Value, markdown_table
 from retable.reporting.results import CELL, ORACLE
 from retable.reporting.spreadsheets import write_csv
-from retable.settings import resolve
 
 Specification = Mapping[str, Any]
 Facts = Mapping[str, str]  # values of columns of the aggregates, such as {split: test, metric: f1}
@@ -74,6 +93,7 @@ Cell = Mapping[str, Any]  # a row of the aggregates
 
 KEYS = ("title", "where", "columns", "lead", "notes", "order", "digits", "scale", "others", "prefer", "row", "rows",
         "oracle", "published", "names", "_target_")  # fmt: skip
+ROW_KEYS = ("title", "each", "panel", "rows", "order", "columns", "lead", "notes", "names", "apart")
 WHOLE = {"context": "Context", "runs": "Runs", "flops": "FLOPs", "note": "Note"}  # columns of the whole row
 TEXTS = ("context", "note", "verdict")
 BESIDE = {"interval": "95 % interval", "published": "published", "verdict": "verdict"}
@@ -81,6 +101,7 @@ FACTS = (*CELL, "protocol", "verdict", "source", "note", "signature")  # what ro
 SHOWN = ("value", "number", "count", *BESIDE)
 SETTINGS = {"digits": 2, "scale": 1, "bold": True, "judged": False}
 MEASURE = ("of", "show", *SETTINGS)
+CELLS, BOLDLY = " ← ", "{_bold}"  # after and before a number
 NOTES = {"spread": SPREAD, "bold": BOLD}
 
 
@@ -96,13 +117,14 @@ class Shown(NamedTuple):
 
 
 def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification], folder: Path) -> list[Table]:
-    """Write `<table>.{csv,md,tex}` of each table that has rows; the same frame gives the same bytes.
+    """Write `<table>.{csv,md}` of each table that has rows; the same frame gives the same bytes.
 
     What an oracle has of a corpus, task and metric without a system to measure by it is left out, but where the table
-    says itself where the oracle's numbers stand; and so is a table of published rows alone. UsageError for a
-    specification that can't be followed.
+    says itself where the oracle's numbers stand; and so is a table of published rows alone. Specifications with a
+    `panel` are for `rows_tables`. UsageError for a specification that can't be followed.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    specifications = {name: said for name, said in specifications.items() if "panel" not in said}
     for name, said in specifications.items():
         check(name, said)
     own = {name: _matches(frame, said["where"]) for name, said in specifications.items()}
@@ -121,13 +143,13 @@ def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification
 
 
 def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
-    """Write `<table>.{csv,md,tex}` into an existing folder, the CSV from `frame`."""
+    """Write `<table>.{csv,md}` into an existing folder, the CSV from `frame`, without columns such as `_notes`."""
+    frame = frame.drop(columns=[name for name in frame if name.startswith("_")])
     if "signature" in frame and not frame["signature"].any():
         frame = frame.drop(columns="signature")
     # six digits: beyond them shows the order of summation, which is the machine's
     write_csv(frame, folder / f"{table.name}.csv", float_format="%.6g")
     (folder / f"{table.name}.md").write_text(markdown_table(table), encoding="utf-8")
-    (folder / f"{table.name}.tex").write_text(latex_table(table), encoding="utf-8")
     return table
 
 
@@ -185,6 +207,17 @@ def specified_table(name: str, said: Specification, frame: pd.DataFrame) -> Tabl
             raise UsageError(f"table {name}: {error}") from error
         return make(frame)
     return _Specified(name, said, frame).table()
+
+
+def rows_tables(name: str, said: Specification, frame: pd.DataFrame) -> Iterator[tuple[Table, pd.DataFrame]]:
+    """The tables of rows by their specification, each with its rows. UsageError for another key than it may have, or a
+    column that the rows don't have."""
+    if unknown := next((key for key in said if key not in ROW_KEYS), None):
+        raise UsageError(f"table {name} has no key {unknown!r}; {closest(unknown, ROW_KEYS)}")
+    if frame.empty:
+        return
+    for value, part in frame.groupby(said["each"], sort=False) if "each" in said else [("", frame)]:
+        yield _Rows(f"{name}-{value}" if "each" in said else name, said, part).table(), part
 
 
 class _Specified:
@@ -325,17 +358,94 @@ class _Specified:
         return value.strip()
 
     def _notes(self) -> Iterator[str]:
+        run = self._frame[self._frame["n"] > 0] if "n" in self._frame else self._frame
         for said in self._said.get("notes", ()):
             if isinstance(said, str):
-                yield NOTES.get(said, said)
+                yield from self._own() if said == "own" else [NOTES.get(said, said)]
                 continue
-            rows = self._frame[_matches(self._frame, said.get("when", {})) & (self._frame["n"] > 0)]
+            rows = run[_matches(run, said.get("when", {}))]
             if len(rows):
                 texts = rows.select_dtypes(exclude="number")
                 yield said["text"].format_map({name: ", ".join(self._listed(texts[name])) for name in texts})
 
+    def _own(self) -> Iterable[str]:
+        return dict.fromkeys(filter(None, "\n".join(self._frame["_notes"]).split("\n")))
+
     def _listed(self, values: pd.Series) -> list[str]:
-        return sorted({self._named(value) for value in values})
+        return sorted({self._named(value) for value in values if isinstance(value, str)})
+
+
+class _Rows(_Specified):
+    """A table of rows as they are."""
+
+    def table(self) -> Table:
+        frame = self._frame.assign(_apart=_matches(self._frame, self._said.get("apart", [])))
+        rows = [
+            {name: self._named(value) if isinstance(value, str) else value for name, value in row.items()}
+            for row in frame.to_dict("records")
+        ]
+        columns, ((kind, named),) = dict(self._heads(rows)), self._said["panel"].items()
+        lines: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+        for place, row in enumerate(rows):
+            lines[tuple(row[name] for name in self._said["rows"]) if "rows" in self._said else place].append(row)
+        panels: dict[str, list[Row]] = {}
+        for line in sorted(lines.values(), key=lambda line: [line[0][name] for name in self._said.get("order", [])]):
+            if (of := self._text(named, line[0])) or not named:
+                values = [self._value_of(*each, line) for each in columns.values()]
+                panels.setdefault(of, []).append(Row(values, line[0]["_apart"] and of in panels))
+        title = self._text(self._said["title"], rows[0])
+        made = filled_table(self._name, title, [*columns], panels, [*self._notes()], self._lead([*columns]))
+        return replace(made, panel=kind)
+
+    def _heads(self, rows: list[dict[str, Any]]) -> Iterator[tuple[Column, tuple[str, Mapping[str, Any]]]]:
+        """Each column with what it shows, and of which of the rows of a line."""
+        for said in self._said["columns"]:
+            each = said.get("each")
+            for value in [None] if each is None else sorted({row[each] for row in rows}):
+                facts = {} if each is None else {each: value}
+                row = next(row for row in rows if facts.items() <= row.items())
+                for head, inner in ((head, inner) for head, inner in said.items() if head != "each"):
+                    for title, template in (inner if isinstance(inner, Mapping) else {"": inner}).items():
+                        title, group = (self._text(text, row) for text in ((title, head) if title else (head, "")))
+                        yield Column(title, group, self._is_numeric(template)), (template, facts)
+
+    def _is_numeric(self, template: str) -> bool:
+        fields = self._fields(template.partition(CELLS)[0])
+        return any(form or is_numeric_dtype(self._frame[name]) for name, form in fields)
+
+    def _value_of(self, template: str, facts: Mapping[str, Any], line: Iterable[Mapping[str, Any]]) -> Value:
+        row = next((row for row in line if facts.items() <= row.items()), None)
+        if row is None:
+            return Value("")
+        number, _, cells = template.partition(CELLS)
+        text, _, spread = (self._text(part, row) for part in number.removeprefix(BOLDLY).partition(" ± "))
+        runs = tuple(self._text(cells, row).split())
+        return Value(text, spread, number.startswith(BOLDLY) and row["_bold"], runs, ", ".join(runs))
+
+    def _text(self, template: str, row: Mapping[str, Any]) -> str:
+        """The template with the values of the row; "" where one of its numbers is not known."""
+        if any(isinstance(row[name], float) and isnan(row[name]) for name, _ in self._fields(template)):
+            return ""
+        return _FORMAT.vformat(template, (), row)
+
+    def _fields(self, template: str) -> Iterator[tuple[str, str | None]]:
+        """The columns that a template names, and the formats."""
+        for _, name, form, _ in _FORMAT.parse(template):
+            if name is not None and name not in self._frame:
+                raise UsageError(f"table {self._name}: its rows have no {name!r}; {closest(name, self._frame)}")
+            if name is not None:
+                yield name, form
+
+
+class _Format(Formatter):
+    """Python's format strings; a percentage is written without the sign."""
+
+    def format_field(self, value: Any, form: str) -> str:
+        text = format(value, form)
+        return text.removesuffix("%") if form.endswith("%") else text
+
+
+_FORMAT = _Format()
 
 
 class _Cells:

@@ -6,11 +6,11 @@ from typing import Any, Protocol, TypeVar
 
 import pandas as pd
 
+from retable.core.errors import UsageError
 from retable.corpora.text import SPLITS
 from retable.data.batches import Batches, Measure
 from retable.data.bucketed import Bucketed, Encoded
 from retable.data.spelling import Vocabulary
-from retable.errors import UsageError
 from retable.evaluation.prediction import Predictions, predict
 from retable.metrics.units import Measured
 from retable.models.base import Model

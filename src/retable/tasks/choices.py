@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from retable.artifacts import require
+from retable.core.artifacts import require
 from retable.corpora.choice_files import ChoiceFiles
 from retable.corpora.multiple_choice import Choice
 from retable.data.bucketed import Encoded

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 
 class Classes:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from retable.core.errors import UsageError
 from retable.data import layouts
 from retable.data.bucketed import Encoded, weigh_by
 from retable.data.examples import encoded
-from retable.errors import UsageError
 from retable.models.base import LeftToRight, Model
 from retable.objectives.prefix_classification import PrefixClassification, require_left_to_right
 from retable.tasks.base import Text

@@ -8,7 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from retable.artifacts import write_json
+from retable.core.artifacts import write_json
+from retable.core.errors import UsageError
+from retable.core.settings import NonNegativeInt
 from retable.corpora.squad import Question, read_squad
 from retable.data import layouts, pairs
 from retable.data.batches import Batches
@@ -22,13 +24,11 @@ from retable.data.questions import (
     in_words,
 )
 from retable.data.spelling import Vocabulary
-from retable.errors import UsageError
 from retable.metrics.answers import answer_scores
 from retable.models.base import EncoderDecoder, Model, Reader, SpanRule
 from retable.objectives.answer_as_text import AnswerAsText
 from retable.objectives.answer_span import AnswerByRule, AnswerSpan, require_reader
 from retable.objectives.base import Objective
-from retable.settings import NonNegativeInt
 from retable.tasks.base import Task, Text, require_no_predicate, require_spelling
 from retable.tasks.reading import delimiter, ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer

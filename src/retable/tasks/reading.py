@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from retable.core.errors import UsageError
 from retable.data import layouts
 from retable.data.examples import Inputs
 from retable.data.spelling import Vocabulary
-from retable.errors import UsageError
 from retable.models.base import DelimitedLeftToRight, MarkedEncoder, Model
 from retable.tasks.base import Text
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer

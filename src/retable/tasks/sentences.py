@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from retable import settings
-from retable.artifacts import require
+from retable.core import settings
+from retable.core.artifacts import require
+from retable.core.errors import UsageError
 from retable.corpora.text import SPLITS
 from retable.data import layouts
 from retable.data.bucketed import Encoded
 from retable.data.examples import encoded
-from retable.errors import UsageError
 from retable.metrics.labelled import OF_CLASSES, OF_SCORES, Labelled
 from retable.models.base import EncoderDecoder, Model
 from retable.objectives.classification import Classification, require_summary

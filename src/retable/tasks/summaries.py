@@ -8,17 +8,17 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 from retable.corpora.summaries import Summarised
 from retable.corpora.text import SPLITS
 from retable.data import pairs
 from retable.data.bucketed import Encoded, weigh_by
 from retable.data.summaries import InSentences, in_sentences, sentences_of
-from retable.errors import UsageError
 from retable.metrics.summaries import METRICS, rouge_library, rouge_scores, signatures
 from retable.models.base import EncoderDecoder, Model, SentenceRule
 from retable.objectives.base import Objective
 from retable.objectives.summary_as_text import SummaryAsText, SummaryByRule, require_summariser
-from retable.settings import PositiveInt
 from retable.tasks.base import Task, Text, require_files
 from retable.tasks.reading import ends_of_sequences
 from retable.tasks.table import read_table

@@ -8,9 +8,9 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from retable.core.errors import UsageError, reading
 from retable.corpora.json_lines import read_objects
 from retable.corpora.text import read_lines
-from retable.errors import UsageError, reading
 
 JSON_LINES = (".jsonl", ".json", ".ndjson")
 

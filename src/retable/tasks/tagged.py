@@ -10,19 +10,19 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from retable.core.errors import UsageError, reading
+from retable.core.settings import NonNegativeInt
 from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.corpora.text import SPLITS
 from retable.data import layouts
 from retable.data.bucketed import Encoded
 from retable.data.tagged import TaggedExample, encoded
-from retable.errors import UsageError, reading
 from retable.metrics.roles import role_counts
 from retable.metrics.spans import SHARES, Scheme, convert, span_counts
 from retable.metrics.units import share
 from retable.models.base import LeftToRight, Model
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
-from retable.settings import NonNegativeInt
 from retable.tasks.base import Task, Text, require_files, require_no_predicate
 from retable.tasks.reading import ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import Tokenizer

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from retable.artifacts import require
+from retable.core.artifacts import require
+from retable.core.settings import NonNegativeInt, PositiveInt
 from retable.corpora.pairs import pair_splits, read_pairs
 from retable.data.bucketed import Encoded
 from retable.data.pairs import BucketedPairs, Sequences, encode_lines, longest_side, pad
@@ -20,7 +21,6 @@ from retable.metrics.translation import METRICS, STATISTICS, signatures, transla
 from retable.models.base import EncoderDecoder, Model
 from retable.objectives.base import Objective
 from retable.objectives.translation import Translation, require_writer
-from retable.settings import NonNegativeInt, PositiveInt
 from retable.tasks.base import Task, Text
 from retable.tokenizers.tokenizer import Tokenizer
 

@@ -8,8 +8,8 @@ Brackets of the text are written as such again; the other escapes, 1\\/2 for 1/2
 from collections.abc import Iterator
 from pathlib import Path
 
+from retable.core.errors import UsageError
 from retable.corpora.text import read_lines
-from retable.errors import UsageError
 from retable.tasks.table import Row, Table
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")"}  # how brackets of the text are written

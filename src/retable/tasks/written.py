@@ -8,7 +8,7 @@
 import math
 from collections.abc import Sequence
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.tasks.labels import Classes, Scores
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from retable.errors import UsageError
-from retable.settings import PositiveInt
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 from retable.tokenizers.tokenizer import END_OF_TEXT, LEARN_FROM, Tokenizer, to_learn_from
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 N_SYMBOLS = 262
 LENGTH = 50  # of a word, with its two marks

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 END_OF_LINE = "<eos>"
 END_OF_TEXT = "<|endoftext|>"

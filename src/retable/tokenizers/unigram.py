@@ -11,8 +11,8 @@ import numpy as np
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from retable.errors import UsageError
-from retable.settings import PositiveInt
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 from retable.tokenizers.tokenizer import LEARN_FROM, Tokenizer, _require_characters, to_learn_from
 
 MARKS = ["<pad>", "</s>", "<unk>"]

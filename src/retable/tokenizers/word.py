@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from retable.settings import PositiveInt
+from retable.core.settings import PositiveInt
 from retable.tokenizers.counts import frequent
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 

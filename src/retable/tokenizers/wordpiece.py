@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from retable.errors import UsageError
-from retable.settings import PositiveInt
+from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt
 from retable.tokenizers.tokenizer import LEARN_FROM, Tokenizer, to_learn_from
 
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import retable
-from retable.artifacts import read_record
-from retable.errors import UsageError
+from retable.core.artifacts import read_record
+from retable.core.errors import UsageError
 from retable.tracking.store import is_known, open_store
 
 _NOT_IN_NAMES = re.compile(r"[/:.%\"']")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
 from mlflow.tracking import MlflowClient
 
-from retable.artifacts import read_record, root, write_json, write_record
-from retable.digests import digest_of
+from retable.core.artifacts import read_record, root, write_json, write_record
+from retable.core.digests import digest_of
 from retable.tracking.store import NO_ANSWER, alone, begun, concealed, create, is_known, open_store, tagged
 
 WAITING = Path("work/mlflow")  # what MLflow did not take

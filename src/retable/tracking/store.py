@@ -18,8 +18,8 @@ from mlflow.tracking import MlflowClient
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from retable.artifacts import root
-from retable.errors import UsageError
+from retable.core.artifacts import root
+from retable.core.errors import UsageError
 
 EXPERIMENT = "retable"
 ARTIFACTS = "MLFLOW_DEFAULT_ARTIFACT_ROOT"  # as MLflow's server calls it; a server that is asked has its own

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from retable.settings import NonNegativeInt
+from retable.core.settings import NonNegativeInt
 
 
 def non_monotone(losses: Sequence[float], patience: NonNegativeInt) -> bool:

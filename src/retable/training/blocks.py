@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import SGD, Optimizer
 from torch.utils.checkpoint import checkpoint
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.models.base import blocks_of
 
 Module = TypeVar("Module", bound=nn.Module)

@@ -3,7 +3,7 @@
 import math
 import re
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 _BUDGET = re.compile(r"(\d+(?:\.\d*)?(?:e\+?\d+)?)\s*(s|min|h|flops|tokens)")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}

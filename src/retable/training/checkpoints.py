@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_only
 
-from retable.digests import digest
-from retable.errors import UsageError
+from retable.core.digests import digest
+from retable.core.errors import UsageError
 
 _LENGTH = 64  # of a sha256 in hexadecimal
 

@@ -18,7 +18,7 @@ class Data(L.LightningDataModule):
 
     def __init__(
         self,
-        batches: Batches,
+        batches: Batches | None,
         validation: Measure | None = None,
         test: Measure | None = None,
         prediction: Measure | None = None,
@@ -27,7 +27,7 @@ class Data(L.LightningDataModule):
         self.batches, self.validation, self.test, self.prediction = batches, validation, test, prediction
 
     def train_dataloader(self) -> "Steps":
-        assert self.trainer is not None
+        assert self.trainer is not None and self.batches is not None
         return Steps(self.batches, self.trainer)
 
     def val_dataloader(self) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 REHEARSING = 2  # processes of a processor, where many devices are asked for and there is no GPU
 
@@ -32,20 +32,3 @@ def require_gpus(accelerator: str, devices: int | Sequence[int] = 1) -> None:
         raise UsageError(f"accelerator={accelerator}: torch finds no GPU here; write cpu, or auto")
     if wanted > there:
         raise UsageError(f"devices={devices}: torch finds {there} GPU{'s' * (there > 1)} here; write {there}, or auto")
-
-
-def device_of_process(accelerator: str) -> torch.device:
-    """That of this process alone: of those of a machine each has the GPU of its own number."""
-    return torch.device("cpu" if accelerator == "cpu" else f"cuda:{os.environ.get('LOCAL_RANK', 0)}")
-
-
-def start_processes(accelerator: str, devices: int) -> None:
-    """Have the command of this process run by a group of `devices` processes, of which this is the first. Those that
-    it starts get here, too, and all go on together."""
-    if devices == 1:
-        return
-    import lightning as L
-
-    if accelerator == "cpu":
-        torch.set_num_threads(max(len(os.sched_getaffinity(0)) // devices, 1))
-    L.Fabric(accelerator=accelerator, devices=devices, strategy="ddp").launch()

@@ -22,8 +22,8 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import nn
 from torch.optim import Optimizer
 
+from retable.core.errors import UsageError
 from retable.data.batches import Batches, Measure
-from retable.errors import UsageError
 from retable.objectives.base import Objective, SelfUpdating
 from retable.training.blocks import FullySharded, gather, replica
 from retable.training.checkpoints import latest, require_weights

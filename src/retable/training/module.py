@@ -13,11 +13,10 @@ from torch.distributed.fsdp import FSDPModule
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from retable.core.errors import UsageError
 from retable.data.batches import Measure, Scaled
-from retable.errors import UsageError
 from retable.nn.product import use_faster_products
 from retable.objectives.base import Objective, SelfUpdating
-from retable.processes import gathered
 from retable.training.averaging import Average
 from retable.training.blocks import FullySharded, shard
 from retable.training.observers import Handed
@@ -56,7 +55,6 @@ class Training(L.LightningModule):
     ):
         super().__init__()
         self.save_hyperparameters("seed", "max_steps", "clip_norm", "epochs")
-        use_faster_products(objective)
         self.objective = objective
         self.metrics: dict[str, Tensor] = {}
         self.validation: dict[str, float] = {}  # the metrics of the last one
@@ -146,6 +144,8 @@ class Training(L.LightningModule):
             self._average.apply()
 
     def setup(self, stage: str) -> None:
+        if stage == "fit":
+            use_faster_products(self.objective)
         self._has_loggers = not isinstance(self.trainer.logger, Handed)
 
     def on_validation_start(self) -> None:
@@ -200,8 +200,12 @@ class Training(L.LightningModule):
         self._measure_piece, self._found = measure.measuring(self.objective), list[Any]()
 
     def _measured(self, piece: Any) -> Any:
+        if piece is None:
+            return None
+        if self.trainer.state.fn != "fit":
+            return self._measure_piece(piece)
         with torch.autocast(self.device.type, enabled=False):  # in full precision, as the benchmarks measure
-            return None if piece is None else self._measure_piece(piece)
+            return self._measure_piece(piece)
 
     def _total(self) -> dict[str, float]:
         """The metrics of what all processes have found."""
@@ -246,6 +250,15 @@ class Training(L.LightningModule):
         if "average" in checkpoint:
             self._average = Average(self.objective)
             self._average.take(*checkpoint["average"])
+
+
+def gathered(mine: list[Any]) -> list[list[Any]]:
+    """What each process has, by its rank."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return [mine]
+    found: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(found, mine)
+    return found
 
 
 def _unscales(optimizer: Optimizer) -> bool:

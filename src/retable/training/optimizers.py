@@ -8,8 +8,8 @@ import torch
 from torch import nn, optim
 from torch.distributed.tensor import DTensor, Replicate
 
-from retable.errors import UsageError
-from retable.settings import LearningRate, NonNegative, Positive, Rate
+from retable.core.errors import UsageError
+from retable.core.settings import LearningRate, NonNegative, Positive, Rate
 
 
 def adamw(

@@ -2,7 +2,7 @@
 
 import torch
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 
 def fastest_precision(accelerator: str) -> str:
@@ -22,6 +22,13 @@ def require_precision(precision: str, accelerator: str) -> None:
     none = torch.backends.mkldnn.is_available() and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
     if "bf16" in precision and none and not _on_gpu(accelerator):
         raise UsageError(f"trainer.precision={precision}: this processor has no bf16; write 32-true, or auto")
+
+
+def multiply_in(precision: str, accelerator: str) -> None:
+    """Keep a GPU's recurrent layers from TF32 where the precision is `32-true`: cuDNN takes it by default, with ten
+    bits of a number for 23."""
+    if _on_gpu(accelerator):
+        torch.backends.cudnn.allow_tf32 = precision != "32-true"
 
 
 def _on_gpu(accelerator: str) -> bool:

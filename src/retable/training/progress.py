@@ -14,7 +14,7 @@ import torch
 from lightning.pytorch.callbacks import Checkpoint
 from safetensors.torch import save_file
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 from retable.training.checkpoints import keep, keep_weights
 from retable.training.curve import Point
 from retable.training.signals import StepEnd, Stopped

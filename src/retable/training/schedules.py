@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from retable.settings import NonNegativeInt, Share, Warmup
+from retable.core.settings import NonNegativeInt, Share, Warmup
 
 
 def constant(step: int, epoch: float, max_steps: int, losses: Sequence[float]) -> float:

@@ -1,4 +1,5 @@
-"""Being asked to end: by Ctrl-C, by a scheduler's SIGTERM, by SIGUSR1 before the machine is taken back.
+"""Being asked to end: by Ctrl-C, a terminal that closes, a scheduler's SIGTERM, or SIGUSR1 before the machine is taken
+back.
 
 A training ends behind the step that it is in, whose checkpoint it leaves; whatever else a stage does ends at once.
 """
@@ -9,7 +10,7 @@ from typing import Self
 
 # What a shell makes of SIGINT and SIGTERM; behind SIGUSR1 comes what has a scheduler run the job again: 99 by itself in
 # Grid Engine, with RequeueExit=99 in Slurm, with checkpoint_exit_code = 99 in HTCondor.
-CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR1: 99}
+CODES = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR1: 99}
 
 
 class Stopped(BaseException):
@@ -30,20 +31,25 @@ class Pruned(BaseException):
 
 def listen() -> None:
     """From now on a signal raises Stopped in the main thread."""
-    for number in CODES:
+    for number in _heard():
         signal.signal(number, _end)
 
 
 def leave() -> None:
     """What Python does by itself: for a fork that has another purpose than the process that listened."""
-    for number in CODES:
+    for number in _heard():
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def go_quietly() -> None:
     """What the system does by itself: for a process whose work is done or given up, and that only ends."""
-    for number in CODES:
+    for number in _heard():
         signal.signal(number, signal.SIG_DFL)
+
+
+def _heard() -> list[signal.Signals]:
+    """All but the end of a terminal that the process was told to outlast, as by `nohup`."""
+    return [each for each in CODES if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
 
 
 def _end(number: int, _: FrameType | None) -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from retable.errors import UsageError
+from retable.core.errors import UsageError
 
 
 def save_weights(module: nn.Module, path: Path) -> None:

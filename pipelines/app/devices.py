@@ -1,0 +1,33 @@
+"""Where the stages compute that use trained systems: on the devices of the group `trainer`."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import DictConfig
+
+from retable.core.systems import AdaptedSystem, MixedSystem, System, TrainedSystem
+
+
+@contextlib.contextmanager
+def on_devices(cfg: DictConfig, *systems: System) -> Iterator[dict[str, Any]]:
+    """Put what is trained of the systems on this process's device, and have the Trainer of `cfg.trainer` measure it
+    inside the block. Yields what the record says of it. Counted models stay on the CPU, in one process."""
+    trained = [each.objective for system in systems for each in _trained(system)]
+    if not trained:
+        yield {"accelerator": "cpu", "devices": 1}
+        return
+    from retable.training.use import used_on
+
+    with used_on(trained, dict(cfg.trainer)):
+        yield {"accelerator": cfg.trainer.accelerator, "devices": cfg.trainer.devices}
+
+
+def _trained(system: System) -> Iterator[TrainedSystem]:
+    if isinstance(system, MixedSystem):
+        for each in system.systems:
+            yield from _trained(each)
+    elif isinstance(system, AdaptedSystem):
+        yield system.adapted
+    elif isinstance(system, TrainedSystem):
+        yield system

@@ -1,0 +1,72 @@
+"""What stages read: tokens of the kind that a cell was trained on, a cell and its prompts."""
+
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from pipelines.config.conf import chosen
+from retable.core.artifacts import require
+from retable.core.errors import UsageError
+from retable.core.escaping import visible
+from retable.core.stages import TASK_STAGES
+from retable.core.systems import System
+from retable.corpora.text import read_lines
+from retable.inference.systems import load_system, read_config
+from retable.tokenizers.report import in_text, unknown_id
+from retable.tokenizers.tokenizer import Tokenizer
+
+
+def require_tokens(cell: Path, tokens: str) -> None:
+    """Raise UsageError where `tokens`, such as `ptb/word`, are not those that the cell was trained on, or where those
+    that there are were made by another tokenizer than the cell's."""
+    own = read_config(cell)["tokens"]
+    if own != tokens:
+        text, _, tokenizer = own.partition("/")
+        raise UsageError(f"{cell} was trained on {own}; write corpus={text} tokenizer={tokenizer}")
+    made_by, folder = cell / "tokenizer.json", Path("outputs/tokenize", tokens)
+    other = folder / "tokenizer.json"
+    if made_by.exists() and other.exists() and Tokenizer.load(made_by).digest != Tokenizer.load(other).digest:
+        raise UsageError(
+            f"{folder} was encoded by another tokenizer than that of {cell}; first run "
+            f"python -m pipelines.tokenize_text corpus={chosen('corpus')} "
+            f"tokenizer=pretrained tokenizer.train.path={made_by}"
+        )
+
+
+def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
+    """The cell that `cfg.stage` and `cfg.cell` name, the system in it, and the file of its tokenizer."""
+    cell = Path("outputs", cfg.stage, cfg.cell)
+    if cfg.stage in TASK_STAGES:
+        from retable.inference.writing import load_writing
+
+        return cell, load_writing(cell), require(cell / "tokenizer.json")
+    return cell, load_system(cell), require(cell / "tokenizer.json")
+
+
+def report_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+    """Say on standard error which words of the texts the model reads as unknown ones."""
+    if strange := unknown_words(tokenizer, texts):
+        mark = tokenizer.words[unknown_id(tokenizer) or 0]
+        print(visible(f"unknown to the tokenizer, read as {mark}: {', '.join(strange)}"), file=sys.stderr)
+
+
+def unknown_words(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
+    """The words of the texts that the model reads as unknown ones, each once."""
+    unknown = unknown_id(tokenizer)
+    if unknown is None:
+        return []
+    words = dict.fromkeys(word for text in texts for word in text.split())
+    strange = (word for word in words if word != tokenizer.words[unknown])
+    return [word for word in strange if unknown in tokenizer.encode(in_text(tokenizer, word))]
+
+
+def first_words(path: Path, n_words: int, n_prompts: int) -> list[str]:
+    """The first words of the first lines that go on after them."""
+    lines = (words for words in map(str.split, read_lines(path)) if len(words) > n_words)
+    prompts = [" ".join(words[:n_words]) for words in islice(lines, n_prompts)]
+    if not prompts:
+        raise UsageError(f"{path} has no line of more than {n_words} words; write a smaller prompt_words")
+    return prompts

@@ -1,0 +1,56 @@
+"""What benchmarks measured, kept for later evaluations of the same system: `work/measured/<key>`."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from pipelines.app.run_folder import loaded_from
+from pipelines.study.code_reached import code, reached_by
+from retable.core.artifacts import read_json, require
+from retable.core.digests import DIGESTS, digest, digest_of, write_digests
+from retable.core.errors import UsageError
+
+
+def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], cells: list[Path]) -> str:
+    """What the scores of a benchmark depend on: its settings, its data, the system, and the code that it reaches."""
+    settings = OmegaConf.to_container(cfg.benchmark[name], resolve=True)
+    digests = {str(path): digest(path) for path in (*inputs, *map(require_input, benchmark.inputs))}
+    reached = reached_by("evaluate", {"benchmark": settings}, *loaded_from(cells))
+    return digest_of([settings, cfg.trainer.precision, digests, code().fingerprint(reached)])
+
+
+def measured_before(kept: Path, folder: Path) -> dict[str, float] | None:
+    """The scores of a benchmark that are kept, and its files in `folder`; None if there are none, or damaged ones."""
+    if not kept.exists():
+        return None
+    try:
+        files = [require(path) for path in sorted(kept.glob("[!.]*")) if path.name != DIGESTS]
+        metrics = read_json(kept / "metrics.json")
+    except UsageError:
+        shutil.rmtree(kept)
+        return None
+    folder.mkdir()
+    for path in files:
+        shutil.copyfile(path, folder / path.name)
+    return metrics
+
+
+def keep(folder: Path, kept: Path) -> None:
+    """Keep what a benchmark measured for later evaluations of the same system, in any study."""
+    begun = kept.with_name(f"{kept.name}.{os.getpid()}")
+    shutil.copytree(folder, begun)
+    write_digests(begun)
+    try:
+        begun.rename(kept)
+    except OSError:  # another process was first
+        shutil.rmtree(begun)
+
+
+def require_input(path: Path) -> Path:
+    if path.exists() or "outputs" in path.parts:
+        return require(path)
+    raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")

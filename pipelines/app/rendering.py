@@ -1,0 +1,103 @@
+"""Records of cells, and tables, figures and the report that are rendered from them."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from pipelines.config.project import STUDIES, STUDY, files_of_study, study_names
+from pipelines.study.compose import conf
+from retable.core.artifacts import read_record, remote, require
+from retable.core.publishing import WORK, refuse_all_but_a_report, replace
+from retable.core.stages import STAGES
+from retable.planning.cell import Cell
+from retable.planning.conf import comment_of
+from retable.planning.graph import keys_of
+from retable.planning.schema import REPORTED
+from retable.planning.study import Study
+from retable.reporting.comparison import aggregates, compared, comparison_table, tables_at, tables_of
+from retable.reporting.markup import Table, latex_table, markdown_table
+from retable.reporting.page import report_page
+from retable.reporting.provenance import Making, write_runs
+from retable.reporting.records import read_results, write_record
+from retable.reporting.report import write_report
+from retable.reporting.results import COLUMNS, Result
+
+
+def write_records(study: Study) -> None:
+    """Write the record of each cell of the study, and remove those of cells that it no longer has."""
+    records = Path(f"{files_of_study()}records")
+    paths = {record_of(records, cell): cell for cell in study.cells.values()}
+    for path, cell in paths.items():
+        plan = yaml.load(require(Path(cell.plan)).read_text(encoding="utf-8"), yaml.CSafeLoader)
+        write_record(require(Path("outputs", cell.place)), cell.settings, plan["code"], path)
+    for path in records.rglob("*.*"):
+        if path.is_file() and path.with_suffix(".json") not in paths:
+            path.unlink()
+
+
+def record_of(records: Path, cell: Cell) -> Path:
+    return records / f"{cell.place}.json"
+
+
+def render(study: Study, tries: dict[str, list[Result]] | None = None) -> Path:
+    """Write the tables, figures and the report of a study from its records, with `tries` next to them; its page."""
+    out = Path("work/report") if tries else Path(f"{files_of_study()}results")
+    refuse_all_but_a_report(out)
+    with replace(out, WORK / "report.begun", WORK / "report.replaced") as begun:
+        _write(study, tries or {}, begun)
+    return out / "report.html"
+
+
+def print_latex(study: Study) -> None:
+    """Print the tables of a study's report in LaTeX, from its records."""
+    with TemporaryDirectory() as folder:
+        print("\n".join(map(latex_table, _write(study, {}, Path(folder)))), end="")
+
+
+def _write(study: Study, tries: dict[str, list[Result]], out: Path) -> list[Table]:
+    root = files_of_study()
+    results: dict[str, list[Result]] = {name: [] for name in STAGES}
+    for cell in study.cells.values():
+        results[cell.stage] += read_results(record_of(Path(f"{root}records"), cell))
+    for name, others in tries.items():
+        results[name] += others
+    sections: dict[str, Any] = {name: study.reported.get(name) for name in REPORTED if name != "bands"}
+    keys = keys_of(study)
+    makings = {
+        cell.place: Making(cell.command, f"{cell.stage}@{keys[place]}", cell.set) for place, cell in study.cells.items()
+    }
+    cells = {result.name: result for listed in results.values() for result in listed}
+    present = {name: found for name in cells if (found := read_record(Path("outputs", name)))}
+    sections |= {"rates": study.rates, "makings": makings, "remote": remote()}
+    sections["about"] = comment_of(Path(f"{root}{STUDY}"))
+    tables = write_report(study.name, results, out, conf().tables(), present=present, **sections)
+    write_runs(cells.values(), present, out)
+    return tables
+
+
+def result_folders(cell: Path) -> Sequence[Path]:
+    """Where the metrics of a cell are: in it, or of an evaluation in a folder per benchmark."""
+    return [path.parent for path in sorted(cell.glob("*/metrics.json"))] or [cell]
+
+
+def compare(against: str) -> None:
+    """Print what changed of the study since a commit, or next to another study."""
+    root = files_of_study()
+    study = Path(f"{root}{STUDY}").resolve().parent.name
+    own, other = Path(f"{root}results"), STUDIES / against / "results"
+    before = tables_of(other) if against in study_names() else tables_at(against, own)
+    frame = compared(aggregates(before.values()), aggregates(tables_of(own).values()))
+    table = comparison_table(frame, {"before": against, "after": study})
+    title = f"{study} against {against}"
+    page = Path("work/compare", f"{title.replace(' ', '-').replace('/', '-')}.html")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(
+        report_page(f"Study {title}", "", table.notes[0], pd.DataFrame(columns=COLUMNS), [table], {}, {}), "utf-8"
+    )
+    print(markdown_table(table))
+    print(f"The page: {page}", file=sys.stderr)

@@ -1,0 +1,151 @@
+"""The Hydra application that every stage is."""
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hydra
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from pipelines.config.checkpoint import take_over
+from pipelines.config.conf import chosen, debugging, groups, overrides, set_by_hand
+from pipelines.config.devices import choose_machine, require_machine
+from pipelines.config.errors import one_line_errors
+from pipelines.config.patches import hydra_looks_into_folders
+from pipelines.config.project import CONF
+from retable.core import trust
+from retable.core.errors import UsageError
+from retable.core.publishing import refuse_foreign, refuse_place
+from retable.core.stages import STAGES
+from retable.training.signals import go_quietly, listen
+
+
+def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
+    """Make `function` the Hydra application of the root config named after it.
+
+    A mistake of use ends with one line on standard error and exit code 2, without a traceback. A stage imports torch,
+    and what imports it, in its body: `--help` and the shell's completion then answer at once.
+    """
+
+    known: tuple[str, ...] = ()
+
+    @functools.wraps(function)
+    def job(cfg: DictConfig) -> None:
+        with one_line_errors():  # Hydra announces in lines of its own what a job raises
+            if trust.trusted() != known:  # by hydra.job.env_set, which any file of conf/ may have
+                raise UsageError(f"a configuration can't trust a package; set {trust.PACKAGES} outside of it")
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
+                raise UsageError("hydra/launcher=basic runs all jobs in one process; leave it out")
+            make_ready(function.__name__, cfg)
+            function(cfg)
+
+    def main() -> None:
+        os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra raise what it would otherwise print in its own way
+        OmegaConf.register_new_resolver("about", lambda: function.__globals__["__doc__"].strip(), replace=True)
+        OmegaConf.register_new_resolver("groups", groups, replace=True)
+        nonlocal known
+        with one_line_errors():
+            arguments = trust.taken(sys.argv[1:])  # before those of a plan, which may be from elsewhere
+            known = trust.trusted()
+            sys.argv[1:] = [text for argument in arguments for text in _of_plan(argument)]
+        logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it announces what it raises
+        hydra_looks_into_folders()
+        listen()
+        application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(job)
+        try:
+            with one_line_errors():
+                application()
+        finally:
+            go_quietly()
+
+    return main
+
+
+def _of_plan(argument: str) -> list[str]:
+    """The settings of `@FILE`, a plan; another argument as it is. UsageError for a file that is not a plan."""
+    if not argument.startswith("@"):
+        return [argument]
+    try:
+        settings = yaml.load(Path(argument[1:]).read_text(encoding="utf-8"), yaml.CSafeLoader)["settings"]
+        return [f"{name}={value}" for name, value in settings.items()]
+    except (OSError, ValueError, yaml.YAMLError, TypeError, KeyError, AttributeError):
+        raise UsageError(f"{argument[1:]} is not the plan of a cell; `dvc repro plan` makes those of a study") from None
+
+
+def make_ready(name: str, cfg: DictConfig) -> None:
+    """Resolve what a stage is told, once it is sure that the stage can go by all of it; nothing is read or made for
+    it before. UsageError else."""
+    from pipelines.config.schema import check_settings
+
+    _refuse_misplaced(cfg)
+    if "system" in cfg and cfg.system is None:
+        cfg.system = Path(chosen("recipe")).stem
+    _refuse_out(cfg)
+    take_over(cfg, overrides())
+    raw: Any = OmegaConf.to_container(cfg)
+    OmegaConf.resolve(cfg)
+    _refuse_choices_passed_over(cfg)
+    choose_machine(name, cfg)
+    require_machine(cfg)
+    settings: Any = OmegaConf.to_container(cfg)
+    check_settings(name, settings, raw, set_by_hand())
+
+
+def _refuse_misplaced(cfg: DictConfig) -> None:
+    """Raise UsageError for files whose settings stand where nothing reads them, and for a task without a class."""
+    choices = HydraConfig.get().runtime.choices
+    task: Any = cfg.task if "task" in choices and isinstance(cfg.get("task"), DictConfig) else {}
+    misplaced = [group for group in ("recipe", "task_type", "debug") if group in cfg] + ["task"] * ("task" in task)
+    for group in misplaced:
+        file = f"{group}={choices[group]}" if group in choices else f"a file of conf/{group}"
+        raise UsageError(f"{file} begins without the line `# @package _global_`; nothing would read its settings")
+    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # of several there is no choice
+    if not isinstance(measured, DictConfig):
+        measured = {}
+    if "_target_" in measured or choice not in (None, *measured):
+        file = f"benchmark={choice}" if choice else "a file of conf/benchmark"
+        raise UsageError(f"{file} begins without the line `# @package benchmark.{choice or 'ITS_NAME'}`")
+    if task and "_target_" not in task:
+        raise UsageError(
+            f"task={choices['task']} has no type; write `defaults: [/task_type/sentences, _self_]`, or another type"
+        )
+
+
+def _refuse_choices_passed_over(cfg: DictConfig) -> None:
+    """Raise UsageError for an optimizer or schedule of the command line in whose place the task has its own."""
+    for group in ("optimizer", "schedule"):
+        choice = HydraConfig.get().runtime.choices.get(group)
+        if choice is not None and f"{group}={choice}" in overrides():
+            *module, own = cfg[group]._target_.split(".")
+            if own != choice:
+                raise UsageError(
+                    f"task={chosen('task')} is learnt by {own}, whatever {group}= says; "
+                    f"write {group}._target_={'.'.join([*module, choice])}, and its settings"
+                )
+
+
+def _refuse_out(cfg: DictConfig) -> None:
+    """Raise UsageError where the stage would leave its cell in no place for one, or in that of something else."""
+    if (name := stage_name(cfg)) in STAGES:
+        refuse_place(cfg.out)
+        refuse_foreign(output_folder(name, cfg.out), {"stage": name})
+
+
+def stage_name(cfg: DictConfig) -> str:
+    """The stage that runs: the name of its root config, or `from_scratch` for a system of a task that starts from
+    nothing pretrained."""
+    name = str(HydraConfig.get().job.config_name)
+    bare = name == "finetune" and cfg.get("init") == cfg.get("embedding") == "random"
+    return "from_scratch" if bare else name
+
+
+def output_folder(stage: str, place: str) -> Path:
+    """Where a cell goes: `outputs/<stage>/<place>`, or where somebody debugs `work/debug/<stage>/<place>`."""
+    return Path("work/debug" if debugging(overrides()) else "outputs", stage, place)

@@ -1,0 +1,52 @@
+"""The texts of a task: what makes ids of them, and how many are learnt from."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from retable.core.artifacts import require
+from retable.core.errors import UsageError
+from retable.data.spelling import Vocabulary
+from retable.data.word_vectors import vectors_of
+from retable.models.base import Model
+from retable.models.word2vec_format import read_word2vec
+from retable.tasks.base import Example, Task, Text
+from retable.tokenizers.tokenizer import Tokenizer
+
+Vectors = dict[str, np.ndarray]
+
+
+def open_text(
+    cfg: DictConfig, task: Task[Example, Any], model: type[Model], examples: Mapping[str, Sequence[Example]]
+) -> tuple[Text, Vectors, list[Path]]:
+    """What makes ids of the task's texts for this kind of model: the tokenizer, or where words are spelt the
+    vocabulary of the examples, which is that of no words where the examples are no texts; the vectors that its words
+    have in `cfg.embedding`; and the files that it came from."""
+    if task.wordless:
+        return Vocabulary([], []), {}, []
+    if not (task.in_words and model.spelt):
+        path = require(Path("outputs/tokenize", cfg.tokens, "tokenizer.json"))
+        return Tokenizer.load(path), {}, [path]
+    texts = {split: list(task.words(rows)) for split, rows in examples.items()}
+    vectors, inputs = {}, []
+    if cfg.embedding != "random":
+        inputs.append(require(Path(cfg.embedding)))
+        words = (word for of_split in texts.values() for words in of_split for word in words)
+        vectors = vectors_of(words, *read_word2vec(inputs[0]), task.convention or str)
+    others = (words for split, of_split in texts.items() if split != "train" for words in of_split)
+    return Vocabulary.of_texts(texts["train"], others, vectors), vectors, inputs
+
+
+def draw(examples: Sequence[Example], number: int, seed: int) -> list[Example]:
+    """`number` of the examples, without replacement, in their order; with one seed the fewer are among the more.
+    UsageError where there are not so many."""
+    available = len(examples)
+    if number not in range(1, available + 1):
+        raise UsageError(
+            f"examples={number}, but the training split has {available}; write 1 to {available}, or null for all"
+        )
+    drawn = np.random.default_rng(seed).permutation(available)[: int(number)]  # 1e3 is a float
+    return [examples[place] for place in np.sort(drawn)]

@@ -1,0 +1,85 @@
+"""What the stages that train share: settings to `fit`; trained weights, curve and costs to the cell."""
+
+import time
+
+import torch
+from omegaconf import DictConfig
+
+from pipelines.app.observers import callbacks
+from pipelines.app.run_folder import Record
+from retable.core.errors import UsageError
+from retable.core.settings import build
+from retable.data.batches import Batches, Measure
+from retable.nn import fused
+from retable.objectives.base import Objective, SelfUpdating
+from retable.training.budget import parse_budget
+from retable.training.cost import flops_utilisation, product_rate, training_cost
+from retable.training.curve import write_curve
+from retable.training.fit import fit
+from retable.training.progress import Best
+from retable.training.weights import save_weights
+
+
+def train(
+    cfg: DictConfig,
+    record: Record,
+    objective: Objective | SelfUpdating,
+    batches: Batches,
+    validation: Measure | None,
+    best: Best | None = None,
+) -> torch.device:
+    """Train `objective` as `cfg` says, and `fit` of `best`; leave `model.safetensors`, `curve.csv` and the costs in the
+    record. Returns what this process trained on; it is left on the processor."""
+    started = time.monotonic()
+    amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
+    cost = training_cost(objective, batches)
+    max_steps = cfg.get("max_steps")
+    if amount is not None and unit in ("tokens", "flops"):
+        if not cost.get(unit):
+            raise UsageError(
+                f"budget={cfg.budget}: no {unit} are counted of this training; write ++max_steps=, or a time"
+            )
+        within = max(int(amount / cost[unit]), 1)
+        max_steps = within if max_steps is None else min(max_steps, within)
+    points, stepped, seconds, kept, device, devices = fit(
+        objective,
+        batches,
+        seed=cfg.seed,
+        epochs=cfg.epochs,
+        optimizer=build(cfg.optimizer, "optimizer"),
+        schedule=build(cfg.schedule, "schedule"),
+        clip_norm=cfg.clip_norm,
+        trainer=dict(cfg.trainer),
+        scratch=record.scratch,
+        checkpoint_every=cfg.checkpoint_every,
+        validations=cfg.validations,
+        validation=validation,
+        log=record.log,
+        averaging=build(cfg.averaging, "averaging") if cfg.get("averaging") else None,
+        max_steps=max_steps,
+        seconds=amount if unit == "seconds" else None,
+        best=best,
+        callbacks=callbacks(cfg),
+    )
+    record.log(points)
+    save_weights(objective, record.folder / "model.safetensors")
+    write_curve(points, record.folder / "curve.csv")
+    steps = points[-1].step if points else kept  # none of a training that its trainer ended before the first
+    record.metrics |= {point.metric: point.value for point in points if point.step == steps}
+    record.metrics |= {point.metric: point.value for point in points if point.step == kept}
+    record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}
+    record.metrics |= {unit: round(steps * each) for unit, each in cost.items()}
+    record.costs["training_seconds"] = round(time.monotonic() - started, 2)
+    record.costs |= {f"{unit}_per_second": round(stepped * each / seconds) for unit, each in cost.items() if stepped}
+    if device.type == "cuda":
+        record.costs["peak_gpu_memory_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
+        if stepped and cost:
+            share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), devices)
+            record.costs |= {} if share is None else {"flops_utilisation": round(share, 4)}
+    else:  # what gives its numbers other last digits than another machine's
+        record.costs |= {"threads": torch.get_num_threads(), "compiled_kernels": int(fused.COMPILED is not None)}
+    if device.type == "cpu" and devices == 1 and stepped and cost.get("flops"):
+        rate = product_rate(torch.bfloat16 if cfg.trainer.precision == "bf16-mixed" else torch.float32)
+        record.costs["product_flops_per_second"] = round(rate)
+        record.costs["flops_utilisation"] = round(stepped * cost["flops"] / seconds / rate, 4)
+    return device

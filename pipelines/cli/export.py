@@ -1,0 +1,91 @@
+"""A cell in others' formats: `retable export kn5-1 kn5.arpa`."""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import retable
+from retable.core.artifacts import read_json, read_run
+from retable.core.digests import digest
+from retable.core.errors import UsageError
+
+
+def export_cell(cell: str, place: Path, license: str) -> None:
+    """Write the cell to `place`, all of it or nothing: a file .arpa, .txt or .bin, which takes the place of one that is
+    there, or a new folder. UsageError where it would fall among other files, and for a cell that has no such form."""
+    system = retable.load(cell)
+    place = place.resolve()
+    for folder in (place, *place.parents):
+        if (folder / "run.json").exists():
+            raise UsageError(f"{place} is in the cell {folder}; write a place outside of cells")
+    if not place.parent.is_dir():
+        raise UsageError(f"there is no folder {place.parent}; make it, or write another place")
+    write = {".arpa": _write_arpa, ".txt": _write_vectors, ".bin": _write_vectors}.get(place.suffix)
+    if write is not None and place.is_dir():
+        raise UsageError(f"{place} is a folder; write the name of a file")
+    if write is None and (place.is_file() or (place.is_dir() and any(place.iterdir()))):
+        raise UsageError(f"{place} is there already; write the name of a new folder, or of an empty one")
+    with TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as beside:
+        begun = Path(beside, place.name)
+        (write or partial(_write_checkpoint, license=license))(system, begun)
+        os.replace(begun, place)
+
+
+def _write_arpa(system: Any, file: Path) -> None:
+    from retable.models.arpa import write_arpa
+    from retable.models.ngram import BackoffModel
+
+    if not isinstance(system.system, BackoffModel):
+        raise UsageError(f"{system.folder} is no n-gram model; only those have ARPA files: take kn5-1, for example")
+    write_arpa(system.system, system.tokenizer.words, file)
+
+
+def _write_vectors(system: Any, file: Path) -> None:
+    from retable.inference.vectors import Vectors
+    from retable.models.word2vec_format import write_word2vec
+
+    if not isinstance(system, Vectors):
+        raise UsageError(f"{system.folder} holds no word vectors, which {file.suffix} is for; take skipgram-1, say")
+    write_word2vec(file, system.words, system.system.vectors)
+
+
+def _write_checkpoint(system: Any, folder: Path, license: str) -> None:
+    from retable.core.escaping import markdown
+    from retable.core.systems import TrainedSystem
+    from retable.exchange import export
+    from retable.exchange.card import Card, Result
+    from retable.inference.language import Language
+    from retable.inference.tasks import Classifier, Tagger, TaskSystem
+    from retable.tokenizers.tokenizer import Tokenizer
+
+    labels: Sequence[str] = ()
+    if isinstance(system, Language) and isinstance(system.system, TrainedSystem):
+        objective, tokenizer = system.system.objective, system.tokenizer
+    elif isinstance(system, TaskSystem) and isinstance(system.text, Tokenizer):
+        objective, tokenizer = system.objective, system.text
+        labels = system.labels if isinstance(system, Classifier) else ()
+        labels = system.task.tags if isinstance(system, Tagger) else labels
+    else:
+        raise UsageError(
+            f"{system.folder} holds no network of tokens, and transformers has nothing else; take gpt-1, for example"
+        )
+    run, cell = read_run(system.folder), system.folder
+    trained = "imported" not in run
+    of = f"trained on {run['corpus']} with seed {run['seed']}" if trained else f"from {run['imported']}"
+    about = markdown(f"System {run['system']}, {of}.")
+    results = []
+    if cell.parts[-4:-3] == ("outputs",):  # what the stage evaluate has measured of it
+        file, weights = "/".join([*cell.parts[-4:], "model.safetensors"]), digest(cell / "model.safetensors")
+        measured = Path(*cell.parts[:-3], "evaluate", *cell.parts[-2:])
+        found = {}
+        if (measured / "metrics.json").exists() and read_run(measured)["digests"].get(file) == weights:
+            found = read_json(measured / "metrics.json")  # else of another time
+        for name, value in found.items():
+            split, _, metric = name.rpartition("/")
+            results.append(Result(metric, value, run["corpus"], split or None))
+    name = "-".join(cell.parts[-2:])
+    card = Card(name, about, license, [run["corpus"]] if trained else [], results)
+    export.export(objective, tokenizer, folder, card, labels)

@@ -1,0 +1,115 @@
+"""What pages show of the project's files: `python -m pipelines.cli.pages` writes it anew into README.md and docs/.
+
+A table between `<!-- name -->` and `<!-- end name -->` has some columns of a committed table, as `PIECES` lists them,
+or as `<!-- systems: page -->` the systems of a family of docs/systems.yaml. The block after "This is `file`:" is that
+whole file. People write the text around them.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pipelines.config.errors import one_line_errors
+from pipelines.config.project import CONF
+from retable.core.errors import UsageError
+
+ROOT = CONF.parent
+
+
+class Piece(NamedTuple):
+    source: str  # a table that a report wrote, in Markdown; of several panels the first
+    columns: Mapping[str, str]  # its heads, and what they are called on the page
+
+
+PIECES = {
+    "lineage": Piece(
+        "studies/history/results/lineage.md",
+        {
+            "System": "system",
+            "Year": "year",
+            "Test PPL/word": "PPL/word",
+            "Test 95 % interval": "95 % interval",
+            "Against the row before verdict": "against the row before",
+        },
+    ),
+    "gains": Piece(
+        "studies/history/results/gains.md",
+        {
+            "Pretraining": "pretraining",
+            "Task": "task",
+            "Metric": "metric",
+            "Labels": "labels",
+            "From scratch": "from scratch",
+            "Pretrained": "pretrained",
+            "Gain 95 % interval": "gain, 95 % interval",
+        },
+    ),
+}
+_PIECE = re.compile(r"<!-- (\w+|systems: [\w-]+) -->\n.*?<!-- end \1 -->", re.DOTALL)
+_FILE = re.compile(r"(This\s+is\s+`((?:conf|src|studies)/[\w/.-]+)`:\n\n```\w+\n).*?(?=```)", re.DOTALL)
+
+
+def table_of(piece: Piece) -> str:
+    """The piece's columns of its table. UsageError where the table has no such column."""
+    lines = (ROOT / piece.source).read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("|"))
+    rows = []
+    for line in lines[start:]:
+        if not line.startswith("|"):
+            break
+        rows.append([field.strip() for field in re.split(r"(?<!\\)\|", line)[1:-1]])
+    if missing := [head for head in piece.columns if head not in rows[0]]:
+        raise UsageError(f"{piece.source} has no column {missing[0]!r}; it has {', '.join(rows[0])}")
+    kept = [rows[0].index(head) for head in piece.columns]
+    numeric = [rows[1][place].endswith(":") for place in kept]
+    fields = [[*piece.columns.values()], *([row[place] for place in kept] for row in rows[2:])]
+    widths = [max(3, *map(len, column)) for column in zip(*fields, strict=True)]
+    rule = ["-" * (width - right) + ":" * right for width, right in zip(widths, numeric, strict=True)]
+    return "\n".join(
+        "| " + " | ".join(_aligned(*each) for each in zip(row, widths, numeric, strict=True)) + " |"
+        for row in (fields[0], rule, *fields[1:])
+    )
+
+
+def _aligned(text: str, width: int, right: bool) -> str:
+    return text.rjust(width) if right else text.ljust(width)
+
+
+def filled(text: str) -> str:
+    """A page's text with its tables as the results give them, and its files as they stand."""
+
+    def piece(found: re.Match[str]) -> str:
+        name = found[1]
+        if name.startswith("systems: "):
+            from docs.catalogue import table_of_systems  # which an installation without the checkout lacks
+
+            table = table_of_systems(name.removeprefix("systems: "))
+        elif name in PIECES:
+            table = table_of(PIECES[name])
+        else:
+            raise UsageError(f"there is no piece {name!r}; pipelines/cli/pages.py has {', '.join(PIECES)}")
+        return f"<!-- {name} -->\n\n{table}\n\n<!-- end {name} -->"
+
+    def file(found: re.Match[str]) -> str:
+        return found[1] + (ROOT / found[2]).read_text(encoding="utf-8")
+
+    return _FILE.sub(file, _PIECE.sub(piece, text))
+
+
+def pages() -> list[Path]:
+    """Those at the top and those of docs/."""
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def main() -> None:
+    with one_line_errors():
+        for path in pages():
+            text = path.read_text(encoding="utf-8")
+            if (new := filled(text)) != text:
+                path.write_text(new, encoding="utf-8")
+                print(f"{path.relative_to(ROOT)} is written anew")
+
+
+if __name__ == "__main__":
+    main()

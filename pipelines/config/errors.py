@@ -1,0 +1,193 @@
+"""One line for each mistake of use."""
+
+import contextlib
+import errno
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException, InstantiationException, MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
+
+from pipelines.config.conf import chosen
+from pipelines.config.project import CONF
+from retable.core.errors import UsageError, closest
+from retable.core.escaping import in_one_line
+from retable.training.signals import Pruned, Stopped
+
+
+class ThereAlready(BaseException):
+    """The cell stands there, made by the same configuration, inputs and code: there is nothing to do."""
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """End a mistake of use with one line on standard error and exit code 2; what a signal ended with its code."""
+    try:
+        yield
+    except (ThereAlready, Pruned):
+        sys.exit(0)
+    except Stopped as stopped:
+        if not is_main_process():  # Lightning takes another code than 0 of these for a crash, and ends the first
+            sys.exit(0)
+        print(stopped, file=sys.stderr)
+        sys.exit(stopped.code)
+    except (UsageError, HydraException, OmegaConfBaseException) as error:
+        cause = _cause(error)
+        if isinstance(cause, InstantiationException):  # a mistake in the code that was called, not in its use
+            if not (missing := _missing_target(error)):
+                raise
+            _quit(missing)
+        _quit(one_line(cause))
+    except Exception as error:
+        if str(error).startswith("Config group override must be"):  # Hydra's, for null
+            _quit("null is no choice of a group; write ~GROUP to leave out what stands there")
+        if "invalid literal for int()" in str(error) and _is_of_omegaconf(error):
+            _quit(f"a list has no settings by names ({str(error).rpartition(' ')[2]}); write the whole list")
+        if missing := _missing_target(error):
+            _quit(missing)
+        if isinstance(error, ValueError) and "allow_pickle=" in str(error):  # numpy's, of the only such files
+            _quit("a *.units.npy is refused: reading it could run code, as it holds no mere numbers; make it anew")
+        if _disk_is_full(error):
+            _quit(f"the disk is full; free some space and run this again; {_AS_IT_WAS}")
+        inner = _of_system(error)
+        if inner is not None and inner.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            place = inner.filename or "a file"
+            _quit(f"{place}: {os.strerror(inner.errno)}; change that and run this again; {_AS_IT_WAS}")
+        if inner is not None and inner.errno == errno.EXDEV:
+            _quit(f"outputs/ and work/ are not of one mount ({inner.filename}); put both on one; {_AS_IT_WAS}")
+        if _is_too_large(error):
+            _quit(f"this machine has not the memory for it; write smaller sizes ({' '.join(str(error).split())[:200]})")
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            _quit(f"a name is too long for a file; write a shorter out= or system= ({str(error.filename)[:60]}…)")
+        if any(kind.__module__ == "dvc.exceptions" for kind in type(error).__mro__):  # which says what is wrong
+            _quit(f"DVC: {error}")
+        raise
+
+
+def _missing_target(error: BaseException) -> str | None:
+    """What to say of a `_target_` that there isn't; None for another mistake, such as one in the module itself."""
+    named = re.match(r"Error (?:locating target|loading) '([\w.]+)'", str(error))
+    inner: BaseException | None = error
+    while inner is not None and not isinstance(inner, ModuleNotFoundError):
+        inner = inner.__cause__
+    if named is None or inner is None or not f"{named[1]}.".startswith(f"{inner.name}."):
+        return None
+    return (
+        f"there is no {inner.name}; write as _target_, in place of {named[1]}, the module and name of one that there is"
+    )
+
+
+_AS_IT_WAS = "other cells are as they were, and a training goes on from its last checkpoint"
+
+
+def _disk_is_full(error: Exception) -> bool:
+    """Whether writing failed for want of space; libraries wrap the system's error in their own, or keep its words."""
+    words = ("No space left on device", "database or disk is full", "PytorchStreamWriter failed")
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of the disk, of the user, of the file
+    inner = _of_system(error)
+    return (inner is not None and inner.errno in full) or any(word in str(error) for word in words)
+
+
+def _of_system(error: BaseException) -> OSError | None:
+    """The system's error that this one is, or says in other words, as logging does."""
+    inner: BaseException | None = error
+    while inner is not None and not isinstance(inner, OSError):
+        inner = inner.__cause__
+    return inner
+
+
+def _is_of_omegaconf(error: Exception) -> bool:
+    places = traceback.extract_tb(error.__traceback__)
+    return "omegaconf" in places[-1].filename
+
+
+def _is_too_large(error: Exception) -> bool:
+    """Whether sizes go beyond memory, or beyond what numbers count."""
+    words = ("can't allocate memory", "out of memory", "Storage size calculation overflowed", "array is too big",
+             "integer multiplication overflow", "Unable to allocate")  # fmt: skip
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+
+
+def is_main_process() -> bool:
+    """False in the processes that Lightning, torchrun or Slurm start beside the first, on its node or on others."""
+    names = ["RANK"] if "RANK" in os.environ else ["SLURM_PROCID", "NODE_RANK", "LOCAL_RANK"]
+    return all(int(os.environ.get(name, "0")) == 0 for name in names)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The UsageError inside what Hydra wraps round it, or else the error itself."""
+    inner: BaseException | None = error
+    while inner is not None and not isinstance(inner, UsageError):
+        inner = inner.__cause__
+    return inner or error
+
+
+def one_line(error: BaseException) -> str:
+    """What to say of a mistake of use: Hydra's without its noise."""
+    file = str(error.missing_cfg_file) if isinstance(error, MissingConfigException) else ""
+    if file.startswith("recipe/"):
+        return _missing_recipe(file)
+    if file:  # of one in a list Hydra doesn't say what there is, and of one that is misspelt not what comes closest
+        group, _, name = file.rpartition("/")
+        known = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+        return f"there is no conf/{file}.yaml; {closest(name, known)}" if known else f"there is no conf/{group}"
+    if isinstance(error, InterpolationKeyError) and "'finetuning." in str(error):
+        return (
+            f"recipe={chosen('recipe')} says nothing of how it learns a task, and task={chosen('task')} asks for it; "
+            "write '+finetuning={lr: 1e-3, epochs: 5, batch_size: 32}', or take a recipe that has such a line"
+        )
+    if unknown := re.match(r"Could not override '([^']+)'", str(error)):
+        return no_setting(unknown[1], _composed_else(unknown[1]))
+    lines = [line.strip() for line in str(error).splitlines()]
+    noise = ("full_key:", "object_type=", "Config search", "provider=")
+    kept = [line for line in lines if line and not line.startswith(noise)]
+    return " ".join(kept)
+
+
+def no_setting(name: str, there: DictConfig | None) -> str:
+    """What to say of a setting that there is not, with the one that comes closest of those that there are."""
+    near = get_close_matches(name, [*_names(OmegaConf.to_container(there))] if there else [], n=1, cutoff=0.5)
+    return f"there is no setting {name}{f'; write {near[0]}' if near else ''}; +{name}= adds one"
+
+
+def _composed_else(name: str) -> DictConfig | None:
+    """What the command line composes without a setting; None where its rest is mistaken, too, or where what was
+    composed was no command line."""
+    if GlobalHydra.instance().is_initialized():
+        return None
+    said = [each for each in sys.argv[1:] if "=" in each and not each.startswith("-") and name not in each]
+    try:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            return hydra.compose(Path(sys.argv[0]).stem, overrides=said)
+    except (HydraException, OmegaConfBaseException):
+        return None
+
+
+def _names(part: Any, prefix: str = "") -> Iterator[str]:
+    for key, inner in part.items() if isinstance(part, dict) else ():
+        yield f"{prefix}{key}"
+        yield from _names(inner, f"{prefix}{key}.")
+
+
+def _missing_recipe(file: str) -> str:
+    """Hydra says what a group holds, but not what its folders do."""
+    known = {path.stem: f"{path.parent.name}/{path.stem}" for path in sorted((CONF / "recipe").glob("*/[!_]*.yaml"))}
+    if near := [known[name] for name in get_close_matches(Path(file).stem, known)]:
+        return f"there is no conf/{file}.yaml; write recipe={' or recipe='.join(near)}"
+    families = sorted({path.partition("/")[0] for path in known.values()})
+    return f"there is no conf/{file}.yaml; write recipe=FAMILY/NAME, a file under conf/recipe/: {', '.join(families)}"
+
+
+def _quit(message: str) -> None:
+    if is_main_process():
+        print(f"error: {in_one_line(message)}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,367 @@
+"""What each stage reads: its settings by their names, with types and ranges, checked before anything is read or made.
+
+The settings of a part are those of the signature that its `_target_` names; see `retable.core.settings`.
+"""
+
+import inspect
+import os
+import re
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
+
+from pydantic import AfterValidator, StringConstraints
+
+from retable.core.errors import UsageError, closest
+from retable.core.settings import (
+    LearningRate,
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    Rate,
+    Seed,
+    WholeNumber,
+    check,
+    require,
+    shown,
+)
+from retable.inference.build import FACTS
+from retable.training.budget import parse_budget
+
+
+def _require_a_line(sizes: Sequence[int]) -> Sequence[int]:
+    if len(set(sizes)) < 3:
+        raise ValueError("three sizes or more, as an exponent with an interval needs them")
+    return sizes
+
+
+def _require_one(prompts: Sequence[str]) -> Sequence[str]:
+    if not prompts:
+        raise ValueError('one prompt or more, such as [""], or null')
+    return prompts
+
+
+Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # in one line
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # of a file
+Sizes = Annotated[Sequence[PositiveInt], AfterValidator(_require_a_line)]
+Budget = Annotated[str, AfterValidator(lambda budget: parse_budget(budget) and budget)]
+
+
+class Part(NamedTuple):
+    """What a class or function is called for: where it stands, and what it is `given` beside its settings."""
+
+    within: str
+    given: Sequence[str] = ()
+    partial: bool = False  # called later
+    several: bool = False  # each under a name
+
+
+class Corpus:
+    """Of what a corpus says of itself, what stages read."""
+
+    unit: Literal["line", "document"]
+    vocabulary: Name
+    tasks: Sequence[Name]
+    write: Annotated[Any, Part("retable.", ("folder", "tasks"))]
+
+
+class Tokenizer:
+    train: Annotated[Any, Part("retable.tokenizers.", ("lines", "vocabulary"))]
+
+
+class Finetuning:
+    """How a recipe learns tasks."""
+
+    lr: LearningRate
+    epochs: Positive
+    batch_size: PositiveInt
+    dropout: Rate
+    patience: PositiveInt | None
+    frozen: bool
+    examples: WholeNumber | None
+    max_steps: PositiveInt | None
+    auxiliary: NonNegative
+    d_hidden: PositiveInt | None
+    pooling: str | None
+    layer_decay: Positive
+    validations: Positive
+    crf: bool
+    answers: Sequence[str] | None
+
+
+class Trainer:
+    """Of Lightning's Trainer what it takes and then never comes to an end with; the others it checks itself."""
+
+    devices: PositiveInt | Literal["auto"] | Sequence[NonNegativeInt]
+    accumulate_grad_batches: PositiveInt
+    num_nodes: PositiveInt
+
+
+class OneDevice(Trainer):
+    devices: Literal[1]
+
+
+class Training:
+    """What the stages read that train."""
+
+    corpus: Corpus
+    tokenizer: Tokenizer
+    tokens: Name
+    system: Name
+    out: Name
+    seed: Seed
+    model: Annotated[Any, Part("retable.models.", (*FACTS,))]
+    optimizer: Annotated[Any, Part("retable.training.optimizers.", ("module",), partial=True)]
+    schedule: Annotated[Any, Part("retable.training.", ("step", "epoch", "max_steps", "losses"), partial=True)]
+    averaging: Annotated[Any, Part("retable.training.averaging.", ("losses",), partial=True)]
+    epochs: Positive
+    max_steps: PositiveInt | None
+    budget: Budget | None
+    clip_norm: Positive | None
+    validations: Positive
+    checkpoint_every: PositiveInt
+    trainer: Trainer
+    callbacks: Mapping[str, Any] | None
+    logger: Mapping[str, Any] | None
+
+
+class Initialised(Training):
+    """Those that may begin with what is there."""
+
+    init: Name | Mapping[str, Any]
+    embedding: Name
+    freeze_embedding: bool
+
+
+class Pretrain(Initialised):
+    objective: Annotated[Any, Part("retable.objectives.", (*FACTS, "model"))]
+    batches: Annotated[Any, Part("retable.data.", (*FACTS, "tokens", "units", "line_end", "seed"))]
+    scorer: Annotated[Any, Part("retable.evaluation.likelihood.")]
+    validation_scorer: Annotated[Any, Part("retable.evaluation.likelihood.")]
+    patience: PositiveInt | None
+    compile: bool
+    recompute: bool
+
+
+class Embed(Training):
+    objective: Annotated[Any, Part("retable.objectives.", ("model", "counts"))]
+    batches: Annotated[Any, Part("retable.data.", ("tokens", "counts", "boundary", "seed"))]
+    word_by_word: bool
+    batch_tokens: PositiveInt | None
+    threads: PositiveInt
+
+
+class Finetune(Initialised):
+    task: Annotated[Any, Part("retable.tasks.")]
+    task_name: Name
+    reported_as: Name
+    head: Mapping[str, Any]
+    finetuning: Finetuning
+    decoding: Annotated[Any, Part("retable.generation.")]
+    frozen: bool
+    examples: WholeNumber | None
+    patience: PositiveInt | None
+    batch_size: PositiveInt
+
+
+class Prepare:
+    corpus: Corpus
+    out: Name
+
+
+class Tokenize:
+    corpus: Corpus
+    tokenizer: Tokenizer
+    text: Name
+    out: Name
+    workers: PositiveInt | None
+
+
+class Adapt:
+    corpus: Corpus
+    tokenizer: Tokenizer
+    adaptation: Annotated[Any, Part("retable.evaluation.")]
+    cell: Name
+    system: Name
+    seed: Seed
+    trainer: OneDevice
+    tokens: Name
+    out: Name
+
+
+class Mix:
+    corpus: Corpus
+    tokenizer: Tokenizer
+    cells: Sequence[Name]
+    weights: Literal["fitted", "equal"]
+    trainer: Trainer
+    system: Name
+    seed: Seed
+    tokens: Name
+    out: Name
+
+
+class Evaluate:
+    corpus: Corpus
+    tokenizer: Tokenizer
+    stage: Literal["pretrain", "embed", "adapt", "mix"]
+    cell: Name
+    vectors: Name | None
+    benchmark: Annotated[Any, Part("retable.evaluation.", several=True)]
+    trainer: Trainer
+    tokens: Name
+    text: Name
+    out: Name
+
+
+class Generate:
+    stage: Literal["pretrain", "mix", "from_scratch", "finetune"]
+    cell: Name
+    decoding: Annotated[Any, Part("retable.generation.")]
+    prompts: Annotated[Sequence[Text | float], AfterValidator(_require_one)] | None
+    prompt_words: NonNegativeInt
+    n_prompts: PositiveInt
+    stop: bool
+    trainer: Trainer
+    seed: Seed
+    strategy: Name
+    out: Name
+
+
+class Report:
+    tries: Sequence[Name]
+    against: Name | float | None
+
+
+class Scaling:
+    device: Literal["cpu", "cuda"]
+    kernel: PositiveInt
+    lengths: Sizes
+    width: PositiveInt
+    widths: Sizes
+    length: PositiveInt
+    batch_size: PositiveInt
+    repeats: PositiveInt
+    out: Name
+
+
+STAGES: dict[str, type] = {
+    each.__name__.lower(): each
+    for each in (
+        *(Prepare, Tokenize, Pretrain, Embed, Finetune, Adapt, Mix),
+        *(Evaluate, Generate, Report, Scaling),
+    )
+}
+_OF_FILES = {name for each in STAGES.values() for name in get_type_hints(each)}  # a recipe's file serves several stages
+_REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,[^{}]*)?\}")
+
+
+def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], said: Collection[str]) -> None:
+    """Raise UsageError for a setting of the stage that nothing reads, or that is not of its type or in its range.
+
+    cfg: the composed configuration; raw: the same with what it refers by. said: the names that the command line sets.
+    """
+    schema = get_type_hints(STAGES[stage], include_extras=True)
+    referred = {word for text in _texts(raw) if "${" in text for word in re.findall(r"\w+", text)}
+    for name in cfg:
+        read = name in schema or name in referred
+        if not read and (name in _OF_FILES and name not in said):
+            continue
+        if not read:
+            raise UsageError(f"{stage} reads no {shown(name)}; {closest(name, sorted(schema))}")
+
+    def called(name: str) -> str:
+        return _called(name, raw)
+
+    _check_all(cfg, schema, "", called)
+    if cfg.get("trainer") and cfg.get("objective", ...) is not None:
+        _check_trainer(cfg["trainer"])
+    for group in ("callbacks", "logger"):
+        for name, part in (cfg.get(group) or {}).items():
+            _check_observer(part, group, name)
+
+
+def _check_all(cfg: Mapping[str, Any], schema: Mapping[str, Any], prefix: str, called: Callable[[str], str]) -> None:
+    for name, value in cfg.items():
+        if name in schema:
+            _check(value, schema[name], f"{prefix}{name}", called)
+
+
+def _check(value: Any, annotation: Any, name: str, called: Callable[[str], str]) -> None:
+    part = next((each for each in get_args(annotation) if isinstance(each, Part)), None)
+    if part is None and inspect.isclass(annotation) and annotation.__module__ == __name__:
+        require(value, Mapping[str, Any], called(name))
+        schema = get_type_hints(annotation, include_extras=True)
+        if annotation is Finetuning and (unknown := next((key for key in value if key not in schema), None)):
+            raise UsageError(f"no task reads {called(f'{name}.{unknown}')}; {closest(unknown, schema)}")
+        _check_all(value, schema, f"{name}.", called)
+    elif part is None:
+        require(value, annotation, called(name))
+    elif part.several:
+        require(value, Mapping[str, Any], called(name))
+        for key, each in value.items():
+            _check(each, Annotated[Any, part._replace(several=False)], f"{name}.{key}", called)
+    elif value is not None:
+        facts = [fact for fact in part.given if not (fact in FACTS and isinstance(value, Mapping) and fact in value)]
+        check(value, name, None, facts, called, part.within)
+        if value.get("_partial_", False) != part.partial:
+            raise UsageError(f"{called(f'{name}._partial_')} should be {str(part.partial).lower()}")
+
+
+def _check_trainer(trainer: Mapping[str, Any]) -> None:
+    import lightning as L
+    from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+    from retable.training.blocks import FullySharded
+    from retable.training.fit import quiet_lightning
+
+    devices, cores = trainer.get("devices"), len(os.sched_getaffinity(0))
+    if trainer.get("accelerator") == "cpu" and isinstance(devices, int) and devices > cores:
+        raise UsageError(f"trainer.devices={devices} should be at most {cores}, the cores that there are")
+    own = {**trainer, "strategy": FullySharded()} if trainer.get("strategy") == "fsdp" else trainer
+    with quiet_lightning(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            L.Trainer(**{"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, **own})
+        except (MisconfigurationException, AttributeError, TypeError, ValueError, RuntimeError) as error:
+            raise UsageError(f"Lightning's Trainer: {' '.join(str(error).split())}") from error
+
+
+def _check_observer(part: Any, group: str, name: str) -> None:
+    """Those may be the user's own, from wherever Python finds them: no cell is built from them."""
+    if group == "logger" and name == "mlflow" and not part:
+        return
+    if not isinstance(part, Mapping) or "_target_" not in part:
+        raise UsageError(f"{group}.{name} says no class; a file of {group} gives each a name, and under it a _target_")
+    from lightning.pytorch.callbacks import Callback
+    from lightning.pytorch.loggers import Logger
+
+    check(part, f"{group}.{name}", Callback if group == "callbacks" else Logger, (), within="")
+
+
+def _called(name: str, raw: Any) -> str:
+    """What the user calls a setting: where its value is that of another, as that one is called."""
+    path: list[str] = []
+    for key in name.split("."):
+        path.append(key)
+        while isinstance(value := _at(raw, path), str) and (found := _REFERENCE.fullmatch(value)):
+            if _at(raw, other := found[1].split(".")) is None or other == path:
+                break
+            path = other
+    return ".".join(path)
+
+
+def _at(raw: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        raw = raw.get(key) if isinstance(raw, Mapping) else None
+    return raw
+
+
+def _texts(raw: Any) -> list[str]:
+    match raw:
+        case dict():
+            return [text for each in raw.values() for text in _texts(each)]
+        case list():
+            return [text for each in raw for text in _texts(each)]
+    return [raw] if isinstance(raw, str) else []

@@ -1,0 +1,1 @@
+"""Runs stages: of a study, and jobs of a sweep."""

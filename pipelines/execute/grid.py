@@ -1,0 +1,208 @@
+"""What the sweepers share: the run in MLflow over those of all jobs, the metric that compares them, and what a sweep
+leaves in its folder when it ends: `trials.csv`, `report.md` and `report.html`. `Grid` runs every combination.
+"""
+
+import contextlib
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from pipelines.config.conf import in_mlflow
+from pipelines.config.environment import PARENT_RUN
+from pipelines.execute.launcher import Job, Processes
+from retable.core.artifacts import write_json
+from retable.core.errors import UsageError, reading
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEDGER, SAID = "trials.csv", "sweep.json"
+LOWER = ("loss", "perplexity", "bits", "error")  # in a metric's name: the less the better
+
+
+class Sweep(Sweeper):
+    """What a sweeper of this project is told beside the command line.
+
+    metric: by which jobs are compared; None for validation/loss, or where there is none the first of validation.
+    direction: minimize or maximize; None for what its name says.
+    params: search space or grid, beside that of the command line: {optimizer.lr: "1e-3,1e-2"}.
+    """
+
+    def __init__(self, metric: str | None, direction: str | None, params: Mapping[str, Any] | None):
+        if direction not in (None, "minimize", "maximize"):
+            raise UsageError(f"hydra.sweeper.direction={direction}; write minimize or maximize")
+        self._metric, self._direction, self._params = metric, direction, dict(params or {})
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        if not config.hydra.launcher._target_.startswith("hydra_plugins.retable."):
+            raise UsageError("hydra/launcher=basic runs all jobs in one process; leave it out")
+        plugin: Any = Plugins.instance().instantiate_launcher(hydra_context, task_function, config)
+        self.launcher: Processes = plugin.inner
+        self.settings = config
+
+    def parsed(self, arguments: Sequence[str]) -> list[Override]:
+        """What is set, once or over and over: the last word on a setting counts, and the command line's."""
+        said = [f"{key}={value}" for key, value in self._params.items()] + [*arguments]
+        parsed = OverridesParser.create().parse_overrides(said)
+        return [*{each.get_key_element(): each for each in parsed}.values()]
+
+    def metric_of(self, jobs: Sequence[Job]) -> str:
+        """The metric to compare jobs by. UsageError where none of those that ended has it."""
+        names = dict.fromkeys(name for job in jobs for name in job.metrics)
+        if self._metric is not None:
+            if names and self._metric not in names:
+                raise UsageError(f"hydra.sweeper.metric={self._metric}: cells have {', '.join(sorted(names))}")
+            return self._metric
+        validation = sorted(name for name in names if name.startswith("validation/"))
+        return "validation/loss" if "validation/loss" in names or not validation else validation[0]
+
+    def lower_is_better(self, metric: str) -> bool:
+        if self._direction is not None:
+            return self._direction == "minimize"
+        return any(word in metric for word in LOWER)
+
+
+class Grid(Sweep):
+    """`hydra/sweeper=grid`: every combination of the values."""
+
+    def sweep(self, arguments: list[str]) -> Any:
+        parsed = self.parsed(arguments)
+        if open_ := next((each for each in parsed if each.is_sweep_override() and not each.is_discrete_sweep()), None):
+            raise UsageError(f"{open_.input_line} has no values to go through; write hydra/sweeper=optuna, or values")
+        settings = [each.get_key_element() for each in parsed if each.is_sweep_override()]
+        jobs = self.launcher.checked([*combinations(parsed)], swept=settings)
+        with parent_run(self.settings, self.launcher, settings), self.launcher.running(len(jobs)):
+            self.launcher.run(jobs)
+        metric = self.metric_of(jobs)
+        rows = [row_of(job, settings, metric) for job in jobs]
+        leave(self.launcher, rows, metric, self.lower_is_better(metric))
+        if failed := [job for job in jobs if job.code != 0]:
+            print(f"{len(failed)} of {len(jobs)} jobs failed; the same command runs them again", file=sys.stderr)
+            sys.exit(1)
+        return None
+
+
+def combinations(parsed: Sequence[Override]) -> Iterator[list[str]]:
+    """The command lines that one with several values stands for, in Hydra's order."""
+    choices = [
+        [f"{each.get_key_element()}={value}" for value in each.sweep_string_iterator()]
+        if each.is_sweep_override()
+        else [each.input_line or ""]
+        for each in parsed
+    ]
+    return map(list, product(*choices))
+
+
+def row_of(job: Job, settings: Sequence[str], metric: str) -> dict[str, Any]:
+    """A job's line of the ledger."""
+    said = {key: value for key, _, value in (override.partition("=") for override in job.overrides)}
+    state = "complete" if job.code == 0 else "failed"
+    value = job.metrics.get(metric, math.nan)
+    facts = {"trial": job.number, "state": state, "value": value, "step": math.nan, "seconds": round(job.seconds, 1)}
+    return facts | {"cell": str(job.cell or "")} | {key: said[key] for key in settings}
+
+
+def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, lower: bool) -> None:
+    """Write what a sweep found into its folder, and print its table and its best."""
+    import pandas as pd
+
+    from retable.reporting.markup import markdown_table
+    from retable.reporting.sweeps import best_of, sweep_table, write_sweep
+
+    folder, stage = launcher.folder, launcher.stage
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / SAID, {"stage": stage, "overrides": launcher.said, "recipe": launcher.recipe})
+    trials = pd.DataFrame(rows, dtype=object)  # of whole numbers with a gap pandas else makes fractions
+    trials = trials.astype({"value": float, "step": float, "seconds": float})
+    trials = trials.assign(metric=metric, direction="minimize" if lower else "maximize")
+    begun = folder / f"{LEDGER}.begun"
+    trials.to_csv(begun, index=False, lineterminator="\n")
+    begun.replace(folder / LEDGER)
+    page = write_sweep(f"{stage} {folder.name}", {folder.name: trials}, folder)
+    print(markdown_table(sweep_table(trials)))
+    if (best := best_of(trials)) is not None:
+        print(f"best: {best['cell']}, {metric} {best['value']:.4f}; into its recipe: retable adopt {folder}")
+    print(f"all of it: {page}")
+
+
+def show(sweeps: Sequence[str]) -> None:
+    """Print the tables of finished sweeps, and write a page of them, side by side where they are several."""
+    from retable.reporting.markup import markdown_table
+    from retable.reporting.sweeps import sweep_table, write_sweep
+
+    folders = [*map(sweep_folder, sweeps)]
+    alike = len({folder.name for folder in folders}) < len({*folders})
+    found = {"-".join(folder.parts[-2:]) if alike else folder.name: read_trials(folder) for folder in folders}
+    if len(metrics := {trials["metric"].iloc[0] for trials in found.values()}) > 1:
+        raise UsageError(f"sweeps side by side have one metric; these have {' and '.join(sorted(metrics))}")
+    for name, trials in found.items():
+        print(markdown_table(sweep_table(trials, name)))
+    out = folders[0] if len(folders) == 1 else Path("work/sweeps", "-".join(found)[:100])
+    print(f"all of it: {write_sweep(' and '.join(found), found, out)}")
+
+
+@contextlib.contextmanager
+def parent_run(config: DictConfig, launcher: Processes, settings: Sequence[str]) -> Iterator[Any]:
+    """A run in MLflow over those of the jobs; the same one when the sweep goes on. None where they have none."""
+    said = [*config.hydra.overrides.task]
+    if not in_mlflow(config, said):
+        yield None
+        return
+    from retable.core import artifacts
+    from retable.tracking.run import Opening, start
+    from retable.training.signals import Stopped
+
+    tags = {f"retable.{k}": str(v) for k, v in artifacts.git_state().items()} | {"retable.stage": "sweep"}
+    name = f"sweep {launcher.stage} {' '.join(settings)}".strip()
+    run = start(Opening(name, str(launcher.folder), {"overrides": " ".join(said)}, tags))
+    if run.id is not None:
+        launcher.environment[PARENT_RUN] = run.id
+    try:
+        yield run
+    except Stopped:
+        run.stop()
+        raise
+    except BaseException:
+        run.fail()
+        raise
+    run.finish({}, [])
+
+
+def read_trials(folder: Path) -> "pd.DataFrame":
+    """What a sweep left. UsageError for a file that is none of a sweep's."""
+    import pandas as pd
+
+    from retable.reporting.sweeps import FACTS
+
+    with reading(folder / LEDGER, ValueError):
+        trials = pd.read_csv(folder / LEDGER)
+        if missing := [name for name in FACTS if name not in trials] or ["row"] * trials.empty:
+            raise UsageError(f"{folder / LEDGER} has no {', '.join(missing)}; run the sweep again")
+        return trials.astype({"value": float, "step": float, "seconds": float})
+
+
+def read_texts(folder: Path) -> "pd.DataFrame":
+    """What a sweep left, letter by letter, where pandas takes `null` for a gap."""
+    import pandas as pd
+
+    return pd.read_csv(folder / LEDGER, dtype=str, keep_default_na=False)
+
+
+def sweep_folder(said: str) -> Path:
+    """The folder of a sweep, from what a person calls it. UsageError where there is none."""
+    folder = Path(os.path.relpath(said or "."))
+    if not (folder / LEDGER).exists():
+        known = sorted(str(path.parent) for path in Path("multirun").glob(f"*/*/{LEDGER}"))
+        raise UsageError(f"{said} has no {LEDGER}; write one of {', '.join(known) or 'a sweep, once one has run'}")
+    return folder

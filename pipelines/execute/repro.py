@@ -1,0 +1,280 @@
+"""A study, from nothing to its tables: `retable repro smoke --jobs 2`, or `make repro STUDY=smoke JOBS=2`.
+
+DVC runs each stage and keeps what it leaves, as with `dvc repro`. But stages that don't wait for each other run side by
+side, a thread each (unless OMP_NUM_THREADS says otherwise), and start as forks of a process that has the libraries
+loaded. Those that train on other devices than a processor take turns. With another engine than the local one they run
+on the machines of a cluster, while DVC stays here. What is interrupted goes on from there when the command is given
+again.
+"""
+
+import contextlib
+import os
+import re
+import select
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from pipelines.config import environment
+from pipelines.config.patches import dvc_writes_only_what_is_new, dvc_writes_whole
+from pipelines.config.project import enter_project, files_of_study
+from pipelines.execute.progress import StudyProgress
+from pipelines.executors.executor import GIVING_ON, Engine, engine, taking
+from pipelines.executors.local import end_with_parent, forked
+from pipelines.study.compose import conf, study_here
+from pipelines.study.dvc_lock import forget_killed, only_one
+from pipelines.study.dvc_project import refresh_graph
+from retable.core.errors import UsageError
+from retable.planning.cell import Cell
+from retable.planning.conf import Conf
+from retable.planning.study import Study
+from retable.training.signals import leave
+
+LOGS = Path("work/log")
+
+
+@dataclass
+class Stage:
+    """A stage of DVC's.
+
+    Attributes:
+        before: the addresses of those that make what it reads.
+        devices: that it takes, as an engine is told.
+        reports: of a report, its page, which names the runs behind its numbers, and which DVC doesn't know of.
+    """
+
+    address: str  # as `dvc repro` takes it
+    name: str
+    reads: list[str]
+    outs: list[str]
+    changed: bool
+    devices: str = taking(1)
+    takes_turns: bool = False
+    reports: Path | None = None
+    before: set[str] = field(default_factory=set)
+
+    @property
+    def log(self) -> Path:
+        return LOGS / f"{self.name.replace(' ', '/')}.txt"
+
+    @property
+    def steps(self) -> Path:
+        """Where its training says how far it is: `step/steps`."""
+        return self.log.with_suffix(".steps")
+
+    def did(self) -> str:
+        """What DVC did, by the line that it has for it; nothing where it ran the stage."""
+        said = self.log.read_text(encoding="utf-8", errors="replace")
+        if re.search(r"^Running stage '.*':$", said, re.MULTILINE):
+            return ""
+        cached = re.search(r"^Stage '.*' is cached - skipping run", said, re.MULTILINE)
+        return "from the cache" if cached else "no change"
+
+    def problem(self) -> str:
+        """What its log says last, but for DVC's word that it failed."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        of_dvc = ("ERROR: failed to repro", "Running stage '")
+        said = [line for line in lines if line.strip() and not line.startswith(of_dvc)]
+        errors = [line for line in said if line.startswith("error: ")]
+        return (errors or said or ["it left no word"])[-1].strip()
+
+
+def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
+    """Make a study, `jobs` stages at a time, by the engine that it is made `on`; the exit code."""
+    given_in = Path.cwd()
+    enter_project(study)
+    runner = engine(on, jobs)
+    started = time.monotonic()
+    found = study_here()
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def left() -> set[str]:
+        return {stage.address for stage in to_run(stages_of(found))}
+
+    with only_one(found.name):
+        refresh_graph()
+        stages = to_run(stages_of(found))
+        failed, ran = run(found.name, stages, runner, console, left) if stages else ([], [])
+    report = Path(f"{files_of_study()}results", "report.md")
+    if not failed:
+        print(headline(report.read_text(encoding="utf-8")))
+    for stage in failed:
+        console.print(Text.assemble(("failed", "red"), f" {stage.name}: {stage.problem()}"))
+        console.print(Text(f"  all it said: {stage.log}; alone: dvc repro --single-item {stage.address}"))
+    took = f"{len(ran)} of {len(stages)} stages run in {_duration(time.monotonic() - started)}"
+    page = os.path.relpath(report.with_suffix(".html"), given_in)
+    print(f"{took if stages else 'Nothing to do'}. The report: {page}" if not failed else took)
+    return 1 if failed else 0
+
+
+def stages_of(study: Study) -> list[Stage]:
+    """The stages of the study that the working folder is the DVC project of. UsageError for a data set that one reads
+    and that does not exist."""
+    from dvc.repo import Repo
+
+    project_conf, cells = conf(), {f"outputs/{place}": cell for place, cell in study.cells.items()}
+    page = Path(f"{files_of_study()}results", "report.html")
+    stages = []
+    with Repo() as repo, repo.lock:
+        forget_killed(Path(repo.tmp_dir, "rwlock"))
+        for each in repo.index.stages:
+            reads, outs = ([os.path.relpath(path.fs_path) for path in paths] for paths in (each.deps, each.outs))
+            cell = cells.get(outs[0])
+            if missing := next((path for path in reads if path.startswith("data/") and not Path(path).exists()), None):
+                raise UsageError(
+                    f"{missing} does not exist, and study {study.name} reads it for {each.name}; put the data sets "
+                    "in data/, or link their folder there: `ln -s FOLDER data`"
+                )
+            runs = page if each.name == "report" else None
+            stages.append(
+                Stage(
+                    each.addressing.removeprefix("dvc.yaml:"),
+                    each.name.replace("@", " "),
+                    reads,
+                    outs,
+                    each.changed() or (runs is not None and not runs.exists()),
+                    taking(1) if cell is None else _devices(cell, project_conf),
+                    cell is not None and not cell.settings.get("trainer", "cpu").startswith("cpu"),
+                    runs,
+                )
+            )
+    maker = {out: stage.address for stage in stages for out in stage.outs}
+    for stage in stages:
+        read = (path for file in stage.reads for path in (file, *map(str, Path(file).parents)))
+        stage.before = {maker[path] for path in read if path in maker}
+    return stages
+
+
+def _devices(cell: Cell, conf: Conf) -> str:
+    """What an engine is told of what a cell's training takes."""
+    trainer = conf.says("trainer", cell.settings.get("trainer", "cpu"))
+    trainer = trainer | {key.rpartition(".")[2]: value for key, value in cell.settings.items() if "trainer." in key}
+    devices, nodes = (str(trainer.get(name, 1)) for name in ("devices", "num_nodes"))
+    n = int(devices) if devices.isdigit() else 1  # auto: of those that the engine gives it
+    return taking(0 if cell.stage in GIVING_ON else n, trainer.get("accelerator", "auto") != "cpu", int(nodes))
+
+
+def to_run(stages: Sequence[Stage]) -> list[Stage]:
+    """Those that have changed, and those that wait for these, however far behind; each behind what it waits for."""
+    known, ordered = {stage.address: stage for stage in stages}, dict[str, Stage]()
+    stale: set[str] = set()
+
+    def visit(stage: Stage) -> None:
+        if stage.address in ordered:
+            return
+        for address in sorted(stage.before):
+            visit(known[address])
+        ordered[stage.address] = stage
+        if stage.changed or stage.before & stale:
+            stale.add(stage.address)
+
+    for stage in stages:
+        visit(stage)
+    return [stage for address, stage in ordered.items() if address in stale]
+
+
+def run(
+    study: str,
+    stages: Sequence[Stage],
+    on: AbstractContextManager[Engine],
+    console: Console,
+    left: Callable[[], Collection[str]],
+) -> tuple[list[Stage], list[Stage]]:
+    """Run stages on an engine; those that failed, and those in which DVC found something to do. What doesn't wait for a
+    failed one runs all the same. A report is written again with the runs that its numbers come from. `left` returns the
+    addresses of the stages that remain to be run once there are new plans: most cells keep theirs."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ |= {environment.STUDY: study, environment.DATA: "data", "SHELL": "/bin/sh"}
+    waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
+    done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
+    running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that tells a process's end
+    with ending(running), on as runner, StudyProgress(f"study {study}", len(stages), console) as progress:
+        require_processors(runner)
+        os.environ["PATH"] = f"{Path(runner.address).parent}{os.pathsep}{os.environ['PATH']}"
+        while waiting or running:
+            busy = not runner.hands_out and any(stage.takes_turns for stage, _, _ in running.values())
+            ready = (each for each in waiting if each.before <= done and not (busy and each.takes_turns))
+            if len(running) < runner.slots and (stage := next(ready, None)):
+                waiting.remove(stage)
+                runs, new = stage.reports, any(each.name != "plan" for each in ran)
+                pid = start(stage, force=runs is not None and (new or not runs.exists()))
+                running[os.pidfd_open(pid)] = stage, pid, time.monotonic()
+                progress.begins(stage)
+                continue
+            if not running:  # the rest waits for what failed
+                break
+            for end in select.select(list(running), [], [], 0.5)[0]:
+                stage, pid, since = running.pop(end)
+                os.close(end)
+                succeeded = os.waitpid(pid, 0)[1] == 0
+                did = stage.did()
+                ran += [stage] if did == "" else []
+                progress.ends(stage, time.monotonic() - since, did if succeeded else "failed")
+                if succeeded and stage.name == "plan":
+                    remaining = left()
+                    done |= {each.address for each in (stage, *waiting) if each.address not in remaining}
+                    waiting = [each for each in waiting if each.address in remaining]
+                    progress.drops_to(len(waiting))
+                elif succeeded:
+                    done.add(stage.address)
+                else:
+                    failed.append(stage)
+            progress.goes_on()
+    return failed, ran
+
+
+def require_processors(runner: Engine) -> None:
+    """UsageError for an engine that would run nothing: a cluster whose nodes have no processors."""
+    if runner.slots < 1:
+        raise UsageError("the engine has no processors; start nodes that have, or write --jobs 2")
+
+
+@contextlib.contextmanager
+def ending(running: Mapping[int, tuple[Stage, int, float]]) -> Iterator[None]:
+    """Wait, whatever happens, for the processes of DVC: they end behind the stages that the server of forks ends."""
+    try:
+        yield
+    finally:
+        for _, pid, _ in running.values():
+            os.waitpid(pid, 0)
+
+
+def start(stage: Stage, force: bool) -> int:
+    """The id of the process in which DVC runs a stage, if there is something to do, or by `force`."""
+    stage.log.parent.mkdir(parents=True, exist_ok=True)
+    log = os.open(stage.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+
+    started_by = os.getpid()
+
+    def work() -> None:
+        from dvc.cli import main
+
+        end_with_parent(started_by)
+        leave()
+        dvc_writes_whole()
+        dvc_writes_only_what_is_new()
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ |= {environment.PROGRESS: str(stage.steps.resolve()), environment.DEVICES: stage.devices}
+        sys.exit(main(["--wait-for-lock", "repro", "--single-item", *["--force"] * force, stage.address]))
+
+    pid = forked(work)
+    os.close(log)
+    return pid
+
+
+def headline(report: str) -> str:
+    """The first table of a report."""
+    found = re.search(r"^### .*?(?=\n### |\Z)", report, re.DOTALL | re.MULTILINE)
+    return f"{found[0].strip()}\n" if found else report
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{seconds:.1f} s" if round(seconds, 1) < 60 else f"{minutes} min {rest} s"

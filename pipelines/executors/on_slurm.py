@@ -1,0 +1,66 @@
+"""Slurm as an engine: a process is a job of `sbatch`, which is queued again where its node dies, is taken for another
+job, or where its time is at an end."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+from retable.core.errors import UsageError
+
+NOTICE = 120  # seconds before the end of its time in which a job leaves its checkpoint
+
+
+class Cluster:
+    """The cluster that this machine submits to. Partition, account, time and the rest are what sbatch takes from its
+    own variables: SBATCH_PARTITION, SBATCH_ACCOUNT, SBATCH_TIMELIMIT."""
+
+    def __init__(self) -> None:
+        if not shutil.which("sbatch"):
+            raise UsageError("there is no sbatch here; give the command on a machine that submits to Slurm")
+        done = subprocess.run(["sinfo", "--noheader", "--format=%C"], capture_output=True, text=True)
+        if done.returncode:
+            raise UsageError(f"Slurm does not answer: {' '.join(done.stderr.split())}")
+        self.slots = sum(int(line.split("/")[3]) for line in done.stdout.split())  # allocated/idle/other/total
+
+    def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> "Submitted":
+        command = shlex.join([sys.executable, "-m", job["module"], *job["arguments"]])
+        # 99: it has left its checkpoint, for its time was at an end. 138: of SIGUSR1, before it knew what that means.
+        # 143: another job takes its place, and it ended before Slurm would queue it again; or it was asked to end, and
+        # then is none to be queued again.
+        again = "case $code in 99|138|143) scontrol requeue $SLURM_JOB_ID;; esac"
+        script = f"#!/bin/sh\ntrap : TERM\nsrun {command}\ncode=$?\n{again}\nexit $code\n"
+        asked = [
+            f"--nodes={nodes}", f"--ntasks-per-node={devices}", *[f"--gpus-per-node={devices}"] * gpus,
+            f"--chdir={job['folder']}", f"--output={job['out']}", f"--error={job['err']}", "--open-mode=append",
+            f"--job-name={job['module']}", "--requeue", f"--signal=USR1@{NOTICE}",
+        ]  # fmt: skip
+        return Submitted(subprocess.Popen(
+            ["sbatch", "--wait", "--parsable", *asked], text=True, env=job["environment"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ), script)  # fmt: skip
+
+
+class Submitted:
+    """A job, by the `sbatch` that waits for its end."""
+
+    def __init__(self, waits: subprocess.Popen[str], script: str):
+        assert waits.stdin is not None and waits.stdout is not None and waits.stderr is not None
+        self._waits = waits
+        with waits.stdin as stdin:
+            stdin.write(script)
+        self.id = waits.stdout.readline().partition(";")[0].strip()
+        if not self.id:
+            raise UsageError(f"Slurm takes no such job: {' '.join(waits.stderr.read().split())}")
+
+    def poll(self) -> int | None:
+        return self._waits.poll()
+
+    def end(self) -> None:
+        subprocess.run(["scontrol", "update", f"JobId={self.id}", "Requeue=0"], capture_output=True)
+        subprocess.run(["scancel", "--state=PENDING", self.id], check=False)
+        subprocess.run(["scancel", "--signal=TERM", self.id], check=False)
+
+    def kill(self) -> None:
+        subprocess.run(["scancel", self.id], check=False)

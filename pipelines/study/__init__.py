@@ -1,0 +1,1 @@
+"""Which cells are to be made, and of what."""

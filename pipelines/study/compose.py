@@ -1,0 +1,183 @@
+"""The configuration of each cell of a study, as its command composes it, and its plan."""
+
+import contextlib
+import copy
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, flag_override
+from omegaconf.errors import ConfigAttributeError, OmegaConfBaseException
+
+from pipelines.config.checkpoint import opened_by, take_over
+from pipelines.config.conf import of_result
+from pipelines.config.environment import DATA
+from pipelines.config.errors import no_setting, one_line
+from pipelines.config.project import CONF, STUDY, files_of_study, own_conf
+from pipelines.study.code_reached import LOADED, code, own_part, reached_by, targets
+from retable.core.errors import UsageError
+from retable.core.settings import OWN
+from retable.core.trust import require_trusted
+from retable.planning.cell import Cell
+from retable.planning.conf import Conf
+from retable.planning.graph import settings_of
+from retable.planning.study import Study, read_study
+
+
+def study_here() -> Study:
+    """The study that the working folder is the DVC project of, as `study.yaml` has it."""
+    return read_study(conf(), Path(files_of_study() + STUDY))
+
+
+def set_study() -> Study:
+    """The same, with the settings of `params.yaml`, which `dvc exp run -S` changes. UsageError if that file has other
+    cells."""
+    study, stale = study_here(), UsageError("params.yaml is not that of study.yaml; run `retable graph`")
+    params = yaml.load(Path("params.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader) or {}
+    entries = {f"{stage}/{each['of']['out']}": each for stage in params for each in params[stage].values()}
+    if entries.keys() != study.cells.keys():
+        raise stale
+    cells = {place: replace(cell, settings=settings_of(entries[place])) for place, cell in study.cells.items()}
+    return replace(study, cells=cells)
+
+
+@contextlib.contextmanager
+def mistakes_of(cell: Cell) -> Iterator[None]:
+    """Name the cell whose configuration can't be composed, or names code that there isn't."""
+    try:
+        yield
+    except (UsageError, HydraException, OmegaConfBaseException) as error:
+        raise UsageError(f"{cell.place}: {one_line(error)}") from error
+
+
+def composing() -> Any:
+    """Where `compose` works, and names the data sets as the graph knows them, whatever folder they are in."""
+    os.environ[DATA] = "data"
+    return initialize_config_dir(str(CONF), version_base="1.3")
+
+
+def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
+    """How a cell is made: its configuration, those of the systems that it loads, and the digest of their code."""
+    own, loaded, tasks = _parts(cell, every)
+    _require_trusted(own, loaded, tasks)
+    said: dict[str, Any] = {"settings": dict(cell.settings)}
+    said |= {"code": code().fingerprint(reached_by(cell.stage, own, loaded, tasks)), "configuration": _by_name(own)}
+    said |= {"loads": _by_name(loaded)} if loaded else {}
+    said |= {"tasks": _by_name(tasks)} if tasks else {}
+    return as_yaml(said)
+
+
+def _require_trusted(own: Mapping[str, Any], *others: Any) -> None:
+    """Raise UsageError for code that would not count in a plan. Callbacks may be from anywhere: they change no
+    number."""
+    for target in sorted(targets([{key: value for key, value in own.items() if key != "callbacks"}, *others])):
+        require_trusted(target, OWN)
+
+
+def roots_of(cell: Cell, every: Mapping[str, Cell]) -> list[str]:
+    """Where the code begins that a cell's numbers come of."""
+    return reached_by(cell.stage, *_parts(cell, every))
+
+
+def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """A cell's configuration, those of the systems that it loads, and those of the tasks that it writes."""
+    own = own_part(cell.stage, configuration(cell))
+    own |= {"init": opened_by(own["init"])} if "init" in own else {}
+    loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
+    tasks = {name: conf().says("task", name)["task"] for name in own.get("corpus", {}).get("tasks", ())}
+    return own, loaded, tasks
+
+
+def configuration(cell: Cell, opened: bool = False) -> dict[str, Any]:
+    """What the cell's command composes, resolved; `opened` with the settings of the checkpoint that it begins with. A
+    plan can do without, as the cell depends on the checkpoint itself."""
+    return _composed(
+        cell.root_config,
+        tuple(f"{key}={value}" for key, value in cell.settings.items()),
+        opened,
+    )
+
+
+def _systems(cell: Cell, every: Mapping[str, Cell]) -> Iterator[str]:
+    """The systems that a cell loads, and in a mixture's case those that it mixes."""
+    for place in cell.made_from:
+        yield place
+        yield from _systems(every[place], every)
+
+
+def _loaded(cell: Cell) -> dict[str, Any]:
+    return {key: value for key, value in configuration(cell).items() if key in LOADED}
+
+
+@cache
+def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str, Any]:
+    parsed = dict(zip(overrides, OverridesParser.create().parse_overrides([*overrides]), strict=True))
+    values = {each.key_or_group: each.value() for each in parsed.values() if _is_value(each)}
+    choices = tuple(text for text, each in parsed.items() if not _is_value(each))
+    cfg, whole = _chosen(stage, choices, tuple(values))
+    if opened or any(isinstance(value, dict) for value in values.values()):  # what is merged stays for the next
+        cfg = copy.deepcopy(cfg)
+    HydraConfig.instance().set_config(whole)
+    for key, value in values.items():
+        try:
+            OmegaConf.update(cfg, key, value)
+        except ConfigAttributeError:
+            raise UsageError(no_setting(key, cfg)) from None
+        except OmegaConfBaseException:
+            compose(stage, overrides=[*overrides])  # which says what is wrong with it
+            raise
+    if opened:
+        take_over(cfg, [*overrides])
+    resolved = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(resolved, dict)
+    return of_result(stage, {str(key): value for key, value in resolved.items()})
+
+
+def _is_value(override: Override) -> bool:
+    """Whether it sets a value, and chooses nothing of a group: what many cells compose alike is composed once."""
+    return override.type == OverrideType.CHANGE and not (CONF / override.key_or_group).is_dir()
+
+
+@cache
+def _chosen(stage: str, choices: tuple[str, ...], keys: tuple[str, ...]) -> tuple[DictConfig, DictConfig]:
+    """What is composed, without and with Hydra's own part; the first is for those that set the same `keys`."""
+    whole = compose(stage, overrides=list(choices), return_hydra_config=True)
+    cfg = copy.deepcopy(whole)
+    with flag_override(cfg, ["struct", "readonly"], False):
+        del cfg["hydra"]
+        cfg.pop("logger", None)
+    return cfg, whole
+
+
+def conf() -> Conf:
+    """The configurations of the project, and before them those of the study's folder that the working folder is."""
+    return _conf(CONF, own_conf())
+
+
+@cache
+def _conf(folder: Path, own: Path | None) -> Conf:
+    return Conf(folder, own)
+
+
+def _by_name(value: Any) -> Any:
+    """The configuration with each `_target_` by its name alone: the module that it stands in changes no number."""
+    match value:
+        case dict():
+            named = {key: _by_name(each) for key, each in value.items()}
+            return named | ({"_target_": named["_target_"].rpartition(".")[2]} if "_target_" in named else {})
+        case list():
+            return [_by_name(each) for each in value]
+    return value
+
+
+def as_yaml(value: Any, **options: Any) -> str:
+    return yaml.dump(value, sort_keys=False, width=120, allow_unicode=True, Dumper=yaml.CSafeDumper, **options)

@@ -1,0 +1,62 @@
+"""What DVC notes of a project's stages, kept readable through kills: `dvc.lock`, and who is at work."""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import psutil
+
+from retable.core.errors import UsageError
+
+
+def forget_killed(rwlock: Path) -> None:
+    """Remove DVC's list of who reads and writes what, if all in it were killed, or a kill broke it off.
+
+    DVC refuses what is no JSON, and takes a process for alive if there is one of its number, as after a container's
+    restart. To be called by who has the project's lock: others then don't write to it.
+    """
+    if not rwlock.exists():
+        return
+    written = rwlock.stat().st_mtime
+    with contextlib.suppress(json.JSONDecodeError):
+        said = json.loads(rwlock.read_text(encoding="utf-8"))
+        noted = chain(said.get("write", {}).values(), *said.get("read", {}).values())
+        if any(_was_there(each["pid"], written) for each in noted):
+            return
+    rwlock.unlink()
+
+
+def _was_there(pid: int, then: float) -> bool:
+    """Whether a process of DVC's has this number since `then`: one of another kind, as of another container, or one
+    that nobody has taken the end of, makes nothing."""
+    try:
+        process = psutil.Process(pid)
+        alive = process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= then
+        return alive and any("dvc" in part for part in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+@contextlib.contextmanager
+def only_one(study: str) -> Iterator[None]:
+    """Be the one `retable repro` in this folder. The kernel keeps the lock for this process and what it forks, and
+    frees it when all have ended, whatever ended them. UsageError, which names the other one, if there is one."""
+    path = Path("work/repro.lock")
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise UsageError(f"{file.read() or 'another process'}; wait for it, or end it") from None
+        file.truncate(0)
+        file.write(f"study {study} is being made by process {os.getpid()} on {socket.gethostname()} since "
+                   f"{time.strftime('%H:%M:%S')}")  # fmt: skip
+        file.flush()
+        yield

@@ -1,0 +1,1 @@
+"""What the whole library stands on: files, digests, settings, mistakes of use."""

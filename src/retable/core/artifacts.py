@@ -1,0 +1,161 @@
+"""What a stage leaves behind: payload files, `config.yaml`, `metrics.json`, `run.json` and the digests of all these.
+
+All of it follows from configuration, inputs and code: made again, a cell is the same bytes. What is of one making
+alone, such as its run in MLflow, its commit and its seconds, is the cell's record, a file beside the cell.
+"""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import resource
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from retable.core.digests import check, digest, made_by, remedy
+from retable.core.errors import UsageError
+
+_CODE = ("src", "pipelines", "conf", "studies/*/study.yaml", "pyproject.toml", "requirements.lock")
+CHECKOUT = Path(__file__).parents[3]  # if the package is not installed elsewhere
+_PACKAGES = ("torch", "lightning", "hydra-core", "mlflow", "dvc", "tokenizers", "numpy", "pandas")
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
+    """Write `metrics.json`: flat, sorted, finite. Raises UsageError for a number that is not finite."""
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise UsageError(f"{name} is {value}: the training has diverged; lower optimizer.lr, or clip_norm")
+    write_json(folder / "metrics.json", metrics)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file of a cell. UsageError where it is missing or damaged."""
+    try:
+        found = json.loads(require(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} is damaged; {remedy(path)}")
+    return found
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """The `run.json` of a finished stage."""
+    return read_json(folder / "run.json")
+
+
+def record_file(cell: Path) -> Path:
+    """Where a cell's record is: beside the cell, outside of what DVC keeps."""
+    return cell.with_name(f"{cell.name}.record.json")
+
+
+def write_record(cell: Path, record: Mapping[str, Any]) -> None:
+    """Write the record of a finished cell; a kill leaves all of it or none."""
+    for path in (record_file(cell), _kept(cell)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        begun = path.with_name(f"{path.name}.begun")
+        begun.unlink(missing_ok=True)  # it may be a link to elsewhere
+        write_json(begun, {**record, "of": _told_by(cell)})
+        begun.replace(path)
+
+
+def read_record(cell: Path) -> dict[str, Any]:
+    """The record of the making that left this cell, {} where there is none: the cell came from another machine or from
+    an interrupted stage, or a record that is there is of other numbers."""
+    for path in (record_file(cell), _kept(cell)):  # the second of a cell that another study made
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):  # or one that a loss of power cut off
+            continue
+        if record.pop("of", None) == _told_by(cell):
+            return dict(record)
+    return {}
+
+
+def _kept(cell: Path) -> Path:
+    """Where the record of a cell with these numbers is kept for all studies."""
+    name = hashlib.sha256(json.dumps(_told_by(cell), sort_keys=True).encode()).hexdigest()
+    return root() / "work/made" / f"{name[:16]}.json"
+
+
+def _told_by(cell: Path) -> dict[str, str]:
+    """By what a record knows its cell."""
+    return {name: digest(path) for name in ("metrics.json", "run.json") if (path := cell / name).exists()}
+
+
+def require(path: Path) -> Path:
+    """`path`, if it exists, and is as it was written where it is of a cell; else a UsageError, which names the stage
+    that makes it."""
+    if not path.exists():
+        raise UsageError("; ".join(filter(None, [f"{path} is missing", made_by(path)])))
+    check(path)
+    return path
+
+
+def project_folder() -> Path:
+    """The folder of the DVC project that runs; of an experiment in a copy (`dvc exp run --temp`) the original's."""
+    return Path(os.environ.get("DVC_ROOT", ".")).resolve()
+
+
+def root() -> Path:
+    """Where studies keep what they share, their runs in MLflow: above the folder `studies` that a study is in, or in
+    the study's own folder."""
+    folder = project_folder()
+    return folder.parent.parent if folder.parent.name == "studies" else folder
+
+
+def git_state() -> dict[str, Any]:
+    """The commit of the code that runs, and whether code, configuration or locked versions differ from it; None for an
+    installed package."""
+    if not (CHECKOUT / "pyproject.toml").exists():
+        return {"git_commit": None, "git_dirty": None}
+    changed = _git("-C", str(CHECKOUT), "status", "--porcelain", "--", *_CODE)
+    commit = _git("-C", str(CHECKOUT), "rev-parse", "HEAD")
+    return {"git_commit": commit, "git_dirty": None if changed is None else bool(changed)}
+
+
+def remote() -> str | None:
+    """Where the repository of the code came from, as git calls it; None for one that nobody else has."""
+    return _git("-C", str(CHECKOUT), "remote", "get-url", "origin")
+
+
+def _git(*arguments: str) -> str | None:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def environment() -> dict[str, str]:
+    """Versions of Python and of the packages that decide results."""
+    return {"python": platform.python_version()} | {
+        package: importlib.metadata.version(package) for package in _PACKAGES
+    }
+
+
+def peak_memory() -> float:
+    """The most memory that this process has held so far, in MiB."""
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+
+
+def hardware() -> str:
+    """The machine in words: processor, cores, memory, and its GPUs where this process has used one."""
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        processor = next((x.split(":")[1].strip() for x in file if x.startswith("model name")), processor)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    torch: Any = sys.modules.get("torch")  # what has not imported it has used none
+    used = torch is not None and torch.cuda.is_initialized()
+    gpus = Counter(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())) if used else Counter()
+    named = [f"{count} × {name}" if count > 1 else name for name, count in gpus.items()]
+    return ", ".join([processor, f"{os.cpu_count()} cores", f"{memory:.0f} GiB", *named])

@@ -1,0 +1,59 @@
+"""What every loaded system has, whatever it can do."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from retable.core.artifacts import read_json
+from retable.inference.systems import read_config
+
+
+class Loaded:
+    """A system back from its cell.
+
+    folder: the cell's. config: its settings, resolved. metrics: those of its `metrics.json`, with which it was made.
+    device: where its weights are.
+    """
+
+    def __init__(self, folder: Path, module: nn.Module | None = None):
+        self.folder, self.config, self._module = folder, read_config(folder), module
+        if module is not None:
+            module.eval()
+
+    @property
+    def name(self) -> str:
+        """As in `gpt-1`."""
+        return self.folder.name
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return read_json(self.folder / "metrics.json")
+
+    @property
+    def can(self) -> tuple[str, ...]:
+        """The names of the methods that this system answers by."""
+        return tuple(name for name in vars(type(self)) if not name.startswith("_") and name not in _NOT_ASKED)
+
+    @property
+    def device(self) -> torch.device:
+        weights = None if self._module is None else next(self._module.parameters(), None)
+        return torch.device("cpu") if weights is None else weights.device
+
+    def to(self, device: str | torch.device) -> Self:
+        """Move the weights to a device, `cuda` for instance. What is counted stays where it is."""
+        if self._module is not None:
+            self._module.to(device)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.folder}: {', '.join(self.can)}>"
+
+
+_NOT_ASKED = ("can", "tokenizer")
+
+
+def listed(value: Any) -> list[Any]:
+    """A text alone, or several, as a list."""
+    return [value] if isinstance(value, str) else list(value)

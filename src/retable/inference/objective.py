@@ -1,0 +1,25 @@
+"""What a task's cell was trained by, without what else there is of the task."""
+
+from pathlib import Path
+from typing import Any
+
+from retable.core import settings
+from retable.core.artifacts import require
+from retable.inference.build import build_model
+from retable.inference.systems import read_config
+from retable.objectives.base import Objective
+from retable.tasks.base import Task
+from retable.tokenizers.tokenizer import Tokenizer
+from retable.training.weights import load_weights
+
+FILES = ("config.yaml", "tokenizer.json", "model.safetensors")  # that it is built from
+
+
+def load_objective(cell: Path) -> tuple[Task[Any, Any], Tokenizer, Objective]:
+    """The task, the tokenizer and the trained objective of a cell whose model reads tokens."""
+    config = read_config(cell)
+    task = settings.build(config["task"], "task", Task)
+    tokenizer = Tokenizer.load(require(cell / "tokenizer.json"))
+    objective = task.objective(build_model(config, tokenizer), tokenizer, **config["head"])
+    load_weights(objective, require(cell / "model.safetensors"))
+    return task, tokenizer, objective.eval()

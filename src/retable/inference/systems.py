@@ -1,0 +1,144 @@
+"""Trained systems back from their cells, by the `config.yaml` that they were trained with.
+
+A cell has all that its system needs, its tokenizer included, and may stand anywhere; only what measures an objective on
+held-out text reads that text where the stage encode leaves it.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from retable.core import settings
+from retable.core.artifacts import require
+from retable.core.digests import remedy
+from retable.core.errors import UsageError
+from retable.core.systems import LanguageModel, System
+from retable.inference.build import Settings, build_batches, build_counted, build_model, build_objective
+from retable.tokenizers.tokenizer import Tokenizer
+
+SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # what a system is made of
+
+
+def read_config(cell: Path) -> Settings:
+    """The settings of a cell, resolved."""
+    path = require(cell / "config.yaml")
+    try:
+        found = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} is damaged; {remedy(path)}")
+    return found
+
+
+def load_system(cell: Path) -> System:
+    """The system in `cell`, by the class of its objective: a language model, in ELMo's case one of either direction,
+    word vectors, or an objective that measures `held_out(split)` itself."""
+    cfg = read_config(cell)
+    if "adaptation" in cfg:
+        return _load_adapted(cfg, cell)
+    if "model" not in cfg and "cells" not in cfg:  # imported word vectors
+        return load_vectors(require(cell / "vectors.bin"))
+    weights = require(cell / "model.safetensors")
+    if "cells" in cfg:
+        return _load_mixture(weights, parts_of(cell))
+    tokenizer = Tokenizer.load(require(cell / "tokenizer.json"))
+    if cfg["objective"] is None:
+        counted = build_counted(cfg, tokenizer)
+        counted.load(weights)
+        return counted
+
+    from retable.objectives.base import LanguageModelling, TwoWayLikelihood, VectorLearning
+    from retable.training.weights import load_weights
+
+    if settings.makes(settings.target_of(cfg["objective"], "objective"), VectorLearning):
+        return load_vectors(require(cell / "vectors.bin"), _ngram_composer(cfg, weights, tokenizer.words))
+    model = build_model(cfg, tokenizer)
+    objective = build_objective(cfg, tokenizer, model).eval()
+    load_weights(objective, weights)
+    if isinstance(objective, LanguageModelling):
+        from retable.evaluation.likelihood import NeuralLM, Scorer
+
+        return NeuralLM(objective, settings.build(cfg["scorer"], "scorer", Scorer), tokenizer.boundary)
+    if isinstance(objective, TwoWayLikelihood):
+        from retable.evaluation.bidirectional import BothDirections
+
+        return BothDirections(objective, tokenizer)
+    from retable.evaluation.held_out import SEED, PretrainedObjective
+
+    folder = Path("outputs/tokenize", cfg["tokens"])
+    return PretrainedObjective(objective, lambda split: build_batches(cfg, tokenizer, folder, split, SEED))
+
+
+def load_language_model(cell: Path) -> LanguageModel:
+    """The part of a mixture that is in `cell`. UsageError for what is no language model."""
+    system = load_system(cell)
+    if not isinstance(system, LanguageModel):
+        raise UsageError(f"{cell} holds no language model, which a mixture is made of; leave it out of cells")
+    return system
+
+
+def parts_of(cell: Path) -> list[Path]:
+    """The cells that the cell of a mixture, or of an adapted system, carries. UsageError where something else is among
+    them: a link may lead back."""
+    parts = [*require(cell / "parts").iterdir()]
+    for part in parts:
+        if part.is_symlink() or not part.name.isdecimal():
+            raise UsageError(f"{part} is no part of a mixture; {remedy(cell)}")
+    return sorted(parts, key=lambda part: int(part.name))
+
+
+def carry_parts(cells: Sequence[Path], folder: Path) -> None:
+    """Copy into a cell the systems that it is made of."""
+    for number, cell in enumerate(cells):
+        (part := folder / "parts" / str(number)).mkdir(parents=True)
+        for name in SYSTEM:
+            if (source := cell / name).is_dir():
+                shutil.copytree(source, part / name)
+            elif source.exists():
+                shutil.copy(require(source), part / name)
+
+
+def _load_mixture(path: Path, cells: list[Path]) -> System:
+    from retable.evaluation.mixture import Mixture
+    from retable.training.weights import read_weights
+
+    return Mixture([load_language_model(cell) for cell in cells], read_weights(path)["weights"].numpy())
+
+
+def _load_adapted(cfg: Settings, cell: Path) -> System:
+    from retable.evaluation.adaptation import Adaptation
+    from retable.evaluation.likelihood import NeuralLM
+    from retable.training.weights import read_weights
+
+    found = read_weights(require(cell / "model.safetensors"))
+    parts = [load_system(part) for part in parts_of(cell)]
+    if len(parts) != 1 or not isinstance(parts[0], NeuralLM):
+        raise UsageError(f"{cell / 'parts'} holds no trained language model alone; {remedy(cell)}")
+    return settings.build(cfg["adaptation"], "adaptation", Adaptation).adapted(parts[0], found)
+
+
+def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None) -> System:
+    """The word vectors of any file in word2vec's format, whose order is taken for that of falling frequency."""
+    from retable.evaluation.word_vectors import WordVectors
+    from retable.models.word2vec_format import read_word2vec
+
+    return WordVectors(*read_word2vec(require(path)), compose)
+
+
+def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[[str], np.ndarray] | None:
+    """What makes a vector for any string, where the model is one that has n-grams: fastText."""
+    from retable.models.base import VectorModel
+    from retable.training.weights import load_weights, read_weights
+
+    kind: Any = settings.target_of(cfg["model"], "model")
+    if not (settings.makes(kind, VectorModel) and kind.composes):
+        return None
+    model = settings.build(cfg["model"], "model", VectorModel, words=words)
+    owner, name, _ = next(key for key in read_weights(weights) if "model." in key).partition("model.")
+    load_weights(model, weights, prefix=owner + name)  # the owner is the objective, or what trains it word by word
+    return model.vector if len(model.units) > len(words) else None  # a word's first unit is its own

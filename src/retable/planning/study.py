@@ -1,0 +1,507 @@
+"""Studies: what to train and to measure, in a few lines, and the cells that they stand for.
+
+A study names systems by their recipes; stages, folders, commands and what a cell is made from follow from the recipes
+and from each other. It is checked when it is read: each mistake is one line that names the thing and what to write.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import product
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from retable.core.errors import UsageError, closest
+from retable.core.stages import TASK_STAGES
+from retable.planning.cell import CHECKPOINT, Cell
+from retable.planning.conf import Conf, read_yaml
+from retable.planning.schema import REPORTED, parse, require_systems
+
+_NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # `-S` of DVC splits names at . and =
+_PLACE = re.compile(r"[\w./+-]+", re.ASCII)
+_SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
+_OF_THE_MACHINE = {"hydra", "callbacks", "logger"}
+# What a cell's place, its inputs and what it can answer follow from, beside what is chosen for it.
+_PLANNED = {
+    *("system", "seed", "recipe", "task", "init", "embedding", "objective", "trainer", "decoding"),
+    *("out", "tokens", "stage", "cell", "cells", "benchmark", "adaptation"),
+}
+
+
+@dataclass(frozen=True)
+class Study:
+    """The cells of a study by their places, in its order, what it says for the report, and by system with `rates` the
+    rate of each of those that stand for it."""
+
+    name: str
+    cells: Mapping[str, Cell]
+    reported: Mapping[str, Any]
+    rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+def read_study(conf: Conf, file: Path) -> Study:
+    """Read the study in a file `<name>/study.yaml`. UsageError, in one line, for one with a mistake."""
+    said = read_yaml(file)
+    return expand(conf, str(said.pop("name", None) or file.resolve().parent.name), said)
+
+
+def expand(conf: Conf, name: str, said: Mapping[str, Any]) -> Study:
+    """The cells that a study's lines stand for. UsageError, in one line, where they stand for none."""
+    return _Expansion(conf, f"study {name}", said).study(name)
+
+
+class _Expansion:
+    def __init__(self, conf: Conf, where: str, said: Mapping[str, Any]):
+        self._conf, self._where, self._said = conf, where, parse(said, where)
+        self._cells: dict[str, Cell] = {}
+        self._rates: dict[str, dict[str, float]] = {}
+        self._pretrained: dict[str, tuple[Cell, frozenset[str]]] = {}  # what benchmarks measure, and what it can answer
+
+    def study(self, name: str) -> Study:
+        _require_name(name, "a study")
+        entries = list(self._entries())
+        for entry in sorted(entries, key=lambda entry: bool(entry.get("init"))):  # what others may start from
+            if not entry.get("task") and self._stage(entry) not in TASK_STAGES:
+                self._add_pretrained(entry)
+        for entry in entries:
+            if entry.get("task") or self._stage(entry) in TASK_STAGES:
+                self._add_trained(entry)
+        for corpus, tokenizers in self._tokenizers():
+            for tokenizer in tokenizers:
+                self._tokens(corpus, tokenizer)
+        for adaptation, selection in self._said.get("adaptations", {}).items():
+            where = f"{self._where}, adaptations"
+            self._conf.require("adaptation", adaptation, where)
+            for cell in self._selected(selection, f"{where}.{adaptation}", self._wanted("adaptation", adaptation)):
+                self._add_adapted(cell, adaptation)
+        for system, said in self._said.get("mixtures", {}).items():
+            self._add_mixture(system, said)
+        asked: dict[str, list[str]] = {}  # by the place of what is measured, which is read once for all of them
+        for benchmark, selection in self._said.get("benchmarks", {}).items():
+            self._conf.require("benchmark", benchmark, f"{self._where}, benchmarks")
+            where = f"{self._where}, benchmarks.{benchmark}"
+            for cell in self._selected(selection, where, self._wanted("benchmark", benchmark)):
+                asked.setdefault(cell.place, []).append(benchmark)
+        for place, benchmarks in asked.items():
+            self._add_evaluation(self._pretrained[place][0], benchmarks)
+        for decoding, selection in self._said.get("texts", {}).items():
+            self._conf.require("decoding", decoding, f"{self._where}, texts")
+            for cell in self._selected(selection, f"{self._where}, texts.{decoding}"):
+                settings = {"stage": cell.stage, "cell": cell.out, "decoding": decoding}
+                steering = self._discriminators("decoding", [decoding], cell.corpus)
+                self._add(
+                    Cell(
+                        "generate",
+                        f"{cell.out}-{decoding}",
+                        settings,
+                        made_from=(cell.place, *steering),
+                        reads=(cell.place, *steering, f"prepare/{cell.corpus}"),
+                        corpus=cell.corpus,
+                        tokenizer=cell.tokenizer,
+                    )
+                )
+        for device in _listed(self._said.get("scaling")):
+            self._add(Cell("scaling", f"layers/{device}", {"device": device}))
+        reported = {key: self._said[key] for key in REPORTED if key in self._said}
+        systems = dict.fromkeys(cell.settings["system"] for cell in self._cells.values() if "system" in cell.settings)
+        require_systems(reported, systems, self._where)
+        return Study(name, self._cells, reported, self._rates)
+
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        """The systems, each with the study's own settings where it says nothing else, one recipe and one start each."""
+        shared = {key: self._said[key] for key in ("corpus", "tokenizer", "seeds", "trainer") if key in self._said}
+        for entry in self._said.get("systems", ()):
+            recipes, starts = _listed(entry["of"]), _listed(entry.get("init")) or [None]
+            for recipe, start in product(recipes, starts):
+                self._conf.require("recipe", recipe, f"{self._where}, systems")
+                names = {"{of}": recipe, "{init}": str(start).removeprefix(CHECKPOINT).rpartition("/")[2]}
+                init = None if start is None else _filled(str(start), names)
+                system = _require_name(_filled(str(entry.get("as", "{of}")), names), f"{self._where}, systems, as")
+                if system != recipe and system in self._conf.names("recipe") and system != names["{init}"]:
+                    raise UsageError(
+                        f"{self._where}, systems: {system} is of recipe {recipe}, and another is called {system}; "
+                        f"leave `as` out, or write another name, such as: {system}_of_{self._where.rpartition(' ')[2]}"
+                    )
+                one = shared | entry | {"of": recipe, "as": system, "init": init}
+                yield from self._at_rates(one)
+
+    def _at_rates(self, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """An entry for each of its `rates` of learning, or for each of the system's that it starts from, or itself."""
+        system = entry["as"]
+        where = f"{self._where}, system {system}"
+        tuned = [key for key in ("init", "embedding") if entry.get(key) in [*self._rates]]
+        if not tuned and "rates" not in entry:
+            yield entry
+        elif len(tuned) + ("rates" in entry) > 1:
+            start = entry[tuned[0]]
+            raise UsageError(f"{where} starts from {start}, which has rates; start from one of them, {start}_rate_1")
+        else:
+            given = [*self._rates[entry[tuned[0]]].items()] if tuned else [("", rate) for rate in entry["rates"]]
+            for number, (start, rate) in enumerate(given, start=1):
+                name, said = f"{system}_rate_{number}", entry.get("set") or {}
+                own = {tuned[0]: start} if tuned else {"set": {**said, "optimizer.lr": rate}}
+                self._rates.setdefault(system, {})[name] = self._rate(rate, where)
+                yield entry | {"as": name} | own
+
+    def _rate(self, said: Any, where: str) -> float:
+        try:
+            return float(said)
+        except (TypeError, ValueError):
+            raise UsageError(f"{where}, rates: {said!r} is no number; write rates: [1e-3, 2e-3]") from None
+
+    def _stage(self, entry: Mapping[str, Any]) -> str:
+        facts = self._conf.recipe(entry["of"])
+        if "stage" not in facts:
+            raise UsageError(f"conf/recipe/{self._conf.choice(entry['of'])}.yaml says no stage; give it one: pretrain")
+        return str(facts["stage"])
+
+    def _add_pretrained(self, entry: Mapping[str, Any]) -> None:
+        facts, stage = self._conf.recipe(entry["of"]), self._stage(entry)
+        where = f"{self._where}, system {entry['as']}"
+        if entry.get("decoding"):
+            raise UsageError(
+                f"{where}: decoding is for systems of a task; give it one, task: translation, or leave decoding out"
+            )
+        if entry.get("init") and (stage != "pretrain" or _is_counted(facts, entry)):
+            what = "learns its vectors" if stage == "embed" else "is counted"
+            raise UsageError(f"{where}: {entry['of']} {what} from nothing; leave init out")
+        for corpus, seed in product(self._corpora(entry), self._seeds(entry)):
+            tokenizer = self._tokenizer(entry)
+            chosen = {"system": entry["as"], "seed": str(seed)}
+            chosen |= self._choices(entry, "objective", "trainer")
+            reads = [self._tokens(corpus, tokenizer)]
+            if entry.get("embedding"):
+                reads.append(self._start(entry, "embedding", corpus, seed))
+                chosen = {"embedding": f"outputs/{reads[-1]}/vectors.bin"} | chosen
+            if entry.get("init"):
+                init = self._initial(entry, corpus, seed)
+                reads += [] if _is_checkpoint(init) else [init]
+                chosen = {"init": init} | chosen
+            settings = {"corpus": corpus, "tokenizer": tokenizer, "recipe": self._conf.choice(entry["of"])}
+            cell = Cell(
+                stage,
+                f"{corpus}/{entry['as']}-{seed}",
+                settings | chosen | _set(entry, {*settings, *chosen}, where),
+                reads=tuple(reads),
+                corpus=corpus,
+                tokenizer=tokenizer,
+            )
+            self._add(cell)
+            self._pretrained[cell.place] = cell, _answers(facts, entry)
+
+    def _add_trained(self, entry: Mapping[str, Any]) -> None:
+        where = f"{self._where}, system {entry['as']}"
+        if not (tasks := _listed(entry.get("task"))):
+            raise UsageError(f"{where}: {entry['of']} is trained on a task; give it one: task: sentiment")
+        for task in tasks:
+            said = self._conf.says("task", self._conf.require("task", task, where))
+            if "_target_" not in said.get("task", {}):
+                raise UsageError(
+                    f"{where}: conf/task/{task}.yaml has no type; write defaults: [/task_type/sentences, _self_], or "
+                    "another of conf/task_type"
+                )
+            wordless = self._conf.class_says(said["task"]["_target_"], "wordless")
+            spelt = wordless or (self._conf.class_says(said["task"]["_target_"], "in_words") and self._spells(entry))
+            form = said.get("out", "${task_name}/${system}-${seed}")
+            form = form.replace("${hydra:runtime.choices.corpus}", "${corpus}")
+            for corpus in [""] if spelt and "${corpus}" not in form else self._corpora(entry):
+                for other in self._conf.corpora_of(task):
+                    self._prepare(other)
+                for seed in self._seeds(entry):
+                    self._add(self._trained(entry, task, corpus, seed, form))
+
+    def _trained(self, entry: Mapping[str, Any], task: str, corpus: str, seed: int, form: str) -> Cell:
+        tokenizer, reads = "", list[str]()
+        settings: dict[str, str] = {}
+        if corpus and _is_checkpoint(entry.get("init")):  # which brings its tokenizer
+            self._prepare(corpus)
+            reads += self._pairs(corpus)
+            settings |= {"corpus": corpus}
+        elif corpus:
+            tokenizer = self._tokenizer(entry)
+            reads += [self._tokens(corpus, tokenizer), *self._pairs(corpus)]
+            settings |= {"corpus": corpus, "tokenizer": tokenizer}
+        settings |= {"task": task, "recipe": self._conf.choice(entry["of"])}
+        stage = "from_scratch"
+        if entry.get("init"):
+            stage, settings["init"] = "finetune", self._initial(entry, corpus, seed)
+            reads += [] if _is_checkpoint(settings["init"]) else [settings["init"]]
+        if entry.get("embedding"):
+            reads.append(self._start(entry, "embedding", corpus, seed))
+            stage, settings["embedding"] = "finetune", f"outputs/{reads[-1]}/vectors.bin"
+        settings |= {"system": entry["as"], "seed": str(seed)}
+        settings |= self._choices(entry, "objective", "trainer", "decoding")
+        # a task that brings its own text may have another corpus than the study, whose grammar it is of
+        settings |= _set(entry, settings.keys() - {"corpus"}, f"{self._where}, system {entry['as']}")
+        facts = {"corpus": corpus, "task_name": task, "system": entry["as"], "seed": str(seed)}
+        try:
+            out = Template(form).substitute(facts)
+        except (KeyError, ValueError):
+            raise UsageError(
+                f"conf/task/{task}.yaml, out: {form} is of more than {', '.join(facts)}; write "
+                "${corpus}/${task_name}-${system}-${seed}"
+            ) from None
+        return Cell(stage, out, settings, reads=tuple(reads), corpus=corpus, tokenizer=tokenizer)
+
+    def _spells(self, entry: Mapping[str, Any]) -> bool:
+        """Whether a recipe's model reads words by their spelling, and no tokens."""
+        facts = self._conf.recipe(entry["of"])
+        chosen = facts["choices"].get("model")
+        model = self._conf.says("model", chosen) if chosen else facts.get("model") or {}
+        if "_target_" not in model:
+            raise UsageError(
+                f"conf/recipe/{self._conf.choice(entry['of'])}.yaml says not which model it trains; write defaults: "
+                "[override /model: lstm], or another of conf/model"
+            )
+        return bool(self._conf.class_says(model["_target_"], "spelt"))
+
+    def _add_adapted(self, trained: Cell, adaptation: str) -> None:
+        """A system that goes on learning while it reads is called after the trained one and the way that it learns."""
+        system, seed = f"{trained.settings['system']}_{adaptation}", trained.settings["seed"]
+        settings = {"corpus": trained.corpus, "tokenizer": trained.tokenizer, "cell": trained.out}
+        cell = Cell(
+            "adapt",
+            f"{trained.corpus}/{system}-{seed}",
+            settings | {"adaptation": adaptation, "system": system, "seed": seed},
+            made_from=(trained.place,),
+            reads=(trained.place, self._tokens(trained.corpus, trained.tokenizer)),
+            corpus=trained.corpus,
+            tokenizer=trained.tokenizer,
+        )
+        self._add(cell)
+        self._pretrained[cell.place] = cell, _LANGUAGE_MODEL
+
+    def _add_mixture(self, system: str, said: Sequence[str] | Mapping[str, Any]) -> None:
+        where = f"{self._where}, mixtures.{_require_name(system, f'{self._where}, mixtures')}"
+        said = said if isinstance(said, Mapping) else {"of": said}
+        parts, weights = said["of"], said.get("weights", "fitted")
+        cells = [cell for part in parts for cell in self._selected([part], where)]
+        if len({cell.corpus for cell in cells}) != 1 or len(cells) < 2:
+            raise UsageError(f"{where}: {parts} are not two systems or more of one text, of a seed each; name those")
+        first = cells[0]
+        places = [cell.place for cell in cells]
+        settings = {"corpus": first.corpus, "tokenizer": first.tokenizer, "cells": f"[{','.join(places)}]"}
+        settings |= {"weights": weights} if weights != "fitted" else {}
+        cell = Cell(
+            "mix",
+            f"{first.corpus}/{system}-1",
+            settings | {"system": system, "seed": "1"},
+            made_from=tuple(places),
+            reads=(*places, self._tokens(first.corpus, first.tokenizer)),
+            corpus=first.corpus,
+            tokenizer=first.tokenizer,
+        )
+        self._add(cell)
+        self._pretrained[cell.place] = cell, _LANGUAGE_MODEL
+
+    def _add_evaluation(self, cell: Cell, benchmarks: Sequence[str]) -> None:
+        settings = {"corpus": cell.corpus, "tokenizer": cell.tokenizer, "stage": cell.stage, "cell": cell.out}
+        settings |= {"benchmark": benchmarks[0] if len(benchmarks) == 1 else f"[{','.join(benchmarks)}]"}
+        steering = self._discriminators("benchmark", benchmarks, cell.corpus)
+        self._add(
+            Cell(
+                "evaluate",
+                cell.out,
+                settings,
+                made_from=(cell.place, *steering),
+                reads=(cell.place, *steering, self._tokens(cell.corpus, cell.tokenizer)),
+                corpus=cell.corpus,
+                tokenizer=cell.tokenizer,
+            )
+        )
+
+    def _discriminators(self, group: str, names: Sequence[str], corpus: str) -> tuple[str, ...]:
+        """The places of the discriminators that benchmarks or a decoding steer by, which the study is to train."""
+        found = []
+        for name in names:
+            if discriminator := self._conf.says(group, name).get("discriminator"):
+                if not isinstance(discriminator, Mapping) or "cell" not in discriminator:
+                    raise UsageError(
+                        f"conf/{group}/{name}.yaml, discriminator: {discriminator!r} names no cell; write as "
+                        "conf/decoding/fudge.yaml does"
+                    )
+                place = _filled(discriminator["cell"], {"${text}": corpus})
+                if place not in self._cells:
+                    raise UsageError(
+                        f"{self._where}: {group} {name} is steered by {place}, which the study does not train; give it "
+                        "that system, as in {of: lstm_prefixes, task: sentiment_prefixes}"
+                    )
+                found.append(place)
+        return tuple(found)
+
+    def _wanted(self, group: str, name: str) -> str:
+        """The kind of system that a benchmark, or an adaptation, asks for."""
+        file = f"conf/{group}/{name}.yaml"
+        if (target := self._conf.says(group, name).get("_target_")) is None:
+            raise UsageError(f"{self._where}: {file} names no class; give it one: _target_: module.Name")
+        if (kind := self._conf.class_says(target, "asks_for")) is None:
+            raise UsageError(
+                f"{self._where}: {target} of {file} says not what it measures; give it asks_for = LanguageModel, "
+                "or another kind of retable.core.systems"
+            )
+        return str(kind)
+
+    def _selected(self, selection: Any, where: str, wanted: str = "LanguageModel") -> list[Cell]:
+        """The cells that a selection names: systems such as `kn5`, or with corpus or seed, `ptb/kn5`, `kn5-1`, in each
+        of which `*` stands for anything; `all`, that is those that can answer, and `{all but: […]}`."""
+        able = {place: cell for place, (cell, answers) in self._pretrained.items() if wanted in answers}
+        if selection == "all":
+            return list(able.values())
+        if isinstance(selection, Mapping):
+            left = {cell.place for name in _listed(selection["all but"]) for cell in self._matching(name, where)}
+            return [cell for place, cell in able.items() if place not in left]
+        found = {cell.place: cell for name in _listed(selection) for cell in self._matching(name, where)}
+        for place in found:
+            if place not in able:
+                raise UsageError(f"{where}: {place} is no {wanted}, which this asks for; leave it out")
+        return list(found.values())
+
+    def _matching(self, name: str, where: str) -> list[Cell]:
+        corpus, _, rest = str(name).rpartition("/")
+        cells = [cell for cell, _ in self._pretrained.values() if fnmatchcase(cell.corpus, corpus or "*")]
+        found = [cell for cell in cells if cell.settings["system"] == rest]  # gpt-2, before the second seed of gpt
+        if not found:
+            pattern = rest if "-" in rest else f"{rest}-*"
+            found = [cell for cell in cells if fnmatchcase(cell.out.rpartition("/")[2], pattern)]
+        if not found:
+            known = dict.fromkeys(cell.settings["system"] for cell, _ in self._pretrained.values())
+            raise UsageError(f"{where}: the study has no pretrained system {name!r}; {closest(rest, known)}")
+        return found
+
+    def _initial(self, entry: Mapping[str, Any], corpus: str, seed: int) -> str:
+        """What `init=` is: a checkpoint, or the place of the system of this study that it names."""
+        return str(entry["init"]) if _is_checkpoint(entry["init"]) else self._start(entry, "init", corpus, seed)
+
+    def _start(self, entry: Mapping[str, Any], key: str, corpus: str, seed: int) -> str:
+        """The place of the system that an entry starts from, of its own corpus if that has one, and of its own seed, or
+        else of the first."""
+        where = f"{self._where}, system {entry['as']}, {key}"
+        found = self._matching(entry[key], where)
+        found = [cell for cell in found if (cell.stage == "embed") == (key == "embedding")] or found
+        near = [cell for cell in found if cell.corpus == corpus] or found
+        if len({cell.corpus for cell in near}) > 1:
+            raise UsageError(f"{where}: {entry[key]} is of several corpora; name one, {near[0].corpus}/{entry[key]}")
+        same = [cell for cell in near if cell.settings["seed"] == str(seed)] or near
+        if (same[0].stage == "embed") != (key == "embedding"):
+            raise UsageError(
+                f"{where}: {same[0].place} is not for {key}=; write init for models, embedding for vectors"
+            )
+        return same[0].place
+
+    def _prepare(self, corpus: str) -> None:
+        self._conf.require("corpus", corpus, self._where)
+        self._add(Cell("prepare", corpus, {"corpus": corpus}, corpus=corpus), again=True)
+
+    def _tokens(self, corpus: str, tokenizer: str) -> str:
+        """The place of a corpus' tokens; their cell is added."""
+        self._conf.require("tokenizer", tokenizer, self._where)
+        self._prepare(corpus)
+        settings = {"corpus": corpus, "tokenizer": tokenizer}
+        cell = Cell(
+            "tokenize", f"{corpus}/{tokenizer}", settings,
+            reads=(f"prepare/{corpus}",), corpus=corpus, tokenizer=tokenizer,
+        )  # fmt: skip
+        self._add(cell, again=True)
+        return cell.place
+
+    def _pairs(self, corpus: str) -> list[str]:
+        """The place of a corpus that has pairs of sentences."""
+        if (written := self._conf.says("corpus", corpus).get("write")) is None:
+            raise UsageError(f"conf/corpus/{corpus}.yaml says not what is written; give it write: as ptb has")
+        paired = written.get("pairs") or any(key.endswith("_source") for key in written)
+        return [f"prepare/{corpus}"] if paired else []
+
+    def _tokenizers(self) -> Iterator[tuple[str, list[str]]]:
+        said = self._said.get("tokenizers", {})
+        if isinstance(said, Mapping):
+            yield from ((corpus, _listed(names)) for corpus, names in said.items())
+        else:
+            for corpus in self._corpora(self._said):
+                yield corpus, _listed(said)
+
+    def _corpora(self, entry: Mapping[str, Any]) -> list[str]:
+        if not (corpora := _listed(entry.get("corpus"))):
+            raise UsageError(f"{self._where}, system {entry.get('as')}: no corpus; give the study one: corpus: grammar")
+        return corpora
+
+    def _tokenizer(self, entry: Mapping[str, Any]) -> str:
+        return str(entry.get("tokenizer") or self._conf.recipe(entry["of"])["choices"].get("tokenizer", "word"))
+
+    def _seeds(self, entry: Mapping[str, Any]) -> list[int]:
+        seeds = entry.get("seeds", 1)
+        return list(range(1, seeds + 1)) if isinstance(seeds, int) else seeds
+
+    def _choices(self, entry: Mapping[str, Any], *groups: str) -> dict[str, str]:
+        where = f"{self._where}, system {entry['as']}"
+        return {group: self._conf.require(group, entry[group], where) for group in groups if entry.get(group)}
+
+    def _add(self, cell: Cell, again: bool = False) -> None:
+        if not _PLACE.fullmatch(cell.out):  # DVC gives it to a shell
+            raise UsageError(f"{self._where}: {cell.place!r} is no place; write letters, digits and _ - + . of ASCII")
+        if not again and cell.place in self._cells:
+            raise UsageError(
+                f"{self._where}: {cell.place} stands there twice; call one of the two something else, as: …"
+            )
+        self._cells.setdefault(cell.place, cell)
+
+
+_LANGUAGE_MODEL = frozenset({"LanguageModel", "System"})
+
+
+def _answers(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> frozenset[str]:
+    """What the system of a recipe is, by the names of the kinds that benchmarks ask for."""
+    if facts["stage"] == "embed":
+        return frozenset({"WordVectors", "System"})
+    if _is_counted(facts, entry):
+        return _LANGUAGE_MODEL
+    if facts.get("scorer") or facts["choices"].get("scorer"):
+        return _LANGUAGE_MODEL | {"TrainedSystem", "NeuralLM"}
+    if _objective(facts, entry) == "bidirectional_lm":
+        return _LANGUAGE_MODEL | {"TwoWayLanguageModel", "Contextual", "TrainedSystem"}
+    return frozenset({"PretrainedObjective", "TrainedSystem", "System"})
+
+
+def _is_counted(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+    return _objective(facts, entry) is None or facts.get("objective", {}) is None
+
+
+def _objective(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> str | None:
+    return entry.get("objective") or facts["choices"].get("objective", "causal_lm")
+
+
+def _is_checkpoint(start: Any) -> bool:
+    return str(start).startswith(CHECKPOINT)
+
+
+def _set(entry: Mapping[str, Any], chosen: Collection[str], where: str) -> dict[str, str]:
+    """What is set beside the recipe; nothing that is `chosen` already, or that the cell follows from, nothing of who
+    looks on at a run, or of Hydra, which could write anywhere."""
+    for key in (said := entry.get("set") or {}):
+        if str(key).lstrip("+~") in {*chosen, *_PLANNED}:
+            raise UsageError(f"{where}: set: {key!r} follows from the study; say it beside `of`, or leave it out")
+        if not _SETTING.fullmatch(str(key)) or {*re.split("[./@]", str(key).lstrip("+~"))} & _OF_THE_MACHINE:
+            raise UsageError(
+                f"{where}: set: {key!r} is no setting of a study; write one of what is computed, as in optimizer.lr"
+            )
+    return {str(key): "null" if value is None else str(value) for key, value in said.items()}
+
+
+def _filled(text: str, names: Mapping[str, str]) -> str:
+    for name, value in names.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _require_name(name: Any, where: str) -> str:
+    """`name`, if files and stages can be called so."""
+    if not _NAME.fullmatch(str(name)):
+        raise UsageError(f"{where}: {name!r} is no name; write letters, digits and _ - + of ASCII, as in lstm_2x64")
+    return str(name)
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]

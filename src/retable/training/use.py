@@ -1,0 +1,62 @@
+"""Where trained systems are used: all that is measured of them goes through Lightning's `Trainer.predict`."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import lightning as L
+import torch
+from torch import nn
+
+from retable.data.batches import Measure, Pieces, measured_by
+from retable.training.data import Data
+from retable.training.fit import quiet_lightning
+from retable.training.module import Training, gathered
+
+MACHINE = {"accelerator", "devices", "num_nodes", "precision", "strategy"}  # the settings that say where
+
+
+@contextlib.contextmanager
+def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterator[None]:
+    """Put trained modules on the device of this process, and have a Trainer of these settings measure them inside the
+    block: it starts the other processes, which share the pieces, each with all weights."""
+    if trainer.get("strategy") == "fsdp":
+        trainer = {**trainer, "strategy": "ddp"}
+    with quiet_lightning():
+        runner = L.Trainer(
+            logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+            inference_mode=False, use_distributed_sampler=False,
+            **{name: trainer[name] for name in MACHINE & trainer.keys()},
+        )  # fmt: skip
+    if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
+        torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
+    used: Any = nn.ModuleList(modules)  # which the Trainer moves as one
+    device, module = runner.strategy.root_device, Training(used, seed=0, max_steps=1)
+    module.to(device)
+
+    def run(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
+        with quiet_lightning():
+            mine = runner.predict(module, datamodule=Data(None, prediction=_Bound(measure, objective)))
+        module.to(device)  # Lightning leaves it on the processor
+        return gathered(mine or [])
+
+    with measured_by(run):
+        yield
+
+
+class _Bound:
+    """A measure of one objective, whatever module the Trainer runs."""
+
+    def __init__(self, measure: Measure, objective: Any):
+        self._measure, self._objective = measure, objective
+
+    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
+        return self._measure.pieces(rank, world)
+
+    def measuring(self, objective: Any) -> Callable[[Any], Any]:
+        # Lightning takes no gradients here, and some of what is measured is made of them.
+        return torch.enable_grad()(self._measure.measuring(self._objective))
+
+    def total(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
+        return self._measure.total(measured)

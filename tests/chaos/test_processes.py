@@ -1,0 +1,123 @@
+"""What is left of `retable repro` when it is killed, and what a second one says."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipelines.config.project import CONF
+
+ROOT = CONF.parent
+SMALL = """\
+corpus: grammar_tiny
+systems: [{of: [kn3, lstm], set: {}}]
+benchmarks: {perplexity: all}
+"""
+SAID = r"error: study small is being made by process \d+ on \S+ since \d\d:\d\d:\d\d; wait for it, or end it\n"
+pytestmark = [pytest.mark.chaos]
+
+
+class Made:
+    """A small study in a folder of its own. `within` comes before each command."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.within = folder, list[str]()
+        folder.mkdir()
+        (folder / "study.yaml").write_text(SMALL, encoding="utf-8")
+        paths = os.pathsep.join(map(str, (ROOT / "src", ROOT)))
+        self._environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+        self._environment.pop("RETABLE_FORKS", None)
+
+    def begin(self) -> subprocess.Popen:
+        command = [*self.within, sys.executable, "-m", "pipelines.cli.main", "repro", str(self.folder)]
+        return subprocess.Popen(
+            command, cwd=self.folder, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def end(self) -> tuple[int, str]:
+        process = self.begin()
+        said, _ = process.communicate(timeout=300)
+        return process.returncode, said
+
+    def processes(self) -> list[psutil.Process]:
+        """Those that work in the folder."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                alive = process.status() != psutil.STATUS_ZOMBIE
+                if alive and Path(process.cwd()).is_relative_to(self.folder):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def trains(self) -> bool:
+        return any((self.folder / "work/pretrain/grammar_tiny").glob("lstm-1/*"))
+
+
+def until(holds: Callable[[], object], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def small(tmp_path) -> Iterator[Made]:
+    made = Made(tmp_path / "small")
+    yield made
+    for process in made.processes():
+        process.kill()
+
+
+def test_nothing_is_left_of_a_command_that_is_killed_alone(small):
+    first = small.begin()
+    until(small.trains, 120)
+    first.kill()
+    until(lambda: not small.processes(), 5)
+    code, said = small.end()
+    assert code == 0, said
+
+
+def test_a_second_command_says_which_one_is_at_work(small):
+    first = small.begin()
+    until(small.trains, 120)
+    code, said = small.end()
+    assert code == 2 and re.fullmatch(SAID, said), said
+    assert first.wait(timeout=300) == 0
+
+
+@pytest.fixture
+def container() -> Iterator[list[str]]:
+    """What runs a command in a namespace whose first process takes no notice of others that end."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("namespaces want root")
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "tail", "-f", "/dev/null"]
+    with subprocess.Popen(command) as outer:
+        until(lambda: psutil.Process(outer.pid).children(), 10)
+        (inner,) = psutil.Process(outer.pid).children()
+        yield ["nsenter", "--target", str(inner.pid), "--pid", "--mount"]
+        inner.kill()
+
+
+def test_a_study_goes_on_that_was_killed_in_a_container_without_an_init(small, container):
+    small.within = container
+    first = small.begin()
+    until(small.trains, 120)
+    for process in small.processes():
+        process.send_signal(signal.SIGKILL)
+    first.wait()
+    code, said = small.end()
+    assert code == 0, said
+    small.within = []
+    code, said = small.end()  # outside, where other processes have these numbers
+    assert code == 0 and "Nothing to do" in said, said
