@@ -1,6 +1,7 @@
-"""The environment variables by which a command tells its stages what to know; all of them are read here.
+"""The environment variables by which a command tells its stages what to know.
 
-`executors/local.py` has one more of its own, since its server runs without the project's code.
+All are read here but two: the fork server's own in `executors/local.py`, which runs without the project's code, and
+RETABLE_PACKAGES in `retable.core.trust`, which the library needs as well.
 """
 
 import json

@@ -117,7 +117,7 @@ class Devices:
 
 
 class Processes(Launcher):
-    """`hydra/launcher=processes`: jobs side by side, by an engine of pipelines/engines.py.
+    """`hydra/launcher=processes`: jobs side by side, by an engine of pipelines/executors/.
 
     environment: what all jobs are told beside their command.
     """

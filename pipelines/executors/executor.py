@@ -1,6 +1,6 @@
 """Where the stages of a study and the jobs of a sweep run: as forks on this machine, on a Ray cluster, or by Slurm.
 
-An engine is a server at a Unix socket, as forks.py describes one: `Engine.run` and the `python` of `write_python` ask
+An engine is a server at a Unix socket, as local.py describes one: `Engine.run` and the `python` of `write_python` ask
 it alike. All machines see the project's folder, and the environment with its Python, under the same path.
 """
 

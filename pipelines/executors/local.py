@@ -1,7 +1,7 @@
 """Runs modules as `python -m` would, and files as `python` would, each in a fork of a process that has the libraries
 imported: their import, seconds of each stage's start, is done once.
 
-`python forks.py ADDRESS` serves at a Unix socket, and says so when it does, until its standard input says so or ends;
+`python local.py ADDRESS` serves at a Unix socket, and says so when it does, until its standard input says so or ends;
 then all that still runs is asked to end (SIGTERM), and killed if it doesn't. `ask` has it run one, which is asked to
 end if who asked is no more. The exit code is below 0 for a signal, as `subprocess` has it. What starts Python by its
 path, as a shell does, can be given that of `write_python`.

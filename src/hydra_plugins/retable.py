@@ -10,7 +10,7 @@ from hydra.plugins.sweeper import Sweeper
 
 
 class Processes(Launcher):
-    """`hydra/launcher=processes`: pipelines/jobs.py."""
+    """`hydra/launcher=processes`: pipelines/execute/launcher.py."""
 
     def __init__(self, **settings: Any):
         from pipelines.execute.launcher import Processes
@@ -25,7 +25,7 @@ class Processes(Launcher):
 
 
 class Grid(Sweeper):
-    """`hydra/sweeper=grid`: pipelines/sweep.py."""
+    """`hydra/sweeper=grid`: pipelines/execute/grid.py."""
 
     def __init__(self, **settings: Any):
         from pipelines.execute.grid import Grid
@@ -40,7 +40,7 @@ class Grid(Sweeper):
 
 
 class Search(Sweeper):
-    """`hydra/sweeper=optuna`: pipelines/search.py."""
+    """`hydra/sweeper=optuna`: pipelines/execute/optuna_search.py."""
 
     def __init__(self, **settings: Any):
         from pipelines.execute.optuna_search import Search

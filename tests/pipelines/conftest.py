@@ -119,7 +119,7 @@ class Project:
 
 @pytest.fixture(scope="session")
 def forks():
-    """The address of the process that pipelines/forks.py describes."""
+    """The address of the process that pipelines/executors/local.py describes."""
     with serving() as address:
         yield address
 

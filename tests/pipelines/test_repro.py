@@ -28,7 +28,7 @@ SMALLER = ("conf/corpus/grammar_tiny.yaml", "train: 50000, validation: 5000, tes
 
 
 class Repro:
-    """A project of its own, whose Python is that of forks.py."""
+    """A project of its own, whose Python is that of executors/local.py."""
 
     def __init__(self, folder: Path, forks: str):
         self.folder, self.python = folder, Path(python_of(forks))
