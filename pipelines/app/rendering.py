@@ -49,17 +49,18 @@ def render(study: Study, tries: dict[str, list[Result]] | None = None) -> Path:
     out = Path("work/report") if tries else Path(f"{files_of_study()}results")
     refuse_all_but_a_report(out)
     with replace(out, WORK / "report.begun", WORK / "report.replaced") as begun:
-        _write(study, tries or {}, begun)
+        write_results(study, tries or {}, begun)
     return out / "report.html"
 
 
 def print_latex(study: Study) -> None:
     """Print the tables of a study's report in LaTeX, from its records."""
     with TemporaryDirectory() as folder:
-        print("\n".join(map(latex_table, _write(study, {}, Path(folder)))), end="")
+        print("\n".join(map(latex_table, write_results(study, {}, Path(folder)))), end="")
 
 
-def _write(study: Study, tries: dict[str, list[Result]], out: Path) -> list[Table]:
+def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> list[Table]:
+    """Write the tables, figures and the report of a study from its records, with `tries` next to them, into `out`."""
     root = files_of_study()
     results: dict[str, list[Result]] = {name: [] for name in STAGES}
     for cell in study.cells.values():

@@ -15,15 +15,9 @@ from retable.metrics.likelihood import likelihood_metrics
 Write = Callable[..., Path]
 SPLITS = ("validation", "test")
 RECORD = {
-    "mlflow_run_id": "a1b2c3",
-    "git_commit": "c0ffee" * 6,
-    "git_dirty": False,
-    "seconds": 12.5,
-    "startup_seconds": 2.5,
-    "peak_memory_mib": 321,
-    "hardware": "two cores",
-    "environment": {"python": "3.12.1"},
-}
+    "mlflow_run_id": "a1b2c3", "git_commit": "c0ffee" * 6, "git_dirty": False, "seconds": 12.5, "startup_seconds": 2.5,
+    "peak_memory_mib": 321, "hardware": "two cores", "environment": {"python": "3.12.1"},
+}  # fmt: skip
 # What leaves cells with such metrics, by how their names begin.
 TASKS = {
     "tagging": "tagged.TaggingTask",
@@ -49,40 +43,43 @@ def made_by(stage: str, metrics: dict) -> str:
     return f"benchmark:\n  measured:\n    _target_: retable.evaluation.{named}\n" if stage == "evaluate" else ""
 
 
-@pytest.fixture
-def write_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    monkeypatch.setenv("DVC_ROOT", str(tmp_path))  # below which records are kept for all studies
+def writes_runs(root: Path) -> Write:
+    """Return a function that writes a cell below `root`."""
 
     def write(
         stage: str, out: str, system: str, seed: int | None, metrics: dict, record: dict | None = None, **more
     ) -> Path:
-        corpus = out.split("/")[0]
-        cell = tmp_path / "outputs" / stage / out
+        cell = root / "outputs" / stage / out
         folder = cell / "measured" if stage == "evaluate" else cell
         folder.mkdir(parents=True)
-        run = {
-            "stage": stage,
-            "system": system,
-            "corpus": corpus,
-            "seed": seed,
-            "task": None,
-            "digests": {"test.bin": "ab" * 32},
-            "made_from": [],
-        }
+        run = {"stage": stage, "system": system, "corpus": out.split("/")[0], "seed": seed, "task": None}
+        run |= {"digests": {"test.bin": "ab" * 32}, "made_from": []}
         (cell / "run.json").write_text(json.dumps(run | more), encoding="utf-8")
         (folder / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
-        (cell / "config.yaml").write_text(
-            f"system: {system}\nseed: {seed}\n{made_by(stage, metrics)}", encoding="utf-8"
-        )
-        write_record(cell, RECORD | (record or {}))
+        config = f"system: {system}\nseed: {seed}\n{made_by(stage, metrics)}"
+        (cell / "config.yaml").write_text(config, encoding="utf-8")
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("DVC_ROOT", str(root))  # below which records are kept for all studies
+            write_record(cell, RECORD | (record or {}))
         return folder
 
     return write
 
 
 @pytest.fixture
+def write_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    return writes_runs(tmp_path)
+
+
+@pytest.fixture
 def write_likelihood(write_run: Write) -> Write:
-    """A cell of given nats a unit, each of 10 tokens, 10 words and 60 bytes, on both splits."""
+    return writes_likelihoods(write_run)
+
+
+def writes_likelihoods(write_run: Write) -> Write:
+    """Return a function that writes a cell of given nats per unit, each of 10 tokens, 10 words and 60 bytes, on both
+    splits."""
 
     def write(stage: str, out: str, system: str, seed: int | None, nats: list[float], **more) -> Path:
         n = len(nats)
@@ -147,11 +144,7 @@ def write_neighbours(write_run: Write) -> Write:
 
     def write(out: str, system: str, seed: int, found: dict[tuple[str, str], list[str]]) -> Path:
         folder = write_run("evaluate", out, system, seed, {})
-        rows = [
-            (word, rank, place, near, 0.5)
-            for (word, rank), list_ in found.items()
-            for place, near in enumerate(list_, 1)
-        ]
+        rows = [(*head, place, near, 0.5) for head, list_ in found.items() for place, near in enumerate(list_, 1)]
         columns = ["word", "rank", "place", "neighbour", "cosine"]
         pd.DataFrame(rows, columns=columns).to_csv(folder / "neighbours.csv", index=False)
         return folder

@@ -1,21 +1,56 @@
-"""The tables of `conf/table`, which tests make as the report does."""
+"""The tables of `conf/table/`, which tests make as the report does, and their fields."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
 
 from retable.planning.conf import Conf
-from retable.reporting.markup import Table
+from retable.reporting.markup import Table, Value
+from retable.reporting.published import complete
+from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import rows_tables, specified_table
 
 SPECIFICATIONS = Conf(Path(__file__).parents[2] / "conf").tables()
+REFERENCES = read_references()
+
+
+def framed(
+    *folders: Path, references: pd.DataFrame = REFERENCES, notes: Mapping[str, Mapping[str, str]] | None = None
+) -> pd.DataFrame:
+    """Return the aggregates of folders, with the published rows next to them."""
+    return complete(aggregate(map(read_result, folders), references), references, [], notes or {})
 
 
 def made(name: str, frame: pd.DataFrame) -> Table:
-    """The table of these rows of the aggregates."""
+    """Return the table of these rows of the aggregates."""
     return specified_table(name, SPECIFICATIONS[name], frame)
 
 
 def of_rows(name: str, frame: pd.DataFrame) -> list[tuple[Table, pd.DataFrame]]:
-    """The tables of these rows, each with its own."""
+    """Return the tables of these rows, each with its own."""
     return [*rows_tables(name, SPECIFICATIONS[name], frame)]
+
+
+def heads(table: Table) -> list[str]:
+    return [column.name for column in table.columns]
+
+
+def lines(table: Table, panel: str) -> list[dict[str, Value]]:
+    """Return the fields of each row by the columns' names."""
+    return [dict(zip(heads(table), row.values, strict=True)) for row in table.panels[panel]]
+
+
+def fields(table: Table, panel: str) -> dict[str, dict[str, Value]]:
+    """Return the fields of each row, by its label, by the columns' names."""
+    return {row[heads(table)[0]].text: row for row in lines(table, panel)}
+
+
+def shown(table: Table, panel: str) -> dict[str, dict[str, str]]:
+    """Return the texts of `fields`."""
+    return {label: {name: value.text for name, value in row.items()} for label, row in fields(table, panel).items()}
+
+
+def texts(table: Table, panel: str) -> list[list[str]]:
+    """Return the texts of each row."""
+    return [[value.text for value in row.values] for row in table.panels[panel]]

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.reporting.alignments import SENTENCES, alignment_figures
+from retable.reporting.alignments import SENTENCES, alignment_figures, alignment_map
 from retable.reporting.figures import write_figure
 from retable.reporting.heat_map import FAINT
 from retable.reporting.results import read_result
@@ -59,3 +59,9 @@ def test_the_file_has_all_words_of_the_first_sentence_and_the_same_bytes_each_ti
     assert first == (tmp_path / "second.svg").read_bytes() and b"<image" not in first
     words = [text for text in texts(figure) if text in {*SOURCE, *TARGET}]
     assert words == [*SOURCE, *TARGET]  # "dog" too, that nothing looks at
+
+
+def test_a_map_of_one_sentence_has_its_weights():
+    squares = squares_of(alignment_map(SOURCE, TARGET, SHARES).to_dict())
+    assert squares["weight"].tolist() == pytest.approx(SHARES[SHARES >= FAINT].tolist(), rel=5e-3)
+    assert set(squares["target_word"]) == set(TARGET)

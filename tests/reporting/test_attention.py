@@ -12,8 +12,7 @@ from retable.reporting.heat_map import FAINT
 from retable.reporting.results import read_result
 from tests.reporting import charts
 from tests.reporting.charts import marks, squares_of, texts
-from tests.reporting.specifications import SPECIFICATIONS
-from tests.reporting.written import write_report
+from tests.reporting.specifications import heads
 
 WORDS = ["[CLS]", "NA", "$runs$", "[SEP]"]
 MAPS = np.random.default_rng(0).dirichlet(np.ones(4) / 3, (2, 2, 4))
@@ -80,7 +79,7 @@ def test_a_sentence_a_layer_and_a_head_are_chosen(write):
 
 
 def test_without_a_sentence_there_is_no_map(write):
-    assert attention_figures([read_result(write("grammar", "bert", 1, n_sentences=0))]) == {}
+    assert attention_figures([read_result(write("grammar", "bert", 1, n_sentences=0))]) == {} == attention_figures([])
 
 
 def test_the_file_shows_the_first_head_with_words_on_both_axes(write):
@@ -105,22 +104,13 @@ def test_a_row_a_head_and_what_no_head_is_needed_for(write):
     ]
     assert [row.values[0].text + row.values[1].text for row in rows[::6]] == ["bert1", "bert2", "gpt1"]
     assert [row.apart for row in rows] == [False] * 6 + ([True] + [False] * 5) * 2
-    titles = [f"{column.group}: {column.title}" for column in table.columns[4:]]
-    assert titles[:2] == ["To the word: itself", "To the word: before"] and len(titles) == len(SHARES)
-    subject, first = titles.index("Verb to its subject: attention") + 4, titles.index("Verb to its subject: most") + 4
+    titles = heads(table)
+    assert titles[4:6] == ["To the word itself", "To the word before"] and len(titles) == 4 + len(SHARES)
+    subject, first = titles.index("Verb to its subject attention"), titles.index("Verb to its subject most")
     found = rows[2].values  # layer 2, head 1
     assert (found[subject].text, found[subject].spread, found[subject].bold) == ("100.0", "4.0", True)
     other = rows[0].values  # 0.3 is more than 0.25, but not by two errors
     assert (other[subject].text, other[subject].bold, other[first].bold) == ("30.0", False, False)
     assert rows[4].values[subject].text == "25.0" and rows[4].values[first].text == ""
     assert rows[5].values[subject].text == "" and rows[5].values[first].text == "50.0"
-    assert len(frame) == 3 * 4 * len(SHARES) and set(frame["verbs"]) == {100}
-
-
-def test_the_report_has_table_and_figures(write, tmp_path):
-    tables = write_report(
-        "small", {"evaluate": [write("grammar", "bert", 1, n_sentences=1)]}, tmp_path / "results", SPECIFICATIONS
-    )
-    assert [table.name for table in tables] == ["attention-heads"]
-    assert (tmp_path / "results" / "attention-grammar-bert-1.svg").exists()
-    assert heads_tables([]) == [] and attention_figures([]) == {}
+    assert len(frame) == 3 * 4 * len(SHARES) and set(frame["verbs"]) == {100} and heads_tables([]) == []

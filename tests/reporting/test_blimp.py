@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from retable.reporting.published import NOT_RUN, complete
-from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.published import NOT_RUN
 from retable.reporting.tables import write_tables
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, framed
+from tests.reporting.specifications import shown as cells
 from tests.reporting.written import write_report
 
 PARADIGMS = {"wh_island": "island_effects", "adjunct_island": "island_effects", "ellipsis_n_bar_1": "ellipsis"}
@@ -44,24 +44,11 @@ def write_blimp(write_run):
     return write
 
 
-REFERENCES = read_references()
-
-
 def tables_of(*folders):
     """The tables by name, with the rows that they are made of."""
-    frame = complete(aggregate(map(read_result, folders), REFERENCES), REFERENCES, [], {})
     with tempfile.TemporaryDirectory() as folder:
-        tables = write_tables(frame, SPECIFICATIONS, Path(folder))
+        tables = write_tables(framed(*folders), SPECIFICATIONS, Path(folder))
         return {table.name: (table, pd.read_csv(Path(folder, f"{table.name}.csv"))) for table in tables}
-
-
-def cells(table, corpus):
-    """The fields of each row by its label, by the columns' headings."""
-    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
-    return {
-        row.values[0].text: dict(zip(titles, (value.text for value in row.values), strict=True))
-        for row in table.panels[corpus]
-    }
 
 
 LSTM = {"wh_island": 6, "adjunct_island": 8, "ellipsis_n_bar_1": 10}
@@ -95,9 +82,8 @@ def test_phenomena_beside_the_published(write_blimp):
     assert [*islands.values()][5:] == ["57.2", "48.3", "46.6", "72.7", "84.9"]
     (row,) = [row for row in table.panels["ptb"] if row.values[0].text == "overall"]
     assert row.apart and row.values[3].bold and not row.values[1].bold and row.values[3].spread == "4.7"
-    assert set(frame.loc[frame["verdict"] == NOT_RUN, "system"]) == {
-        "5-gram", "LSTM", "Transformer-XL", "GPT-2", "human"
-    }  # fmt: skip
+    others = {"5-gram", "LSTM", "Transformer-XL", "GPT-2", "human"}
+    assert set(frame.loc[frame["verdict"] == NOT_RUN, "system"]) == others
 
 
 def test_paradigms(write_blimp):
@@ -125,10 +111,11 @@ def test_published_phenomena_are_those_of_the_data():
 
 
 def test_questions(write_run):
-    def write(system, name, metrics, found, **more):
+    def write(system, task, metrics, found, **more):
+        name, split = task.split("/")
+        metrics = {f"{task}/{key}": value for key, value in metrics.items()}
         folder = write_run("evaluate", f"web/{system}-1-{name}", system, 1, metrics)
-        split = next(iter(metrics)).split("/")[1]
-        rows = {"split": split, "unit": range(len(found)), "label": "1", "prediction": found}
+        rows = {"split": split, "unit": range(len(found)), "label": "1", "prediction": list(found)}
         pd.DataFrame(rows | more).to_csv(folder / "units.csv", index=False)
         return folder
 
@@ -137,14 +124,12 @@ def test_questions(write_run):
     last = {"accuracy": 0.5, "perplexity": 123.456, "questions": 2, "unknown": 0.0}
     words = {"nats": [math.log(123.456)] * 2, "unknown": 0}
     generated = {"accuracy": 0.25, "questions": 4}
-    tables = tables_of(
-        write("gpt", "piqa", {f"prompted_piqa_0/validation/{k}": v for k, v in few.items()}, list("1110"), **ways),
-        write(
-            "gpt", "few", {f"prompted_sst2_1_generated/validation/{k}": v for k, v in generated.items()}, list("1000")
-        ),
-        write("lstm", "lambada", {f"prompted_lambada/test/{k}": v for k, v in last.items()}, list("10"), **words),
-    )
-    table, _ = tables["prompted"]
+    folders = [
+        write("gpt", "prompted_piqa_0/validation", few, "1110", **ways),
+        write("gpt", "prompted_sst2_1_generated/validation", generated, "1000"),
+        write("lstm", "prompted_lambada/test", last, "10", **words),
+    ]
+    table, _ = tables_of(*folders)["prompted"]
     assert list(table.panels) == ["web", "WebText"]
     rows = cells(table, "web")
     piqa = "piqa, 0 shots (validation)"

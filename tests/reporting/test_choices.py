@@ -5,17 +5,15 @@ import pandas as pd
 import pytest
 
 from retable.core.errors import UsageError
-from retable.reporting.published import complete
-from retable.reporting.results import aggregate, read_references, read_result
 from retable.reporting.tables import write_tables
-from tests.reporting.specifications import SPECIFICATIONS, made
+from tests.reporting.specifications import SPECIFICATIONS, fields, framed, made
 from tests.reporting.written import write_report
 
 LABELS = np.arange(40) % 4
 PUBLISHED = {"corpus": "swag", "task": "choices", "metric": "accuracy", "split": "test", "tolerance": 0.02,
              "source": "the source", "configuration": "", "relative_to": "", "flops": np.nan,
              "note": "", "not_run": "", "other_recipe": "", "beside": "corpus"}  # fmt: skip
-REFERENCES = pd.DataFrame(
+PAPERS = pd.DataFrame(
     [
         PUBLISHED | {"system": "bert_large", "value": 0.9, "not_run": "no recipe"},
         PUBLISHED | {"system": "bert", "value": 0.66},
@@ -45,23 +43,10 @@ def write(write_run):
     return write
 
 
-def frame_of(*folders, references=REFERENCES):
-    return complete(aggregate(map(read_result, folders), references), references, [], {})
-
-
-def rows_of(table, corpus):
-    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
-    return {row.values[0].text: dict(zip(titles, row.values, strict=True)) for row in table.panels[corpus]}
-
-
 def test_a_row_a_system_with_the_best_answers_last(write):
-    frame = frame_of(
-        *(write("endings", "bilstm", seed, 20 + seed) for seed in (1, 2, 3)),
-        write("endings", "bert", 1, 30),
-        write("endings", "oracle", 0, 34, stage="prepare"),
-    )
-    table = made("choices", frame)
-    rows = rows_of(table, "endings")
+    folders = [*(write("endings", "bilstm", seed, 20 + seed) for seed in (1, 2, 3)), write("endings", "bert", 1, 30)]
+    frame = framed(*folders, write("endings", "oracle", 0, 34, stage="prepare"), references=PAPERS)
+    rows = fields(made("choices", frame), "endings")
     assert [*rows] == ["bilstm", "bert", "Bayes-optimal (oracle)"]
     bilstm = rows["bilstm"]
     assert (bilstm["Runs"].text, bilstm["Test accuracy"].text, bilstm["Test accuracy"].spread) == ("3", "55.0", "2.5")
@@ -73,10 +58,10 @@ def test_a_row_a_system_with_the_best_answers_last(write):
 
 
 def test_published_rows_stand_among_those_of_their_data_set(write):
-    frame = frame_of(write("swag", "bert", 1, 26), write("endings", "bert", 1, 30))
+    frame = framed(write("swag", "bert", 1, 26), write("endings", "bert", 1, 30), references=PAPERS)
     table = made("choices", frame)
-    swag = rows_of(table, "swag")
-    assert [*swag] == ["bert", "bert_large"] and [*rows_of(table, "endings")] == ["bert"]
+    swag = fields(table, "swag")
+    assert [*swag] == ["bert", "bert_large"] and [*fields(table, "endings")] == ["bert"]
     assert (swag["bert"]["Test published"].text, swag["bert"]["Test verdict"].text) == ("66.0", "pass")
     assert (swag["bert_large"]["Test verdict"].text, swag["bert_large"]["Note"].text) == ("not run", "no recipe")
     assert swag["bert_large"]["Runs"].text == swag["bert_large"]["Test accuracy"].text == ""
@@ -94,4 +79,4 @@ def test_predictions_that_belie_the_accuracy_are_refused(write, tmp_path):
     folder = write("endings", "bert", 1, 30)
     (folder / "metrics.json").write_text('{"choices/test/accuracy": 0.8}')
     with pytest.raises(UsageError, match=r"has accuracy 0\.8 on test, but its units give 0\.75"):
-        write_tables(frame_of(folder, references=read_references()), SPECIFICATIONS, tmp_path)
+        write_tables(framed(folder), SPECIFICATIONS, tmp_path)

@@ -5,13 +5,8 @@ import pandas as pd
 import pytest
 
 from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
-from retable.reporting.published import complete
-from retable.reporting.results import aggregate, read_references, read_result
-from retable.reporting.tables import write_tables
-from tests.reporting.specifications import SPECIFICATIONS, made
-from tests.reporting.written import write_report
+from tests.reporting.specifications import framed, made, shown
 
-REFERENCES = read_references()
 KEY = ["abc", "de"]
 RIGHT, HALF = ["abc", "de"], ["ab", "d"]
 
@@ -22,16 +17,10 @@ def write_resolver(write_run):
 
     def write(system: str, seed: int, right: int, corpus: str = "conll2012"):
         counts = np.stack([coreference_counts(KEY, RIGHT if i < right else HALF) for i in range(10)])
-        rows = [
-            (split, unit, f"{split}/{unit}", 0, *row)
-            for split in ("validation", "test")
-            for unit, row in enumerate(counts.tolist())
-        ]
-        metrics = {
-            f"coreference/{split}/{name}": value
-            for split in ("validation", "test")
-            for name, value in coreference_metrics(counts).items()
-        }
+        rows, metrics = [], {}
+        for split in ("validation", "test"):
+            rows += [(split, unit, f"{split}/{unit}", 0, *row) for unit, row in enumerate(counts.tolist())]
+            metrics |= {f"coreference/{split}/{name}": value for name, value in coreference_metrics(counts).items()}
         folder = write_run("finetune", f"{corpus}/{system}-{seed}", system, seed, metrics, task=corpus)
         columns = ["split", "unit", "document", "part", *COLUMNS]
         pd.DataFrame(rows, columns=columns).to_csv(folder / "units.csv", index=False)
@@ -40,20 +29,9 @@ def write_resolver(write_run):
     return write
 
 
-def frame_of(*folders):
-    return complete(aggregate(map(read_result, folders), REFERENCES), REFERENCES, [], {})
-
-
 def test_a_row_a_system_beside_what_was_published(write_resolver):
-    frame = frame_of(
-        *(write_resolver("mention_ranker", seed, seed) for seed in (1, 2, 3)), write_resolver("rule", 1, 10)
-    )
-    table = made("coreference", frame)
-    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
-    rows = {
-        row.values[0].text: dict(zip(titles, (value.text for value in row.values), strict=True))
-        for row in table.panels["conll2012"]
-    }
+    rankers = [write_resolver("mention_ranker", seed, seed) for seed in (1, 2, 3)]
+    rows = shown(made("coreference", framed(*rankers, write_resolver("rule", 1, 10))), "conll2012")
     assert [*rows] == ["mention_ranker_original", "mention_ranker", "mention_ranker_original_elmo", "rule"]
     assert rows["rule"]["Test average F1"] == rows["rule"]["Test MUC F1"] == "100.00"
     # two of three links, right in all documents but two; and the same for the other counts
@@ -65,25 +43,10 @@ def test_a_row_a_system_beside_what_was_published(write_resolver):
 
 
 def test_the_interval_is_over_documents_and_the_spread_over_seeds(write_resolver):
-    frame = frame_of(*(write_resolver("mention_ranker", seed, 3 * seed) for seed in (1, 2, 3)))
+    frame = framed(*(write_resolver("mention_ranker", seed, 3 * seed) for seed in (1, 2, 3)))
     own = frame[(frame["system"] == "mention_ranker") & (frame["split"] == "test")].set_index("metric")
     assert len(own) == 10
     for metric in ("average_f1", "b_cubed_f1", "ceaf_recall"):
         cell = own.loc[metric]
         assert cell["n"] == 3 and cell["std"] > 0
         assert 0 < cell["ci_low"] < cell["mean"] < cell["ci_high"] < 1
-
-
-def test_the_report_has_the_table(write_resolver, tmp_path):
-    tables = write_report(
-        "small", {"finetune": [write_resolver("mention_ranker", 1, 4)]}, tmp_path / "results", SPECIFICATIONS
-    )
-    assert [table.name for table in tables] == ["coreference"]
-    assert "mention_ranker_original_elmo" in (tmp_path / "results" / "coreference.md").read_text()
-
-
-def test_other_documents_have_no_published_rows(write_resolver, tmp_path):
-    (table,) = write_tables(
-        frame_of(write_resolver("mention_ranker", 1, 4, corpus="grammar_documents")), SPECIFICATIONS, tmp_path
-    )
-    assert [row.values[0].text for row in table.panels["grammar_documents"]] == ["mention_ranker"]

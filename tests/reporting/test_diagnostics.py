@@ -1,6 +1,5 @@
 """The diagnostics' tables and figures, from result folders as stages leave them."""
 
-import json
 import math
 from pathlib import Path
 
@@ -9,17 +8,9 @@ import pandas as pd
 import pytest
 
 from retable.metrics.regression import fit_power
+from retable.reporting import diagnostics
 from retable.reporting.diagnostic_figures import diagnostic_figures
-from retable.reporting.diagnostics import (
-    PHENOMENA,
-    THEORY,
-    gradients_rows,
-    phenomena_frame,
-    phenomena_tables,
-    sampling_rows,
-    scaling_rows,
-)
-from retable.reporting.figures import write_figure
+from retable.reporting.figures import svg_of
 from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.results import read_result
 from tests.reporting import charts
@@ -36,13 +27,9 @@ EXCESS = {
 
 
 @pytest.fixture
-def write(tmp_path):
+def write(write_run):
     def write(stage: str, out: str, system: str, seed: int, metrics: dict, **tables: pd.DataFrame) -> Path:
-        folder = tmp_path / "outputs" / stage / out
-        folder.mkdir(parents=True)
-        run = {"stage": stage, "system": system, "corpus": out.split("/")[0], "seed": seed, "task": None}
-        (folder / "run.json").write_text(json.dumps(run))
-        (folder / "metrics.json").write_text(json.dumps(metrics))
+        folder = write_run(stage, out, system, seed, metrics)
         for name, table in tables.items():
             table.to_csv(folder / f"{name}.csv", index=False)
         return folder
@@ -70,10 +57,10 @@ def phenomena(write):
 
 def test_phenomena_means_are_those_of_the_sums(phenomena):
     by_system = {name: [run for run in phenomena if run.run["system"] == name] for name in EXCESS}
-    frame = phenomena_frame(by_system).set_index(["system", "phenomenon"])
+    frame = diagnostics.phenomena_frame(by_system).set_index(["system", "phenomenon"])
     for system, runs in by_system.items():
-        tables = [run.diagnostics["phenomena"] for run in runs]
-        for name in PHENOMENA:
+        tables = [run.tables["phenomena"] for run in runs]
+        for name in diagnostics.PHENOMENA:
             parts = [table if name == "total" else table[table["phenomenon"] == name] for table in tables]
             means = [(part["nats"].sum() - part["true_nats"].sum()) / part["tokens"].sum() for part in parts]
             cell = frame.loc[system, name]
@@ -88,7 +75,7 @@ def test_phenomena_means_are_those_of_the_sums(phenomena):
 
 
 def test_phenomena_table_has_a_row_a_system_and_the_oracle(phenomena):
-    ((table, frame),) = phenomena_tables(phenomena)
+    ((table, frame),) = diagnostics.phenomena_tables(phenomena)
     assert table.name == "phenomena-grammar"
     rows = table.panels["grammar"]
     assert [row.values[0].text for row in rows] == ["kn5", "lstm", "gpt", "entropy (oracle)", "tokens, %"]
@@ -117,7 +104,7 @@ def test_a_phenomenon_that_is_rare_or_not_there_has_no_nan(write):
         + [(0, "repetition", 2, 5.0, 3.0)],
         columns=["unit", "phenomenon", "tokens", "nats", "true_nats"])}  # fmt: skip
     result = read_result(write("evaluate", "grammar/gpt-1-phenomena", "gpt", 1, {}, **tables))
-    ((table, frame),) = phenomena_tables([result])
+    ((table, frame),) = diagnostics.phenomena_tables([result])
     rare = frame.set_index("phenomenon").loc["repetition"]
     assert (rare["mean"], rare["ci_low"], rare["ci_high"]) == (1, 1, 1)
     assert "nan" not in markdown_table(table) and "1.000 to 1.000" in markdown_table(table)
@@ -135,7 +122,7 @@ def test_gradients_table(write):
         write("evaluate", f"ptb/{name}-{seed}-gradients", name, seed, metrics(factor), gradients=table)
         for name, seed, factor in cells
     ]
-    ((table, _),) = of_rows("gradients", gradients_rows(map(read_result, folders)))
+    ((table, _),) = of_rows("gradients", diagnostics.gradients_rows(map(read_result, folders)))
     rows = [[value.text for value in row.values] for row in table.panels["ptb"]]
     assert rows[0] == ["elman", "2", "0.500", "1.0", "0.990", "65", "0.5", "1.5", "20", "12"]
     assert [row[0] for row in rows] == ["elman", "lstm", "chaos"]
@@ -157,7 +144,7 @@ def test_sampling_table_leaves_out_what_was_not_measured(write):
         for seed, nats in ((1, 2.0), (2, 3.0))
     ]
     folders.append(write("evaluate", "grammar/noise-1-sampling", "noise", 1, {}, sampling=sampling(float("nan"))))
-    ((table, frame),) = of_rows("sampling", sampling_rows(map(read_result, folders)))
+    ((table, frame),) = of_rows("sampling", diagnostics.sampling_rows(map(read_result, folders)))
     assert [*table.panels] == ["true distribution (oracle)", "lstm", "noise"]
     lstm, noise = table.panels["lstm"], table.panels["noise"]
     assert [row.values[0].text for row in lstm] == ["temperature 0.5", "temperature 1"]
@@ -170,7 +157,7 @@ def test_sampling_table_leaves_out_what_was_not_measured(write):
 def scaling(write):
     rows = [
         (layer, varied, n, d, n * d**2, 1e-9 * n * d**2, 8 * n * d)
-        for layer in THEORY
+        for layer in diagnostics.THEORY
         for varied, n, d in [*(("length", n, 8) for n in (16, 32, 64)), *(("width", 16, d) for d in (8, 16, 32))]
     ]
     columns = ["layer", "varied", "length", "width", "operations", "seconds", "bytes"]
@@ -184,11 +171,11 @@ def scaling(write):
 
 
 def test_scaling_table_sets_measured_exponents_beside_the_theory(scaling):
-    ((table, _),) = of_rows("scaling", scaling_rows([read_result(scaling)]))
+    ((table, _),) = of_rows("scaling", diagnostics.scaling_rows([read_result(scaling)]))
     rows = [[value.text for value in row.values] for row in table.panels["cpu"]]
     assert rows[0] == ["recurrent", "length n", "n d²", "1.00", "1.00", "1.00 to 1.00", "1.00"]
     assert rows[1] == ["recurrent", "width d", "n d²", "2.00", "2.00", "2.00 to 2.00", "1.00"]
-    assert len(rows) == 2 * len(THEORY)
+    assert len(rows) == 2 * len(diagnostics.THEORY)
 
 
 @pytest.fixture
@@ -212,28 +199,31 @@ def diagnosed(phenomena, scaling, write):
     return [*phenomena, *map(read_result, [*folders, scaling])]
 
 
-def test_figures_of_each_kind_are_the_same_bytes_twice(diagnosed, tmp_path):
+def test_figures_of_each_kind_are_the_same_twice(diagnosed):
     drawn = {kind: figures for _, kind, figures in diagnostic_figures(diagnosed)}
     assert {kind: [*figures] for kind, figures in drawn.items()} == {
         "phenomena": ["grammar"], "positions": ["grammar"], "gradients": ["grammar"], "sampling": ["grammar"],
         "scaling": ["cpu"],
     }  # fmt: skip
     again = {kind: figures for _, kind, figures in diagnostic_figures(diagnosed)}
+    assert _specifications(drawn) == _specifications(again)
     named = {kind: ["gru", "lstm"] for kind in ("positions", "gradients", "sampling")}
     named |= {"phenomena": [*EXCESS], "scaling": ["self-attentive: 2.00"]}
-    for kind, figures in drawn.items():
-        for key, figure in figures.items():
-            write_figure(figure, tmp_path / "one.svg")
-            write_figure(again[kind][key], tmp_path / "two.svg")
-            svg = (tmp_path / "one.svg").read_text()
-            assert svg == (tmp_path / "two.svg").read_text(), kind
-            assert all(f">{name}<" in svg for name in named[kind]), kind
+    for kind, (figure,) in ((kind, figures.values()) for kind, figures in drawn.items()):
+        svg = svg_of(figure)
+        assert all(f">{name}<" in svg for name in named[kind]), kind
+
+
+def _specifications(drawn):
+    return {kind: {key: figure.to_dict() for key, figure in figures.items()} for kind, figures in drawn.items()}
 
 
 def test_figures_have_the_numbers_of_each_system(diagnosed):
     figures = {kind: next(iter(drawn.values())) for _, kind, drawn in diagnostic_figures(diagnosed)}
     bars = charts.table(figures["phenomena"], "phenomenon").set_index(["system", "phenomenon"])
-    frame = phenomena_frame({name: [run for run in diagnosed if _is_phenomena(run, name)] for name in EXCESS})
+    frame = diagnostics.phenomena_frame(
+        {name: [run for run in diagnosed if _is_phenomena(run, name)] for name in EXCESS}
+    )
     for cell in frame.itertuples():
         bar = bars.loc[cell.system, cell.phenomenon]
         numbers = [cell.mean, cell.ci_low, cell.ci_high]
@@ -261,11 +251,14 @@ def test_figures_have_the_numbers_of_each_system(diagnosed):
 
 
 def _is_phenomena(run, system):
-    return run.run["system"] == system and "phenomena" in run.diagnostics
+    return run.run["system"] == system and "phenomena" in run.tables
 
 
 def test_without_diagnostics_there_is_nothing(write):
     result = read_result(write("evaluate", "grammar/lstm-1-perplexity", "lstm", 1, {"test/nats": 1.0}))
-    assert phenomena_tables([result]) == []
-    assert all(rows([result]).empty for rows in (gradients_rows, sampling_rows, scaling_rows))
+    assert diagnostics.phenomena_tables([result]) == []
+    assert all(
+        rows([result]).empty
+        for rows in (diagnostics.gradients_rows, diagnostics.sampling_rows, diagnostics.scaling_rows)
+    )
     assert not any(figures for *_, figures in diagnostic_figures([result]))

@@ -6,11 +6,10 @@ from scipy import stats
 
 from retable.core.errors import UsageError
 from retable.reporting.elmo import elmo_rows
-from retable.reporting.results import read_references, read_result, tidy
-from tests.reporting.specifications import SPECIFICATIONS, of_rows
-from tests.reporting.written import write_report
+from retable.reporting.results import read_result, tidy
+from tests.reporting.specifications import REFERENCES, of_rows
+from tests.reporting.specifications import lines as fields
 
-REFERENCES = read_references()
 PAIRS = {"bilstm": "bilstm_elmo"}
 
 
@@ -34,11 +33,6 @@ def of(name, *values):
 def table_of(folders, pairs=PAIRS, references=REFERENCES):
     ((table, frame),) = of_rows("elmo", elmo_rows(pairs, tidy(map(read_result, folders)), references))
     return table, frame
-
-
-def fields(table, corpus):
-    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
-    return [dict(zip(titles, row.values, strict=True)) for row in table.panels[corpus]]
 
 
 def test_increase_and_share_of_the_error_with_the_interval_over_seeds(write):
@@ -84,12 +78,8 @@ def test_a_loss_is_negative_and_one_run_has_no_interval(write):
 
 def test_tasks_stand_in_the_order_of_glue_with_what_was_published(write):
     folders = []
-    for name in (
-        "sst5/test/accuracy",
-        "stsb/validation/pearson",
-        "sst5/validation/accuracy",
-        "cola/validation/matthews",
-    ):
+    names = "sst5/test/accuracy stsb/validation/pearson sst5/validation/accuracy cola/validation/matthews"
+    for name in names.split():
         for system, value in (("bilstm", -0.1), ("bilstm_elmo", 0.1)):
             folders += write("finetune", "glue", name.replace("/", "-"), system, of(name, value))
     table, frame = table_of(folders)
@@ -134,15 +124,6 @@ def test_systems_without_a_common_task_are_told(write):
     with pytest.raises(UsageError, match="elmo: bilstm and bilstm_elmo have no task in common in this study"):
         table_of(folders)
     assert elmo_rows({}, tidy(map(read_result, folders)), REFERENCES).empty
-
-
-def test_the_report_has_the_table(write, tmp_path):
-    folders = write("finetune", "glue", "cola", "bilstm", of("cola/validation/matthews", 0.1, 0.2))
-    folders += write("finetune", "glue", "cola", "bilstm_elmo", of("cola/validation/matthews", 0.3, 0.5))
-    tables = write_report("glue", {"finetune": folders}, tmp_path / "results", SPECIFICATIONS, elmo=PAIRS)
-    assert [table.name for table in tables] == ["glue", "elmo"]
-    assert len(pd.read_csv(tmp_path / "results/elmo.csv")) == 2
-    assert "What ELMo adds" in (tmp_path / "results/report.html").read_text(encoding="utf-8")
 
 
 def test_whoever_was_published_with_elmo_was_without():

@@ -8,17 +8,17 @@ from scipy import stats
 from retable.core.errors import UsageError
 from retable.metrics.classification import accuracy, confusion_matrix, f1, matthews
 from retable.reporting.glue import glue_averages, glue_differences
-from retable.reporting.published import NOT_RUN, complete
-from retable.reporting.results import aggregate, read_references, read_result, tidy
+from retable.reporting.published import NOT_RUN
+from retable.reporting.results import read_result, tidy
 from retable.reporting.tables import write_tables
-from tests.reporting.specifications import SPECIFICATIONS, made, of_rows
+from tests.reporting import specifications
+from tests.reporting.specifications import SPECIFICATIONS, framed, made, of_rows
 from tests.reporting.written import write_report
 
 N = 200
 LABELS = {task: np.random.default_rng(0).integers(2, size=N) for task in ("cola", "mrpc", "wnli", "rte", "sst5")}
 LABELS["stsb"] = np.random.default_rng(1).uniform(0, 5, N).round(1)
 METRICS = {"cola": ["matthews"], "mrpc": ["accuracy", "f1"], "stsb": ["pearson", "spearman"], "rte": ["accuracy"]}
-REFERENCES = read_references()
 
 
 def predicted(task: str, right: float, seed: int) -> np.ndarray:
@@ -53,21 +53,18 @@ def write(write_run):
 
 def tables_of(folders, baseline=None, notes=None):
     """The tables by name, with the rows that they are made of."""
-    results = [read_result(folder) for folder in folders]
-    frame = complete(aggregate(results, REFERENCES), REFERENCES, [], notes or {})
-    averages, runs = glue_averages(frame, tidy(results))
+    frame, values = framed(*folders, notes=notes), tidy(map(read_result, folders))
+    averages, runs = glue_averages(frame, values)
     if averages.empty:
         return {}
     rows = pd.concat([frame, averages])
     tables = {"glue": (made("glue", rows), rows)}
-    differences = glue_differences(tidy(results), runs, baseline) if baseline else pd.DataFrame()
+    differences = glue_differences(values, runs, baseline) if baseline else pd.DataFrame()
     return tables | {table.name: (table, rows) for table, rows in of_rows("glue-differences", differences)}
 
 
 def fields(table):
-    """The values of each row by its system, by the columns' headings."""
-    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
-    return {row.values[0].text: dict(zip(titles, row.values, strict=True)) for row in table.panels["glue"]}
+    return specifications.fields(table, "glue")
 
 
 @pytest.fixture
@@ -160,34 +157,32 @@ def test_an_unknown_baseline_is_refused(folders):
 
 def test_where_nobody_has_run_all_tasks_there_is_no_average(write):
     cells = [write("rte", "a", 1, 0.5), write("cola", "b", 1, 0.5)]
-    results = [read_result(folder) for folder in cells]
-    averages, runs = glue_averages(complete(aggregate(results, REFERENCES), REFERENCES, [], {}), tidy(results))
+    averages, runs = glue_averages(framed(*cells), tidy(map(read_result, cells)))
     assert not averages["n"].any() and runs.empty
 
 
 def test_a_baseline_that_was_run_alone_is_compared_with_nothing(write):
-    results = [read_result(write("rte", "bilstm", 1, 0.5))]
-    _, runs = glue_averages(complete(aggregate(results, REFERENCES), REFERENCES, [], {}), tidy(results))
-    assert glue_differences(tidy(results), runs, "bilstm").empty
+    cell = write("rte", "bilstm", 1, 0.5)
+    values = tidy([read_result(cell)])
+    assert glue_differences(values, glue_averages(framed(cell), values)[1], "bilstm").empty
 
 
 def test_other_tasks_keep_their_own_table(write, tmp_path):
     cells = [write("rte", "bilstm", 1, 0.5), write("sst5", "bilstm", 1, 0.5, split="test")]
     assert tables_of(cells[1:]) == {}
-    frame = complete(aggregate(map(read_result, cells), REFERENCES), REFERENCES, [], {})
-    tasks, glue = write_tables(frame, SPECIFICATIONS, tmp_path / "tables")
+    tasks, glue = write_tables(framed(*cells), SPECIFICATIONS, tmp_path / "tables")
     assert tasks.name == "tasks" and {column.group for column in tasks.columns} == {"", "sst5"}
     assert glue.name == "glue" and {column.group for column in glue.columns} == {"", "RTE"}
 
 
 def test_numbers_on_a_test_split_stand_with_other_tasks(write, tmp_path):
-    frame = aggregate(map(read_result, [write("rte", "bilstm", 1, 0.5, split="test")]), REFERENCES)
+    frame = framed(write("rte", "bilstm", 1, 0.5, split="test"))
     (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "tables")
     assert table.name == "tasks" and "rte" in {column.group for column in table.columns}
 
 
 def test_a_task_without_test_labels_is_shown_on_validation(write, tmp_path):
-    frame = aggregate(map(read_result, [write("sst5", "bilstm", 1, 0.5)]), REFERENCES)
+    frame = framed(write("sst5", "bilstm", 1, 0.5))
     (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "tables")
     expected = score("sst5", predicted("sst5", 0.5, 1))["accuracy"]
     assert f"{100 * expected:.1f}" in {value.text for value in table.panels["glue"][0].values}

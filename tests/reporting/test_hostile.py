@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import altair as alt
 import markdown as python_markdown
@@ -120,13 +121,12 @@ def test_a_page_shows_texts_as_they_are():
     assert "<" not in said and json.loads(said)["datasets"]
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=ascii)
-def test_a_figure_shows_a_text_as_it_is(tmp_path, text):
-    from xml.etree import ElementTree
-
-    frame = pd.DataFrame({"system": [text.replace("\ud800", "")], "y": [1.0]})
-    figure = alt.Chart(frame).mark_text().encode(y="y:Q", text="system:N").properties(title=text.replace("\ud800", ""))
-    write_figure(figure, tmp_path / "figure.svg")
+def test_a_figure_shows_texts_as_they_are(tmp_path):
+    drawn = []
+    for text in (text.replace("\ud800", "") for text in TEXTS):
+        chart = alt.Chart(pd.DataFrame({"system": [text], "y": [1.0]})).mark_text()
+        drawn.append(chart.encode(y="y:Q", text="system:N").properties(title=text))
+    write_figure(alt.vconcat(*drawn), tmp_path / "figure.svg")
     tags = {each.tag.partition("}")[2] for each in ElementTree.parse(tmp_path / "figure.svg").iter()}
     assert tags <= {"svg", "g", "path", "text", "rect", "line", "tspan", "defs", "clipPath"}
 
@@ -164,19 +164,20 @@ def test_a_study_of_such_names_has_a_report(write_likelihood, write_run, tmp_pat
 
 
 @pytest.mark.parametrize("fact", ["system", "corpus", "task", "stage"])
-@pytest.mark.parametrize("name", ["../../escaped", "/tmp/escaped", "a\nb", "\x1b[2J", 3, ["x"], {"a": 1}])
-def test_files_are_called_after_names_alone(write_run, fact, name):
+def test_files_are_called_after_names_alone(write_run, fact):
     folder = write_run("evaluate", "ptb/lstm-1", "lstm", 1, {}, **{"task": None})
     run = json.loads((folder.parent / "run.json").read_text())
-    (folder.parent / "run.json").write_text(json.dumps(run | {fact: name}))
-    with pytest.raises(UsageError, match=rf"run.json: {fact}=.* is no name") as refusal:
-        read_result(folder)
-    assert str(refusal.value).isprintable()
+    for name in ("../../escaped", "/tmp/escaped", "a\nb", "\x1b[2J", 3, ["x"], {"a": 1}):
+        (folder.parent / "run.json").write_text(json.dumps(run | {fact: name}))
+        with pytest.raises(UsageError, match=rf"run.json: {fact}=.* is no name") as refusal:
+            read_result(folder)
+        assert str(refusal.value).isprintable(), name
 
 
-@pytest.mark.parametrize(
-    "target", ["os.system", "subprocess.run", "builtins.exec", "retable.core.artifacts.subprocess.run"]
-)
+TARGETS = ["os.system", "subprocess.run", "builtins.exec", "retable.core.artifacts.subprocess.run"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_table_is_made_by_a_function_of_the_project(target):
     with pytest.raises(UsageError, match=r"table mine: (_target_=.* none of|there is no )"):
         specified_table("mine", {"_target_": target, "where": {}}, pd.DataFrame())

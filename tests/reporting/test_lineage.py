@@ -1,6 +1,5 @@
 """The tables of the lineage and of what pretraining gives, from result folders as stages leave them."""
 
-import json
 import math
 
 import numpy as np
@@ -12,8 +11,9 @@ from retable.metrics.intervals import bootstrap, percentile_interval
 from retable.metrics.units import share
 from retable.reporting.lineage import gains_rows, lineage_rows
 from retable.reporting.results import read_result, tidy
-from tests.reporting.specifications import SPECIFICATIONS, of_rows
-from tests.reporting.written import write_report
+from tests.reporting import specifications
+from tests.reporting.conftest import writes_likelihoods, writes_runs
+from tests.reporting.specifications import of_rows
 
 YEARS = {"kn5": 1998, "elman": 2010, "lstm": 2012, "gpt": 2018}
 N = 50  # documents
@@ -25,20 +25,32 @@ NATS = {  # of a document of 10 words, by seed
 
 @pytest.fixture
 def write(write_likelihood):
+    return writes_lineages(write_likelihood)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folders of a whole lineage."""
+    return writes_lineages(writes_likelihoods(writes_runs(tmp_path_factory.mktemp("lineage"))))()
+
+
+@pytest.fixture(scope="module")
+def made(whole):
+    return tables(whole)
+
+
+def writes_lineages(write_likelihood):
     """Cells of the lineage with their perplexities, and the oracle's; `changed` gives systems other nats."""
 
-    def build(corpus="grammar", alone=True, **changed):
-        folders = [
-            write_likelihood(
-                "evaluate", f"{corpus}/{system}-{seed}-perplexity", system, seed, [*(nats + NOISE + tilt(system))]
-            )
-            for system, seeds in (NATS | changed).items()
-            for seed, nats in enumerate(seeds, 1)
-        ]
+    def build(corpus="grammar", **changed):
+        folders = []
+        for system, seeds in (NATS | changed).items():
+            for seed, nats in enumerate(seeds, 1):
+                out, scores = f"{corpus}/{system}-{seed}-perplexity", [*(nats + NOISE + tilt(system))]
+                folders.append(write_likelihood("evaluate", out, system, seed, scores))
         oracle = write_likelihood("prepare", corpus, "oracle", 0, [*(20 + NOISE)])
-        if alone:
-            units = pd.read_csv(oracle / "units.csv")
-            units.assign(nats_alone=units["nats"] + 1).to_csv(oracle / "units.csv", index=False)
+        units = pd.read_csv(oracle / "units.csv")
+        units.assign(nats_alone=units["nats"] + 1).to_csv(oracle / "units.csv", index=False)
         return [*folders, oracle]
 
     return build
@@ -55,13 +67,12 @@ def tables(folders, years=YEARS, **more):
     return table, frame.set_index("system")
 
 
-def fields(table, corpus="grammar"):
-    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
-    return {row.values[0].text: dict(zip(titles, row.values, strict=True)) for row in table.panels[corpus]}
+def fields(table):
+    return specifications.fields(table, "grammar")
 
 
-def test_rows_stand_in_the_order_of_history_and_the_oracles_last(write):
-    table, frame = tables(write())
+def test_rows_stand_in_the_order_of_history_and_the_oracles_last(made):
+    table, frame = made
     assert table.name == "lineage"
     rows = fields(table)
     assert [*rows] == [
@@ -81,8 +92,8 @@ def test_rows_stand_in_the_order_of_history_and_the_oracles_last(write):
     assert not any("Excess" in column.group for column in table.columns)  # nobody has measured it
 
 
-def test_differences_are_nats_a_word_with_a_paired_interval(write):
-    _, frame = tables(write())
+def test_differences_are_nats_a_word_with_a_paired_interval(made):
+    _, frame = made
     row = frame.loc["elman"]
     own, its = (
         [np.stack([nats + NOISE + tilt(system), np.full(N, 10.0)], axis=1) for nats in NATS[system]]
@@ -111,14 +122,10 @@ def test_the_interval_and_every_seed_decide(write, seeds, verdict):
     assert (frame.loc["gpt", "difference_low"] * frame.loc["gpt", "difference_high"] < 0) == (seeds == [22, 22.02])
 
 
-def test_the_excess_by_phenomenon_stands_beside_where_it_was_measured(write, tmp_path):
-    folders = write()
+def test_the_excess_by_phenomenon_stands_beside_where_it_was_measured(whole, write_run):
+    folders = [*whole]
     for seed in (1, 2):
-        folder = tmp_path / f"outputs/evaluate/grammar/lstm-{seed}-phenomena"
-        folder.mkdir()
-        run = {"stage": "evaluate", "system": "lstm", "corpus": "grammar", "seed": seed, "task": None}
-        (folder / "run.json").write_text(json.dumps(run))
-        (folder / "metrics.json").write_text("{}")
+        folder = write_run("evaluate", f"grammar/lstm-{seed}-phenomena", "lstm", seed, {})
         excess = {"local": 0.1 * seed, "agreement": 0.3, "nesting": 0, "repetition": -0.5}
         rows = [(unit, name, 8, 8 * (2 + nats), 16) for unit in range(N) for name, nats in excess.items()]
         columns = ["unit", "phenomenon", "tokens", "nats", "true_nats"]
@@ -136,21 +143,21 @@ def test_the_excess_by_phenomenon_stands_beside_where_it_was_measured(write, tmp
     assert any(note.startswith("Excess") for note in table.notes)
 
 
-def test_a_text_without_an_oracle_and_one_without_lone_sentences(write, write_likelihood):
-    *systems, oracle = write(alone=False)
-    _, frame = tables([*systems, oracle])
+def test_a_text_without_an_oracle_and_one_without_lone_sentences(whole, write_likelihood):
+    systems = whole[:-1]
+    _, frame = tables([*systems, write_likelihood("prepare", "grammar", "oracle", 0, [*(20 + NOISE)])])
     assert [*frame.index] == [*YEARS, "oracle"]
     table, frame = tables(systems)
     assert [*frame.index] == [*YEARS] and not any("oracle" in note.lower() for note in table.notes)
 
 
-def test_how_the_systems_were_tuned_stands_among_the_notes(write):
-    table, _ = tables(write(), tuned="Learning rates: the best of four.")
+def test_how_the_systems_were_tuned_stands_among_the_notes(whole):
+    table, _ = tables(whole, tuned="Learning rates: the best of four.")
     assert table.notes[-1] == "Learning rates: the best of four."
 
 
-def test_each_corpus_that_all_were_measured_on_is_a_panel(write):
-    toy, whole = write("toy", gpt=[]), write()
+def test_each_corpus_that_all_were_measured_on_is_a_panel(write, whole):
+    toy = write("toy", gpt=[])
     assert [*tables([*toy, *whole])[0].panels] == ["grammar"]
     assert [*tables([*toy, *whole], {"kn5": 1998, "lstm": 2012})[0].panels] == ["grammar", "toy"]
 
@@ -255,20 +262,3 @@ def test_only_systems_of_one_corpus_are_compared(write_task):
     folders = write_task({"gpt": [140]}) + write_task({"gpt_pretrained": [170]}, corpus="toy")
     with pytest.raises(UsageError, match="sentiment was learnt on grammar, toy; compare two systems of one corpus"):
         gains(folders)
-
-
-def test_both_tables_are_the_first_of_the_report(write, write_task, tmp_path):
-    out = tmp_path / "results"
-    task = write_task({"gpt": [140, 141], "gpt_pretrained": [170, 171]}, corpus="toy")
-    folders = [*write(), *task]
-    stages = {stage: [each for each in folders if stage in each.parts] for stage in ("prepare", "evaluate", "finetune")}
-    made = write_report("small", stages, out, SPECIFICATIONS, lineage=YEARS, gains=[GAIN], tuned="Tuned.")
-    assert [table.name for table in made][:2] == ["lineage", "gains"] and len(made) > 2
-    text = (out / "report.md").read_text(encoding="utf-8")
-    assert text.index("The lineage: held-out") < text.index("What pretraining gives") < text.index("### Perplexity")
-    for name in ("lineage", "gains"):
-        assert all((out / f"{name}.{kind}").stat().st_size for kind in ("csv", "md"))
-    rows = pd.read_csv(out / "lineage.csv", keep_default_na=False).set_index(["system", "task", "split", "metric"])
-    assert rows.loc[("lstm", "", "test", "perplexity_word"), "verdict"] == "better"
-    rows = pd.read_csv(out / "gains.csv").set_index(["system", "task", "split", "metric"])
-    assert rows.loc[("gpt_pretrained", "sentiment", "test", "accuracy"), "verdict"] == "gains"

@@ -6,15 +6,15 @@ import pandas as pd
 import pytest
 
 from retable.core.errors import UsageError
-from retable.reporting.figures import write_figure
 from retable.reporting.learning_curves import learning_curves
 from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.neighbours import unseen_neighbours_tables
 from retable.reporting.pretraining import senses_figures
-from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.results import read_result
 from retable.reporting.tables import write_tables
-from tests.reporting.charts import ends, line, marks, texts
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting import charts
+from tests.reporting.charts import ends, line, marks
+from tests.reporting.specifications import SPECIFICATIONS, fields, framed, shown, texts
 from tests.reporting.written import write_report
 
 MASKED = {"alone": 1.5, "alone_corrupted": 1.25, "accuracy": 0.55, "corrupted": 1.375}
@@ -25,6 +25,11 @@ PAIRS |= {"sentence_order/accuracy": 0.75, "sentence_order/accuracy_standard_err
 BERT = {"loss": 2.0, "masked_accuracy": 0.4, "next_sentence_loss": 0.5, "next_sentence_accuracy": 0.8}
 ELECTRA = {"loss": 14.0, "generator_loss": 2.5, "discriminator_loss": 0.23, "replaced": 0.1}
 ELECTRA |= {"replaced_accuracy": 0.93, "replaced_recall": 0.5}
+
+
+def named(row):
+    """The values of a row that say something, by their column."""
+    return {title: value for title, value in row.items() if value.text}
 
 
 @pytest.fixture
@@ -52,24 +57,14 @@ def held_out(write_held_out, write_run):
     ]
 
 
-def framed(folders):
-    return aggregate([read_result(folder) for folder in folders], read_references())
-
-
-def named(table, row):
-    """The values of a row that say something, by their column."""
-    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
-    return {title: value for title, value in zip(titles, row.values, strict=True) if value.text}
-
-
 def test_a_row_a_system_with_the_metrics_of_its_objective(held_out, tmp_path):
-    (table,) = write_tables(framed(held_out), SPECIFICATIONS, tmp_path / "results")
-    rows = {row.values[0].text: named(table, row) for row in table.panels["grammar"]}
+    (table,) = write_tables(framed(*held_out), SPECIFICATIONS, tmp_path / "results")
+    rows = {name: named(row) for name, row in fields(table, "grammar").items()}
     assert list(rows)[:5] == ["bert_words", "bert_worse", "bert", "electra", "t5"]  # by objective, then by loss
     bert = rows["bert"]
-    shown = {title: (value.text, value.spread) for title, value in bert.items()}
-    assert shown["Masked words nats"] == ("2.125", "0.177") and shown["Runs"] == ("2", "")
-    assert shown["Pairs of segments accuracy"] == ("85.0", "7.1")
+    said = {title: (value.text, value.spread) for title, value in bert.items()}
+    assert said["Masked words nats"] == ("2.125", "0.177") and said["Runs"] == ("2", "")
+    assert said["Pairs of segments accuracy"] == ("85.0", "7.1")
     assert bert["Masked words nats"].runs == ("evaluate/grammar/bert-1-held_out", "evaluate/grammar/bert-2-held_out")
     electra = {title: value.text for title, value in rows["electra"].items()}
     # the weighted sum of the generator's loss and the discriminator's is no nats of anything
@@ -82,11 +77,10 @@ def test_a_row_a_system_with_the_metrics_of_its_objective(held_out, tmp_path):
 
 
 def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
-    (table,) = write_tables(framed(held_out), SPECIFICATIONS, tmp_path / "results")
-    rows = table.panels["grammar"][5:]
-    assert [row.apart for row in rows] == [True, False, False, False, False]
-    shown = {row.values[0].text: {t: (v.text, v.spread) for t, v in [*named(table, row).items()][1:]} for row in rows}
-    assert shown == {
+    (table,) = write_tables(framed(*held_out), SPECIFICATIONS, tmp_path / "results")
+    assert [row.apart for row in table.panels["grammar"][5:]] == [True, False, False, False, False]
+    bounds = {name: [*named(row).items()][1:] for name, row in [*fields(table, "grammar").items()][5:]}
+    assert {name: {head: (value.text, value.spread) for head, value in row} for name, row in bounds.items()} == {
         "bound (grammar)": {"Masked words nats": ("1.375", "0.062")},
         "bound, one word chosen (grammar)": {"Masked words nats": ("1.250", "0.062")},
         "one word masked (grammar)": {
@@ -119,35 +113,9 @@ def test_no_system_owns_a_bound_and_other_tables_see_none(held_out, write_likeli
 
 def test_a_bound_alone_is_no_table_and_two_are_one_too_many(write_run, tmp_path):
     bounds = [write_run("evaluate", f"grammar/{name}-1-masked_bound", name, 1, BOUND) for name in ("gpt", "bert")]
-    assert write_tables(framed(bounds[:1]), SPECIFICATIONS, tmp_path / "results") == []
+    assert write_tables(framed(*bounds[:1]), SPECIFICATIONS, tmp_path / "results") == []
     with pytest.raises(UsageError, match="both hold the oracle of grammar with seed 1; leave one of them out"):
-        framed(bounds)
-
-
-def test_directions_stand_beside_the_true_distribution(write_run, write_likelihood, perplexity_of, tmp_path):
-    def write(system, seed, forward, backward):
-        metrics = {"test/forward/tokens": 9.0}
-        for split, more in (("validation", 1.0), ("test", 0.0)):
-            for direction, value in (("forward", forward), ("backward", backward), ("mean", 30.0 + seed)):
-                metrics |= {f"{split}/{direction}/perplexity_word": value + more}
-                metrics |= {f"{split}/{direction}/bits_per_byte": 1.0}
-        out = f"grammar/{system}-{seed}-directions"
-        return write_run("evaluate", out, system, seed, metrics, protocol="carried")
-
-    oracle = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(13)] * 5)
-    cells = [write("elmo", 1, 31.0, 35.0), write("elmo", 2, 32.0, 35.0), write("elmo_word", 9, 33.0, 36.0)]
-    (table,) = write_tables(framed([*cells, oracle]), SPECIFICATIONS, tmp_path / "results")
-    assert table.name == "directions"
-    rows = table.panels["grammar"]
-    assert [row.values[0].text for row in rows] == ["elmo_word", "elmo", "true distribution (oracle)"]
-    elmo = {title: value.text for title, value in named(table, rows[1]).items()}
-    assert elmo == {
-        "System": "elmo", "Context": "carried", "Runs": "2",
-        "Validation PPL/word forward": "32.50", "Validation PPL/word backward": "36.00",
-        "Validation PPL/word mean": "32.50", "Test PPL/word forward": "31.50", "Test PPL/word backward": "35.00",
-        "Test PPL/word mean": "31.50",
-    }  # fmt: skip
-    assert [value.text for value in rows[2].values[3:]] == ["13.00"] * 6 and rows[2].apart
+        framed(*bounds)
 
 
 @pytest.fixture
@@ -159,12 +127,11 @@ def senses(write_run):
         return write_run("evaluate", f"grammar/{system}-{seed}-senses", system, seed, metrics)
 
     cells = [("elmo", 1, [0.5, 0.8, 0.7]), ("elmo", 2, [0.5, 0.9, 0.7]), ("bert", 1, [0.5, *[0.6] * 9, 0.95])]
-    return [read_result(write(*cell)) for cell in cells]
+    return framed(*(write(*cell) for cell in cells))
 
 
 def test_senses_by_layer(senses, tmp_path):
-    frame = aggregate(senses, read_references())
-    (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "results")
+    (table,) = write_tables(senses, SPECIFICATIONS, tmp_path / "results")
     rows = [[(value.text, value.spread) for value in row.values] for row in table.panels["grammar"]]
     assert [row[1][0] for row in rows] == [*map(str, range(11)), "0", "1", "2", ""]  # 10 behind 9
     assert rows[10][0] == ("bert", "") and rows[10][4:] == [("95.0", ""), ("85.0", "")]
@@ -178,37 +145,29 @@ def test_steering_has_a_row_for_each_kind_of_sentences(write_run, tmp_path):
     scores |= {"nats_sentence": (30.0, 31.5), "true_nats_token": (2.0, 1.875)}
     kinds = ("sampled", "steered")
     metrics = {f"steering/{kind}/{name}": both[i] for name, both in scores.items() for i, kind in enumerate(kinds)}
-    runs = [
-        write_run(
-            "evaluate", f"grammar/lstm-{seed}-steering", "lstm", seed, metrics | {"steering/steered/label": share}
-        )
-        for seed, share in ((1, 0.95), (2, 0.97))
-    ]
-    frame = aggregate([read_result(run) for run in runs], read_references())
-    (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "results")
-    columns = [f"{column.group} {column.title}".strip() for column in table.columns]
-    rows = {row.values[0].text: dict(zip(columns, row.values, strict=True)) for row in table.panels["grammar"]}
+    runs = []
+    for seed, share in ((1, 0.95), (2, 0.97)):
+        own = metrics | {"steering/steered/label": share}
+        runs.append(write_run("evaluate", f"grammar/lstm-{seed}-steering", "lstm", seed, own))
+    (table,) = write_tables(framed(*runs), SPECIFICATIONS, tmp_path / "results")
+    rows = fields(table, "grammar")
     assert {*rows} == {f"lstm, {kind}" for kind in kinds}
-    steered = {column: value.text for column, value in rows["lstm, steered"].items() if value.text}
-    assert steered == {
+    assert {name: text for name, text in shown(table, "grammar")["lstm, steered"].items() if text} == {
         "Sentences": "lstm, steered", "label, %": "96.0", "grammatical, %": "87.5", "Runs": "2",
         "By the model nats a sentence": "31.50", "By the true distribution a token": "1.875",
     }  # fmt: skip
     assert rows["lstm, steered"]["label, %"].spread == "1.4"
 
 
-def test_senses_figure_has_two_lines_a_system_and_the_same_bytes_twice(senses, tmp_path):
-    frame = aggregate(senses, read_references())
-    for name in ("one.svg", "two.svg"):
-        (figure,) = senses_figures(frame).values()
-        write_figure(figure, tmp_path / name)
-    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+def test_senses_figure_has_two_lines_a_system_and_is_the_same_twice(senses):
+    figure, again = (figure for _ in range(2) for figure in senses_figures(senses).values())
+    assert figure.to_dict() == again.to_dict()
     assert line(figure, "elmo", "nearest") == ([0, 1, 2], pytest.approx([50, 85, 70]))
     assert line(figure, "elmo", "centroid") == ([0, 1, 2], pytest.approx([40, 75, 60]))
     assert line(figure, "bert", "nearest")[0] == [*range(11)]  # 10 behind 9
     assert ends(figure) == {"bert": 95, "elmo": 70, "most frequent sense": 50}
-    assert {"bert", "elmo", "most frequent sense"} <= set(texts(figure))
-    assert senses_figures(frame[frame["task"] == "none"]) == {}
+    assert {"bert", "elmo", "most frequent sense"} <= set(charts.texts(figure))
+    assert senses_figures(senses[senses["task"] == "none"]) == {}
 
 
 @pytest.fixture
@@ -235,7 +194,7 @@ def test_unseen_words_have_their_neighbours_below_them(write_unseen):
     assert [(column.group, column.title) for column in table.columns] == [
         ("", ""), *((f"w{i}ed", f"verb past of w{i}") for i in (0, 2, 4, 6, 8, 10))
     ]  # fmt: skip
-    elmo = [[value.text for value in row.values] for row in table.panels["elmo"]]
+    elmo = texts(table, "elmo")
     assert elmo[0] == ["1", "w0", "w2", "w4", "w6", "w8", "w10"] and elmo[4] == ["5", *"dddddd"] and len(elmo) == 5
     assert [row.values[1].text for row in table.panels["bert"]] == ["nan", "NA"]  # words, no missing values
     assert "6 of the 11 words" in table.notes[0] and len(frame) == 11 * (10 + 2)
@@ -246,20 +205,6 @@ def test_words_of_ones_own_have_no_form(write_unseen):
     ((table, _),) = unseen_neighbours_tables([write_unseen("elmo", 1, {("blick", "", ""): ["block"]})])
     assert [(column.group, column.title) for column in table.columns] == [("", ""), ("blick", "")]
     assert unseen_neighbours_tables([]) == []
-
-
-def test_kin_of_unseen_words(write_unseen, tmp_path):
-    def metrics(stem):
-        return {"unseen_words/words": 40.0, "unseen_words/stem": stem, "unseen_words/form": 0.25,
-                "unseen_words/stem_or_form": stem + 0.125}  # fmt: skip
-
-    found = {("goed", "go", "verb past"): ["go"]}
-    results = [write_unseen("elmo", 1, found, metrics(0.5)), write_unseen("noise", 1, found, metrics(0.25))]
-    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
-    assert [[value.text for value in row.values] for row in table.panels["grammar"]] == [
-        ["noise", "1", "40", "25.0", "25.0", "37.5"],
-        ["elmo", "1", "40", "50.0", "25.0", "62.5"],
-    ]
 
 
 def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_curve):

@@ -3,9 +3,9 @@
 import pytest
 
 from retable.reporting.probes import probes_figures, probes_table
-from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.results import aggregate, read_result
 from tests.reporting.charts import ends, line, marks, texts
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
 from tests.reporting.written import write_report
 
 KINDS = ("number", "part_of_speech")
@@ -25,7 +25,7 @@ def write_probes(write_run):
 
 
 def frame_of(*folders):
-    frame = aggregate(map(read_result, folders), read_references())
+    frame = aggregate(map(read_result, folders), REFERENCES)
     return frame[frame["task"] == "probes"]
 
 

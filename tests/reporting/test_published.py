@@ -7,12 +7,11 @@ import pytest
 
 from retable.reporting.perplexities import perplexities
 from retable.reporting.published import NOT_RUN, complete
-from retable.reporting.results import CELL, COLUMNS, aggregate, read_references, read_result
-from tests.reporting.charts import texts
-from tests.reporting.specifications import SPECIFICATIONS, made
+from retable.reporting.results import CELL, COLUMNS, aggregate, read_result
+from tests.reporting import charts
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, heads, made, texts
 from tests.reporting.written import write_report
 
-REFERENCES = read_references()
 STUDIES = Path(__file__).parents[2] / "studies"
 
 
@@ -119,8 +118,8 @@ def test_notes_are_of_one_corpus_and_stand_first(write_likelihood, perplexity_of
 
 def test_rows_stand_by_rank_whether_run_or_not(kn5, write_run, frame_of):
     table = made("perplexity", frame_of([kn5], [write_run("pretrain", "ptb/kn5-1", "kn5", 1, {})]))
-    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
-    rows = {row.values[0].text: [value.text for value in row.values] for row in table.panels["ptb"]}
+    titles = heads(table)
+    rows = {row[0]: row for row in texts(table, "ptb")}
     word, published, flops, note = (titles.index(name) for name in ("Test PPL/word", "Test published", "FLOPs", "Note"))
     order = [float(row[word] or row[published]) for row in rows.values() if row[word] or row[published]]
     assert order == sorted(order, reverse=True) and len(order) > 100
@@ -135,10 +134,9 @@ def test_what_was_published_in_bits_stands_beside_bits(write_likelihood, frame_o
     nats = [1.9 * 60] * 2  # units of 60 bytes
     cell = write_likelihood("evaluate", "tinyshakespeare/gpt_shakespeare-1", "gpt_shakespeare", 1, nats)
     table = made("perplexity", frame_of([cell]))
-    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
     rows = {row.values[0].text: row.values for row in table.panels["tinyshakespeare"]}
     assert list(rows) == ["gpt_shakespeare", "gpt_shakespeare_gpu"]
-    place = titles.index("Validation bits/byte")
+    place = heads(table).index("Validation bits/byte")
     shown = [(value.text, value.spread) for value in rows["gpt_shakespeare"][place : place + 3]]
     # 1.9 nats a character where 1.88 ± 0.03 was published
     assert shown == [(f"{1.9 / math.log(2):.4f}", ""), ("2.7123", "0.0433"), ("pass", "")]
@@ -167,6 +165,6 @@ def test_the_figure_shows_what_ran_and_grows_with_it(write_likelihood, perplexit
     ]
     (few,) = perplexities(frame_of(cells[:4])).values()
     (many,) = perplexities(frame_of(cells)).values()
-    assert [text for text in texts(few) if text[0] == "s"] == ["s3", "s2", "s1", "s0"]
+    assert [text for text in charts.texts(few) if text[0] == "s"] == ["s3", "s2", "s1", "s0"]
     heights = [figure.to_dict()["height"] for figure in (few, many)]
     assert heights[1] == 10 * heights[0] and heights[1] / 40 > 20  # pixels a row

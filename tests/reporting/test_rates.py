@@ -1,27 +1,21 @@
 """The table of learning rates, from result folders as stages leave them."""
 
-import json
-
 import pytest
 
 from retable.core.errors import UsageError
 from retable.reporting.rates import rates_rows
 from retable.reporting.results import read_result, tidy
-from tests.reporting.specifications import of_rows
+from tests.reporting.specifications import lines, of_rows
 
 LSTM = {"lstm_rate_1": 1e-3, "lstm_rate_2": 2e-3, "lstm_rate_3": 4e-3}
 BERT = {"bert_rate_1": 5e-4, "bert_rate_2": 1e-3}
 
 
 @pytest.fixture
-def write(tmp_path):
+def write(write_run):
     def build(stage, system, task=None, seed=1, **metrics):
-        folder = tmp_path / f"outputs/{stage}/grammar/{task or 'text'}-{system}-{seed}"
-        folder.mkdir(parents=True)
-        run = {"stage": stage, "system": system, "corpus": "grammar", "seed": seed, "task": task}
-        (folder / "run.json").write_text(json.dumps(run))
-        (folder / "metrics.json").write_text(json.dumps({k.replace("__", "/"): v for k, v in metrics.items()}))
-        return folder
+        metrics = {name.replace("__", "/"): value for name, value in metrics.items()}
+        return write_run(stage, f"grammar/{task or 'text'}-{system}-{seed}", system, seed, metrics, task=task)
 
     return build
 
@@ -34,23 +28,15 @@ def tables(rates, folders, chosen_by=None):
     return table, frame
 
 
-def fields(table):
-    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
-    return [dict(zip(titles, row.values, strict=True)) for row in table.panels["grammar"]]
-
-
 def test_the_lowest_loss_and_the_highest_metric_are_the_best(write):
     folders = [
         write("pretrain", system, validation__loss=loss) for system, loss in zip(LSTM, (3.0, 2.5, 2.75), strict=True)
     ]
-    folders += [
-        write(
-            "finetune", system, "sentiment", sentiment__validation__accuracy=score, sentiment__test__accuracy=1 - score
-        )
-        for system, score in zip(BERT, (0.5, 0.75), strict=True)
-    ]
+    for system, score in zip(BERT, (0.5, 0.75), strict=True):
+        scores = {"sentiment__validation__accuracy": score, "sentiment__test__accuracy": 1 - score}
+        folders.append(write("finetune", system, "sentiment", **scores))
     table, frame = tables({"lstm": LSTM, "bert": BERT}, folders, {"sentiment": "accuracy"})
-    lstm, bert = fields(table)
+    lstm, bert = lines(table, "grammar")
     assert [lstm[f"Validation × {times}"].text for times in (1, 2, 4)] == ["3.000", "2.500", "2.750"]
     assert [lstm[f"Validation × {times}"].bold for times in (1, 2, 4)] == [False, True, False]
     assert (lstm["Lowest rate"].text, lstm["Best rate"].text) == ("0.001", "0.002")

@@ -3,7 +3,7 @@
 import json
 import math
 import zipfile
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -29,18 +29,10 @@ def alike(one: Result, other: Result) -> bool:
     """Whether two results are the same, with metrics of nine digits and configurations as they are read."""
     assert one.metrics == pytest.approx(other.metrics, rel=1e-8) and one.metrics.keys() == other.metrics.keys()
     assert yaml.safe_load(one.config) == yaml.safe_load(other.config)
-    for name in (field.name for field in fields(Result) if field.name not in ("metrics", "config", "record")):
-        first, second = getattr(one, name), getattr(other, name)
-        if name == "diagnostics":
-            assert first.keys() == second.keys()
-            pairs = [(first[key], second[key]) for key in first]
-        else:
-            pairs = [(first, second)]
-        for left, right in pairs:
-            if isinstance(left, pd.DataFrame):
-                pd.testing.assert_frame_equal(left, right, obj=name)
-            else:
-                assert left == right, name
+    assert (one.name, one.run, one.benchmark) == (other.name, other.run, other.benchmark)
+    assert one.tables.keys() == other.tables.keys()
+    for name, table in one.tables.items():
+        pd.testing.assert_frame_equal(table, other.tables[name], obj=name)
     return True
 
 
@@ -92,7 +84,7 @@ def mixed(write_run):
 
 def test_a_record_is_its_cell(trained, record):
     (found,) = read_results(record(trained))
-    assert alike(found, read_result(trained)) and len(found.curve) == 3
+    assert alike(found, read_result(trained)) and len(found.tables["curve"]) == 3
     assert found.sums["test/perplexity_word"].value() == pytest.approx(found.metrics["test/perplexity_word"])
     assert found.record["git_commit"] == "c0ffee" * 6 and found.record["environment"] == {"python": "3.12.1"}
 
@@ -102,13 +94,13 @@ def test_a_record_of_an_evaluation_has_each_benchmark(evaluated, record):
     assert [each.benchmark for each in found] == ["measured", "phenomena"]
     assert {each.name for each in found} == {"evaluate/ptb/lstm-1"}
     assert all(alike(each, read_result(evaluated / each.benchmark)) for each in found)
-    assert len(found[1].diagnostics["phenomena"]) == 3 and found[0].units is not None
+    assert len(found[1].tables["phenomena"]) == 3 and "units" in found[0].tables
 
 
 def test_a_record_has_the_mix_without_the_weights(mixed, record):
     (found,) = read_results(path := record(mixed))
     direct = read_result(mixed)
-    np.testing.assert_array_equal(found.mix, direct.mix)
+    np.testing.assert_array_equal(found.tables["mix"], direct.tables["mix"])
     config = yaml.safe_load(found.config)  # whose keys JSON makes texts
     assert config["task"] == {"labels": {"0": "bad", "1": "good"}}
     assert alike(replace(found, config=direct.config), direct)
@@ -227,7 +219,7 @@ def test_any_wrong_byte_of_an_archive_is_one_line_or_changes_nothing(trained, re
             assert str(file) in str(error)
             damaged += 1
         else:
-            assert found.units is None or alike(found, expected)  # such as its date, or another name
+            assert "units" not in found.tables or alike(found, expected)  # such as its date, or another name
     assert damaged > len(whole) / 2
 
 

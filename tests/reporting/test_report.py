@@ -32,11 +32,8 @@ def folders(write_run, write_likelihood, write_curve, perplexity_of, tmp_path):
 
 @pytest.fixture
 def report(folders, tmp_path):
-    making = Making(
-        "python -m pipelines.evaluate cell=ptb/lstm_small-1 seed=7",
-        "evaluate@lstm_small-1",
-        {"seed": "7"},
-    )
+    command = "python -m pipelines.evaluate cell=ptb/lstm_small-1 seed=7"
+    making = Making(command, "evaluate@lstm_small-1", {"seed": "7"})
     facts = {"makings": {"evaluate/ptb/lstm_small-1": making}, "remote": "git@github.com:o/retable.git"}
     facts |= {"about": "What <a> study shows."}
     write_report("ptb & <co>", folders, tmp_path / "results", SPECIFICATIONS, **facts)
@@ -63,10 +60,8 @@ def test_numbers_lead_to_their_cells_and_those_to_what_made_them(report):
     assert "200 steps" in entry(report, "run-pretrain-ptb-lstm_small-1")
     assert "with uncommitted changes" in entry(report, "run-pretrain-ptb-lstm_small-1")
     assert "Commit not known" in entry(report, "run-evaluate-ptb-kn5-1")
-    assert (
-        "3 cells; 2 runs, 25 seconds in all, of commit c0ffeec0ff; 1 of them with uncommitted changes; 1 of the"
-        in report
-    )
+    told = "3 cells; 2 runs, 25 seconds in all, of commit c0ffeec0ff; 1 of them with uncommitted changes; 1 of the"
+    assert told in report
 
 
 def test_runs_stand_in_a_table_for_programs(report, tmp_path):
@@ -112,9 +107,8 @@ def test_a_tolerance_that_was_set_afterwards_is_counted(write_likelihood, perple
     ]
     write_report("two", {"evaluate": folders}, tmp_path / "results", SPECIFICATIONS)
     summary = (tmp_path / "results" / "report.md").read_text(encoding="utf-8")
-    assert (
-        "\n2 within the tolerance of what was published (1 by a tolerance set after it had run), 0 outside" in summary
-    )
+    told = "2 within the tolerance of what was published (1 by a tolerance set after it had run), 0 outside"
+    assert f"\n{told}" in summary
     rows = {line.split(" | ")[0].strip("| "): line for line in summary.splitlines() if line.startswith("| ")}
     assert AFTERWARDS in rows["maxent"] and AFTERWARDS not in rows["kn5"]
 
@@ -149,9 +143,8 @@ def test_the_same_numbers_give_the_same_bytes_whenever_they_were_made(folders, t
             write_record(cell, made | {"environment": {}})
     files = sorted(path.name for path in (tmp_path / "first").iterdir() if path.is_file())
     assert {"report.html", "report.md", "perplexity.csv", "perplexity-ptb.svg"} <= set(files)
-    differing = {
-        name for name in files if (tmp_path / "first" / name).read_bytes() != (tmp_path / "second" / name).read_bytes()
-    }
+    first, second = ({name: (tmp_path / each / name).read_bytes() for name in files} for each in ("first", "second"))
+    differing = {name for name in files if first[name] != second[name]}
     assert differing == {"runs.csv", "report.html", "report.md"}  # which have the commit and the machine
     assert "- 3 cells: commit adadadadad; " in (tmp_path / "second/report.md").read_text(encoding="utf-8")
 
@@ -186,9 +179,8 @@ def test_dvc_gets_what_systems_are_judged_by():
 
 def test_a_missing_cell_writes_nothing(folders, tmp_path):
     folders["evaluate"].append(tmp_path / "outputs" / "evaluate" / "ptb" / "gpt-1")
-    with pytest.raises(
-        UsageError, match=r"stage evaluate makes it: `retable repro` of a study that has evaluate/ptb/gpt-1"
-    ):
+    remedy = r"stage evaluate makes it: `retable repro` of a study that has evaluate/ptb/gpt-1"
+    with pytest.raises(UsageError, match=remedy):
         write_report("ptb", folders, tmp_path / "results", SPECIFICATIONS)
     assert not (tmp_path / "results").exists()
 

@@ -9,19 +9,23 @@ import sacrebleu
 from retable.core.errors import UsageError
 from retable.evaluation.last_words import LastWords
 from retable.metrics.translation import METRICS, translation_counts
-from retable.reporting.results import aggregate, read_references, read_result, verdict
+from retable.reporting.results import aggregate, read_result, verdict
 from retable.tasks import base
 from retable.tasks.base import Task
 from retable.tasks.translation import TranslationTask
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
 from tests.reporting.written import write_report
 
-NONE_PUBLISHED = read_references().iloc[:0]
+NONE_PUBLISHED = REFERENCES.iloc[:0]
 
 
 def rows_of(folders, references=NONE_PUBLISHED):
-    frame = aggregate([read_result(folder) for folder in folders], references)
+    frame = aggregate(map(read_result, folders), references)
     return frame.set_index(["system", "task", "split", "metric"])
+
+
+def perplexity_row(system, folders, references=NONE_PUBLISHED):
+    return rows_of(folders, references).loc[(system, "", "test", "perplexity_word")]
 
 
 def test_seeds_average_by_hand(write_likelihood, perplexity_of):
@@ -29,7 +33,7 @@ def test_seeds_average_by_hand(write_likelihood, perplexity_of):
         write_likelihood("evaluate", f"ptb/lstm-{seed}", "lstm", seed, [perplexity_of(value)] * 5)
         for seed, value in ((1, 98), (2, 100), (3, 105))
     ]
-    row = rows_of(folders).loc[("lstm", "", "test", "perplexity_word")]
+    row = perplexity_row("lstm", folders)
     assert row["mean"] == pytest.approx(101)
     assert row["std"] == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
     assert row["n"] == 3
@@ -41,7 +45,7 @@ def test_few_units_have_neither_interval_nor_test(write_likelihood):
     """Two documents have three resamples, of which an interval would say little and be believed."""
     for n, has in ((4, False), (5, True)):
         folder = write_likelihood("evaluate", f"c{n}/lstm-1", "lstm", 1, [40.0, 50.0, 45.0, 41.0, 44.0][:n])
-        row = rows_of([folder]).loc[("lstm", "", "test", "perplexity_word")]
+        row = perplexity_row("lstm", [folder])
         assert [not math.isnan(row[name]) for name in ("ci_low", "ci_high", "p_best")] == [has] * 3
 
 
@@ -51,19 +55,15 @@ def test_perplexities_are_compared_by_their_ratio(write_likelihood):
     generator = np.random.default_rng(0)
     nats = generator.normal(45, 3, size=40)
     wild = nats + np.abs(generator.normal(150, 60, size=40))
-    folders = [
-        write_likelihood("evaluate", f"ptb/{name}-1", name, 1, list(values))
-        for name, values in (("a", nats), ("b", wild))
-    ]
-    rows = rows_of(folders)["p_best"]
+    systems = {"a": nats, "b": wild}
+    cells = [write_likelihood("evaluate", f"ptb/{name}-1", name, 1, [*each]) for name, each in systems.items()]
+    rows = rows_of(cells)["p_best"]
     assert rows["b", "", "test", "perplexity_word"] == rows["b", "", "test", "bits_per_byte"] == pytest.approx(1 / 1001)
 
 
 def test_one_seed_has_no_deviation_but_an_interval_over_units(write_likelihood):
     nats = np.random.default_rng(0).normal(45, 3, size=500)
-    row = rows_of([write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, list(nats))]).loc[
-        ("kn5", "", "test", "perplexity_word")
-    ]
+    row = perplexity_row("kn5", [write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, list(nats))])
     assert math.isnan(row["std"])
     # the normal approximation, on the log scale
     error = 1.95996 * nats.std() / math.sqrt(500) / 10
@@ -75,21 +75,17 @@ def test_the_best_system_is_set_apart_by_the_paired_test(write_likelihood, perpl
     random = np.random.default_rng(0)
     hard = random.normal(40, 5, size=200)  # how hard each unit is, for every system
     nats = {"oracle": hard - 5, "best": hard, "equal": hard + random.normal(0, 0.1, 200), "worse": hard + 0.2}
-    folders = [
-        write_likelihood("evaluate", f"grammar/{name}-1", name, 1, list(values)) for name, values in nats.items()
-    ]
-    p = rows_of(folders)["p_best"].xs(("", "test", "perplexity_word"), level=("task", "split", "metric"))
+    cells = [write_likelihood("evaluate", f"grammar/{name}-1", name, 1, [*each]) for name, each in nats.items()]
+    p = rows_of(cells)["p_best"].xs(("", "test", "perplexity_word"), level=("task", "split", "metric"))
     assert math.isnan(p["oracle"])
     assert p["equal"] > 0.05 and p["best"] > 0.05 and max(p["best"], p["equal"]) == 1
     assert p["worse"] < 0.01  # a fifth of a nat, far within the spread between units
 
 
 def test_no_test_between_different_segmentations(write_likelihood):
-    folders = [
-        write_likelihood("evaluate", "ptb/a-1", "a", 1, [40.0] * 6),
-        write_likelihood("evaluate", "ptb/b-1", "b", 1, [50.0] * 5),
-    ]
-    p = rows_of(folders)["p_best"]
+    systems = {"a": [40.0] * 6, "b": [50.0] * 5}
+    cells = [write_likelihood("evaluate", f"ptb/{name}-1", name, 1, each) for name, each in systems.items()]
+    p = rows_of(cells)["p_best"]
     assert p["a", "", "test", "bits_per_byte"] == 1 and math.isnan(p["b", "", "test", "bits_per_byte"])
 
 
@@ -148,7 +144,7 @@ def test_a_difference_is_judged(write_likelihood, perplexity_of, base, variant, 
     cells = [write_likelihood("evaluate", "ptb/tied-1", "tied", 1, [perplexity_of(variant)] * 5)]
     if base:
         cells.append(write_likelihood("evaluate", "ptb/small-1", "small", 1, [perplexity_of(base)] * 5))
-    row = rows_of(cells, references).loc[("tied", "", "test", "perplexity_word")]
+    row = perplexity_row("tied", cells, references)
     assert row["verdict"] == expected and row["published"] == 112.4
     measured = f": {variant - base:+.2f}, published -2.10 ± 1.50" if base else ""
     assert row["note"] == f"judged by the difference to small{measured}"
@@ -161,13 +157,13 @@ def test_a_difference_is_judged(write_likelihood, perplexity_of, base, variant, 
 def test_another_recipe_passes_as_such(write_likelihood, perplexity_of, value, tolerance, expected):
     cells = [write_likelihood("evaluate", "ptb/kn-1", "kn", 1, [perplexity_of(value)] * 5)]
     references = pd.DataFrame([reference("kn", 141.2, tolerance, other_recipe="other discounts")])
-    row = rows_of(cells, references).loc[("kn", "", "test", "perplexity_word")]
+    row = perplexity_row("kn", cells, references)
     assert (row["verdict"], row["note"]) == (expected, "other discounts")
 
 
 def test_without_a_tolerance_there_is_no_verdict(write_likelihood, perplexity_of):
     cells = [write_likelihood("evaluate", "ptb/a-1", "a", 1, [perplexity_of(100.0)] * 5)]
-    row = rows_of(cells, pd.DataFrame([reference("a", 100.0)])).loc[("a", "", "test", "perplexity_word")]
+    row = perplexity_row("a", cells, pd.DataFrame([reference("a", 100.0)]))
     assert (row["verdict"], row["published"], row["source"]) == ("n/a", 100.0, "a paper")
 
 
@@ -176,7 +172,7 @@ def test_published_numbers_find_their_rows(write_likelihood, perplexity_of):
         write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(142.0)] * 5),
         write_likelihood("evaluate", "grammar/kn5-1", "kn5", 1, [perplexity_of(142.0)] * 5),
     ]
-    frame = aggregate([read_result(folder) for folder in folders], read_references())
+    frame = aggregate(map(read_result, folders), REFERENCES)
     published = frame[frame["verdict"] != "n/a"]
     assert published[["corpus", "split", "metric"]].values.tolist() == [["ptb", "test", "perplexity_word"]]
     assert published["verdict"].item() == "pass"
@@ -185,26 +181,22 @@ def test_published_numbers_find_their_rows(write_likelihood, perplexity_of):
 
 
 def test_references_are_complete_and_unambiguous():
-    references = read_references()
-    assert not references.duplicated(["system", "corpus", "task", "split", "metric"]).any()
+    assert not REFERENCES.duplicated(["system", "corpus", "task", "split", "metric"]).any()
     texts = ["other_recipe", "not_run", "relative_to", "note"]
     required = ["system", "corpus", "split", "metric", "value", "source", "configuration", *texts]
-    assert references[required].notna().all(axis=None) and (references[["source", "configuration"]] != "").all(
-        axis=None
-    )
-    assert not (references[["value", "tolerance", "flops"]] <= 0).any(axis=None)
+    assert REFERENCES[required].notna().all(axis=None)
+    assert (REFERENCES[["source", "configuration"]] != "").all(axis=None)
+    assert not (REFERENCES[["value", "tolerance", "flops"]] <= 0).any(axis=None)
 
 
 def test_what_was_not_confirmed_gives_no_verdict():
-    references = read_references()
-    remembered = references["note"].str.contains("from memory")
-    assert remembered.any() and references["tolerance"][remembered].isna().all()
+    remembered = REFERENCES["note"].str.contains("from memory")
+    assert remembered.any() and REFERENCES["tolerance"][remembered].isna().all()
 
 
 def test_a_difference_has_something_to_differ_from():
-    references = read_references()
-    cells = set(references[["system", "corpus", "task", "split", "metric"]].itertuples(index=False, name=None))
-    relative = references[references["relative_to"] != ""]
+    cells = set(REFERENCES[["system", "corpus", "task", "split", "metric"]].itertuples(index=False, name=None))
+    relative = REFERENCES[REFERENCES["relative_to"] != ""]
     assert len(relative) and relative["tolerance"].notna().all()
     for row in relative.itertuples():
         assert (row.relative_to, row.corpus, row.task, row.split, row.metric) in cells
@@ -321,4 +313,4 @@ def test_what_tells_no_merit_has_an_interval_and_no_best(write_run):
 
 
 def test_nothing_measured_is_an_empty_frame():
-    assert isinstance(aggregate([], read_references()), pd.DataFrame)
+    assert isinstance(aggregate([], REFERENCES), pd.DataFrame)

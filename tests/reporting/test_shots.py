@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.results import aggregate, read_result
 from retable.reporting.shots import shots_figures
 from tests.reporting.charts import line, table, texts
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
 from tests.reporting.written import write_report
 
 ACCURACIES = {"gpt": {0: 5, 1: 6, 4: 8}, "kn5": {0: 5, 4: 4}}  # right of ten
@@ -28,7 +28,7 @@ def folders(write_run):
 
 
 def test_a_line_a_system_goes_through_its_accuracies(folders):
-    frame = aggregate([read_result(folder) for folder in folders], read_references())
+    frame = aggregate(map(read_result, folders), REFERENCES)
     ((name, figure),) = shots_figures(frame).items()
     assert name == "grammar-toy"
     for (system, by_shots), aside in zip(ACCURACIES.items(), (-0.02, 0.02), strict=True):
@@ -44,7 +44,7 @@ def test_two_splits_are_two_figures(folders, write_run):
     for shots in (0, 4):
         metrics = {f"prompted_toy_{shots}/test/accuracy": 0.9}
         folders.append(write_run("evaluate", f"grammar/gpt-1-test_{shots}", "gpt", 1, metrics))
-    figures = shots_figures(aggregate([read_result(folder) for folder in folders], read_references()))
+    figures = shots_figures(aggregate(map(read_result, folders), REFERENCES))
     assert [*figures] == ["grammar-toy-test", "grammar-toy-validation"]
     assert line(figures["grammar-toy-test"], "gpt")[1] == [90, 90]
 

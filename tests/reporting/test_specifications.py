@@ -10,7 +10,8 @@ from retable.reporting import blimp
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import COLUMNS
 from retable.reporting.tables import rows_tables, write_tables
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting import specifications
+from tests.reporting.specifications import SPECIFICATIONS, heads
 
 OWN = """
 title: Orders
@@ -44,12 +45,12 @@ FRAME = pd.DataFrame(
 
 
 def texts(table: Table) -> dict[str, list[list[str]]]:
-    return {name: [[value.text for value in row.values] for row in rows] for name, rows in table.panels.items()}
+    return {panel: specifications.texts(table, panel) for panel in table.panels}
 
 
 def test_ten_lines_make_a_table(tmp_path):
     (table,) = write_tables(FRAME, {"orders": yaml.safe_load(OWN)}, tmp_path)
-    assert [f"{column.group} {column.title}".strip() for column in table.columns] == [
+    assert heads(table) == [
         "System", "Runs", "Validation right", "Test τ", "Test 95 % interval", "Test published", "Test verdict"
     ]  # fmt: skip
     assert texts(table) == {

@@ -6,16 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.reporting.sweeps import (
-    best_of,
-    coordinates,
-    expected_best,
-    expected_best_of,
-    history,
-    importances,
-    sweep_table,
-    write_sweep,
-)
+from retable.reporting import sweeps
 
 
 def trials(direction: str = "minimize", n: int = 12, **columns: list) -> pd.DataFrame:
@@ -31,7 +22,7 @@ def trials(direction: str = "minimize", n: int = 12, **columns: list) -> pd.Data
 @pytest.mark.parametrize("lower", [True, False])
 def test_the_expected_best_is_that_of_all_draws(lower):
     values = np.array([3.0, 1.0, 2.0, 2.0])
-    mean, spread = expected_best_of(values, lower)
+    mean, spread = sweeps.expected_best_of(values, lower)
     for k in range(1, 5):
         best = [(min if lower else max)(drawn) for drawn in product(values, repeat=k)]
         assert mean[k - 1] == pytest.approx(np.mean(best))
@@ -40,17 +31,16 @@ def test_the_expected_best_is_that_of_all_draws(lower):
 
 def test_the_best_is_of_those_that_ended():
     frame = trials(state=["pruned", "failed", "running", *["complete"] * 9])
-    best = best_of(frame)
+    best = sweeps.best_of(frame)
     assert best is not None and best["value"] == frame["value"][3:].min()
-    assert best_of(frame.assign(direction="maximize"))["value"] == frame["value"][3:].max()
-    assert best_of(frame.assign(state="failed")) is None
+    assert sweeps.best_of(frame.assign(direction="maximize"))["value"] == frame["value"][3:].max()
+    assert sweeps.best_of(frame.assign(state="failed")) is None
 
 
 def test_the_table_has_a_row_a_trial_the_best_first():
-    frame = trials(
-        n=4, value=[2.0, 1.0, 3.0, np.nan], state=["complete", "complete", "pruned", "failed"], step=[0, 0, 7, 0]
-    )
-    table = sweep_table(frame)
+    states = ["complete", "complete", "pruned", "failed"]
+    frame = trials(n=4, value=[2.0, 1.0, 3.0, np.nan], state=states, step=[0, 0, 7, 0])
+    table = sweeps.sweep_table(frame)
     (rows,) = table.panels.values()
     assert [row.values[0].text for row in rows] == ["1", "0", "2", "3"]
     assert [column.title for column in table.columns] == [
@@ -59,41 +49,41 @@ def test_the_table_has_a_row_a_trial_the_best_first():
     assert [row.values[4].bold for row in rows] == [True, False, False, False]
     assert [row.values[5].text for row in rows] == ["complete", "complete", "pruned at step 7", "failed"]
     assert rows[3].values[4].text == "" and rows[0].values[7].text == "pretrain/ptb/lstm-1"
-    (rows,) = sweep_table(frame.assign(direction="maximize")).panels.values()
+    (rows,) = sweeps.sweep_table(frame.assign(direction="maximize")).panels.values()
     assert [row.values[0].text for row in rows] == ["0", "1", "2", "3"]
 
 
 def test_importance_finds_the_setting_that_decides():
-    weights = importances(trials(n=40))
+    weights = sweeps.importances(trials(n=40))
     assert max(weights, key=weights.__getitem__) == "optimizer.lr" and sum(weights.values()) == pytest.approx(1)
-    assert importances(trials(n=3)) == {} and importances(trials(value=[1.0] * 12)) == {}
+    assert sweeps.importances(trials(n=3)) == {} and sweeps.importances(trials(value=[1.0] * 12)) == {}
 
 
 def test_figures_have_every_trial():
     frame = trials(state=["pruned", *["complete"] * 11])
-    drawn = history(frame)
+    drawn = sweeps.history(frame)
     assert drawn is not None
     (data,) = drawn.to_dict()["datasets"].values()
     assert len(data) == 12
     best = [row["best"] for row in data[1:]]
     assert best == [*frame["value"][1:].cummin()]
-    lines = coordinates(frame)
+    lines = sweeps.coordinates(frame)
     assert lines is not None
     placed = max(lines.to_dict()["datasets"].values(), key=len)
     assert len(placed) == 12 * 4 and all(0 <= row["place"] <= 1 for row in placed)
-    assert history(frame.assign(value=np.nan)) is None and coordinates(frame[:1]) is None
-    assert expected_best({"a": frame[:1]}) is None
+    assert sweeps.history(frame.assign(value=np.nan)) is None and sweeps.coordinates(frame[:1]) is None
+    assert sweeps.expected_best({"a": frame[:1]}) is None
 
 
 def test_a_page_of_one_sweep_and_of_two(tmp_path):
-    page = write_sweep("pretrain lstm_lr", {"lstm_lr": trials()}, tmp_path / "one").read_text()
+    page = sweeps.write_sweep("pretrain lstm_lr", {"lstm_lr": trials()}, tmp_path / "one").read_text()
     assert "<h1>pretrain lstm_lr</h1>" in page and "Expected best by number of trials" in page
     report = (tmp_path / "one/report.md").read_text()
     assert report.count("![") == 4 == len([*(tmp_path / "one").glob("*.svg")])
-    both = write_sweep("a and b", {"a": trials(), "b": trials(n=5)}, tmp_path / "two").read_text()
+    both = sweeps.write_sweep("a and b", {"a": trials(), "b": trials(n=5)}, tmp_path / "two").read_text()
     assert "History · a" in both and "History · b" in both and both.count("class=chart") == 7
 
 
 def test_names_that_are_markup_are_shown(tmp_path):
-    page = write_sweep("<b>", {"x": trials(recipe=["<script>alert(1)</script>"] * 12)}, tmp_path).read_text()
+    page = sweeps.write_sweep("<b>", {"x": trials(recipe=["<script>alert(1)</script>"] * 12)}, tmp_path).read_text()
     assert "<script>alert(1)" not in page and "<h1><b>" not in page

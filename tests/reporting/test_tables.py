@@ -1,13 +1,12 @@
 import csv
-import io
 
 import pytest
 
 from retable.reporting.markup import Column, Row, Table, Value, latex_table, markdown_table
 from retable.reporting.neighbours import neighbours_tables
-from retable.reporting.results import aggregate, read_references, read_result
+from retable.reporting.results import aggregate, read_result
 from retable.reporting.tables import write_table, write_tables
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
 
 NASTY = r"a_b|c & <d> 50% $x$ {y} ~z^ #1 \n *e*"
 
@@ -23,7 +22,11 @@ def perplexities(write_likelihood, perplexity_of, tmp_path):
             if name != "oracle"
         ),
     ]
-    return aggregate([read_result(folder) for folder in folders], read_references())
+    return aggregate(map(read_result, folders), REFERENCES)
+
+
+def texts(rows):
+    return [[value.text for value in row.values] for row in rows]
 
 
 def test_rows_go_from_worst_to_best_with_the_oracle_last(perplexities, tmp_path):
@@ -40,7 +43,7 @@ def test_rows_go_from_worst_to_best_with_the_oracle_last(perplexities, tmp_path)
 
 def test_an_oracle_without_systems_is_left_out(write_likelihood, perplexity_of, tmp_path):
     folder = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 5)
-    assert write_tables(aggregate([read_result(folder)], read_references()), SPECIFICATIONS, tmp_path / "results") == []
+    assert write_tables(aggregate([read_result(folder)], REFERENCES), SPECIFICATIONS, tmp_path / "results") == []
 
 
 def test_an_oracle_of_a_task_that_no_system_has_is_left_out(write_run, tmp_path):
@@ -50,37 +53,12 @@ def test_an_oracle_of_a_task_that_no_system_has_is_left_out(write_run, tmp_path)
         write_run("prepare", "grammar", "oracle", 0, bounds),
         write_run("finetune", "grammar/lstm-1", "lstm", 1, {"sentiment/test/accuracy": 0.7}),
     ]
-    frame = aggregate([read_result(folder) for folder in folders], read_references())
+    frame = aggregate(map(read_result, folders), REFERENCES)
     (table,) = write_tables(frame, {"tasks": SPECIFICATIONS["tasks"]}, tmp_path)
     assert [column.name for column in table.columns] == ["System", "Runs", "sentiment accuracy"]
-    assert [[value.text for value in row.values] for row in table.panels["grammar"]] == [
+    assert texts(table.panels["grammar"]) == [
         ["lstm", "1", "70.0"], ["Bayes-optimal (oracle)", "1", "90.0"],
     ]  # fmt: skip
-
-
-def test_columns_without_a_published_number_are_left_out(perplexities, tmp_path):
-    (table,) = write_tables(perplexities, SPECIFICATIONS, tmp_path / "results")
-    assert not {"published", "verdict"} & {column.title for column in table.columns}
-
-
-def test_csv_has_the_contracts_columns(perplexities, tmp_path):
-    write_tables(perplexities, SPECIFICATIONS, tmp_path / "results")
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "results" / "perplexity.csv").read_text())))
-    contract = "system corpus task split metric mean std n ci_low ci_high published tolerance verdict source runs"
-    assert set(contract.split()) <= rows[0].keys()
-    (lstm,) = (
-        row for row in rows if (row["system"], row["split"], row["metric"]) == ("lstm", "test", "perplexity_word")
-    )
-    assert (lstm["mean"], lstm["std"], lstm["n"], lstm["verdict"]) == ("70", "", "1", "n/a")
-
-
-def test_the_same_results_give_the_same_bytes(perplexities, tmp_path):
-    for name in ("first", "second"):
-        write_tables(perplexities.copy(), SPECIFICATIONS, tmp_path / name)
-    files = sorted(path.name for path in (tmp_path / "first").iterdir())
-    assert files == [f"perplexity.{suffix}" for suffix in ("csv", "md")]
-    for name in files:
-        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 
 
 def test_tasks_end_with_the_bayes_optimal_prediction(write_classifier, write_run, tmp_path):
@@ -90,7 +68,7 @@ def test_tasks_end_with_the_bayes_optimal_prediction(write_classifier, write_run
         write_classifier("grammar/gpt-1", "gpt", 1, "sentiment", labels, [*labels[:18], 0, 0]),
         write_classifier("grammar/bow-1", "bow", 1, "sentiment", labels, [*labels[:12], *[1, 0] * 4]),
     ]
-    frame = aggregate([read_result(folder) for folder in folders], read_references())
+    frame = aggregate(map(read_result, folders), REFERENCES)
     (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "results")
     rows = table.panels["grammar"]
     assert [row.values[0].text for row in rows] == ["bow", "gpt", "Bayes-optimal (oracle)"]
@@ -105,19 +83,18 @@ def test_analogies_have_their_total_last(write_run, tmp_path):
         for metric, value in (("seen", seen), ("accuracy", accuracy))
     }
     results = [read_result(write_run("evaluate", "grammar/skipgram-1", "skipgram", 1, metrics))]
-    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
-    rows = [[value.text for value in row.values] for row in table.panels["grammar"]]
-    assert rows == [["capital", "200", "60.0"], ["zebra", "100", "30.0"], ["total", "300", "50.0"]]
-
-
-def texts(rows):
-    return [[value.text for value in row.values] for row in rows]
+    (table,) = write_tables(aggregate(results, REFERENCES), SPECIFICATIONS, tmp_path / "results")
+    assert texts(table.panels["grammar"]) == [
+        ["capital", "200", "60.0"],
+        ["zebra", "100", "30.0"],
+        ["total", "300", "50.0"],
+    ]
 
 
 def test_analogies_by_both_methods_over_seeds(write_vectors, tmp_path):
     cells = [("a", 1, 50, 40), ("a", 2, 60, 44), ("b", 1, 70, None)]
     results = [read_result(write_vectors("grammar", *cell)) for cell in cells]
-    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
+    (table,) = write_tables(aggregate(results, REFERENCES), SPECIFICATIONS, tmp_path / "results")
     rows = table.panels["grammar"]
     assert texts(rows) == [
         ["gram8-plural", "90", "80", "55.0", "70.0"],
@@ -133,7 +110,7 @@ def test_analogies_by_both_methods_over_seeds(write_vectors, tmp_path):
 
 def test_published_analogies_stand_beside_their_system(write_vectors, tmp_path):
     results = [read_result(write_vectors("text8", *cell)) for cell in (("fasttext_text8", 1, 55), ("own", 1, 39))]
-    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
+    (table,) = write_tables(aggregate(results, REFERENCES), SPECIFICATIONS, tmp_path / "results")
     assert [(column.group, column.title) for column in table.columns] == [
         ("", "Section"), ("Questions", "asked"), ("Questions", "seen"), ("fasttext_text8", ""),
         ("fasttext_text8", "published"), ("fasttext_text8", "verdict"), ("own", ""),
@@ -152,28 +129,11 @@ def test_similarity_says_what_each_kind_of_system_covers(write_run, tmp_path):
 
     results = [write("skipgram", 1, "one vector a word", 12, 0.5), write("skipgram", 2, "one vector a word", 12, 0.6),
                write("fasttext", 1, "unseen words from n-grams", 30, 0.41)]  # fmt: skip
-    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
+    (table,) = write_tables(aggregate(results, REFERENCES), SPECIFICATIONS, tmp_path / "results")
     assert [column.title for column in table.columns] == [
         "Set", "Pairs", "fasttext", "skipgram", "one vector a word", "unseen words from n-grams"
     ]  # fmt: skip
     assert texts(table.panels["ptb"]) == [["EN-A", "30", "41.0", "55.0", "12", "30"], ["EN-B", "9", "", "", "0", "0"]]
-
-
-def test_tokenizers_go_from_the_largest_vocabulary(write_run, tmp_path):
-    def write(name, size, fertility, compression, unknown):
-        kept = {"fertility": fertility, "compression": compression, "unknown": unknown}
-        metrics = {f"{split}/{metric}": value for split in ("train", "test") for metric, value in kept.items()}
-        return read_result(
-            write_run("tokenize", f"ptb/{name}", name, 0, {"vocab_size": size, "test/words": 7} | metrics)
-        )
-
-    results = [write("bpe", 2048, 1.2345, 4.2, 0.0), write("word", 10000, 1, 5.1, 0.0571)]
-    (table,) = write_tables(aggregate(results, read_references()), SPECIFICATIONS, tmp_path / "results")
-    assert table.name == "tokenizers"
-    assert texts(table.panels["ptb"]) == [
-        ["word", "10000", "1.000", "5.100", "5.71"],
-        ["bpe", "2048", "1.234", "4.200", "0.00"],
-    ]
 
 
 def test_neighbours_stand_under_their_words(write_neighbours, tmp_path):

@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 
 from retable.reporting.published import NOT_RUN
-from retable.reporting.results import read_references
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, heads, texts
 from tests.reporting.written import write_report
 
 SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a|version:2", "chrf": "nrefs:1|nc:6|version:2"}
@@ -38,23 +37,17 @@ def report(write_translator, tmp_path):
 
     def build(*cells, **more):
         folders = [write_translator(*cell) for cell in cells]
-        out = tmp_path / "results"
-        return {
-            table.name: table for table in write_report("small", {"finetune": folders}, out, SPECIFICATIONS, **more)
-        }, out
+        tables = write_report("small", {"finetune": folders}, out := tmp_path / "results", SPECIFICATIONS, **more)
+        return {table.name: table for table in tables}, out
 
     return build
-
-
-def texts(table, corpus):
-    return [[value.text for value in row.values] for row in table.panels[corpus]]
 
 
 def test_a_group_a_test_set_with_protocol_and_signatures(report):
     tables, out = report(("multi30k", "rnn", 1, 30.0), ("multi30k", "rnn", 2, 31.0), ("multi30k", "plain", 1, 20.0))
     table = tables["translation"]
     assert list(tables) == ["translation"]
-    titles = [f"{column.group} {column.title}".strip() for column in table.columns]
+    titles = heads(table)
     kept = [i for i, title in enumerate(titles) if "published" not in title and "verdict" not in title]
     rows = [[row[i] for i in kept] for row in texts(table, "multi30k")]
     assert [titles[i] for i in kept][:7] == [
@@ -73,7 +66,7 @@ def test_a_group_a_test_set_with_protocol_and_signatures(report):
 
 
 def test_published_translators_stand_there_whether_run_or_not(report):
-    published = read_references().set_index(["system", "task"]).loc["transformer_translation_tiny"]
+    published = REFERENCES.set_index(["system", "task"]).loc["transformer_translation_tiny"]
     assert published["value"].to_dict() == {
         "translation": 41.02, "translation_2017": 33.36, "translation_coco": 29.88
     }  # fmt: skip

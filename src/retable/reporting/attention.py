@@ -31,10 +31,10 @@ def attention_figures(results: Iterable[Result]) -> dict[str, Figure]:
     told = "from the word at the left to the words above; framed: from a verb to its subject"
     return {
         "{corpus}-{system}-{seed}".format_map(result.run): heat_map(
-            result.attention, ["sentence", "layer", "head"], told, framed="subject"
+            result.tables["attention"], ["sentence", "layer", "head"], told, framed="subject"
         )
         for result in sorted(results, key=lambda result: result.name)
-        if result.attention is not None and len(result.attention)
+        if len(result.tables.get("attention", ()))
     }
 
 
@@ -43,9 +43,9 @@ def heads_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     of a system what no head is needed for."""
     panels: dict[str, list[Row]] = {}
     frames = []
-    measured = [result for result in results if "heads" in result.diagnostics]
+    measured = [result for result in results if "heads" in result.tables]
     for result in sorted(measured, key=lambda result: (result.run["corpus"], result.run["system"], result.run["seed"])):
-        own, rows = result.diagnostics["heads"], panels.setdefault(result.run["corpus"], [])
+        own, rows = result.tables["heads"], panels.setdefault(result.run["corpus"], [])
         name = [Value(result.run["system"]), Value(str(result.run["seed"]))]
         floors = {kind: {share: result.metrics.get(f"attention/{kind}/{share}") for share in SHARES} for kind in FLOORS}
         is_first = True

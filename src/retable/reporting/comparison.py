@@ -102,14 +102,7 @@ def _row(row: pd.Series) -> Row:
     def text(value: Any, sign: str = "") -> Value:
         return Value("" if pd.isna(value) else f"{value:{sign}.{digits}f}")
 
-    interval = interval_text(row["ci_low_before"], row["ci_high_before"], digits)
-    return Row(
-        [
-            *map(Value, (row["system"], row.get("corpus", ""), metric)),
-            text(row["mean_before"]),
-            Value(interval),
-            text(row["mean"]),
-            text(row["difference"], "+"),
-            Value(row["change"], bold=row["change"] == MOVED),
-        ]
-    )
+    interval = Value(interval_text(row["ci_low_before"], row["ci_high_before"], digits))
+    names = [*map(Value, (row["system"], row.get("corpus", ""), metric))]
+    numbers = [text(row["mean_before"]), interval, text(row["mean"]), text(row["difference"], "+")]
+    return Row([*names, *numbers, Value(row["change"], bold=row["change"] == MOVED)])

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from retable.metrics.regression import fit_power
-from retable.reporting.diagnostics import PHENOMENA, Systems, by_corpus, phenomena_frame, sampling_frame
+from retable.reporting.diagnostics import PHENOMENA, phenomena_frame, sampling_frame
 from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, beside
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel, significant, stacked
-from retable.reporting.results import Result
+from retable.reporting.results import Result, Systems, by_corpus
 
 FEW = 100  # tokens of a bin whose mean says too little for a figure
 BAR = 18  # pixels
@@ -30,11 +30,8 @@ def diagnostic_figures(results: Iterable[Result]) -> list[tuple[str, str, dict[s
         (title, kind, {corpus: draw(corpus, systems) for corpus, systems in by_corpus(results, kind)})
         for title, kind, draw in kinds
     ]
-    costs = {
-        result.run["system"]: _scaling_figure(result.diagnostics["scaling"])
-        for result in results
-        if "scaling" in result.diagnostics
-    }
+    measured = [result for result in results if "scaling" in result.tables]
+    costs = {result.run["system"]: _scaling_figure(result.tables["scaling"]) for result in measured}
     return [*figures, ("Time and memory of layers", "scaling", costs)]
 
 
@@ -65,7 +62,7 @@ def _phenomena_figure(corpus: str, systems: Systems) -> Figure:
 
 def _positions_figure(corpus: str, systems: Systems) -> Figure:
     """A panel for sentences, units of text and windows, as there are; a line a system, the mean over seeds."""
-    parts = [run.diagnostics["positions"].assign(system=name) for name, runs in systems.items() for run in runs]
+    parts = [run.tables["positions"].assign(system=name) for name, runs in systems.items() for run in runs]
     frame = pd.concat(parts)
     frame = frame[frame["tokens"] >= FEW]
     bins = frame.groupby(["where", "system", "first", "last"], as_index=False)["nats"].mean()
@@ -88,10 +85,10 @@ def _gradients_figure(corpus: str, systems: Systems) -> Figure:
     clipping and, dotted, after it."""
     fading, above = [], []
     for system, runs in systems.items():
-        by_distance = pd.concat(run.diagnostics["gradients"] for run in runs).groupby("distance")["relative"].mean()
+        by_distance = pd.concat(run.tables["gradients"] for run in runs).groupby("distance")["relative"].mean()
         seen = by_distance[by_distance > 0]
         fading.append(pd.DataFrame({"x": seen.index, "y": seen.to_numpy(), "system": system, "variant": ""}))
-        norms = pd.concat(run.diagnostics["gradient_norms"] for run in runs)
+        norms = pd.concat(run.tables["gradient_norms"] for run in runs)
         share = 1 - np.arange(len(norms)) / len(norms)
         for variant in ("norm", "clipped"):
             own = pd.DataFrame({"x": np.sort(norms[variant]), "y": share, "system": system, "variant": variant})

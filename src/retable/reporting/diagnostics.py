@@ -1,8 +1,7 @@
 """What systems can and can't learn: tables of the diagnostic benchmarks, and of the layers' costs."""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import product
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from retable.metrics.intervals import bootstrap, mean_std, paired_test, percentile_interval
 from retable.reporting.fields import BOLD, SIGNIFICANT, SPREAD
 from retable.reporting.markup import Column, Row, Table, Value
-from retable.reporting.results import Result
+from retable.reporting.results import Result, Systems, by_corpus
 
 PHENOMENA = ("local", "agreement", "nesting", "repetition", "total")
 THEORY = {
@@ -21,21 +20,11 @@ THEORY = {
     "self-attentive": "n² d + n d²",
     "self-attentive with scores kept": "n² d + n d²",
 }
-Systems = dict[str, list[Result]]  # the runs of each system, by seed
 
 
 def phenomena_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     """The tables of corpora that results have phenomena of, with their rows."""
-    return [phenomena_table(corpus, systems) for corpus, systems in by_corpus([*results], "phenomena")]
-
-
-def by_corpus(results: list[Result], kind: str) -> Iterator[tuple[str, Systems]]:
-    """The corpora that any result has a table of this kind for, and their systems with the runs that have."""
-    found: dict[str, Systems] = defaultdict(lambda: defaultdict(list))
-    for result in sorted(results, key=lambda result: (result.run["system"], result.run["seed"] or 0, result.name)):
-        if kind in result.diagnostics:
-            found[result.run["corpus"]][result.run["system"]].append(result)
-    yield from sorted(found.items())
+    return [phenomena_table(corpus, systems) for corpus, systems in by_corpus(results, "phenomena")]
 
 
 def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]:
@@ -86,7 +75,7 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
     rows = []
     for name in PHENOMENA:
         sums = {
-            system: np.stack([_unit_sums(run.diagnostics["phenomena"], name) for run in runs])
+            system: np.stack([_unit_sums(run.tables["phenomena"], name) for run in runs])
             for system, runs in systems.items()
         }
         means = {system: mean_std(_excess(units.sum(axis=1))) for system, units in sums.items()}
@@ -123,7 +112,7 @@ def gradients_rows(results: Iterable[Result]) -> pd.DataFrame:
     """One row per corpus and system, from the gradient that fades soonest to the one that lasts; means over seeds."""
     names = ("factor", "r2", "reach", "norm_median", "norm_90", "norm_max", "clipped")
     rows = []
-    for corpus, systems in by_corpus([*results], "gradients"):
+    for corpus, systems in by_corpus(results, "gradients"):
         for system, runs in systems.items():
             means = {name: np.mean([run.metrics[f"gradients/{name}"] for run in runs]) for name in names}
             std = mean_std([run.metrics["gradients/factor"] for run in runs])[1]
@@ -135,7 +124,7 @@ def gradients_rows(results: Iterable[Result]) -> pd.DataFrame:
 
 def sampling_rows(results: Iterable[Result]) -> pd.DataFrame:
     """One row per corpus, system and setting; of the held-out text the first is shown."""
-    frames = [sampling_frame(systems).assign(corpus=corpus) for corpus, systems in by_corpus([*results], "sampling")]
+    frames = [sampling_frame(systems).assign(corpus=corpus) for corpus, systems in by_corpus(results, "sampling")]
     if not frames:
         return pd.DataFrame()
     frame = pd.concat(frames)
@@ -147,7 +136,7 @@ def sampling_rows(results: Iterable[Result]) -> pd.DataFrame:
 
 def sampling_frame(systems: Systems) -> pd.DataFrame:
     """The rows of `sampling.csv`, the mean over seeds, and the system that each is of."""
-    parts = [run.diagnostics["sampling"].assign(system=system) for system, runs in systems.items() for run in runs]
+    parts = [run.tables["sampling"].assign(system=system) for system, runs in systems.items() for run in runs]
     frame = pd.concat(parts).fillna({"value": ""})  # the held-out text was drawn at none
     return frame.groupby(["system", "method", "value"], sort=False, as_index=False).mean()
 
@@ -160,6 +149,6 @@ def scaling_rows(results: Iterable[Result]) -> pd.DataFrame:
         | {name: result.metrics[f"{layer}/{varied}/{name}"] for name in costs}
         | {"runs": result.name, "_theory": THEORY[layer]}
         for result in results
-        if "scaling" in result.diagnostics
+        if "scaling" in result.tables
         for layer, varied in product(THEORY, ("length", "width"))
     )

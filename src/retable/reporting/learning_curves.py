@@ -37,8 +37,8 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
     groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     bounds: dict[tuple[str, str], float] = {}
     for result in results:
-        if result.curve is not None:
-            config = yaml.safe_load(result.config)
+        if "curve" in result.tables:
+            config = yaml.load(result.config, yaml.CSafeLoader)
             target = (config.get("objective") or {}).get("_target_", "")  # fine-tuning keeps a recipe's bare settings
             kind = target.split(".")[-2] if target and "validation_scorer" not in config else ""
             tokens = config["tokens"] if kind in BOUND_OF else ""
@@ -46,7 +46,7 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
             groups[" · ".join(filter(None, dict.fromkeys(where))), tokens, kind].append(result)
         for kind, (metric, _) in BOUND_OF.items():
             if metric in result.metrics:
-                bounds[yaml.safe_load(result.config).get("tokens"), kind] = result.metrics[metric]
+                bounds[yaml.load(result.config, yaml.CSafeLoader).get("tokens"), kind] = result.metrics[metric]
     names = Counter(name for name, _, _ in groups)
     figures = {}
     for (name, tokens, kind), group in sorted(groups.items()):
@@ -58,16 +58,12 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
 
 
 def _has_batches(result: Result, settings: Mapping[str, Any]) -> bool:
-    batches = yaml.safe_load(result.config).get("batches") or {}
+    batches = yaml.load(result.config, yaml.CSafeLoader).get("batches") or {}
     return all(batches.get(name) == value for name, value in settings.items())
 
 
 def _curves(title: str, results: list[Result], bound: float | None) -> Figure | None:
-    curves = pd.concat(
-        result.curve.assign(system=result.run["system"], run=result.name)
-        for result in results
-        if result.curve is not None
-    )
+    curves = pd.concat(each.tables["curve"].assign(system=each.run["system"], run=each.name) for each in results)
     curves = curves[curves["metric"].isin([TRAINING, VALIDATION])]
     counts = curves.pivot_table(index="run", columns="metric", values="value", aggfunc="count", fill_value=0)
     is_validated = VALIDATION in counts and counts[VALIDATION].min() >= ENOUGH

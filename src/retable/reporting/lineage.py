@@ -29,9 +29,9 @@ import pandas as pd
 from retable.core.errors import UsageError
 from retable.metrics.intervals import mean_std, percentile_interval
 from retable.metrics.units import columns, share
-from retable.reporting.diagnostics import PHENOMENA, Systems, by_corpus, phenomena_frame
+from retable.reporting.diagnostics import PHENOMENA, phenomena_frame
 from retable.reporting.fields import span
-from retable.reporting.results import ORACLE, Result, units_of
+from retable.reporting.results import ORACLE, Result, Systems, by_corpus, units_of
 from retable.reporting.units import UnitSums
 
 PERPLEXITY = {"task": "", "split": "test", "metric": "perplexity_word"}
@@ -102,7 +102,7 @@ def lineage_rows(
     panels = {str(corpus): part for corpus, part in values.groupby("corpus") if {*years} <= {*part["system"]}}
     if not panels:
         raise UsageError("lineage: there is no corpus that all of its systems were measured on; give them one")
-    phenomena = dict(by_corpus([*results], "phenomena"))
+    phenomena = dict(by_corpus(results, "phenomena"))
     rows = []
     for corpus, part in panels.items():
         excess = _excess({name: runs for name, runs in phenomena.get(corpus, {}).items() if name in years})
@@ -125,7 +125,7 @@ def _compared(years: Mapping[str, int], values: pd.DataFrame) -> Iterator[dict[s
         yield row
     for _, oracle in values[values["system"] == ORACLE].groupby("seed"):
         yield {"system": ORACLE, **Measured(oracle).facts}
-        units, sums = oracle["result"].iloc[0].units, oracle["sums"].iloc[0]
+        units, sums = oracle["result"].iloc[0].tables["units"], oracle["sums"].iloc[0]
         if "nats_alone" in units:
             alone = sums._replace(sums=columns(units[units["split"] == "test"], ["nats_alone", "words"]))
             yield {"system": ALONE, **Measured(oracle.assign(sums=[alone], value=alone.value())).facts}

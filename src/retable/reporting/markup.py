@@ -57,23 +57,16 @@ def markdown_table(table: Table) -> str:
         # padded, so that the source reads as a table too; a rule is one dash at least, beside the colon of numbers
         rules = [1 + column.numeric for column in table.columns]
         widths = [max(rule, *map(len, column)) for rule, column in zip(rules, zip(*fields, strict=True), strict=True)]
-        fields.insert(
-            1,
-            [
-                "-" * (width - column.numeric) + ":" * column.numeric
-                for column, width in zip(table.columns, widths, strict=True)
-            ],
-        )
+        sized = zip(table.columns, widths, strict=True)
+        fields.insert(1, ["-" * (width - column.numeric) + ":" * column.numeric for column, width in sized])
         parts += [f"{table.panel}: {_markdown(corpus)}"] * bool(corpus)
         parts += ["\n".join(_pipes(table, line, widths) for line in fields)]
     return "\n\n".join([*parts, *map(_markdown, table.notes)]) + "\n"
 
 
 def _pipes(table: Table, line: list[str], widths: list[int]) -> str:
-    aligned = [
-        text.rjust(width) if column.numeric else text.ljust(width)
-        for text, column, width in zip(line, table.columns, widths, strict=True)
-    ]
+    sized = zip(line, table.columns, widths, strict=True)
+    aligned = [text.rjust(width) if column.numeric else text.ljust(width) for text, column, width in sized]
     return f"| {' | '.join(aligned)} |"
 
 

@@ -22,9 +22,9 @@ def mixes_frame(results: Iterable[Result]) -> pd.DataFrame:
     of a single layer, which takes all, are left out."""
     rows = []
     for result in results:
-        if result.mix is not None and len(result.mix) > 1:
+        if len(mix := result.tables.get("mix", ())) > 1:
             run = {name: result.run[name] for name in ("corpus", "system", "task", "seed")}
-            rows.append(result.mix.assign(run=result.name, **run))
+            rows.append(mix.assign(run=result.name, **run))
     records: list[dict] = []
     if rows:
         cells = pd.concat(rows).sort_values("seed").groupby(["corpus", "system", "task", "layer"])

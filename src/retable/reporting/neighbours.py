@@ -1,86 +1,88 @@
 """Tables of words' nearest neighbours, as the cells found them."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 import numpy as np
 import pandas as pd
 
 from retable.reporting.markup import Column, Row, Table, Value
-from retable.reporting.results import Result
+from retable.reporting.results import Result, by_corpus
 
 WORDS, NEIGHBOURS = 6, 5  # so many unseen words of those that were looked at, so many neighbours of each
+Lists = Mapping[str, Sequence[pd.Series]]  # by system the neighbours of each word
 
 
 def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     """A table a corpus, with its rows as they were found: at the heads the words with their frequency ranks, below
     them their neighbours, a panel a system. Of several seeds the first is shown. Systems that were asked for other
     words, or rank them otherwise, have a table of their own."""
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, Result]] = {}
-    for result in sorted(results, key=lambda result: (result.run["seed"] or 0, result.name)):
-        if result.neighbours is not None:
-            heads = result.neighbours[["word", "rank"]].drop_duplicates().itertuples(index=False, name=None)
-            found.setdefault((result.run["corpus"], tuple(heads)), {}).setdefault(result.run["system"], result)
-    tables: list[tuple[Table, pd.DataFrame]] = []
-    names: Counter[str] = Counter()
-    for (corpus, words), systems in sorted(found.items(), key=lambda item: item[0]):
-        panels, frames = {}, []
-        for system, result in sorted(systems.items()):
-            assert result.neighbours is not None
-            lists = [part["neighbour"] for _, part in result.neighbours.groupby("word", sort=False)]
-            panels[system] = [
-                Row([Value(str(place), runs=(result.name,)), *map(Value, line)])
-                for place, line in enumerate(zip_longest(*lists, fillvalue=""), start=1)
-            ]
-            frames.append(result.neighbours.assign(system=system, corpus=corpus, runs=result.name))
-        names[corpus] += 1
-        table = Table(
-            f"neighbours-{corpus}" + f"-{names[corpus]}" * (names[corpus] > 1),
-            f"Nearest neighbours, {corpus}",
-            [Column(""), *(Column(rank, word, numeric=False) for word, rank in words)],
-            panels,
-            [
-                "Below a word stands its frequency rank, and then its neighbours by cosine, the nearest first. "
-                "Of several seeds the first is shown."
-            ],
-            panel="System",
-        )
-        tables.append((table, pd.concat(frames)))
+    tables = []
+    note = (
+        "Below a word stands its frequency rank, and then its neighbours by cosine, the nearest first. "
+        "Of several seeds the first is shown."
+    )
+    for corpus, systems in by_corpus(results, "neighbours"):
+        asked: dict[tuple[tuple[str, str], ...], dict[str, Result]] = defaultdict(dict)  # by words and ranks
+        for system, runs in systems.items():
+            for run in runs:
+                heads = run.tables["neighbours"][["word", "rank"]].drop_duplicates()
+                asked[tuple(heads.itertuples(index=False, name=None))].setdefault(system, run)
+        for number, (words, firsts) in enumerate(sorted(asked.items()), start=1):
+            frames = _frames("neighbours", corpus, firsts)
+            lists = {
+                system: [part["neighbour"] for _, part in frame.groupby("word", sort=False)]
+                for system, frame in frames.items()
+            }
+            name = f"neighbours-{corpus}" + f"-{number}" * (number > 1)
+            table = _table(name, f"Nearest neighbours, {corpus}", words, lists, firsts, note)
+            tables.append((table, pd.concat(frames.values())))
     return tables
 
 
 def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     """A table a corpus, with its rows as they were found: at the heads some of the words that the text lacks, below
     them their neighbours, a panel a system. Of several seeds the first is shown."""
-    found: dict[str, dict[str, Result]] = defaultdict(dict)
-    for result in sorted(results, key=lambda result: (result.run["seed"] or 0, result.name)):
-        if result.unseen_words is not None:
-            found[result.run["corpus"]].setdefault(result.run["system"], result)
     tables = []
-    for corpus, systems in sorted(found.items()):
-        frames = {
-            system: result.unseen_words.assign(system=system, corpus=corpus, runs=result.name)
-            for system, result in sorted(systems.items())
-            if result.unseen_words is not None
-        }
+    for corpus, systems in by_corpus(results, "unseen_words"):
+        firsts = {system: runs[0] for system, runs in systems.items()}
+        frames = _frames("unseen_words", corpus, firsts)
         every = pd.concat(frames.values())
         heads = every.drop_duplicates("word")[["word", "stem", "form"]]
         shown = heads.iloc[np.unique(np.linspace(0, len(heads) - 1, WORDS).round().astype(int))]
-        panels = {}
-        for system, frame in frames.items():
-            lists = [frame.loc[frame["word"] == word, "neighbour"][:NEIGHBOURS] for word in shown["word"]]
-            panels[system] = [
-                Row([Value(str(place), runs=(systems[system].name,)), *map(Value, line)])
-                for place, line in enumerate(zip_longest(*lists, fillvalue=""), start=1)
-            ]
-        titles = (f"{form} of {stem}" if stem else "" for stem, form in zip(shown["stem"], shown["form"], strict=True))
-        columns = [Column(""), *(Column(*pair, numeric=False) for pair in zip(titles, shown["word"], strict=True))]
-        notes = [
+        lists = {
+            system: [frame.loc[frame["word"] == word, "neighbour"][:NEIGHBOURS] for word in shown["word"]]
+            for system, frame in frames.items()
+        }
+        words = [(row.word, f"{row.form} of {row.stem}" if row.stem else "") for row in shown.itertuples()]
+        note = (
             f"{len(shown)} of the {len(heads)} words that were looked at, none of which the training text has; below "
             "each its neighbours among the text's words by cosine at the layer without context, the nearest first. Of "
             "several seeds the first is shown."
-        ]
-        name, title = f"unseen-neighbours-{corpus}", f"Nearest neighbours of unseen words, {corpus}"
-        tables.append((Table(name, title, columns, panels, notes, panel="System"), every))
+        )
+        title = f"Nearest neighbours of unseen words, {corpus}"
+        tables.append((_table(f"unseen-neighbours-{corpus}", title, words, lists, firsts, note), every))
     return tables
+
+
+def _frames(kind: str, corpus: str, firsts: Mapping[str, Result]) -> dict[str, pd.DataFrame]:
+    return {
+        system: result.tables[kind].assign(system=system, corpus=corpus, runs=result.name)
+        for system, result in firsts.items()
+    }
+
+
+def _table(
+    name: str, title: str, words: Iterable[tuple[str, str]], lists: Lists, firsts: Mapping[str, Result], note: str
+) -> Table:
+    """The table with a column for each of the words, below which a second text stands, and a panel for each system."""
+    panels = {
+        system: [
+            Row([Value(str(place), runs=(firsts[system].name,)), *map(Value, line)])
+            for place, line in enumerate(zip_longest(*columns, fillvalue=""), start=1)
+        ]
+        for system, columns in lists.items()
+    }
+    columns = [Column(""), *(Column(below, word, numeric=False) for word, below in words)]
+    return Table(name, title, columns, panels, [note], panel="System")

@@ -1,7 +1,8 @@
 """From the folders that stages leave to aggregates: one row a system, corpus, task, split and metric."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
@@ -34,20 +35,12 @@ COLUMNS = [
     *CELL, "protocol", "mean", "std", "n", "ci_low", "ci_high", "p_best",
     "published", "tolerance", "verdict", "source", "runs", "flops", "note",
 ]  # fmt: skip
-DIAGNOSTICS = (
-    "phenomena",
-    "positions",
-    "gradients",
-    "gradient_norms",
-    "sampling",
-    "scaling",
-    "heads",
-)  # tables in CSV
-TABLES = (
-    *("units.csv", "curve.csv", "neighbours.csv", "plane.csv", "samples.jsonl", "unseen_words.csv", "alignments.csv"),
-    *("attention.csv", *(f"{name}.csv" for name in DIAGNOSTICS)),
-)  # of a cell or of a benchmark in it, those that reports show
-_MIX = "mix.csv"
+# Tables of a cell, or of a benchmark in it, that reports show: of names, such as labels and words, and of numbers.
+OF_NAMES = ("units", "curve", "neighbours", "plane", "unseen_words", "alignments", "attention")
+OF_NUMBERS = ("phenomena", "positions", "gradients", "gradient_norms", "sampling", "scaling", "heads")
+TABLES = ("samples.jsonl", *(f"{name}.csv" for name in (*OF_NAMES, *OF_NUMBERS)))
+NAMES = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
+_MIX = "mix.csv"  # of the scalar mix in model.safetensors: layer, share and gamma
 FEWEST = 5  # units that an interval or a test wants: resamples of two documents are three
 PASS, PASS_OTHER, FAIL = "pass", "pass, other recipe", "fail"
 AFTERWARDS = "tolerance set after it had run"
@@ -65,16 +58,7 @@ class Result:
     run: dict  # run.json
     metrics: dict[str, float]  # metrics.json
     config: str  # config.yaml, "" where there is none
-    units: pd.DataFrame | None  # units.csv
-    curve: pd.DataFrame | None  # curve.csv
-    neighbours: pd.DataFrame | None  # neighbours.csv
-    plane: pd.DataFrame | None  # plane.csv
-    samples: pd.DataFrame | None = None  # samples.jsonl
-    unseen_words: pd.DataFrame | None = None  # unseen_words.csv
-    alignments: pd.DataFrame | None = None  # alignments.csv
-    attention: pd.DataFrame | None = None  # attention.csv
-    mix: pd.DataFrame | None = None  # layer, share and gamma of the scalar mix in model.safetensors
-    diagnostics: dict[str, pd.DataFrame] = field(default_factory=dict)  # DIAGNOSTICS, those that there are
+    tables: dict[str, pd.DataFrame]  # those of TABLES that it has, and `mix`, by their names without the suffix
     record: dict = field(default_factory=dict)  # what is known of its making, for `runs.write_runs` alone
     benchmark: str = ""  # of an evaluation
 
@@ -85,12 +69,12 @@ class Result:
         UsageError where both contradict each other.
         """
         found: dict[str, Sums] = {}
-        if self.units is None:
+        if "units" not in self.tables:
             return found
         measured = self._measured()
         for key, (task, split, metric) in ((key, cell) for key in self.metrics if (cell := _cell(key))):
             try:
-                sums = measured.sums(measured.rows(self.units, task, split), metric)
+                sums = measured.sums(measured.rows(self.tables["units"], task, split), metric)
             except (KeyError, ValueError) as error:
                 raise UsageError(f"{self.name}: units.csv doesn't tell {key}: {error}; run the stage again") from None
             if sums is None:
@@ -117,6 +101,18 @@ class Result:
         except UsageError:
             raise UsageError(f"{self.name} was made by {part['_target_']}, which is no more; run it again") from None
         return kind
+
+
+Systems = dict[str, list[Result]]  # the runs of each system, by seed
+
+
+def by_corpus(results: Iterable[Result], table: str) -> Iterator[tuple[str, Systems]]:
+    """Yield the corpora that any result has this table for, with the runs that have it, by system and seed."""
+    found: dict[str, Systems] = defaultdict(lambda: defaultdict(list))
+    for result in sorted(results, key=lambda result: (result.run["system"], result.run["seed"] or 0, result.name)):
+        if table in result.tables:
+            found[result.run["corpus"]][result.run["system"]].append(result)
+    yield from sorted(found.items())
 
 
 def read_result(folder: Path) -> Result:
@@ -149,36 +145,19 @@ def result_of(
     for fact in ("stage", "system", "corpus", "task"):  # after which files are called
         if not _is_name(run.get(fact)):
             raise UsageError(f"{name}/run.json: {fact}={shown(run[fact])} is no name; copy the cell from elsewhere")
+    read = {file.partition(".")[0]: _table(file, tables[file]) for file in (*TABLES, _MIX) if file in tables}
+    return Result(name, run, metrics, config, read, record, benchmark)
 
-    def table(file: str) -> pd.DataFrame | None:
-        # labels and words are names: "1" and "NA" stay what they are
-        names = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id")
-        texts = dict.fromkeys([*names, "document"], str)
-        return pd.read_csv(StringIO(tables[file]), dtype=texts, keep_default_na=False) if file in tables else None
 
-    samples = [json.loads(line) for line in tables.get("samples.jsonl", "").split("\n") if line]
-    return Result(
-        name=name,
-        run=run,
-        metrics=metrics,
-        config=config,
-        units=table("units.csv"),
-        curve=table("curve.csv"),
-        neighbours=table("neighbours.csv"),
-        plane=table("plane.csv"),
-        samples=pd.DataFrame(samples) if "samples.jsonl" in tables else None,
-        unseen_words=table("unseen_words.csv"),
-        alignments=table("alignments.csv"),
-        attention=table("attention.csv"),
-        mix=_mix_of(tables[_MIX]) if _MIX in tables else None,
-        diagnostics={
-            name: pd.read_csv(StringIO(tables[f"{name}.csv"]), dtype={"value": str})
-            for name in DIAGNOSTICS
-            if f"{name}.csv" in tables
-        },
-        record=record,
-        benchmark=benchmark,
-    )
+def _table(file: str, text: str) -> pd.DataFrame:
+    if file == "samples.jsonl":
+        return pd.DataFrame([json.loads(line) for line in text.split("\n") if line])
+    if file == _MIX:  # to the last bit, which pandas' own parser may not keep
+        return pd.read_csv(StringIO(text), dtype={"share": str, "gamma": str}).astype({"share": float, "gamma": float})
+    if file.removesuffix(".csv") in OF_NUMBERS:
+        return pd.read_csv(StringIO(text), dtype={"value": str})
+    # labels and words are names: "1" and "NA" stay what they are
+    return pd.read_csv(StringIO(text), dtype=dict.fromkeys(NAMES, str), keep_default_na=False)
 
 
 def tables_in(folder: Path) -> dict[str, str]:
@@ -189,11 +168,6 @@ def tables_in(folder: Path) -> dict[str, str]:
     }
     mix = _read_mix(folder)
     return found if mix is None else found | {_MIX: mix.to_csv(index=False, lineterminator="\n")}
-
-
-def _mix_of(text: str) -> pd.DataFrame:
-    texts = pd.read_csv(StringIO(text), dtype={"share": str, "gamma": str})
-    return texts.astype({"share": float, "gamma": float})  # to the last bit, which pandas' own parser may not keep
 
 
 def _is_name(value: Any) -> bool:
@@ -223,14 +197,22 @@ def read_references() -> pd.DataFrame:
     text = resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8")
     absent = {"task": "", "tolerance": np.nan, "flops": np.nan, "beside": "corpus"}
     absent |= dict.fromkeys(("other_recipe", "not_run", "relative_to"), "")
-    rows = []
-    for source in yaml.safe_load(text):
-        for system, entry in source.pop("systems").items():
-            for split, value in entry.pop("values").items():
-                row = absent | source | entry | {"system": system, "split": split, "value": value}
-                notes = [row.get("note", ""), AFTERWARDS * row.pop("afterwards", False)]
-                rows.append(row | {"note": "; ".join(filter(None, notes))})
-    return pd.DataFrame(rows)
+    rows: list[dict[str, Any]] = []
+    section: dict[str, Any] = {}
+    for part in yaml.load(text, yaml.CSafeLoader):
+        if "systems" not in part:
+            section = absent | part
+            continue
+        source = section | part
+        systems, metrics = source.pop("systems"), source.pop("metric")
+        for place, metric in enumerate([metrics] if isinstance(metrics, str) else metrics):
+            for system, entry in systems.items():
+                for split, values in entry["values"].items():
+                    value = values[place] if isinstance(metrics, list) else values
+                    row = source | entry | {"metric": metric, "system": system, "split": split, "value": value}
+                    notes = [row.get("note", ""), AFTERWARDS * row.pop("afterwards", False)]
+                    rows.append(row | {"note": "; ".join(filter(None, notes))})
+    return pd.DataFrame(rows).drop(columns="values")
 
 
 def tidy(results: Iterable[Result]) -> pd.DataFrame:
@@ -304,19 +286,9 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
         found = units_of(group)
         units.append(found if found and len(found.runs[0].sums) >= FEWEST else None)
         low, high = percentile_interval(units[-1].replicates) if units[-1] else (np.nan, np.nan)
-        rows.append(
-            dict(zip(CELL, cell, strict=True))
-            | {
-                "protocol": ", ".join(sorted(set(group["protocol"]) - {""})),
-                "mean": mean,
-                "std": std,
-                "n": len(group),
-                "ci_low": low,
-                "ci_high": high,
-                "runs": " ".join(result.name for result in group["result"]),
-                "flops": np.nan,
-            }
-        )
+        protocol, runs = ", ".join(sorted({*group["protocol"]} - {""})), [result.name for result in group["result"]]
+        row = dict(zip(CELL, cell, strict=True)) | {"protocol": protocol, "mean": mean, "std": std, "n": len(group)}
+        rows.append(row | {"ci_low": low, "ci_high": high, "runs": " ".join(runs), "flops": np.nan})
     measured = [name for name in COLUMNS if name not in JUDGED]
     frame = pd.DataFrame(rows, columns=measured).astype(dict.fromkeys(CELL, object))
     frame["p_best"] = _p_best(frame, units)

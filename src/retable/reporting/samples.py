@@ -15,9 +15,9 @@ def samples_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]
     beginnings, for each a row a system and strategy. Of several seeds, and of several texts, the first is shown."""
     frames = []
     for result in sorted(results, key=lambda result: (result.run["corpus"], result.run["seed"] or 0, result.name)):
-        if result.samples is not None:
+        if "samples" in result.tables:
             facts = {"corpus": result.run["corpus"], "system": result.run["system"], "runs": result.name}
-            frames.append(result.samples.assign(**facts))
+            frames.append(result.tables["samples"].assign(**facts))
     if not frames:
         return []
     frame = pd.concat(frames)

@@ -49,7 +49,7 @@ def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFr
         key = run["system"], run["corpus"], run["seed"]
         if not fnmatchcase(run["system"], systems) or key not in measured.index or "flops" not in metrics:
             continue
-        budget = yaml.safe_load(result.config).get("budget")
+        budget = yaml.load(result.config, yaml.CSafeLoader).get("budget")
         known = oracles[run["corpus"]].metrics if run["corpus"] in oracles else {}
         facts = dict(zip(COLUMNS, (*key, "" if budget is None else str(budget)), strict=False))
         facts |= {"N": round(metrics["flops"] / metrics["tokens"] / 6), "D": metrics["tokens"], "C": metrics["flops"]}

@@ -36,7 +36,7 @@ def settings_of(trials: pd.DataFrame) -> list[str]:
 
 def best_of(trials: pd.DataFrame) -> pd.Series | None:
     """The trial of the best value, of those that ran to their end; None where none did."""
-    done = trials[(trials["state"] == COMPLETE) & trials["value"].notna()]
+    done = _known(trials, COMPLETE)
     if done.empty:
         return None
     return done.loc[done["value"].idxmin() if _minimizes(trials) else done["value"].idxmax()]
@@ -71,20 +71,17 @@ def write_sweep(title: str, sweeps: Mapping[str, pd.DataFrame], folder: Path) ->
     figures: dict[str, Figure] = {}
     for name, trials in sweeps.items():
         behind = f" · {name}" if len(sweeps) > 1 else ""
-        if (drawn := history(trials)) is not None:
-            figures[f"History{behind}"] = drawn
-        if (drawn := coordinates(trials)) is not None:
-            figures[f"Settings and values{behind}"] = drawn
-        if weights := importances(trials):
-            figures[f"Importance of settings{behind}"] = _bars(weights)
-    if (drawn := expected_best(sweeps)) is not None:
-        figures["Expected best by number of trials"] = drawn
+        drawn = {"History": history(trials), "Settings and values": coordinates(trials)}
+        drawn["Importance of settings"] = _bars(weights) if (weights := importances(trials)) else None
+        figures |= {f"{kind}{behind}": figure for kind, figure in drawn.items() if figure is not None}
+    if (best := expected_best(sweeps)) is not None:
+        figures["Expected best by number of trials"] = best
     folder.mkdir(parents=True, exist_ok=True)
     parts = [f"# {title}\n", *map(markdown_table, tables)]
     for number, (name, figure) in enumerate(figures.items()):
         (folder / f"figure-{number}.svg").write_text(svg_of(figure), encoding="utf-8")
         parts.append(f"![{name}](figure-{number}.svg)\n")
-    notes = f"{EXPECTED_NOTE}\n" if drawn is not None else ""
+    notes = f"{EXPECTED_NOTE}\n" if best is not None else ""
     (folder / "report.md").write_text("\n".join([*parts, notes]), encoding="utf-8")
     page = folder / "report.html"
     nothing = pd.DataFrame(columns=COLUMNS)
@@ -109,7 +106,7 @@ def expected_best(sweeps: Mapping[str, pd.DataFrame]) -> Figure | None:
     sweep."""
     lines, metric = [], ""
     for name, trials in sweeps.items():
-        known = trials[trials["state"].isin([COMPLETE, PRUNED]) & trials["value"].notna()]
+        known = _known(trials)
         if len(known) < 2:
             continue
         metric = _one(trials, "metric")
@@ -119,9 +116,10 @@ def expected_best(sweeps: Mapping[str, pd.DataFrame]) -> Figure | None:
         lines.append(pd.DataFrame(line | {"low": mean - spread, "high": mean + spread}))
     if not lines:
         return None
+    legend = alt.Legend(title=None) if len(lines) > 1 else None
     base = alt.Chart(pd.concat(lines)).encode(
         x=alt.X("trials:Q", title="trials", scale=_free(), axis=alt.Axis(tickMinStep=1, format="d")),
-        color=alt.Color("sweep:N", scale=alt.Scale(range=list(COLOURS)), legend=_legend(len(lines))),
+        color=alt.Color("sweep:N", scale=alt.Scale(range=list(COLOURS)), legend=legend),
     )
     band = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=f"best {metric}", scale=_free()), y2="high:Q")
     hover = [alt.Tooltip(f"{each}:Q", format=".4~g") for each in ("trials", "seconds", "value")]
@@ -155,29 +153,21 @@ def history(trials: pd.DataFrame) -> Figure | None:
 
 def coordinates(trials: pd.DataFrame) -> Figure | None:
     """Parallel coordinates: a line a trial, through what it sets to its value; the better, the darker."""
-    settings = [name for name in settings_of(trials) if trials[name].nunique() > 1]
-    known = trials[trials["state"].isin([COMPLETE, PRUNED]) & trials["value"].notna()]
+    settings, known = _varied(trials), _known(trials)
     if len(known) < 2 or not settings:
         return None
     metric = _one(trials, "metric")
-    rows, ticks = [], []
+    parts, ticks = [], []
     for axis in [*settings, metric]:
         column = known["value"] if axis == metric else known[axis]
         places, marks = _places(column)
         ticks += [{"axis": axis, "place": place, "text": text} for place, text in marks]
-        for (_, trial), place in zip(known.iterrows(), places, strict=True):
-            shown = _short(column[trial.name])
-            rows.append(
-                {"axis": axis, "place": place, "shown": shown, "trial": trial["trial"], "value": trial["value"]}
-            )
-    x = alt.X(
-        "axis:N",
-        sort=[*settings, metric],
-        axis=alt.Axis(orient="top", labelAngle=0, title=None, offset=14),
-        scale=_points(),
-    )
+        own = {"axis": axis, "place": places, "shown": [*map(_short, column)]}
+        parts.append(pd.DataFrame(own | {"trial": [*known["trial"]], "value": [*known["value"]]}))
+    top = alt.Axis(orient="top", labelAngle=0, title=None, offset=14)
+    x = alt.X("axis:N", sort=[*settings, metric], axis=top, scale=alt.Scale(type="point", padding=0.4))
     scheme = alt.Scale(scheme="viridis", reverse=not _minimizes(trials))
-    lines = alt.Chart(pd.DataFrame(rows)).mark_line(strokeWidth=1.5, opacity=0.75).encode(
+    lines = alt.Chart(pd.concat(parts)).mark_line(strokeWidth=1.5, opacity=0.75).encode(
         x=x, y=alt.Y("place:Q", axis=None, scale=alt.Scale(domain=[0, 1])), detail="trial:N",
         color=alt.Color("value:Q", scale=scheme, title=metric),
         tooltip=["trial:N", "axis:N", "shown:N", alt.Tooltip("value:Q", format=".4~f")],
@@ -192,8 +182,7 @@ def importances(trials: pd.DataFrame) -> dict[str, float]:
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
-    settings = [name for name in settings_of(trials) if trials[name].nunique() > 1]
-    known = trials[(trials["state"] == COMPLETE) & trials["value"].notna()]
+    settings, known = _varied(trials), _known(trials, COMPLETE)
     if len(known) < 4 or known["value"].nunique() < 2 or not settings:
         return {}
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -201,9 +190,8 @@ def importances(trials: pd.DataFrame) -> dict[str, float]:
     distributions: dict[str, Any] = {}
     for name in settings:
         if _is_numeric(known[name]):
-            numbers = known[name].astype(float)
-            is_log = numbers.min() > 0 and numbers.max() / numbers.min() >= 10
-            distributions[name] = optuna.distributions.FloatDistribution(numbers.min(), numbers.max(), log=is_log)
+            low, high = known[name].astype(float).agg(["min", "max"])
+            distributions[name] = optuna.distributions.FloatDistribution(low, high, log=_is_wide(low, high))
         else:
             distributions[name] = optuna.distributions.CategoricalDistribution(sorted(known[name].astype(str).unique()))
     for _, trial in known.iterrows():
@@ -225,15 +213,27 @@ def _places(column: pd.Series) -> tuple[list[float], list[tuple[float, str]]]:
     """Where on an axis from 0 to 1 values stand, numbers by size, texts one beside another; and what the axis says."""
     if _is_numeric(column):
         numbers = column.astype(float)
-        shown = numbers
-        if numbers.min() > 0 and numbers.max() / numbers.min() >= 10:
-            shown = np.log(numbers)
+        shown = np.log(numbers) if _is_wide(numbers.min(), numbers.max()) else numbers
         low, high = shown.min(), shown.max()
         places = (shown - low) / (high - low) if high > low else shown * 0 + 0.5
         return [*places], [(0.0, _short(numbers.min())), (1.0, _short(numbers.max()))]
     names = sorted(column.astype(str).unique())
     at = {name: i / max(len(names) - 1, 1) for i, name in enumerate(names)}
     return [at[str(name)] for name in column], [(place, name) for name, place in at.items()]
+
+
+def _is_wide(low: float, high: float) -> bool:
+    """Whether values are compared by their logarithms."""
+    return low > 0 and high / low >= 10
+
+
+def _known(trials: pd.DataFrame, *states: str) -> pd.DataFrame:
+    """The trials with a value, in one of the states; by default of those that ended or were pruned."""
+    return trials[trials["state"].isin(states or [COMPLETE, PRUNED]) & trials["value"].notna()]
+
+
+def _varied(trials: pd.DataFrame) -> list[str]:
+    return [name for name in settings_of(trials) if trials[name].nunique() > 1]
 
 
 def _is_numeric(column: pd.Series) -> bool:
@@ -257,11 +257,3 @@ def _minimizes(trials: pd.DataFrame) -> bool:
 
 def _free() -> alt.Scale:
     return alt.Scale(zero=False)
-
-
-def _points() -> alt.Scale:
-    return alt.Scale(type="point", padding=0.4)
-
-
-def _legend(lines: int) -> alt.Legend | None:
-    return alt.Legend(title=None) if lines > 1 else None

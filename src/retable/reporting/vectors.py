@@ -1,6 +1,5 @@
 """Figures of word vectors: analogies by the size of the corpus, and pairs of words in the plane."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import altair as alt
@@ -8,7 +7,7 @@ import pandas as pd
 
 from retable.reporting.figures import COLOURS, INK, LETTER, WIDTH, Figure
 from retable.reporting.lines import Look, Scale, line_panel, significant
-from retable.reporting.results import Result
+from retable.reporting.results import Result, by_corpus
 
 ACROSS, DOWN = WIDTH / 2 - 60, 300  # pixels of a plane
 WORD = 9  # pixels that a word in it is high
@@ -44,13 +43,9 @@ def _size_curve(title: str, frame: pd.DataFrame) -> Figure:
 
 def planes(results: Iterable[Result]) -> dict[str, Figure]:
     """A figure a corpus: the pairs of a relation in the plane, joined by lines, a panel a system (its first seed)."""
-    found: dict[str, dict[str, pd.DataFrame]] = defaultdict(dict)
-    for result in sorted(results, key=lambda result: (result.run["seed"] or 0, result.name)):
-        if result.plane is not None:
-            found[result.run["corpus"]].setdefault(result.run["system"], result.plane)
     return {
-        corpus: alt.concat(*(_plane(*item) for item in sorted(systems.items())), columns=2)
-        for corpus, systems in sorted(found.items())
+        corpus: alt.concat(*(_plane(system, runs[0].tables["plane"]) for system, runs in systems.items()), columns=2)
+        for corpus, systems in by_corpus(results, "plane")
     }
 
 
