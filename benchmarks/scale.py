@@ -178,10 +178,10 @@ def trial(number: int, what: str) -> None:
 
 
 def record(writer: int) -> None:
-    from retable.tracking.run import Opening, start
+    from retable.tracking.run import RunSpec, start
 
     for n in range(RUNS if writer else 1):
-        run = start(Opening(f"{writer}-{n}", f"{writer}-{n}-{time.time_ns()}", parameters={"n": str(n)}))
+        run = start(RunSpec(f"{writer}-{n}", f"{writer}-{n}-{time.time_ns()}", parameters={"n": str(n)}))
         for first in range(0, POINTS, 10):
             run.log((step, "train/loss", 1 / (step + 1)) for step in range(first, first + 10))
         run.finish({"steps": POINTS}, [])

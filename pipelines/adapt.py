@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from pipelines.app.devices import on_devices
 from pipelines.app.inputs import require_tokens
-from pipelines.app.run_folder import recorded
+from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from pipelines.config.conf import chosen
 from retable.core.artifacts import require
@@ -41,7 +41,7 @@ def adapt(cfg: DictConfig) -> None:
     inputs = [weights, tokenizer, *texts.values()]
     with (
         on_devices(cfg, system) as computed,
-        recorded(cfg, inputs, [cell, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record,
+        run_folder(cfg, inputs, [cell, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record,
     ):
         record.costs |= computed
         vocab_size = Tokenizer.load(tokenizer).vocab_size

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from pipelines.app.run_folder import recorded
+from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from pipelines.config.conf import chosen
 from retable.core.artifacts import require
@@ -51,7 +51,7 @@ def embed(cfg: DictConfig) -> None:
         torch.set_num_threads(1)  # beside the loops torch has little to do, and its idle threads spin on their cores
 
         learner = WordByWord(objective, cfg.threads)
-    with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
+    with run_folder(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         train(cfg, record, learner, batches, validation=None)
         tokenizer.save(record.folder / "tokenizer.json")
         ids, words = zip(*seen, strict=True)

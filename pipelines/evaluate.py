@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from pipelines.app.devices import on_devices
 from pipelines.app.inputs import require_tokens
 from pipelines.app.kept import keep, key_of, measured_before, require_input
-from pipelines.app.run_folder import recorded
+from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from pipelines.config.errors import is_main_process
 from retable.core.artifacts import read_run, require, root, write_metrics
@@ -51,7 +51,7 @@ def evaluate(cfg: DictConfig) -> None:
     inputs += map(require_input, named)
     with (
         on_devices(cfg, system) as computed,
-        recorded(cfg, inputs, cells, name, seed, corpus=corpus, place=place) as record,
+        run_folder(cfg, inputs, cells, name, seed, corpus=corpus, place=place) as record,
     ):
         record.costs |= computed
         for key, benchmark in benchmarks.items():

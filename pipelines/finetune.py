@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from pipelines.app.run_folder import recorded
+from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 
 
@@ -53,7 +53,7 @@ def finetune(cfg: DictConfig) -> None:
     validation = task.validation(examples["validation"], encoded["validation"])
     prepared = dict.fromkeys(Path(*path.parts[:3]) for path in task.inputs if path.parts[:2] == ("outputs", "prepare"))
     upstream = [folder for folder in prepared if (folder / "run.json").exists()]
-    with recorded(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name) as record:
+    with run_folder(cfg, inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name) as record:
         if any(True for _ in objective.parameters()):
             best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
             training.train(cfg, record, objective, batches, validation, best)

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from pipelines.app.devices import on_devices
 from pipelines.app.inputs import first_words, open_cell, report_unknown
-from pipelines.app.run_folder import recorded
+from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from retable.core.artifacts import read_run, require
 from retable.core.settings import build
@@ -56,7 +56,7 @@ def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dic
         strategy.discriminator.require_tokens(tokenizer.digest)
         inputs += strategy.discriminator.files
         cells.append(strategy.discriminator.cell)
-    with recorded(cfg, inputs, cells, run["system"], run["seed"], corpus=run["corpus"]) as record:
+    with run_folder(cfg, inputs, cells, run["system"], run["seed"], corpus=run["corpus"]) as record:
         record.costs |= computed
         found = [
             (prompt, begun, completion)

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from safetensors.numpy import save_file
 
 from pipelines.app.devices import on_devices
-from pipelines.app.run_folder import recorded
+from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from pipelines.config.conf import chosen
 from retable.core.artifacts import require
@@ -44,7 +44,7 @@ def mix(cfg: DictConfig) -> None:
     tokens = read_tokens(inputs[-1], Tokenizer.load(inputs[-2]).vocab_size)
     with (
         on_devices(cfg, *systems) as computed,
-        recorded(cfg, inputs, [*cells, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record,
+        run_folder(cfg, inputs, [*cells, folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record,
     ):
         record.costs |= computed
         log_probs = np.stack([system.log_prob(tokens) for system in systems])

@@ -5,10 +5,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from pipelines.app.run_folder import recorded
+from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from pipelines.config.conf import build_task, chosen
-from pipelines.executors.executor import spreading
+from pipelines.executors.executor import workers
 from retable.core.settings import build
 from retable.inference.build import asks
 
@@ -21,8 +21,8 @@ def prepare(cfg: DictConfig) -> None:
     inside = [[path] if path.is_file() else sorted(path.rglob("*")) for path in sources]
     sources = [path for paths in inside for path in paths if path.is_file()]
     with (
-        recorded(cfg, inputs=sources, upstream=[], system="oracle", seed=0, corpus=chosen("corpus")) as record,
-        spreading(record.scratch) as spread,
+        run_folder(cfg, inputs=sources, upstream=[], system="oracle", seed=0, corpus=chosen("corpus")) as record,
+        workers(record.scratch) as spread,
     ):
         given: dict[str, Any] = {"tasks": tasks} if tasks else {}
         given |= {"spread": spread} if asks(cfg.corpus.write, "spread") else {}

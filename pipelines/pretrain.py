@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from pipelines.app.run_folder import recorded
+from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from pipelines.config.conf import chosen
 from retable.core.artifacts import require
@@ -31,7 +31,7 @@ def count(cfg: DictConfig) -> None:
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
     tokenizer = Tokenizer.load(inputs[0])
     model = build_counted(cfg, tokenizer)
-    with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
+    with run_folder(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         model.estimate(read_tokens(inputs[1], tokenizer.vocab_size))
         model.save(record.folder / "model.safetensors")
         tokenizer.save(record.folder / "tokenizer.json")
@@ -41,7 +41,7 @@ def learn(cfg: DictConfig) -> None:
     """A model by gradients."""
     import torch
 
-    from pipelines.app.init_from import go_on, initialise_input, open_checkpoint
+    from pipelines.app.init_from import continue_from, initialise_input, open_checkpoint
     from pipelines.app.training import train
     from retable.data.batches import Measure
     from retable.objectives.base import CountsWords
@@ -58,7 +58,7 @@ def learn(cfg: DictConfig) -> None:
     objective = build_objective(cfg, tokenizer, model)
     if isinstance(objective, CountsWords):
         objective.count(np.bincount(tokens, minlength=tokenizer.vocab_size))
-    inputs += (start := go_on(cfg, objective, tokenizer, open_checkpoint(cfg))).inputs
+    inputs += (start := continue_from(cfg, objective, tokenizer, open_checkpoint(cfg))).inputs
     if cfg.recompute:
         recompute_blocks(model)
     if cfg.compile:
@@ -77,7 +77,7 @@ def learn(cfg: DictConfig) -> None:
 
         held_out = MeanMetrics(build_batches(cfg, tokenizer, folder, "validation", SEED))
 
-    with recorded(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
+    with run_folder(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         if start.inputs:
             record.extra["drawn"] = start.drawn
         best = Best("validation/loss", cfg.patience) if cfg.get("patience") else None

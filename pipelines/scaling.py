@@ -2,7 +2,7 @@
 
 from omegaconf import DictConfig
 
-from pipelines.app.run_folder import recorded
+from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from retable.core.errors import UsageError
 
@@ -16,7 +16,7 @@ def scaling(cfg: DictConfig) -> None:
     if torch.device(cfg.device).type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"there is no device={cfg.device} here; write device=cpu")
     torch.set_num_threads(1)  # the theory counts operations, not what several threads make of them
-    with recorded(cfg, inputs=[], upstream=[], system=cfg.device, seed=0, corpus="layers") as record:
+    with run_folder(cfg, inputs=[], upstream=[], system=cfg.device, seed=0, corpus="layers") as record:
         rows = measure(
             cfg.kernel, cfg.lengths, cfg.width, cfg.widths, cfg.length, cfg.batch_size, cfg.repeats, cfg.device
         )

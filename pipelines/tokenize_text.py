@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from pipelines.app.run_folder import Record, recorded
+from pipelines.app.run_folder import RunFolder, run_folder
 from pipelines.app.stage import stage
-from pipelines.executors.executor import spreading
+from pipelines.executors import executor
 from retable.core.artifacts import require
 from retable.core.errors import UsageError
 from retable.core.settings import build
-from retable.core.spread import SMALL
+from retable.core.workers import SMALL
 from retable.corpora.text import SPLITS, read_lines, read_units
 from retable.data.encode import write_tokens
 from retable.data.parts import write_in_parts
@@ -36,8 +36,8 @@ def tokenize(cfg: DictConfig) -> None:
     inputs = [*splits.values(), *closed, *files]
     workers = os.cpu_count() or 1 if cfg.workers is None else cfg.workers
     with (
-        recorded(cfg, inputs, upstream=[text], system=Path(cfg.out).name, seed=0, corpus=cfg.text) as record,
-        spreading(record.scratch) as spread,
+        run_folder(cfg, inputs, upstream=[text], system=Path(cfg.out).name, seed=0, corpus=cfg.text) as record,
+        executor.workers(record.scratch) as spread,
     ):
         vocabulary = read_lines(closed[0]) if closed else ()
         given: dict[str, Any] = {"lines": Lines(splits["train"]), "vocabulary": vocabulary}
@@ -62,7 +62,7 @@ def take_over(cfg: DictConfig, text: Path) -> None:
     files = [require(require(text) / "train.txt").with_name(name) for name in names]
     if not files[0].exists():
         raise UsageError(f"{text} came as text alone; write tokenizer=bpe, or another that reads it")
-    with recorded(cfg, files, upstream=[text], system=Path(cfg.out).name, seed=0, corpus=cfg.text) as record:
+    with run_folder(cfg, files, upstream=[text], system=Path(cfg.out).name, seed=0, corpus=cfg.text) as record:
         for file in files:
             shutil.copyfile(file, record.folder / file.name)
         tokenizer = Tokenizer.load(files[0])
@@ -74,7 +74,7 @@ def take_over(cfg: DictConfig, text: Path) -> None:
         record.extra["tokenizer_digest"] = tokenizer.digest
 
 
-def measure(record: Record, split: str, tokenizer: Tokenizer, totals: dict[str, float]) -> None:
+def measure(record: RunFolder, split: str, tokenizer: Tokenizer, totals: dict[str, float]) -> None:
     """What a split counts, and its rates."""
     tokens = read_tokens(record.folder / f"{split}.bin", tokenizer.vocab_size)
     totals |= rates(totals["tokens"], totals["words"], totals["bytes"], count_unknown(tokenizer, tokens))

@@ -63,7 +63,9 @@ def initialise(
     return inputs + initialise_input(model, cfg, text)
 
 
-def go_on(cfg: DictConfig, objective: Objective, tokenizer: Tokenizer, checkpoint: "Checkpoint | None") -> Start:
+def continue_from(
+    cfg: DictConfig, objective: Objective, tokenizer: Tokenizer, checkpoint: "Checkpoint | None"
+) -> Start:
     """Begin pretraining with the weights of the cell `cfg.init`, or of a checkpoint: the model's, and of what stands on
     it those that have the same name and shape. UsageError for a model of another shape or of other tokens."""
     if cfg.init == "random":

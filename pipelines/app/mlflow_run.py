@@ -16,7 +16,7 @@ from retable.core.errors import UsageError
 from retable.core.stages import module_of
 from retable.corpora.text import SPLITS
 from retable.planning.conf import comment_of
-from retable.tracking.run import DataSet, Group, Opening
+from retable.tracking.run import DataSet, Group, RunSpec
 
 MEASURING = ("evaluate", "generate")  # the stages whose cells are of a trained system
 # Of the configuration: whatever else is set on the command line, and the model's own settings, stand beside these.
@@ -26,9 +26,9 @@ _HEADLINE = (
 )
 
 
-def opening(
+def run_spec(
     key: str, place: str, config: Any, said: Mapping[str, Any], digests: Mapping[str, str], upstream: Sequence[Path]
-) -> Opening:
+) -> RunSpec:
     """With what the run of a cell is opened; it was made from the cells `upstream`."""
     tags = {f"retable.{k}": str(v) for k, v in said.items() if v is not None}
     tags |= {"mlflow.source.name": module_of(said["stage"]), "mlflow.note.content": _note(said["stage"])}
@@ -36,7 +36,7 @@ def opening(
     if said["git_commit"]:
         tags["mlflow.source.git.commit"] = said["git_commit"]
     measures = said["stage"] in MEASURING and upstream
-    return Opening(
+    return RunSpec(
         _name(said["stage"], place, said["task"]),
         key,
         {name: str(value) for name, value in headline(config).items()},

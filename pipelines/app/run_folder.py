@@ -17,16 +17,16 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines.app.observers import loggers
-from pipelines.app.stage import output_folder, stage_name
+from pipelines.app.stage import output_folder
 from pipelines.config import environment
-from pipelines.config.conf import debugging, in_mlflow, of_result, overrides
+from pipelines.config.conf import debugging, in_mlflow, of_result, overrides, stage_name
 from pipelines.config.environment import ENGINE
 from pipelines.config.errors import ThereAlready, is_main_process
 from pipelines.study.adhoc import difference, flat
 from pipelines.study.code_reached import LOADED, code, own_part, reached_by
 from retable.core import artifacts
 from retable.core.digests import FORMAT, digest, digest_of
-from retable.core.publishing import alone, publish, refuse_foreign, refuse_place, remove_empty, settle
+from retable.core.publishing import check_owner, check_path, exclusive, publish, recover, remove_empty
 from retable.training.signals import Pruned, Stopped
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ THREADS = "threads"  # of a scratch folder: on how many its checkpoints were com
 REPLACED = "replaced"  # beside scratch folders: a cell that another is taking the place of
 
 
-class Record:
+class RunFolder:
     """An open cell: `folder` takes its payload, `scratch` survives a kill, `log` goes to MLflow."""
 
     def __init__(self, folder: Path, scratch: Path, log: Callable[..., None]):
@@ -81,7 +81,7 @@ class Making:
 
 
 @contextlib.contextmanager
-def recorded(
+def run_folder(
     cfg: DictConfig,
     inputs: list[Path],
     upstream: list[Path],
@@ -91,7 +91,7 @@ def recorded(
     corpus: str,
     task: str | None = None,
     place: str | None = None,
-) -> Iterator[Record]:
+) -> Iterator[RunFolder]:
     """Run the body of a stage and leave its cell complete, or not at all.
 
     `inputs` are the files whose digests the record keeps; `upstream` the cells that led to them, to which those that
@@ -101,7 +101,7 @@ def recorded(
     """
     stage, cell = stage_name(cfg), place or cfg.out
     whole: Any = OmegaConf.to_container(cfg, resolve=True)
-    config = of_result(stage, whole)
+    config, tracked = of_result(stage, whole), in_mlflow(cfg, overrides())
     differs = environment.suffix()
     if not (differs or environment.by_dvc() or debugging(overrides())):
         differs = difference(stage, cell, config, overrides())
@@ -114,11 +114,11 @@ def recorded(
                 yield record
             return
         if environment.is_job() and artifacts.read_record(making.out).get("key") == making.key:
-            environment.tell(there=True)
+            environment.report(there=True)
             raise ThereAlready
         with _scratch(making):
             made = {"study": environment.study(), **artifacts.git_state()}
-            with loggers(cfg, flat(config)) as sinks, _run(cfg, making, made) as run:
+            with loggers(cfg, flat(config)) as sinks, _run(tracked, making, made) as run:
                 log = _log_to([*([run.log] if run else []), *sinks])
                 with _costs() as costs, _written(making, log) as record:
                     yield record
@@ -143,11 +143,11 @@ def _held(stage: str, place: str, facts: Mapping[str, Any]) -> Iterator[None]:
         yield
         return
     out, bench = output_folder(stage, place), _bench(stage, place)
-    refuse_place(place)
-    with alone(bench, out, patiently=environment.is_job() or ENGINE in os.environ):
-        settle(out, bench / REPLACED)
-        refuse_foreign(out, facts)
-        environment.tell(cell=str(out))
+    check_path(place)
+    with exclusive(bench, out, patiently=environment.is_job() or ENGINE in os.environ):
+        recover(out, bench / REPLACED)
+        check_owner(out, facts)
+        environment.report(cell=str(out))
         yield
 
 
@@ -163,11 +163,11 @@ def _making(
 
 
 @contextlib.contextmanager
-def _thrown_away(making: Making) -> Iterator[Record]:
+def _thrown_away(making: Making) -> Iterator[RunFolder]:
     """What a process writes that isn't the first."""
     making.scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as nowhere:
-        yield Record(Path(nowhere), making.scratch, lambda points: None)
+        yield RunFolder(Path(nowhere), making.scratch, lambda points: None)
 
 
 @contextlib.contextmanager
@@ -181,25 +181,25 @@ def _scratch(making: Making) -> Iterator[None]:
             yield
     except Pruned as pruned:
         shutil.rmtree(making.scratch)
-        environment.tell(pruned=pruned.step)
+        environment.report(pruned=pruned.step)
         raise
     finally:
         remove_empty(making.scratch)
 
 
 @contextlib.contextmanager
-def _run(cfg: DictConfig, making: Making, made: Mapping[str, Any]) -> Iterator["Run | None"]:
+def _run(tracked: bool, making: Making, made: Mapping[str, Any]) -> Iterator["Run | None"]:
     """Open the cell's run in MLflow, if it is to have one; close it where the block does not end well."""
-    if not in_mlflow(cfg, overrides()):
+    if not tracked:
         yield None
         return
-    from pipelines.app.mlflow_run import opening
+    from pipelines.app.mlflow_run import run_spec
     from retable.tracking.run import start
 
     project = os.path.relpath(artifacts.project_folder(), artifacts.root())
     tags = {"cell": _called(making.out), "folder": project, **making.facts, **made}
     (making.scratch / OPENED).write_text(making.key, encoding="utf-8")
-    run = start(opening(making.key, making.place, making.config, tags, making.digests, making.cells))
+    run = start(run_spec(making.key, making.place, making.config, tags, making.digests, making.cells))
     try:
         yield run
     except Stopped:  # it goes on when the stage runs again, like a killed one
@@ -235,10 +235,10 @@ def _costs() -> Iterator[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def _written(making: Making, log: Callable[[Any], None]) -> Iterator[Record]:
+def _written(making: Making, log: Callable[[Any], None]) -> Iterator[RunFolder]:
     """Put the cell in its place when the block ends well: payload, configuration, metrics, origins."""
     with publish(making.out, making.scratch / "payload", making.bench / REPLACED) as folder:
-        record = Record(folder, making.scratch, log)
+        record = RunFolder(folder, making.scratch, log)
         yield record
         OmegaConf.save(OmegaConf.create(making.config), folder / "config.yaml")
         artifacts.write_metrics(folder, record.metrics)
@@ -248,7 +248,7 @@ def _written(making: Making, log: Callable[[Any], None]) -> Iterator[Record]:
         artifacts.write_json(folder / "run.json", making.facts | origins | record.extra)
 
 
-def _finish(run: "Run", making: Making, record: Record, made: Mapping[str, Any]) -> None:
+def _finish(run: "Run", making: Making, record: RunFolder, made: Mapping[str, Any]) -> None:
     """Close the cell's run in MLflow with its metrics and small files."""
     names = ("config.yaml", "metrics.json", "run.json", "curve.csv", *record.files)
     files = [making.out / name for name in names if (making.out / name).exists()]

@@ -3,6 +3,7 @@
 import functools
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,17 +15,20 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.config.checkpoint import take_over
-from pipelines.config.conf import chosen, debugging, groups, overrides, set_by_hand
+from pipelines.config.checkpoint import use_checkpoint_config
+from pipelines.config.conf import chosen, debugging, groups, overrides, set_by_hand, stage_name
 from pipelines.config.devices import choose_machine, require_machine
 from pipelines.config.errors import one_line_errors
+from pipelines.config.guard import OBSERVING, refuse_foreign_nodes
 from pipelines.config.patches import hydra_looks_into_folders
 from pipelines.config.project import CONF
 from retable.core import trust
 from retable.core.errors import UsageError
-from retable.core.publishing import refuse_foreign, refuse_place
+from retable.core.publishing import check_owner, check_path
 from retable.core.stages import STAGES
 from retable.training.signals import go_quietly, listen
+
+ASKING = {"--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc"}  # flags that run nothing
 
 
 def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
@@ -61,6 +65,8 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
         application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(job)
         try:
             with one_line_errors():
+                if not ASKING & {*sys.argv[1:]}:
+                    refuse_foreign_nodes(function.__name__, sys.argv[1:])
                 application()
         finally:
             go_quietly()
@@ -74,9 +80,13 @@ def _of_plan(argument: str) -> list[str]:
         return [argument]
     try:
         settings = yaml.load(Path(argument[1:]).read_text(encoding="utf-8"), yaml.CSafeLoader)["settings"]
-        return [f"{name}={value}" for name, value in settings.items()]
+        found = {str(name): f"{name}={value}" for name, value in settings.items()}
     except (OSError, ValueError, yaml.YAMLError, TypeError, KeyError, AttributeError):
         raise UsageError(f"{argument[1:]} is not the plan of a cell; `dvc repro plan` makes those of a study") from None
+    for name in found:
+        if re.split("[.@/]", name.lstrip("+~"))[0] in OBSERVING:
+            raise UsageError(f"{argument[1:]} sets {name}, which only the command line may set; remove it there")
+    return [*found.values()]
 
 
 def make_ready(name: str, cfg: DictConfig) -> None:
@@ -88,7 +98,7 @@ def make_ready(name: str, cfg: DictConfig) -> None:
     if "system" in cfg and cfg.system is None:
         cfg.system = Path(chosen("recipe")).stem
     _refuse_out(cfg)
-    take_over(cfg, overrides())
+    use_checkpoint_config(cfg, overrides())
     raw: Any = OmegaConf.to_container(cfg)
     OmegaConf.resolve(cfg)
     _refuse_choices_passed_over(cfg)
@@ -134,16 +144,8 @@ def _refuse_choices_passed_over(cfg: DictConfig) -> None:
 def _refuse_out(cfg: DictConfig) -> None:
     """Raise UsageError where the stage would leave its cell in no place for one, or in that of something else."""
     if (name := stage_name(cfg)) in STAGES:
-        refuse_place(cfg.out)
-        refuse_foreign(output_folder(name, cfg.out), {"stage": name})
-
-
-def stage_name(cfg: DictConfig) -> str:
-    """The stage that runs: the name of its root config, or `from_scratch` for a system of a task that starts from
-    nothing pretrained."""
-    name = str(HydraConfig.get().job.config_name)
-    bare = name == "finetune" and cfg.get("init") == cfg.get("embedding") == "random"
-    return "from_scratch" if bare else name
+        check_path(cfg.out)
+        check_owner(output_folder(name, cfg.out), {"stage": name})
 
 
 def output_folder(stage: str, place: str) -> Path:

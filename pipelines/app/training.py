@@ -6,7 +6,7 @@ import torch
 from omegaconf import DictConfig
 
 from pipelines.app.observers import callbacks
-from pipelines.app.run_folder import Record
+from pipelines.app.run_folder import RunFolder
 from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.data.batches import Batches, Measure
@@ -22,7 +22,7 @@ from retable.training.weights import save_weights
 
 def train(
     cfg: DictConfig,
-    record: Record,
+    record: RunFolder,
     objective: Objective | SelfUpdating,
     batches: Batches,
     validation: Measure | None,

@@ -13,7 +13,7 @@ from pipelines.study.compose import composing, configuration
 from retable.core import artifacts
 from retable.core.digests import FORMAT, digest
 from retable.core.errors import UsageError
-from retable.core.publishing import alone, publish, refuse_place
+from retable.core.publishing import check_path, exclusive, publish
 from retable.models.word2vec_format import read_word2vec, write_word2vec
 from retable.planning.cell import Cell
 from retable.planning.conf import Conf
@@ -39,9 +39,9 @@ def import_cell(source: str, name: str) -> Path:
     out = Path("outputs", stage, corpus, system)
     if out.exists():
         raise UsageError(f"{out} is there already; import under another name, or first remove it: rm -r {out}")
-    refuse_place(name)
+    check_path(name)
     bench = Path("work/import", name)
-    with alone(bench, out), publish(out, bench / "payload", bench / "replaced") as folder:
+    with exclusive(bench, out), publish(out, bench / "payload", bench / "replaced") as folder:
         if path.suffix == ".arpa":
             files, config = [path], _arpa(path, corpus, folder)
         elif path.suffix in VECTORS:

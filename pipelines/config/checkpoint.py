@@ -17,7 +17,7 @@ BEGUN_AS = {
 RECIPES = {"GPT": "transformer/gpt", "BERT": "bert/bert", "T5": "t5/t5"}
 
 
-def take_over(cfg: DictConfig, overrides: list[str]) -> None:
+def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
     """Where `cfg.init` names a checkpoint, put its model's settings in place of the recipe's, but for dropout, which is
     of training; its softmax's, tied or not, in place of the objective's; and what opens it in place of its name.
 

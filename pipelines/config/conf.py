@@ -48,6 +48,14 @@ def build_task(name: str) -> "Task[Any, Any]":
     return build(compose(f"task/{name}", overrides=[f"+task_name={name}"]).task, "task")
 
 
+def stage_name(cfg: DictConfig) -> str:
+    """The stage that runs: the name of its root config, or `from_scratch` for a system of a task that starts from
+    nothing pretrained."""
+    name = str(HydraConfig.get().job.config_name)
+    bare = name == "finetune" and cfg.get("init") == cfg.get("embedding") == "random"
+    return "from_scratch" if bare else name
+
+
 def debugging(overrides: Sequence[str]) -> bool:
     """Whether `debug=` was chosen: a person tries something, and what comes of it is no cell of the pipeline."""
     return any(each.startswith("debug=") for each in overrides)

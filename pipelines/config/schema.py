@@ -1,14 +1,13 @@
 """What each stage reads: its settings by their names, with types and ranges, checked before anything is read or made.
 
-The settings of a part are those of the signature that its `_target_` names; see `retable.core.settings`.
+The settings of a part are the parameters of its `_target_`; see `retable.core.settings`, which checks both.
 """
 
-import inspect
 import os
 import re
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import AfterValidator, StringConstraints
 
@@ -20,10 +19,13 @@ from retable.core.settings import (
     Positive,
     PositiveInt,
     Rate,
+    Schema,
     Seed,
+    SettingError,
+    Takes,
     WholeNumber,
     check,
-    require,
+    check_all,
     shown,
 )
 from retable.inference.build import FACTS
@@ -42,37 +44,31 @@ def _require_one(prompts: Sequence[str]) -> Sequence[str]:
     return prompts
 
 
+# Where the functions are that write a corpus: others of the package have a parameter `folder`, too.
+WRITERS = ("retable.corpora.", "retable.data.shards.", "retable.grammar.", "retable.tasks.text.")
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # in one line
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # of a file
 Sizes = Annotated[Sequence[PositiveInt], AfterValidator(_require_a_line)]
 Budget = Annotated[str, AfterValidator(lambda budget: parse_budget(budget) and budget)]
 
 
-class Part(NamedTuple):
-    """What a class or function is called for: where it stands, and what it is `given` beside its settings."""
-
-    within: str
-    given: Sequence[str] = ()
-    partial: bool = False  # called later
-    several: bool = False  # each under a name
-
-
-class Corpus:
+class Corpus(Schema):
     """Of what a corpus says of itself, what stages read."""
 
     unit: Literal["line", "document"]
     vocabulary: Name
     tasks: Sequence[Name]
-    write: Annotated[Any, Part("retable.", ("folder", "tasks"))]
+    write: Annotated[Any, Takes(WRITERS, ("folder", "tasks"))]
 
 
-class Tokenizer:
-    train: Annotated[Any, Part("retable.tokenizers.", ("lines", "vocabulary"))]
+class Tokenizer(Schema):
+    train: Annotated[Any, Takes("retable.tokenizers.", ("lines", "vocabulary"))]
 
 
-class Finetuning:
+class Finetuning(Schema):
     """How a recipe learns tasks."""
 
+    closed = True  # a key that is not here is a mistake
     lr: LearningRate
     epochs: Positive
     batch_size: PositiveInt
@@ -90,7 +86,7 @@ class Finetuning:
     answers: Sequence[str] | None
 
 
-class Trainer:
+class Trainer(Schema):
     """Of Lightning's Trainer what it takes and then never comes to an end with; the others it checks itself."""
 
     devices: PositiveInt | Literal["auto"] | Sequence[NonNegativeInt]
@@ -111,10 +107,10 @@ class Training:
     system: Name
     out: Name
     seed: Seed
-    model: Annotated[Any, Part("retable.models.", (*FACTS,))]
-    optimizer: Annotated[Any, Part("retable.training.optimizers.", ("module",), partial=True)]
-    schedule: Annotated[Any, Part("retable.training.", ("step", "epoch", "max_steps", "losses"), partial=True)]
-    averaging: Annotated[Any, Part("retable.training.averaging.", ("losses",), partial=True)]
+    model: Annotated[Any, Takes("retable.models.", (*FACTS,))]
+    optimizer: Annotated[Any, Takes("retable.training.optimizers.", ("module",), partial=True)]
+    schedule: Annotated[Any, Takes("retable.training.", ("step", "epoch", "max_steps", "losses"), partial=True)]
+    averaging: Annotated[Any, Takes("retable.training.averaging.", ("losses",), partial=True)]
     epochs: Positive
     max_steps: PositiveInt | None
     budget: Budget | None
@@ -135,30 +131,30 @@ class Initialised(Training):
 
 
 class Pretrain(Initialised):
-    objective: Annotated[Any, Part("retable.objectives.", (*FACTS, "model"))]
-    batches: Annotated[Any, Part("retable.data.", (*FACTS, "tokens", "units", "line_end", "seed"))]
-    scorer: Annotated[Any, Part("retable.evaluation.likelihood.")]
-    validation_scorer: Annotated[Any, Part("retable.evaluation.likelihood.")]
+    objective: Annotated[Any, Takes("retable.objectives.", (*FACTS, "model"))]
+    batches: Annotated[Any, Takes("retable.data.", (*FACTS, "tokens", "units", "line_end", "seed"))]
+    scorer: Annotated[Any, Takes("retable.evaluation.likelihood.")]
+    validation_scorer: Annotated[Any, Takes("retable.evaluation.likelihood.")]
     patience: PositiveInt | None
     compile: bool
     recompute: bool
 
 
 class Embed(Training):
-    objective: Annotated[Any, Part("retable.objectives.", ("model", "counts"))]
-    batches: Annotated[Any, Part("retable.data.", ("tokens", "counts", "boundary", "seed"))]
+    objective: Annotated[Any, Takes("retable.objectives.", ("model", "counts"))]
+    batches: Annotated[Any, Takes("retable.data.", ("tokens", "counts", "boundary", "seed"))]
     word_by_word: bool
     batch_tokens: PositiveInt | None
     threads: PositiveInt
 
 
 class Finetune(Initialised):
-    task: Annotated[Any, Part("retable.tasks.")]
+    task: Annotated[Any, Takes("retable.tasks.")]
     task_name: Name
     reported_as: Name
     head: Mapping[str, Any]
     finetuning: Finetuning
-    decoding: Annotated[Any, Part("retable.generation.")]
+    decoding: Annotated[Any, Takes("retable.generation.")]
     frozen: bool
     examples: WholeNumber | None
     patience: PositiveInt | None
@@ -181,7 +177,7 @@ class Tokenize:
 class Adapt:
     corpus: Corpus
     tokenizer: Tokenizer
-    adaptation: Annotated[Any, Part("retable.evaluation.")]
+    adaptation: Annotated[Any, Takes("retable.evaluation.")]
     cell: Name
     system: Name
     seed: Seed
@@ -208,7 +204,7 @@ class Evaluate:
     stage: Literal["pretrain", "embed", "adapt", "mix"]
     cell: Name
     vectors: Name | None
-    benchmark: Annotated[Any, Part("retable.evaluation.", several=True)]
+    benchmark: Annotated[Any, Takes("retable.evaluation.", several=True)]
     trainer: Trainer
     tokens: Name
     text: Name
@@ -218,7 +214,7 @@ class Evaluate:
 class Generate:
     stage: Literal["pretrain", "mix", "from_scratch", "finetune"]
     cell: Name
-    decoding: Annotated[Any, Part("retable.generation.")]
+    decoding: Annotated[Any, Takes("retable.generation.")]
     prompts: Annotated[Sequence[Text | float], AfterValidator(_require_one)] | None
     prompt_words: NonNegativeInt
     n_prompts: PositiveInt
@@ -271,42 +267,15 @@ def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], s
         if not read:
             raise UsageError(f"{stage} reads no {shown(name)}; {closest(name, sorted(schema))}")
 
-    def called(name: str) -> str:
-        return _called(name, raw)
-
-    _check_all(cfg, schema, "", called)
+    try:
+        check_all(cfg, schema, FACTS)
+    except SettingError as error:
+        raise UsageError(str(error).replace(error.name, _called(error.name, raw))) from error
     if cfg.get("trainer") and cfg.get("objective", ...) is not None:
         _check_trainer(cfg["trainer"])
     for group in ("callbacks", "logger"):
         for name, part in (cfg.get(group) or {}).items():
             _check_observer(part, group, name)
-
-
-def _check_all(cfg: Mapping[str, Any], schema: Mapping[str, Any], prefix: str, called: Callable[[str], str]) -> None:
-    for name, value in cfg.items():
-        if name in schema:
-            _check(value, schema[name], f"{prefix}{name}", called)
-
-
-def _check(value: Any, annotation: Any, name: str, called: Callable[[str], str]) -> None:
-    part = next((each for each in get_args(annotation) if isinstance(each, Part)), None)
-    if part is None and inspect.isclass(annotation) and annotation.__module__ == __name__:
-        require(value, Mapping[str, Any], called(name))
-        schema = get_type_hints(annotation, include_extras=True)
-        if annotation is Finetuning and (unknown := next((key for key in value if key not in schema), None)):
-            raise UsageError(f"no task reads {called(f'{name}.{unknown}')}; {closest(unknown, schema)}")
-        _check_all(value, schema, f"{name}.", called)
-    elif part is None:
-        require(value, annotation, called(name))
-    elif part.several:
-        require(value, Mapping[str, Any], called(name))
-        for key, each in value.items():
-            _check(each, Annotated[Any, part._replace(several=False)], f"{name}.{key}", called)
-    elif value is not None:
-        facts = [fact for fact in part.given if not (fact in FACTS and isinstance(value, Mapping) and fact in value)]
-        check(value, name, None, facts, called, part.within)
-        if value.get("_partial_", False) != part.partial:
-            raise UsageError(f"{called(f'{name}._partial_')} should be {str(part.partial).lower()}")
 
 
 def _check_trainer(trainer: Mapping[str, Any]) -> None:
@@ -337,7 +306,7 @@ def _check_observer(part: Any, group: str, name: str) -> None:
     from lightning.pytorch.callbacks import Callback
     from lightning.pytorch.loggers import Logger
 
-    check(part, f"{group}.{name}", Callback if group == "callbacks" else Logger, (), within="")
+    check(part, f"{group}.{name}", Callback if group == "callbacks" else Logger, (), "")
 
 
 def _called(name: str, raw: Any) -> str:

@@ -33,6 +33,8 @@ def adopt(said: str) -> None:
         raise UsageError(f"no trial of {folder} has ended with a value; give the sweep's command again")
     if (recipe := best.get("recipe", sweep["recipe"])) is None:
         raise UsageError(f"{folder} swept no recipe, and what it found stands in none; say it to the stage itself")
+    if not re.fullmatch(r"[\w-]+(\.[\w-]+)*(/[\w-]+(\.[\w-]+)*)*", str(recipe)):  # the folder may be from elsewhere
+        raise UsageError(f"{folder / SAID} names the recipe {recipe!r}, which is not a file below conf/recipe")
     texts = read_texts(folder).loc[best.name]
     found = {name.lstrip("+"): value(texts[name]) for name in settings_of(trials) if name != "recipe"}
     for name in found:

@@ -160,12 +160,12 @@ def parent_run(config: DictConfig, launcher: Processes, settings: Sequence[str])
         yield None
         return
     from retable.core import artifacts
-    from retable.tracking.run import Opening, start
+    from retable.tracking.run import RunSpec, start
     from retable.training.signals import Stopped
 
     tags = {f"retable.{k}": str(v) for k, v in artifacts.git_state().items()} | {"retable.stage": "sweep"}
     name = f"sweep {launcher.stage} {' '.join(settings)}".strip()
-    run = start(Opening(name, str(launcher.folder), {"overrides": " ".join(said)}, tags))
+    run = start(RunSpec(name, str(launcher.folder), {"overrides": " ".join(said)}, tags))
     if run.id is not None:
         launcher.environment[PARENT_RUN] = run.id
     try:

@@ -28,7 +28,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from pipelines.app.stage import make_ready
-from pipelines.config.environment import PROGRESS, SWEPT, TOLD
+from pipelines.config.environment import JOB_REPORT, JOB_SUFFIX, PROGRESS
 from pipelines.config.errors import one_line
 from pipelines.execute.progress import StudyProgress
 from pipelines.execute.repro import require_processors
@@ -239,7 +239,7 @@ class Processes(Launcher):
         """Run a job to its end, or leave it without a code where this is asked to end. `told` is of its environment."""
         assert self._engine is not None
         # An engine that hands devices out has the job wait for its own.
-        asked = (0, 0) if self._engine.hands_out else (job.gpus, job.processes)
+        asked = (0, 0) if self._engine.allocates else (job.gpus, job.processes)
         with self.devices.taken(*asked) as own:
             if self._stopping:
                 return
@@ -248,7 +248,7 @@ class Processes(Launcher):
             says.unlink(missing_ok=True)
             for_all = {"OMP_NUM_THREADS": "1", **os.environ, PROGRESS: str(job.steps.resolve())}
             environment = for_all | self.environment | own | dict(told)
-            environment |= {SWEPT: job.suffix, TOLD: str(says.resolve())}
+            environment |= {JOB_SUFFIX: job.suffix, JOB_REPORT: str(says.resolve())}
             self._progress.begins(job)
             began = time.monotonic()
             devices, module = job.gpus or job.processes, f"pipelines.{self.stage}"

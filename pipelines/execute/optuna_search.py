@@ -98,7 +98,10 @@ class Search(Sweep):
                     pruner=self._pruner, load_if_exists=True,
                 )  # fmt: skip
             except (SQLAlchemyError, StorageInternalError, ModuleNotFoundError) as error:
-                raise UsageError(f"hydra.sweeper.storage={self._url}: {str(error).splitlines()[0][:200]}") from None
+                from retable.tracking.store import concealed
+
+                hidden = concealed(f"hydra.sweeper.storage={self._url}: {str(error).splitlines()[0][:200]}")
+                raise UsageError(hidden) from None
             known = self._study.user_attrs.setdefault("said", said)
             if differs := [key for key in said if known.get(key) != said[key]]:
                 was = "; ".join(f"{key} {known.get(key)}" for key in differs)

@@ -25,8 +25,9 @@ from pipelines.config import environment
 from pipelines.config.patches import dvc_writes_only_what_is_new, dvc_writes_whole
 from pipelines.config.project import enter_project, files_of_study
 from pipelines.execute.progress import StudyProgress
-from pipelines.executors.executor import GIVING_ON, Engine, engine, taking
-from pipelines.executors.local import end_with_parent, forked
+from pipelines.executors.client import end_with_parent
+from pipelines.executors.executor import GIVING_ON, Engine, engine, resources
+from pipelines.executors.local import forked
 from pipelines.study.compose import conf, study_here
 from pipelines.study.dvc_lock import forget_killed, only_one
 from pipelines.study.dvc_project import refresh_graph
@@ -54,7 +55,7 @@ class Stage:
     reads: list[str]
     outs: list[str]
     changed: bool
-    devices: str = taking(1)
+    devices: str = resources(1)
     takes_turns: bool = False
     reports: Path | None = None
     before: set[str] = field(default_factory=set)
@@ -139,7 +140,7 @@ def stages_of(study: Study) -> list[Stage]:
                     reads,
                     outs,
                     each.changed() or (runs is not None and not runs.exists()),
-                    taking(1) if cell is None else _devices(cell, project_conf),
+                    resources(1) if cell is None else _devices(cell, project_conf),
                     cell is not None and not cell.settings.get("trainer", "cpu").startswith("cpu"),
                     runs,
                 )
@@ -157,7 +158,7 @@ def _devices(cell: Cell, conf: Conf) -> str:
     trainer = trainer | {key.rpartition(".")[2]: value for key, value in cell.settings.items() if "trainer." in key}
     devices, nodes = (str(trainer.get(name, 1)) for name in ("devices", "num_nodes"))
     n = int(devices) if devices.isdigit() else 1  # auto: of those that the engine gives it
-    return taking(0 if cell.stage in GIVING_ON else n, trainer.get("accelerator", "auto") != "cpu", int(nodes))
+    return resources(0 if cell.stage in GIVING_ON else n, trainer.get("accelerator", "auto") != "cpu", int(nodes))
 
 
 def to_run(stages: Sequence[Stage]) -> list[Stage]:
@@ -198,7 +199,7 @@ def run(
         require_processors(runner)
         os.environ["PATH"] = f"{Path(runner.address).parent}{os.pathsep}{os.environ['PATH']}"
         while waiting or running:
-            busy = not runner.hands_out and any(stage.takes_turns for stage, _, _ in running.values())
+            busy = not runner.allocates and any(stage.takes_turns for stage, _, _ in running.values())
             ready = (each for each in waiting if each.before <= done and not (busy and each.takes_turns))
             if len(running) < runner.slots and (stage := next(ready, None)):
                 waiting.remove(stage)

@@ -1,7 +1,7 @@
 """Where the stages of a study and the jobs of a sweep run: as forks on this machine, on a Ray cluster, or by Slurm.
 
-An engine is a server at a Unix socket, as local.py describes one: `Engine.run` and the `python` of `write_python` ask
-it alike. All machines see the project's folder, and the environment with its Python, under the same path.
+An engine is a server at a Unix socket, by the protocol of client.py: `Engine.run` and the script of `write_python` use
+it. All machines see the project's folder, and the environment with its Python, under the same path.
 """
 
 import contextlib
@@ -16,7 +16,8 @@ from pathlib import Path
 
 from pipelines.config import environment
 from pipelines.config.environment import DEVICES
-from pipelines.executors.local import ask, serving, started
+from pipelines.executors.client import started, submit
+from pipelines.executors.local import server
 from retable.core.errors import UsageError
 
 CLUSTERS = ("ray", "slurm")
@@ -29,12 +30,12 @@ class Engine:
 
     Attributes:
         slots: how many it runs at a time.
-        hands_out: whether it gives each the devices that it asks for, and has it wait for them.
+        allocates: whether it gives each the devices that it asks for, and has it wait for them.
     """
 
     address: str
     slots: int
-    hands_out: bool = False
+    allocates: bool = False
 
     def run(
         self,
@@ -49,11 +50,11 @@ class Engine:
         """The exit code of a module, below 0 for a signal; what it prints is added to `log`. It takes `devices` of each
         of so many nodes, which are processors or `gpus`. Where this process ends, it is asked to end (SIGTERM)."""
         log.touch()
-        asked = {**environment, DEVICES: taking(devices, gpus, nodes)}
-        return ask(self.address, module, arguments, os.getcwd(), asked, str(log), str(log))
+        asked = {**environment, DEVICES: resources(devices, gpus, nodes)}
+        return submit(self.address, module, arguments, os.getcwd(), asked, str(log), str(log))
 
 
-def taking(devices: int, gpus: bool = False, nodes: int = 1) -> str:
+def resources(devices: int, gpus: bool = False, nodes: int = 1) -> str:
     """What DEVICES says of a process that is to have `devices` of each of so many nodes. None at all has what gives its
     work on to the engine: it runs where the command was given."""
     return f"{devices} {'gpu' if gpus else 'cpu'} {nodes}"
@@ -73,7 +74,7 @@ def engine(name: str, slots: int | None = None) -> AbstractContextManager[Engine
 
 @contextlib.contextmanager
 def _local(slots: int | None) -> Iterator[Engine]:
-    with serving() as address:
+    with server() as address:
         yield Engine(address, slots or len(os.sched_getaffinity(0)))
 
 
@@ -82,11 +83,11 @@ def _cluster(name: str, slots: int | None) -> Iterator[Engine]:
     with started(["-m", "pipelines.executors.server", name]) as (address, said):
         if not said.startswith("ready "):
             raise UsageError(said or f"the engine {name} has not begun; what it said stands above")
-        yield Engine(address, slots or int(said.removeprefix("ready ")), hands_out=True)
+        yield Engine(address, slots or int(said.removeprefix("ready ")), allocates=True)
 
 
 @dataclass(frozen=True)
-class Parts:
+class Workers:
     """Has an engine call a function of the library for each part of some work, a process each.
 
     What they leave to be joined, and say, is in `folder`. UsageError for the first that fails by a mistake of use.
@@ -118,13 +119,13 @@ class Parts:
 
 
 @contextlib.contextmanager
-def spreading(scratch: Path) -> Iterator[Parts | None]:
+def workers(scratch: Path) -> Iterator[Workers | None]:
     """What has the engine do parts of this process's work: that of the study that it is a stage of, or the one that
     RETABLE_ENGINE names. None where all is done here."""
     with contextlib.ExitStack() as kept:
         said = environment.engine()
         if found := re.fullmatch(r"(\d+) (.+)", said):
-            runner = Engine(found[2], int(found[1]), hands_out=True)
+            runner = Engine(found[2], int(found[1]), allocates=True)
         elif said == "local":
             yield None
             return
@@ -132,4 +133,4 @@ def spreading(scratch: Path) -> Iterator[Parts | None]:
             runner = kept.enter_context(engine(said))
         (folder := scratch / "parts").mkdir(exist_ok=True)
         kept.callback(shutil.rmtree, folder)
-        yield Parts(runner, folder)
+        yield Workers(runner, folder)

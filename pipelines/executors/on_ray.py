@@ -7,7 +7,8 @@ import os
 import signal
 from typing import Any
 
-from pipelines.executors.local import ask, serving
+from pipelines.executors.client import submit
+from pipelines.executors.local import server
 from retable.core.errors import UsageError
 
 _open = contextlib.ExitStack()  # what a process of Ray's keeps from one task to the next
@@ -62,7 +63,7 @@ def on_node(job: dict[str, Any]) -> int:
         signal.SIGINT, signal.default_int_handler
     )  # by which a task ends; it may have been ignored at Ray's start
     own = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
-    return ask(_forks(job["environment"].get("OMP_NUM_THREADS")), **job | {"environment": job["environment"] | own})
+    return submit(_forks(job["environment"].get("OMP_NUM_THREADS")), **job | {"environment": job["environment"] | own})
 
 
 @functools.cache
@@ -70,4 +71,4 @@ def _forks(threads: str | None) -> str:
     """The server's address; its libraries have that many threads from their import on."""
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = threads
-    return _open.enter_context(serving())
+    return _open.enter_context(server())

@@ -20,7 +20,7 @@ import time
 from typing import Any, Protocol
 
 from pipelines.config.environment import DEVICES, ENGINE
-from pipelines.executors.executor import taking
+from pipelines.executors.executor import resources
 from retable.core.errors import UsageError
 
 PATIENCE = 60  # seconds to write a checkpoint in, and for the cluster to say that it is done
@@ -83,7 +83,7 @@ def answer(cluster: Cluster, connection: socket.socket, engine: str, ended: thre
         job = json.loads(stream.readline())
         for name in ("out", "err"):  # a file of the asking process, which others know by its path alone
             job[name] = os.path.realpath(job[name])
-        devices, kind, nodes = job["environment"].get(DEVICES, taking(1)).split()
+        devices, kind, nodes = job["environment"].get(DEVICES, resources(1)).split()
         job["environment"][ENGINE] = "local" if int(devices) else engine
         try:
             running: Running = (
@@ -115,7 +115,7 @@ def wait(running: Running, asks: socket.socket, ended: threading.Event) -> int:
 
 if __name__ == "__main__":
     try:
-        cluster: Cluster = importlib.import_module(f"pipelines.on_{sys.argv[1]}").Cluster()
+        cluster: Cluster = importlib.import_module(f"pipelines.executors.on_{sys.argv[1]}").Cluster()
     except UsageError as error:
         print(error)
     else:

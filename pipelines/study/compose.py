@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import ConfigAttributeError, OmegaConfBaseException
 
-from pipelines.config.checkpoint import opened_by, take_over
+from pipelines.config.checkpoint import opened_by, use_checkpoint_config
 from pipelines.config.conf import of_result
 from pipelines.config.environment import DATA
 from pipelines.config.errors import no_setting, one_line
@@ -83,7 +83,7 @@ def _require_trusted(own: Mapping[str, Any], *others: Any) -> None:
         require_trusted(target, OWN)
 
 
-def roots_of(cell: Cell, every: Mapping[str, Cell]) -> list[str]:
+def entry_points(cell: Cell, every: Mapping[str, Cell]) -> list[str]:
     """Where the code begins that a cell's numbers come of."""
     return reached_by(cell.stage, *_parts(cell, every))
 
@@ -136,7 +136,7 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
             compose(stage, overrides=[*overrides])  # which says what is wrong with it
             raise
     if opened:
-        take_over(cfg, [*overrides])
+        use_checkpoint_config(cfg, [*overrides])
     resolved = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(resolved, dict)
     return of_result(stage, {str(key): value for key, value in resolved.items()})

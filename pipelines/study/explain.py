@@ -16,7 +16,7 @@ from dvc.repo import Repo
 from pipelines.config.project import CHECKOUT, enter_project, study_names
 from pipelines.study.adhoc import flat
 from pipelines.study.code_reached import code
-from pipelines.study.compose import composing, mistakes_of, plan_of, roots_of, set_study
+from pipelines.study.compose import composing, entry_points, mistakes_of, plan_of, set_study
 from pipelines.study.dvc_project import refresh_graph
 from retable.core import trust
 from retable.core.errors import UsageError, closest
@@ -155,7 +155,7 @@ class Reasons:
         plan of this digest was noted first; empty where git does not know."""
         if CHECKOUT is None:
             return "code: the package that is installed has changed in what the cell reaches"
-        names = roots_of(cell, self._every)
+        names = entry_points(cell, self._every)
         now = code().digests(names)
         commits = _git("log", "--format=%h", f"-S{md5}", "--", "dvc.lock").decode().split()
         for commit in ["HEAD", *commits] if before is not None else commits[-1:]:

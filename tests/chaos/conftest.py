@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.executors.local import serving
+from pipelines.executors.local import server
 from tests.chaos.elsewhere import run
 from tests.pipelines.conftest import SMALL_CORPUS
 
@@ -11,7 +11,7 @@ from tests.pipelines.conftest import SMALL_CORPUS
 @pytest.fixture(scope="session")
 def forks() -> Iterator[str]:
     """The address of the process that pipelines/executors/local.py describes."""
-    with serving() as address:
+    with server() as address:
         yield address
 
 

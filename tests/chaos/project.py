@@ -12,7 +12,7 @@ import pytest
 from mlflow.entities import RunStatus
 from mlflow.tracking import MlflowClient
 
-from pipelines.executors.local import ask
+from pipelines.executors.client import submit
 from retable.core.digests import digest
 from retable.core.stages import module_of
 
@@ -54,8 +54,8 @@ class Project:
         }  # fmt: skip
         module = module if module == "dvc" else module_of(module)
         watched = [str(code), str(SECONDS), module, *arguments]
-        ask(self._forks, str(ROOT / "tests/chaos/warden.py"), watched, str(self.folder), own | environment, str(said),
-            str(said))  # fmt: skip
+        warden = str(ROOT / "tests/chaos/warden.py")
+        submit(self._forks, warden, watched, str(self.folder), own | environment, str(said), str(said))
         told = said.read_text(encoding="utf-8")
         if not (ended := code.read_text(encoding="utf-8")):
             pytest.fail(f"{module} {arguments} hangs, which was to get {end}\n{told}")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from pipelines.executors.local import serving
+from pipelines.executors.local import server
 from retable.core.digests import digest
 from tests.pipelines.conftest import SMALL_CORPUS, Project
 
@@ -36,7 +36,7 @@ STAGES = [
 
 @pytest.fixture(scope="module")
 def forks() -> Iterator[str]:
-    with serving() as address:
+    with server() as address:
         yield address
 
 

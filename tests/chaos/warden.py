@@ -13,7 +13,8 @@ from typing import Any
 
 import psutil
 
-from pipelines.executors.local import OURS, become, forked, serve, write_python
+from pipelines.executors.client import write_python
+from pipelines.executors.local import SERVER, exec_module, forked, serve
 from tests.chaos.fate import touch
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -22,7 +23,7 @@ PR_SET_CHILD_SUBREAPER = 36
 def watch(code: Path, seconds: int, module: str, arguments: list[str]) -> None:
     os.closerange(3, 256)  # of who asked
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    os.environ.pop(OURS)  # what wants forks starts its own server
+    os.environ.pop(SERVER)  # what wants forks starts its own server
     ending = serve_beside(code.parent) if module == "dvc" else os.open(os.devnull, os.O_RDONLY)
     leader = forked(lambda: lead(module, arguments))
     signal.signal(signal.SIGALRM, end)
@@ -43,7 +44,7 @@ def lead(module: str, arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler if module == "dvc" else signal.SIG_DFL)
     os.environ["CHAOS_LEADER"] = str(os.getpid())
     sys.addaudithook(touch)
-    become(module, arguments, os.getcwd(), dict(os.environ), "/dev/stdout", "/dev/stderr")
+    exec_module(module, arguments, os.getcwd(), dict(os.environ), "/dev/stdout", "/dev/stderr")
 
 
 def serve_beside(folder: Path) -> int:

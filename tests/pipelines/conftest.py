@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.executors.local import ask, serving
+from pipelines.executors.client import submit
+from pipelines.executors.local import server
 from retable.core.artifacts import record_file
 from retable.core.stages import module_of
 from retable.planning.cell import Cell
@@ -98,7 +99,7 @@ class Project:
         """Run a stage, or a script by its path, as a user would: its own process, what it prints captured."""
         with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
             module = stage if stage.endswith(".py") else module_of(stage)
-            code = ask(
+            code = submit(
                 self._forks, module, overrides, str(self.folder), os.environ | ENVIRONMENT | environment,
                 out.name, err.name,
             )  # fmt: skip
@@ -120,7 +121,7 @@ class Project:
 @pytest.fixture(scope="session")
 def forks():
     """The address of the process that pipelines/executors/local.py describes."""
-    with serving() as address:
+    with server() as address:
         yield address
 
 

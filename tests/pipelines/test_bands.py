@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pipelines.config.project import CONF, STUDIES
-from pipelines.executors.local import python_of
+from pipelines.executors.client import python_of
 from pipelines.study.bounds import check, judged
 from retable.core.errors import UsageError
 from retable.planning.conf import Conf

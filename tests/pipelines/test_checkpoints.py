@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 import retable
 from pipelines.app.task_text import draw
-from pipelines.config.checkpoint import take_over
+from pipelines.config.checkpoint import use_checkpoint_config
 from pipelines.config.project import CONF
 from retable.core.artifacts import read_json, write_json
 from retable.core.digests import write_digests
@@ -234,7 +234,7 @@ def test_the_cells_of_a_study_go_on_and_by_hand_they_are_the_same(labelled, cont
 def test_an_electras_generator_follows_the_checkpoints_settings(tmp_path):
     write(tmp_path, "electra", "ElectraForPreTraining", **BERTISH, embedding_size=8)
     cfg = composed("pretrain", "electra", f"init=hf:{tmp_path}")
-    take_over(cfg, [])
+    use_checkpoint_config(cfg, [])
     assert (cfg.objective.generator.d_embedding, cfg.objective.generator.max_length, cfg.model.pooler) == (8, 32, False)
     assert cfg.objective.generator.norm == "post" and cfg.objective.vocab_size == cfg.model.vocab_size
 
@@ -242,10 +242,10 @@ def test_an_electras_generator_follows_the_checkpoints_settings(tmp_path):
 def test_a_softmax_of_its_own_stays_one(tmp_path):
     write(tmp_path, "gpt", "GPT2LMHeadModel", n_embd=16, n_layer=1, n_head=2, n_positions=16, tie_word_embeddings=False)
     cfg = composed("pretrain", "gpt", f"init=hf:{tmp_path}")
-    take_over(cfg, [])
+    use_checkpoint_config(cfg, [])
     assert cfg.objective.tie is False and cfg.model.dropout == 0.0 and cfg.model.max_length == 16
     with pytest.raises(UsageError, match=r"leave model\.d_model=8 out"):
-        take_over(composed("pretrain", "gpt", f"init=hf:{tmp_path}"), ["model.d_model=8"])
+        use_checkpoint_config(composed("pretrain", "gpt", f"init=hf:{tmp_path}"), ["model.d_model=8"])
 
 
 class InOrder(transformers.Trainer):

@@ -13,8 +13,8 @@ from pipelines.config.project import CONF
 from pipelines.execute.repro import require_processors
 from pipelines.executors import executor as engines
 from pipelines.executors import server as clusters
-from pipelines.executors.executor import engine, spreading
-from pipelines.executors.local import OURS
+from pipelines.executors.executor import engine, workers
+from pipelines.executors.local import SERVER
 from pipelines.executors.server import answer
 from retable.core.errors import UsageError
 
@@ -24,12 +24,12 @@ SAYS = "import os, sys; print(*sys.argv[1:], os.environ['SAID'], os.environ['RET
 
 
 def test_a_module_runs_in_the_folder_and_says_its_code(tmp_path, monkeypatch, forks):
-    monkeypatch.setenv(OURS, forks)
+    monkeypatch.setenv(SERVER, forks)
     (tmp_path / "says.py").write_text(SAYS, encoding="utf-8")
     (log := tmp_path / "log.txt").write_text("before\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     with engine("local", 3) as runner:
-        assert runner.slots == 3 and not runner.hands_out
+        assert runner.slots == 3 and not runner.allocates
         assert runner.run("says", ["a b", "c"], os.environ | {"SAID": "so"}, log, devices=2, gpus=True) == 3
     assert log.read_text(encoding="utf-8") == "before\na b c so 2 gpu 1\n"
 
@@ -108,13 +108,13 @@ def test_what_runs_is_asked_to_end_and_then_killed(ends, tmp_path, monkeypatch):
 
 
 def test_parts_are_run_by_the_engine_and_a_mistake_in_one_is_told(tmp_path, monkeypatch, forks):
-    monkeypatch.setenv(OURS, forks)
+    monkeypatch.setenv(SERVER, forks)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
     (tmp_path / "a.txt").write_text("the cat\n", encoding="utf-8")
     with engine("local", 2) as runner:
         monkeypatch.setenv(ENGINE, f"2 {runner.address}")
-        with spreading(tmp_path) as spread:
+        with workers(tmp_path) as spread:
             assert spread.n == 2 and spread.folder.is_dir()
             spread("retable.corpora.collection.write_part", [["b.txt", "True", "a.txt"], ["c.txt", "False", "a.txt"]])
             with pytest.raises(UsageError, match=r"^none\.txt does not exist"):
@@ -125,5 +125,5 @@ def test_parts_are_run_by_the_engine_and_a_mistake_in_one_is_told(tmp_path, monk
 
 def test_without_an_engine_all_is_done_here(tmp_path, monkeypatch):
     monkeypatch.delenv(ENGINE, raising=False)
-    with spreading(tmp_path) as spread:
+    with workers(tmp_path) as spread:
         assert spread is None

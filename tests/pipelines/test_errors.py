@@ -10,7 +10,7 @@ import pytest
 from dvc.repo import Repo
 
 from pipelines.config.errors import one_line_errors
-from retable.core.publishing import alone
+from retable.core.publishing import exclusive
 
 
 def files(folder):
@@ -204,7 +204,7 @@ def test_a_cell_that_a_kill_left_aside_comes_back_before_another_is_refused(proj
 
 def test_a_cell_that_another_process_makes(project):
     out = "pretrain/grammar_tiny/twice-1"
-    with alone(bench := project.folder / "work" / out, Path("outputs", out)):
+    with exclusive(bench := project.folder / "work" / out, Path("outputs", out)):
         line = refuse(project, "pretrain", "corpus=grammar_tiny", "recipe=counted/unigram", "system=twice")
         assert line.startswith(f"error: outputs/{out} is being made by process {os.getpid()} on ")
         assert [path.name for path in bench.iterdir()] == ["lock"]

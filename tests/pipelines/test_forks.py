@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.executors.local import OURS, answer, ask, forked, serving
+from pipelines.executors.client import submit
+from pipelines.executors.local import SERVER, answer, forked, server
 
 
 @pytest.fixture
@@ -68,11 +69,11 @@ def test_what_runs_when_the_server_ends_is_asked_to_end(job):
     codes, code = os.pipe()
 
     def work() -> None:
-        os.write(code, str(ask(address, **asked)).encode())
+        os.write(code, str(submit(address, **asked)).encode())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(OURS, raising=False)
-        with serving() as address:
+        patch.delenv(SERVER, raising=False)
+        with server() as address:
             pid = forked(work)
             with open(started):  # until the script is there
                 pass

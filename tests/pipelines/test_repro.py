@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pipelines.config.project import CONF
-from pipelines.executors.local import python_of
+from pipelines.executors.client import python_of
 from retable.core.digests import write_digests
 
 ROOT = CONF.parent

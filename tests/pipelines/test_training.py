@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from pipelines.app import training
-from pipelines.app.run_folder import Record
+from pipelines.app.run_folder import RunFolder
 from retable.core.errors import UsageError
 from retable.training.curve import Point
 from retable.training.fit import Fitted
@@ -35,7 +35,7 @@ def test_utilisation_counts_every_gpu(gpus, share, monkeypatch, tmp_path):
     monkeypatch.setattr(training, "fit", lambda *_, **__: fitted)
     monkeypatch.setattr(training, "training_cost", lambda *_: {"tokens": 1000, "flops": 0.0096 * 989e12})
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100 80GB HBM3")
-    record = Record(tmp_path, tmp_path, lambda points: None)
+    record = RunFolder(tmp_path, tmp_path, lambda points: None)
     training.train(CFG, record, nn.Linear(2, 2), Batches(), validation=None)
     assert record.costs.get("flops_utilisation") == share
     assert "peak_gpu_memory_mib" in record.costs
@@ -48,7 +48,7 @@ def test_on_processors_it_is_of_the_products_that_were_measured(precision, dtype
     monkeypatch.setattr(training, "fit", lambda *_, **__: fitted)
     monkeypatch.setattr(training, "training_cost", lambda *_: {"tokens": 1000, "flops": 1e9})
     monkeypatch.setattr(training, "product_rate", {dtype: 1e11}.__getitem__)
-    record = Record(tmp_path, tmp_path, lambda points: None)
+    record = RunFolder(tmp_path, tmp_path, lambda points: None)
     cfg = OmegaConf.merge(CFG, {"trainer": {"precision": precision}})
     training.train(cfg, record, nn.Linear(2, 2), Batches(), validation=None)
     assert (record.costs["flops_utilisation"], record.costs["product_flops_per_second"]) == (0.5, 1e11)
@@ -66,7 +66,7 @@ def test_the_fewest_steps_that_are_said_are_those_of_a_training(budget, steps, m
     monkeypatch.setattr(training, "fit", fit)
     monkeypatch.setattr(training, "training_cost", lambda *_: {"tokens": 1000, "flops": 1e9})
     cfg = OmegaConf.merge(CFG, {"budget": budget, "max_steps": 8})
-    training.train(cfg, Record(tmp_path, tmp_path, lambda points: None), nn.Linear(2, 2), Batches(), validation=None)
+    training.train(cfg, RunFolder(tmp_path, tmp_path, lambda points: None), nn.Linear(2, 2), Batches(), validation=None)
     assert given["max_steps"] == steps
 
 
@@ -74,7 +74,7 @@ def test_the_fewest_steps_that_are_said_are_those_of_a_training(budget, steps, m
 def test_a_budget_of_what_is_not_counted_is_refused(cost, monkeypatch, tmp_path):
     monkeypatch.setattr(training, "training_cost", lambda *_: cost)
     cfg = OmegaConf.merge(CFG, {"budget": "1e9flops"})
-    record = Record(tmp_path, tmp_path, lambda points: None)
+    record = RunFolder(tmp_path, tmp_path, lambda points: None)
     with pytest.raises(
         UsageError, match=r"^budget=1e9flops: no flops are counted of this training; write \+\+max_steps"
     ):

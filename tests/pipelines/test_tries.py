@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from pipelines.study.adhoc import called
-from retable.core.publishing import alone
+from retable.core.publishing import exclusive
 from retable.planning.cell import Cell
 from tests.pipelines.conftest import Project, track
 
@@ -76,7 +76,7 @@ def test_a_try_leaves_the_cell_alone(tracked, stage, change, name):
 def test_one_process_makes_a_try(tracked):
     place = f"{CELLS['pretrain'].place}+epochs-0.25"
     settings = CELLS["pretrain"].settings | {"epochs": "0.25"}
-    with alone(tracked.folder / "work" / place, Path("outputs", place)):
+    with exclusive(tracked.folder / "work" / place, Path("outputs", place)):
         done = tracked.run("pretrain", *(f"{key}={value}" for key, value in settings.items()))
     assert done.returncode == 2 and done.stderr.startswith(f"error: outputs/{place} is being made by process ")
     assert not (tracked.folder / "outputs" / place).exists()

@@ -12,7 +12,7 @@ from retable.core import settings
 from retable.core.artifacts import record_file, write_json, write_record
 from retable.core.errors import UsageError
 from retable.core.escaping import in_one_line, visible
-from retable.core.publishing import publish, refuse_foreign
+from retable.core.publishing import check_owner, publish
 from retable.corpora import text8
 from retable.exchange.card import Card, Result, write_card
 from retable.inference.load import load
@@ -121,7 +121,7 @@ def test_a_link_in_a_cells_place_is_no_cell(tmp_path):
     write_json(outside / "run.json", {"stage": "pretrain"})
     (out := tmp_path / "lstm-1").symlink_to(outside)
     with pytest.raises(UsageError, match="is no folder, and only a cell is replaced"):
-        refuse_foreign(out, {"stage": "pretrain"})
+        check_owner(out, {"stage": "pretrain"})
     assert [*outside.iterdir()] == [outside / "run.json"]
 
 

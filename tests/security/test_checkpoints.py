@@ -1,5 +1,6 @@
 """Checkpoints and tokenizers that somebody else made: nothing in them runs, and none of it is a path out of them."""
 
+import io
 import json
 import pickle
 import struct
@@ -46,58 +47,60 @@ def test_a_pickle_in_the_place_of_weights(checkpoint, canary):
     assert "is refused: it holds more than weights" in refused(checkpoint)
 
 
-@pytest.mark.parametrize("content", [[1, 2], {"wte.weight": 3}, torch.zeros(2)], ids=["list", "number", "tensor"])
-def test_something_else_in_the_place_of_weights(checkpoint, content):
-    torch.save(content, checkpoint / "pytorch_model.bin")
-    assert "pytorch_model.bin holds no weights by their names" in refused(checkpoint)
+def saved(content: object) -> bytes:
+    torch.save(content, file := io.BytesIO())
+    return file.getvalue()
 
 
-def test_an_empty_file_in_the_place_of_weights(checkpoint):
-    (checkpoint / "pytorch_model.bin").touch()
-    assert "pytorch_model.bin is damaged" in refused(checkpoint)
-
-
-@pytest.mark.parametrize("shard", ["../outside.safetensors", "/etc/passwd", "..", "a/b.bin", "", 3, None])
-def test_an_index_that_names_files_outside(checkpoint, shard):
-    (checkpoint / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"wte.weight": shard}}))
-    assert "which is no file beside it" in refused(checkpoint)
-    assert "which is no file beside it" in refused(checkpoint, lambda found: found._weight_files)
-
-
-@pytest.mark.parametrize("text", ["[", "[]", "{}", '{"weight_map": []}', "[" * 100_000])
-def test_an_index_that_is_none(checkpoint, text):
-    (checkpoint / "model.safetensors.index.json").write_text(text)
-    assert "model.safetensors.index.json " in refused(checkpoint)
-
-
+INDEX = "model.safetensors.index.json"
 HUGE = b'{"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 4]}}'
+OUTSIDE = ["../outside.safetensors", "/etc/passwd", "..", "a/b.bin", "", 3, None]
+# Files that are none, by their names: what they hold, and what is said of them. A setting of config.json goes into the
+# configuration that Hydra resolves.
+LIES: dict[str, list[tuple[bytes | str, str]]] = {
+    "pytorch_model.bin": [
+        *((saved(held), "holds no weights by their names") for held in ([1, 2], {"wte.weight": 3}, torch.zeros(2))),
+        (b"", "pytorch_model.bin is damaged"),
+    ],
+    INDEX: [
+        *((json.dumps({"weight_map": {"wte.weight": shard}}), "which is no file beside it") for shard in OUTSIDE),
+        *((text, f"{INDEX} ") for text in ("[", "[]", "{}", '{"weight_map": []}', "[" * 100_000)),
+    ],
+    "model.safetensors": [
+        (content, "model.safetensors is damaged")
+        for content in (
+            struct.pack("<Q", 2**62) + b"{}",
+            struct.pack("<Q", len(HUGE)) + HUGE + b"0000",
+            b"PK\x03\x04",
+            b"",
+        )
+    ],
+    "config.json": [
+        *((text, "config.json is damaged") for text in ("[]", "3", "{", "[" * 100_000)),
+        *(
+            (json.dumps(CONFIG | {"n_embd": said, "n_inner": None}), "d_model")
+            for said in ("${oc.env:HOME}", "${oc.decode:1}", 8.5, 10**13)
+        ),
+        *(
+            (json.dumps(CONFIG | said), "config.json does not say what a GPT-2 is made by")
+            for said in ({"n_embd": {"_target_": "os.system"}}, {"activation_function": ["gelu"]})
+        ),
+    ],
+}
 
 
-@pytest.mark.parametrize(
-    "content", [struct.pack("<Q", 2**62) + b"{}", struct.pack("<Q", len(HUGE)) + HUGE + b"0000", b"PK\x03\x04", b""]
-)
-def test_a_header_of_safetensors_that_lies(checkpoint, content):
-    (checkpoint / "model.safetensors").write_bytes(content)
-    assert "model.safetensors is damaged" in refused(checkpoint)
+@pytest.mark.parametrize(("file", "content", "said"), [(file, *lie) for file, lies in LIES.items() for lie in lies])
+def test_files_that_are_none(checkpoint, file, content, said):
+    (checkpoint / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    line = refused(checkpoint)
+    assert said in line and file in line
 
 
-@pytest.mark.parametrize("text", ["[]", "3", "{", "[" * 100_000])
-def test_a_config_that_is_none(checkpoint, text):
-    (checkpoint / "config.json").write_text(text)
-    assert "config.json is damaged" in refused(checkpoint)
-
-
-@pytest.mark.parametrize("said", ["${oc.env:HOME}", "${oc.decode:1}", 8.5, 10**13])
-def test_a_config_whose_settings_are_none(checkpoint, said):
-    """A setting goes into the configuration that Hydra resolves."""
-    (checkpoint / "config.json").write_text(json.dumps(CONFIG | {"n_embd": said, "n_inner": None}))
-    assert "config.json" in (line := refused(checkpoint)) and "d_model" in line
-
-
-@pytest.mark.parametrize("said", [{"n_embd": {"_target_": "os.system"}}, {"activation_function": ["gelu"]}])
-def test_a_config_with_parts_in_place_of_numbers(checkpoint, said):
-    (checkpoint / "config.json").write_text(json.dumps(CONFIG | said))
-    assert "config.json does not say what a GPT-2 is made by" in refused(checkpoint)
+@pytest.mark.parametrize("shard", OUTSIDE)
+def test_an_index_that_names_files_outside_names_none_to_depend_on(checkpoint, shard):
+    (checkpoint / INDEX).write_text(json.dumps({"weight_map": {"wte.weight": shard}}))
+    (checkpoint / "tokenizer.json").write_text("{}")
+    assert "which is no file beside it" in refused(checkpoint, lambda found: found.files)
 
 
 def test_a_config_of_more_layers_than_weights(checkpoint):

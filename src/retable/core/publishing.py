@@ -17,10 +17,11 @@ from retable.core.errors import UsageError
 WORK = Path("work")
 PATIENCE = 60  # seconds
 IDENTITY = ("stage", "system", "corpus", "seed", "task")  # of its run.json, by which a cell is the same made again
+OF_REPORT = (".csv", ".html", ".json", ".md", ".svg")  # the endings of a report's files
 _LONGEST = 255 - len(".record.json.begun")  # bytes of a name, beside which its record is written
 
 
-def refuse_place(place: Any) -> None:
+def check_path(place: Any) -> None:
     """Raise UsageError for what is no path of plain names, as in `grammar/lstm-1`, below the folder of a stage."""
     parts = place.split("/") if isinstance(place, str) else [""]
     if any(part in ("", ".", "..") or not part.isprintable() for part in parts):
@@ -29,7 +30,7 @@ def refuse_place(place: Any) -> None:
         raise UsageError(f"out=…/{long[:20]}… is a name of more than {_LONGEST} bytes; write a shorter one")
 
 
-def refuse_foreign(out: Path, facts: Mapping[str, Any]) -> None:
+def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
     """Raise UsageError where at `out` stands what a cell of these `facts` must not replace: anything but a cell whose
     `run.json` has the same of them as its identity. What is there stays."""
     if cell := next((folder for folder in out.parents if (folder / "run.json").exists()), None):
@@ -52,6 +53,11 @@ def refuse_foreign(out: Path, facts: Mapping[str, Any]) -> None:
 def refuse_all_but_a_report(out: Path) -> None:
     """Raise UsageError for a folder that a report must not replace: anything but a report, or the page of one, which
     git leaves where it takes the rest away. What is there stays."""
+    if out.is_symlink():
+        raise UsageError(f"{out} is a link, which a report can't replace; make it a folder")
+    foreign = [each for each in out.iterdir() if each.is_dir() or each.suffix not in OF_REPORT] if out.is_dir() else []
+    if foreign:
+        raise UsageError(f"{foreign[0]} is not part of a report, and {out} is replaced whole; move it")
     if not (_is_free(out) or any((out / name).exists() for name in ("report.md", "report.html"))):
         raise UsageError(f"{out} is not a report, and only a report is replaced; move it")
 
@@ -85,7 +91,7 @@ def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
 
     All three must be on one file system.
     """
-    settle(out, aside)
+    recover(out, aside)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
@@ -95,21 +101,21 @@ def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
             out.rename(aside)
         partial.rename(out)
     finally:
-        settle(out, aside)
+        recover(out, aside)
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def settle(out: Path, aside: Path) -> None:
+def recover(out: Path, aside: Path) -> None:
     """End the replacing that a kill broke off, as `replace` has it."""
     old = aside.with_name(f"{aside.name}.old")
     if aside.exists() and _is_free(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         aside.rename(out)
-    if old.exists():
-        shutil.rmtree(old)
-    if aside.exists():
-        aside.rename(old)
-        shutil.rmtree(old)
+    for each in (old, aside):
+        if os.path.lexists(each):
+            if each != old:
+                each.rename(old)
+            old.unlink() if old.is_symlink() else shutil.rmtree(old)
 
 
 def _is_free(out: Path) -> bool:
@@ -117,7 +123,7 @@ def _is_free(out: Path) -> bool:
 
 
 @contextlib.contextmanager
-def alone(bench: Path, cell: Path, patiently: bool = False) -> Iterator[None]:
+def exclusive(bench: Path, cell: Path, patiently: bool = False) -> Iterator[None]:
     """Be the one process that makes `cell`: a lock in the folder `bench`, which goes at the end. The kernel frees what
     a killed process held, and forks don't hold it on.
 

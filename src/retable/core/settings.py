@@ -17,12 +17,12 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, MinLen, MultipleOf
 
 from retable.core.errors import UsageError, closest
-from retable.core.trust import is_trusted, require_trusted
+from retable.core.trust import Within, is_trusted, named, require_trusted
 
 # Above is more than any machine holds or counts to.
 PositiveInt = Annotated[int, Interval(ge=1, le=10**12)]
@@ -52,7 +52,30 @@ _OF_VALUES = (int, float, str, bool, Path, list, tuple, dict, Sequence, Iterable
 Part = Mapping[str, Any]
 
 
-def build(part: Part, name: str, place: Any = None, within: str = OWN, **given: Any) -> Any:
+class Takes(NamedTuple):
+    """The annotation of a setting that is a part: where its class or function is, and which arguments are `given`."""
+
+    within: Within
+    given: Sequence[str] = ()
+    partial: bool = False  # it is called later
+    several: bool = False  # each part has a name
+
+
+class Schema:
+    """A group of settings by their names: a subclass annotates each. `closed`: no other setting is known."""
+
+    closed = False
+
+
+class SettingError(UsageError):
+    """A mistake in one setting. The message contains its `name`."""
+
+    def __init__(self, name: str, message: str):
+        super().__init__(message)
+        self.name = name
+
+
+def build(part: Part, name: str, place: Any = None, within: Within = OWN, **given: Any) -> Any:
     """Call what `part` is for, or with `_partial_` have it ready to be called; `given` are the arguments that no
     configuration holds. UsageError as `check`, and where settings can't be together."""
     try:
@@ -80,7 +103,7 @@ def _copied(value: Any, number: Iterator[int]) -> Any:
     return value
 
 
-def _ready(part: Part, within: str = OWN, **given: Any) -> Callable[[], Any]:
+def _ready(part: Part, within: Within = OWN, **given: Any) -> Callable[[], Any]:
     own = {key: _built(value) for key, value in part.items() if key not in _MARKS}
     return functools.partial(resolve(part["_target_"], within), **own, **given)
 
@@ -91,11 +114,11 @@ def _built(value: Any) -> Any:
     return _ready(value) if value.get("_partial_") else _ready(value)()
 
 
-def resolve(target: Any, within: str = OWN) -> Callable[..., Any]:
+def resolve(target: Any, within: Within = OWN) -> Callable[..., Any]:
     """The class or function that a `_target_` names, by the module that defines it: of this project `within` a package,
     or of one that the user trusts. UsageError for any other, of which nothing is imported."""
     if not isinstance(target, str):
-        raise UsageError(f"_target_={shown(target)} is none of {within}*, and no other is looked up")
+        raise UsageError(f"_target_={shown(target)} is none of {named(within)}, and no other is looked up")
     require_trusted(target, within)
     module, _, name = target.rpartition(".")
     try:
@@ -123,55 +146,91 @@ def _missing(target: str, part: str) -> str:
     return f"there is no {part}; write as _target_, in place of {target}, the module and name of one that there is"
 
 
-def check(
-    part: Any,
-    name: str,
-    place: Any = None,
-    given: Collection[str] | None = None,
-    called: Callable[[str], str] = str,
-    within: str = OWN,
+def parameters(part: Any, name: str) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of the class or function of a part."""
+    return inspect.signature(target_of(part, name)).parameters
+
+
+def check_all(
+    values: Mapping[str, Any], schema: Mapping[str, Any], given_else: Collection[str], prefix: str = ""
 ) -> None:
-    """Raise UsageError, in the name of the setting, for what can't be called with the settings of `part`.
+    """Raise SettingError for a value that does not fit its annotation in `schema`; values without one are not checked.
+
+    An annotation is a type, a `Takes` or a `Schema`. The caller gives a part the arguments that its `Takes` lists;
+    those in `given_else` may be set as well.
+    """
+    for key, value in values.items():
+        if key in schema:
+            _check_one(value, schema[key], f"{prefix}{key}", given_else)
+
+
+def _check_one(value: Any, annotation: Any, name: str, given_else: Collection[str]) -> None:
+    takes = next((each for each in get_args(annotation) if isinstance(each, Takes)), None)
+    if inspect.isclass(annotation) and issubclass(annotation, Schema):
+        require(value, Mapping[str, Any], name)
+        schema = get_type_hints(annotation, include_extras=True)
+        unknown = next((key for key in value if annotation.closed and key not in schema), None)
+        if unknown is not None:
+            own = f"{name}.{unknown}"
+            raise SettingError(own, f"no task reads {own}; {closest(unknown, schema)}")
+        check_all(value, schema, given_else, f"{name}.")
+    elif takes is None:
+        require(value, annotation, name)
+    elif takes.several:
+        require(value, Mapping[str, Any], name)
+        for key, each in value.items():
+            _check_one(each, Annotated[Any, takes._replace(several=False)], f"{name}.{key}", given_else)
+    elif value is not None:
+        keys = [*value] if isinstance(value, Mapping) else []
+        given = [each for each in takes.given if each not in keys or each not in given_else]
+        check(value, name, None, given, takes.within)
+        if value.get("_partial_", False) != takes.partial:
+            raise SettingError(name, f"{name}._partial_ should be {str(takes.partial).lower()}")
+
+
+def check(part: Any, name: str, place: Any = None, given: Collection[str] | None = None, within: Within = OWN) -> None:
+    """Raise SettingError for what can't be called with the settings of `part`.
 
     place: the type of what it is to make, None for any. given: the arguments that the caller adds, None where they are
-    not known. called: what the user calls a setting, by its place. within: the package that its `_target_` stands in.
+    not known. within: the package that its `_target_` stands in.
     """
     if not isinstance(part, Mapping) or "_target_" not in part:
-        raise UsageError(f"{called(name)}={shown(part)} should be a part, with a _target_: the class that it is for")
+        raise SettingError(name, f"{name}={shown(part)} should be a part, with a _target_: the class that it is for")
     for mark in (key for key in part if str(key).startswith("_") and key not in _MARKS):
-        raise UsageError(f"{called(f'{name}.{mark}')} is no setting; beside _target_ only _partial_ is")
-    require(part.get("_partial_", False), bool, called(f"{name}._partial_"))
+        own = f"{name}.{mark}"
+        raise SettingError(own, f"{own} is no setting; beside _target_ only _partial_ is")
+    require(part.get("_partial_", False), bool, f"{name}._partial_")
     try:
         target = resolve(part["_target_"], within)
     except UsageError as error:
-        raise UsageError(f"{called(name)}: {error}") from error
+        raise SettingError(name, f"{name}: {error}") from error
     if place is not None and not makes(target, place, bool(part.get("_partial_"))):
-        raise UsageError(f"{called(name)} can't be {part['_target_']}; it has to be {_described(place)}")
-    parameters = inspect.signature(target).parameters
-    named = {key: each for key, each in parameters.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
-    further = next((each for each in parameters.values() if each.kind == each.VAR_KEYWORD), None)
-    known = [key for key in named if key not in (given or ())]
+        raise SettingError(name, f"{name} can't be {part['_target_']}; it has to be {_described(place)}")
+    every = inspect.signature(target).parameters
+    named = {key: each for key, each in every.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
+    further = next((each for each in every.values() if each.kind == each.VAR_KEYWORD), None)
     for key, value in part.items():
         if key in _MARKS:
             continue
+        own = f"{name}.{key}"
         if given is not None and key in given:
-            raise UsageError(f"{called(f'{name}.{key}')}={shown(value)} is no setting: it comes of the data")
+            raise SettingError(own, f"{own}={shown(value)} is no setting: it comes of the data")
         if (parameter := named.get(str(key), further)) is None:
-            raise UsageError(_unknown(target, f"{name}.{key}", str(key), known, called))
-        check_value(value, _annotation(target, parameter.annotation), f"{name}.{key}", called)
+            raise _unknown(target, name, str(key), [each for each in named if each not in (given or ())])
+        check_value(value, _annotation(target, parameter.annotation), own)
     for key, parameter in named.items():
         if given is not None and parameter.default is parameter.empty and key not in part and key not in given:
-            raise UsageError(f"{called(f'{name}.{key}')} is missing, which {target.__name__} asks for")
+            raise SettingError(f"{name}.{key}", f"{name}.{key} is missing, which {target.__name__} asks for")
 
 
-def check_value(value: Any, annotation: Any, name: str, called: Callable[[str], str] = str) -> None:
-    """Raise UsageError for a value that is not of the annotated type: for a part, as `check`."""
+def check_value(value: Any, annotation: Any, name: str) -> None:
+    """Raise SettingError for a value that is not of the annotated type: for a part, as `check`."""
     if isinstance(value, Mapping) and "_target_" in value:
-        check(value, name, annotation, _given_later(annotation) if value.get("_partial_") else (), called)
+        check(value, name, annotation, _given_later(annotation) if value.get("_partial_") else ())
     elif not _is_plain(value):
-        raise UsageError(f"{called(name)} has a _target_ where no part can stand")
+        raise SettingError(name, f"{name} has a _target_ where no part can stand")
     else:
-        require(value, annotation, called(name))
+        require(value, annotation, name)
 
 
 def _given_later(place: Any) -> Collection[str] | None:
@@ -181,7 +240,7 @@ def _given_later(place: Any) -> Collection[str] | None:
 
 
 def require(value: Any, annotation: Any, name: str) -> None:
-    """Raise UsageError for a plain value that is not of the annotated type, or out of its range."""
+    """Raise SettingError for a plain value that is not of the annotated type, or out of its range."""
     members = _members(annotation)
     if any(each in _ANYTHING for each in members) or (value is None and type(None) in members):
         return
@@ -192,13 +251,13 @@ def require(value: Any, annotation: Any, name: str) -> None:
     nothing = " or null" if type(None) in members else ""
     plain = tuple(each for each in members if _holds_values(each))
     if not plain:
-        raise UsageError(f"{name}={shown(value)} should be a part, with a _target_{nothing}")
+        raise SettingError(name, f"{name}={shown(value)} should be a part, with a _target_{nothing}")
     try:
         # JSON is strict with numbers and texts, and has one kind of list.
         _adapter(typing.Union[plain]).validate_json(json.dumps(value, default=str))  # noqa: UP007
     except ValidationError as error:
         said = dict.fromkeys(expected(each) for each in error.errors(include_url=False))
-        raise UsageError(f"{name}={shown(value)} should be {' or '.join(said)}{nothing}") from error
+        raise SettingError(name, f"{name}={shown(value)} should be {' or '.join(said)}{nothing}") from error
 
 
 def shown(value: Any) -> str:
@@ -318,9 +377,11 @@ def _is_plain(value: Any) -> bool:
     return True
 
 
-def _unknown(target: Any, name: str, key: str, known: list[str], called: Callable[[str], str]) -> str:
+def _unknown(target: Any, part: str, key: str, known: list[str]) -> SettingError:
+    name = f"{part}.{key}"
     near = f"; {closest(key, known)}" if known else ""
-    return (
-        f"{target.__name__} takes no {called(name)}{near}; a recipe that brings it (recipe=) is for another choice of "
-        f"{name.rpartition('.')[0]}: choose another of the two, or leave the setting out, ~{called(name)}"
+    return SettingError(
+        name,
+        f"{target.__name__} takes no {name}{near}; a recipe that brings it (recipe=) is for another choice of {part}: "
+        f"choose another of the two, or leave the setting out, ~{name}",
     )

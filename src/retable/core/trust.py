@@ -14,6 +14,7 @@ from pathlib import Path
 
 from retable.core.errors import UsageError, reading
 
+Within = str | tuple[str, ...]  # the beginnings of the full names of this project that a place takes
 PACKAGES = "RETABLE_PACKAGES"  # names, separated by commas
 # Names that no package of a user has: the project's own, and that of the link to conf/ in a study's folder.
 _OWN = ("retable", "pipelines", "hydra_plugins", "conf")
@@ -72,7 +73,12 @@ def is_trusted(target: str) -> bool:
     return _package(target) in trusted()
 
 
-def require_trusted(target: str, within: str) -> None:
+def named(within: Within) -> str:
+    """Return packages as a message lists them: `retable.corpora.* or retable.grammar.*`."""
+    return " or ".join(f"{each}*" for each in ([within] if isinstance(within, str) else within))
+
+
+def require_trusted(target: str, within: Within) -> None:
     """Raise NotTrusted for a full name outside the project whose package the user does not trust.
 
     within: what the full names of the project's own begin with, in this place.
@@ -81,10 +87,10 @@ def require_trusted(target: str, within: str) -> None:
         return
     package, shown = _package(target), target if len(target) <= 60 else f"{target[:57]}…"
     if not _can_be_trusted(package) or re.fullmatch(r"\w+(\.\w+)+", target) is None:
-        raise NotTrusted(f"_target_={shown} is none of {within}*, and no other is looked up")
+        raise NotTrusted(f"_target_={shown} is none of {named(within)}, and no other is looked up")
     names = ",".join([*_split(os.environ.get(PACKAGES, "")), package])
     raise NotTrusted(
-        f"_target_={shown} is none of {within}*, and package {package} is not trusted; if you trust its code, "
+        f"_target_={shown} is none of {named(within)}, and package {package} is not trusted; if you trust its code, "
         f"set {PACKAGES}={names}"
     )
 

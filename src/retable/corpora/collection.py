@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from retable.core.errors import UsageError
-from retable.core.spread import SMALL, Spread
+from retable.core.workers import SMALL, MapWorkers
 from retable.corpora.hub import HUB, hub_texts
 from retable.corpora.text import SPLITS, read_lines
 
@@ -21,7 +21,7 @@ def write_collection(
     validation: str,
     test: str,
     documents: bool = False,
-    spread: Spread | None = None,
+    spread: MapWorkers | None = None,
 ) -> dict[str, float]:
     """Write `<split>.txt`, a line a line, words parted by single spaces, from all files of a split, by their names.
 
@@ -73,7 +73,7 @@ def _write(to: Path, texts: Iterable[Iterable[str]], documents: bool) -> tuple[i
     return lines, words
 
 
-def _write_in_parts(to: Path, files: Sequence[Path], documents: bool, spread: Spread) -> tuple[int, int]:
+def _write_in_parts(to: Path, files: Sequence[Path], documents: bool, spread: MapWorkers) -> tuple[int, int]:
     """As `_write` of files, of which each part has some in a row."""
     sizes = np.cumsum([path.stat().st_size for path in files])
     groups = np.minimum((sizes - 1) * spread.n // sizes[-1], spread.n - 1).clip(0)

@@ -28,7 +28,7 @@ class Documents:
     def __init__(self, tokens: np.ndarray, units: np.ndarray, line_end: int, parted: bool = False):
         unit_ends = np.cumsum(units[:, 0])
         if not len(units) or unit_ends[-1] != len(tokens):
-            raise UsageError("the tokens are not those that the table of units counts; run the encode stage again")
+            raise UsageError("the tokens are not those that the table of units counts; run the tokenize stage again")
         ends = np.concatenate(
             [np.flatnonzero(tokens[i : i + SCAN] == line_end) + i for i in range(0, len(tokens), SCAN)]
         )

@@ -73,7 +73,7 @@ class MixedCorpora(Mixture):
         '+batches.kind={_target_: retable.data.streams.ShuffledWindows, _partial_: true}'
         '+batches.corpora={grammar/bpe: 0.7, ptb/pretrained: 0.3}'
 
-    `tokens` are those of the run's own corpus, memory-mapped in its folder of the encode stage; the others' lie in
+    `tokens` are those of the run's own corpus, memory-mapped in its folder of the stage tokenize; the others' lie in
     folders beside that one, in one file or in shards, and it is among the mixed where `corpora` names it. Of each the
     same split is read, so that held-out batches are mixed as the training's; language models are validated on the text
     of the run's own corpus alone. `corpora` are weights by corpus/tokenizer; or else a list, whose weights are the
@@ -127,6 +127,6 @@ class MixedCorpora(Mixture):
 
 
 def source(tokens: np.memmap) -> tuple[Path, str]:
-    """The folder of the encode stage that `tokens` are memory-mapped in, and the split that they are of."""
+    """The folder of the stage tokenize that `tokens` are memory-mapped in, and the split that they are of."""
     path = Path(os.path.relpath(str(tokens.filename)))
     return path.parent, path.stem

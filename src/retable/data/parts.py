@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from retable.core.spread import Spread
+from retable.core.workers import MapWorkers
 from retable.corpora.text import read_units
 from retable.data.encode import write_header, write_tokens
 from retable.tokenizers.tokenizer import Tokenizer
 
 
-def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: Spread) -> dict[str, float]:
+def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: MapWorkers) -> dict[str, float]:
     """As `write_tokens` of a saved tokenizer and a text file, whose units are lines or documents."""
     names = [spread.folder / f"{path.name}-{number:05}" for number in range(spread.n)]
     spans = list(zip(names, pairwise(cuts(text, spread.n, unit)), strict=False))  # fewer, of few units

@@ -1,6 +1,6 @@
 """Token files in several shards, read in place as one sequence; and those that others tokenized, as a corpus.
 
-A shard is bare ids, as the encode stage writes them, or ids of 16 bits behind llm.c's header: 256 int32, of which the
+A shard is bare ids, as the stage tokenize writes them, or ids of 16 bits behind llm.c's header: 256 int32, of which the
 first three are its magic number, its version and the number of tokens. FineWeb's tokens are published so
 (kjj0/fineweb10B-gpt2 on the Hugging Face hub).
 """

@@ -45,5 +45,5 @@ def read_split(folder: Path, split: str, vocab_size: int) -> tuple[np.ndarray, n
     tokens = read_tokens(folder / f"{split}.bin", vocab_size)
     units = np.load(folder / f"{split}.units.npy")
     if len(tokens) != units[:, 0].sum():
-        raise UsageError(f"{folder / split}.bin has lost its end; run the encode stage again")
+        raise UsageError(f"{folder / split}.bin has lost its end; run the tokenize stage again")
     return tokens, units

@@ -1,6 +1,5 @@
 """Models, objectives and batches from their configuration, with the facts that their constructors ask for by name."""
 
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,16 +57,17 @@ def build_objective(cfg: Settings, tokenizer: Tokenizer, model: "Model") -> "Obj
 
 
 def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str, seed: int) -> "Batches":
-    """The batches that `cfg` describes, of a split that the encode stage left in `folder`."""
+    """The batches that `cfg` describes, of a split that the stage tokenize left in `folder`."""
     from retable.data.batches import Batches
 
+    wanted = settings.parameters(cfg["batches"], "batches")
     facts: dict[str, Any] = {
         "tokens": read_tokens(require(folder / f"{split}.bin"), tokenizer.vocab_size),
         "seed": seed,
     }
-    if asks(cfg["batches"], "units"):
+    if "units" in wanted:
         facts["units"] = np.load(require(folder / f"{split}.units.npy"))
-    if asks(cfg["batches"], "line_end"):
+    if "line_end" in wanted:
         # Where a tokenizer reads no token in a line's end, the boundary stands for it in a stream.
         facts["line_end"] = [tokenizer.boundary, *tokenizer.encode("\n")][-1]
     return _build(cfg["batches"], "batches", Batches, tokenizer, **facts)
@@ -75,10 +75,10 @@ def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str,
 
 def asks(part: Settings, name: str) -> bool:
     """Whether the constructor of what `part` describes has a parameter of this name."""
-    return name in inspect.signature(settings.target_of(part, "a part")).parameters
+    return name in settings.parameters(part, "a part")
 
 
 def _build(part: Settings, name: str, place: Any, text: "Text", **given: Any) -> Any:
-    settings.target_of(part, name)
-    facts = {fact: getattr(text, its) for fact, its in FACTS.items() if asks(part, fact) and fact not in part}
+    wanted = settings.parameters(part, name)
+    facts = {fact: getattr(text, its) for fact, its in FACTS.items() if fact in wanted and fact not in part}
     return settings.build(part, name, place, **facts, **given)

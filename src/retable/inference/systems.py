@@ -1,7 +1,7 @@
 """Trained systems back from their cells, by the `config.yaml` that they were trained with.
 
 A cell has all that its system needs, its tokenizer included, and may stand anywhere; only what measures an objective on
-held-out text reads that text where the stage encode leaves it.
+held-out text reads that text where the stage tokenize leaves it.
 """
 
 import shutil

@@ -176,7 +176,7 @@ def read_tokens(path: Path, vocab_size: int) -> np.ndarray:
     try:
         tokens = np.memmap(path, dtype="<u2" if vocab_size <= 1 << 16 else "<u4", mode="r")
     except ValueError:  # it is empty, or ends within an id
-        raise UsageError(f"{path} does not hold whole ids; run the encode stage again") from None
+        raise UsageError(f"{path} does not hold whole ids; run the tokenize stage again") from None
     if len(tokens) and int(tokens[: 1 << 20].max()) >= vocab_size:
-        raise UsageError(f"{path} holds ids beyond the vocabulary of {vocab_size}; run the encode stage again")
+        raise UsageError(f"{path} holds ids beyond the vocabulary of {vocab_size}; run the tokenize stage again")
     return tokens

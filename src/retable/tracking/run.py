@@ -15,7 +15,7 @@ from mlflow.tracking import MlflowClient
 
 from retable.core.artifacts import read_record, root, write_json, write_record
 from retable.core.digests import digest_of
-from retable.tracking.store import NO_ANSWER, alone, begun, concealed, create, is_known, open_store, tagged
+from retable.tracking.store import NO_ANSWER, begun, concealed, create, exclusive, is_known, open_store, tagged
 
 WAITING = Path("work/mlflow")  # what MLflow did not take
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # a task may call a column "#1 String", and a metric have a try's name
@@ -44,7 +44,7 @@ class Group(NamedTuple):
     tags: dict[str, str]
 
 
-class Opening(NamedTuple):
+class RunSpec(NamedTuple):
     """What a run is opened with; JSON holds it, so that it can wait for MLflow.
 
     key: it stands for a cell's configuration, inputs and code. The same key means the same numbers, so what is done
@@ -89,7 +89,7 @@ class Run:
 
     id: str | None = None
 
-    def __init__(self, opening: Opening, points: Iterable[tuple[int, str, float]] = ()):
+    def __init__(self, opening: RunSpec, points: Iterable[tuple[int, str, float]] = ()):
         self._opening, self._points = opening, [*points]
         self._taken: list[tuple[int, str, float]] = []
         self._measured: str | None = None
@@ -190,7 +190,7 @@ class Run:
         _terminate(client, run_id, ending.status)
 
 
-def start(opening: Opening) -> Run:
+def start(opening: RunSpec) -> Run:
     """The run of what begins now; what waits of an earlier try, it brings again."""
     _waiting(opening.key).unlink(missing_ok=True)
     run = Run(opening)
@@ -250,7 +250,7 @@ def n_waiting() -> int:
     return len(list((root() / WAITING).glob("*.json")))
 
 
-def _wait(opening: Opening, points: Sequence[tuple[int, str, float]], ending: Ending, id: str | None) -> None:
+def _wait(opening: RunSpec, points: Sequence[tuple[int, str, float]], ending: Ending, id: str | None) -> None:
     path = _waiting(opening.key)
     path.parent.mkdir(parents=True, exist_ok=True)
     said = opening._asdict() | {"data_sets": [each._asdict() for each in opening.data_sets]}
@@ -267,12 +267,12 @@ def _waiting(key: str) -> Path:
     return root() / WAITING / f"{digest_of(key)[:12]}.json"
 
 
-def _opening_of(said: Mapping[str, Any]) -> Opening:
+def _opening_of(said: Mapping[str, Any]) -> RunSpec:
     data_sets = [DataSet(**each) for each in said["data_sets"]]
-    return Opening(**{**said, "data_sets": data_sets, "group": said["group"] and Group(**said["group"])})
+    return RunSpec(**{**said, "data_sets": data_sets, "group": said["group"] and Group(**said["group"])})
 
 
-def _open(client: MlflowClient, experiment: str, opening: Opening) -> tuple[str, str | None]:
+def _open(client: MlflowClient, experiment: str, opening: RunSpec) -> tuple[str, str | None]:
     """The ids of the run, the one that a killed or an earlier try began or else a new one, and of that which it
     measures."""
     upstream = [read_record(Path(cell)).get("mlflow_run_id") for cell in opening.upstream]
@@ -312,7 +312,7 @@ def _score(client: MlflowClient, run_id: str, metrics: Mapping[str, float]) -> N
 
 def _group(client: MlflowClient, experiment: str, group: Group) -> str:
     """Its id. Of several, which machines made at the same moment, the first stands, and gets what is below others."""
-    with alone():
+    with exclusive():
         if not begun(client, experiment, group.key):
             create(client, experiment, group.name, group.key, group.tags)
         first, *others = begun(client, experiment, group.key)

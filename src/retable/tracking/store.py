@@ -30,7 +30,7 @@ _SECRET = re.compile(r"(?<=://)\S+(?=@)|(?<=password=)[^\s&]+")  # of an address
 
 
 def open_store() -> tuple[MlflowClient, str]:
-    with alone():
+    with exclusive():
         return (client := _client()), _experiment(client)
 
 
@@ -67,7 +67,7 @@ def is_known(client: MlflowClient, run_id: str) -> bool:
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
+def exclusive() -> Iterator[None]:
     """One process at a time: two that open a store which isn't there would both make its tables, and one would fail."""
     with (root() / "mlflow.db.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -7,7 +7,7 @@ from typing import Protocol
 SMALL = 8 << 20  # bytes of text that one process is through with before others have started
 
 
-class Spread(Protocol):
+class MapWorkers(Protocol):
     """Calls a function, by its whole name, with the strings of each part, and returns when all have."""
 
     @property

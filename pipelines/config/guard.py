@@ -1,0 +1,115 @@
+"""Refuses configuration files that set what runs code or writes files outside the computation.
+
+Hydra builds callbacks, handlers of logs and a sweeper before a job begins. So the files are checked before Hydra
+composes them. `hydra`, `callbacks`, `logger` and the paths of Lightning's Trainer belong to the command line and to
+these files of the installed `conf/`: app.yaml and the groups hydra, callbacks, logger, trainer, debug and sweep.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from hydra.types import RunMode
+
+from pipelines.config.project import CONF
+from retable.core.errors import UsageError
+
+FREE = ("app", "hydra", "callbacks", "logger", "trainer", "debug")  # files and groups of the installed conf/
+OBSERVING = ("hydra", "callbacks", "logger")
+OF_TRAINER = ("callbacks", "default_root_dir", "logger", "plugins", "profiler")
+SEARCH_PATH = "hydra.searchpath="
+
+
+def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
+    """Raise UsageError for a file of the stage's configuration that sets `hydra`, `callbacks`, `logger` or a path.
+
+    arguments: the command line. What Hydra can't compose is not checked: Hydra builds nothing then, and reports it.
+    """
+    folders, overrides = [*_folders(arguments)], [each for each in arguments if not each.startswith("-")]
+    mode = RunMode.MULTIRUN if {"-m", "--multirun"} & {*arguments} else RunMode.RUN
+    try:
+        for each in overrides:
+            if each.lstrip("+").startswith(SEARCH_PATH):
+                folders += _searched(each)
+        overrides = [each for each in overrides if not each.lstrip("+").startswith(SEARCH_PATH)]
+        if folders:
+            overrides.append(f"{SEARCH_PATH}[{','.join(map(_quoted, folders))}]")
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            found = GlobalHydra.instance().config_loader().compute_defaults_list(stage, overrides, mode).defaults
+    except HydraException:
+        return
+    for each in found:
+        for folder in (*folders, CONF):
+            file = folder / f"{each.config_path}.yaml"
+            if file.exists():
+                _check(file, str(each.package or ""), str(each.config_path) if folder == CONF else "")
+
+
+def _check(file: Path, package: str, installed: str) -> None:
+    """Raise UsageError for a forbidden name in a file; `installed` is its path in the installed `conf/`, or empty."""
+    group = installed.partition("/")[0]
+    if group in FREE:
+        return
+    for name, value in _set_by(file, package, chooses=bool(installed) and group == installed):
+        top, _, rest = name.partition(".")
+        search = group == "sweep" and (name == "hydra" or name.startswith("hydra.sweeper"))
+        if search and "_target_" not in str(value):
+            continue
+        if top in OBSERVING or (top == "trainer" and rest.partition(".")[0] in OF_TRAINER):
+            raise UsageError(f"{file} sets {name}, which only the command line may set; remove it there")
+
+
+def _folders(arguments: Sequence[str]) -> Iterator[Path]:
+    """Yield the folders of `--config-dir` and `-cd`."""
+    for number, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name in ("--config-dir", "-cd"):
+            yield Path(value if equals else "".join(arguments[number + 1 : number + 2])).absolute()
+
+
+def _searched(override: str) -> Iterator[Path]:
+    """Yield the folders of `hydra.searchpath=[…]`. UsageError for one in a Python package, whose files stay unseen."""
+    values: Any = OverridesParser.create().parse_override(override).value()
+    for each in values if isinstance(values, list) else [values]:
+        scheme, found, path = str(each).partition("://")
+        if found and scheme != "file":
+            raise UsageError(f"hydra.searchpath={each} is not a folder; write the path of a folder")
+        yield Path(path if found else scheme).absolute()
+
+
+def _quoted(folder: Path) -> str:
+    text = str(folder).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'file://{text}'"
+
+
+def _set_by(file: Path, package: str, chooses: bool) -> Iterator[tuple[str, Any]]:
+    """Yield the names that a file sets, with their values, and the groups and packages that its defaults name.
+
+    chooses: whether its defaults may name any, as those of a stage's own file do.
+    """
+    try:
+        content = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    except (OSError, ValueError, yaml.YAMLError):
+        return  # Hydra can't read it either
+    prefix = f"{package}." if package not in ("", "_global_") else ""
+    for key, value in content.items() if isinstance(content, Mapping) else ():
+        if key == "defaults":
+            yield from ((name, None) for name in _chosen(value) if not chooses)
+            continue
+        yield f"{prefix}{key}", value
+        yield from (
+            ((f"{prefix}{key}.{inner}", each) for inner, each in value.items()) if isinstance(value, Mapping) else ()
+        )
+
+
+def _chosen(defaults: Any) -> Iterator[str]:
+    for entry in defaults if isinstance(defaults, list) else ():
+        for text in entry if isinstance(entry, Mapping) else [entry]:
+            group, _, package = str(text).removeprefix("optional ").removeprefix("override ").partition("@")
+            yield group.lstrip("/").replace("/", ".")
+            yield package.removeprefix("_global_.")

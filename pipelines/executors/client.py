@@ -1,0 +1,86 @@
+"""Asks an executor, a server at a Unix socket, to run Python modules: the protocol of local.py and server.py."""
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Start `python <server> ADDRESS` and stop it after the block. Yield the address and the server's first line."""
+    folder = tempfile.mkdtemp(prefix="retable-")  # a TemporaryDirectory would be removed by any fork that ends
+    try:
+        command = [sys.executable, *server, address := f"{folder}/forks"]
+        write_python(address)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None and process.stdout is not None
+            try:
+                yield address, process.stdout.readline().rstrip()
+            finally:  # closing is not enough: forks of this process keep the pipe open
+                with contextlib.suppress(BrokenPipeError):
+                    print("end", file=process.stdin, flush=True)
+    finally:
+        shutil.rmtree(folder)
+
+
+def python_of(address: str) -> str:
+    """Return the path of the script that replaces `python` for the server at an address."""
+    return str(Path(address).with_name("python"))
+
+
+def write_python(address: str) -> None:
+    """Write a script that runs `-m module argument…` or `file argument…` by the server, in its working folder.
+
+    A shell that finds the script as `python` needs no other change. The script ends with the process that started it.
+    """
+    script = Path(python_of(address))
+    text = f"""#!{os.readlink("/proc/self/exe")} -S
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from client import end_with_parent, submit
+end_with_parent(os.getppid())
+module, *arguments = sys.argv[2:] if sys.argv[1] == "-m" else sys.argv[1:]
+out, err = (f"/proc/{{os.getpid()}}/fd/{{number}}" for number in (1, 2))
+sys.exit(submit({address!r}, module, arguments, os.getcwd(), dict(os.environ), out, err))
+"""
+    script.write_text(text, encoding="utf-8")
+    script.chmod(0o755)
+
+
+def submit(
+    address: str, module: str, arguments: Sequence[str], folder: str, environment: dict[str, str], out: str, err: str
+) -> int:
+    """Run a module, or a file, in a folder and return its exit code, which is negative for a signal.
+
+    The process appends what it prints to the files `out` and `err`. It ends if this process ends first.
+    """
+    job = {"module": module, "arguments": arguments, "folder": folder, "environment": environment,
+           "out": out, "err": err}  # fmt: skip
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rw") as stream:
+        connection.connect(address)
+        print(json.dumps(job), file=stream, flush=True)
+        try:
+            while not select.select([connection], [], [], 0.5)[0]:
+                pass  # Ray cancels a task without a signal: a blocking wait would not notice
+            return int(stream.readline())
+        except KeyboardInterrupt:
+            connection.shutdown(socket.SHUT_WR)  # the server then ends the process
+            stream.readline()
+            raise
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when `parent`, the process that forked it, ends for any reason."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # the parent has already ended
+        os._exit(1)

@@ -1,0 +1,189 @@
+"""A file of a configuration that somebody else wrote runs no command, reads no secret and writes nowhere else."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf.errors import OmegaConfBaseException
+
+from pipelines.app.stage import stage
+from pipelines.config.guard import refuse_foreign_nodes
+from pipelines.config.project import CONF
+from pipelines.execute.adopt import adopt
+from retable.core.artifacts import write_json
+from retable.core.errors import UsageError
+from retable.tracking.store import concealed
+
+CALL = {"_target_": "mlflow.utils.process._exec_cmd", "cmd": ["touch", "canary"]}
+NODES = {
+    "hydra.callbacks": {"hydra": {"callbacks": {"x": CALL}}},
+    "hydra.job_logging": {"hydra": {"job_logging": {"handlers": {"x": {"()": "os.system"}}}}},
+    "hydra.hydra_logging": {"hydra": {"hydra_logging": {"handlers": {"x": {"()": "os.system"}}}}},
+    "hydra.sweeper": {"hydra": {"sweeper": {"pruner": CALL}}},
+    "hydra.launcher": {"hydra": {"launcher": CALL}},
+    "hydra.job": {"hydra": {"job": {"env_set": {"PATH": "evil"}, "chdir": True}}},
+    "hydra.run": {"hydra": {"run": {"dir": "/elsewhere"}}},
+    "hydra.searchpath": {"hydra": {"searchpath": ["pkg://evil"]}},
+    "callbacks.x": {"callbacks": {"x": {"_target_": "evil.Callback"}}},
+    "logger.csv": {"logger": {"csv": {"_target_": "lightning.pytorch.loggers.CSVLogger", "save_dir": "/elsewhere"}}},
+    "trainer.default_root_dir": {"trainer": {"default_root_dir": "/elsewhere"}},
+    "trainer.profiler": {"trainer": {"profiler": {"_target_": "evil.Profiler"}}},
+}
+# A group, the stage that reads it, and the choice that a user would make.
+GROUPS = {
+    "recipe": ("pretrain", "evil/x"),
+    "corpus": ("prepare", "x"),
+    "tokenizer": ("tokenize", "x"),
+    "model": ("pretrain", "x"),
+    "objective": ("pretrain", "x"),
+    "optimizer": ("pretrain", "x"),
+    "schedule": ("pretrain", "x"),
+    "scorer": ("pretrain", "x"),
+    "trainer": ("pretrain", "x"),
+    "logger": ("pretrain", "x"),
+    "callbacks": ("pretrain", "x"),
+    "debug": ("pretrain", "x"),
+    "sweep": ("pretrain", "x"),
+    "task": ("finetune", "x"),
+    "benchmark": ("evaluate", "x"),
+    "decoding": ("generate", "x"),
+    "adaptation": ("adapt", "x"),
+}
+
+
+def foreign(folder: Path, group: str, content: dict, package: str = "_global_") -> tuple[str, list[str]]:
+    """Write a file of a group into a folder from elsewhere; the stage that reads it, and a command line."""
+    stage, choice = GROUPS[group]
+    (file := folder / group / f"{choice}.yaml").parent.mkdir(parents=True)
+    file.write_text(f"# @package {package}\n{yaml.safe_dump(content)}", encoding="utf-8")
+    given = ["corpus=grammar_tiny"] if group not in ("corpus", "decoding") else []
+    prefix = (
+        "+" if group in ("debug", "sweep") and f"  - {group}: null" not in (CONF / f"{stage}.yaml").read_text() else ""
+    )
+    return stage, [f"--config-dir={folder}", *given, f"{prefix}{group}={choice}"]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_group_of_a_foreign_folder_sets_what_is_the_command_lines(group, tmp_path):
+    for number, (name, content) in enumerate(NODES.items()):
+        stage, arguments = foreign(tmp_path / str(number), group, content)
+        with pytest.raises(UsageError, match=f"sets {name.partition('.')[0]}.*, which only the command line may set"):
+            refuse_foreign_nodes(stage, arguments)
+
+
+PACKAGES = {
+    "@package hydra.callbacks.x": (CALL, "hydra.callbacks.x"),
+    "@package trainer": ({"default_root_dir": "/elsewhere"}, "trainer"),
+}
+
+
+@pytest.mark.parametrize("header", PACKAGES)
+def test_a_file_whose_header_names_the_node(header, tmp_path):
+    content, package = PACKAGES[header]
+    stage, arguments = foreign(tmp_path, "recipe", content, package)
+    with pytest.raises(UsageError, match="which only the command line may set"):
+        refuse_foreign_nodes(stage, arguments)
+
+
+DEFAULTS = [
+    {"override /hydra/job_logging": "none"},
+    "/model/lstm@hydra.callbacks.x",
+    {"/model@_global_.hydra.callbacks": "lstm"},
+]
+
+
+@pytest.mark.parametrize("entry", DEFAULTS, ids=str)
+def test_a_file_whose_defaults_name_the_node(entry, tmp_path):
+    defaults = ["/recipe/counted/kn3", "_self_"]
+    defaults.insert(2 if "override" in str(entry) else 1, entry)
+    stage, arguments = foreign(tmp_path, "recipe", {"defaults": defaults})
+    with pytest.raises(UsageError, match="which only the command line may set"):
+        refuse_foreign_nodes(stage, arguments)
+
+
+def test_a_folder_of_the_search_path(tmp_path):
+    stage, arguments = foreign(tmp_path, "recipe", NODES["hydra.callbacks"])
+    arguments[0] = f"hydra.searchpath=[file://{tmp_path}]"
+    with pytest.raises(UsageError, match=r"sets hydra, which"):
+        refuse_foreign_nodes(stage, arguments)
+    with pytest.raises(UsageError, match=r"hydra.searchpath=pkg://evil is not a folder"):
+        refuse_foreign_nodes(stage, ["hydra.searchpath=[pkg://evil]"])
+
+
+def test_what_retable_has_itself_is_composed(tmp_path):
+    refuse_foreign_nodes("pretrain", ["corpus=grammar_tiny", "recipe=recurrent/lstm", "logger=csv", "debug=profiler"])
+    refuse_foreign_nodes(
+        "pretrain", ["-m", "corpus=grammar_tiny", "recipe=recurrent/lstm,recurrent/gru", "+sweep=lstm_lr"]
+    )
+    stage, arguments = foreign(
+        tmp_path, "recipe", {"defaults": ["/recipe/counted/kn3", "_self_"], "trainer": {"devices": 2}}
+    )
+    refuse_foreign_nodes(stage, arguments)
+
+
+def test_the_stage_ends_before_anything_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    name, arguments = foreign(
+        tmp_path / "mine", "recipe", {"defaults": ["/recipe/counted/kn3", "_self_"], **NODES["hydra.callbacks"]}
+    )
+    monkeypatch.setattr("sys.argv", [name, *arguments])
+
+    @stage
+    def pretrain(cfg) -> None:
+        raise AssertionError("the stage began")
+
+    with pytest.raises(SystemExit) as ended:
+        pretrain()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and said.count("\n") == 1
+    assert said.startswith("error: ") and "recipe/evil/x.yaml sets hydra" in said
+    assert [*tmp_path.iterdir()] == [tmp_path / "mine"]
+
+
+def test_a_plan_sets_none_either(tmp_path, monkeypatch, capsys):
+    (plan := tmp_path / "plan.yaml").write_text(
+        "settings: {+hydra.callbacks.x: '{_target_: evil}'}\n", encoding="utf-8"
+    )
+    monkeypatch.setattr("sys.argv", ["pretrain", f"@{plan}"])
+
+    @stage
+    def pretrain(cfg) -> None:
+        raise AssertionError("the stage began")
+
+    with pytest.raises(SystemExit):
+        pretrain()
+    assert "sets +hydra.callbacks.x, which only the command line may set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("override", ["+model.x=${oc.env:SECRET}", "corpus.unit=${oc.env:SECRET,none}"])
+def test_no_variable_but_the_data_folder_is_read(override, monkeypatch):
+    monkeypatch.setenv("SECRET", "hunter2")
+    with initialize_config_dir(str(CONF), version_base="1.3"), pytest.raises(OmegaConfBaseException) as refused:
+        cfg = compose("pretrain", overrides=["corpus=ptb", override])
+        assert cfg.corpus.write.train.endswith("ptb/ptb.train.txt")
+        str(cfg.model.get("x"))
+        str(cfg.corpus.unit)
+    assert "oc.env:SECRET} is not read" in str(refused.value) and "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "recipe", ["../../../victim", "/etc/victim", "recurrent/../../../victim", "recurrent//lstm", ""]
+)
+def test_a_sweep_from_elsewhere_changes_no_file_outside_of_the_recipes(recipe, tmp_path, monkeypatch):
+    (sweep := tmp_path / "a/b/c/multirun/pretrain/x").mkdir(parents=True)
+    (victim := tmp_path / "victim.yaml").write_text("optimizer: {lr: 1}\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "a/b/c")
+    write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": [], "recipe": recipe})
+    facts = "trial,state,value,step,seconds,cell,metric,direction,optimizer.lr"
+    (sweep / "trials.csv").write_text(f"{facts}\n0,complete,1.0,,1,x,validation/loss,minimize,0.5\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="is not a file below conf/recipe"):
+        adopt("multirun/pretrain/x")
+    assert victim.read_text(encoding="utf-8") == "optimizer: {lr: 1}\n"
+
+
+def test_a_message_conceals_the_password_of_a_database():
+    address = "postgresql://user:hunter2@nowhere.invalid/db"
+    assert concealed(f"hydra.sweeper.storage={address}: no answer") == (
+        "hydra.sweeper.storage=postgresql://***@nowhere.invalid/db: no answer"
+    )
