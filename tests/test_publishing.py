@@ -11,7 +11,7 @@ import pytest
 
 from retable.core.digests import write_digests
 from retable.core.errors import UsageError
-from retable.core.publishing import alone, publish, refuse_all_but_a_report, refuse_foreign, refuse_place, settle
+from retable.core.publishing import check_owner, check_path, exclusive, publish, recover, refuse_all_but_a_report
 
 FACTS = {"stage": "pretrain", "system": "lstm", "corpus": "ptb", "seed": 1, "task": None}
 
@@ -132,7 +132,7 @@ def test_a_kill_at_any_operation_loses_no_cell_and_stops_no_later_run(twice, rem
 
 def test_a_cell_that_a_kill_left_aside_is_still_no_others():
     fill(ASIDE, "old")
-    settle(OUT, ASIDE)
+    recover(OUT, ASIDE)
     assert files(OUT) == OLD and files(BENCH) == []
     assert "is another cell, of seed 1 for 2" in refused(OUT, FACTS | {"seed": 2})
 
@@ -142,31 +142,31 @@ def test_a_cell_that_a_kill_left_aside_is_still_no_others():
 )
 def test_what_is_no_place_is_refused(place):
     with pytest.raises(UsageError, match="out="):
-        refuse_place(place)
+        check_path(place)
 
 
 @pytest.mark.parametrize("place", ["ptb", "ptb/lstm-1", "mine/a b+epochs-0.5", "a.b/-x", "ü/1"])
 def test_what_is_a_place(place):
-    refuse_place(place)
+    check_path(place)
 
 
 def refused(out: Path, facts=FACTS) -> str:
     before = {path: path.read_bytes() for path in Path("outputs").rglob("*") if path.is_file()}
     with pytest.raises(UsageError) as error:
-        refuse_foreign(out, facts)
+        check_owner(out, facts)
     assert {path: path.read_bytes() for path in Path("outputs").rglob("*") if path.is_file()} == before
     return str(error.value)
 
 
 def test_only_a_cell_is_replaced_and_only_by_itself():
-    refuse_foreign(OUT, FACTS)
+    check_owner(OUT, FACTS)
     OUT.mkdir(parents=True)
-    refuse_foreign(OUT, FACTS)
+    check_owner(OUT, FACTS)
     fill(OUT, "model.safetensors")
-    refuse_foreign(OUT, FACTS)
+    check_owner(OUT, FACTS)
     write_digests(OUT)
     (OUT / "model.safetensors").unlink()
-    refuse_foreign(OUT, FACTS)  # a damaged cell is made anew
+    check_owner(OUT, FACTS)  # a damaged cell is made anew
 
     assert refused(OUT, FACTS | {"system": "kn5", "seed": 2}) == (
         f"{OUT} is another cell, of system lstm for kn5 and seed 1 for 2; write another out=, or remove it"
@@ -207,12 +207,12 @@ def in_another(work) -> str:
 
 
 def take(name: str = "lstm-1") -> None:
-    with alone(BENCH.with_name(name), OUT.with_name(name)):
+    with exclusive(BENCH.with_name(name), OUT.with_name(name)):
         pass
 
 
 def test_one_process_makes_a_cell():
-    with alone(BENCH, OUT):
+    with exclusive(BENCH, OUT):
         said = in_another(take)
         assert said.startswith(f"{OUT} is being made by process {os.getpid()} on ") and said.endswith(
             "; wait for it or end it, and run this again"
@@ -224,7 +224,7 @@ def test_one_process_makes_a_cell():
 
 def test_a_killed_process_holds_no_lock():
     def die() -> None:
-        with alone(BENCH, OUT):
+        with exclusive(BENCH, OUT):
             os._exit(9)
 
     process = get_context("fork").Process(target=die)
@@ -236,7 +236,7 @@ def test_a_killed_process_holds_no_lock():
 
 
 def test_what_is_on_the_bench_stays_there_and_empty_folders_do_not():
-    with alone(BENCH, OUT):
+    with exclusive(BENCH, OUT):
         fill(BENCH / "key", "last.ckpt")
     assert files(BENCH) == ["last.ckpt", "run.json"]
     shutil.rmtree(BENCH / "key")

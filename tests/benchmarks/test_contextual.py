@@ -1,8 +1,5 @@
 """The two sides of the benchmark of contextual pretraining do the same work: one loss, from the same weights."""
 
-import sys
-from concurrent.futures import Future
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -61,45 +58,3 @@ def test_padded_rows_give_the_same_loss_without_their_padding():
     draws = torch.zeros(len(places))
     given = MaskedBatch(shape, torch.zeros_like(shape), lengths, places, labels[places], None, draws, 1.0, 1.0)
     torch.testing.assert_close(ours.module.loss(given, None, 0)[0], theirs.module(**batch).loss, atol=1e-4, rtol=1e-5)
-
-
-def test_padded_rows_are_the_documents():
-    text = Text(TINY.vocab_size, n_documents=5)
-    data = Padded(text, TINY)
-    n_rows, found = len(data._rows), []
-    for step in range(-(-n_rows // TINY.batch_size)):
-        batch = data.batch(step)
-        restored = torch.where(batch["labels"] == PREDICTED_NOWHERE, batch["input_ids"], batch["labels"])
-        found += [row[1 : n - 1].tolist() for row, n in zip(restored, batch["attention_mask"].sum(1), strict=True)]
-    assert sorted(t for row in found[:n_rows] for t in row) == sorted(t for d in text.documents for t in d.tolist())
-    assert all(len(row) <= TINY.length - 2 for row in found)
-
-
-def test_the_table(monkeypatch, capsys):
-    monkeypatch.setattr(contextual, "ProcessPoolExecutor", Inline)
-    sizes = [f"--{name.replace('_', '-')}={value}" for name, value in TINY._asdict().items()]
-    monkeypatch.setattr(
-        sys, "argv", ["contextual", "--rounds=1", "--steps=1", f"--threads={torch.get_num_threads()}", *sizes]
-    )
-    contextual.main()
-    head, _, *rows = capsys.readouterr().out.splitlines()
-    assert len(rows) == 2 * len(SYSTEMS) and {row.count("|") for row in rows} == {head.count("|")}
-    assert all(float(row.split("|")[6]) > 0 for row in rows)
-
-
-class Inline:
-    """A pool that is this process."""
-
-    def __init__(self, *settings):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def submit(self, function, *arguments):
-        future = Future()
-        future.set_result(function(*arguments))
-        return future

@@ -6,12 +6,11 @@ import torch
 from omegaconf import OmegaConf
 
 from benchmarks import softmaxes
-from benchmarks.softmaxes import CORPORA, LAYERS, figure, objective, perplexities, sides
+from benchmarks.softmaxes import CORPORA, LAYERS, figure, objective, perplexities
 from pipelines.config.project import CONF, STUDIES, STUDY
 from retable.core.settings import resolve
 from retable.planning.conf import Conf
 from retable.planning.study import read_study
-from retable.reporting.lines import Scale
 from tests.pipelines.recipes import composed
 from tests.reporting.charts import tables, texts
 
@@ -68,15 +67,3 @@ def test_perplexities_stand_beside_the_costs(tmp_path):
     (points,) = tables(drawn, "seconds", "perplexity")[:1]
     assert dict(zip(points["layer"], points["seconds"], strict=True)) == costs
     assert {"10,000 words", *costs} <= {*texts(drawn)}
-
-
-def test_a_name_covers_no_other_point():
-    """Before its point where one is behind it at the same height, else behind."""
-    points = pd.DataFrame({
-        "layer": ["full softmax", "BlackOut", "adaptive softmax", "sampled softmax"],
-        "seconds": [0.01, 0.02, 0.012, 0.3],
-        "perplexity": [100.0, 100.5, 300.0, 100.0],
-    })  # fmt: skip
-    x = Scale("", 0.005, 1.0, True)
-    y = Scale("", 50.0, 500.0, True)
-    assert sides(points, x, y) == ["right", "left", "left", "left"]

@@ -69,33 +69,6 @@ def test_mentions_that_are_written_are_read(given_spans, tmp_path_factory):
     assert document == Document("d", 3, [[f"w{i}" for i in range(6)]], sorted(expected.values()))
 
 
-BEGIN, END = "#begin document (d); part 000\n", "#end document\n"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (f"{BEGIN}a (1\n\n{END}", r"line 3: the sentence ends in a mention of 1"),
-        (f"{BEGIN}a (1\n{END}", r"line 3: the sentence ends in a mention of 1"),
-        (f"{BEGIN}a 1)\n{END}", r"line 2: '1\)' closes a mention of 1 that is not open"),
-        (f"{BEGIN}a (1|2)\n{END}", r"line 2: '\(1\|2\)' closes a mention of 2 that is not open"),
-        (f"{BEGIN}a 1\n{END}", r"line 2: '1' is no mention: \(12, 12\), \(12\)"),
-        (f"{BEGIN}a (x)\n{END}", r"line 2: '\(x\)' is no mention"),
-        (f"{BEGIN}a -\n\nb - -\nc\n{END}", r"line 5: word=1 is none of the 1 columns"),
-        (f"{BEGIN}a -\n{BEGIN}", r"line 3: a document begins where #end document is due"),
-        (f"{BEGIN}a -\n", r"line 2: the file ends where #end document is due"),
-        (f"a -\n{BEGIN}", r"line 1: #begin document \(name\); part 000 is due"),
-        (f"{BEGIN}{END}{END}", r"line 3: #begin document \(name\); part 000 is due"),
-        (f"#begin document d\n{END}", r"line 1: write #begin document \(name\); part 000"),
-        ("\n", r"holds no documents"),
-    ],
-)
-def test_a_mistake_is_named_with_its_line(content, message, tmp_path):
-    word = 1 if "word=1" in message else 0
-    with pytest.raises(UsageError, match=rf"dev\.conll.*{message}"):
-        read_documents(write(tmp_path, content), word=word)
-
-
 def test_documents_that_are_written_are_read(tmp_path):
     """With mentions inside of mentions of their own cluster, and side by side."""
     documents = [

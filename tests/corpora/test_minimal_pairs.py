@@ -3,7 +3,6 @@ from collections import Counter
 
 import pytest
 
-from retable.core.errors import UsageError
 from retable.corpora.minimal_pairs import BLiMP, MinimalPair
 
 
@@ -25,25 +24,6 @@ def test_paradigms_in_the_order_of_their_names(tmp_path):
         MinimalPair("regular", "subject_verb_agreement", *sentences),
         MinimalPair("other", "subject_verb_agreement", *sentences),
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (line(sentence_bad=None), "a.jsonl, line 2: no 'sentence_bad' among sentence_good, field"),
-        ("{oops\n", "a.jsonl, line 2: no JSON, Expecting property name"),
-        ("[1]\n", "a.jsonl, line 2: no JSON object"),
-    ],
-)
-def test_lines_that_are_no_pairs(tmp_path, text, message):
-    (tmp_path / "a.jsonl").write_text(line() + text, encoding="utf-8")
-    with pytest.raises(UsageError, match=message):
-        BLiMP(str(tmp_path)).read()
-
-
-def test_a_folder_without_paradigms(tmp_path):
-    with pytest.raises(UsageError, match=r"holds no paradigms.*RETABLE_DATA"):
-        BLiMP(str(tmp_path))
 
 
 @pytest.mark.real

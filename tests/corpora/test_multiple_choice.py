@@ -68,27 +68,6 @@ def test_what_is_written_is_read(rows, tmp_path_factory):
 GOOD = {"ctx": "x", "endings": ["a", "b"], "label": 0}
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ([GOOD, "{"], r"line 2: no JSON, .* at column 2"),
-        ([GOOD, "[1]"], r"line 2: no JSON object"),
-        ([GOOD, {"ctx": "x"}], r"line 2: no field 'endings'; it has 'ctx'"),
-        ([{"ctx": "x", "endings": ["a", "b"]}], r"line 1: no field 'label'; it has 'ctx', 'endings'"),
-        ([GOOD | {"ctx": 3}], r"line 1: field 'ctx' is no text"),
-        ([GOOD | {"endings": ["a"]}], r"line 1: 'endings' holds no two or more texts to choose from"),
-        ([GOOD | {"endings": "ab"}], r"line 1: 'endings' holds no two"),
-        (["", GOOD | {"label": 2}], r"line 2: label 2 is none of 0 to 1"),
-        ([GOOD | {"label": ""}], r"line 1: label '' is none of 0 to 1"),
-        ([], r"holds no examples"),
-    ],
-)
-def test_a_mistake_is_named_with_its_line(lines, message, tmp_path):
-    with pytest.raises(UsageError, match=rf"val\.jsonl.*{message}") as caught:
-        read_choices(write(tmp_path, "val.jsonl", *lines), "ctx", "endings", "label")
-    assert "\n" not in str(caught.value)
-
-
 def test_labels_that_do_not_fit_are_named(tmp_path):
     path = write(tmp_path, "valid.jsonl", GOOD, GOOD)
     short, wrong = write(tmp_path, "short.lst", "0"), write(tmp_path, "wrong.lst", "0", "-1")

@@ -1,8 +1,6 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence
 from retable.corpora.propbank import read_propositions
 from retable.metrics.spans import Chunk, chunks, write_tags
@@ -71,23 +69,3 @@ def test_brackets_are_the_chunks(parts, place, tmp_path_factory):
     assert proposition.tags == write_tags(found, length, "IOB2")
     assert chunks(proposition.tags) == found
     assert proposition.tags[proposition.predicate] == "B-V"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("a (V*)\nb (A0*\n", r"line 2: \(A0\* of column 1 is still open where the sentence ends"),
-        ("a (V*)\nb *)\n", r"line 2: column 1 has '\*\)' outside of brackets; write \*, \(A0\*, \*\) or \(A0\*\)"),
-        ("a (A0*\nb (V*)\n", r"line 2: column 1 has '\(V\*\)' inside of \(A0\*"),
-        ("a (V*)\nb O\n", r"line 2: column 1 has 'O' outside of brackets"),
-        ("a (A0(V*))\n", r"line 1: column 1 has '\(A0\(V\*\)\)'"),
-        ("x *\n\na (A0*)\nb *\n", r"line 1: column 1 of the sentence marks 0 predicates; it has to have one \(V\*\)"),
-        ("a (V*)\nb (V*)\n", r"line 1: column 1 of the sentence marks 2 predicates"),
-        ("a (V*)\nb\n", r"line 2: 1 columns where the sentence's first line has 2"),
-        ("a\n\nb\n", r"marks no predicates; first=1 and behind=0 have to name"),
-        ("#begin document (x); part 000\n", r"marks no predicates"),
-    ],
-)
-def test_a_mistake_is_named_with_its_line(content, message, tmp_path):
-    with pytest.raises(UsageError, match=rf"train\.conll.*{message}"):
-        read_propositions(write(tmp_path, content), word=0, first=1)

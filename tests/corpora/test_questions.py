@@ -50,14 +50,6 @@ def test_hellaswag(write):
     ]
 
 
-def test_hellaswag_without_labels(write):
-    test = {key: value for key, value in ROOF.items() if key != "label"}
-    with pytest.raises(UsageError, match="line 1: no 'label'"):
-        HellaSwag(write("test.jsonl", test)).read()
-    with pytest.raises(UsageError, match="label '' is no place among 4 choices; take a split that has labels"):
-        HellaSwag(write("test.jsonl", ROOF | {"label": ""})).read()
-
-
 def test_piqa(write):
     goals = [{"goal": "open a jar", "sol1": "twist", "sol2": "wish"}, {"goal": "dry", "sol1": "dive", "sol2": "towel"}]
     expected = [
@@ -79,8 +71,6 @@ def test_lambada(write):
     json_lines = write("lambada_test.jsonl", {"text": "she said to him"}, {"text": "he is a “good”\nold man. "})
     assert Lambada(json_lines).read() == expected
     assert Lambada(write("plain.txt", "she said to him", "", "one two")).read() == [expected[0], ("one", "two")]
-    with pytest.raises(UsageError, match="passage 1: 'him' has no word before the last"):
-        Lambada(write("plain.txt", "him")).read()
 
 
 WORDS = {"0": "bad", "1": "good"}
@@ -104,8 +94,6 @@ def test_a_field_of_several_lines_and_a_blank_line(write):
     path = write("dev.csv", "sentence,label", '"very good', 'book",1', "", "no,0")
     questions = Labelled(path, "label", WORDS).read()
     assert [question.fields["sentence"] for question in questions] == ["very good\nbook", "no"]
-    with pytest.raises(UsageError, match="line 4: 1 fields where the header has 2"):
-        Labelled(write("dev.csv", "sentence,label", '"very good', 'book",1', "no"), "label", WORDS).read()
     long = write("dev.csv", "sentence,label", "x" * 140_000 + ",1")
     assert len(Labelled(long, "label", WORDS).read()[0].fields["sentence"]) == 140_000
 
@@ -116,14 +104,3 @@ def test_columns_where_there_is_no_header(write):
         write("dev.tsv", "gj04\t1\t\tThe sailors rode."), "label", WORDS, ["source", "label", "mark", "text"]
     ).read()
     assert question.fields["text"] == "The sailors rode." and question.answer == [*WORDS].index("1")
-
-
-def test_tables_that_do_not_fit(write):
-    with pytest.raises(UsageError, match="no column 'gold'; its header names 'sentence', 'label'"):
-        Labelled(write("dev.tsv", "sentence\tlabel"), "gold", WORDS).read()
-    with pytest.raises(UsageError, match="row 1: label '2' is none of '0', '1'"):
-        Labelled(write("dev.tsv", "sentence\tlabel", "x\t2"), "label", WORDS).read()
-    with pytest.raises(UsageError, match="line 3: 1 fields where the header has 2"):
-        Labelled(write("dev.tsv", "sentence\tlabel", "x\t1", "y"), "label", WORDS).read()
-    with pytest.raises(UsageError, match="does not exist"):
-        Labelled("nowhere.tsv", "label", WORDS).read()

@@ -1,6 +1,5 @@
 import pytest
 
-from retable.core.errors import UsageError
 from retable.corpora.text import read_lines, read_units, write_corpus
 
 
@@ -21,14 +20,6 @@ def test_a_corpus_is_copied_a_sentence_a_line(tmp_path):
     }
 
 
-def test_a_split_without_words_is_refused(tmp_path):
-    (tmp_path / "some.raw").write_text("a\n")
-    (tmp_path / "none.raw").write_text(" \n\n")
-    some, none = str(tmp_path / "some.raw"), str(tmp_path / "none.raw")
-    with pytest.raises(UsageError, match=r"none.raw holds no words; the validation split"):
-        write_corpus(tmp_path, train=some, validation=none, test=some)
-
-
 def test_lines_end_at_line_feeds_alone(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("a\u2028b\x0c c\r\nd\x85e\n\nf".encode())
@@ -40,18 +31,6 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path, encoding, first):
     (tmp_path / "a.txt").write_bytes("\ufeffThe cat\n\ufeffsat\n".encode())
     assert next(read_lines(tmp_path / "a.txt", encoding)) == first
     assert [*read_lines(tmp_path / "a.txt")][1] == "\ufeffsat"  # as it stands, where it marks no file
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"gone.txt does not exist; set RETABLE_DATA"):
-        [*read_lines(tmp_path / "gone.txt")]
-
-
-def test_bytes_that_are_not_utf8_are_located(tmp_path):
-    path = tmp_path / "latin.txt"
-    path.write_bytes(b"fine\ncaf\xe9 au lait\n")
-    with pytest.raises(UsageError, match=r"latin.txt, line 2: byte 4 .* not UTF-8 \(0xe9\).*iconv"):
-        [*read_lines(path)]
 
 
 def test_units_are_lines_or_documents(tmp_path):

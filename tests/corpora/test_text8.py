@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from retable.core.errors import UsageError
 from retable.corpora.text8 import write_text8
 
 WORDS = [f"{'abcdefghij'[i % 10]}{'klmnopqrst'[i // 10 % 10]}" for i in range(4000)]
@@ -48,21 +47,3 @@ def test_from_the_hub(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     assert write_text8(tmp_path, "hub:somebody/text8", held_out=False)["train/words"] == len(WORDS)
     assert asked == [("somebody/text8", "train")]
-
-
-def test_without_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UsageError, match="pip install"):
-        write_text8(tmp_path, "hub:somebody/text8")
-
-
-@pytest.mark.parametrize("text", ["", "A sentence.", "word"])
-def test_refuses_another_text(tmp_path, text):
-    (tmp_path / "text8").write_text(text, encoding="ascii")
-    with pytest.raises(UsageError, match="is not text8"):
-        write_text8(tmp_path, str(tmp_path / "text8"))
-
-
-def test_says_where_to_get_it(tmp_path):
-    with pytest.raises(UsageError, match=r"text8 does not exist; put text8 or text8.zip from http"):
-        write_text8(tmp_path, str(tmp_path / "text8"))

@@ -1,9 +1,7 @@
 import numpy as np
-import pytest
 import torch
 
-from retable.data.bucketed import Bucketed, in_order_of_length
-from retable.data.choices import Choices, encoded, pad_choices
+from retable.data.choices import Choices, pad_choices
 from retable.data.examples import Inputs
 
 # Of each example so many endings; a row tells its example, its place among the endings, and its length.
@@ -46,34 +44,3 @@ def test_segments_and_second_sequences_go_with_their_rows():
     first = int(N_ENDINGS[0])
     assert batch.rows.segments[:, 0].tolist() == [0] * 3 and batch.rows.segments[:, 1:].all()
     assert batch.rows.other_ids[:, :2].tolist() == [row[:2] for row in ROWS[::-1][first : first + 3]]
-
-
-def test_an_epoch_holds_every_example_once():
-    batches = Bucketed(encoded(CHOICES), 4, seed=1)
-    assert batches.steps_per_epoch == 6
-    orders = [[i for step in range(6 * e, 6 * e + 6) for i in places(batches.batch(step))] for e in (0, 1)]
-    assert sorted(orders[0]) == sorted(orders[1]) == list(range(23)) and orders[0] != orders[1]
-    again = Bucketed(encoded(CHOICES), 4, seed=1)
-    for step in (7, 2, 11):
-        assert torch.equal(again.batch(step).rows.input_ids, batches.batch(step).rows.input_ids)
-
-
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_the_processes_batches_make_up_the_whole(world):
-    """And means over examples, and over rows, each times its weight, average to those of the whole."""
-    batches = Bucketed(encoded(CHOICES), 4, seed=1)
-    for step in (0, 3, 8):
-        whole, parts = batches.batch(step), [batches.batch(step, rank, world) for rank in range(world)]
-        assert sorted(i for part in parts for i in places(part)) == sorted(places(whole))
-        means = [part.weight * part.n_endings.double().mean().item() for part in parts]
-        assert sum(means) / world == pytest.approx(whole.n_endings.double().mean().item())
-        means = [part.rows.weight * part.rows.lengths.double().mean().item() for part in parts]
-        assert sum(means) / world == pytest.approx(whole.rows.lengths.double().mean().item())
-
-
-def test_all_examples_by_length():
-    found = list(in_order_of_length(encoded(CHOICES), 5))
-    assert [len(of_batch) for of_batch, _ in found] == [5, 5, 5, 5, 3]
-    assert all(places(batch) == of_batch.tolist() for of_batch, batch in found)
-    order = np.concatenate([of_batch for of_batch, _ in found])
-    assert sorted(order.tolist()) == list(range(23)) and (np.diff(CHOICES.lengths[order]) >= 0).all()

@@ -40,11 +40,6 @@ def test_equals_brute_force_in_slices_of_any_size(window, slice_, monkeypatch):
     assert not counts[EOS].any()
 
 
-def test_a_line_of_three_words():
-    counts = cooccurrences(np.array([1, 2, 3, EOS, 3]), 4, EOS, window=10).toarray()
-    assert counts.tolist() == [[0, 0, 0, 0], [0, 0, 1, 0.5], [0, 1, 0, 1], [0, 0.5, 1, 0]]
-
-
 def batches(tokens, **settings):
     return Cooccurrences(tokens, np.bincount(tokens, minlength=30), EOS, window=4, **settings)
 
@@ -71,23 +66,6 @@ def test_an_epoch_reads_every_cell_once_in_an_order_of_its_own():
     assert epochs[0] != epochs[1]
     assert sorted(epochs[0]) == sorted(epochs[1]) != epochs[0]
     assert stream.batch(0).values.dtype == torch.float32
-
-
-def test_a_batch_is_a_function_of_seed_and_step():
-    tokens = text(600)
-    first, again = batches(tokens, batch_cells=50), batches(tokens.astype(np.int64), batch_cells=50)
-    steps = first.steps_per_epoch
-    expected = {step: cells(first.batch(step)) for step in (0, 3, steps, steps + 1)}
-    for step in (steps + 1, 0, 3):
-        assert cells(again.batch(step)) == expected[step]
-    assert cells(batches(tokens, batch_cells=50, seed=2).batch(0)) != expected[0]
-
-
-@pytest.mark.parametrize("world", [2, 3, 70])
-def test_parts_of_the_processes_make_the_whole(world):
-    stream = batches(text(600), batch_cells=50)
-    parts = [cells(stream.batch(2, rank, world)) for rank in range(world)]
-    assert [cell for part in parts for cell in part] == cells(stream.batch(2))
 
 
 def test_a_batch_may_have_a_single_cell():

@@ -1,9 +1,7 @@
-import numpy as np
 import pytest
 
 from retable.corpora.coreference import Document
-from retable.data.bucketed import Bucketed, in_order_of_length
-from retable.data.coreference import coreference_example, encoded, pad_documents
+from retable.data.coreference import coreference_example, pad_documents
 from retable.data.spelling import Vocabulary
 
 VOCABULARY = Vocabulary.of_texts([["a", "b", "c"] * 2], [])  # whose ids are 2, 3 and 4, and 1 of the ends
@@ -33,23 +31,3 @@ def test_documents_stand_one_behind_the_other(examples):
     assert batch.mentions.tolist() == [[0, 0], [2, 2], [4, 5], [7, 7], [5, 5], [6, 6]]
     assert batch.clusters.tolist() == [1, 1, 2, 2, 3, 3]
     assert pad_documents(examples, [1]).mentions.shape == (0, 2)
-
-
-def test_an_epoch_has_each_document_once_and_processes_share_batches(examples):
-    many = examples * 3
-    batches = Bucketed(encoded(many), 2, seed=1)
-    assert batches.steps_per_epoch == 5
-    epoch = [batches.batch(step) for step in range(5)]
-    assert sum(len(batch.documents.unique()) for batch in epoch) == 9
-    assert sum(len(batch.clusters) for batch in epoch) == 18
-    again = Bucketed(encoded(many), 2, seed=1).batch(3)
-    assert all(np.array_equal(one, other) for one, other in zip(again, epoch[3], strict=True))
-    step = next(step for step, batch in enumerate(epoch) if len(batch.documents.unique()) == 2)
-    halves = [batches.batch(step, rank, 2) for rank in (0, 1)]
-    assert [half.weight for half in halves] == [1.0, 1.0] and epoch[step].weight == 1.0
-    assert sum(len(half.lengths) for half in halves) == len(epoch[step].lengths)
-
-
-def test_for_evaluation_the_shortest_come_first(examples):
-    found = [(places.tolist(), len(batch.lengths)) for places, batch in in_order_of_length(encoded(examples), 2)]
-    assert found == [([1, 2], 3), ([0], 2)]

@@ -71,44 +71,28 @@ def test_what_the_module_prints():
     assert results.attempted and not results.failed
 
 
+TWO, NONE = scripted(random=drawn("- - x x - - - - x - -")), scripted(random=drawn("- - - - - - - - - - -"))
+ENDS = scripted(random=drawn("x - - - - - - - - - x"))
+
+
 @pytest.mark.parametrize(
     ("kind", "rng", "inputs", "targets"),
     [
         (Prefix(), scripted(integers=4), "Thank you for inviting", "me to your party last week ."),
-        (
-            Deshuffling(),
-            scripted(permutation=SHUFFLED.split()),
-            SHUFFLED,
-            SENTENCE,
-        ),
-        (
-            MASSStyle(),
-            scripted(random=drawn("- - x x - - - - x - -")),
-            "Thank you <X> <X> me to your party <X> week .",
-            SENTENCE,
-        ),
-        (
-            IidSpans(),
-            scripted(random=drawn("- - x x - - - - x - -")),
-            "Thank you <X> me to your party <Y> week .",
-            "<X> for inviting <Y> last <Z>",
-        ),
-        (
-            IidDrop(),
-            scripted(random=drawn("- - x x - - - - x - -")),
-            "Thank you me to your party week .",
-            "for inviting last",
-        ),
-        (IidSpans(), scripted(random=drawn("x - - - - - - - - - x")), None, "<X> Thank <Y> . <Z>"),
-        (IidSpans(), scripted(random=drawn("- - - - - - - - - - -")), SENTENCE, "<X>"),
-        (IidDrop(), scripted(random=drawn("- - - - - - - - - - -")), SENTENCE, ""),
+        (Deshuffling(), scripted(permutation=SHUFFLED.split()), SHUFFLED, SENTENCE),
+        (MASSStyle(), TWO, "Thank you <X> <X> me to your party <X> week .", SENTENCE),
+        (IidSpans(), TWO, "Thank you <X> me to your party <Y> week .", "<X> for inviting <Y> last <Z>"),
+        (IidDrop(), TWO, "Thank you me to your party week .", "for inviting last"),
+        (IidSpans(), ENDS, "<X> you for inviting me to your party last week <Y>", "<X> Thank <Y> . <Z>"),
+        (IidSpans(), NONE, SENTENCE, "<X>"),
+        (IidDrop(), NONE, SENTENCE, ""),
     ],
     ids=lambda part: name(part) if hasattr(part, "window") else "",
 )
 def test_the_papers_table(kind, rng, inputs, targets):
     pair = kind(PAPER, rng, LETTERS)
     assert " ".join(pair.targets) == targets
-    assert " ".join(pair.inputs) == (inputs or "<X> you for inviting me to your party last week <Y>")
+    assert " ".join(pair.inputs) == inputs
 
 
 def test_the_papers_row_of_bert_style():
@@ -131,25 +115,6 @@ def test_the_papers_row_of_random_spans():
 def test_a_pair_put_together_is_the_text(kind):
     for text, rng in random_texts(400):
         np.testing.assert_array_equal(kind.restore(kind(text, rng, SYMBOLS), SYMBOLS), text)
-
-
-@pytest.mark.parametrize("kind", [IidSpans(0.1), IidSpans(0.3), RandomSpans(), RandomSpans(0.5, 2.0)], ids=str)
-def test_sentinels_come_once_and_in_order(kind):
-    for text, rng in random_texts(300):
-        inputs, targets = kind(text, rng, SYMBOLS)
-        in_inputs, in_targets = (side[np.isin(side, SYMBOLS.sentinels)] for side in (inputs, targets))
-        np.testing.assert_array_equal(in_targets, SYMBOLS.sentinels[: len(in_inputs) + 1])
-        np.testing.assert_array_equal(in_inputs, in_targets[:-1])
-        assert targets[-1] == in_targets[-1]
-        assert not np.any(np.isin(inputs[1:], SYMBOLS.sentinels) & np.isin(inputs[:-1], SYMBOLS.sentinels))
-
-
-def test_dropped_and_kept_are_the_text_in_order():
-    for text, rng in random_texts(200):
-        text = np.arange(len(text))
-        inputs, targets = IidDrop(0.4)(text, rng, SYMBOLS)
-        assert np.all(np.diff(inputs) > 0) and np.all(np.diff(targets) > 0)
-        np.testing.assert_array_equal(np.sort(np.concatenate([inputs, targets])), text)
 
 
 def test_shuffled_is_the_text_in_every_order():
@@ -253,30 +218,6 @@ def test_an_epoch_is_the_stream_once(kind):
         else:
             pytest.fail("the windows are not those of one offset")
         assert len(set(found)) == len(found)
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=name)
-def test_a_batch_is_a_function_of_its_step_alone(kind):
-    corrupted = batches(kind)
-    steps = np.random.default_rng(0).permutation(2 * corrupted.steps_per_epoch)[:20]
-    for step in map(int, steps):
-        ours, theirs = corrupted.batch(step), batches(kind).batch(step)
-        assert all(torch.equal(a, b) for a, b in zip(ours[:5], theirs[:5], strict=True))
-    assert not torch.equal(batches(kind, seed=2).batch(0).source_ids, batches(kind).batch(0).source_ids)
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=name)
-@pytest.mark.parametrize("world", [2, 4])
-def test_the_processes_batches_are_the_one_process_batch(kind, world):
-    whole, found = batches(kind).batch(3), []
-    shares = [batches(kind).batch(3, rank, world) for rank in range(world)]
-    for batch in [whole, *shares]:
-        found.append([(inputs[:n], targets[:m]) for inputs, n, targets, m in columns(batch)])
-    assert found[0] == [row for rows in found[1:] for row in rows]
-    # The processes' mean losses, weighted and averaged, are the mean over all targets.
-    losses = [torch.arange(int(share.target_lengths.sum())).double() ** 2 for share in shares]
-    weighted = [share.weight * loss.mean() for share, loss in zip(shares, losses, strict=True)]
-    assert whole.weight == 1 and torch.isclose(sum(weighted) / world, torch.cat(losses).mean())
 
 
 def test_a_step_has_as_many_tokens_as_its_windows():

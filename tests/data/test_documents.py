@@ -80,7 +80,7 @@ def test_streams_of_tokenizers_have_the_lines_of_the_text(train):
 def test_a_stream_without_lines_is_refused():
     with pytest.raises(UsageError, match="the text has no lines"):
         Documents(np.array([5, 6, 7]), np.array([[3, 0, 0]]), END)
-    with pytest.raises(UsageError, match="run the encode stage again"):
+    with pytest.raises(UsageError, match="run the tokenize stage again"):
         Documents(np.array([5, 6, END]), np.array([[4, 0, 0]]), END)
 
 
@@ -224,17 +224,6 @@ def test_documents_of_any_size_find_another(sizes):
         for ids, length, is_next in zip(rows.ids, rows.lengths, rows.is_next, strict=True):
             a, b = split(ids, length)
             assert b and (set(a) == set(b)) == bool(is_next)
-
-
-def test_any_step_may_come_first():
-    documents = Documents(*stream(long_documents(40)), END, parted=True)
-    for make in (
-        lambda: Windows(documents, CLS, SEP, END, batch_size=4, length=12, seed=3),
-        lambda: Pairs(documents, CLS, SEP, batch_size=4, length=30, seed=3),
-    ):
-        one_by_one = make()
-        for step in (0, one_by_one.steps_per_epoch, 2 * one_by_one.steps_per_epoch, 1):
-            np.testing.assert_array_equal(make().rows(step).ids, one_by_one.rows(step).ids)
 
 
 def test_one_document_has_no_other():

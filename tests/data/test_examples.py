@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import torch
 
 from retable.data.bucketed import Bucketed, in_order_of_length
@@ -41,23 +40,6 @@ def test_segments_are_0_and_from_a_place_on_1():
     assert batch.segments.tolist() == [[0, 0, 1, 1], [0, 1, 1, 1]] and batch.segments.dtype == torch.int64
 
 
-def test_an_epoch_holds_every_example_once_in_an_order_of_its_own():
-    batches = examples()
-    assert batches.steps_per_epoch == 155
-    orders = []
-    for epoch in range(3):
-        order = []
-        for step in range(epoch * 155, (epoch + 1) * 155):
-            batch = batches.batch(step)
-            order += places(batch)
-            assert batch.labels.tolist() == [LABELS[i] for i in places(batch)]
-            assert batch.lengths.tolist() == [LENGTHS[i] for i in places(batch)]
-            assert batch.input_ids.shape[1] == batch.lengths.max()
-        assert sorted(order) == list(range(N))
-        orders.append(tuple(order))
-    assert len({*orders, tuple(places(examples(seed=2).batch(0)))}) == 4
-
-
 def test_neighbours_are_alike_in_length():
     spans = [np.ptp(examples().batch(step).lengths.numpy()) for step in range(155)]
     assert np.mean(spans) < 3  # of 39; about 30 in a batch of 8 drawn at random
@@ -71,38 +53,3 @@ def test_pairs_go_by_the_length_of_both():
     assert np.mean(spans) > 20
     order = [i for places, _ in in_order_of_length(encoded(Inputs(SEQUENCES, others), LABELS), 100) for i in places]
     assert order == list(range(N))
-
-
-def test_a_batch_is_a_function_of_its_step_alone():
-    batches = examples()
-    for step in (400, 3, 154, 155, 4, 310, 0):
-        for ours, theirs in zip(batches.batch(step)[:3], examples().batch(step)[:3], strict=True):
-            assert torch.equal(ours, theirs)
-
-
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_the_processes_batches_make_up_the_whole(world):
-    for step in (0, 7, 160):
-        batches = [examples().batch(step, rank, world) for rank in range(world)]
-        whole = examples().batch(step)
-        assert sorted(place for batch in batches for place in places(batch)) == sorted(places(whole))
-        # The mean of what the processes have, each times its weight, is the mean of all.
-        means = [batch.weight * batch.lengths.double().mean().item() for batch in batches]
-        assert sum(means) / world == pytest.approx(whole.lengths.double().mean().item())
-
-
-def test_a_process_that_no_example_is_left_for_weighs_nothing():
-    whole, parts = examples().batch(0), [examples().batch(0, rank, 9) for rank in range(9)]
-    n = len(places(whole))
-    assert n < 9 and all(len(part.lengths) == 1 for part in parts)
-    assert [part.weight for part in parts] == [9 / n] * n + [0] * (9 - n)
-    means = [part.weight * part.lengths.double().mean().item() for part in parts]
-    assert sum(means) / 9 == pytest.approx(whole.lengths.double().mean().item())
-
-
-def test_batches_by_length_hold_every_example_once_with_its_place():
-    seen = []
-    for indices, batch in in_order_of_length(encoded(Inputs(SEQUENCES), LABELS), 100):
-        assert places(batch) == indices.tolist()
-        seen += batch.lengths.tolist()
-    assert seen == sorted(LENGTHS.tolist())

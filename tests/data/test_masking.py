@@ -151,44 +151,6 @@ def test_tokens_of_a_span_share_their_lot():
     assert alike > 0.9 * both  # spans that touch may differ
 
 
-@pytest.mark.parametrize(("masking", "next_sentence"), CASES)
-def test_processes_share_the_batch(masking, next_sentence):
-    one, other = build(masking, next_sentence), build(masking, next_sentence)
-    for step in (0, 3, one.steps_per_epoch + 1):
-        whole = one.batch(step)
-        for world in (2, 4):
-            parts = [other.batch(step, rank, world) for rank in range(world)]
-            size = 8 // world
-            for rank, part in enumerate(parts):
-                rows = slice(rank * size, (rank + 1) * size)
-                T = part.input_ids.shape[1]
-                assert torch.equal(part.input_ids, whole.input_ids[rows, :T]) and part.lengths.max() == T
-                assert not whole.input_ids[rows, T:].any()
-                assert torch.equal(part.segments, whole.segments[rows, :T])
-                assert torch.equal(part.lengths, whole.lengths[rows])
-                assert (part.is_next is None) == (next_sentence == "none")
-                assert part.is_next is None or torch.equal(part.is_next, whole.is_next[rows])
-            assert torch.equal(torch.cat([part.labels for part in parts]), whole.labels)
-            assert torch.equal(torch.cat([part.draws for part in parts]), whole.draws)
-            # The mean of what the processes have, each times its share, is the mean of all.
-            means = [part.share * part.labels.double().mean() for part in parts]
-            assert sum(means) / world == pytest.approx(whole.labels.double().mean().item())
-            means = [part.token_share * part.input_ids.sum().item() / part.lengths.sum().item() for part in parts]
-            assert sum(means) / world == pytest.approx(whole.input_ids.sum().item() / whole.lengths.sum().item())
-        assert whole.share == whole.token_share == 1 and whole.draws.dtype == torch.float32
-
-
-def test_batches_are_a_function_of_seed_and_step():
-    def alike(x, y):
-        return x.input_ids.shape == y.input_ids.shape and torch.equal(x.input_ids, y.input_ids)
-
-    one, same, other = build(), build(), build(seed=2)
-    one.batch(0)
-    assert alike(one.batch(5), same.batch(5))
-    assert not alike(one.batch(5), one.batch(6))
-    assert not alike(one.batch(5), other.batch(5))
-
-
 def test_the_same_text_is_masked_anew_in_every_epoch():
     batches = build(next_sentence="sentence_order")
     seen: dict[tuple, set] = {}
@@ -230,8 +192,3 @@ def test_a_tokenizer_without_the_marks_is_refused():
     tokens, units = stream()
     with pytest.raises(UsageError, match=r"no \[CLS\], \[MASK\], .*tokenizer=wordpiece_uncased"):
         MaskedDocuments(tokens, units, END, {"[SEP]": 4}, WORDS, seed=1, batch_size=8, length=40)
-
-
-def test_processes_that_do_not_divide_the_batch_are_refused():
-    with pytest.raises(UsageError, match="a batch of 8 cannot be shared evenly by 3 processes"):
-        build().batch(0, 0, 3)

@@ -59,18 +59,6 @@ def test_each_part_goes_through_its_batches_in_order():
         seen[drawn.part] += 1
 
 
-def test_a_batch_is_a_function_of_its_step_alone():
-    mixed = mixture()
-    for step in map(int, np.random.default_rng(0).permutation(5 * BLOCK)[:60]):
-        assert mixed.batch(step) == mixture().batch(step)
-    assert [mixture(seed=2).batch(step) for step in range(20)] != [mixture().batch(step) for step in range(20)]
-
-
-def test_all_processes_draw_the_same_part():
-    whole = mixture().batch(5)
-    assert mixture().batch(5, 1, 2) == whole._replace(rank=1, world=2)
-
-
 def test_a_rate_of_0_leaves_a_part_out():
     mixed = mixture((1, 0, 3))
     assert {mixed.batch(step).part for step in range(200)} == {"a", "c"}
@@ -99,7 +87,7 @@ VOCABULARY = 100  # the tokens of corpus a are below 50, those of b from there o
 
 @pytest.fixture(scope="module")
 def tokenized(tmp_path_factory):
-    """The folder of the encode stage, with the corpora a, b in shards, and c of another tokenizer."""
+    """The folder of the stage tokenize, with the corpora a, b in shards, and c of another tokenizer."""
     folder = tmp_path_factory.mktemp("encode")
     for corpus, low, size in (("a", 0, 4000), ("b", 50, 1000), ("c", 0, 500)):
         (folder / corpus / "word").mkdir(parents=True)

@@ -60,15 +60,6 @@ def test_batches_are_full():
     assert pairs().steps_per_epoch < 1.15 * padded / LIMIT
 
 
-def test_pairs_of_one_length_change_company():
-    batches = pairs()
-    sets = [
-        {frozenset(places(batches.batch(e * batches.steps_per_epoch + i))) for i in range(batches.steps_per_epoch)}
-        for e in range(2)
-    ]
-    assert len(sets[0] & sets[1]) < 0.2 * len(sets[0])
-
-
 def test_pairs_of_equal_length_stay_in_the_order_that_is_drawn():
     """Whatever processor sorts them."""
     longest = np.maximum(S, U + 1)
@@ -82,41 +73,6 @@ def test_pairs_of_equal_length_stay_in_the_order_that_is_drawn():
     assert by_length == sorted(range(N), key=lambda place: longest[place])
 
 
-def test_a_batch_is_a_function_of_its_step_alone():
-    batches = pairs()
-    for step in (3, 400, 0, batches.steps_per_epoch, 7):
-        ours, fresh = batches.batch(step), pairs().batch(step)
-        assert all(torch.equal(a, b) for a, b in zip(ours[:-1], fresh[:-1], strict=True))
-
-
-@pytest.mark.parametrize("world", [2, 3])
-def test_the_processes_batches_make_up_the_whole(world):
-    for step in (0, 5, 190):
-        whole = pairs().batch(step)
-        parts = [pairs().batch(step, rank, world) for rank in range(world)]
-        assert [place for part in parts for place in places(part)] == places(whole)
-        # the average over processes of weighted means is the mean over all labels
-        means = [part.labels[part.labels > 0].double().mean() * part.weight for part in parts]
-        assert sum(means) / world == pytest.approx(whole.labels[whole.labels > 0].double().mean())
-
-
-def test_more_processes_than_pairs_make_up_the_whole():
-    batches, few = pairs(limit=45), 0
-    for step in range(batches.steps_per_epoch):
-        whole, parts = batches.batch(step), [batches.batch(step, rank, 8) for rank in range(8)]
-        few += len(whole.labels) < 8
-        means = [part.labels[part.labels > 0].double().mean() * part.weight for part in parts]
-        assert sum(means) / 8 == pytest.approx(whole.labels[whole.labels > 0].double().mean())
-    assert few
-
-
 def test_too_long_a_sentence():
     with pytest.raises(UsageError, match=r"a sentence of 40 tokens fits into no batch of 39; raise batches.max_tok"):
         pairs(limit=39)
-
-
-def test_pairs_by_length_hold_every_pair_once():
-    seen = [place for some in pairs_by_length(SOURCES, TARGETS, LIMIT) for place in some]
-    assert sorted(seen) == list(range(N))
-    longest = np.maximum(S, U + 1)[seen]
-    assert (np.diff(longest) >= 0).all()

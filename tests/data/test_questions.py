@@ -2,18 +2,15 @@ import pytest
 import torch
 
 from retable.corpora.squad import Answer, Question
-from retable.data.bucketed import Bucketed, in_order_of_length
 from retable.data.questions import (
     PassageExample,
     QuestionExample,
-    encoded,
     encoded_passages,
     in_words,
     pad_questions,
 )
 
 EXAMPLES = [QuestionExample([5, 6, 7, 8], [1, 2], 1, 3), QuestionExample([4], [3, 2, 1], 0, 0)]
-MANY = [QuestionExample(list(range(n)), [n] * (1 + n % 3), n // 3, n // 2) for n in range(1, 24)]
 CONTEXT = "In 1969–70, Ada's  “tour” cost $1.5m; née Ó Brien."
 
 
@@ -62,36 +59,6 @@ def test_rows_are_padded_to_the_longest_of_the_batch():
     assert (batch.context_lengths.tolist(), batch.question_lengths.tolist()) == ([1, 4], [3, 2])
     assert (batch.first.tolist(), batch.last.tolist(), batch.weight) == ([0, 1], [0, 3], 1.0)
     assert {part.dtype for part in batch[:6]} == {torch.int64}
-
-
-def test_an_epoch_has_every_question_once_as_it_is():
-    batches = Bucketed(encoded(MANY), 4, seed=1)
-    assert batches.steps_per_epoch == 6
-    for epoch in (0, 1):
-        lengths = []
-        for step in range(6 * epoch, 6 * epoch + 6):
-            batch = batches.batch(step)
-            places = (batch.context_lengths - 1).tolist()  # MANY[n - 1] has a context of n
-            lengths += places
-            expected = pad_questions(MANY, places)
-            assert all(torch.equal(ours, theirs) for ours, theirs in zip(batch[:6], expected[:6], strict=True))
-        assert sorted(lengths) == list(range(23))
-    assert torch.equal(batches.batch(3).first, Bucketed(encoded(MANY), 4, seed=1).batch(3).first)
-
-
-def test_processes_share_a_batch():
-    batches = Bucketed(encoded(MANY), 4, seed=1)
-    whole, parts = batches.batch(2), [batches.batch(2, rank, 3) for rank in range(3)]
-    assert sorted(torch.cat([part.first for part in parts]).tolist()) == sorted(whole.first.tolist())
-    assert sum(part.weight for part in parts) == pytest.approx(3)
-
-
-def test_all_questions_by_length():
-    found = list(in_order_of_length(encoded(MANY[::-1]), 5))
-    assert [len(places) for places, _ in found] == [5, 5, 5, 5, 3]
-    for places, batch in found:
-        assert batch.context_lengths.tolist() == [23 - place for place in places.tolist()]
-    assert sorted(place for places, _ in found for place in places.tolist()) == list(range(23))
 
 
 def test_passages_are_padded_and_taught_where_their_answer_fits():

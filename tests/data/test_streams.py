@@ -80,29 +80,6 @@ def test_windows_come_from_new_offsets_in_a_new_order():
     assert not torch.equal(other.batch(0).input_ids, windows.batch(0).input_ids)
 
 
-@pytest.mark.parametrize("kind", [CarriedStreams, JitteredStreams, ShuffledWindows])
-def test_a_batch_is_a_function_of_its_step_alone(kind):
-    streams = make(kind)
-    steps = np.random.default_rng(0).permutation(3 * streams.steps_per_epoch)
-    for step in map(int, steps):
-        ours, theirs = streams.batch(step), make(kind).batch(step)
-        assert torch.equal(ours.input_ids, theirs.input_ids) and torch.equal(ours.labels, theirs.labels)
-        assert (ours.fresh, ours.scale) == (theirs.fresh, theirs.scale)
-
-
-@pytest.mark.parametrize("kind", [CarriedStreams, JitteredStreams, ShuffledWindows])
-@pytest.mark.parametrize("world", [1, 2, 3, 6])
-def test_the_processes_batches_make_up_the_whole(kind, world):
-    streams = make(kind)
-    for step in (0, 5, streams.steps_per_epoch):
-        whole, parts = streams.batch(step), [streams.batch(step, rank, world) for rank in range(world)]
-        for field in ("input_ids", "labels"):
-            assert torch.equal(torch.cat([getattr(part, field) for part in parts]), getattr(whole, field))
-        assert {(part.fresh, part.scale) for part in parts} == {(whole.fresh, whole.scale)}
-    with pytest.raises(UsageError, match="6 cannot be shared evenly by 4 processes"):
-        streams.batch(0, 0, 4)
-
-
 @pytest.mark.parametrize(("kind", "rows"), [(CarriedStreams, 200), (JitteredStreams, 500), (ShuffledWindows, 200)])
 def test_too_few_tokens_for_a_batch_are_refused(kind, rows):
     with pytest.raises(UsageError, match=rf"1003 tokens give no batch of {rows}.*lower batches.batch_size"):
@@ -144,7 +121,7 @@ def test_jittered_streams_cover_each_epochs_rows_exactly():
 
 def test_jittered_lengths_are_those_of_merity_keskar_and_socher():
     # Section 4.1: N(70, 5²) with probability 0.95, else N(35, 5²).
-    streams = JitteredStreams(np.zeros(2 * 700001), batch_size=2, length=70, seed=1)
+    streams = JitteredStreams(np.zeros(2 * 210001), batch_size=2, length=70, seed=1)
     steps = 3 * streams.steps_per_epoch
     batches = [streams.batch(step) for step in range(steps)]
     lengths = np.array([batch.input_ids.shape[1] for batch in batches])

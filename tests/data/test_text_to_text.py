@@ -89,16 +89,6 @@ def test_the_decoder_reads_the_target_from_the_start_on(corpus):
     assert batch.weight == 1
 
 
-def test_processes_share_a_batch(corpus):
-    batches = examples(corpus)
-    for step in range(10):
-        whole, parts = batches.batch(step), [batches.batch(step, rank, 2) for rank in (0, 1)]
-        lengths = torch.cat([part.source_lengths for part in parts])
-        assert torch.equal(lengths, whole.source_lengths)
-        shares = [float(part.target_lengths.sum() / whole.target_lengths.sum()) for part in parts]
-        assert [part.weight / 2 for part in parts] == pytest.approx(shares)
-
-
 def test_an_input_is_cut_to_the_length(corpus):
     batch = examples(corpus, length=10).batch(0)
     assert batch.source_ids.shape == (4, 10) and (batch.source_lengths == 10).all()

@@ -126,17 +126,6 @@ def test_an_epoch_reads_every_slice_once_in_an_order_of_its_own():
     assert epochs[0] != sorted(epochs[0])
 
 
-def test_a_batch_is_a_function_of_seed_and_step():
-    tokens = text(3000)
-    settings = {"window": 5, "subsample": 1e-2, "batch_tokens": 1000}
-    first, again = windows(tokens, **settings), windows(tokens.astype(np.int32), **settings)
-    expected = [first.batch(step) for step in range(6)]
-    for step in (5, 0, 3):
-        batch = again.batch(step)
-        assert all(one.equal(other) for one, other in zip(batch[:3], expected[step][:3], strict=True))
-    assert pairs(windows(tokens, seed=2, **settings).batch(0)) != pairs(expected[0])
-
-
 @pytest.mark.parametrize("world", [2, 3, 50])
 def test_parts_of_the_processes_make_the_whole(world):
     stream = windows(text(3000), subsample=1e-2, batch_tokens=1000)

@@ -1,4 +1,6 @@
-"""A language model that is written down."""
+"""Language models that are written down."""
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -15,3 +17,12 @@ class Given:
     def log_prob(self, tokens):
         before = [1, *tokens[:-1]]
         return np.array([self.next_log_prob([a])[b] for a, b in zip(before, tokens, strict=True)])
+
+
+class Costs:
+    """A model to which the tokens of a stream cost so many nats."""
+
+    protocol = "none"
+
+    def __init__(self, nats: Callable[[np.ndarray], np.ndarray]):
+        self.log_prob = lambda tokens: -nats(tokens.astype(float))

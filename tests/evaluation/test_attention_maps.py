@@ -83,17 +83,6 @@ def test_a_gpt_looks_back_and_nobody_at_padding(name):
         assert not weights[0, :, 2:, :2].any()
 
 
-@torch.inference_mode()
-def test_padding_changes_no_weight():
-    for name in MODELS:
-        model = model_of(name)
-        together = attention_weights(model, IDS, LENGTHS)
-        for row, length in enumerate(LENGTHS.tolist()):
-            alone = attention_weights(model, IDS[row : row + 1, :length], LENGTHS[row : row + 1])
-            for whole, own in zip(together, alone, strict=True):
-                torch.testing.assert_close(whole[row, :, :length, :length], own[0])
-
-
 def test_the_hooks_leave_the_model_as_it_was():
     model = MODELS["gpt"]()
     with pytest.raises(UsageError, match="exceeds the GPT's max_length"):

@@ -54,14 +54,6 @@ def test_each_direction_predicts_every_token_from_all_of_its_own_side(system, to
         assert backward[i] == pytest.approx(distribution(system, behind, True)[token], abs=1e-5)
 
 
-def test_each_direction_is_a_distribution_over_texts(system, tokenizer):
-    """The probabilities of all texts of two tokens are 1 together."""
-    V = tokenizer.vocab_size
-    texts = [np.array([i, j], dtype="<u2") for i in range(V) for j in range(V)]
-    for log_prob in (system.log_prob, system.log_prob_backward):
-        assert sum(np.exp(log_prob(text).sum()) for text in texts) == pytest.approx(1, abs=1e-5)
-
-
 def test_the_benchmark_sums_each_unit_and_averages_the_directions(system, folder):
     benchmark = Directions(str(folder), ["test"])
     assert isinstance(system, benchmark.asks_for) and all(path.exists() for path in benchmark.inputs)

@@ -8,21 +8,6 @@ from retable.evaluation.capitals import Capitals, plane
 from retable.evaluation.word_vectors import WordVectors
 
 
-def test_the_plane_holds_what_varies_most():
-    """Points of a plane in twenty dimensions come back with their distances; noise beside it is left out."""
-    rng = np.random.default_rng(0)
-    flat = rng.standard_normal((10, 2)) * [5, 2]
-    axes = np.linalg.qr(rng.standard_normal((20, 3)))[0]
-    points, variance = plane(flat @ axes[:, :2].T + 7)
-    distances = np.linalg.norm(flat[:, None] - flat, axis=2)
-    assert np.linalg.norm(points[:, None] - points, axis=2) == pytest.approx(distances)
-    assert variance == pytest.approx(1)
-    assert points[:, 0].var() > points[:, 1].var() and points.mean(axis=0) == pytest.approx([0, 0])
-    noisy = flat @ axes[:, :2].T + 0.01 * rng.standard_normal((10, 1)) * axes[:, 2]
-    assert plane(noisy)[0] == pytest.approx(points, abs=0.1)
-    assert plane(noisy)[1] < 1
-
-
 def test_covariance_eigenvectors_agree():
     vectors = np.random.default_rng(1).standard_normal((12, 6))
     centred = vectors - vectors.mean(axis=0)

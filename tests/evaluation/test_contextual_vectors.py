@@ -18,7 +18,6 @@ from retable.evaluation.contextual_vectors import (
     principal_plane,
     unseen_forms,
 )
-from retable.grammar.lexicon import Lexicon
 from retable.models.elmo import ELMo
 from retable.tokenizers import byte_bpe, word, wordpiece
 
@@ -124,15 +123,6 @@ def test_unseen_forms_are_those_that_the_text_lacks_and_those_that_a_child_would
     }
 
 
-def test_unseen_forms_of_the_grammars_lexicon_are_no_words_of_it():
-    lexicon = Lexicon(scale=0.3)
-    found = unseen_forms(forms_of(lexicon), lexicon.words())
-    assert len(found) > 20 and lexicon.words().isdisjoint(found)
-    assert {form.form for form in found.values()} == {"noun plural", "verb past", "verb participle"}
-    endings = {"noun plural": "s", "verb past": "ed", "verb participle": "en"}
-    assert all(name == form.stem + endings[form.form] for name, form in found.items())
-
-
 class Spelling:
     """One layer: how often each letter stands in a word."""
 
@@ -180,9 +170,6 @@ def test_words_of_the_users_need_no_lexicon_and_have_no_scores(text):
         rows = list(csv.DictReader(file))
     assert rows[0]["neighbour"] == "cup" and rows[0]["cosine"] == "1.0000" and rows[0]["stem"] == ""
     assert {row["word"] for row in rows} == {"cupcup", "xyz"}
-
-
-def test_neighbours_come_from_the_most_frequent_words(text):
     UnseenWords(str(text), words=["cupcup"], restrict_vocab=1)(Spelling(), text)
     with (text / "unseen_words.csv").open() as file:
         assert [row["neighbour"] for row in csv.DictReader(file)] == ["cup"]
@@ -292,17 +279,6 @@ def test_senses_are_told_apart_where_a_layer_knows_the_context(tmp_path):
     assert len(points) == 5
     x = {sense: {row["x"] for row in points if row["sense"] == sense} for sense in ("shore", "cash")}
     assert len(x["shore"]) == len(x["cash"]) == 1 and x["shore"] != x["cash"]
-
-
-def test_senses_of_elmo_have_a_score_a_layer(tmp_path):
-    write_senses(tmp_path / "senses.tsv", ROWS)
-    tokenizer = word.train(["the river bank a cash"])
-    system = ContextualVectors(elmo(tokenizer.words, spelling=True), tokenizer)
-    metrics = Senses(str(tmp_path / "senses.tsv"))(system, tmp_path)
-    assert metrics["senses/layer_0/nearest"] == pytest.approx(0.4) and metrics["senses/layer_0/centroid"] == 0.5
-    assert {name for name in metrics if "layer" in name} == {
-        f"senses/layer_{k}/{name}" for k in range(3) for name in ("nearest", "centroid")
-    }
 
 
 @pytest.mark.parametrize(

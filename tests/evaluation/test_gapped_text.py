@@ -8,7 +8,6 @@ import pytest
 from scipy.special import logsumexp
 
 from retable.evaluation.gapped_text import GappedText, draw_size, share_of_size
-from retable.grammar import Grammar
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Branch, Rejected, Scorer, Table
 from retable.grammar.language import tokens_of
@@ -18,7 +17,7 @@ NOUNS, VERBS = ["cat", "dog", "owl"], ["sees", "eats"]
 WORDS = ["big", *NOUNS, *VERBS, "if", "then", "\n"]
 ROWS = np.array([[0.7, 0.1], [0.2, 0.3], [0.1, 0.6], [0.8, 0.4], [0.2, 0.6]])
 LOG_PRIOR = np.log([0.5, 0.5])
-N = 60  # estimates, of which the mean is tested
+N = 40  # estimates, of which the mean is tested
 SPREAD = 0.7  # of one, at least: from so few, that of a skewed one comes out too small
 
 
@@ -145,15 +144,6 @@ def test_with_the_truth_the_inverse_is_unbiased(gapped):
     assert -np.mean(np.log(ratios)) > -2 * np.std(np.log(ratios)) / np.sqrt(N)
 
 
-def test_many_particles_come_to_the_sum_from_both_sides(gapped):
-    pieces, found = gapped
-    exact, uniform = logsumexp([log_p for _, log_p in found]), np.random.default_rng(5).random
-    text = GappedText(TOY, Toy, 150, 2500)
-    likeliest = max(found, key=lambda item: item[1])[0]
-    assert text.log_sum(pieces, likeliest, uniform) == pytest.approx(exact, abs=0.5)
-    assert text.log_sum(pieces, likeliest, uniform, above=True) == pytest.approx(exact, abs=0.5)
-
-
 @pytest.mark.parametrize(("particles", "tries"), [(2, 50), (5, 50), (50, 5)])
 def test_where_all_drawn_words_fit_the_sum_is_exact(particles, tries):
     """A verb, and then no object; the draw that makes them enough doesn't count."""
@@ -174,11 +164,6 @@ def test_the_size_of_a_gap_is_even_over_all_ways_to_share():
     assert len(counts) == 5 and (np.square(counts - 4000 * shares) / shares).sum() / 4000 < 18.5  # p = 0.001
     assert [share_of_size(size, 7, 2) for size in range(1, 6)] == pytest.approx(shares.tolist())
     assert draw_size(3, 0, uniform) == 3 and share_of_size(3, 3, 0) == 1
-
-
-@pytest.fixture(scope="module")
-def grammar():
-    return Grammar(scale=0.06)
 
 
 def test_a_stream_has_the_grammars_probability(grammar):

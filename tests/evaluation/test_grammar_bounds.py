@@ -1,11 +1,8 @@
-from itertools import islice
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from retable.core.errors import UsageError
-from retable.data.encode import write_tokens
 from retable.evaluation.grammar_bounds import (
     MaskedBound,
     SentencePairsBound,
@@ -13,7 +10,6 @@ from retable.evaluation.grammar_bounds import (
     entropy,
     sentences_of,
 )
-from retable.grammar import Grammar
 from retable.grammar.masked import MaskedWords
 from retable.grammar.sentence_pairs import SentencePairs
 from retable.tokenizers import word
@@ -22,17 +18,8 @@ MARKS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 @pytest.fixture(scope="module")
-def grammar() -> Grammar:
-    return Grammar(scale=0.06)
-
-
-@pytest.fixture(scope="module")
-def folder(grammar, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokens")
-    tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
-    tokenizer.save(folder / "tokenizer.json")
-    write_tokens(tokenizer, list(islice(grammar.documents(1, "test"), 30)), True, folder / "test")
-    return folder
+def folder(tokens_of):
+    return tokens_of(*MARKS)
 
 
 def test_the_entropy_under_corruption_by_enumeration():
@@ -50,11 +37,11 @@ def test_the_entropy_under_corruption_by_enumeration():
 
 def test_the_bound_of_masked_words(grammar, folder, tmp_path):
     language = MaskedWords(grammar)
-    metrics = MaskedBound(str(folder), language, words=40, documents=2, sweeps=2)(None, tmp_path)
+    metrics = MaskedBound(str(folder), language, words=20, documents=2, sweeps=2)(None, tmp_path)
     names = {"masked/alone", "masked/alone_corrupted", "masked/accuracy", "masked/corrupted"}
     assert metrics.keys() == names | {f"{name}_standard_error" for name in names}
     table = pd.read_csv(tmp_path / "masked_words.csv")
-    assert len(table) == 40 and metrics["masked/alone"] == pytest.approx(table["entropy"].mean(), abs=1e-6)
+    assert len(table) == 20 and metrics["masked/alone"] == pytest.approx(table["entropy"].mean(), abs=1e-6)
     error = metrics["masked/alone_standard_error"]
     assert error == pytest.approx(table["entropy"].sem(), rel=1e-4)
     assert abs(table["nats"].mean() - metrics["masked/alone"]) < 4 * (table["nats"] - table["entropy"]).sem()
@@ -103,9 +90,9 @@ class Reader:
     log_odds_order = log_odds_next
 
 
-def test_the_judge_reads_the_very_sentences(grammar, folder, tmp_path):
+def test_the_judge_reads_the_very_sentences(told, folder, tmp_path):
     """All sentences fit into a row of 256, so that one who looks them up is always right."""
-    reader = Reader(islice(grammar.documents(1, "test"), 30))
+    reader = Reader(told)
     metrics = SentencePairsBound(str(folder), reader, length=256, pairs=24)(None, tmp_path)
     assert metrics["next_sentence/accuracy"] == metrics["sentence_order/accuracy"] == 1
 

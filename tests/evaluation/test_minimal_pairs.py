@@ -9,6 +9,7 @@ import pytest
 from retable.evaluation.minimal_pairs import MinimalPairs
 from retable.models.ngram import KneserNey
 from retable.tokenizers import word
+from tests.evaluation.given import Costs
 
 
 class Pair(NamedTuple):
@@ -27,13 +28,7 @@ class Pairs:
         return self.pairs
 
 
-class Costs:
-    """A model to which the token with id i costs i nats: ids <unk> 0, <eos> 1, then the words as given."""
-
-    protocol = "none"
-
-    def log_prob(self, tokens):
-        return -tokens.astype(float)
+COSTS = Costs(lambda tokens: tokens)  # ids: <unk> 0, <eos> 1, then the words as given
 
 
 @pytest.fixture
@@ -52,7 +47,7 @@ def test_accuracy_by_paradigm_and_phenomenon(tokens):
     )
     benchmark = MinimalPairs(str(tokens), pairs)
     assert benchmark.inputs == [tokens / "tokenizer.json", Path("pairs")]
-    metrics = benchmark(Costs(), tokens)
+    metrics = benchmark(COSTS, tokens)
     assert metrics == pytest.approx(
         {
             "blimp/order_1/accuracy": 1 / 2, "blimp/order_2/accuracy": 0, "blimp/number/accuracy": 0,
@@ -93,7 +88,7 @@ def test_the_end_counts_where_it_is_asked_for(tokens):
 def test_sentences_are_put_in_the_conventions_of_the_corpus(tokens):
     pairs = Pairs(("p", "q", "The CAT!", "The dog!"))
     plain, lower = (
-        MinimalPairs(str(tokens), pairs, convention=convention)(Costs(), tokens)
+        MinimalPairs(str(tokens), pairs, convention=convention)(COSTS, tokens)
         for convention in (None, lambda text: text.lower().strip("!"))
     )
     assert (plain["blimp/overall/equal"], plain["blimp/overall/known"]) == (1, 0)  # no word is known as it stands

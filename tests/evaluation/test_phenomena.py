@@ -1,5 +1,3 @@
-from itertools import islice
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,31 +6,14 @@ from retable.core.errors import UsageError
 from retable.data.encode import write_tokens
 from retable.evaluation.perplexity import Perplexity
 from retable.evaluation.phenomena import Phenomena
-from retable.grammar import Grammar
 from retable.grammar.interpreters import PHENOMENA
 from retable.grammar.language import tokens_of
 from retable.tokenizers import character, word
 
-N_DOCUMENTS = 30
-
 
 @pytest.fixture(scope="module")
-def grammar() -> Grammar:
-    return Grammar(scale=0.3)
-
-
-@pytest.fixture(scope="module")
-def documents(grammar) -> list[list[str]]:
-    return list(islice(grammar.documents(1, "test"), N_DOCUMENTS))
-
-
-@pytest.fixture(scope="module")
-def folder(grammar, documents, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokens")
-    tokenizer = word.train([], vocabulary=grammar.vocabulary)
-    tokenizer.save(folder / "tokenizer.json")
-    write_tokens(tokenizer, documents, True, folder / "test")
-    return folder
+def folder(tokens_of):
+    return tokens_of()
 
 
 class Oracle:
@@ -47,8 +28,8 @@ class Oracle:
         return self.scores - np.array([self.extra.get(int(token), 0.0) for token in tokens])
 
 
-def test_the_oracle_has_no_excess_and_the_classes_are_a_partition(grammar, documents, folder):
-    metrics = Phenomena(str(folder), grammar)(Oracle(grammar, documents), folder)
+def test_the_oracle_has_no_excess_and_the_classes_are_a_partition(grammar, told, folder):
+    metrics = Phenomena(str(folder), grammar)(Oracle(grammar, told), folder)
     names = [*PHENOMENA, "total"]
     assert metrics.keys() == {f"phenomena/{n}/{m}" for n in names for m in ("excess", "entropy", "share")}
     for name in names:
@@ -56,14 +37,14 @@ def test_the_oracle_has_no_excess_and_the_classes_are_a_partition(grammar, docum
     assert sum(metrics[f"phenomena/{name}/share"] for name in PHENOMENA) == pytest.approx(1)
     table = pd.read_csv(folder / "phenomena.csv")
     n_tokens = table.groupby("unit")["tokens"].sum()
-    assert n_tokens.tolist() == [len(tokens_of(document)) for document in documents]
+    assert n_tokens.tolist() == [len(tokens_of(document)) for document in told]
 
 
-def test_the_classes_sum_to_the_excess_of_the_perplexity_benchmark(grammar, documents, folder):
-    model = Oracle(grammar, documents, {i: 0.01 * i for i in range(3000)})
+def test_the_classes_sum_to_the_excess_of_the_perplexity_benchmark(grammar, told, folder):
+    model = Oracle(grammar, told, {i: 0.01 * i for i in range(3000)})
     metrics = Phenomena(str(folder), grammar)(model, folder)
     test = Perplexity(str(folder), ["test"])(model, folder)
-    truth = -sum(grammar.log_probability(document) for document in documents)
+    truth = -sum(grammar.log_probability(document) for document in told)
     n = test["test/tokens"]
     parts = [metrics[f"phenomena/{p}/excess"] * metrics[f"phenomena/{p}/share"] for p in PHENOMENA]
     assert sum(parts) == pytest.approx((test["test/nats"] - truth) / n, rel=1e-9)
@@ -71,20 +52,20 @@ def test_the_classes_sum_to_the_excess_of_the_perplexity_benchmark(grammar, docu
     assert metrics["phenomena/total/entropy"] == pytest.approx(truth / n, rel=1e-9)
 
 
-def test_what_a_model_lacks_stands_under_its_phenomenon(grammar, documents, folder):
+def test_what_a_model_lacks_stands_under_its_phenomenon(grammar, told, folder):
     """Two nats more for each closing bracket than the truth takes."""
     ids = {text: i for i, text in enumerate(["<unk>", "<eos>", *sorted(grammar.vocabulary)])}
     closing = {ids[bracket]: 2.0 for bracket in ")]}"}
-    metrics = Phenomena(str(folder), grammar)(Oracle(grammar, documents, closing), folder)
-    n_brackets = sum(sentence.split().count(b) for d in documents for sentence in d for b in ")]}")
-    n_tokens = sum(len(tokens_of(document)) for document in documents)
+    metrics = Phenomena(str(folder), grammar)(Oracle(grammar, told, closing), folder)
+    n_brackets = sum(sentence.split().count(b) for d in told for sentence in d for b in ")]}")
+    n_tokens = sum(len(tokens_of(document)) for document in told)
     assert n_brackets > 5
     for name in PHENOMENA:
         excess = metrics[f"phenomena/{name}/excess"] * metrics[f"phenomena/{name}/share"] * n_tokens
         assert excess == pytest.approx(2 * n_brackets * (name == "nesting"), abs=1e-8)
 
 
-def test_other_texts_and_other_tokens_are_refused(grammar, documents, tmp_path):
+def test_other_texts_and_other_tokens_are_refused(grammar, tmp_path):
     tokenizer = word.train(["a b"])
     tokenizer.save(tmp_path / "tokenizer.json")
     write_tokens(tokenizer, [["a b"]], True, tmp_path / "test")

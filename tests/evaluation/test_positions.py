@@ -9,17 +9,9 @@ from retable.evaluation.positions import Positions, binned, positions
 from retable.models.recurrent import Elman
 from retable.objectives.causal_lm import CausalLM
 from retable.tokenizers import character, word
+from tests.evaluation.given import Costs
 
 DOCUMENTS = [["a b c", "a"], ["b b", "a c b", "c"]]
-
-
-class Growing:
-    """A model to which the i-th token of a stream, from 0, costs i nats."""
-
-    protocol = "none"
-
-    def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        return -np.arange(len(tokens), dtype=float)
 
 
 @pytest.fixture
@@ -50,17 +42,14 @@ def test_bins_cover_every_place_once_and_end_at_powers_of_the_root_of_two():
     for first, last, count, mean in rows:
         inside = (first <= places) & (places <= last)
         assert (count, mean) == (inside.sum(), pytest.approx(values[inside].mean()))
-
-
-@pytest.mark.parametrize("longest", range(1, 40))
-def test_the_last_bin_ends_at_the_longest_place(longest):
-    rows = binned(np.arange(1, longest + 1), np.ones(longest))
-    assert rows[-1][1] == longest and sum(count for _, _, count, _ in rows) == longest
+    for longest in range(1, 40):  # where the last bin ends
+        rows = binned(np.arange(1, longest + 1), np.ones(longest))
+        assert rows[-1][1] == longest and sum(count for _, _, count, _ in rows) == longest
 
 
 def test_sentences_and_documents_by_hand(folder):
     """Tokens, $ for a line's end: a b c $ a $ $ | b b $ a c b $ c $ $."""
-    assert Positions(str(folder))(Growing(), folder) == {}
+    assert Positions(str(folder))(Costs(lambda tokens: np.arange(len(tokens))), folder) == {}
     found = read(folder)
     assert found.keys() == {"unit", "sentence"}  # no windows, for the model is no neural one
     sentence = [
@@ -78,7 +67,7 @@ def test_a_tokenizer_without_line_ends_has_no_sentences(tmp_path):
     tokenizer = character.train(["a b c"])
     tokenizer.save(tmp_path / "tokenizer.json")
     write_tokens(tokenizer, DOCUMENTS, True, tmp_path / "test")
-    Positions(str(tmp_path))(Growing(), tmp_path)
+    Positions(str(tmp_path))(Costs(lambda tokens: np.arange(len(tokens))), tmp_path)
     assert read(tmp_path).keys() == {"unit"}
 
 

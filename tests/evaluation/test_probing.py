@@ -58,13 +58,6 @@ def test_a_probe_reads_what_the_states_hold_linearly():
     assert probe_accuracy(whole[:600], labels, whole[600:], true) == 1.0
 
 
-def test_on_noise_a_probe_says_the_majority():
-    generator = np.random.default_rng(0)
-    labels, true = (generator.choice(["x", "y"], n, p=[0.8, 0.2]) for n in (4000, 1000))
-    accuracy = probe_accuracy(states(4000, 1), labels, states(1000, 2), true)
-    assert accuracy == pytest.approx((true == most_frequent(labels)).mean(), abs=0.01)
-
-
 def test_dimensions_without_variance_and_labels_that_training_lacks():
     train, test = torch.ones(4, 3), torch.ones(2, 3)
     assert probe_accuracy(train, np.array(["a", "a", "a", "b"]), test, np.array(["a", "new"])) == 0.5
@@ -208,21 +201,19 @@ def test_a_probe_for_each_word(tmp_path):
     }
 
 
-def test_a_label_that_no_word_has(tmp_path):
+@pytest.mark.parametrize(
+    ("label", "splits", "said"),
+    [
+        ("", ("train", "test"), "no words with a number in train or in test"),
+        ("one", ("test",), r"senses\.tsv has too few sentences for train and test; write more there"),
+    ],
+)
+def test_texts_that_have_nothing_to_probe(tmp_path, label, splits, said):
     TOKENIZER.save(tmp_path / "tokenizer.json")
-    row = SimpleNamespace(words=["the"], labels={"number": [""]})
-    text = SimpleNamespace(inputs=[], sentences=lambda split: [row])
+    row = SimpleNamespace(words=["the"], labels={"number": [label]})
+    text = SimpleNamespace(inputs=[tmp_path / "senses.tsv"], sentences=lambda split: [row] * (split in splits))
     system = SimpleNamespace(objective=SimpleNamespace(model=MODELS["gpt"]().eval()))
-    with pytest.raises(UsageError, match="no words with a number in train or in test"):
-        Probes(str(tmp_path), text)(system, tmp_path)
-
-
-def test_a_split_without_sentences(tmp_path):
-    TOKENIZER.save(tmp_path / "tokenizer.json")
-    row = SimpleNamespace(words=["the"], labels={"number": ["one"]})
-    text = SimpleNamespace(inputs=[tmp_path / "senses.tsv"], sentences=lambda split: [row] * (split == "test"))
-    system = SimpleNamespace(objective=SimpleNamespace(model=MODELS["gpt"]().eval()))
-    with pytest.raises(UsageError, match=r"senses\.tsv has too few sentences for train and test; write more there"):
+    with pytest.raises(UsageError, match=said):
         Probes(str(tmp_path), text)(system, tmp_path)
 
 
@@ -239,3 +230,10 @@ def test_senses_are_labels_of_two_halves(tmp_path):
     labels = {" ".join(e.words): e.labels["sense"] for split in halves for e in text.sentences(split)}
     assert labels["some w0 is 0 w1"] == ["", "s0", "", "", "s1"] and labels["some w1 is 3"] == ["", "s1", "", ""]
     assert text.inputs == [path]
+
+
+def test_on_noise_a_probe_says_the_majority():
+    generator = np.random.default_rng(0)
+    labels, true = (generator.choice(["x", "y"], n, p=[0.8, 0.2]) for n in (4000, 1000))
+    accuracy = probe_accuracy(states(4000, 1), labels, states(1000, 2), true)
+    assert accuracy == pytest.approx((true == most_frequent(labels)).mean(), abs=0.01)

@@ -119,6 +119,8 @@ def test_prompts_show_examples_with_their_answers(tokens):
             text, answer = example.split("\nA: ")
             assert answers[text] == answer
     assert prompts(3) == prompts(3) != prompts(3, seed=2)  # by seed alone
+    for shots, read in ((0, ["tokenizer.json", "asked"]), (1, ["tokenizer.json", "asked", "pool"])):
+        assert [path.name for path in Prompted("x", tokens, QUESTIONS, "", shots=shots, examples=POOL).inputs] == read
     assert len({prompt.rpartition("\nQ: ")[0] for prompt in prompts(3)}) > 1  # anew for each question
 
 
@@ -128,19 +130,6 @@ def test_examples_are_drawn_evenly(tokens):
     prompts = Prompted("x", tokens, QUESTIONS, "{text}", shots=2, examples=POOL).prompts(asked)
     counts = np.array([sum(f"t{i} " in prompt for prompt in prompts) for i in range(7)])
     assert counts.sum() == 1400 and ((counts - 200) ** 2 / 200).sum() < 22.5
-
-
-def test_shots_change_what_is_scored(tokens, model):
-    """With examples the answers' scores are those after the whole prompt."""
-    pool = Questions("pool", Question({"text": "bad film"}, ("poor",), 0))
-    benchmark = Prompted("reviews", tokens, QUESTIONS, "{text} :", shots=1, examples=pool)
-    assert benchmark.prompts(QUESTIONS.read())[0] == "bad film : poor\n\ngood film :"
-    assert [path.name for path in benchmark.inputs] == ["tokenizer.json", "asked", "pool"]
-    assert [path.name for path in Prompted("r", tokens, QUESTIONS, "", examples=pool).inputs] == [
-        "tokenizer.json",
-        "asked",
-    ]
-    assert "prompted_reviews_1/validation/accuracy" in benchmark(model, Path(tokens))
 
 
 def test_mistakes_of_use(tokens, model):

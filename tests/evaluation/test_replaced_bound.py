@@ -1,5 +1,4 @@
 from functools import partial
-from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -7,12 +6,10 @@ import pytest
 import torch
 
 from retable.core.errors import UsageError
-from retable.data.encode import write_tokens
 from retable.data.masking import MaskedDocuments
 from retable.evaluation.held_out import PretrainedObjective, mean_metrics
 from retable.evaluation.perplexity import read_split
 from retable.evaluation.replaced_bound import ReplacedBound, accuracies, proposals
-from retable.grammar import Grammar
 from retable.grammar.masked import MaskedWords
 from retable.models.bert import BERT
 from retable.objectives.masked_lm import MaskedLM
@@ -25,17 +22,8 @@ LENGTH = 32
 
 
 @pytest.fixture(scope="module")
-def grammar():
-    return Grammar(scale=0.06)
-
-
-@pytest.fixture(scope="module")
-def folder(grammar, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokens")
-    tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
-    tokenizer.save(folder / "tokenizer.json")
-    write_tokens(tokenizer, list(islice(grammar.documents(1, "test"), 30)), True, folder / "test")
-    return folder
+def folder(tokens_of):
+    return tokens_of(*MARKS)
 
 
 def tokenizer_of(grammar):

@@ -1,4 +1,3 @@
-from itertools import islice, pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,37 +11,29 @@ from retable.data.encode import write_tokens
 from retable.evaluation.sampling import Samples, document, scores, whole_sentences
 from retable.generation.next_token import next_token
 from retable.generation.sampling import Sampling, seeded
-from retable.grammar import Grammar
 from retable.grammar.language import tokens_of
 from retable.models.base import LeftToRight
 from retable.models.ngram import BackoffModel, KneserNey
 from retable.objectives.causal_lm import CausalLM
 from retable.tokenizers import word
+from retable.tokenizers.tokenizer import Tokenizer
 
 END = "\n"
 
 
 @pytest.fixture(scope="module")
-def grammar() -> Grammar:
-    return Grammar(scale=0.1)
+def documents(told) -> list[list[str]]:
+    return told
 
 
 @pytest.fixture(scope="module")
-def documents(grammar) -> list[list[str]]:
-    return list(islice(grammar.documents(1, "test"), 40))
+def folder(tokens_of):
+    return tokens_of()
 
 
 @pytest.fixture(scope="module")
-def tokenizer(grammar):
-    return word.train([], vocabulary=grammar.vocabulary)
-
-
-@pytest.fixture(scope="module")
-def folder(documents, tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokens")
-    tokenizer.save(folder / "tokenizer.json")
-    write_tokens(tokenizer, documents, True, folder / "test")
-    return folder
+def tokenizer(folder) -> Tokenizer:
+    return Tokenizer.load(folder / "tokenizer.json")
 
 
 class Parrot(LeftToRight):
@@ -94,20 +85,6 @@ def test_the_held_out_text_stands_beside_the_samples(grammar, documents, tokeniz
     metrics = Samples(str(folder), grammar, [], [], samples=40, length=10**6)(model, folder)
     assert metrics["sampling/text/nats"] == pytest.approx(nats_a_token(grammar, documents))
     assert metrics["sampling/text/grammatical"] == 1
-
-
-def test_an_n_gram_model_writes_n_grams_that_it_knows(grammar, documents, tokenizer, folder):
-    """Trained on the text itself, at a small nucleus, so that each pair of words is one of the text's."""
-    tokens = np.fromfile(folder / "test.bin", "<u2")
-    model = KneserNey(tokenizer.vocab_size, 2, tokenizer.boundary)
-    model.estimate(tokens)
-    metrics = Samples(str(folder), grammar, [1.5], [0.3], samples=8, length=30)(model, folder)
-    assert metrics["sampling/temperature_1.5/grammatical"] < 0.3
-    lines = (folder / "samples.txt").read_text().split("top_p 0.3")[1].split("\n")
-    known = {pair for document in documents for line in document for pair in pairwise(line.split())}
-    assert {pair for line in lines for pair in pairwise(line.split())} <= known
-    again = Samples(str(folder), grammar, [1.5], [0.3], samples=8, length=30)(model, folder)
-    assert again == metrics
 
 
 def test_a_document_ends_with_its_empty_line():

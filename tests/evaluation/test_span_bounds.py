@@ -1,4 +1,3 @@
-from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +11,6 @@ from retable.data.encode import write_tokens
 from retable.evaluation.gapped_text import GappedText
 from retable.evaluation.perplexity import read_split
 from retable.evaluation.span_bounds import SpansBound, adjusted_mean
-from retable.grammar import Grammar
 from retable.grammar.discourse import Discourse
 from retable.tokenizers import word
 
@@ -21,38 +19,17 @@ LENGTH = 40  # a window of 44 tokens, 7 of them hidden, in 2 spans
 
 
 @pytest.fixture(scope="module")
-def grammar():
-    return Grammar(scale=0.06)
+def folder(tokens_of):
+    return tokens_of(*MARKS)
 
 
-@pytest.fixture(scope="module")
-def folder(grammar, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokens")
-    tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
-    tokenizer.save(folder / "tokenizer.json")
-    write_tokens(tokenizer, list(islice(grammar.documents(1, "test"), 30)), True, folder / "test")
-    return folder
-
-
-def test_the_bounds_of_the_grammar(grammar, folder, tmp_path):
-    language = GappedText(grammar, Discourse, particles=20, tries=400)
-    bound = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=8)
-    metrics = bound(None, tmp_path)
-    names = {"spans/loss", "spans/loss_above", "prefix/loss"}
-    assert metrics.keys() == names | {f"{name}_standard_error" for name in names}
-    table = pd.read_csv(tmp_path / "spans.csv")
-    assert len(table) == 8 and (table["above"] > 0).all()
-    assert 0.5 < metrics["spans/loss"] < metrics["spans/loss_above"] + 0.2 < 3
-
-
-def test_the_loss_of_a_prefix_is_that_of_the_objectives_own_rows(grammar, folder, tmp_path):
+def test_the_loss_of_a_prefix_is_that_of_the_objectives_own_rows(grammar, told, folder, tmp_path):
     """The suffixes of many epochs' rows, and for each an end mark that costs nothing."""
     language = GappedText(grammar, Discourse, particles=2, tries=2)
     metrics = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=3)(None, tmp_path)
     tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
     tokens, _ = read_split(folder, "test", tokenizer.vocab_size)
-    documents = islice(grammar.documents(1, "test"), 30)
-    nats = -np.concatenate([grammar.score(document) for document in documents])
+    nats = -np.concatenate([grammar.score(document) for document in told])
     assert len(nats) == len(tokens)
     batches = Corrupted(
         np.arange(len(tokens)), {"<extra_id_0>": -1}, -1, 3, seed=0, corruption=Prefix(), batch_size=8, length=LENGTH
@@ -82,7 +59,7 @@ class Fixed:
         return self.excess[above] - sum(map(len, [*pieces, *gaps]))
 
 
-def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, grammar):
+def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, told):
     window = RandomSpans().window(LENGTH - 1)
     n_hidden, n_spans = RandomSpans().counts(window)
     assert (window, n_hidden, n_spans) == (44, 7, 2)
@@ -98,7 +75,7 @@ def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, gramma
     assert metrics["spans/loss"] == pytest.approx((5 + sizes) / targets, abs=0.001)  # but for the share of the truth
     assert metrics["prefix/loss"] == pytest.approx(22 / 23 * 1.5, rel=0.01)
     assert len(language.asked) == 10
-    documents = [" ".join(document) for document in islice(grammar.documents(1, "test"), 30)]
+    documents = [" ".join(document) for document in told]
     for (seen, truth, above), again in zip(language.asked[::2], language.asked[1::2], strict=True):
         assert not above and again == (seen, truth, True) and n_hidden == sum(map(len, truth))
         assert len(seen) == n_spans + 1 and seen[-1] == [] and all(seen[:-1])
@@ -135,7 +112,7 @@ def test_texts_of_another_language_and_short_splits_are_refused(grammar, folder,
         SpansBound(str(tmp_path), language, LENGTH, 0.15, 3.0)(None, tmp_path)
 
 
-def test_the_standard_errors_are_those_of_the_rows_and_of_the_documents(grammar, folder, tmp_path):
+def test_the_standard_errors_are_those_of_the_rows_and_of_the_documents(grammar, told, folder, tmp_path):
     language = GappedText(grammar, Discourse, particles=5, tries=40)
     metrics = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=12)(None, tmp_path)
     rows = pd.read_csv(tmp_path / "spans.csv")
@@ -144,8 +121,7 @@ def test_the_standard_errors_are_those_of_the_rows_and_of_the_documents(grammar,
         away = rows[column] - line.intercept - line.slope * rows["left_to_right"]
         error = np.sqrt(np.square(away).sum() / 10 / 12) / (7 + 2 + 1 + 1)
         assert metrics[f"spans/{name}_standard_error"] == pytest.approx(error, rel=1e-4)
-    documents = list(islice(grammar.documents(1, "test"), 30))
-    nats = [-grammar.score(document) for document in documents]
+    nats = [-grammar.score(document) for document in told]
     sums, sizes = np.array([each.sum() for each in nats]), np.array([len(each) for each in nats])
     left_out = [np.delete(sums, i).sum() / np.delete(sizes, i).sum() for i in range(30)]
     jackknife = np.sqrt(29 / 30 * np.square(left_out - np.mean(left_out)).sum())

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from retable.corpora.questions import Question
-from retable.evaluation.unlabelled_acceptability import MEASURES, UnlabelledAcceptability, measures
+from retable.evaluation.unlabelled_acceptability import MEASURES, UnlabelledAcceptability
 from retable.reporting.units import UnitSums
 from retable.tokenizers import word
 from tests.evaluation.given import Given
@@ -38,15 +38,6 @@ def test_measures_by_hand(tmp_path):
             for name, value in UnlabelledAcceptability.values(read_back, MEASURES).items()} == metrics  # fmt: skip
     other_p, other_u = np.log(0.25 * 0.1), np.log(0.4 * 0.4)
     assert metrics["unlabelled_acceptability/test/slor"] == float((log_p - log_u) / 3 > (other_p - other_u) / 2)
-
-
-def test_words_of_known_frequency_alone_tell_nothing_by_slor():
-    """A unigram model with the text's own frequencies: what it says is taken out wholly."""
-    log_u, n = np.log([0.02, 0.3, 0.001]), np.array([2, 1, 3])
-    found = measures(log_u, log_u, n)
-    np.testing.assert_array_equal(found["slor"], 0)
-    np.testing.assert_array_equal(found["sub"], 0)
-    np.testing.assert_array_equal(found["div"], -1)
 
 
 def labelled(seed, n=60):

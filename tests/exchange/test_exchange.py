@@ -20,9 +20,6 @@ from retable.exchange.card import Card, Result
 from retable.exchange.checkpoint import Checkpoint
 from retable.exchange.export import export
 from retable.exchange.families import FAMILIES, counterpart, settings_of
-from retable.generation.conditioned import Conditioned
-from retable.generation.next_token import Trained
-from retable.generation.sampling import Greedy
 from retable.inference.build import build_model, build_objective
 from retable.models.recurrent import LSTM
 from retable.objectives.adaptive_softmax import AdaptiveSoftmax
@@ -254,21 +251,6 @@ def test_words_with_marks_read_as_they_did(tmp_path):
     assert transformers.AutoConfig.from_pretrained(tmp_path).pad_token_id == pad == theirs.pad_token_id
 
 
-@pytest.mark.parametrize("name", ["gpt2", "t5", "t5 1.1"])
-def test_an_export_writes_the_same(name, tmp_path):
-    ours, tokenizer = system(name)
-    theirs = loaded(exported(ours, tokenizer, tmp_path))
-    prompt = tokenizer.encode("the cat")
-    written = theirs.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=5)[0]
-    if name == "gpt2":
-        (answers,) = Greedy(max_new_tokens=5)(Trained(ours), [prompt], tokenizer.boundary)
-        assert written.tolist() == prompt + answers[0].ids
-    else:
-        end = tokenizer.words.index("</s>")
-        (answers,) = Greedy(max_new_tokens=5)(Conditioned(ours, 0), [prompt], end)
-        assert written.tolist() == [0, *answers[0].ids]
-
-
 def test_a_classifier_keeps_the_names_of_its_labels(tmp_path):
     tokenizer = pieces()
     ours = Classification(bert(tokenizer.vocab_size).model, 2, 0.1).eval()
@@ -450,23 +432,22 @@ def test_older_and_other_forms_of_a_checkpoint(form, tmp_path):
     assert (norm - expected["bert.embeddings.LayerNorm.bias"]).abs().max() <= allowed
 
 
+LACKS = "of transformers has no model."
+
+
 @pytest.mark.parametrize(
     ("make", "settings", "said"),
     [
-        (
-            gpt,
-            {"positions": "rotary"},
-            r"GPT2LMHeadModel of transformers has no model\.positions=rotary; train a system",
-        ),
-        (gpt, {"norm": "post"}, r"no model\.norm=post; train a system with model\.norm=pre to export it"),
-        (gpt, {"activation": "swiglu"}, r"no model\.activation=swiglu; train .* model\.activation=gelu"),
-        (gpt, {"activation": "swish"}, r"no model\.activation=swish; train .* model\.activation=gelu"),
-        (gpt, {"bias": False}, r"no model\.bias=false"),
-        (gpt, {"separate_documents": True}, r"no model\.separate_documents=true"),
-        (bert, {"norm": "pre"}, r"BertForPreTraining of transformers has no model\.norm=pre; .* model\.norm=post"),
-        (bert, {"positions": "rotary"}, r"no model\.positions=rotary"),
-        (bert, {"d_embedding": 8}, r"no model\.d_embedding=8; train a system with model\.d_embedding=null"),
-        (electra, {"norm": "pre"}, r"ElectraForPreTraining of transformers has no model\.norm=pre"),
+        (gpt, {"positions": "rotary"}, f"GPT2LMHeadModel {LACKS}positions=rotary; train a system"),
+        (gpt, {"norm": "post"}, f"{LACKS}norm=post; train a system with model.norm=pre to export it"),
+        (gpt, {"activation": "swiglu"}, f"{LACKS}activation=swiglu; train .* model.activation=gelu"),
+        (gpt, {"activation": "swish"}, f"{LACKS}activation=swish; train .* model.activation=gelu"),
+        (gpt, {"bias": False}, f"{LACKS}bias=false"),
+        (gpt, {"separate_documents": True}, f"{LACKS}separate_documents=true"),
+        (bert, {"norm": "pre"}, f"BertForPreTraining {LACKS}norm=pre; .* model.norm=post"),
+        (bert, {"positions": "rotary"}, f"{LACKS}positions=rotary"),
+        (bert, {"d_embedding": 8}, f"{LACKS}d_embedding=8; train a system with model.d_embedding=null"),
+        (electra, {"norm": "pre"}, f"ElectraForPreTraining {LACKS}norm=pre"),
     ],
 )
 def test_what_transformers_lacks_is_named(make, settings, said, tmp_path):
@@ -478,20 +459,14 @@ def test_what_transformers_lacks_is_named(make, settings, said, tmp_path):
 def test_other_objectives_heads_and_models_are_refused(tmp_path):
     model = gpt(20).model
     for trained, said in [
-        (
-            CausalLM(model, 20, True, True, "mean"),
-            r"no objective\.bias=true; train a system with objective\.bias=false",
-        ),
-        (CausalLM(model, 20, True, False, "mean", 0.1), r"no objective\.projection=0\.1"),
-        (
-            AdaptiveSoftmax(model, 20, False, True, "mean", [5], 4.0),
-            "GPT under AdaptiveSoftmax here; only under one of",
-        ),
-        (MaskedLM(bert(20).model, 20, True, tie=False), r"no objective\.tie=false"),
+        (CausalLM(model, 20, True, True, "mean"), "no objective.bias=true; train a system with objective.bias=false"),
+        (CausalLM(model, 20, True, False, "mean", 0.1), "no objective.projection=0.1"),
+        (AdaptiveSoftmax(model, 20, False, True, "mean", [5], 4.0), "GPT under AdaptiveSoftmax here; only under one"),
+        (MaskedLM(bert(20).model, 20, True, tie=False), "no objective.tie=false"),
         (Classification(bert(20).model, 2, 0.0, pooling="mean"), "no pooling=mean"),
         (Classification(bert(20).model, 2, 0.0, d_hidden=3), "no d_hidden=3"),
         (Tagging(bert(20).model, ["a", "b"], 0.0, crf=True), "no crf=true"),
-        (Classification(electra(20, D).model, 2, 0.0), r"no model\.pooler=false"),
+        (Classification(electra(20, D).model, 2, 0.0), "no model.pooler=false"),
         (Regression(model, 0, 5, 0.0), "no counterpart of GPT under Regression here; only under one of CausalLM, GPT"),
         (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "no counterpart of LSTM here; only a GPT, BERT,"),
     ]:
@@ -504,31 +479,19 @@ def test_other_objectives_heads_and_models_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "changed", "said"),
     [
-        (
-            "GPT2LMHeadModel",
-            {"activation_function": "gelu"},
-            r"activation_function=gelu, but GPT-2 is only there with one",
-        ),
-        ("GPT2LMHeadModel", {"n_inner": 20}, r"n_inner=20, but GPT-2 is only there with n_inner=64"),
+        ("GPT2LMHeadModel", {"activation_function": "gelu"}, "=gelu, but GPT-2 is only there with one"),
+        ("GPT2LMHeadModel", {"n_inner": 20}, "n_inner=20, but GPT-2 is only there with n_inner=64"),
         ("GPT2LMHeadModel", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon=1e-06, but"),
-        (
-            "BertForMaskedLM",
-            {"position_embedding_type": "relative_key"},
-            "position_embedding_type=relative_key, but BERT",
-        ),
+        ("BertForMaskedLM", {"position_embedding_type": "relative_key"}, "_type=relative_key, but BERT"),
         ("BertForMaskedLM", {"is_decoder": True}, "is_decoder=true, but BERT is only there with is_decoder=false"),
         ("BertForMaskedLM", {"num_hidden_layers": 3}, r"the weights lack blocks\.2\.\S+ as config\.json describes it"),
         ("BertForMaskedLM", {"vocab_size": 41}, r"the weights lack embedding\.weight as config\.json describes it"),
         ("BertForMaskedLM", {"model_type": "roberta"}, "model_type=roberta; only gpt2, bert, electra, t5 are read"),
-        (
-            "T5ForConditionalGeneration",
-            {"relative_attention_num_buckets": 16},
-            "relative_attention_num_buckets=16, but T5",
-        ),
+        ("T5ForConditionalGeneration", {"relative_attention_num_buckets": 16}, "num_buckets=16, but T5"),
         (
             "T5ForConditionalGeneration",
             {"num_decoder_layers": 5},
-            "num_decoder_layers=5, but T5 is only there with num_",
+            "num_decoder_layers=5, but T5 is only there with",
         ),
         ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-silu"}, "feed_forward_proj=gated-silu, but T5"),
     ],

@@ -58,12 +58,6 @@ def test_greedy_takes_the_likeliest_token_each_time(objective):
         assert completion.log_prob == pytest.approx(expected, abs=1e-4)
 
 
-def test_one_beam_is_greedy(objective):
-    model = Conditioned(objective, END)
-    beam = BeamSearch(1, LONGEST, length_penalty=0.0, early_stopping=True)(model, SOURCES, END)
-    assert [b.ids for (b,) in beam] == [g.ids for (g,) in Greedy(LONGEST)(model, SOURCES, END)]
-
-
 def test_many_beams_find_the_likeliest_translation_of_all(objective):
     """So many beams that none of a short translation's beginnings is lost, against an exact search."""
     model = Conditioned(objective, END)

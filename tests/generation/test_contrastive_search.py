@@ -49,8 +49,7 @@ def in_window(length: int, n_prompt: int, window: int | None) -> int:
     return begun
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru", "gpt"])
-@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize(("kind", "ends"), [("lstm", True), ("gru", True), ("gpt", True), ("gpt", False)])
 def test_tokens_are_those_of_the_equation(small, kind, ends):
     objective = small.trained(kind).eval()
     eos, n = (small.eos, N) if ends else (None, 2 * small.max_length)
@@ -130,12 +129,3 @@ def test_the_end_is_held_back_where_every_token_is_a_candidate(small):
 def test_what_has_no_states_is_refused(small):
     with pytest.raises(UsageError, match=r"contrastive search compares hidden states.*take another decoding"):
         ContrastiveSearch(3, K, ALPHA)(small.tree(3, 0), [[1]], 0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [({"top_k": 0}, "top_k=0 can't be"), ({"penalty_alpha": 1.1}, "penalty_alpha=1.1 can't be")],
-)
-def test_settings_that_cannot_be(settings, message):
-    with pytest.raises(UsageError, match=message):
-        ContrastiveSearch(**{"max_new_tokens": 3, "top_k": 2, "penalty_alpha": 0.5} | settings)

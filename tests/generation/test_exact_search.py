@@ -22,7 +22,7 @@ def brute_force(model, prompt: list[int], eos: int | None, longest: int, vocab_s
 
 @pytest.mark.parametrize("eos", [0, 2, None])
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0, 0.5, -0.7])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_equals_the_best_of_all_texts(small, seed, length_penalty, eos):
     counted = small.tree(3, seed)
     prompts = [[1], [2, 1]]
@@ -33,22 +33,6 @@ def test_equals_the_best_of_all_texts(small, seed, length_penalty, eos):
         assert completion.log_prob == pytest.approx(log_prob, abs=1e-5)
 
 
-def test_works_on_every_kind_of_model(model, from_scratch, small):
-    ((completion,),) = ExactSearch(max_new_tokens=3)(model, [[0, 5]], small.eos)
-    first = from_scratch([0, 5])
-    assert completion.log_prob >= first[small.eos] - 1e-4
-    text = [0, 5]
-    for token in completion.ids:
-        text.append(token)
-    steps = [from_scratch(text[: 2 + t])[token] for t, token in enumerate(completion.ids)]
-    assert completion.log_prob == pytest.approx(sum(steps), abs=1e-3)
-
-
 def test_a_search_without_end_is_given_up(small):
     with pytest.raises(UsageError, match=r"not among the first 10 beginnings.*smaller max_new_tokens"):
         ExactSearch(max_new_tokens=30, max_visits=10)(small.tree(13, 0), [[1]], None)
-
-
-def test_a_text_has_a_length():
-    with pytest.raises(UsageError, match=r"max_new_tokens=0 can't be"):
-        ExactSearch(max_new_tokens=0)

@@ -102,7 +102,7 @@ def test_with_a_right_discriminator_it_is_the_distribution_given_the_label(small
 
 
 def test_draws_are_of_that_distribution_and_the_best_of_beams_is_its_best(small):
-    model, n = small.tree(V, 1), 20_000
+    model, n = small.tree(V, 1), 2_000
     fudge = FUDGE(Sampling(seeded(0), LONGEST, num_return_sequences=n, batch_size=n), exact(model), "odd", top_k=V)
     (drawn,) = fudge(model, [PROMPT], EOS)
     given = np.array([probability(model, text) * label_of(text) for text in TEXTS])

@@ -49,23 +49,6 @@ def test_as_transformers(kind, num_beams):
     assert len({tuple(answers[0]) for answers in found}) > 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_greedy_without_a_cache(kind):
-    trained = objective(kind)
-    found = Greedy(max_new_tokens=N)(Conditioned(trained, START), PROMPTS, EOS)
-    for prompt, (answer,) in zip(PROMPTS, found, strict=True):
-        text, total = [], 0.0
-        while len(text) < N and EOS not in text:
-            source, before, length = torch.tensor([prompt]), torch.tensor([[START, *text]]), torch.tensor([len(prompt)])
-            with torch.no_grad():
-                hidden = trained.model(source, length, before)
-                log_probs = trained.scores(hidden[:, -1])[0].log_softmax(dim=0)
-            text.append(int(log_probs.argmax()))
-            total += log_probs.max().item()
-        assert answer.ids == text
-        assert answer.log_prob == pytest.approx(total, abs=1e-4)
-
-
 def test_a_prefix_lm_goes_on_from_its_prompt():
     torch.manual_seed(0)
     trained = PrefixLM(OneStackT5(V, 8, 2, 2, 6, 0.1), V, tie=False)

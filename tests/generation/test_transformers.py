@@ -63,9 +63,11 @@ def test_greedy(ours, theirs, settings):
     assert min(len(text) for (text,) in found) < N
 
 
-@pytest.mark.parametrize("early_stopping", [True, False, "never"], ids=str)
-@pytest.mark.parametrize("length_penalty", [1.0, 0.0, 2.0, -1.0])
-@pytest.mark.parametrize("more", [{}, {"repetition_penalty": 1.3}, {"min_length": 9}], ids=str)
+ENDS = [(ends, penalty, {}) for ends in (True, False, "never") for penalty in (1.0, 0.0, 2.0, -1.0)]
+ENDS += [(False, 2.0, {"repetition_penalty": 1.3}), ("never", 1.0, {"min_length": 9}), (True, 0.0, {"min_length": 9})]
+
+
+@pytest.mark.parametrize(("early_stopping", "length_penalty", "more"), ENDS, ids=str)
 def test_beam_search(ours, theirs, early_stopping, length_penalty, more):
     settings = {"num_beams": 4, "num_return_sequences": 3, "early_stopping": early_stopping}
     settings |= {"length_penalty": length_penalty} | more

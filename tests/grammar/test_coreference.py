@@ -1,23 +1,16 @@
 from collections import defaultdict
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from retable.corpora.coreference import Document
 from retable.grammar.coreference import GrammarDocuments
-from retable.grammar.language import Grammar
 from retable.grammar.lexicon import DETERMINERS, POSSESSIVES, PRONOUNS, REFLEXIVES
-from retable.metrics.coreference import coreference_counts, coreference_metrics
 
 SCALE = 0.1
 WORDS = {"train": 6000, "validation": 300, "test": 300}
 AGREEMENT = {word: agreement for forms in (PRONOUNS, POSSESSIVES, REFLEXIVES) for agreement, word in forms.items()}
-
-
-@pytest.fixture(scope="module")
-def grammar():
-    return Grammar(SCALE)
 
 
 @pytest.fixture(scope="module")
@@ -44,21 +37,6 @@ def places_of(names: set[str], document: Document) -> list[list[tuple[int, int]]
         if word in names:
             said[word].append((i, i + 1))
     return list(said.values())
-
-
-def test_the_text_is_the_languages(grammar, splits):
-    """It is what the grammar itself tells under the name of the stream."""
-    told = islice(grammar.documents(1, "coreference/train"), len(splits["train"]))
-    assert [[" ".join(words) for words in each.sentences] for each in splits["train"]] == list(told)
-
-
-def test_a_split_has_its_words_and_is_always_the_same(splits):
-    for split, wanted in WORDS.items():
-        sizes = [len(words_of(each)) for each in splits[split]]
-        assert wanted <= sum(sizes) < wanted + sizes[-1]
-        assert [each.name for each in splits[split]] == [f"{split}/{i}" for i in range(len(sizes))]
-    again = GrammarDocuments(1, WORDS | {"train": 500}, SCALE)
-    assert again.splits()["train"] == splits["train"][: len(again.splits()["train"])] and again.inputs == []
 
 
 def test_clusters_are_in_order_and_of_two_mentions_at_least(splits):
@@ -146,14 +124,3 @@ def test_a_pronoun_stands_for_something_in_the_last_sentence_with_a_subject(spli
             if words[0] not in without:
                 last = sentence
     assert checked > 40 and skipped > 3
-
-
-def test_names_alone_are_not_enough(splits, names):
-    """The rule that each name is one, and nothing else a mention."""
-    counts = []
-    for document in splits["train"]:
-        said = [mentions for mentions in places_of(names, document) if len(mentions) > 1]
-        counts.append(coreference_counts(document.clusters, said))
-    found = coreference_metrics(np.stack(counts))
-    assert 0.4 < found["average_f1"] < 0.75
-    assert found["b_cubed_precision"] == pytest.approx(1.0)

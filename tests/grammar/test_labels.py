@@ -1,19 +1,12 @@
 from collections import Counter, defaultdict
-from itertools import islice
 
 import pytest
 
 from retable.grammar.labels import GrammarLabels, word_tags
-from retable.grammar.language import Grammar
 from retable.grammar.tables import AUXILIARIES
 
 SCALE = 0.1
 WORDS = {"train": 6000, "test": 600}
-
-
-@pytest.fixture(scope="module")
-def grammar():
-    return Grammar(SCALE)
 
 
 @pytest.fixture(scope="module")
@@ -23,21 +16,6 @@ def sentences():
 
 def test_every_word_of_the_language_has_a_tag(grammar):
     assert set(word_tags(grammar.lexicon)) == set(grammar.vocabulary)
-
-
-def test_the_text_is_the_languages(grammar, sentences):
-    """Those of the first document, which is the one that the grammar itself tells under the name of the stream."""
-    (document,) = islice(grammar.documents(1, "labels/train"), 1)
-    assert [" ".join(each.words) for each in sentences[: len(document)]] == document
-    assert grammar.log_probability(document) > float("-inf")
-
-
-def test_a_split_has_its_words_and_is_always_the_same(sentences):
-    assert WORDS["train"] <= sum(len(each.words) for each in sentences) < WORDS["train"] + 300
-    assert GrammarLabels(1, WORDS, SCALE).sentences("train") == sentences
-    assert GrammarLabels(1, WORDS, SCALE).sentences("test") != sentences[: len(sentences) // 10]
-    assert all(len(row) == len(each.words) for each in sentences for row in each.labels.values())
-    assert GrammarLabels(1, WORDS, SCALE).inputs == []
 
 
 def test_base_forms_are_infinitives_behind_an_auxiliary(sentences, grammar):

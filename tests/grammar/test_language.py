@@ -15,13 +15,8 @@ from retable.grammar.tables import LINE_END, N_LATENTS
 
 
 @pytest.fixture(scope="module")
-def grammar() -> Grammar:
-    return Grammar()
-
-
-@pytest.fixture(scope="module")
-def small() -> Grammar:
-    return Grammar(scale=0.1)
+def grammar(whole) -> Grammar:
+    return whole
 
 
 def test_every_sampled_document_is_in_the_language_and_its_scores_add_up(grammar: Grammar):
@@ -37,7 +32,7 @@ def test_the_next_token_probabilities_sum_to_one(small: Grammar):
     """By scoring every continuation of a prefix; the prefixes come from all states that documents reach."""
     candidates = [*small.vocabulary, LINE_END]
     pick = uniforms(2, "prefixes", 0)
-    for document in islice(small.documents(seed=2, split="prefixes"), 12):
+    for document in islice(small.documents(seed=2, split="prefixes"), 7):
         tokens = tokens_of(document)
         prefix = tokens[: int(pick() * min(len(tokens), 45))]
         total = sum(np.exp(small.score_tokens([*prefix, token])[-1]) for token in candidates)
@@ -69,15 +64,6 @@ def test_the_likelihood_is_the_mean_over_the_latent_classes(grammar: Grammar):
         # The chain rule holds on prefixes as well: what is read later can't change an earlier score.
         half = len(tokens) // 2
         np.testing.assert_allclose(grammar.score_tokens(tokens[:half]), grammar.score(document)[:half], atol=1e-9)
-
-
-def test_the_posterior_finds_the_topic(grammar: Grammar):
-    right = 0
-    for index in range(100):
-        latent = index % N_LATENTS
-        tokens = grammar.sample(uniforms(4, "topics", index), latent)
-        right += int(np.argmax(grammar.log_joint(tokens))) // 2 == latent // 2
-    assert right >= 95
 
 
 def test_a_document_is_a_function_of_seed_split_and_index(grammar: Grammar):

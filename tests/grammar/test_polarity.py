@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from retable.grammar import Grammar
 from retable.grammar.language import Grammar as Language
 from retable.grammar.polarity import Polarity
 from retable.grammar.tables import CONSISTENT_SHARE, LINE_END, MOODS, N_TOPICS
-
-
-@pytest.fixture(scope="module")
-def grammar() -> Language:
-    return Grammar(scale=0.1)
 
 
 @pytest.fixture(scope="module")

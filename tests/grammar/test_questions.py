@@ -5,7 +5,6 @@ from collections import Counter
 
 import pytest
 
-from retable.core.errors import UsageError
 from retable.grammar.language import Grammar
 from retable.grammar.questions import GrammarQuestions
 
@@ -15,14 +14,6 @@ SIZES = {"train": 400, "validation": 60, "test": 120}
 @pytest.fixture(scope="module")
 def splits():
     return GrammarQuestions(seed=1, questions=SIZES, scale=0.1).splits()
-
-
-def test_as_many_as_asked_for_and_the_same_each_time(splits):
-    assert {split: len(rows) for split, rows in splits.items()} == SIZES
-    again = GrammarQuestions(seed=1, questions=SIZES | {"train": 10}, scale=0.1).splits()
-    assert again["train"] == splits["train"][:10] and again["test"] == splits["test"]
-    other = GrammarQuestions(seed=2, questions=SIZES, scale=0.1).splits()
-    assert not {each.context for each in other["test"]} & {each.context for each in splits["test"]}
 
 
 def test_splits_share_no_passage_and_no_identity(splits):
@@ -62,8 +53,3 @@ def test_who_acts_is_what_stands_before_the_verb_of_a_plain_sentence(splits):
 def test_the_words_are_the_languages_own(splits):
     known = {*Grammar(0.1).vocabulary}
     assert {word for each in splits["test"] for word in f"{each.context} {each.question}".split(" ")} <= known
-
-
-def test_a_split_without_a_size_is_refused():
-    with pytest.raises(UsageError, match="give a number of 1 at least to each of train, validation, test"):
-        GrammarQuestions(seed=1, questions={"train": 5})

@@ -1,11 +1,11 @@
 from collections import defaultdict
 from contextlib import suppress
-from itertools import groupby, islice
+from itertools import groupby
 
 import pytest
 
 from retable.grammar.interpreters import Rejected, Scorer
-from retable.grammar.language import LOG_PRIOR, Grammar
+from retable.grammar.language import LOG_PRIOR
 from retable.grammar.lexicon import PRONOUNS
 from retable.grammar.roles import GrammarRoles, Teller
 from retable.grammar.syntax import Referent
@@ -14,11 +14,6 @@ from retable.metrics.spans import Chunk, chunks, write_tags
 
 SCALE = 0.1
 WORDS = {"train": 4000, "validation": 10, "test": 600}
-
-
-@pytest.fixture(scope="module")
-def grammar():
-    return Grammar(SCALE)
 
 
 @pytest.fixture(scope="module")
@@ -59,18 +54,6 @@ def readings(grammar, words):
         with suppress(Rejected):
             teller.sentence()
             yield teller.told
-
-
-def test_the_text_is_the_languages(grammar, sentences):
-    (document,) = islice(grammar.documents(1, "roles/train"), 1)
-    assert [" ".join(each[0].words) for each in sentences[: len(document)]] == document
-
-
-def test_a_split_has_its_words_and_is_always_the_same(splits, sentences):
-    assert WORDS["train"] <= sum(len(each[0].words) for each in sentences) < WORDS["train"] + 300
-    again = GrammarRoles(1, WORDS, SCALE)
-    assert again.splits() == splits and again.inputs == []
-    assert splits["test"] != splits["train"][: len(splits["test"])]
 
 
 def test_every_verb_has_its_proposition(grammar, sentences):
@@ -117,72 +100,64 @@ def words(grammar):
     }  # fmt: skip
 
 
-# Each predicate of a sentence with brackets round what belongs to it.
-WORKED = [
-    ["[A0 the man near a town] [V greets] [A1 Kim] ."],
-    ["[AM-DIS also] , [A1 the cup] [AM-MNR newly] [V fades] [AM-LOC in Paris] ."],
-    ["[A0 Kim] [AM-MOD can] [AM-NEG not] [V sleep] [AM-TMP on monday] ."],
-    ["[A0 Kim] [V goes] [A4 to the town] ."],
-    ["[A0 Kim] [V greets] [A1 himself] ."],
-    ["[A0 the cup] [V pleases] [A1 Kim] ."],
-    ["[A1 the cup] is [AM-NEG not] [V shut up] [A0 by Kim] [AM-TMP after the idea] ."],
-    ["[A1 the idea] is [V studied] ."],
-    ["[A1 Kim] [V is] [AM-NEG not] [A2 newer than the man] ."],
-    ["[A1 Kim] [V is] [A2 very new] [AM-LOC in France] ."],
-    # two verbs of one subject; a place is of the first, what is in front of both
-    [
-        "[AM-TMP nowadays] , [A0 Kim] [V sleeps] [AM-LOC in Paris] and greets the man .",
-        "[AM-TMP nowadays] , [A0 Kim] sleeps in Paris and [V greets] [A1 the man] .",
-    ],
-    # relative clauses, by subject and by object; the place is the main verb's
-    [
-        "[A0 the man ( Kim ) with Kim] [R-A0 who] [V sleeps] goes to the town in Paris .",
-        "[A0 the man ( Kim ) with Kim who sleeps] [V goes] [A4 to the town] [AM-LOC in Paris] .",
-    ],
-    [
-        "[A1 the cup] [R-A1 which] [A0 the man] [V shuts up] fades .",
-        "[A1 the cup which the man shuts up] [V fades] .",
-    ],
-    [
-        "[A1 the cup] [R-A1 which] is [V shut up] [A0 by Kim] fades .",
-        "[A1 the cup which is shut up by Kim] [V fades] .",
-    ],
-    [
-        "[A0 both the man and Kim] [V greet] [A1 the man who sleeps] .",
-        "both the man and Kim greet [A0 the man] [R-A0 who] [V sleeps] .",
-    ],
-    # clauses in clauses: an end that belongs to the inner one
-    [
-        "[A0 Kim] [V says] [A1 that the man sleeps in Paris and goes to the town] .",
-        "Kim says that [A0 the man] [V sleeps] [AM-LOC in Paris] and goes to the town .",
-        "Kim says that [A0 the man] sleeps in Paris and [V goes] [A4 to the town] .",
-    ],
-    [
-        "when [A0 Kim] [V sleeps] , the cup fades .",
-        "[AM-TMP when Kim sleeps] , [A1 the cup] [V fades] .",
-    ],
-    [
-        "if [A0 Kim] [V sleeps] , then the cup is new .",
-        "[AM-ADV if Kim sleeps] , then [A1 the cup] [V is] [A2 new] .",
-    ],
-    ["[AM-LOC in the town near a town] , [A0 Kim] [V sleeps] ."],
-    [
-        "as for Kim , [A0 the man] [V says] [A1 that Kim sleeps] .",
-        "as for Kim , the man says that [A0 Kim] [V sleeps] .",
-    ],
-    ["does [A0 the man] [V greet] [A1 Kim] [AM-LOC in Paris] ?"],
-    ["[A1 Paris] [V is] [A2 the capital of France] ."],
-    ["[A1 France] [V is] [A2 the land of the French people] ."],
-    ["[A0 Paris] [V has] [A1 the cup] ."],
-    ["[A1 Paris , the French capital ,] [V fades] ."],
-    [
-        "[A0 i] [V think] [A1 that Kim is bad and the cup is not bad] .",
-        "i think that [A1 Kim] [V is] [A2 bad] and the cup is not bad .",
-        "i think that Kim is bad and [A1 the cup] [V is] [AM-NEG not] [A2 bad] .",
-    ],
-    ["[A0 she] [V sleeps] ."],
-    ["[A1 it] [V fades] ."],
-]
+# Sentences with brackets round what belongs to their one predicate.
+WITH_ONE = """
+[A0 the man near a town] [V greets] [A1 Kim] .
+[AM-DIS also] , [A1 the cup] [AM-MNR newly] [V fades] [AM-LOC in Paris] .
+[A0 Kim] [AM-MOD can] [AM-NEG not] [V sleep] [AM-TMP on monday] .
+[A0 Kim] [V goes] [A4 to the town] .
+[A0 Kim] [V greets] [A1 himself] .
+[A0 the cup] [V pleases] [A1 Kim] .
+[A1 the cup] is [AM-NEG not] [V shut up] [A0 by Kim] [AM-TMP after the idea] .
+[A1 the idea] is [V studied] .
+[A1 Kim] [V is] [AM-NEG not] [A2 newer than the man] .
+[A1 Kim] [V is] [A2 very new] [AM-LOC in France] .
+[AM-LOC in the town near a town] , [A0 Kim] [V sleeps] .
+does [A0 the man] [V greet] [A1 Kim] [AM-LOC in Paris] ?
+[A1 Paris] [V is] [A2 the capital of France] .
+[A1 France] [V is] [A2 the land of the French people] .
+[A0 Paris] [V has] [A1 the cup] .
+[A1 Paris , the French capital ,] [V fades] .
+[A0 she] [V sleeps] .
+[A1 it] [V fades] .
+""".strip()
+# And each of several: two verbs of one subject, of which a place is the first's and what is in front is both's;
+# relative clauses, by subject and by object, with the place that is the main verb's; clauses in clauses, with an end
+# that belongs to the inner one.
+WITH_SEVERAL = """
+[AM-TMP nowadays] , [A0 Kim] [V sleeps] [AM-LOC in Paris] and greets the man .
+[AM-TMP nowadays] , [A0 Kim] sleeps in Paris and [V greets] [A1 the man] .
+
+[A0 the man ( Kim ) with Kim] [R-A0 who] [V sleeps] goes to the town in Paris .
+[A0 the man ( Kim ) with Kim who sleeps] [V goes] [A4 to the town] [AM-LOC in Paris] .
+
+[A1 the cup] [R-A1 which] [A0 the man] [V shuts up] fades .
+[A1 the cup which the man shuts up] [V fades] .
+
+[A1 the cup] [R-A1 which] is [V shut up] [A0 by Kim] fades .
+[A1 the cup which is shut up by Kim] [V fades] .
+
+[A0 both the man and Kim] [V greet] [A1 the man who sleeps] .
+both the man and Kim greet [A0 the man] [R-A0 who] [V sleeps] .
+
+[A0 Kim] [V says] [A1 that the man sleeps in Paris and goes to the town] .
+Kim says that [A0 the man] [V sleeps] [AM-LOC in Paris] and goes to the town .
+Kim says that [A0 the man] sleeps in Paris and [V goes] [A4 to the town] .
+
+when [A0 Kim] [V sleeps] , the cup fades .
+[AM-TMP when Kim sleeps] , [A1 the cup] [V fades] .
+
+if [A0 Kim] [V sleeps] , then the cup is new .
+[AM-ADV if Kim sleeps] , then [A1 the cup] [V is] [A2 new] .
+
+as for Kim , [A0 the man] [V says] [A1 that Kim sleeps] .
+as for Kim , the man says that [A0 Kim] [V sleeps] .
+
+[A0 i] [V think] [A1 that Kim is bad and the cup is not bad] .
+i think that [A1 Kim] [V is] [A2 bad] and the cup is not bad .
+i think that Kim is bad and [A1 the cup] [V is] [AM-NEG not] [A2 bad] .
+""".strip()
+WORKED = [*([line] for line in WITH_ONE.split("\n")), *(each.split("\n") for each in WITH_SEVERAL.split("\n\n"))]
 
 
 def parsed(bracketed, words):

@@ -68,8 +68,3 @@ def test_senses_are_listed_where_they_stand(folder: Path):
         assert row["sentence"].split()[int(row["position"])] == row["word"] in spellings
         found[row["word"]].add(row["sense"])
     assert max(map(len, found.values())) == 2 and sum(len(senses) == 2 for senses in found.values()) > 12
-
-
-def test_sizes_must_be_given(tmp_path: Path):
-    with pytest.raises(UsageError, match="words"):
-        write_senses(tmp_path, 1, {"train": 10}, ambiguous=1)

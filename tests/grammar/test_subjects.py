@@ -1,9 +1,7 @@
 from collections import Counter
-from itertools import islice
 
 import pytest
 
-from retable.grammar.language import Grammar
 from retable.grammar.lexicon import PRONOUNS
 from retable.grammar.subjects import GrammarSubjects
 from retable.grammar.tables import AUXILIARIES
@@ -12,22 +10,8 @@ SCALE = 0.1
 
 
 @pytest.fixture(scope="module")
-def grammar():
-    return Grammar(SCALE)
-
-
-@pytest.fixture(scope="module")
 def sentences():
     return GrammarSubjects(1, 6000, SCALE).sentences()
-
-
-def test_the_text_is_the_languages(grammar, sentences):
-    """That of the first document is what the grammar itself tells under the name of the stream."""
-    (document,) = islice(grammar.documents(1, "subjects"), 1)
-    assert [" ".join(each.words) for each in sentences[: len(document)]] == document
-    assert 6000 <= sum(len(each.words) for each in sentences) < 6300
-    assert GrammarSubjects(1, 6000, SCALE).sentences() == sentences
-    assert GrammarSubjects(1, 10, SCALE).inputs == []
 
 
 def numbers_of(word, verbs):

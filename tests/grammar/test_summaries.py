@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from retable.core.errors import UsageError
 from retable.data.summaries import in_sentences
 from retable.grammar.discourse import Discourse
-from retable.grammar.language import Grammar
 from retable.grammar.summaries import GrammarSummaries
 from retable.grammar.tables import N_TOPICS
 
@@ -16,18 +14,6 @@ SIZES = {"train": 60, "validation": 5, "test": 40}
 @pytest.fixture(scope="module")
 def splits():
     return GrammarSummaries(seed=1, documents=SIZES, scale=0.1).splits()
-
-
-@pytest.fixture(scope="module")
-def grammar():
-    return Grammar(0.1)
-
-
-def test_as_many_as_asked_for_and_the_same_each_time(splits):
-    assert {split: len(rows) for split, rows in splits.items()} == SIZES
-    again = GrammarSummaries(seed=1, documents=SIZES | {"train": 10}, scale=0.1).splits()
-    assert again["train"] == splits["train"][:10] and again["test"] == splits["test"]
-    assert not {each.text for each in splits["train"]} & {each.text for each in splits["test"]}
 
 
 def test_documents_are_the_languages_and_a_summary_is_all_that_it_tells_as_an_opinion(splits, grammar):
@@ -63,8 +49,3 @@ def test_its_sentences_are_found_again_in_what_stands_in_a_row(splits):
     for each, found in zip(splits["test"], in_sentences(splits["test"]), strict=True):
         (again,) = in_sentences([each._replace(text=each.text.replace("\n", " "))])
         assert found.text == each.text.split("\n") == again.text
-
-
-def test_a_split_without_a_size_is_refused():
-    with pytest.raises(UsageError, match=r"^documents is .* give a number of 1 at least to each of train, validation"):
-        GrammarSummaries(seed=1, documents={"train": 3, "validation": 1}, scale=0.1)

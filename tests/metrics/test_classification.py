@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchmetrics.functional.classification import binary_f1_score, multiclass_matthews_corrcoef
 
@@ -42,6 +42,7 @@ def test_binary_matthews_is_the_pearson_correlation():
     assert classification_metrics(labels, predictions)["matthews"] == pytest.approx(expected)
 
 
+@settings(max_examples=40)  # torchmetrics takes its time
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=40))
 def test_agrees_with_torchmetrics(pairs):
     labels, predictions = (list(column) for column in zip(*pairs, strict=True))

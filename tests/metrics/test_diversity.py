@@ -24,19 +24,10 @@ def test_repetition_is_within_a_sample():
 
 @pytest.mark.parametrize("exponent", [0.7, 1.0, 1.6])
 def test_zipf_of_a_text_made_to_its_law(exponent):
-    counts = np.round(1e6 * np.arange(1, 51.0) ** -exponent).astype(int)
+    counts = np.round(1e5 * np.arange(1, 51.0) ** -exponent).astype(int)
     samples = [[f"word{i}"] * count for i, count in enumerate(counts)]
     assert zipf_exponent(samples) == pytest.approx(exponent, abs=1e-3)
     assert math.isnan(zipf_exponent([["a", "b"]]))
-
-
-def test_self_bleu_of_samples_that_are_alike_or_have_nothing_in_common():
-    same = ["the", "cat", "sat", "on", "the", "mat", "."]
-    assert self_bleu([same, same, same]) == pytest.approx(100)
-    strangers = [[f"{name}{i}" for i in range(12)] for name in "abc"]
-    assert self_bleu(strangers) < 5
-    assert self_bleu(strangers) < self_bleu([same, ["a", *same[1:]], strangers[0]]) < 100
-    assert math.isnan(self_bleu([same]))
 
 
 def test_self_bleu_is_the_formula():
@@ -51,4 +42,5 @@ def test_self_bleu_takes_words_as_they_are_parted_and_samples_of_any_length():
     precisions = [4 / 5, 3 / 4, 2 / 3, 1 / 2]
     expected = 100 * math.exp(np.mean(np.log(precisions)))
     assert self_bleu([[*"abcd", "e."], [*"abcd", "x."]]) == pytest.approx(expected)
-    assert self_bleu([["a", "b"], ["a", "b"]]) == pytest.approx(100)
+    assert self_bleu([["a", "b"], ["a", "b"]]) == pytest.approx(100) and math.isnan(self_bleu([["a", "b"]]))
+    assert self_bleu([[f"{name}{i}" for i in range(12)] for name in "abc"]) < 5  # which have nothing in common

@@ -29,7 +29,7 @@ def with_counts(values):
 
 @pytest.fixture
 def values():
-    return np.random.default_rng(3).normal(5, 2, size=4000)
+    return np.random.default_rng(3).normal(5, 2, size=1000)
 
 
 def test_mean_and_sample_standard_deviation():
@@ -41,13 +41,6 @@ def test_a_clustered_mean_by_hand():
     assert clustered_mean([2, 9], [1, 3]) == pytest.approx((11 / 4, 1.5 / 4))  # residuals −3/4 and 3/4
     mean, error = clustered_mean([6], [3])
     assert mean == 2 and math.isnan(error)
-
-
-def test_of_clusters_alike_in_size_the_means_are_the_values():
-    means = np.array([2.0, 4.0, 9.0, 1.0])
-    for size in (1, 7):
-        mean, std = mean_std(means)
-        assert clustered_mean(size * means, np.full(4, size)) == pytest.approx((mean, std / 2))
 
 
 def test_a_clustered_mean_has_the_spread_of_its_clusters():
@@ -118,7 +111,7 @@ def test_seeds_share_their_resamples(values):
     assert opposed == pytest.approx(np.zeros(1000), abs=1e-12)
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.04, 0.07, 0.1])
+@pytest.mark.parametrize("shift", [0.0, 0.08, 0.14, 0.2])
 def test_paired_test_agrees_with_the_z_test_of_differences(values, shift):
     other = values + np.random.default_rng(5).normal(shift, 2, size=len(values))
     difference = other - values

@@ -21,10 +21,10 @@ def test_the_interval_holds_the_true_slope_19_times_in_20():
     rng = np.random.default_rng(0)
     x = np.linspace(0, 1, 5)
     inside = 0
-    for _ in range(2000):
+    for _ in range(600):
         line = fit_line(x, 2 * x + 0.3 * rng.standard_normal(5))
         inside += line.low < 2 < line.high
-    assert inside / 2000 == pytest.approx(0.95, abs=0.015)
+    assert inside / 600 == pytest.approx(0.95, abs=0.025)  # by the normal distribution it were 0.88
 
 
 def test_two_points_are_no_fit():

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retable.metrics.roles import Argument, arguments, role_counts
-from retable.metrics.spans import convert, span_counts, span_f1
+from retable.metrics.roles import role_counts
+from retable.metrics.spans import convert
 
 # Labels, predictions, and the right, found and labelled arguments that srl-eval.pl counts.
 GOLDEN = {
@@ -29,18 +29,6 @@ GOLDEN = {
 def test_the_counts_are_those_of_the_perl_script(name):
     labels, predictions, counts = GOLDEN[name]
     assert role_counts([labels.split()], [predictions.split()]).tolist() == [list(counts)]
-
-
-def test_the_verb_would_change_the_score():
-    """A labeller that finds nothing but the verb it was given has no F1; conlleval would give it one."""
-    labels, predictions = [["B-A0", "B-V", "B-A1"]], [["O", "B-V", "O"]]
-    assert span_f1(role_counts(labels, predictions).sum(axis=0)) == 0.0
-    assert span_f1(span_counts(labels, predictions).sum(axis=0)) == 0.5
-
-
-def test_the_parts_of_an_argument():
-    tags = ["B-A1", "I-A1", "B-V", "O", "B-C-A1", "B-AM-TMP"]
-    assert arguments(tags) == {Argument("A1", ((0, 2), (4, 5))), Argument("AM-TMP", ((5, 6),))}
 
 
 tag_rows = st.lists(

@@ -17,29 +17,14 @@ from retable.metrics.spans import (
 )
 
 # Labels, predictions, and conlleval's correct, found and labelled chunks, as its rules startOfChunk and endOfChunk run
-# in Perl count them.
+# in Perl count them. A property below has all that may stand in tags of B, I and O.
 GOLDEN = {
     # IOB2
-    "equal": ("B-NP I-NP O B-VP", "B-NP I-NP O B-VP", (2, 2, 2)),
     "too long": ("B-NP O O", "B-NP I-NP O", (0, 1, 1)),
-    "too short": ("B-NP I-NP O", "B-NP O O", (0, 1, 1)),
-    "begins too late": ("B-NP I-NP I-NP", "O B-NP I-NP", (0, 1, 1)),
-    "another type": ("B-NP I-NP O B-PP", "B-VP I-VP O B-PP", (1, 2, 2)),
-    "parted": ("B-NP I-NP I-NP", "B-NP B-NP I-NP", (0, 2, 1)),
-    "joined": ("B-NP B-NP", "B-NP I-NP", (0, 1, 2)),
-    "nothing found": ("B-NP I-NP", "O O", (0, 0, 1)),
     "nothing there": ("O O", "O O", (0, 0, 0)),
-    # malformed IOB2
     "I behind O": ("O B-NP I-NP", "O I-NP I-NP", (1, 1, 1)),
-    "I at the beginning": ("B-NP I-NP O", "I-NP I-NP O", (1, 1, 1)),
     "I of another type": ("B-NP I-VP O", "B-NP B-VP O", (2, 2, 2)),
-    "type changes inside": ("B-NP I-NP I-NP", "B-NP I-VP I-NP", (0, 3, 1)),
-    "type changes at the end": ("B-NP I-NP", "B-NP I-PP", (0, 2, 1)),
-    # IOB1: B only between neighbours of one type
-    "IOB1 neighbours": ("I-PER I-PER B-PER O", "I-PER I-PER B-PER O", (2, 2, 2)),
-    "IOB1 neighbours joined": ("I-PER I-PER B-PER O", "I-PER I-PER I-PER O", (0, 1, 2)),
     "IOB1 against IOB2": ("I-PER O I-LOC I-ORG", "B-PER O B-LOC B-ORG", (3, 3, 3)),
-    "IOB1 B where none is due": ("O I-PER I-PER", "O B-PER I-PER", (1, 1, 1)),
     # E as the script knows it from IOE: it ends a chunk before E, I and O
     "E before I": ("I-NP E-NP I-NP E-NP", "I-NP E-NP I-NP E-NP", (2, 2, 2)),
     "E before E": ("E-NP E-NP", "E-NP E-NP", (2, 2, 2)),

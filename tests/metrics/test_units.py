@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.evaluation.last_words import LastWords
 from retable.evaluation.minimal_pairs import MinimalPairs
 from retable.metrics.likelihood import LIKELIHOODS, Likelihoods, likelihood_metrics
 from retable.metrics.units import Measured, share
@@ -71,13 +70,6 @@ def test_groups_of_minimal_pairs():
     }
     best = {name: MinimalPairs.sums(units, name).best for name in ("accuracy", "accuracy_known", "known", "equal")}
     assert best == {"accuracy": "highest", "accuracy_known": "highest", "known": None, "equal": None}
-
-
-def test_last_words():
-    units = pd.DataFrame({"unit": [0, 1], "label": ["a", "b"], "prediction": ["a", ""], "nats": [1.0, 3.0]})
-    perplexity = LastWords.sums(units, "perplexity")
-    assert perplexity.value() == pytest.approx(np.exp(2)) and perplexity.best == "lowest"
-    assert LastWords.sums(units, "accuracy").value() == 0.5 and LastWords.sums(units, "questions") is None
 
 
 def test_a_further_set_is_known_by_the_name_of_its_task():

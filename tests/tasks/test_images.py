@@ -9,14 +9,11 @@ from torch import nn
 from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.corpora.digits import digits
-from retable.data.bucketed import Bucketed
-from retable.data.images import ImageBatch, encoded
+from retable.data.images import ImageBatch
 from retable.data.spelling import Vocabulary
 from retable.inference.build import build_model
 from retable.models.bag_of_words import BagOfWords
 from retable.models.lenet import LeNet
-from retable.models.pixels import Pixels
-from retable.objectives.image_classification import ImageClassification
 from tests.pipelines.recipes import PATHS, composed
 
 datasets = pytest.importorskip("sklearn.datasets")
@@ -41,26 +38,6 @@ def test_every_digit_is_in_one_split_as_scikit_learn_has_it():
         np.testing.assert_array_equal(labels[split], whole.target[places])
     assert {split: len(each) for split, each in labels.items()} == {"train": 1079, "validation": 359, "test": 359}
     assert all(set(each) == set(range(10)) for each in labels.values())
-
-
-def test_an_epoch_has_every_image_once_with_its_label():
-    pixels = np.arange(7, dtype=np.float32)[:, None, None, None]
-    batches = Bucketed(encoded(pixels, np.arange(7) * 10), batch_size=3, seed=1)
-    found = [batches.batch(step) for step in range(batches.steps_per_epoch)]
-    seen = torch.cat([batch.images.flatten() for batch in found])
-    assert sorted(seen.tolist()) == [*range(7)]
-    assert torch.equal(torch.cat([batch.labels for batch in found]), 10 * seen.long())
-
-
-def test_processes_weights_make_their_mean_that_of_all():
-    torch.manual_seed(0)
-    objective = ImageClassification(Pixels(2, 1, 0.0), 3, 0.0)
-    nn.init.normal_(objective.head.weight)
-    images = np.random.default_rng(0).standard_normal((5, 1, 2, 2)).astype(np.float32)
-    batches = Bucketed(encoded(images, np.array([0, 1, 2, 0, 1])), batch_size=5, seed=1)
-    whole = objective.loss(batches.batch(0), None, 0)[0]
-    parts = [objective.loss(batches.batch(0, rank, 2), None, 0)[0] for rank in (0, 1)]
-    torch.testing.assert_close(sum(parts) / 2, whole)
 
 
 def test_the_linear_model_is_logistic_regression():

@@ -31,7 +31,7 @@ def client(tmp_path_factory) -> MlflowClient:
 
 def start(key: str, **settings) -> tracking.Run:
     tags = {"retable.corpus": "grammar", "retable.cell": "pretrain/grammar/lstm-1", "seed": "1"}
-    return tracking.start(tracking.Opening("pretrain grammar/lstm-1", key, tags=tags, **settings))
+    return tracking.start(tracking.RunSpec("pretrain grammar/lstm-1", key, tags=tags, **settings))
 
 
 def runs(client: MlflowClient, key: str) -> list:
@@ -106,7 +106,7 @@ def test_scores_stand_on_the_run_of_what_was_measured_too(client, tmp_path, monk
     trained.finish({"steps": 20}, [])
     cell("outputs/pretrain/grammar/lstm-1", trained.id)
     for value in (9.5, 9.0, 9.0):  # measured again, otherwise once
-        opening = tracking.Opening("lstm-1-perplexity", "measuring", upstream=["outputs/pretrain/grammar/lstm-1"],
+        opening = tracking.RunSpec("lstm-1-perplexity", "measuring", upstream=["outputs/pretrain/grammar/lstm-1"],
                                    measures="perplexity")  # fmt: skip
         measuring = tracking.start(opening)
         measuring.finish({"test/perplexity_word": value, "weight/lstm-1+a": 1.0, "seconds": 3.0}, [])
@@ -125,7 +125,7 @@ def test_what_measures_a_system_without_a_run_stands_by_itself(client, tmp_path,
     monkeypatch.chdir(tmp_path)
     cell("outputs/pretrain/grammar/lstm-2", "0" * 32)
     upstream = ["outputs/pretrain/grammar/lstm-2", "outputs/tokenize/grammar/word"]
-    run = tracking.start(tracking.Opening("lstm-2-perplexity", "alone", upstream=upstream, measures="perplexity"))
+    run = tracking.start(tracking.RunSpec("lstm-2-perplexity", "alone", upstream=upstream, measures="perplexity"))
     run.finish({"test/perplexity_word": 9.0}, [])
     stored = client.get_run(run.id)
     assert stored.info.run_name == "lstm-2-perplexity" and "mlflow.parentRunId" not in stored.data.tags
@@ -235,7 +235,7 @@ def test_what_was_made_without_mlflow_waits_for_it(own, broken, capsys):
     run.log(points)
     run.finish({"steps": 3}, [trained / "metrics.json"])
     assert run.id is None
-    measuring = tracking.Opening("lstm-1-perplexity", "measured without", upstream=[str(trained)],
+    measuring = tracking.RunSpec("lstm-1-perplexity", "measured without", upstream=[str(trained)],
                                  measures="perplexity")  # fmt: skip
     tracking.start(measuring).finish({"test/perplexity_word": 9.0}, [])
     start("broke off without").fail()

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from retable.core.errors import UsageError
 from retable.training import checkpoints
 from retable.training import fit as fitting
 from retable.training.progress import Best
-from tests.training.test_fit import SCORES, DyingBatches, Killed, assert_same, gpt, judged, run, weights
+from tests.training.resuming import DyingBatches, Killed, assert_same, gpt, run, weights
+from tests.training.test_fit import SCORES, judged
 
 
 class Code:
@@ -25,15 +27,21 @@ class Code:
         return Path.touch, (self.path,)
 
 
-def cut(path: Path) -> None:
-    """Train up to step 8: the last checkpoint is that of step 6, the one before of step 3."""
-    system = gpt()
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory) -> Path:
+    """Trained up to step 8: the last checkpoint is that of step 6, the one before of step 3."""
+    path, system = tmp_path_factory.mktemp("killed"), gpt()
     with pytest.raises(Killed):
         run(system._replace(batches=DyingBatches(system.batches, 8)), path)
-    assert [torch.load(path / name, weights_only=True)["global_step"] for name in ("last.ckpt", "previous.ckpt")] == [
-        6,
-        3,
-    ]
+    names = ("last.ckpt", "previous.ckpt")
+    assert [torch.load(path / name, weights_only=True)["global_step"] for name in names] == [6, 3]
+    return path
+
+
+@pytest.fixture
+def cut(killed, tmp_path) -> None:
+    """A training that was killed, in the test's folder."""
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
 
 
 def damage(path: Path, how: str) -> None:
@@ -44,47 +52,37 @@ def damage(path: Path, how: str) -> None:
     path.write_bytes(contents.get(how, bytes(flipped)))
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    system = gpt()
-    return run(system, tmp_path_factory.mktemp("whole")), weights(system)
-
-
 def resumed(path: Path, uninterrupted, capsys) -> str:
     """What is said on standard error before the first step, by a training that ends like one that was never killed."""
     capsys.readouterr()
     system = gpt()
-    assert run(system, path) == uninterrupted[0]
-    assert_same(weights(system), uninterrupted[1])
+    assert run(system, path) == uninterrupted("gpt").points
+    assert_same(weights(system), uninterrupted("gpt").weights)
     return capsys.readouterr().err.partition("step")[0]
 
 
 @pytest.mark.parametrize("how", ["flipped", "its digest", "its end", "cut", "half", "empty", "other"])
-def test_in_place_of_a_damaged_one_the_one_before_is_taken(how, uninterrupted, tmp_path, capsys):
-    cut(tmp_path)
+def test_in_place_of_a_damaged_one_the_one_before_is_taken(cut, how, uninterrupted, tmp_path, capsys):
     damage(tmp_path / "last.ckpt", how)
     said = resumed(tmp_path, uninterrupted, capsys)
     assert said == f"{tmp_path}/last.ckpt is damaged; training goes on from previous.ckpt\n"
 
 
-def test_where_both_are_damaged_training_begins_anew(uninterrupted, tmp_path, capsys):
-    cut(tmp_path)
+def test_where_both_are_damaged_training_begins_anew(cut, uninterrupted, tmp_path, capsys):
     for name in ("last.ckpt", "previous.ckpt"):
         damage(tmp_path / name, "flipped")
     said = resumed(tmp_path, uninterrupted, capsys)
     assert said == f"{tmp_path}/last.ckpt and {tmp_path}/previous.ckpt are damaged; training begins anew\n"
 
 
-def test_a_first_one_that_is_damaged_stands_alone(uninterrupted, tmp_path, capsys):
-    cut(tmp_path)
+def test_a_first_one_that_is_damaged_stands_alone(cut, uninterrupted, tmp_path, capsys):
     (tmp_path / "previous.ckpt").unlink()
     damage(tmp_path / "last.ckpt", "half")
     assert resumed(tmp_path, uninterrupted, capsys) == f"{tmp_path}/last.ckpt is damaged; training begins anew\n"
 
 
 @pytest.mark.parametrize("rename", [0, 1, 2])
-def test_a_kill_at_each_rename_of_a_checkpoint_loses_nothing(rename, uninterrupted, tmp_path, capsys, monkeypatch):
-    cut(tmp_path)
+def test_a_kill_at_each_rename_of_a_checkpoint_loses_nothing(cut, rename, uninterrupted, tmp_path, capsys, monkeypatch):
     renamed, replace = [], os.replace
 
     def die(source: Path, target: Path) -> None:
@@ -101,8 +99,7 @@ def test_a_kill_at_each_rename_of_a_checkpoint_loses_nothing(rename, uninterrupt
 
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("form", ["torch", "pickle"])
-def test_a_checkpoint_that_would_run_code_runs_none(form, signed, uninterrupted, tmp_path, capsys):
-    cut(tmp_path)
+def test_a_checkpoint_that_would_run_code_runs_none(cut, form, signed, uninterrupted, tmp_path, capsys):
     path, ran = tmp_path / "last.ckpt", tmp_path / "ran"
     if form == "torch":
         torch.save({"state_dict": Code(ran)}, path)

@@ -1,0 +1,245 @@
+"""What readers of users' files say of mistakes: one line that names the file and the place."""
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from retable.core.errors import UsageError
+from retable.corpora.benchmarks import write_lm1b, write_wikitext
+from retable.corpora.columns import read_tagged
+from retable.corpora.conllu import read_conllu
+from retable.corpora.coreference import read_documents
+from retable.corpora.cut import write_cut
+from retable.corpora.json_lines import parse, read_records
+from retable.corpora.minimal_pairs import BLiMP
+from retable.corpora.multiple_choice import read_choices
+from retable.corpora.propbank import read_propositions
+from retable.corpora.questions import HellaSwag, Labelled, Lambada
+from retable.corpora.squad import read_squad, read_triples
+from retable.corpora.text import read_lines, write_corpus
+from retable.corpora.text8 import write_text8
+
+WORDS = {"0": "bad", "1": "good"}
+CONTEXT = "Ada met Ada’s tutor in May 1833. In May they met again."
+GOOD = {"ctx": "x", "endings": ["a", "b"], "label": 0}
+ROOF = {"activity_label": "a", "ctx_a": "b", "ctx_b": "c", "endings": list("wxyz"), "label": 3}
+PAIR = {"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps.", "field": "morphology",
+        "linguistics_term": "binding", "UID": "regular"}  # fmt: skip
+BEGIN, END = "#begin document (d); part 000\n", "#end document\n"
+
+
+def lines(*records: object) -> str:
+    return "".join(f"{record if isinstance(record, str) else json.dumps(record)}\n" for record in records)
+
+
+def without(record: dict, key: str) -> dict:
+    return {name: value for name, value in record.items() if name != key}
+
+
+def squad(*answers: dict, **changes: object) -> str:
+    entry = {"id": "q1", "question": "When?", "answers": list(answers)} | changes
+    return json.dumps({"data": [{"title": "Ada", "paragraphs": [{"context": CONTEXT, "qas": [entry]}]}]})
+
+
+def answer(text: str, start: int = 3) -> dict:
+    return {"text": text, "answer_start": start}
+
+
+def rows(*ids: str) -> str:
+    return "".join(f"{i}\t" + "\t".join("abcdefghi") + "\n" for i in ids)
+
+
+def twice(content: str) -> str:
+    found = json.loads(content)
+    found["data"][0]["paragraphs"][0]["qas"] *= 2
+    return json.dumps(found)
+
+
+# By file, with a word apart where a reader has settings: what reads it.
+READERS = {
+    "a.txt": read_tagged,
+    "a.txt tag=2": partial(read_tagged, tag=2),
+    "a.txt word=-3": partial(read_tagged, word=-3),
+    "a.conllu": read_conllu,
+    "a.conll": partial(read_documents, word=0),
+    "a.conll word=1": partial(read_documents, word=1),
+    "a.props": partial(read_propositions, word=0, first=1),
+    "a.jsonl": lambda path: read_choices(path, "ctx", "endings", "label"),
+    "a.json": read_squad,
+    "a.json triples": read_triples,
+    "a.jsonl hellaswag": lambda path: HellaSwag(str(path)).read(),
+    "a.jsonl lambada": lambda path: Lambada(str(path)).read(),
+    "a.txt lambada": lambda path: Lambada(str(path)).read(),
+    "a.jsonl records": lambda path: [*read_records(path)],
+    "a.jsonl parse": lambda path: parse(path.read_text(), path, 3),
+    "a.jsonl labelled": lambda path: Labelled(str(path), "label", WORDS).read(),
+    "a.csv labelled": lambda path: Labelled(str(path), "label", WORDS).read(),
+    "a.tsv labelled": lambda path: Labelled(str(path), "label", WORDS).read(),
+    "a.tsv gold": lambda path: Labelled(str(path), "gold", WORDS).read(),
+    "a.jsonl blimp": lambda path: BLiMP(str(path.parent)).read(),
+    "a.txt lines": lambda path: [*read_lines(path)],
+    "a.raw": lambda path: write_corpus(path.parent, *[str(path)] * 3),
+    "text8": lambda path: write_text8(path.parent, str(path)),
+    "a.cut": lambda path: write_cut(path.parent, str(path), 0.8, 0.2),
+}
+MISTAKES: dict[str, list[tuple[str | bytes, str]]] = {
+    "a.txt": [
+        ("a B\nb\n", r"line 2: 1 columns where the first line has 2"),
+        ("a B\n\nb c O\n", r"line 3: 3 columns where the first line has 2"),
+        ("\n\n", r"holds no sentences; it needs a word a line"),
+        ("-DOCSTART- O\n", r"holds no sentences"),
+        (b"a B\n\xff B\n", r"line 2: byte 1 of the line is not UTF-8"),
+    ],
+    "a.txt tag=2": [("a B\n", r"line 1: tag=2 is none of the 2 columns; write 0 to 1, or −1 for the last")],
+    "a.txt word=-3": [("a B\n", r"line 1: word=-3 is none of the 2 columns")],
+    "a.conllu": [
+        (rows("1", "3"), r"line 2: word '3' where 2 is due"),
+        (rows("1", "2", "1"), r"line 3: word '1' where 3 is due; .* a blank line stands behind each sentence"),
+        (rows("0"), r"line 1: word '0' where 1 is due"),
+        (rows("1", "1-"), r"line 2: word '1-' where 2 is due"),
+        ("# c\n1 a b c d e f g h i\n", r"line 2: 1 columns where CoNLL-U has ten, parted by tabs"),
+        (rows("1")[:-3] + "\n", r"line 1: 9 columns"),
+        ("# only a comment\n\n", r"holds no sentences in CoNLL-U"),
+        (rows("1-2"), r"holds no sentences in CoNLL-U"),
+    ],
+    "a.conll": [
+        (f"{BEGIN}a (1\n\n{END}", r"line 3: the sentence ends in a mention of 1"),
+        (f"{BEGIN}a (1\n{END}", r"line 3: the sentence ends in a mention of 1"),
+        (f"{BEGIN}a 1)\n{END}", r"line 2: '1\)' closes a mention of 1 that is not open"),
+        (f"{BEGIN}a (1|2)\n{END}", r"line 2: '\(1\|2\)' closes a mention of 2 that is not open"),
+        (f"{BEGIN}a 1\n{END}", r"line 2: '1' is no mention: \(12, 12\), \(12\)"),
+        (f"{BEGIN}a (x)\n{END}", r"line 2: '\(x\)' is no mention"),
+        (f"{BEGIN}a -\n{BEGIN}", r"line 3: a document begins where #end document is due"),
+        (f"{BEGIN}a -\n", r"line 2: the file ends where #end document is due"),
+        (f"a -\n{BEGIN}", r"line 1: #begin document \(name\); part 000 is due"),
+        (f"{BEGIN}{END}{END}", r"line 3: #begin document \(name\); part 000 is due"),
+        (f"#begin document d\n{END}", r"line 1: write #begin document \(name\); part 000"),
+        ("\n", r"holds no documents"),
+    ],
+    "a.conll word=1": [(f"{BEGIN}a -\n\nb - -\nc\n{END}", r"line 5: word=1 is none of the 1 columns")],
+    "a.props": [
+        ("a (V*)\nb (A0*\n", r"line 2: \(A0\* of column 1 is still open where the sentence ends"),
+        ("a (V*)\nb *)\n", r"line 2: column 1 has '\*\)' outside of brackets; write \*, \(A0\*, \*\) or \(A0\*\)"),
+        ("a (A0*\nb (V*)\n", r"line 2: column 1 has '\(V\*\)' inside of \(A0\*"),
+        ("a (V*)\nb O\n", r"line 2: column 1 has 'O' outside of brackets"),
+        ("a (A0(V*))\n", r"line 1: column 1 has '\(A0\(V\*\)\)'"),
+        ("x *\n\na (A0*)\nb *\n", r"line 1: column 1 of the sentence marks 0 predicates; it has to have one \(V\*\)"),
+        ("a (V*)\nb (V*)\n", r"line 1: column 1 of the sentence marks 2 predicates"),
+        ("a (V*)\nb\n", r"line 2: 1 columns where the sentence's first line has 2"),
+        ("a\n\nb\n", r"marks no predicates; first=1 and behind=0 have to name"),
+        ("#begin document (x); part 000\n", r"marks no predicates"),
+    ],
+    "a.jsonl": [
+        (lines(GOOD, "{"), r"line 2: no JSON, .* at column 2"),
+        (lines(GOOD, "[1]"), r"line 2: no JSON object"),
+        (lines(GOOD, {"ctx": "x"}), r"line 2: no field 'endings'; it has 'ctx'"),
+        (lines(without(GOOD, "label")), r"line 1: no field 'label'; it has 'ctx', 'endings'"),
+        (lines(GOOD | {"ctx": 3}), r"line 1: field 'ctx' is no text"),
+        (lines(GOOD | {"endings": ["a"]}), r"line 1: 'endings' holds no two or more texts to choose from"),
+        (lines(GOOD | {"endings": "ab"}), r"line 1: 'endings' holds no two"),
+        (lines("", GOOD | {"label": 2}), r"line 2: label 2 is none of 0 to 1"),
+        (lines(GOOD | {"label": ""}), r"line 1: label '' is none of 0 to 1"),
+        ("", r"holds no examples"),
+    ],
+    "a.json": [
+        ('{"data":\n [}', r"line 2: no JSON, .* at column 3"),
+        ("[]", r"the file needs 'data', a list, as SQuAD v1.1 has it"),
+        ('{"data": [{"title": "x"}]}', r"data\[0\] needs 'paragraphs', a list"),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"data\[0\].paragraphs\[0\] needs 'context', a text"),
+        ('{"data": [{"paragraphs": []}]}', r"holds no questions"),
+        (squad(answer("June")), r"qas\[0\].answers\[0\], 'June', does not stand in the paragraph"),
+        (squad(answer("")), r"answers\[0\], '', does not stand"),
+        (squad({"text": "May"}), r"paragraphs\[0\].qas\[0\].answers\[0\] needs 'answer_start', a number"),
+        (squad(answer("May"), id=7), r"qas\[0\] needs 'id', a text"),
+        (squad(is_impossible=True), r"qas\[0\] has no answer; this is the reader of v1.1"),
+        (twice(squad(answer("May"))), r"holds 2 questions with the id 'q1'"),
+        ('{"data":' * 50_000, r"no JSON"),
+    ],
+    "a.json triples": [
+        (squad(answer("May")), r"holds no list of contexts, questions and answers; read_squad reads SQuAD's own"),
+        (json.dumps([{"context": "x", "question": "y"}]), r"\[0\] needs 'answer', a text, as a triple has it"),
+        (json.dumps([{"context": "x", "question": "y", "answer": "z"}]), r"\[0\], 'z', does not stand in the para"),
+        (json.dumps([{"context": "x y", "question": "y", "answer": " "}]), r"\[0\], ' ', does not stand in the par"),
+        ("[]", "holds no questions"),
+        ('[\n{"context"]', "line 2: no JSON"),
+    ],
+    "a.jsonl hellaswag": [
+        (lines(without(ROOF, "label")), "line 1: no 'label'"),
+        (lines(ROOF | {"label": ""}), "label '' is no place among 4 choices; take a split that has labels"),
+        *((lines(ROOF | {"endings": each, "label": 0}), ": endings") for each in ([], ["one"], "text", [1, 2], None)),
+        ("\n", "holds no"),
+    ],
+    "a.jsonl lambada": [("\n", "holds no")],
+    "a.txt lambada": [("\n", "holds no passages"), ("him\n", "passage 1: 'him' has no word before the last")],
+    "a.jsonl records": [("\n", "holds no")],
+    "a.jsonl parse": [
+        ("[" * 100_000, "line 3: no JSON, .*recursion"),
+        ("9" * 5000, "line 3: no JSON, .*4300 digits"),
+        (r'{"a": "\ud800"}', "line 3: no JSON, .*surrogates not allowed"),
+        ("{", "line 3: no JSON, .*column 2"),
+    ],
+    "a.jsonl labelled": [(rb'{"text": "\ud800"}', "")],  # half a character
+    "a.csv labelled": [
+        (b"text,label\na\rb,c\n", ""),  # a stray line end
+        (lines("sentence,label", '"very good', 'book",1', "no"), "line 4: 1 fields where the header has 2"),
+    ],
+    "a.tsv labelled": [
+        ("sentence\tlabel\nx\t2\n", "row 1: label '2' is none of '0', '1'"),
+        ("sentence\tlabel\nx\t1\ny\n", "line 3: 1 fields where the header has 2"),
+    ],
+    "a.tsv gold": [("sentence\tlabel\n", "no column 'gold'; its header names 'sentence', 'label'")],
+    "a.jsonl blimp": [
+        (lines(PAIR, without(PAIR, "sentence_bad")), "line 2: no 'sentence_bad' among sentence_good, field"),
+        (lines(PAIR, "{oops"), "line 2: no JSON, Expecting property name"),
+        (lines(PAIR, "[1]"), "line 2: no JSON object"),
+    ],
+    "a.txt lines": [(b"fine\ncaf\xe9 au lait\n", r"line 2: byte 4 .* not UTF-8 \(0xe9\).*iconv")],
+    "a.raw": [(" \n\n", r"holds no words; the train split")],
+    "text8": [(text, "is not text8") for text in ("", "A sentence.", "word")],
+    "a.cut": [
+        ("First:\nspeak,  speak.\n\nAll:\nNo — more.\n\n", "leave no text for validation; write other shares"),
+        (b"caf\xe9\n", "byte 4 is not UTF-8"),
+    ],
+}
+MISSING = {
+    **{name: "does not exist; set RETABLE_DATA" for name in ("a.txt", "a.txt lines")},
+    "a.tsv labelled": "does not exist",
+    "text8": "does not exist; put text8 or text8.zip from http",
+    "a.cut": "does not exist",
+}
+CASES = [(reader, content, said) for reader, mistakes in MISTAKES.items() for content, said in mistakes]
+
+
+def refused(reader: str, path: Path) -> str:
+    with pytest.raises(UsageError) as caught:
+        READERS[reader](path)
+    assert path.name in str(caught.value) and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("reader", "content", "said"), CASES, ids=lambda part: str(part)[:40])
+def test_a_mistake_is_named_with_its_place(reader, content, said, tmp_path):
+    path = tmp_path / reader.split()[0]
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert re.search(said, refused(reader, path))
+
+
+@pytest.mark.parametrize("reader", MISSING)
+def test_a_missing_file_is_named(reader, tmp_path):
+    assert MISSING[reader] in refused(reader, tmp_path / reader.split()[0])
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (lambda folder: BLiMP(str(folder)), r"holds no paradigms.*RETABLE_DATA"),
+        (lambda folder: write_wikitext(folder, str(folder)), r"wiki.train.tokens does not exist"),
+        (lambda folder: write_lm1b(folder, str(folder), shards=100), "write 1 to 99"),
+    ],
+)
+def test_a_folder_that_lacks_files(read, said, tmp_path):
+    with pytest.raises(UsageError, match=said):
+        read(tmp_path)

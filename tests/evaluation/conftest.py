@@ -1,0 +1,36 @@
+from collections.abc import Callable
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from retable.data.encode import write_tokens
+from retable.grammar import Grammar
+from retable.tokenizers import word
+
+
+@pytest.fixture(scope="session")
+def grammar() -> Grammar:
+    """A language so small that sums over it are quick; nothing changes it."""
+    return Grammar(scale=0.06)
+
+
+@pytest.fixture(scope="session")
+def told(grammar) -> list[list[str]]:
+    return list(islice(grammar.documents(1, "test"), 30))
+
+
+@pytest.fixture(scope="session")
+def tokens_of(grammar, told, tmp_path_factory) -> Callable[..., Path]:
+    """The folder with the tokenizer and the documents' tokens, whose words stand beside such marks."""
+
+    @cache
+    def made(*marks: str) -> Path:
+        folder = tmp_path_factory.mktemp("tokens")
+        tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=marks)
+        tokenizer.save(folder / "tokenizer.json")
+        write_tokens(tokenizer, told, True, folder / "test")
+        return folder
+
+    return made

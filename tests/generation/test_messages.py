@@ -1,0 +1,41 @@
+"""What is said of settings of a strategy that cannot be."""
+
+from functools import partial
+
+import pytest
+
+from retable.core.errors import UsageError
+from retable.generation.beam_search import BeamSearch
+from retable.generation.contrastive_search import ContrastiveSearch
+from retable.generation.exact_search import ExactSearch
+from retable.generation.sampling import Sampling, seeded
+
+SAMPLING = partial(Sampling, seeded(0), max_new_tokens=3)
+BEAMS = partial(BeamSearch, num_beams=3, max_new_tokens=3)
+CONTRASTIVE = partial(ContrastiveSearch, max_new_tokens=3, top_k=2, penalty_alpha=0.5)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "settings", "said"),
+    [
+        (SAMPLING, {"temperature": 0.0}, "temperature=0.0 can't be; write temperature=1.0, or take decoding=greedy"),
+        (SAMPLING, {"top_k": -1}, "top_k=-1 can't be"),
+        (SAMPLING, {"top_p": 0.0}, "top_p=0.0 can't be"),
+        (SAMPLING, {"top_p": 1.2}, "top_p=1.2 can't be"),
+        (SAMPLING, {"typical_p": 0.0}, "typical_p=0.0 can't be; write typical_p=1.0 for all tokens"),
+        (SAMPLING, {"typical_p": 1.5}, "typical_p=1.5 can't be; write typical_p=1.0 for all tokens"),
+        (SAMPLING, {"num_return_sequences": 0}, "num_return_sequences=0 can't be"),
+        (SAMPLING, {"repetition_penalty": 0.0}, "repetition_penalty=0.0 can't be"),
+        (SAMPLING, {"batch_size": 0}, "batch_size=0 can't be"),
+        (SAMPLING, {"max_new_tokens": 0}, "max_new_tokens=0 can't be"),
+        (ExactSearch, {"max_new_tokens": 0}, "max_new_tokens=0 can't be"),
+        (BEAMS, {"num_beams": 0}, "num_beams=0 can't be; write num_beams=1 or more"),
+        (BEAMS, {"num_return_sequences": 4}, "=4 can't be; write num_return_sequences=1 to 3, or num_beams"),
+        (BEAMS, {"early_stopping": "maybe"}, "early_stopping=maybe can't be; .*true, false or never"),
+        (CONTRASTIVE, {"top_k": 0}, "top_k=0 can't be"),
+        (CONTRASTIVE, {"penalty_alpha": 1.1}, "penalty_alpha=1.1 can't be"),
+    ],
+)
+def test_settings_that_cannot_be(strategy, settings, said):
+    with pytest.raises(UsageError, match=said):
+        strategy(**settings)
