@@ -9,6 +9,10 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
 
+# `make test NAME=value` hands its variables to every make that a test starts, over those of the test's own.
+for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS"):
+    os.environ.pop(name, None)
+
 # Before torch is imported: threads over tensors of a few numbers wait for one another more than they work
 # (the tests of models and training took 96 s with two threads on two busy cores, 17 s with one).
 THREADS = int(os.environ.setdefault("OMP_NUM_THREADS", "1"))
@@ -16,6 +20,14 @@ THREADS = int(os.environ.setdefault("OMP_NUM_THREADS", "1"))
 # A test's outcome depends neither on how busy the machine is nor on the day's examples.
 settings.register_profile("retable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("retable")
+
+
+LONGEST = {"pipelines", "reporting", "training"}  # folders
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the folders whose files take longest: short files at the end keep all workers busy."""
+    items.sort(key=lambda item: LONGEST.isdisjoint(item.path.parts))
 
 
 @pytest.fixture(autouse=True)

@@ -38,10 +38,8 @@ def bytes_of(folder: Path, *patterns: str) -> dict[str, str]:
 def study_on(name: str, folder: Path) -> tuple[dict[str, str], Any]:
     """A study made on an engine: the bytes of its tables and weights, and DVC's lock."""
     study = {
-        "corpus": "grammar_tiny",
-        "systems": [{"of": ["kn3", "kn5", "elman"]}],
-        "benchmarks": {"perplexity": "all"},
-    }
+        "corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5", "elman"]}], "benchmarks": {"perplexity": "all"},
+    }  # fmt: skip
     folder.mkdir()
     subprocess.run(["cp", "-r", *(str(ROOT / each) for each in ("conf", "pipelines", "src", ".dvcignore")), "."],
                    cwd=folder, check=True)  # fmt: skip

@@ -115,8 +115,6 @@ def test_a_node_is_killed(cluster, tiny, monkeypatch):
     assert steps[other] == whole and len(whole) <= len(steps[killed]) <= len(whole) + 1
     runs = MlflowClient(f"sqlite:///{tiny / 'mlflow.db'}").search_runs(["1"])
     assert sorted(run.info.run_name for run in runs if run.info.run_name.endswith("-1")) == [
-        "left-1",
-        "right-1",
-        "still-1",
-    ]
+        "left-1", "right-1", "still-1",
+    ]  # fmt: skip
     assert {run.info.status for run in runs} == {"FINISHED"}

@@ -174,13 +174,10 @@ def test_what_people_wrote_families_and_packages_are_in_the_navigation():
 @pytest.mark.parametrize(
     ("comment", "ids"),
     [
-        ("C1: counted", ("C1",)),
-        ("F5 with D1: a tagger", ("F5", "D1")),
-        ("B3, B7, of 200 dimensions", ("B3", "B7")),
-        ("C4p, C12: large", ("C4p", "C12")),
-        ("BERT's masks", ()),
+        ("C1: counted", ("C1",)), ("F5 with D1: a tagger", ("F5", "D1")), ("B3, B7, of 200 dimensions", ("B3", "B7")),
+        ("C4p, C12: large", ("C4p", "C12")), ("BERT's masks", ()),
     ],
-)
+)  # fmt: skip
 def test_a_comment_begins_with_its_ids(comment, ids):
     assert ids_of(comment) == ids
 

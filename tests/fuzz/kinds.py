@@ -108,11 +108,9 @@ def in_splits(content: bytes, end: str, *splits: str) -> dict[str, bytes]:
 def tokenized(dice: Random, documents: bool = False) -> None:
     """What the stage encode makes of what the stage prepare has left in `out`."""
     trainers: list[Callable[[Any], Tokenizer]] = [
-        word.train,
-        partial(word.train, english=True),
-        partial(byte_bpe.train, vocab_size=270),
+        word.train, partial(word.train, english=True), partial(byte_bpe.train, vocab_size=270),
         partial(wordpiece.train, vocab_size=10_000, lowercase=True),
-    ]
+    ]  # fmt: skip
     tokenizer = dice.choice(trainers)([*read_lines(Path("out/train.txt"))])
     tokenizer.save(Path("out/tokenizer.json"))
     tokenizer = Tokenizer.load(Path("out/tokenizer.json"))
@@ -171,19 +169,13 @@ def translations(dice: Random) -> None:
     tokenized(dice)
     decoding = part("retable.generation.sampling.Greedy", max_new_tokens=3)
     task = part(
-        "retable.tasks.translation.TranslationTask",
-        folder="out",
-        decoding=decoding,
-        strategy="greedy",
-        max_tokens=4096,
-        alignments=1,
-    )
+        "retable.tasks.translation.TranslationTask", folder="out", decoding=decoding, strategy="greedy",
+        max_tokens=4096, alignments=1,
+    )  # fmt: skip
     learnt(
-        task,
-        TRANSLATOR,
-        {"label_smoothing": 0.1, "tie": True, "bias": False},
+        task, TRANSLATOR, {"label_smoothing": 0.1, "tie": True, "bias": False},
         Tokenizer.load(Path("out/tokenizer.json")),
-    )
+    )  # fmt: skip
 
 
 def shards(dice: Random) -> None:
@@ -215,17 +207,9 @@ TAGGER = part("retable.models.tagger.BiLSTMTagger", **SPELLING, d_model=8, n_lay
 LABELLER = {**TAGGER, "d_predicate": 4}
 READER = part("retable.models.bidaf.BiDAF", **SPELLING, n_highway=1, d_hidden=4, dropout=0.1)
 RANKER = part(
-    "retable.models.mention_ranker.MentionRanker",
-    **SPELLING,
-    d_model=4,
-    d_feature=4,
-    d_hidden=4,
-    max_width=4,
-    spans_per_word=0.4,
-    max_antecedents=4,
-    dropout=0.1,
-    input_dropout=0.1,
-)
+    "retable.models.mention_ranker.MentionRanker", **SPELLING, d_model=4, d_feature=4, d_hidden=4, max_width=4,
+    spans_per_word=0.4, max_antecedents=4, dropout=0.1, input_dropout=0.1,
+)  # fmt: skip
 OF_CLASSES = {"dropout": 0.1, "auxiliary": 0.0, "d_hidden": None, "pooling": None, "tie": True}
 OF_TAGS = {"dropout": 0.1, "crf": True}
 OF_CHOICES = {name: OF_CLASSES[name] for name in ("dropout", "auxiliary", "d_hidden", "pooling")}
@@ -269,14 +253,9 @@ def sentences(
     end: str, form: Mapping[str, Any] | None = None, files: Mapping[str, Any] | None = None, **own: Any
 ) -> Callable:
     settings_of_task = {
-        "name": "own",
-        "files": files or {split: f"{split}.{end}" for split in SPLITS},
-        "sentences": ["sentence"],
-        "label": "label",
-        "labels": ["bad", "good"],
-        "metrics": ["accuracy", "matthews", "f1"],
-        "form": form,
-    } | own
+        "name": "own", "files": files or {split: f"{split}.{end}" for split in SPLITS}, "sentences": ["sentence"],
+        "label": "label", "labels": ["bad", "good"], "metrics": ["accuracy", "matthews", "f1"], "form": form,
+    } | own  # fmt: skip
 
     def use(dice: Random) -> None:
         learnt(part("retable.tasks.sentences.SentenceTask", **settings_of_task), ENCODER, OF_CLASSES, words())
@@ -301,13 +280,11 @@ COLUMNS = ["the DT B-NP", "cat NN I-NP", "sees VB O", "", "a DT B-NP", "bird NN 
 CONLLU = [
     *("# text = The cat's", "1\tThe\tthe\tDET\tDT\t_\t2\tdet\t_\t_", "2-3\tcat's\t_\t_\t_\t_\t_\t_\t_\t_"),
     *(
-        "2\tcat\tcat\tNOUN\tNN\t_\t0\troot\t_\t_",
-        "3\t's\tbe\tAUX\tVB\t_\t2\tcop\t_\t_",
-        "3.1\tx\tx\tX\tX\t_\t_\t_\t_\t_",
-        "",
+        "2\tcat\tcat\tNOUN\tNN\t_\t0\troot\t_\t_", "3\t's\tbe\tAUX\tVB\t_\t2\tcop\t_\t_",
+        "3.1\tx\tx\tX\tX\t_\t_\t_\t_\t_", "",
     ),
     *("1\tIt\tit\tPRON\tPR\t_\t2\tnsubj\t_\t_", "2\tsees\tsee\tVERB\tVB\t_\t0\troot\t_\t_"),
-]
+]  # fmt: skip
 ROLES = [
     *("the - (A0* *", "cat - *) *", "sees see (V*) *", "it - (A1*) *", "go go * (V*)", ""),
     *("a - (A0*", "bird - *)", "sees see (V*)", "", "no -", ""),
@@ -315,17 +292,11 @@ ROLES = [
 CLUSTERS = [
     "#begin document (a); part 000",
     *(
-        "a 0 0 The (0",
-        "a 0 1 cat 0)",
-        "a 0 2 sees -",
-        "a 0 3 it (1)",
-        "",
-        "a 0 0 It (0)",
-        "a 0 1 has (1)|(2",
+        "a 0 0 The (0", "a 0 1 cat 0)", "a 0 2 sees -", "a 0 3 it (1)", "", "a 0 0 It (0)", "a 0 1 has (1)|(2",
         "a 0 2 it 2)",
     ),
     *("", "#end document", "#begin document (b); part 001", "b 1 0 It -", "b 1 1 runs -", "", "#end document"),
-]
+]  # fmt: skip
 SQUAD = {
     "data": [
         {
@@ -402,14 +373,11 @@ def vectors() -> WordVectors:
 
 HELLASWAG = [
     {
-        "activity_label": "Cats",
-        "ctx_a": line,
-        "ctx_b": "then it",
-        "endings": ["sees [title] a bird", "has seen"],
+        "activity_label": "Cats", "ctx_a": line, "ctx_b": "then it", "endings": ["sees [title] a bird", "has seen"],
         "label": i % 2,
     }
     for i, line in enumerate(LINES)
-]
+]  # fmt: skip
 BLIMP = [
     {"sentence_good": line, "sentence_bad": "bird a sees", "UID": f"p{i % 2}", "linguistics_term": "s-selection"}
     for i, line in enumerate(LINES)
@@ -442,16 +410,9 @@ def word_vectors(dice: Random) -> None:
 
 
 HOSTILE = [
-    "",
-    " ",
-    "the cat",
-    "\0",
-    "\u202ethe cat",
-    "x" * 300,
-    "ﷺ İ e\u0301 \U0010ffff",
-    "<unk> </s> [CLS] <|endoftext|>",
+    "", " ", "the cat", "\0", "\u202ethe cat", "x" * 300, "ﷺ İ e\u0301 \U0010ffff", "<unk> </s> [CLS] <|endoftext|>",
     "\n\n",
-]
+]  # fmt: skip
 
 
 def encoded(tokenizer: Tokenizer) -> None:
@@ -513,11 +474,9 @@ def older(name: str) -> dict[str, bytes]:
             "tokenizer_config.json": b'{"do_lower_case": true, "strip_accents": null}',
         }
     return {
-        "config.json": files["config.json"],
-        "pytorch_model.bin.index.json": json.dumps(index).encode(),
-        **parts,
+        "config.json": files["config.json"], "pytorch_model.bin.index.json": json.dumps(index).encode(), **parts,
         **text,
-    }
+    }  # fmt: skip
 
 
 def written(write: Callable[[Path], None], name: str) -> bytes:
@@ -543,9 +502,7 @@ def kinds() -> dict[str, Kind]:
         ),
         "shards": Kind(
             {
-                "train_0.bin": shard(15),
-                "train_1.bin": shard(10, False),
-                "val_0.bin": shard(20),
+                "train_0.bin": shard(15), "train_1.bin": shard(10, False), "val_0.bin": shard(20),
                 "tokenizer.json": written(bpe.save, "tokenizer.json"),
             },
             shards,
@@ -575,13 +532,9 @@ def kinds() -> dict[str, Kind]:
                 for end, content in (("data", wic), ("gold", of_lines("T", "F", "T")))
             },
             sentences(
-                "data",
-                {"columns": ["word", "kind", "places", "a", "b"]},
-                {split: {"path": f"{split}.data", "gold": f"{split}.gold"} for split in SPLITS},
-                sentences=["a", "b"],
-                label="gold",
-                labels={"F": "different", "T": "same"},
-                metrics=["accuracy"],
+                "data", {"columns": ["word", "kind", "places", "a", "b"]},
+                {split: {"path": f"{split}.data", "gold": f"{split}.gold"} for split in SPLITS}, sentences=["a", "b"],
+                label="gold", labels={"F": "different", "T": "same"}, metrics=["accuracy"],
             ),
         ),
         "trees": Kind(
@@ -606,10 +559,7 @@ def kinds() -> dict[str, Kind]:
         "roles": Kind(
             in_splits(of_lines(*ROLES), "props"),
             tags(
-                "props",
-                part("retable.corpora.propbank.read_propositions", word=0, first=2),
-                LABELLER,
-                scheme="IOB2",
+                "props", part("retable.corpora.propbank.read_propositions", word=0, first=2), LABELLER, scheme="IOB2",
                 roles=True,
             ),
         ),
@@ -647,9 +597,7 @@ def kinds() -> dict[str, Kind]:
                 ),  # type: ignore[misc]
             )
             for end, content in (
-                ("tsv", of_rows(*ROWS, delimiter="\t")),
-                ("csv", of_rows(*ROWS)),
-                ("jsonl", of_records(*ROWS)),
+                ("tsv", of_rows(*ROWS, delimiter="\t")), ("csv", of_rows(*ROWS)), ("jsonl", of_records(*ROWS)),
             )
         },
         **{
@@ -662,10 +610,8 @@ def kinds() -> dict[str, Kind]:
         "blimp": Kind(
             {"paradigm.jsonl": of_records(*BLIMP)}, lambda dice: measured(MinimalPairs(tokens(), BLiMP(".")), counted())
         ),
-        "similarity": Kind(
-            {"pairs.txt": of_lines("cat bird 3.5", "sees seen\t9", "the a 1", "x cat 2")},
-            lambda dice: measured(Similarity(".", dice.random() < 0.5), some_vectors),
-        ),
+        "similarity": Kind({"pairs.txt": of_lines("cat bird 3.5", "sees seen\t9", "the a 1", "x cat 2")},
+            lambda dice: measured(Similarity(".", dice.random() < 0.5), some_vectors)),
         "analogies": Kind(
             {"questions.txt": of_lines(": animals", "cat bird sees seen", "the a cat bird", ": gram1", "a the it no")},
             lambda dice: measured(
@@ -689,9 +635,7 @@ def kinds() -> dict[str, Kind]:
         **{
             f"tokenizer.json of {name}": Kind({"tokenizer.json": written(its.save, "tokenizer.json")}, tokenizer_file)
             for name, its in (
-                ("word", words()),
-                ("bpe", bpe),
-                ("wordpiece", wordpiece.train(LINES, 60, True, 30)),
+                ("word", words()), ("bpe", bpe), ("wordpiece", wordpiece.train(LINES, 60, True, 30)),
                 ("unigram", unigram.train(LINES, 130)),
             )
         },
@@ -711,4 +655,4 @@ def kinds() -> dict[str, Kind]:
             for name in ("gpt2", "bert", "electra", "t5")
         },
         **{f"older checkpoint, {name}": Kind(older(name), checkpoint) for name in ("gpt2", "bert")},
-    }
+    }  # fmt: skip

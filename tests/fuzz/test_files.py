@@ -42,12 +42,9 @@ def outcome(kind: Kind, files: dict[str, bytes], dice: random.Random, capsys) ->
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("error: ") and line.isprintable() and len(line) < 1000, line[:2000]
         named = [
-            *files,
-            "task.",
-            "this machine has not the memory",
-            "*.bin of",
+            *files, "task.", "this machine has not the memory", "*.bin of",
             *(f"the {split} split" for split in SPLITS),
-        ]
+        ]  # fmt: skip
         assert any(name in line for name in named), f"names no file: {line}"
         return line
     return ""

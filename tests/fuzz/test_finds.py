@@ -44,12 +44,10 @@ def test_an_arpa_file_with_a_probability_above_one(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("vocab.txt", b"a\nb\n[SEP]\n"),
-        ("vocab.txt", b"\xff\n"),
-        ("tokenizer_config.json", b"[1"),
+        ("vocab.txt", b"a\nb\n[SEP]\n"), ("vocab.txt", b"\xff\n"), ("tokenizer_config.json", b"[1"),
         ("tokenizer_config.json", b'{"do_lower_case": "x"}'),
     ],
-)
+)  # fmt: skip
 def test_tokenizer_files_that_are_damaged(tmp_path, name, content):
     for file, whole in kinds.older("bert").items():
         (tmp_path / file).write_bytes(whole)
@@ -109,13 +107,10 @@ def test_answers_that_the_model_does_not_know(tmp_path):
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ({"quotes": True, "delimiter": "||"}, "delimiter"),
-        ({"pattern": "("}, "pattern"),
-        ({"encoding": "nope"}, "encoding"),
-        ({"encoding": 3}, "encoding"),
-        ({"columns": "label"}, "columns"),
+        ({"quotes": True, "delimiter": "||"}, "delimiter"), ({"pattern": "("}, "pattern"),
+        ({"encoding": "nope"}, "encoding"), ({"encoding": 3}, "encoding"), ({"columns": "label"}, "columns"),
     ],
-)
+)  # fmt: skip
 def test_forms_of_files_that_there_are_not(tmp_path, monkeypatch, form, said):
     monkeypatch.chdir(tmp_path)
     for name, content in kinds.in_splits(kinds.of_rows(*kinds.ROWS, delimiter="\t"), "tsv").items():
@@ -127,15 +122,13 @@ def test_forms_of_files_that_there_are_not(tmp_path, monkeypatch, form, said):
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ({"label": []}, "label"),
-        ({"labels": {"good": None}}, "labels"),
-        ({"labels": None, "scores": [5, 1]}, "scores"),
-        ({"labels": None, "scores": [1]}, "scores"),
+        ({"label": []}, "label"), ({"labels": {"good": None}}, "labels"),
+        ({"labels": None, "scores": [5, 1]}, "scores"), ({"labels": None, "scores": [1]}, "scores"),
         ({"files": {"train": 0.5, "validation": 0.5}}, "files.train"),
         ({"files": {"train": {"x": 1}, "validation": 0.5}}, "files.train"),
         ({"files": {"train": ".", "validation": 0.5}}, "files.train"),
     ],
-)
+)  # fmt: skip
 def test_tasks_that_there_are_not(own, said):
     with pytest.raises(UsageError, match=f"task.{said}"):
         kinds.sentences("tsv", **own)(None)

@@ -72,12 +72,8 @@ class Words:
     vocab_size, boundary = 50, 0
     words = tuple(f"w{i}" for i in range(50))
     special_ids: ClassVar = {
-        "[PAD]": 1,
-        "[CLS]": 2,
-        "[SEP]": 3,
-        "[MASK]": 4,
-        **{f"<extra_id_{i}>": 5 + i for i in range(20)},
-    }
+        "[PAD]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, **{f"<extra_id_{i}>": 5 + i for i in range(20)},
+    }  # fmt: skip
 
 
 def assemble(stage: str, cfg) -> None:

@@ -40,12 +40,9 @@ BLOCK = 50
 LENGTH = 2_000  # bytes of a piece at most: many models take the square of a text's length
 GPT = part("retable.models.gpt.GPT", d_model=8, n_layers=1, n_heads=2, max_length=16, dropout=0.0)
 SENTENCES = {
-    "name": "own",
-    "files": {"train": "a.tsv", "validation": "b.tsv"},
-    "label": "label",
-    "labels": ["bad", "good"],
+    "name": "own", "files": {"train": "a.tsv", "validation": "b.tsv"}, "label": "label", "labels": ["bad", "good"],
     "metrics": ["accuracy"],
-}
+}  # fmt: skip
 FILES = {"train": "a", "validation": "b", "test": "c"}
 TASKS: Mapping[str, tuple[Any, Any, Any]] = {
     "classifier": (part("retable.tasks.sentences.SentenceTask", **SENTENCES, sentences=["a"]), kinds.ENCODER,

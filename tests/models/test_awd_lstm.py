@@ -12,26 +12,12 @@ from retable.nn import variational
 from retable.nn.dropout import drop
 from retable.objectives.causal_lm import CausalLM
 from retable.training.weights import load_weights, save_weights
+from tests.nn.by_hand import arrays, cell
 
 V, D, H, L, B, T = 11, 6, 9, 3, 4, 7
-NONE = {
-    "dropout": 0.0,
-    "dropout_between": 0.0,
-    "dropout_input": 0.0,
-    "dropout_words": 0.0,
-    "dropout_weights": 0.0,
-    "alpha": 0.0,
-    "beta": 0.0,
-}
-ALL = {
-    "dropout": 0.4,
-    "dropout_between": 0.25,
-    "dropout_input": 0.3,
-    "dropout_words": 0.2,
-    "dropout_weights": 0.5,
-    "alpha": 2.0,
-    "beta": 1.0,
-}
+RATES = {"dropout": 0.4, "dropout_between": 0.25, "dropout_input": 0.3, "dropout_words": 0.2, "dropout_weights": 0.5}
+ALL = RATES | {"alpha": 2.0, "beta": 1.0}
+NONE = dict.fromkeys(ALL, 0.0)
 
 
 def awd_lstm(n_layers: int = L, **settings: float) -> AWDLSTM:
@@ -40,26 +26,19 @@ def awd_lstm(n_layers: int = L, **settings: float) -> AWDLSTM:
 
 
 def by_equations(model: AWDLSTM, ids: np.ndarray, state: list, masks: dict) -> tuple[np.ndarray, np.ndarray, list]:
-    """The last layer's output before and after dropout (B, T, D), and the state after, in float64, time by time.
+    """The last layer's output before and after dropout (B, T, D), and the state after, time by time.
 
     state: of each layer h and c, (B, H). masks: `words` (V, 1), `inputs` and `outputs` of each layer (B, 1, ·) and
     `weights` of each layer, (4H, H).
     """
-    p = {name: parameter.detach().double().numpy() for name, parameter in model.named_parameters()}
-    state, raws, outputs = [tuple(pair) for pair in state], [], []
-
-    def sigm(x: np.ndarray) -> np.ndarray:
-        return 1 / (1 + np.exp(-x))
-
+    p, state, raws, outputs = arrays(model), [tuple(pair) for pair in state], [], []
+    for layer, mask in enumerate(masks["weights"]):
+        p[f"layers.{layer}.weight_hh_l0"] = p[f"layers.{layer}.weight_hh_l0"] * mask
     for t in range(ids.shape[1]):
         below = (p["embedding.weight"] * masks["words"])[ids[:, t]] * masks["outputs"][0][:, 0]
-        for layer, (h, c) in enumerate(state):
-            w = {name: p[f"layers.{layer}.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-            recurrent = w["weight_hh"] * masks["weights"][layer]
-            i, f, g, o = np.split(below @ w["weight_ih"].T + h @ recurrent.T + w["bias_ih"] + w["bias_hh"], 4, axis=1)
-            c = sigm(f) * c + sigm(i) * np.tanh(g)
-            raw = sigm(o) * np.tanh(c)
-            state[layer] = raw, c
+        for layer, before in enumerate(state):
+            state[layer] = cell("lstm", p, below, before, f"layers.{layer}.")
+            raw = state[layer][0]
             below = raw * masks["outputs"][layer + 1][:, 0]
         raws.append(raw)
         outputs.append(below)
@@ -187,35 +166,6 @@ def test_a_copy_can_be_made_between_batches():
     objective.loss(batch(), None, step=0)
     copied = copy.deepcopy(objective)
     assert torch.equal(copied.head.weight, objective.head.weight) and copied.head.weight is not objective.head.weight
-
-
-def test_every_parameter_gets_a_gradient():
-    objective = CausalLM(awd_lstm(**ALL), V, tie=True, bias=True, reduction="mean").train()
-    assert objective.head.weight is objective.model.embedding.weight
-    objective.loss(batch(), None, step=0)[0].backward()
-    assert all(p.grad is not None and p.grad.any() for p in objective.parameters())
-
-
-def test_state_carried_over_a_cut_changes_nothing():
-    model, ids = awd_lstm(**ALL).eval(), torch.randint(V, (B, T))
-    whole, end = model(ids)
-    first, state = model(ids[:, :4])
-    assert [part.shape for pair in state for part in pair] == [(1, B, width) for width in (H, H, H, H, D, D)]
-    second, carried_end = model(ids[:, 4:], state)
-    torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
-    torch.testing.assert_close(carried_end, end)
-
-
-def test_the_future_does_not_show():
-    model, ids = awd_lstm(**ALL).eval(), torch.randint(V, (1, T))
-    nn.init.normal_(model.embedding.weight)
-    hidden, _ = model(ids)
-    for t in range(T):
-        changed = ids.clone()
-        changed[:, t:] = (changed[:, t:] + 1) % V
-        other, _ = model(changed)
-        torch.testing.assert_close(other[:, :t], hidden[:, :t])
-        assert (other[:, t:] - hidden[:, t:]).abs().amax(dim=2).min() > 1e-5
 
 
 def test_the_whole_weights_are_saved_and_copied(tmp_path):

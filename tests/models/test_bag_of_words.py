@@ -70,12 +70,6 @@ def test_deep_averaging_is_layers_on_the_mean(n_layers):
         torch.testing.assert_close(given, expected)
 
 
-@pytest.mark.parametrize("model", [BagOfWords(V, 0.5), deep_averaging(1, 0.5)])
-def test_order_is_nothing_to_a_bag(model):
-    model.eval()
-    torch.testing.assert_close(model(IDS.flip(1)[:1], LENGTHS[:1]), model(IDS[:1], LENGTHS[:1]))
-
-
 def test_dropout_leaves_words_out_while_it_trains():
     ids, lengths = torch.ones(400, 50, dtype=torch.long), torch.full((400,), 50)
     model = BagOfWords(V, dropout=0.3)

@@ -1,6 +1,5 @@
 from functools import partial
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -112,45 +111,3 @@ def test_frozen_the_elmo_keeps_its_weights_and_draws_no_dropout():
         grads = {name for name, p in given.named_parameters() if p.grad is not None and bool(p.grad.any())}
         assert any(name.startswith("elmo.") for name in grads) != frozen
         assert {"mix.gamma", "mix.weights"} <= grads and torch.equal(first, again) == frozen
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_padding_changes_nothing(kind):
-    model = bidaf(dropout=0.5, kind=kind).eval()
-    context, question = ids()  # random behind the rows' lengths
-    padded = model(context, CONTEXT_LENGTHS, question, QUESTION_LENGTHS)
-    for row, (t, j) in enumerate(zip(CONTEXT_LENGTHS.tolist(), QUESTION_LENGTHS.tolist(), strict=True)):
-        one = slice(row, row + 1)
-        alone = model(context[one, :t], CONTEXT_LENGTHS[one], question[one, :j], QUESTION_LENGTHS[one])
-        for state, its in zip(padded, alone, strict=True):
-            torch.testing.assert_close(state[row, :t], its[0])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_bf16_gives_nearly_the_same(kind):
-    model, (context, question) = bidaf(kind=kind).eval(), ids()
-    exact = model(context, CONTEXT_LENGTHS, question, QUESTION_LENGTHS)
-    with torch.autocast("cpu", torch.bfloat16):
-        rounded = model(context, CONTEXT_LENGTHS, question, QUESTION_LENGTHS)
-    for one, other in zip(exact, rounded, strict=True):
-        torch.testing.assert_close(other.float(), one, atol=0.02, rtol=0.02)
-
-
-def test_every_state_depends_on_the_question():
-    model, (context, question) = bidaf(), ids()
-    changed = question.clone()
-    changed[:, 0] = (question[:, 0] + 1) % 7
-    states = zip(*(model(context, CONTEXT_LENGTHS, q, QUESTION_LENGTHS) for q in (question, changed)), strict=True)
-    inside = torch.arange(T) < CONTEXT_LENGTHS[:, None]
-    assert all((one != other).any(dim=2)[inside].all() for one, other in states)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_save_and_load_give_the_same(tmp_path, kind):
-    model, other = bidaf(kind=kind).eval(), bidaf(kind=kind).eval()
-    torch.nn.init.ones_(other.input_embedding.weight)
-    torch.save(model.state_dict(), tmp_path / "weights")
-    other.load_state_dict(torch.load(tmp_path / "weights"))
-    context, question = ids()
-    ours, theirs = (m(context, CONTEXT_LENGTHS, question, QUESTION_LENGTHS) for m in (model, other))
-    assert torch.equal(ours[0], theirs[0]) and torch.equal(ours[1], theirs[1])

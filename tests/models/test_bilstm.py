@@ -29,25 +29,3 @@ def test_equals_two_loops_over_cells(bilstm):
             halves.append(torch.stack(outputs[::order]))
         layer = torch.cat(halves, dim=1)
     torch.testing.assert_close(bilstm(ids, torch.tensor([6]))[0], layer)
-
-
-def test_padding_changes_nothing(bilstm):
-    ids = torch.randint(V, (4, 7))
-    padded = bilstm(ids, LENGTHS)  # what stands behind a row's length is random here
-    for row, length in enumerate(LENGTHS):
-        alone = bilstm(ids[row : row + 1, :length], LENGTHS[row : row + 1])
-        torch.testing.assert_close(padded[row, :length], alone[0])
-        assert not padded[row, length:].any()
-
-
-def test_each_position_sees_both_sides(bilstm):
-    ids = torch.randint(V, (1, 5))
-    changed = ids.clone()
-    changed[0, 2] = (ids[0, 2] + 1) % V
-    length = torch.tensor([5])
-    assert (bilstm(ids, length) != bilstm(changed, length)).any(dim=2).all()
-
-
-def test_an_odd_width_is_refused():
-    with pytest.raises(ValueError, match="width of 9 must be even"):
-        BiLSTM(V, E, 9, 1, 0.0)

@@ -25,12 +25,3 @@ def test_the_mean_of_a_window_predicts_its_centre():
 def test_starts_as_word2vec_does():
     vectors = CBOW(WORDS, d_model=20).vectors()
     assert 0.4 / 20 < vectors.abs().max() <= 0.5 / 20
-
-
-def test_inputs_are_the_vectors():
-    model = CBOW(WORDS, d_model=6)
-    table, units, offsets, scales = model.inputs()
-    assert table.data_ptr() == model.context.weight.data_ptr()
-    assert units.tolist() == offsets[:-1].tolist() == list(range(50))
-    assert offsets[-1] == 50
-    assert set(scales) == {1}

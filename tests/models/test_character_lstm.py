@@ -6,7 +6,6 @@ from retable.models.character_lstm import CharacterLSTM
 from retable.models.recurrent import LSTM
 from retable.nn.character_cnn import PADDING, spell
 from retable.objectives.causal_lm import CausalLM
-from retable.training.weights import load_weights, save_weights
 
 WORDS = ["<unk>", "<eos>", "the", "cat", "cats", "sat", "catamaran"]
 V, D, B, T = len(WORDS), 5, 3, 7
@@ -29,22 +28,6 @@ def test_it_is_an_lstm_on_the_composed_vectors_of_all_words():
     plain.layers = model.layers
     before = torch.randn(2, 2, B, D).unbind()
     torch.testing.assert_close(model(ids(), before), plain(ids(), before))
-
-
-def test_state_carried_over_a_cut_changes_nothing():
-    model = lstm()
-    whole, end = model(ids())
-    first, state = model(ids()[:, :4], model.start)
-    second, carried_end = model(ids()[:, 4:], state)
-    torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
-    torch.testing.assert_close(carried_end, end)
-
-
-def test_rows_do_not_depend_on_their_batch_and_tokens_not_on_later_ones():
-    model, batch = lstm(), ids()
-    hidden, _ = model(batch)
-    torch.testing.assert_close(model(batch[1:2])[0], hidden[1:2])
-    torch.testing.assert_close(model(batch[:, :3])[0], hidden[:, :3])
 
 
 def test_a_word_that_stands_often_gets_all_of_its_gradient():
@@ -92,18 +75,6 @@ def test_the_padding_stays_zero_under_training():
     (-objective.log_prob(ids(), ids())[0].mean()).backward()
     optimizer.step()
     assert not objective.model.cnn.characters.weight[PADDING].any()
-
-
-def test_only_parameters_are_saved():
-    """The spelling of the words, the words tell."""
-    assert {*lstm().state_dict()} == {name for name, _ in lstm().named_parameters()}
-
-
-def test_saved_and_loaded_it_predicts_the_same(tmp_path):
-    first, second = (CausalLM(lstm(seed=s), V, tie=False, bias=True, reduction="mean") for s in (0, 1))
-    save_weights(first, tmp_path / "model.safetensors")
-    load_weights(second, tmp_path / "model.safetensors")
-    assert torch.equal(first.log_prob(ids(), ids())[0], second.log_prob(ids(), ids())[0])
 
 
 def test_words_that_are_spelt_alike_in_part_share_what_is_learnt():

@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from retable.models.convolutional_encoder import ConvolutionalEncoder
-from retable.training.weights import load_weights, save_weights
 
 V, E, N = 11, 6, 5
 WIDTHS = (2, 3, 4)
@@ -43,23 +42,3 @@ def test_padding_changes_nothing(bias):
     padded = model(ids(), LENGTHS)  # what stands behind a row's length is random here
     for row, length in enumerate(LENGTHS):
         torch.testing.assert_close(padded[row], model(ids()[row : row + 1, :length], LENGTHS[row : row + 1])[0])
-
-
-def test_every_parameter_gets_a_gradient():
-    model = encoder()
-    model(ids(), LENGTHS).square().sum().backward()
-    assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
-
-
-def test_dropout_acts_in_training_alone():
-    model = encoder()
-    assert not torch.equal(model(ids(), LENGTHS), model(ids(), LENGTHS))
-    model.eval()
-    assert torch.equal(model(ids(), LENGTHS), model(ids(), LENGTHS))
-
-
-def test_saved_weights_give_the_same_features(tmp_path):
-    model, other = encoder().eval(), encoder(seed=1).eval()
-    save_weights(model, tmp_path / "model.safetensors")
-    load_weights(other, tmp_path / "model.safetensors")
-    assert torch.equal(model(ids(), LENGTHS), other(ids(), LENGTHS))

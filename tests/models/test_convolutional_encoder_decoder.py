@@ -3,7 +3,6 @@ import pytest
 import torch
 from torch import nn
 
-from retable.core.errors import UsageError
 from retable.data.pairs import PairBatch
 from retable.models import convolutional_encoder_decoder
 from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder, slowed
@@ -88,52 +87,6 @@ def test_equals_a_forward_pass_written_step_by_step(kernel_size, n_layers):
         assert not shares[b, :, n:].any()
 
 
-def test_padding_changes_nothing(model):
-    sources, lengths, targets = inputs()
-    hidden = model(sources, lengths, targets)
-    other = sources.clone()
-    other[torch.arange(S) >= lengths[:, None]] = 7
-    torch.testing.assert_close(model(torch.cat([other, other], dim=1), lengths, targets), hidden)
-
-
-def test_later_tokens_of_the_target_do_not_show(model):
-    sources, lengths, targets = inputs()
-    hidden = model(sources, lengths, targets)
-    for u in range(U):
-        changed = targets.clone()
-        changed[:, u:] = changed[:, u:] % (V - 1) + 1
-        other = model(sources, lengths, changed)
-        torch.testing.assert_close(other[:, :u], hidden[:, :u])
-        assert (other[:, u] - hidden[:, u]).abs().amax(dim=1).min() > 1e-4
-
-
-@pytest.mark.parametrize("pieces", [[1] * U, [4, 2], [1, 5]], ids=str)
-def test_going_on_from_a_state_equals_all_at_once(model, pieces):
-    sources, lengths, targets = inputs()
-    state, parts = model.encode(sources, lengths), []
-    for piece in targets.split(pieces, dim=1):
-        hidden, state = model.decode(piece, state)
-        parts.append(hidden)
-    torch.testing.assert_close(torch.cat(parts, dim=1), model(sources, lengths, targets))
-    assert [past.shape for past in state[0]] == [(1, B, C, K - 1)] * L and state[1].tolist() == [[U] * B]
-
-
-def test_every_source_token_shows_in_every_step(model):
-    sources, lengths, targets = inputs()
-    hidden = model(sources, lengths, targets)
-    for s in range(S):
-        changed = sources.clone()
-        changed[:, s] = changed[:, s] % (V - 1) + 1
-        moved = (model(changed, lengths, targets) - hidden).abs().amax(dim=2)
-        assert (moved[s < lengths] > 1e-5).all() and not moved[s >= lengths].any()
-
-
-def test_every_parameter_gets_a_gradient(model):
-    model.train()(*inputs()).square().sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.any(), name
-
-
 def test_the_encoders_gradient_is_divided_by_the_layers_that_look_at_it(model, monkeypatch):
     def gradients() -> dict[str, torch.Tensor]:
         model.zero_grad()
@@ -162,21 +115,6 @@ def test_the_variance_of_what_goes_through_stays():
         assert 0.5 < left.var().item() / entered < 2
 
 
-def test_too_long_a_sequence_is_refused(model):
-    short, long = torch.ones(1, 2, dtype=torch.long), torch.ones(1, LONG + 1, dtype=torch.long)
-    for source, target in [(long, short), (short, long)]:
-        with pytest.raises(UsageError, match=rf"{LONG + 1} tokens.*max_length={LONG}"):
-            model(source, torch.tensor([source.shape[1]]), target)
-    _, state = model.decode(long[:, 1:], model.encode(short, torch.tensor([2])))
-    with pytest.raises(UsageError, match=rf"{LONG + 1} tokens.*max_length={LONG}"):
-        model.decode(short[:, :1], state)
-
-
-def test_an_even_kernel_is_refused():
-    with pytest.raises(UsageError, match=r"model\.kernel_size=2 has no middle; write an odd number"):
-        build(kernel_size=2)
-
-
 def test_it_learns_to_write_a_source_backwards():
     torch.manual_seed(0)
     objective = Translation(ConvolutionalEncoderDecoder(6, 16, 16, 2, 3, 4, 0.0), 6, 0.0, tie=True, bias=True)
@@ -194,3 +132,10 @@ def test_it_learns_to_write_a_source_backwards():
     new = batch()
     hidden = objective.model(new.source_ids, lengths, new.target_ids)
     assert (objective.scores(hidden).argmax(dim=2) == new.labels).float().mean() > 0.95
+
+
+def test_a_softmax_starts_with_the_variance_that_dropout_leaves_it():
+    """Section 3.5: N(0, p / inputs) weights, of whose inputs dropout keeps the share p, and no bias."""
+    head = nn.Linear(400, 300)
+    build().initialise(head)
+    assert head.weight.std().item() == pytest.approx((0.9 / 400) ** 0.5, rel=0.02) and not head.bias.any()

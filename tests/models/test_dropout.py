@@ -83,11 +83,7 @@ PLACES = {
         one_way,
         [(B, S, D)] + 2 * [weights(S, S), (B, S, D), (B, S, D)],
     ),
-    "bert": (
-        lambda: BERT(V, D, 2, H, 9, P),
-        both_ways,
-        [(B, S, D)] + 2 * [weights(S, S), (B, S, D), (B, S, D)],
-    ),
+    "bert": (lambda: BERT(V, D, 2, H, 9, P), both_ways, [(B, S, D)] + 2 * [weights(S, S), (B, S, D), (B, S, D)]),
     # as the authors' code: embeddings, positions, weights, what each layer adds, within the feed-forward ones, the end
     "transformer_xl": (
         lambda: TransformerXL(V, D, 2, H, F, S, S, P, P),

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.models.elmo import ELMo
 from retable.nn.character_cnn import PADDING
-from retable.training.weights import load_weights, save_weights
+from tests.nn.by_hand import arrays, cell
 
 WORDS = ["<unk>", "<eos>", "the", "cat", "cats", "sat", "catamaran"]
 V, D, C, L, B, T = len(WORDS), 5, 7, 3, 4, 6
@@ -29,28 +28,18 @@ def ids() -> torch.Tensor:
     return torch.randint(V, (B, T), generator=torch.Generator().manual_seed(1))
 
 
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
-
-
 def by_loop(stack: torch.nn.Module, vectors: np.ndarray, state=None) -> tuple[list[np.ndarray], list]:
-    """A stack of LSTMs with projection over (T, D) vectors, cell by cell from the equations in float64: the outputs of
-    each layer (T, D), and (h, c) of each layer at the end."""
+    """A stack of LSTMs with projection over (T, D) vectors, cell by cell: the outputs of each layer (T, D), and h and c
+    of each layer at the end."""
     outputs, ends = [], []
     for i, lstm in enumerate(stack.layers):
-        p = {name: parameter.detach().double().numpy() for name, parameter in lstm.named_parameters()}
-        n_cells = len(p["bias_ih_l0"]) // 4
-        h, c = (np.zeros(D), np.zeros(n_cells)) if state is None else state[i]
+        p = arrays(lstm)
+        before = (np.zeros(D), np.zeros(len(p["bias_ih_l0"]) // 4)) if state is None else state[i]
         hidden = []
         for x in vectors:
-            gates = p["weight_ih_l0"] @ x + p["bias_ih_l0"] + p["weight_hh_l0"] @ h + p["bias_hh_l0"]
-            entry, forget, new, out = np.split(gates, 4)
-            c = sigmoid(forget) * c + sigmoid(entry) * np.tanh(new)
-            h = sigmoid(out) * np.tanh(c)
-            if "weight_hr_l0" in p:
-                h = p["weight_hr_l0"] @ h
-            hidden.append(h + x if i else h)  # the residual link from the second layer on
-        ends.append((h, c))
+            before = cell("lstm", p, x, before)
+            hidden.append(before[0] + x if i else before[0])  # the residual link from the second layer on
+        ends.append(before)
         vectors = np.stack(hidden)
         outputs.append(vectors)
     return outputs, ends
@@ -91,34 +80,6 @@ def test_a_direction_equals_a_plain_loop_that_goes_on_from_its_state(kind, backw
                 np.testing.assert_allclose(state[1][layer, row].detach(), c, atol=1e-5)
 
 
-@DIRECTIONS
-@pytest.mark.parametrize("place", range(T))
-def test_a_direction_sees_nothing_ahead(backward, place):
-    """Another token at a place changes the states from there on, and none before it."""
-    model, changed = elmo(), ids()
-    changed[:, place] = (changed[:, place] + 1) % V
-    before, after = (model(window, None, backward)[0] for window in (ids(), changed))
-    differs = ((before - after).abs() > 1e-5).any(dim=2)  # (B, T); other words beside them round otherwise
-    assert (differs == (torch.arange(T) >= place)).all()
-
-
-@KINDS
-def test_padding_changes_nothing(kind):
-    model = elmo(kind)
-    padded = model.layers(ids(), LENGTHS)  # what stands behind a row's length is random here
-    for row, length in enumerate(LENGTHS):
-        alone = model.layers(ids()[row : row + 1, :length], LENGTHS[row : row + 1])
-        for ours, theirs in zip(padded, alone, strict=True):
-            torch.testing.assert_close(ours[row, :length], theirs[0])
-            assert not ours[row, length:].any()
-
-
-@DIRECTIONS
-def test_rows_do_not_depend_on_their_batch(backward):
-    model = elmo()
-    torch.testing.assert_close(model(ids()[1:2], None, backward)[0], model(ids(), None, backward)[0][1:2])
-
-
 def test_words_of_the_vocabulary_have_the_layers_of_their_ids():
     model, rows = elmo(), [row[:length].tolist() for row, length in zip(ids(), LENGTHS, strict=True)]
     by_spelling = model.layers_of_words([[WORDS[i] for i in row] for row in rows])
@@ -141,19 +102,6 @@ def test_unseen_words_have_vectors_of_their_spelling_alone():
     assert not torch.allclose(model.layers_of_words([["cattx"]])[0], vector)
 
 
-def test_a_table_of_words_cannot_spell():
-    with pytest.raises(UsageError, match=r"looks words up in a table.*take recipe=elmo/elmo"):
-        elmo("words").layers_of_words([["cat"]])
-
-
-@KINDS
-def test_every_parameter_gets_a_gradient(kind):
-    model = elmo(kind).train()
-    sum(model(ids(), None, backward)[0].pow(2).sum() for backward in (False, True)).backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.any(), name
-
-
 def test_the_directions_share_the_input_layer_and_nothing_else():
     for one, other in ((0, 1), (1, 0)):
         model = elmo()
@@ -161,16 +109,6 @@ def test_the_directions_share_the_input_layer_and_nothing_else():
         stacks = model.forward_stack, model.backward_stack
         assert all(p.grad is not None for p in [*model.cnn.parameters(), *stacks[one].parameters()])
         assert all(p.grad is None for p in stacks[other].parameters())
-
-
-@KINDS
-def test_saved_and_loaded_it_gives_the_same(kind, tmp_path):
-    first, second = (elmo(kind, seed=seed) for seed in (0, 1))
-    assert not torch.equal(first(ids(), None, False)[0], second(ids(), None, False)[0])
-    save_weights(first, tmp_path / "model.safetensors")
-    load_weights(second, tmp_path / "model.safetensors")
-    for ours, theirs in zip(first.layers(ids(), LENGTHS), second.layers(ids(), LENGTHS), strict=True):
-        assert torch.equal(ours, theirs)
 
 
 @DIRECTIONS

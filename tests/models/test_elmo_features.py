@@ -3,11 +3,9 @@ from functools import partial
 import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.models.bilstm import BiLSTM
 from retable.models.elmo import ELMo
 from retable.models.elmo_features import ELMoBiLSTM
-from retable.training.weights import load_weights, save_weights
 
 WORDS = ["<unk>", "<eos>", "the", "cat", "cats", "sat", "catamaran"]
 V, W, E, D, B, T = len(WORDS), 5, 6, 8, 4, 6
@@ -52,16 +50,6 @@ def test_it_is_the_sentence_encoder_over_words_beside_features():
     torch.testing.assert_close(model(row, torch.tensor([T])), plain(torch.arange(T)[None], torch.tensor([T])))
 
 
-@pytest.mark.parametrize("kind", MAKE)
-def test_padding_changes_nothing(kind):
-    model = on_elmo(kind).eval()
-    padded = model(ids(), LENGTHS)  # what stands behind a row's length is random here
-    for row, length in enumerate(LENGTHS):
-        alone = model(ids()[row : row + 1, :length], LENGTHS[row : row + 1])
-        torch.testing.assert_close(padded[row, :length], alone[0])
-        assert not padded[row, length:].any()
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 def test_a_frozen_elmo_stays_and_a_tuned_one_moves(frozen):
     model = on_elmo(frozen=frozen).train()
@@ -79,17 +67,3 @@ def test_dropout_of_the_elmo_is_on_while_it_is_tuned_and_off_while_it_is_frozen(
         model = on_elmo(frozen=frozen).train()
         first, second = (model.features(ids(), LENGTHS) for _ in range(2))
         assert torch.equal(first, second) == frozen
-
-
-def test_saved_and_loaded_it_gives_the_same(tmp_path):
-    first, second = (on_elmo(seed=seed).eval() for seed in (0, 1))
-    assert not torch.equal(first(ids(), LENGTHS), second(ids(), LENGTHS))
-    save_weights(first, tmp_path / "model.safetensors")
-    load_weights(second, tmp_path / "model.safetensors")
-    assert torch.equal(first(ids(), LENGTHS), second(ids(), LENGTHS))
-
-
-@pytest.mark.parametrize("layers", [[3], [-1], []])
-def test_layers_that_it_has_not_are_refused(layers):
-    with pytest.raises(UsageError, match=r"are no layers of this ELMo; it has 0 to 2"):
-        on_elmo(layers=layers)

@@ -47,15 +47,6 @@ def test_with_an_indicator_it_is_the_role_labeller():
     assert not torch.equal(given(ids(), LENGTHS, predicates), given(ids(), LENGTHS, predicates * 0 + 1))
 
 
-def test_padding_changes_nothing():
-    given = tagger(dropout=0.5).eval()
-    padded = given(ids(), LENGTHS)  # what stands behind a row's length is random here
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = given(ids()[row : row + 1, :length], LENGTHS[row : row + 1])
-        torch.testing.assert_close(padded[row, :length], alone[0])
-        assert not padded[row, length:].any()
-
-
 def test_frozen_the_elmo_keeps_its_weights_and_draws_no_dropout():
     for frozen in (True, False):
         given = tagger(frozen=frozen).train()
@@ -64,18 +55,3 @@ def test_frozen_the_elmo_keeps_its_weights_and_draws_no_dropout():
         assert all(found for name, found in grads.items() if not name.startswith("elmo."))
         assert any(found for name, found in grads.items() if name.startswith("elmo.")) != frozen
         assert torch.equal(given(ids(), LENGTHS), given(ids(), LENGTHS)) == frozen
-
-
-def test_the_spelling_of_a_word_without_a_vector_reaches_all_positions():
-    given, length = tagger().eval(), torch.tensor([3])
-    zebra, dogs = given(torch.tensor([[1, 4, 3]]), length), given(torch.tensor([[1, 5, 3]]), length)
-    assert (zebra != dogs).any(dim=2).all()
-
-
-def test_save_and_load_give_the_same(tmp_path):
-    given, other = tagger(), tagger()
-    torch.nn.init.ones_(other.input_embedding.weight)
-    torch.save(given.state_dict(), tmp_path / "weights")
-    other.load_state_dict(torch.load(tmp_path / "weights"))
-    given.eval(), other.eval()
-    assert torch.equal(given(ids(), LENGTHS), other(ids(), LENGTHS))

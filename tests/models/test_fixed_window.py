@@ -1,12 +1,10 @@
-import copy
-
 import numpy as np
 import pytest
 import torch
 
 from retable.models.fixed_window import FixedWindow
 from retable.objectives.causal_lm import CausalLM
-from retable.training.weights import load_weights, save_weights
+from tests.nn.by_hand import arrays
 
 V, E, H, B, T, BOUNDARY = 11, 3, 5, 2, 7, 4
 
@@ -18,7 +16,7 @@ def fixed_window(order: int, direct: bool, dropout: float = 0.0) -> FixedWindow:
 
 def by_equation(objective: CausalLM, ids: list[int], order: int, direct: bool) -> np.ndarray:
     """Bengio et al. (2003), equation 1 and the softmax, in float64, word by word: (T, V) log-probabilities."""
-    p = {name: parameter.detach().double().numpy() for name, parameter in objective.named_parameters()}
+    p = arrays(objective)
     U, W = p["head.weight"][:, :H], p["head.weight"][:, H:]
     padded, rows = [BOUNDARY] * order + ids, []
     for t in range(len(ids)):
@@ -44,26 +42,6 @@ def test_equals_the_equation_word_by_word(order, direct):
         np.testing.assert_allclose(row, by_equation(objective, sequence, order, direct), atol=1e-5)
 
 
-@pytest.mark.parametrize("order", [2, 3, 6, 10])
-@pytest.mark.parametrize("lengths", [[1] * T, [3, 1, 3], [1, 6]], ids=str)
-def test_state_carried_over_a_cut_changes_nothing(order, lengths):
-    model, ids = fixed_window(order, direct=True).eval(), torch.randint(V, (B, T))
-    whole, end = model(ids)
-    parts, state = [], model.start
-    for piece in ids.split(lengths, dim=1):
-        hidden, state = model(piece, state)
-        parts.append(hidden)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
-    assert torch.equal(state, end) and end.shape == (1, B, order - 2)
-
-
-def test_a_state_has_its_batch_in_dimension_1():
-    model, ids, more = fixed_window(4, direct=False).eval(), torch.randint(V, (3, T)), torch.randint(V, (3, 2))
-    _, state = model(ids)
-    chosen = torch.tensor([2, 0, 0, 1])
-    torch.testing.assert_close(model(more[chosen], state[:, chosen])[0], model(more, state)[0][chosen])
-
-
 def test_a_word_shows_in_the_states_of_its_windows_alone():
     order = 4
     model, ids = fixed_window(order, direct=True).eval(), torch.randint(V, (1, T))
@@ -75,12 +53,6 @@ def test_a_word_shows_in_the_states_of_its_windows_alone():
         assert moved.tolist() == [t <= s < t + order - 1 for s in range(T)]
 
 
-def test_a_text_begins_after_boundaries():
-    model, ids = fixed_window(4, direct=True).eval(), torch.randint(V, (B, T))
-    begun = torch.cat([torch.full((B, 2), BOUNDARY), ids], dim=1)
-    torch.testing.assert_close(model(begun)[0][:, 2:], model(ids)[0])
-
-
 @pytest.mark.parametrize("direct", [False, True])
 def test_every_parameter_gets_a_gradient_and_a_uniform_start(direct):
     model = fixed_window(3, direct, dropout=0.2).train()
@@ -89,18 +61,3 @@ def test_every_parameter_gets_a_gradient_and_a_uniform_start(direct):
     model(torch.arange(V)[None])[0].square().sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad.abs().sum(-1).all() if parameter.ndim > 1 else parameter.grad.any(), name
-
-
-def test_weights_come_back_from_a_file_and_from_a_copy(tmp_path):
-    model, ids = fixed_window(3, direct=True), torch.randint(V, (B, T))
-    torch.nn.init.normal_(model.hidden.weight)
-    save_weights(model, tmp_path / "model.safetensors")
-    again = fixed_window(3, direct=True)
-    load_weights(again, tmp_path / "model.safetensors")
-    assert torch.equal(again(ids)[0], model(ids)[0])
-    assert torch.equal(copy.deepcopy(model)(ids)[0], model(ids)[0])
-
-
-def test_an_order_without_context_is_refused():
-    with pytest.raises(ValueError, match="order=1 leaves no word"):
-        fixed_window(1, direct=False)

@@ -1,11 +1,9 @@
-import copy
-
 import numpy as np
 import pytest
 import torch
 
 from retable.models.gated_convolution import GatedConvolution
-from retable.training.weights import load_weights, save_weights
+from tests.nn.by_hand import arrays
 
 V, E, B, T = 11, 4, 2, 9
 STACKS = {
@@ -13,6 +11,8 @@ STACKS = {
     "wide": [[(2, 6)], [(1, 6)], [(4, 6)]],  # the first link is a projection
     "bottleneck": [[(3, 8)], [(1, 2), (3, 2), (1, 8)], [(1, 2), (2, 2), (1, 10)]],
 }
+
+
 SPAN = {"one": 3, "wide": 5, "bottleneck": 6}
 
 
@@ -31,7 +31,7 @@ def build(stack: str, dropout: float = 0.0) -> GatedConvolution:
 
 def by_equations(model: GatedConvolution, ids: list[int], stack: str) -> np.ndarray:
     """Dauphin et al. (2017), section 2, in float64: (T, D), one position and one channel at a time."""
-    p = {name: parameter.detach().double().numpy() for name, parameter in model.named_parameters()}
+    p = arrays(model)
 
     def convolve(x: np.ndarray, t: int, name: str) -> np.ndarray:
         gain = p[f"{name}.parametrizations.weight.original0"]
@@ -67,28 +67,6 @@ def test_equals_the_equations_position_by_position(stack):
         np.testing.assert_allclose(row, by_equations(model, sequence, stack), atol=1e-5)
 
 
-@pytest.mark.parametrize("lengths", [[1] * T, [4, 1, 1, 3], [1, 8]], ids=str)
-def test_state_carried_over_a_cut_changes_nothing(stack, lengths):
-    model, ids = build(stack).eval(), torch.randint(V, (B, T))
-    whole, end = model(ids)
-    parts, state = [], model.start
-    for piece in ids.split(lengths, dim=1):
-        hidden, state = model(piece, state)
-        parts.append(hidden)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
-    torch.testing.assert_close(state, end)
-    kernels = [[inputs.shape[3] + 1 for inputs in block] for block in state]
-    assert kernels == [[k for k, _ in layers] for layers in STACKS[stack]]
-
-
-def test_a_state_has_its_batch_in_dimension_1(stack):
-    model, ids, more = build(stack).eval(), torch.randint(V, (3, T)), torch.randint(V, (3, 2))
-    _, state = model(ids)
-    chosen = torch.tensor([2, 0, 0, 1])
-    again, _ = model(more[chosen], tuple(tuple(inputs[:, chosen] for inputs in block) for block in state))
-    torch.testing.assert_close(again, model(more, state)[0][chosen])
-
-
 def test_a_word_shows_as_far_as_the_layers_span_and_never_before_it(stack):
     model, ids = build(stack).eval(), torch.randint(V, (1, T))
     hidden, _ = model(ids)
@@ -97,13 +75,6 @@ def test_a_word_shows_as_far_as_the_layers_span_and_never_before_it(stack):
         changed[:, t] = (changed[:, t] + 1) % V
         moved = (model(changed)[0] - hidden).abs().amax(dim=2)[0] > 0
         assert moved.tolist() == [t <= s < t + SPAN[stack] for s in range(T)]
-
-
-def test_every_parameter_gets_a_gradient(stack):
-    model = build(stack, dropout=0.2).train()
-    model(torch.randint(V, (B, T)))[0].square().sum().backward()
-    reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in model.named_parameters()}
-    assert all(reached.values()), reached
 
 
 def test_the_start_keeps_the_variance_from_layer_to_layer():
@@ -121,27 +92,3 @@ def test_a_head_starts_with_the_variance_of_one_over_its_inputs_and_no_bias():
     GatedConvolution.initialise(head)
     assert head.weight.detach().std() == pytest.approx(1 / 20, rel=0.02)
     assert abs(head.weight.detach().mean()) < 1e-3 and not head.bias.any()
-
-
-def test_weights_come_back_from_a_file_and_from_a_copy(stack, tmp_path):
-    model, ids = build(stack).eval(), torch.randint(V, (B, T))
-    save_weights(model, tmp_path / "model.safetensors")
-    again = GatedConvolution(V, E, STACKS[stack], dropout=0.0).eval()
-    load_weights(again, tmp_path / "model.safetensors")
-    assert torch.equal(again(ids)[0], model(ids)[0])
-    copied = copy.deepcopy(model)
-    assert torch.equal(copied(ids)[0], model(ids)[0])
-    with torch.no_grad():
-        copied.blocks[0].layers[0].convolution.parametrizations.weight.original0.mul_(2)
-    assert not torch.equal(copied(ids)[0], model(ids)[0])  # the copy's weights are its own
-    assert torch.equal(again(ids)[0], model(ids)[0])
-
-
-def test_bf16_goes_on_from_a_state_as_well(stack):
-    model, ids = build(stack).eval(), torch.randint(V, (B, T))
-    exact, _ = model(ids)
-    with torch.autocast("cpu", torch.bfloat16):
-        first, state = model(ids[:, :4])
-        second, _ = model(ids[:, 4:], state)
-    hidden = torch.cat([first, second], dim=1).float()
-    assert (hidden - exact).square().mean().sqrt() < 0.05 * exact.std()

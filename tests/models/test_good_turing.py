@@ -1,11 +1,10 @@
 from collections import Counter
-from itertools import product
 
 import numpy as np
 import pytest
 
 from retable.models.good_turing import GoodTuring, ratios
-from tests.models.counted_cases import END, sentences, stream
+from tests.models.counted_cases import END, penn_treebank, sentences, stream, words_of
 
 
 class ByTheBook:
@@ -92,23 +91,8 @@ def test_probabilities_are_those_of_the_recursion(order, minimum, n, n_words):
     train, test = sentences(n, n, n_words), sentences(n + 1, 12, n_words + 1)
     model, book = GoodTuring(vocab_size, order, END, minimum), ByTheBook(train, vocab_size, order, minimum)
     model.estimate(stream(train))
-    expected = [
-        np.log(book.probability(word, ("<s>", *sentence[:i])))
-        for sentence in train[:20] + test
-        for i, word in enumerate([*sentence, END])
-    ]
+    expected = [np.log(book.probability(*each)) for each in words_of(train[:20] + test)]
     np.testing.assert_allclose(model.log_prob(stream(train[:20] + test)), expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("n", [1, 5, 60, 400])  # in the last, contexts that every word follows
-def test_every_context_of_a_tiny_vocabulary(n):
-    model = GoodTuring(4, 3, END)
-    model.estimate(stream(sentences(n, n, 3)))
-    for length in range(4):
-        for context in product([1, 2, 3], repeat=length):
-            log_prob = model.next_log_prob(np.array(context, int))
-            assert np.isfinite(log_prob).all()
-            assert np.exp(log_prob).sum() == pytest.approx(1, abs=1e-5)
 
 
 def test_what_is_seen_once_is_left_out():
@@ -123,12 +107,5 @@ def test_what_is_seen_once_is_left_out():
 @pytest.mark.parametrize(("order", "published"), [(3, 165.2), (5, 162.3)])
 def test_penn_treebank_perplexity_is_the_published_one(order, published, data_dir):
     """Mikolov 2012, Table 4.1: GT3 and GT5, by SRILM."""
-    words = {
-        split: [w for line in (data_dir / "ptb" / f"ptb.{split}.txt").open() for w in [*line.split(), "<eos>"]]
-        for split in ("train", "test")
-    }
-    ids = {word: index for index, word in enumerate(dict.fromkeys(words["train"]))}
-    model = GoodTuring(len(ids), order, ids["<eos>"])
-    model.estimate(np.array([ids[word] for word in words["train"]]))
-    nats = model.log_prob(np.array([ids[word] for word in words["test"]]))
-    assert np.exp(-nats.mean()) == pytest.approx(published, abs=0.05)
+    found = penn_treebank(data_dir, lambda size, end: GoodTuring(size, order, end))
+    assert found["test"] == pytest.approx(published, abs=0.05)

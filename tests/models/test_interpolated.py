@@ -1,12 +1,11 @@
 from collections import Counter, defaultdict
-from itertools import product
 
 import numpy as np
 import pytest
 
 from retable.models.interpolated import AbsoluteDiscounting, JelinekMercer, WittenBell
 from retable.models.ngram import KneserNey
-from tests.models.counted_cases import END, sentences, stream
+from tests.models.counted_cases import END, penn_treebank, sentences, stream, words_of
 
 CLASSES = [WittenBell, AbsoluteDiscounting, JelinekMercer]
 
@@ -67,24 +66,8 @@ def test_probabilities_are_those_of_the_recursion(cls, order, n, n_words):
     model = cls(n_words + 2, order, END)
     model.estimate(stream(train))
     book = ByTheBook(train, model)
-    expected = [
-        np.log(book.probability(word, ("<s>", *sentence[:i])))
-        for sentence in train[:20] + test
-        for i, word in enumerate([*sentence, END])
-    ]
+    expected = [np.log(book.probability(*each)) for each in words_of(train[:20] + test)]
     np.testing.assert_allclose(model.log_prob(stream(train[:20] + test)), expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("cls", CLASSES)
-@pytest.mark.parametrize("n", [1, 5, 60, 400])
-def test_every_context_of_a_tiny_vocabulary(cls, n):
-    model = cls(5, 3, END)
-    model.estimate(stream(sentences(n, n, 3)))
-    for length in range(4):
-        for context in product([1, 2, 3, 4], repeat=length):
-            log_prob = model.next_log_prob(np.array(context, int))
-            assert np.isfinite(log_prob).all()
-            assert np.exp(log_prob).sum() == pytest.approx(1, abs=1e-5)
 
 
 def test_weights_of_interpolation_are_the_likeliest_for_held_out_text():
@@ -95,7 +78,7 @@ def test_weights_of_interpolation_are_the_likeliest_for_held_out_text():
     model = JelinekMercer(9, 3, END)
     model.estimate(stream(text.tolist()))
     book, best = ByTheBook(text[:270].tolist(), model), model.lambdas
-    held_out = [(word, ("<s>", *row[:i])) for row in text[270:].tolist() for i, word in enumerate([*row, END])]
+    held_out = words_of(text[270:].tolist())
 
     used = {
         (n, sum(book.after[context[len(context) - n :]].values()).bit_length())
@@ -128,18 +111,11 @@ def test_too_little_text_to_hold_some_out():
 
 
 @pytest.mark.real
-def test_penn_treebank_ranks_them_as_chen_and_goodman_do(data_dir):
+@pytest.mark.parametrize(
+    ("cls", "perplexity"),
+    [(KneserNey, 148.28), (JelinekMercer, 164.88), (AbsoluteDiscounting, 166.49), (WittenBell, 186.31)],
+)
+def test_penn_treebank_ranks_them_as_chen_and_goodman_do(cls, perplexity, data_dir):
     """Of trigram models Kneser-Ney is the best and Witten-Bell the worst by far. The numbers are this project's own."""
-    words = {
-        split: [w for line in (data_dir / "ptb" / f"ptb.{split}.txt").open() for w in [*line.split(), "<eos>"]]
-        for split in ("train", "test")
-    }
-    ids = {word: index for index, word in enumerate(dict.fromkeys(words["train"]))}
-    tokens = {split: np.array([ids[word] for word in text]) for split, text in words.items()}
-    perplexities = []
-    for cls in (KneserNey, JelinekMercer, AbsoluteDiscounting, WittenBell):
-        model = cls(len(ids), 3, ids["<eos>"])
-        model.estimate(tokens["train"])
-        perplexities.append(np.exp(-model.log_prob(tokens["test"]).mean()))
-    assert perplexities == sorted(perplexities)
-    np.testing.assert_allclose(perplexities, [148.28, 164.88, 166.49, 186.31], atol=0.05)
+    found = penn_treebank(data_dir, lambda size, end: cls(size, 3, end))
+    assert found["test"] == pytest.approx(perplexity, abs=0.05)

@@ -4,7 +4,7 @@ import torch
 
 from retable.models.log_bilinear import LogBilinear
 from retable.objectives.causal_lm import CausalLM
-from retable.training.weights import load_weights, save_weights
+from tests.nn.by_hand import arrays
 
 V, D, B, T, BOUNDARY = 11, 5, 2, 7, 4
 
@@ -16,7 +16,7 @@ def log_bilinear(context: int, dropout: float = 0.0) -> LogBilinear:
 
 def by_equation(objective: CausalLM, ids: list[int], context: int) -> np.ndarray:
     """Mnih and Hinton (2007), section 4, in float64, word by word: (T, V) log-probabilities."""
-    p = {name: parameter.detach().double().numpy() for name, parameter in objective.named_parameters()}
+    p = arrays(objective)
     r, matrices = p["model.embedding.weight"], np.split(p["model.predict.weight"], context, axis=1)
     padded, rows = [BOUNDARY] * context + ids, []
     for t in range(len(ids)):
@@ -38,19 +38,6 @@ def test_equals_the_equation_word_by_word(context):
         np.testing.assert_allclose(row, by_equation(objective, sequence, context), atol=1e-5)
 
 
-@pytest.mark.parametrize("context", [1, 2, 5, 9])
-@pytest.mark.parametrize("lengths", [[1] * T, [3, 1, 3], [1, 6]], ids=str)
-def test_state_carried_over_a_cut_changes_nothing(context, lengths):
-    model, ids = log_bilinear(context).eval(), torch.randint(V, (B, T))
-    whole, end = model(ids)
-    parts, state = [], model.start
-    for piece in ids.split(lengths, dim=1):
-        hidden, state = model(piece, state)
-        parts.append(hidden)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
-    assert torch.equal(state, end) and end.shape == (1, B, context - 1)
-
-
 def test_a_word_shows_in_the_predictions_from_it_alone():
     model, ids = log_bilinear(3).eval(), torch.randint(V, (1, T))
     hidden, _ = model(ids)
@@ -67,11 +54,3 @@ def test_every_parameter_gets_a_gradient_and_a_uniform_start():
         assert 0.3 < parameter.abs().max() <= 0.5, name
     model(torch.arange(V)[None])[0].square().sum().backward()
     assert all(parameter.grad.any() for parameter in model.parameters())
-
-
-def test_weights_come_back_from_a_file(tmp_path):
-    model, again, ids = log_bilinear(3), log_bilinear(3), torch.randint(V, (B, T))
-    torch.nn.init.normal_(model.predict.weight)
-    save_weights(model, tmp_path / "model.safetensors")
-    load_weights(again, tmp_path / "model.safetensors")
-    assert torch.equal(again(ids)[0], model(ids)[0])

@@ -10,14 +10,7 @@ from retable.corpora.coreference import Document
 from retable.data.coreference import CoreferenceBatch, coreference_example, pad_documents
 from retable.data.spelling import Vocabulary
 from retable.models.elmo import ELMo
-from retable.models.mention_ranker import (
-    BINS,
-    MentionRanker,
-    Ranking,
-    best_without_crossings,
-    binned,
-    spans_up_to,
-)
+from retable.models.mention_ranker import BINS, MentionRanker, Ranking, best_without_crossings, binned, spans_up_to
 from retable.objectives.antecedents import Antecedents
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from retable.core.errors import UsageError
 from retable.models.ngram import KneserNey, discounts
-from tests.models.counted_cases import END, stream
+from tests.models.counted_cases import END, penn_treebank, stream, words_of
 
 
 class ByTheBook:
@@ -77,11 +77,7 @@ def test_probabilities_are_those_of_the_recursion(corpus, order):
     vocab_size, train, test = corpus
     model, book = KneserNey(vocab_size, order, END), ByTheBook(train, vocab_size, order)
     model.estimate(stream(train))
-    expected = [
-        np.log(book.probability(word, ("<s>", *sentence[:i])))
-        for sentence in train + test
-        for i, word in enumerate([*sentence, END])
-    ]
+    expected = [np.log(book.probability(*each)) for each in words_of(train + test)]
     np.testing.assert_allclose(model.log_prob(stream(train + test)), expected, rtol=0, atol=1e-5)
 
 
@@ -98,31 +94,6 @@ def test_probabilities_sum_to_one_after_every_context(corpus, order):
             assert np.isfinite(log_prob).all()
 
 
-@pytest.mark.parametrize("order", [1, 2, 4])
-def test_the_two_ways_to_score_agree_all_along_a_stream(order):
-    rng = np.random.default_rng(order)
-    model = KneserNey(6, order, END)
-    model.estimate(np.append(rng.integers(0, 5, 300), END))
-    tokens = rng.integers(0, 6, 80)
-    one_by_one = [model.next_log_prob(tokens[:t])[tokens[t]] for t in range(len(tokens))]
-    np.testing.assert_allclose(one_by_one, model.log_prob(tokens), rtol=0, atol=1e-12)
-
-
-def test_no_context_reaches_over_the_end_of_a_sentence():
-    model = KneserNey(5, 4, END)
-    model.estimate(stream([[2, 3, 4], [3, 2], [2, 3, 3, 4], [4]] * 3))
-    sentences = [[2, 3], [], [4, 3, 2, 3]]
-    apart = np.concatenate([model.log_prob(stream([sentence])) for sentence in sentences])
-    np.testing.assert_array_equal(model.log_prob(stream(sentences)), apart)
-    assert model.log_prob(np.array([], int)).shape == (0,)
-
-
-def test_a_model_is_uniform_before_it_is_estimated():
-    model = KneserNey(4, 3, END)
-    np.testing.assert_allclose(np.exp(model.log_prob(np.array([1, 2, 0]))), 1 / 4, rtol=1e-6)
-    np.testing.assert_allclose(np.exp(model.next_log_prob(np.array([3]))), [1 / 4] * 4, rtol=1e-6)
-
-
 def test_every_context_of_a_tiny_vocabulary():
     model, train = KneserNey(3, 3, END), [[1, 2], [2, 2, 1], [1]]
     model.estimate(stream(train))
@@ -131,17 +102,6 @@ def test_every_context_of_a_tiny_vocabulary():
         for context in product([1, 2], repeat=length):
             expected = [book.probability(word, ("<s>", *context)) for word in range(3)]
             np.testing.assert_allclose(np.exp(model.next_log_prob(np.array(context, int))), expected, rtol=1e-5)
-
-
-def test_save_and_load(tmp_path):
-    tokens = np.append(np.random.default_rng(0).integers(0, 8, 500), END)
-    model, loaded = KneserNey(8, 3, END), KneserNey(8, 3, END)
-    model.estimate(tokens)
-    model.save(tmp_path / "model.safetensors")
-    loaded.load(tmp_path / "model.safetensors")
-    np.testing.assert_array_equal(loaded.log_prob(tokens), model.log_prob(tokens))
-    loaded.save(tmp_path / "again.safetensors")
-    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
 
 
 def test_a_file_that_is_no_sound_model_is_refused(tmp_path):
@@ -167,33 +127,9 @@ def test_a_file_that_is_no_sound_model_is_refused(tmp_path):
     np.testing.assert_array_equal(model.log_prob(np.arange(8)), before)
 
 
-def test_wrong_use_is_refused():
-    for vocab_size, order, boundary in [(5, 0, 0), (5, 3, 5), (5, 3, -1)]:
-        with pytest.raises(UsageError):
-            KneserNey(vocab_size, order, boundary)
-    model = KneserNey(5, 2, END)
-    with pytest.raises(UsageError, match="empty"):
-        model.estimate(np.array([], int))
-    with pytest.raises(UsageError, match="token 5 is not an id below 5"):
-        model.log_prob(np.array([1, 5, 0]))
-    with pytest.raises(UsageError, match="shape"):
-        model.estimate(np.zeros((2, 3), int))
-
-
 @pytest.mark.real
 @pytest.mark.parametrize(("order", "validation", "test"), [(3, 157.77, 148.28), (5, 148.01, 141.19)])
 def test_penn_treebank_perplexities_are_kenlms(data_dir, order, validation, test):
     """KenLM's `lmplz`, with its own <unk> besides PTB's, has 10,001 words where the corpus has 10,000."""
-
-    def words(split: str) -> list[str]:
-        lines = (data_dir / "ptb" / f"ptb.{split}.txt").read_text().splitlines()
-        return [word for line in lines for word in [*line.split(), "<eos>"]]
-
-    train = words("train")
-    ids = {word: index for index, word in enumerate(dict.fromkeys(train))}
-    assert len(ids) == 10_000
-    model = KneserNey(len(ids), order, ids["<eos>"])
-    model.estimate(np.array([ids[word] for word in train]))
-    for split, published in [("valid", validation), ("test", test)]:
-        nats = model.log_prob(np.array([ids[word] for word in words(split)]))
-        assert np.exp(-nats.mean()) == pytest.approx(published, abs=0.01)
+    found = penn_treebank(data_dir, lambda size, end: KneserNey(size, order, end))
+    assert (found["valid"], found["test"]) == pytest.approx((validation, test), abs=0.01)

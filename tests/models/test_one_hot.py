@@ -4,7 +4,6 @@ import torch
 from retable.models.bilstm import BiLSTM
 from retable.models.convolutional_encoder import ConvolutionalEncoder
 from retable.models.one_hot import OneHotBiLSTM, OneHotConvolutionalEncoder
-from retable.training.weights import load_weights, save_weights
 
 V, E = 11, 6
 LENGTHS = torch.tensor([5, 1, 7, 3])
@@ -16,10 +15,7 @@ def ids() -> torch.Tensor:
 
 MODELS = {
     "bilstm": (lambda: OneHotBiLSTM(V, 8, 2), lambda: BiLSTM(V, E, 8, 2)),
-    "convolutions": (
-        lambda: OneHotConvolutionalEncoder(V, (2, 3), 4),
-        lambda: ConvolutionalEncoder(V, E, (2, 3), 4),
-    ),
+    "convolutions": (lambda: OneHotConvolutionalEncoder(V, (2, 3), 4), lambda: ConvolutionalEncoder(V, E, (2, 3), 4)),
 }
 
 
@@ -46,11 +42,3 @@ def test_it_has_no_table_and_every_parameter_a_gradient(kind):
     assert model.input_embedding is None and all(p.shape != (V, V) for p in model.parameters())
     model(ids(), LENGTHS).square().sum().backward()
     assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_saved_weights_give_the_same(kind, tmp_path):
-    model, other = (MODELS[kind][0]().eval() for _ in range(2))
-    save_weights(model, tmp_path / "model.safetensors")
-    load_weights(other, tmp_path / "model.safetensors")
-    assert torch.equal(model(ids(), LENGTHS), other(ids(), LENGTHS))

@@ -8,6 +8,7 @@ from retable.models.good_turing import GoodTuring
 from retable.models.interpolated import AbsoluteDiscounting
 from retable.models.ngram import BackoffModel, KneserNey
 from retable.models.pruning import Pruned
+from tests.models.counted_cases import penn_treebank
 
 END, V = 0, 6  # the boundary's id and the vocabulary; word 5 is never seen
 ESTIMATORS = [partial(KneserNey, order=3), partial(GoodTuring, order=3), partial(AbsoluteDiscounting, order=4)]
@@ -106,24 +107,9 @@ def test_thresholds_from_none_to_all():
     assert sizes[0] == len(n_grams(whole)) and sizes[-1] == V + 1
 
 
-def test_save_and_load(tmp_path):
-    model, loaded = (Pruned(V, END, ESTIMATORS[0], 1e-3) for _ in range(2))
-    model.estimate(text(5, 400))
-    model.save(tmp_path / "model.safetensors")
-    loaded.load(tmp_path / "model.safetensors")
-    np.testing.assert_array_equal(loaded.log_prob(text(6, 100)), model.log_prob(text(6, 100)))
-
-
 @pytest.mark.real
 def test_penn_treebank_loses_two_thirds_of_its_n_grams_for_little(data_dir):
     """Kneser-Ney of order 5 has 2.3 million, and a perplexity of 141.19."""
-    words = {
-        split: [w for line in (data_dir / "ptb" / f"ptb.{split}.txt").open() for w in [*line.split(), "<eos>"]]
-        for split in ("train", "test")
-    }
-    ids = {word: index for index, word in enumerate(dict.fromkeys(words["train"]))}
-    model = Pruned(len(ids), ids["<eos>"], partial(KneserNey, order=5), 1e-7)
-    model.estimate(np.array([ids[word] for word in words["train"]]))
-    assert sum(len(table.keys) for table in model.tables) < 2.4e6 / 2.8
-    nats = model.log_prob(np.array([ids[word] for word in words["test"]]))
-    assert np.exp(-nats.mean()) == pytest.approx(143.42, abs=0.05)
+    found = penn_treebank(data_dir, lambda size, end: Pruned(size, end, partial(KneserNey, order=5), 1e-7))
+    assert sum(len(table.keys) for table in found["model"].tables) < 2.4e6 / 2.8
+    assert found["test"] == pytest.approx(143.42, abs=0.05)

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from retable.models.residual_convolutional_encoder import ResidualConvolutionalEncoder
-from retable.training.weights import load_weights, save_weights
+from tests.nn.by_hand import arrays
 
 V, E, D, N = 11, 6, 5, 2
 LENGTHS = torch.tensor([5, 1, 9, 3])  # in no order
@@ -24,7 +24,7 @@ def ids() -> torch.Tensor:
 @pytest.mark.parametrize("width", [1, 3, 5])
 def test_equals_a_loop_over_places_and_windows(width):
     model = encoder(width=width).eval()
-    p = {name: parameter.detach().double().numpy() for name, parameter in model.named_parameters()}
+    p = arrays(model)
 
     def convolve(xs: list[np.ndarray], name: str) -> list[np.ndarray]:
         zeros = [np.zeros_like(xs[0])] * (width // 2)
@@ -47,14 +47,6 @@ def test_equals_a_loop_over_places_and_windows(width):
         assert not states[length:].any()
 
 
-def test_rows_and_padding_change_nothing():
-    model = encoder().eval()
-    states = model(ids(), LENGTHS)  # what stands behind a row's length is random here
-    for row, length in enumerate(LENGTHS):
-        alone = model(ids()[row : row + 1, :length], LENGTHS[row : row + 1])
-        torch.testing.assert_close(alone[0], states[row, :length])
-
-
 def test_a_state_sees_as_many_tokens_as_the_convolutions_span():
     model, row, length = encoder().eval(), ids()[2:3].repeat(1, 3), torch.tensor([27])
     changed = row.clone()
@@ -62,23 +54,3 @@ def test_a_state_sees_as_many_tokens_as_the_convolutions_span():
     moved = (model(changed, length) - model(row, length)).abs().amax(dim=2)[0] > 1e-6
     reach = 1 + 2 * N
     assert moved.nonzero()[:, 0].tolist() == list(range(13 - reach, 13 + reach + 1))
-
-
-def test_every_parameter_gets_a_gradient():
-    model = encoder()
-    model(ids(), LENGTHS).square().sum().backward()
-    assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
-
-
-def test_dropout_acts_in_training_alone():
-    model = encoder()
-    assert not torch.equal(model(ids(), LENGTHS), model(ids(), LENGTHS))
-    model.eval()
-    assert torch.equal(model(ids(), LENGTHS), model(ids(), LENGTHS))
-
-
-def test_saved_weights_give_the_same_states(tmp_path):
-    model, other = encoder().eval(), encoder(seed=1).eval()
-    save_weights(model, tmp_path / "model.safetensors")
-    load_weights(other, tmp_path / "model.safetensors")
-    assert torch.equal(model(ids(), LENGTHS), other(ids(), LENGTHS))

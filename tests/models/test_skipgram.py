@@ -20,13 +20,3 @@ def test_starts_as_gensim_does():
     assert vectors.abs().max() <= bound
     # The standard deviation of a uniform distribution on ±bound is bound / √3.
     torch.testing.assert_close(vectors.std(), torch.tensor(bound / 3**0.5), rtol=0.02, atol=0)
-
-
-def test_inputs_are_the_vectors():
-    model = SkipGram(WORDS, d_model=20)
-    table, units, offsets, scales = model.inputs()
-    assert table.equal(model.vectors())
-    assert table.data_ptr() == model.centre.weight.data_ptr()
-    assert units.tolist() == offsets[:-1].tolist() == list(range(500))
-    assert offsets[-1] == 500
-    assert set(scales) == {1}

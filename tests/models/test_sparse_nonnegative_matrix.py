@@ -6,12 +6,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from retable.core.errors import UsageError
-from retable.models.sparse_nonnegative_matrix import (
-    LeaveOneOut,
-    SparseNonnegativeMatrix,
-    bucket,
-    feature_types,
-)
+from retable.models.sparse_nonnegative_matrix import LeaveOneOut, SparseNonnegativeMatrix, bucket, feature_types
 
 V, END = 9, 0
 
@@ -184,45 +179,11 @@ def test_probabilities_sum_to_one_and_agree_with_the_scores_along_a_stream():
         assert following[tokens[t]] == pytest.approx(scores[t], abs=1e-9)
 
 
-def test_no_feature_reaches_over_the_end_of_a_sentence_or_into_the_future():
-    model = snm(steps=5)
-    model.estimate(corpus())
-    sentences = [[2, 3, 5, END], [END], [4, 3, 2, 3, END]]
-    apart = np.concatenate([model.log_prob(np.array(sentence)) for sentence in sentences])
-    np.testing.assert_array_equal(model.log_prob(np.concatenate(sentences)), apart)
-    tokens = corpus(4, 40)
-    np.testing.assert_array_equal(model.log_prob(tokens[:17]), model.log_prob(tokens)[:17])
-
-
-def test_words_that_are_not_in_the_text_have_a_probability_too():
-    model = SparseNonnegativeMatrix(V + 3, END, order=3, max_skip=1, max_skip_words=1, steps=3)
-    model.estimate(corpus())
-    following = np.exp(model.next_log_prob(corpus()[:7]))
-    assert following.sum() == pytest.approx(1) and following[V:].min() > 0
-
-
 def test_features_have_the_hashes_that_saved_models_know_them_by():
     hashes, present = snm(order=3, max_skip=0)._contexts(np.array([3, 4]))
     assert present.tolist() == [[True, True], [True, True], [False, True]]
     after_3 = [11400714819323198485, 6232008099313204047, 15649627185697983879]  # of none, of 3, and of <s> 3
     assert hashes[:, 1].tolist() == after_3
-
-
-def test_before_it_is_estimated_it_is_uniform():
-    np.testing.assert_allclose(snm().log_prob(corpus()), -np.log(V))
-    np.testing.assert_allclose(snm().next_log_prob(corpus()[:5]), -np.log(V))
-
-
-def test_saved_and_loaded_it_is_the_same_and_equal_models_give_equal_bytes(tmp_path):
-    first, second = snm(steps=3), snm(steps=3)
-    for model, name in ((first, "a"), (second, "b")):
-        model.estimate(corpus())
-        model.save(tmp_path / name)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    other = snm()
-    other.load(tmp_path / "a")
-    np.testing.assert_array_equal(other.log_prob(corpus(6)), first.log_prob(corpus(6)))
-    np.testing.assert_array_equal(other.next_log_prob(corpus(6)[:9]), first.next_log_prob(corpus(6)[:9]))
 
 
 def test_files_that_are_no_such_model_are_refused(tmp_path):
@@ -247,15 +208,3 @@ def test_files_that_are_no_such_model_are_refused(tmp_path):
         snm().load(path)
     with pytest.raises(UsageError, match="no saved"):
         snm().load(tmp_path / "nothing")
-
-
-def test_mistakes_of_use():
-    with pytest.raises(UsageError, match="order is 0"):
-        snm(order=0)
-    with pytest.raises(UsageError, match="boundary is 9"):
-        SparseNonnegativeMatrix(V, V, order=2)
-    with pytest.raises(UsageError, match="empty"):
-        snm().estimate(np.array([], np.uint16))
-    for tokens in (np.array([1, V]), np.array([[1, 2]])):
-        with pytest.raises(UsageError, match="not a stream of ids below 9"):
-            snm().log_prob(tokens)

@@ -2,11 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from retable.core.errors import UsageError
-from retable.data.streams import TokenBatch
 from retable.models.recurrent import GRU, LSTM, Elman
 from retable.models.stacked_recurrent import StackedRecurrent
-from retable.objectives.causal_lm import CausalLM
+from tests.nn.by_hand import arrays, layer_norm
+from tests.nn.by_hand import cell as by_hand_cell
 
 V, D, B, T = 11, 8, 3, 7
 FORMS = [(False, False), (True, False), (False, True), (True, True)]
@@ -29,45 +28,23 @@ def stacked(
 
 
 def by_equations(
-    model: StackedRecurrent, ids: np.ndarray, state: np.ndarray, keep: float, cell: str = "lstm"
+    model: StackedRecurrent, ids: np.ndarray, state: np.ndarray, keep: float, kind: str = "lstm"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """In float64, time by time, for ids (B, T) and state (n_layers, 1 or 2, B, D).
+    """Time by time, for ids (B, T) and state (n_layers, 1 or 2, B, D).
 
     keep: 1, or 0 where dropout lets nothing through from layer to layer.
     """
-    p = {name: parameter.detach().double().numpy() for name, parameter in model.named_parameters()}
-    residual, layer_norm, state, outputs = model.residual, "norms.0.weight" in p, state.copy(), []
-
-    def sigm(x: np.ndarray) -> np.ndarray:
-        return 1 / (1 + np.exp(-x))
+    p, state, outputs = arrays(model), state.copy(), []
 
     def norm(x: np.ndarray, layer: int) -> np.ndarray:
-        if not layer_norm:
-            return x
-        x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
-        return x * p[f"norms.{layer}.weight"] + p[f"norms.{layer}.bias"]
-
-    def step(given: np.ndarray, recurrent: np.ndarray, before: np.ndarray) -> tuple[np.ndarray, ...]:
-        """From W x + b and U h + b, of all gates, and the state (1 or 2, B, D) to the state after."""
-        if cell == "elman":
-            return (np.tanh(given + recurrent),)
-        if cell == "gru":
-            (r, z, n), (r_h, z_h, n_h) = (np.split(gates, 3, axis=1) for gates in (given, recurrent))
-            z = sigm(z + z_h)
-            return ((1 - z) * np.tanh(n + sigm(r + r_h) * n_h) + z * before[0],)
-        i, f, g, o = np.split(given + recurrent, 4, axis=1)
-        c = sigm(f) * before[1] + sigm(i) * np.tanh(g)
-        return sigm(o) * np.tanh(c), c
+        return layer_norm(x, p[f"norms.{layer}.weight"], p[f"norms.{layer}.bias"]) if "norms.0.weight" in p else x
 
     for t in range(ids.shape[1]):
         hidden = p["embedding.weight"][ids[:, t]]
         for layer, before in enumerate(state):
             below = hidden if layer == 0 else norm(hidden, layer - 1)
-            w = {name: p[f"layers.{layer}.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-            given, recurrent = keep * below @ w["weight_ih"].T, before[0] @ w["weight_hh"].T
-            state[layer] = step(given + w["bias_ih"], recurrent + w["bias_hh"], before)
-            h = state[layer, 0]
-            hidden = hidden + h if residual and layer > 0 else h
+            state[layer] = by_hand_cell(kind, p, keep * below, before, f"layers.{layer}.")
+            hidden = hidden + state[layer, 0] if model.residual and layer > 0 else state[layer, 0]
         outputs.append(keep * norm(hidden, len(state) - 1))
     return np.stack(outputs, axis=1), state
 
@@ -138,39 +115,6 @@ def test_on_one_hot_words_it_is_a_table_times_the_first_layers_weights(cell):
     torch.testing.assert_close(torch.func.functional_call(model, weights, ids), peer(ids))
 
 
-def test_a_softmax_can_not_share_one_hot_words():
-    with pytest.raises(UsageError, match="no word embedding that the softmax could share"):
-        CausalLM(stacked(one_hot=True), V, tie=True, bias=True, reduction="mean")
-
-
-def test_a_cell_that_there_is_not_is_refused():
-    with pytest.raises(UsageError, match="no cell=rnn; write one of elman, gru, lstm"):
-        stacked(cell="rnn")
-
-
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize(("residual", "layer_norm"), FORMS)
-def test_state_carried_over_a_cut_changes_nothing(cell, residual, layer_norm):
-    model, ids = stacked(3, residual, layer_norm, cell, first_state=True).eval(), torch.randint(V, (B, T))
-    whole, end = model(ids)
-    first, state = model(ids[:, :4])
-    assert all(part.shape == (3, B, D) for part in state)
-    second, carried_end = model(ids[:, 4:], state)
-    torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
-    torch.testing.assert_close(carried_end, end)
-
-
-def test_the_future_does_not_show():
-    model, ids = stacked().eval(), torch.randint(V, (1, T))
-    hidden, _ = model(ids)
-    for t in range(T):
-        changed = ids.clone()
-        changed[:, t:] = (changed[:, t:] + 1) % V
-        other, _ = model(changed)
-        torch.testing.assert_close(other[:, :t], hidden[:, :t])
-        assert (other[:, t:] - hidden[:, t:]).abs().amax(dim=2).min() > 1e-4
-
-
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("variational", [False, True])
 @pytest.mark.parametrize("residual", [False, True])
@@ -210,15 +154,6 @@ def test_recurrent_dropout_drops_units_of_the_state(cell):
     model(torch.randint(V, (B, T)))[0].pow(2).sum().backward()
     unseen = [(layer.weight_hh_l0.grad == 0).float().mean(dim=0).tolist() for layer in model.layers]
     assert set(unseen[0] + unseen[1]) == {0.0, 1.0} and unseen[0] != unseen[1]
-
-
-@pytest.mark.parametrize(("residual", "layer_norm"), FORMS)
-def test_every_parameter_gets_a_gradient(residual, layer_norm):
-    model = stacked(3, residual, layer_norm, dropout=0.2, variational=True, recurrent_dropout=0.2).train()
-    objective = CausalLM(model, V, tie=True, bias=True, reduction="mean")
-    ids = torch.randint(V, (B, T + 1))
-    objective.loss(TokenBatch(ids[:, :-1], ids[:, 1:], fresh=True), None, step=0)[0].backward()
-    assert all(p.grad is not None and p.grad.any() for p in objective.parameters())
 
 
 def test_every_parameter_starts_uniform_in_the_range_but_the_norms():

@@ -2,7 +2,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from retable.core.errors import UsageError
 from retable.models.t5 import T5, OneStackT5, causal_mask
 from tests.models.t5_cases import KINDS, D, F, H, K, L, V, build, transformers_t5, widened
 
@@ -65,58 +64,6 @@ def test_far_positions_equal_transformers(model, kind):
     assert (model(ids, torch.tensor([160]), ids) - expected).abs().max() < 1e-4
 
 
-def test_padding_changes_nothing(model):
-    inputs, outputs = texts()
-    hidden = model(inputs, LENGTHS, outputs)
-    for row, length in enumerate(LENGTHS):
-        alone = model(inputs[row : row + 1, :length], length[None], outputs[row : row + 1])
-        torch.testing.assert_close(hidden[row : row + 1], alone, atol=1e-5, rtol=1e-5)
-    filled = inputs + 9 * (torch.arange(T) >= LENGTHS[:, None])
-    assert torch.equal(model(filled, LENGTHS, outputs), hidden)
-
-
-def test_the_encoder_sees_all_and_the_decoder_what_came_before(model):
-    ids = texts()[0][:1]
-    length = torch.tensor([T])
-    assert reach(lambda ids: model.memory(ids, length), ids).all()
-    assert reach(lambda inputs: model(inputs, length, ids), ids).all()
-    assert torch.equal(reach(lambda outputs: model(ids, length, outputs), ids), torch.ones(T, T).tril().bool())
-
-
-@pytest.mark.parametrize("pieces", [[U], [1] * U, [2, 1, 2]], ids=str)
-def test_going_on_from_a_state_equals_all_at_once(model, pieces):
-    inputs, outputs = texts()
-    state, parts = model.encode(inputs, LENGTHS), []
-    for piece in outputs.split(pieces, dim=1):
-        hidden, state = model.decode(piece, state)
-        parts.append(hidden)
-    torch.testing.assert_close(torch.cat(parts, dim=1), model(inputs, LENGTHS, outputs), atol=1e-5, rtol=1e-5)
-    assert [past.tensor.shape for past in state[0]] == [(2, B, H, U, K)] * L
-    assert [memory.shape for memory in state[1]] == [(2, B, H, T, K)] * L
-
-
-@torch.no_grad()
-def test_a_state_has_its_batch_in_dimension_1(model):
-    inputs, outputs = texts()
-    _, (pasts, memories, lengths) = model.decode(outputs[:, :3], model.encode(inputs, LENGTHS))
-    hidden, _ = model.decode(outputs[:, 3:], (pasts, memories, lengths))
-    rows = torch.tensor([2, 0, 0, 1])
-    pasts, memories = tuple(past.select(rows) for past in pasts), tuple(memory[:, rows] for memory in memories)
-    again, _ = model.decode(outputs[rows, 3:], (pasts, memories, lengths[:, rows]))
-    torch.testing.assert_close(again, hidden[rows])
-
-
-def test_bf16_is_near_fp32(model):
-    inputs, outputs = texts()
-    exact = model(inputs, LENGTHS, outputs)
-    with torch.autocast("cpu", torch.bfloat16):
-        rounded = model(inputs, LENGTHS, outputs)
-        first, state = model.decode(outputs[:, :2], model.encode(inputs, LENGTHS))
-        rest, _ = model.decode(outputs[:, 2:], state)
-    for hidden in (rounded, torch.cat([first, rest], dim=1)):
-        assert (hidden.float() - exact).square().mean().sqrt() < 0.1 * exact.std()
-
-
 @pytest.mark.parametrize("prefix", [[0, 0], [1, 4], [6, 3]], ids=str)
 def test_a_prefix_is_seen_whole_and_the_rest_left_to_right(one_stack, prefix):
     ids = torch.randint(V, (2, 6), generator=torch.Generator().manual_seed(0))
@@ -152,23 +99,6 @@ def test_one_stack_goes_on_from_a_prefix(one_stack):
     assert one_stack(ids)[1] is None
 
 
-def test_every_parameter_gets_a_gradient(model, one_stack):
-    inputs, outputs = texts()
-    model.train()(inputs, LENGTHS, outputs).square().sum().backward()
-    one_stack.train()(inputs, prefix=LENGTHS)[0].square().sum().backward()
-    for trained in (model, one_stack):
-        reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in trained.named_parameters()}
-        assert all(reached.values()), reached
-
-
-def test_only_parameters_need_saving(model, kind):
-    torch.manual_seed(1)
-    other = T5(V, D, L, H, F, 0.0, KINDS[kind], d_head=K).eval()
-    other.load_state_dict({name: p.detach() for name, p in model.named_parameters()})
-    inputs, outputs = texts()
-    assert torch.equal(other(inputs, LENGTHS, outputs), model(inputs, LENGTHS, outputs))
-
-
 def test_initialisation(kind):
     """Variances that keep sums at 1: of the softmax's logits, too, and of scores that nothing divides."""
     torch.manual_seed(0)
@@ -195,9 +125,3 @@ def test_initialisation(kind):
 
 def test_causal_mask_by_hand():
     assert causal_mask(2, 1, torch.device("cpu"))[0, 0].tolist() == [[True, True, False], [True, True, True]]
-
-
-@pytest.mark.parametrize("architecture", [T5, OneStackT5])
-def test_an_unknown_activation_is_refused(architecture):
-    with pytest.raises(UsageError, match="no activation=gelu; write one of relu, geglu"):
-        architecture(V, D, L, H, F, 0.0, activation="gelu")

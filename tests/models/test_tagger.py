@@ -30,34 +30,6 @@ def test_without_characters_it_is_the_sentence_encoder():
     torch.testing.assert_close(given(ids(), LENGTHS), encoder(known, LENGTHS))
 
 
-def test_padding_changes_nothing():
-    given = tagger(dropout=0.5).eval()
-    padded = given(ids(), LENGTHS)  # what stands behind a row's length is random here
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = given(ids()[row : row + 1, :length], LENGTHS[row : row + 1])
-        torch.testing.assert_close(padded[row, :length], alone[0])
-        assert not padded[row, length:].any()
-
-
-def test_each_position_sees_both_sides_and_the_spelling():
-    given, length = tagger(), torch.tensor([3])
-    zebra, dogs = given(torch.tensor([[1, 4, 3]]), length), given(torch.tensor([[1, 5, 3]]), length)
-    assert (zebra != dogs).any(dim=2).all()
-
-
-def test_dropout_acts_while_it_trains():
-    given = tagger(dropout=0.5)
-    assert not torch.equal(given(ids(), LENGTHS), given(ids(), LENGTHS))
-
-
-def test_save_and_load_give_the_same(tmp_path):
-    given, other = tagger(), tagger()
-    torch.nn.init.ones_(other.input_embedding.weight)
-    torch.save(given.state_dict(), tmp_path / "weights")
-    other.load_state_dict(torch.load(tmp_path / "weights"))
-    assert torch.equal(given(ids(), LENGTHS), other(ids(), LENGTHS))
-
-
 def test_the_indicator_tells_the_predicate_from_the_rest():
     """As if the LSTM read a vector more of each word, one of two."""
     given, plain = tagger(d_predicate=3), tagger()
@@ -75,15 +47,6 @@ def test_the_indicator_tells_the_predicate_from_the_rest():
     rows = marks[torch.tensor([[0, 0, 1, 0, 0], [1, 0, 0, 0, 0], [1, 0, 0, 0, 0]])]
     read = given.layers(torch.cat([given.input(ids()), rows], dim=2), LENGTHS)
     torch.testing.assert_close(given(ids(), LENGTHS, predicates), read)
-
-
-def test_padding_changes_nothing_of_a_predicates_states():
-    given = tagger(d_predicate=3).eval()
-    predicates = torch.tensor([1, 4, 0])
-    padded = given(ids(), LENGTHS, predicates)
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = given(ids()[row : row + 1, :length], LENGTHS[row : row + 1], predicates[row : row + 1])
-        torch.testing.assert_close(padded[row, :length], alone[0])
 
 
 def test_without_an_indicator_the_weights_are_drawn_as_ever():

@@ -3,7 +3,6 @@ import pytest
 import torch
 from torch import nn
 
-from retable.core.errors import UsageError
 from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
 
 V, D, L, H, F, B, S, U, LONG = 13, 8, 2, 2, 12, 3, 5, 4, 12
@@ -75,67 +74,6 @@ def test_equals_the_transformer_of_torch(norm):
         assert (ours(sources, lengths, targets) - expected).abs().max() < 1e-5
 
 
-def test_padding_changes_nothing(model):
-    sources, lengths, targets = inputs()
-    hidden = model(sources, lengths, targets)
-    other = sources.clone()
-    other[torch.arange(S) >= lengths[:, None]] = 7
-    torch.testing.assert_close(model(torch.cat([other, other], dim=1), lengths, targets), hidden)
-    for b, n in enumerate(lengths.tolist()):
-        alone = model(sources[b : b + 1, :n], lengths[b : b + 1], targets[b : b + 1])
-        torch.testing.assert_close(alone[0], hidden[b], atol=1e-5, rtol=1e-5)
-
-
-def test_later_tokens_of_the_target_do_not_show(model):
-    sources, lengths, targets = inputs()
-    hidden = model(sources, lengths, targets)
-    for u in range(U):
-        changed = targets.clone()
-        changed[:, u:] = changed[:, u:] % (V - 1) + 1
-        other = model(sources, lengths, changed)
-        torch.testing.assert_close(other[:, :u], hidden[:, :u])
-        assert (other[:, u:] - hidden[:, u:]).abs().amax(dim=2).min() > 1e-4
-
-
-@pytest.mark.parametrize("pieces", [[1] * U, [3, 1], [1, 3]], ids=str)
-def test_going_on_from_a_state_equals_all_at_once(model, pieces):
-    sources, lengths, targets = inputs()
-    state, parts = model.encode(sources, lengths), []
-    for piece in targets.split(pieces, dim=1):
-        hidden, state = model.decode(piece, state)
-        parts.append(hidden)
-    torch.testing.assert_close(torch.cat(parts, dim=1), model(sources, lengths, targets), atol=1e-5, rtol=1e-5)
-    assert [past.tensor.shape for past in state[0]] == [(2, B, H, U, D // H)] * L
-
-
-def test_every_source_token_shows_in_every_step(model):
-    sources, lengths, targets = inputs()
-    hidden = model(sources, lengths, targets)
-    for s in range(S):
-        changed = sources.clone()
-        changed[:, s] = changed[:, s] % (V - 1) + 1
-        moved = (model(changed, lengths, targets) - hidden).abs().amax(dim=2)
-        assert (moved[s < lengths] > 1e-5).all() and not moved[s >= lengths].any()
-
-
-def test_every_parameter_gets_a_gradient(model):
-    model.train()(*inputs()).square().sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.any(), name
-
-
-def test_only_parameters_need_saving(model):
-    torch.manual_seed(1)
-    other = TransformerEncoderDecoder(
-        V, D, L, H, F, LONG, 0.0, "pre" if model.encoder[0].attention_link.pre else "post"
-    )
-    with torch.no_grad():
-        for mine, its in zip(other.parameters(), model.parameters(), strict=True):
-            mine.copy_(its)
-    assert torch.equal(other.eval()(*inputs()), model(*inputs()))
-    assert set(model.state_dict()) == {name for name, _ in model.named_parameters()}
-
-
 def test_initialisation():
     torch.manual_seed(0)
     for name, parameter in TransformerEncoderDecoder(500, 64, 2, 2, 96, 10, 0.0).named_parameters():
@@ -146,18 +84,3 @@ def test_initialisation():
         else:
             std = 64**-0.5 if "embedding" in name else (2 / sum(parameter.shape)) ** 0.5
             assert parameter.std().item() == pytest.approx(std, rel=0.05), name
-
-
-def test_too_long_a_sequence_is_refused(model):
-    ids, lengths = torch.ones(1, LONG + 1, dtype=torch.long), torch.tensor([LONG + 1])
-    with pytest.raises(UsageError, match=rf"{LONG + 1} tokens.*max_length={LONG}"):
-        model.encode(ids, lengths)
-    state = model.encode(ids[:, :1], lengths - LONG)
-    _, state = model.decode(ids[:, :LONG], state)
-    with pytest.raises(UsageError, match=rf"{LONG + 1} tokens.*max_length={LONG}"):
-        model.decode(ids[:, :1], state)
-
-
-def test_an_unknown_norm_is_refused():
-    with pytest.raises(UsageError, match="no norm=both; write post or pre"):
-        TransformerEncoderDecoder(V, D, L, H, F, LONG, 0.0, norm="both")

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from retable.core.errors import UsageError
 from retable.data.images import ImageBatch
 from retable.models.vit import ViT
 from retable.objectives.image_classification import ImageClassification
@@ -89,8 +88,3 @@ def test_tokens_are_the_class_token_and_the_projected_patches_in_rows():
             patch = images[0, :, top : top + PATCH, left : left + PATCH].flatten()
             tokens.append(weight @ patch + model.patches.bias)
     torch.testing.assert_close(seen[0][0], torch.stack(tokens) + model.positions.weight)
-
-
-def test_images_of_no_whole_number_of_patches_are_refused():
-    with pytest.raises(UsageError, match="images of 12 are no whole number of patches of 5"):
-        make(patch_size=5)

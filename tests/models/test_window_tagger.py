@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.models.window_tagger import WindowTagger
 
 WORDS = ["<unk>", "a", "dog", "barks", "zebra", "dogs"]
@@ -43,17 +42,3 @@ def test_a_state_has_read_its_window_and_nothing_else():
     before, after = given(torch.tensor([[1, 2, 3, 1, 2]]), length), given(torch.tensor([[1, 4, 3, 1, 2]]), length)
     changed = (before != after).any(dim=2)[0].tolist()
     assert changed == [True, True, True, False, False]
-
-
-def test_every_parameter_learns_and_dropout_acts_while_it_trains():
-    given = tagger(dropout=0.5)
-    states = given(ids(), LENGTHS)
-    assert not torch.equal(states, given(ids(), LENGTHS))
-    states.square().sum().backward()
-    assert all(parameter.grad.abs().sum() > 0 for parameter in given.parameters())
-    assert torch.equal(given.eval()(ids(), LENGTHS), given(ids(), LENGTHS))
-
-
-def test_a_window_has_a_word_in_its_middle():
-    with pytest.raises(UsageError, match=r"model\.window=4 has no word in its middle; write an odd number, such as 5"):
-        tagger(window=4)

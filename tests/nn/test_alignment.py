@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from retable.nn.alignment import AdditiveAttention, BilinearAttention
+from tests.nn.by_hand import arrays
 
 B, S, U, Q, M = 3, 5, 4, 6, 8
 LENGTHS = [5, 2, 4]
@@ -22,7 +23,7 @@ def inputs(kind: str):
 
 def shares_one_by_one(kind: str, attention, queries, memory) -> np.ndarray:
     """(B, U, S) in float64, a pair of states at a time, over the real states of the encoder alone."""
-    p = {name: parameter.detach().double().numpy() for name, parameter in attention.named_parameters()}
+    p = arrays(attention)
     q, m = queries.double().numpy(), memory.double().numpy()
     shares = np.zeros((B, U, S))
     for b in range(B):
@@ -45,21 +46,7 @@ def test_equals_a_loop_over_pairs_of_states(kind):
     np.testing.assert_allclose(shares.detach(), shares_one_by_one(kind, attention, queries, memory), atol=1e-6)
 
 
-def test_padding_gets_nothing(kind):
-    attention, queries, memory, mask = inputs(kind)
-    shares = attention(queries, attention.keys(memory), mask)
-    assert not shares.masked_select(~mask[:, None].expand_as(shares)).any()
-    torch.testing.assert_close(shares.sum(dim=2), torch.ones(B, U))
-
-
 def test_a_score_has_no_bias_which_all_states_would_share(kind):
     names = {"bilinear": ["weight.weight"],
              "additive": ["query.weight", "memory.weight", "memory.bias", "score.weight"]}[kind]  # fmt: skip
     assert [name for name, _ in KINDS[kind](Q, M).named_parameters()] == names
-
-
-def test_every_parameter_gets_a_gradient(kind):
-    attention, queries, memory, mask = inputs(kind)
-    attention(queries, attention.keys(memory), mask).square().sum().backward()
-    reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in attention.named_parameters()}
-    assert all(reached.values()), reached

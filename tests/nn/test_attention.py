@@ -64,19 +64,6 @@ def test_what_is_masked_is_not_seen():
     torch.testing.assert_close(seen[1:], attention(hidden[1:], memory[1:]))
 
 
-def test_dropout_acts_in_training_alone():
-    torch.manual_seed(0)
-    attention, hidden = Attention(D, H, 0.5), torch.randn(B, T, D)
-    assert not torch.equal(attention(hidden), attention(hidden))
-    attention.eval()
-    assert torch.equal(attention(hidden), attention(hidden))
-
-
-def test_heads_that_do_not_divide_the_width_are_refused():
-    with pytest.raises(ValueError, match="d_model=8 must be a multiple of n_heads=3"):
-        Attention(D, 3, 0.0)
-
-
 def test_rows_without_padding_have_no_mask():
     assert padding_mask_if_any(torch.tensor([3, 3]), 3) is None
     for lengths, length in (([3, 2], 3), ([3, 3], 4)):

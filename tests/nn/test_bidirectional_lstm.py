@@ -1,4 +1,3 @@
-import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -6,6 +5,19 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 
 LENGTHS = torch.tensor([5, 1, 7, 3])
+
+
+def one_direction(inputs: list[Tensor], weights: dict[str, Tensor], name: str) -> list[Tensor]:
+    """The states of an LSTM, gate by gate (Gers et al. 2000); `weights` as torch names them."""
+    h, c, states = torch.zeros(4), torch.zeros(4), []
+    for x in inputs:
+        gates = weights[f"{name}.weight_ih_l0"] @ x + weights[f"{name}.bias_ih_l0"]
+        gates = gates + weights[f"{name}.weight_hh_l0"] @ h + weights[f"{name}.bias_hh_l0"]
+        i, f, g, o = gates.chunk(4)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        states.append(h)
+    return states
 
 
 def test_equals_a_plain_loop():
@@ -20,19 +32,6 @@ def test_equals_a_plain_loop():
             backward = one_direction(below[::-1], weights, f"back.{layer}")[::-1]
             below = [torch.cat(both) for both in zip(forward, backward, strict=True)]
         torch.testing.assert_close(hidden[row, :length], torch.stack(below))
-
-
-def one_direction(inputs: list[Tensor], weights: dict[str, Tensor], name: str) -> list[Tensor]:
-    """The states of an LSTM, gate by gate (Gers et al. 2000); `weights` as torch names them."""
-    h, c, states = torch.zeros(4), torch.zeros(4), []
-    for x in inputs:
-        gates = weights[f"{name}.weight_ih_l0"] @ x + weights[f"{name}.bias_ih_l0"]
-        gates = gates + weights[f"{name}.weight_hh_l0"] @ h + weights[f"{name}.bias_hh_l0"]
-        i, f, g, o = gates.chunk(4)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
-        states.append(h)
-    return states
 
 
 def test_packed_rows_of_torch_give_the_same():
@@ -58,16 +57,6 @@ def test_packed_rows_of_torch_give_the_same():
         )
 
 
-def test_padding_changes_nothing():
-    torch.manual_seed(0)
-    layers, inputs = BidirectionalLSTM(3, 4), torch.randn(4, 9, 3)
-    padded = layers(inputs, LENGTHS)
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = layers(inputs[row : row + 1, :length], LENGTHS[row : row + 1])
-        torch.testing.assert_close(padded[row, :length], alone[0])
-        assert not padded[row, length:].any()
-
-
 def test_dropout_acts_between_layers_alone():
     torch.manual_seed(0)
     inputs = torch.randn(1, 3, 2)
@@ -75,8 +64,3 @@ def test_dropout_acts_between_layers_alone():
     length = torch.tensor([3])
     assert torch.equal(one(inputs, length), one.eval()(inputs, length))
     assert not torch.equal(two(inputs, length), two.eval()(inputs, length))
-
-
-def test_an_odd_width_is_refused():
-    with pytest.raises(ValueError, match="a width of 9 must be even"):
-        BidirectionalLSTM(3, 9)

@@ -4,6 +4,7 @@ import torch
 
 from retable.nn.character_cnn import PADDING, CharacterCNN, Highway, spell
 from retable.tokenizers.elmo_characters import encode_words
+from tests.nn.by_hand import arrays
 
 WORDS = ["a", "cat", "<unk>", "naïve", "antidisestablishmentarianism", "語" * 30]
 FILTERS = [(1, 4), (2, 5), (4, 3)]
@@ -16,7 +17,7 @@ def cnn(n_highway: int = 2, d_projection: int | None = None) -> CharacterCNN:
 
 def by_equations(model: CharacterCNN, symbols: np.ndarray) -> np.ndarray:
     """Kim et al., equations 5 to 8, in float64, for one word's (L,) symbols."""
-    p = {name: parameter.detach().double().numpy() for name, parameter in model.named_parameters()}
+    p = arrays(model)
     C = p["characters.weight"][symbols].T
     features = []
     for i, (width, n) in enumerate(FILTERS):

@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from retable.core.errors import UsageError
 from retable.metrics.spans import convert
 from retable.nn.crf import CRF, _LogPartition, allowed_transitions
 
@@ -219,11 +218,3 @@ def test_a_type_may_have_hyphens():
 def test_only_scores_are_saved():
     """What is forbidden, the tags tell."""
     assert [*CRF(2, allowed_transitions(["B-x", "E-x"], "IOBES")).state_dict()] == ["start", "transition", "end"]
-
-
-def test_mistakes_are_named():
-    with pytest.raises(UsageError, match=r"no scheme=BIO; write one of IOB1, IOB2, IOBES"):
-        allowed_transitions(["O"], "BIO")
-    for tag in ("E-x", "NN", "Ox", "Bx", ""):
-        with pytest.raises(UsageError, match=rf"'{tag}' is no tag of scheme=IOB2"):
-            allowed_transitions(["O", "B-x", tag], "IOB2")

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import torch
 
 from retable.nn.scalar_mix import ScalarMix
@@ -40,22 +39,9 @@ def test_starts_as_the_mean_of_the_layers():
     torch.testing.assert_close(mixed, torch.stack(layers()).mean(dim=0))
 
 
-def test_padding_changes_nothing():
-    module, whole = mix(), layers()
-    padded = [torch.nn.functional.pad(layer, (0, 0, 0, 3), value=9.0) for layer in whole]
-    result = module(padded, LENGTHS)
-    torch.testing.assert_close(result[:, :T], module(whole, LENGTHS))
-    assert not result[:, T:].any()
-
-
 def test_weights_and_gamma_and_layers_get_a_gradient():
     module, whole = mix(), [layer.requires_grad_() for layer in layers()]
     module(whole, LENGTHS).pow(3).sum().backward()
     tensors = {**dict(module.named_parameters()), **{f"layer {k}": layer for k, layer in enumerate(whole)}}
     assert all(tensor.grad is not None and tensor.grad.any() for tensor in tensors.values())
     assert len(tensors) == 2 + K
-
-
-def test_another_number_of_layers_is_an_error():
-    with pytest.raises(ValueError, match="zip"):
-        mix()(layers()[:2], LENGTHS)

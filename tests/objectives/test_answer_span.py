@@ -1,9 +1,7 @@
 import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.data.questions import PassageExample, QuestionBatch, QuestionExample, pad_passages, pad_questions
-from retable.models.bag_of_words import BagOfWords
 from retable.models.base import Model
 from retable.models.bert import BERT
 from retable.models.bidaf import BiDAF
@@ -49,24 +47,6 @@ def test_the_loss_is_that_of_both_ends():
     half, _, _ = objective.loss(batch()._replace(weight=0.5), None, 0)
     assert half.item() == pytest.approx(loss.item() / 2)
     assert not start[1, 2:].any() and not end[1, 2:].any()  # padding
-
-
-def test_neither_padding_nor_the_rows_beside_it_change_a_row():
-    objective = reading(dropout=0.5).eval()
-    found = objective.predict(batch())
-    losses = []
-    for row in range(3):
-        alone = pad_questions(EXAMPLES, [row])
-        assert objective.predict(alone).tolist() == [found[row].tolist()]
-        losses.append(objective.loss(alone, None, 0)[0])
-    torch.testing.assert_close(objective.loss(batch(), None, 0)[0], torch.stack(losses).mean())
-
-
-def test_the_loss_reaches_every_parameter():
-    objective = reading()
-    objective.loss(batch(), None, 0)[0].backward()
-    reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in objective.named_parameters()}
-    assert all(reached.values()), reached
 
 
 def test_best_spans_equal_a_search_over_all():
@@ -137,14 +117,3 @@ def test_an_encoders_words_start_by_their_first_token_and_end_by_their_last(kind
     alone = [objective.loss(pad_passages(PASSAGES, [row]), None, 0)[0] for row in range(2)]
     torch.testing.assert_close(objective.loss(padded, None, 0)[0], torch.stack(alone).mean())
     assert objective.predict(padded)[1].tolist() == [0, 0]
-
-
-def test_an_encoder_learns_from_its_loss_by_every_parameter_that_is_trained():
-    objective = AnswerSpan(encoder("bert"), 0.0)
-    objective.loss(pad_passages(PASSAGES, range(2)), None, 0)[0].backward()
-    assert all(p.grad is not None for p in objective.parameters() if p.requires_grad)
-
-
-def test_models_without_states_of_tokens_are_refused():
-    with pytest.raises(UsageError, match=r"BagOfWords has no state for each token to find an answer by; take recipe="):
-        AnswerSpan(BagOfWords(9, 0.0), 0.0)

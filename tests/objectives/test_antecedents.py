@@ -3,11 +3,10 @@ from math import exp, inf, log
 import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.corpora.coreference import Document
 from retable.data.coreference import CoreferenceBatch, coreference_example, pad_documents
 from retable.data.spelling import Vocabulary
-from retable.models.base import Reader, SpanRanker
+from retable.models.base import SpanRanker
 from retable.models.mention_ranker import Ranking
 from retable.objectives.antecedents import Antecedents, clusters_of, marginal_likelihood
 
@@ -112,10 +111,3 @@ def test_each_document_gets_its_own_clusters(places):
     given = pad_documents([coreference_example(each, vocabulary) for each in documents], places)
     expected = [[[(0, 1), (2, 3), (5, 6)], [(1, 2), (4, 5)]], [], [[(0, 1), (1, 2), (2, 3)]], []]
     assert Antecedents(Repeater()).predict(given) == [expected[place] for place in places]
-
-
-def test_a_model_without_spans_is_refused():
-    with pytest.raises(
-        UsageError, match=r"Reader does not rank the antecedents of spans; .*=coreference/mention_ranker"
-    ):
-        Antecedents(Reader())

@@ -4,12 +4,9 @@ import torch
 
 from retable.core.errors import UsageError
 from retable.data.streams import OppositeBatch, OppositeStreams
-from retable.models.bilstm import BiLSTM
 from retable.models.elmo import ELMo
-from retable.models.gpt import GPT
 from retable.objectives.bidirectional_lm import BidirectionalLM
 from retable.objectives.causal_lm import CausalLM
-from retable.training.weights import load_weights, save_weights
 
 V, D, B, T = 11, 5, 4, 6
 WORDS = [f"w{i * 7}" for i in range(V)]
@@ -141,30 +138,6 @@ def test_both_directions_teach_one_softmax():
     torch.testing.assert_close(lm.head.weight.grad, sum(alone) / 2)
     heads = [name for name, p in lm.named_parameters() if p.shape[0] == V and not name.startswith("model.")]
     assert heads == ["head.weight", "head.bias"]
-
-
-@KINDS
-def test_every_parameter_gets_a_gradient(filters):
-    lm = objective(filters, dropout=0.1).train()
-    lm.loss(batches().batch(0), None, step=0)[0].backward()
-    for name, parameter in lm.named_parameters():
-        assert parameter.grad is not None and parameter.grad.any(), name
-
-
-@KINDS
-def test_saved_and_loaded_it_predicts_the_same(filters, tmp_path):
-    first, second = (objective(filters, seed=seed) for seed in (0, 1))
-    save_weights(first, tmp_path / "model.safetensors")
-    load_weights(second, tmp_path / "model.safetensors")
-    batch = batches().batch(0)
-    assert first.loss(batch, None, 0)[1] == second.loss(batch, None, 0)[1]
-
-
-def test_models_without_two_directions_are_refused():
-    with pytest.raises(UsageError, match=r"GPT has no direction that reads backwards.*objective=causal_lm"):
-        BidirectionalLM(GPT(V, 8, 1, 2, T, 0.0), V)
-    with pytest.raises(UsageError, match=r"every position of BiLSTM has seen both sides.*recipe=elmo/elmo"):
-        BidirectionalLM(BiLSTM(V, D, 8, 1, 0.0), V)
 
 
 def test_elmo_is_refused_by_the_left_to_right_objective():

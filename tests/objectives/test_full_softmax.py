@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.data.windows import WindowSlice
 from retable.models.skipgram import SkipGram
 from retable.objectives.full_softmax import FullSoftmax
@@ -14,12 +13,6 @@ PAIRS = np.array([[0, 0, 0, 0, 0, 0], [0, 3, 8, 1, 0, 0], [0, 0, 2, 5, 1, 0], [0
 JOINT = PAIRS[1:5, 1:5] + PAIRS[1:5, 1:5].T
 COUNTS = np.array([0, *JOINT.sum(1), 0])
 VOCABULARY = [str(i) for i in range(6)]
-
-
-def corpus():
-    lines = [(a, b) for a in range(5) for b in range(6) for _ in range(PAIRS[a, b])]
-    words = torch.tensor(lines).flatten()
-    return WindowSlice(words, torch.arange(len(lines)).repeat_interleave(2), torch.ones_like(words), window=1)
 
 
 def minimum(objective):
@@ -38,6 +31,12 @@ def minimum(objective):
 
     optimizer.step(closure)
     return objective
+
+
+def corpus():
+    lines = [(a, b) for a in range(5) for b in range(6) for _ in range(PAIRS[a, b])]
+    words = torch.tensor(lines).flatten()
+    return WindowSlice(words, torch.arange(len(lines)).repeat_interleave(2), torch.ones_like(words), window=1)
 
 
 @pytest.fixture(autouse=True)
@@ -106,8 +105,3 @@ def test_the_minimum_of_negative_sampling_is_shifted_pmi():
     pmi = np.log(np.where(seen, JOINT, 1) * n / np.outer(JOINT.sum(1), JOINT.sum(1)))
     np.testing.assert_allclose(scores[seen], (pmi - np.log(negatives))[seen], atol=1e-3)
     assert (scores[~seen] < -5).all()  # towards minus infinity
-
-
-def test_refuses_impossible_counts():
-    with pytest.raises(UsageError, match="counts of words"):
-        FullSoftmax(SkipGram(["a", "b"], 2), [0, 0])

@@ -2,12 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from retable.core.errors import UsageError
-from retable.data.streams import TokenBatch
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.objectives.hierarchical_lm import HierarchicalLM
-from retable.training.weights import load_weights, save_weights
+from tests.nn.by_hand import arrays
 
 V, D, B, T = 20, 16, 3, 6
 
@@ -16,11 +14,6 @@ def make(name="lstm", seed=0, **changed) -> HierarchicalLM:
     torch.manual_seed(seed)
     model = LSTM(V, D, 2, 0.0, init_range=0.5) if name == "lstm" else GPT(V, D, 2, 2, T, 0.0)
     return HierarchicalLM(model, V, **({"tie": False, "bias": True, "reduction": "mean"} | changed))
-
-
-def batch() -> TokenBatch:
-    window = torch.randint(V, (B, T + 1), generator=torch.Generator().manual_seed(1))
-    return TokenBatch(window[:, :-1], window[:, 1:], True)
 
 
 def zipf_tree():
@@ -56,7 +49,7 @@ def walked(logits: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("bias", [False, True])
 def test_probabilities_are_those_of_a_walk_down_the_tree(bias):
     objective = make(bias=bias)
-    weights = {name: p.detach().double().numpy() for name, p in objective.head.named_parameters()}
+    weights = arrays(objective.head)
     assert weights["weight"].shape == (V - 1, D) and ("bias" in weights) == bias
     hidden = torch.randn(V, D)
     expected = np.stack([walked(weights["weight"] @ row + weights.get("bias", 0)) for row in hidden.double().numpy()])
@@ -94,42 +87,3 @@ def test_a_frequent_word_costs_fewer_coins():
     entropy = -(zipf * np.log2(zipf)).sum()
     assert entropy <= zipf @ coins.detach().numpy() < entropy + 0.1 < np.log2(V)
     assert (coins.diff() >= -1e-5).all()
-
-
-@pytest.mark.parametrize("name", ["lstm", "gpt"])
-def test_the_two_ways_to_score_agree(name):
-    objective = make(name)
-    input_ids, labels, *_ = batch()
-    scored, _ = objective.log_prob(input_ids, labels)
-    predicted, _ = objective.next_log_prob(input_ids, objective.start)
-    torch.testing.assert_close(predicted.gather(1, labels[:, -1:]).squeeze(1), scored[:, -1])
-    torch.testing.assert_close(predicted.exp().sum(dim=1), torch.ones(B))
-
-
-def test_the_head_starts_as_its_model_does():
-    for name, p in make().head.named_parameters():
-        assert 0.3 < p.abs().max() <= 0.5, name
-    torch.manual_seed(0)
-    head = HierarchicalLM(GPT(900, 64, 1, 2, 8, 0.0), 900, tie=False, bias=True, reduction="mean").head
-    assert head.weight.std().item() == pytest.approx(0.02, rel=0.05) and not head.bias.any()
-
-
-def test_saved_and_loaded_it_predicts_the_same(tmp_path):
-    objective, other = make(), make(seed=1)
-    save_weights(objective, tmp_path / "model.safetensors")
-    load_weights(other, tmp_path / "model.safetensors")
-    input_ids, labels, *_ = batch()
-    assert torch.equal(other.log_prob(input_ids, labels)[0], objective.log_prob(input_ids, labels)[0])
-
-
-def test_autocast_changes_little(bf16):
-    objective = make()
-    exact = objective.loss(batch(), None, 0)[0]
-    with torch.autocast("cpu", torch.bfloat16):
-        rounded = objective.loss(batch(), None, 0)[0]
-    assert rounded.dtype == torch.float32 and rounded.item() == pytest.approx(exact.item(), rel=2e-2)
-
-
-def test_a_tied_tree_is_refused():
-    with pytest.raises(UsageError, match=r"objective\.tie=false"):
-        make(tie=True)

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retable.core.errors import UsageError
 from retable.data.windows import WindowSlice
 from retable.models.cbow import CBOW
 from retable.models.skipgram import SkipGram
@@ -137,9 +136,3 @@ def test_a_word_costs_as_many_coins_as_its_code_is_long():
     everything = torch.ones(1, 1, 3, dtype=torch.bool)
     nats = made.nats(torch.randn(1, 1, 4), torch.tensor([[1, 4, 7]]), everything, step=0)
     torch.testing.assert_close(nats.item(), np.log(2) * made.lengths[[1, 4, 7]].sum())
-
-
-@pytest.mark.parametrize("counts", [[0, 0], [1, -1]])
-def test_refuses_impossible_counts(counts):
-    with pytest.raises(UsageError, match="counts of words"):
-        HierarchicalSoftmax(SkipGram(["a", "b"], 2), counts)

@@ -3,14 +3,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from retable.core.errors import UsageError
 from retable.data.masking import MaskedBatch
 from retable.exchange.families import weights_in_transformers
-from retable.models.bag_of_words import BagOfWords
-from retable.models.base import EncoderDecoder
 from retable.models.bert import BERT
 from retable.models.bilstm import BiLSTM
-from retable.models.gpt import GPT
 from retable.objectives.masked_lm import MaskedLM
 
 V, D, B, T = 23, 16, 3, 9
@@ -102,30 +98,3 @@ def test_any_encoder_will_do():
     loss, _, _ = objective.loss(batch(pairs=False), None, 0)
     loss.backward()
     assert all(p.grad is not None for p in objective.parameters())
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (GPT(V, D, 1, 2, T, 0.0), r"GPT sees nothing of what comes after a masked word; take .*recipe=bert/bert"),
-        (EncoderDecoder(), r"EncoderDecoder has a decoder, which would be left untrained; .*text_to_text"),
-        (BagOfWords(V, 0.0), r"BagOfWords has no state for every position; take an encoder such as recipe=bert/bert"),
-    ],
-)
-def test_other_architectures_are_refused(model, message):
-    with pytest.raises(UsageError, match=rf"masked_lm.*{message}"):
-        MaskedLM(model, V, next_sentence=False)
-
-
-def test_what_a_pair_takes_is_asked_for():
-    with pytest.raises(UsageError, match=r"BiLSTM has no summary of a pair.*objective.next_sentence=false"):
-        MaskedLM(BiLSTM(V, 8, D, 1, 0.0), V, next_sentence=True)
-    with pytest.raises(UsageError, match=r"batches have no pairs.*batches.next_sentence=next_sentence"):
-        build().loss(batch(pairs=False), None, 0)
-
-
-def test_a_model_without_embedding_cannot_share_it():
-    model = BiLSTM(V, 8, D, 1, 0.0)
-    del model.embedding
-    with pytest.raises(UsageError, match=r"BiLSTM has no word embedding.*objective.tie=false"):
-        MaskedLM(model, V, next_sentence=False)

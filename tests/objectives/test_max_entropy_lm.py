@@ -2,14 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.data.streams import CarriedStreams, TokenBatch
 from retable.evaluation.likelihood import Carried
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.max_entropy_lm import BLOCK, MULTIPLIER, MaxEntropyLM
-from retable.training.weights import load_weights, save_weights
 
 V, D, B, T = 70, 8, 3, 6  # the vocabulary fills two blocks
 TABLE = 37 * BLOCK + 5
@@ -88,21 +86,6 @@ def test_without_weights_it_is_the_model_alone():
     torch.testing.assert_close(objective.log_prob(*batch()[:2])[0], plain.log_prob(*batch()[:2])[0])
 
 
-@pytest.mark.parametrize("order", [2, 4])
-@pytest.mark.parametrize("cut", [1, 2, 4])
-def test_state_carried_over_a_cut_changes_nothing(order, cut):
-    objective, (input_ids, labels, *_) = make(order), batch()
-    whole, end = objective.log_prob(input_ids, labels)
-    first, state = objective.log_prob(input_ids[:, :cut], labels[:, :cut])
-    second, carried_end = objective.log_prob(input_ids[:, cut:], labels[:, cut:], state)
-    torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
-    torch.testing.assert_close(carried_end, end)
-    token_by_token = objective.start
-    for t in range(T):
-        predicted, token_by_token = objective.next_log_prob(input_ids[:, t : t + 1], token_by_token)
-        torch.testing.assert_close(predicted.gather(1, labels[:, t : t + 1]), whole[:, t : t + 1])
-
-
 def test_every_tensor_of_the_state_has_the_batch_in_dimension_one():
     objective = make()
     _, (inner, history) = objective.log_prob(*batch()[:2])
@@ -112,19 +95,6 @@ def test_every_tensor_of_the_state_has_the_batch_in_dimension_one():
     again = torch.tensor([[5], [6]])
     expected, _ = objective.next_log_prob(torch.cat([batch().input_ids[rows], again], dim=1), None)
     torch.testing.assert_close(objective.next_log_prob(again, chosen)[0], expected)
-
-
-def test_training_carries_the_history_and_a_fresh_batch_forgets_it():
-    objective = make()
-    stream = ids(2 * T + 1)
-    first = TokenBatch(stream[:, :T], stream[:, 1 : T + 1], True)
-    second = TokenBatch(stream[:, T:-1], stream[:, T + 1 :], False)
-    _, _, state = objective.loss(first, None, 0)
-    went_on = objective.loss(second, state, 1)[0].item()
-    whole, _ = objective.log_prob(stream[:, :-1], stream[:, 1:])
-    assert went_on == pytest.approx(-whole[:, T:].mean().item(), abs=1e-5)
-    anew = objective.loss(second._replace(fresh=True), state, 1)[0].item()
-    assert anew != pytest.approx(went_on) and anew == objective.loss(second, None, 1)[0].item()
 
 
 def test_a_stream_is_scored_alike_in_segments_of_any_length(monkeypatch):
@@ -180,25 +150,3 @@ def test_n_grams_learn_what_a_model_without_memory_cannot():
         optimizer.step()
         state = None, history
     assert loss.item() == pytest.approx(np.log(2), abs=0.1)
-
-
-def test_the_sum_over_time_is_the_mean_times_the_length_and_a_projection_costs():
-    loss = make().loss(batch(), None, 0)[0].item()
-    assert make(reduction="time_sum").loss(batch(), None, 0)[0].item() == pytest.approx(loss * T)
-    projected = make(projection=0.3)
-    total, metrics, _ = projected.loss(batch(), None, 0)
-    assert (total - metrics["loss"]).item() == pytest.approx(0.3 * projected.projection.weight.norm().item(), rel=1e-4)
-
-
-def test_saved_and_loaded_it_predicts_the_same(tmp_path):
-    objective, other = make(), make(seed=1)
-    save_weights(objective, tmp_path / "model.safetensors")
-    load_weights(other, tmp_path / "model.safetensors")
-    assert torch.equal(other.log_prob(*batch()[:2])[0], objective.log_prob(*batch()[:2])[0])
-
-
-def test_mistakes_name_the_setting_to_change():
-    with pytest.raises(UsageError, match=r"objective\.order=2"):
-        make(order=1)
-    with pytest.raises(UsageError, match=r"no room for 70 words; write objective\.table_size=128000"):
-        make(table_size=127)

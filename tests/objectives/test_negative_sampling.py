@@ -7,7 +7,6 @@ from retable.core.errors import UsageError
 from retable.data.windows import Windows, WindowSlice, keep_probabilities
 from retable.evaluation.analogies import analogy_accuracy
 from retable.models.cbow import CBOW
-from retable.models.glove import GloVe
 from retable.models.skipgram import SkipGram
 from retable.objectives.negative_sampling import NegativeSampling, negative_sampling
 
@@ -141,17 +140,6 @@ def test_says_when_training_has_diverged():
     torch.nn.init.constant_(model.centre.weight, torch.nan)
     with pytest.raises(UsageError, match=r"diverged at step 7.*batch_tokens"):
         NegativeSampling(model, counts=[0, 1, 1]).loss(window_slice([1, 2]), None, step=7)
-
-
-@pytest.mark.parametrize("counts", [[0, 0], [1, -1]])
-def test_refuses_impossible_counts(counts):
-    with pytest.raises(UsageError, match="counts of words"):
-        NegativeSampling(SkipGram(vocabulary(2), 2), counts)
-
-
-def test_refuses_a_model_without_windows():
-    with pytest.raises(UsageError, match="GloVe predicts no words of windows; write"):
-        NegativeSampling(GloVe(vocabulary(2), 2), [1, 1])
 
 
 def test_learns_analogies_planted_in_a_text():

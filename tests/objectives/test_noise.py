@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.data.streams import TokenBatch
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.objectives.blackout import BlackOut
-from retable.objectives.causal_lm import CausalLM
 from retable.objectives.noise import chances
 from retable.objectives.noise_contrastive import NoiseContrastive
 from retable.objectives.sampled_softmax import SampledSoftmax
-from retable.training.weights import load_weights, save_weights
 
 V, D, B, T = 12, 8, 3, 6
 COUNTS = np.array([60, 30, 20, 15, 12, 10, 8, 6, 5, 4, 1, 0])
@@ -36,16 +33,6 @@ def make(layer, name="lstm", seed=0, samples=4, **changed):
     objective = layer(model, V, **settings)
     objective.count(COUNTS)
     return objective
-
-
-def batch() -> TokenBatch:
-    window = torch.randint(V, (B, T + 1), generator=torch.Generator().manual_seed(1))
-    return TokenBatch(window[:, :-1], window[:, 1:], True)
-
-
-def loss(objective, seed=0):
-    torch.manual_seed(seed)
-    return objective.loss(batch(), None, step=0)
 
 
 @pytest.mark.parametrize("samples", [1, 3, 7, 11])
@@ -92,66 +79,6 @@ def test_scores_are_logits_less_the_logarithm_of_the_chance():
     corrected = objective.head(hidden).detach().numpy() - np.log(chances(np.maximum(COUNTS, 1), 4))
     np.testing.assert_allclose(of_labels.detach(), corrected[np.arange(5), labels], rtol=1e-5)
     np.testing.assert_allclose(of_noise.detach(), corrected[:, noise], rtol=1e-5)
-
-
-def test_the_noise_follows_torchs_generator(layer):
-    objective = make(layer)
-    assert loss(objective, 1)[0] == loss(objective, 1)[0]
-    assert len({loss(objective, seed)[0].item() for seed in range(5)}) > 1
-
-
-def test_no_noise_is_refused(layer):
-    with pytest.raises(UsageError, match=r"samples=0 leaves no noise.*objective.samples=1"):
-        make(layer, samples=0)
-
-
-@pytest.mark.parametrize("name", ["lstm", "gpt"])
-def test_predictions_are_those_of_the_full_softmax(layer, name):
-    objective = make(layer, name)
-    plain = CausalLM(objective.model, V, tie=False, bias=True, reduction="mean")
-    plain.head.load_state_dict(objective.head.state_dict())
-    input_ids, labels, *_ = batch()
-    torch.testing.assert_close(objective.log_prob(input_ids, labels)[0], plain.log_prob(input_ids, labels)[0])
-    predicted = objective.next_log_prob(input_ids, objective.start)[0]
-    torch.testing.assert_close(predicted, plain.next_log_prob(input_ids, plain.start)[0])
-    torch.testing.assert_close(predicted.exp().sum(dim=1), torch.ones(B))
-
-
-@pytest.mark.parametrize("name", ["lstm", "gpt"])
-@pytest.mark.parametrize("tie", [False, True])
-@pytest.mark.parametrize("bias", [False, True])
-def test_every_parameter_gets_a_gradient(layer, name, tie, bias):
-    objective = make(layer, name, tie=tie, bias=bias)
-    loss(objective)[0].backward()
-    names = {name: p.grad is not None and bool(p.grad.any()) for name, p in objective.named_parameters()}
-    assert all(names.values()), names
-    assert ("head.bias" in names, "head.weight" in names) == (bias, not tie)
-
-
-def test_the_sum_over_time_is_the_mean_times_the_length(layer):
-    mean, mean_metrics, _ = loss(make(layer))
-    total, total_metrics, _ = loss(make(layer, reduction="time_sum"))
-    assert total.item() == pytest.approx(mean.item() * T)
-    assert total_metrics == mean_metrics
-
-
-def test_saved_and_loaded_it_predicts_the_same_without_counts(layer, tmp_path):
-    objective = make(layer)
-    save_weights(objective, tmp_path / "model.safetensors")
-    torch.manual_seed(9)
-    settings = {"tie": False, "bias": True, "reduction": "mean", "samples": 4} | LAYERS[layer]
-    other = layer(LSTM(V, D, 2, 0.0, init_range=0.5), V, **settings)
-    load_weights(other, tmp_path / "model.safetensors")
-    input_ids, labels, *_ = batch()
-    assert torch.equal(other.log_prob(input_ids, labels)[0], objective.log_prob(input_ids, labels)[0])
-
-
-def test_autocast_changes_little(layer, bf16):
-    objective = make(layer)
-    exact = loss(objective)[0]
-    with torch.autocast("cpu", torch.bfloat16):
-        rounded = loss(objective)[0]
-    assert rounded.dtype == torch.float32 and rounded.item() == pytest.approx(exact.item(), rel=2e-2)
 
 
 def test_training_on_noise_lowers_the_perplexity(layer):

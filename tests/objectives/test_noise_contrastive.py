@@ -9,10 +9,6 @@ DATA = np.array([0.05, 0.4, 0.25, 0.1, 0.2])
 COUNTS = np.array([8, 4, 4, 1, 3])
 
 
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
 @pytest.mark.parametrize("learn_normaliser", [False, True])
 def test_equals_a_loop_over_data_and_noise(learn_normaliser, monkeypatch):
     counts = np.array([9, 5, 4, 3, 2, 1])

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.data.examples import ExampleBatch
-from retable.models.bilstm import BiLSTM
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.objectives.prefix_classification import PrefixClassification
@@ -52,8 +50,3 @@ def test_the_loss_is_that_of_every_beginning_read_alone(objective):
 def test_a_text_is_classified_by_its_last_state(objective):
     expected = [int(log_probs(objective, text).argmax()) for text in TEXTS]
     assert objective.eval().predict(batch()).tolist() == expected
-
-
-def test_what_has_seen_the_rest_is_refused():
-    with pytest.raises(UsageError, match=r"BiLSTM has no state of each beginning.*recipe=encoders/lstm_prefixes"):
-        PrefixClassification(BiLSTM(V, 4, 4, 1, 0.0), LABELS, 0.0)

@@ -5,12 +5,9 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from retable.core.errors import UsageError
 from retable.data.masking import MaskedBatch
 from retable.exchange.families import generator_of, weights_in_transformers
 from retable.models.bert import BERT
-from retable.models.bilstm import BiLSTM
-from retable.models.gpt import GPT
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
 
 V, D, E, B, T = 23, 16, 12, 3, 9
@@ -184,19 +181,6 @@ def test_a_pooler_is_left_alone():
     objective = ReplacedTokenDetection(BERT(V, D, 1, 2, T, 0.0), V, small(d_embedding=D, pooler=True))
     frozen = {name for name, p in objective.named_parameters() if not p.requires_grad}
     assert frozen == {f"{m}.pooler.{k}" for m in ("model", "generator") for k in ("weight", "bias")}
-
-
-def test_what_makes_no_sense_is_refused():
-    with pytest.raises(UsageError, match=r"replaced_token_detection.*GPT sees nothing of what comes after"):
-        ReplacedTokenDetection(GPT(V, D, 1, 2, T, 0.0), V, small())
-    with pytest.raises(UsageError, match=r"shares token and position embeddings, which BiLSTM lacks"):
-        ReplacedTokenDetection(BiLSTM(V, E, D, 1, 0.0), V, small())
-    with pytest.raises(UsageError, match=r"which BERT lacks; take recipe=bert/electra, with learnt positions"):
-        ReplacedTokenDetection(BERT(V, D, 1, 2, T, 0.0, positions="rotary"), V, small())
-    with pytest.raises(UsageError, match=r"can't share embedding of the shape \(23, 16\) with its own of \(23, 12\)"):
-        ReplacedTokenDetection(BERT(V, D, 1, 2, T, 0.0), V, small())
-    with pytest.raises(UsageError, match=r"can't share positions of the shape \(9, 12\) with its own of \(4, 12\)"):
-        ReplacedTokenDetection(BERT(V, D, 1, 2, T, 0.0, d_embedding=E), V, small(max_length=4))
 
 
 def test_the_published_size_has_the_published_number_of_parameters():

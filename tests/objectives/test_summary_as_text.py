@@ -1,15 +1,12 @@
 """Summaries as text, against the model run on one text and one token at a time; and those of a rule."""
 
 import numpy as np
-import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.data.pairs import pad
 from retable.data.summaries import InSentences
-from retable.models.bert import BERT
 from retable.models.sentence_rules import Lead
-from retable.objectives.summary_as_text import SummaryAsText, SummaryByRule, require_summariser
+from retable.objectives.summary_as_text import SummaryAsText, SummaryByRule
 from tests.models.t5_cases import V, build
 from tests.objectives.test_answer_as_text import SOURCES, TARGETS, log_probs
 
@@ -29,8 +26,3 @@ def test_the_likeliest_tokens_as_many_as_a_summary_may_have():
 def test_a_rules_summary_has_a_sentence_a_line():
     documents = [InSentences(["a .", "b .", "c ."], ["c ."]), InSentences(["d ."], ["d ."])]
     assert SummaryByRule(Lead(2)).predict(documents) == ["a .\nb .", "d ."]
-
-
-def test_a_model_that_writes_nothing_is_refused():
-    with pytest.raises(UsageError, match=r"^BERT is one stack, .* recipe=summaries/t5_summaries"):
-        require_summariser(BERT)

@@ -6,9 +6,6 @@ import torch.nn.functional as F
 from retable.core.errors import UsageError
 from retable.data.corruption import START, Corrupted, Prefix, RandomSpans
 from retable.data.pairs import PairBatch
-from retable.models.bilstm import BiLSTM
-from retable.models.gpt import GPT
-from retable.models.recurrent import LSTM
 from retable.models.t5 import T5, OneStackT5
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.prefix_lm import PrefixLM
@@ -111,42 +108,6 @@ def test_loss_and_logits_equal_transformers(kind):
         assert (trained.model.embedding.weight.grad - theirs.shared.weight.grad).abs().max() < 1e-5
 
 
-def test_padding_and_company_change_nothing(trained):
-    given = batch()
-    together = trained.log_prob(given)
-    for row, (n, m) in enumerate(zip(LENGTHS, TARGET_LENGTHS, strict=True)):
-        one = slice(row, row + 1)
-        alone = PairBatch(
-            given.source_ids[one, :n], given.source_lengths[one], given.target_ids[one, :m], given.target_lengths[one],
-            given.labels[one, :m],
-        )  # fmt: skip
-        torch.testing.assert_close(trained.log_prob(alone), together[one], atol=1e-5, rtol=1e-5)
-    wider = [F.pad(part, (0, 3)) if part.ndim == 2 else part for part in given[:5]]
-    torch.testing.assert_close(trained.log_prob(PairBatch(*wider)), together, atol=1e-5, rtol=1e-5)
-
-
-def test_a_weight_scales_loss_and_metrics(trained):
-    loss, metrics, _ = trained.loss(batch(), None, 0)
-    double, more, _ = trained.loss(batch()._replace(weight=2.0), None, 0)
-    assert double.item() == pytest.approx(2 * loss.item())
-    assert more == {name: 2 * value for name, value in metrics.items()}
-
-
-def test_every_parameter_gets_a_gradient(trained):
-    trained.train().loss(batch(), None, 0)[0].backward()
-    reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in trained.named_parameters()}
-    assert all(reached.values()), reached
-
-
-def test_weights_survive_saving(trained):
-    other = objective("one stack" if isinstance(trained, PrefixLM) else "v1.0" if trained.scale < 1 else "v1.1")
-    with torch.no_grad():
-        for parameter in trained.parameters():
-            parameter.add_(0.1)
-    other.load_state_dict(trained.state_dict())
-    assert torch.equal(other.log_prob(batch()), trained.log_prob(batch()))
-
-
 @pytest.mark.parametrize("kind", ["v1.0", "one stack"])
 def test_the_first_loss_is_that_of_a_guess(kind):
     """With the weights that the models begin with, of which the softmax is the embedding, scaled."""
@@ -159,38 +120,6 @@ def test_the_first_loss_is_that_of_a_guess(kind):
     loss, _, _ = trained.loss(corrupted.batch(0), None, 0)
     # Logits of variance 1 cost half a nat; so does that of the token just read, which the residual links hand on.
     assert np.log(500) < loss.item() < np.log(500) + 1.5
-
-
-@pytest.mark.parametrize(
-    ("architecture", "message"),
-    [
-        (
-            lambda: GPT(V, D, L, H, 8, 0.0),
-            r"GPT is one stack.*recipe=t5/t5, or write objective=prefix_lm or obj.*causal_lm",
-        ),
-        (lambda: BiLSTM(V, D, D, 1, 0.0), r"BiLSTM is one stack.*recipe=t5/t5, or write objective=masked_lm"),
-        (lambda: OneStackT5(V, D, L, H, D_FF, 0.0), r"OneStackT5 is one stack.*recipe=t5/t5, or .*=prefix_lm"),
-    ],
-    ids=["gpt", "bilstm", "one stack"],
-)
-def test_one_stack_is_refused(architecture, message):
-    with pytest.raises(UsageError, match=message):
-        TextToText(architecture(), V, tie=True)
-
-
-@pytest.mark.parametrize(
-    ("architecture", "message"),
-    [
-        (lambda: build("v1.0"), r"T5 does not read on.*recipe=t5/prefix_lm, or write objective=text_to_text"),
-        (lambda: BiLSTM(V, D, D, 1, 0.0), r"BiLSTM does not read on.*recipe=t5/prefix_lm, or .*=masked_lm"),
-        (lambda: GPT(V, D, L, H, 8, 0.0), r"GPT has no attention that sees all of a prefix.*objective=causal_lm"),
-        (lambda: LSTM(V, D, 1, 0.0, 0.1), r"LSTM has no attention that sees all of a prefix.*objective=causal_lm"),
-    ],
-    ids=["t5", "bilstm", "gpt", "lstm"],
-)
-def test_what_takes_no_prefix_is_refused(architecture, message):
-    with pytest.raises(UsageError, match=message):
-        PrefixLM(architecture(), V, tie=True)
 
 
 def test_one_stack_is_a_language_model_too():

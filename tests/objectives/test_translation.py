@@ -3,9 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from retable.core.errors import UsageError
 from retable.data.pairs import pad
-from retable.models.gpt import GPT
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
 from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
 from retable.objectives.translation import Translation, lead
@@ -54,15 +52,6 @@ def test_the_lead_of_a_label_by_hand():
     assert lead(hidden, weight, None, torch.tensor([2])).item() == pytest.approx(1.0)
 
 
-def test_half_precision_keeps_the_loss():
-    objective = build("transformer")
-    exact = objective.loss(batch(), None, 0)[0]
-    with torch.autocast("cpu", torch.bfloat16):
-        half = objective.loss(batch(), None, 0)[0]
-    assert half.dtype == torch.float32
-    assert 0 < abs(half - exact) < 0.05 * exact
-
-
 @pytest.mark.parametrize("kind", ["rnn", "transformer"])
 def test_weighted_losses_of_processes_average_to_the_loss_of_all(kind):
     objective = build(kind)
@@ -73,15 +62,3 @@ def test_weighted_losses_of_processes_average_to_the_loss_of_all(kind):
         for places in ((0,), (1, 2))
     ]
     torch.testing.assert_close(sum(parts) / 2, whole)
-
-
-def test_a_single_stack_is_refused():
-    with pytest.raises(UsageError, match=r"GPT is one stack.*recipe=translation/transformer_translation"):
-        Translation(GPT(V, D, 1, 2, 8, 0.0), V, 0.1, tie=True, bias=False)
-
-
-def test_settings_that_cannot_be_are_refused():
-    with pytest.raises(UsageError, match=r"label_smoothing=1\.0 is no share"):
-        Translation(build("rnn").model, V, 1.0, tie=True, bias=False)
-    with pytest.raises(UsageError, match="embedding of 4 dimensions can't be the softmax of a model with 8"):
-        Translation(RNNEncoderDecoder(V, 4, D, 1, 0.0), V, 0.1, tie=True, bias=False)

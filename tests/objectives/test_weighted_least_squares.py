@@ -1,11 +1,8 @@
 import numpy as np
-import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.data.cooccurrences import Cells, Cooccurrences
 from retable.models.glove import GloVe
-from retable.models.skipgram import SkipGram
 from retable.objectives.weighted_least_squares import WeightedLeastSquares
 from retable.training.optimizers import adagrad
 
@@ -63,8 +60,3 @@ def test_starts_as_gloves_code_does():
     objective = WeightedLeastSquares(GloVe([str(i) for i in range(500)], 20), np.ones(500))
     for parameter in objective.parameters():
         assert 0.45 / 20 < parameter.abs().max() <= 0.5 / 20
-
-
-def test_refuses_another_model():
-    with pytest.raises(UsageError, match="is GloVe's, not SkipGram's; write recipe=vectors/glove"):
-        WeightedLeastSquares(SkipGram(VOCABULARY, 3), np.ones(6))

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from scipy.stats import chisquare
 
-from retable.core.errors import UsageError
 from retable.data.cooccurrences import Cells
 from retable.data.windows import Windows, WindowSlice
 from retable.models.cbow import CBOW
@@ -16,7 +15,6 @@ from retable.models.fasttext import FastText
 from retable.models.glove import GloVe
 from retable.models.skipgram import SkipGram
 from retable.objectives import kernels
-from retable.objectives.full_softmax import FullSoftmax
 from retable.objectives.hierarchical_softmax import HierarchicalSoftmax
 from retable.objectives.negative_sampling import NegativeSampling
 from retable.objectives.weighted_least_squares import WeightedLeastSquares
@@ -246,8 +244,3 @@ def test_a_seed_gives_the_same_bytes(model, threads):
             learner.update(windows.batch(step), step, LR, one_process)
         ends.append(learner.vectors().numpy().tobytes())
     assert ends[0] == ends[1]
-
-
-def test_refuses_what_has_no_such_update():
-    with pytest.raises(UsageError, match="FullSoftmax can't be trained word by word; write word_by_word=false"):
-        WordByWord(FullSoftmax(SkipGram(WORDS, D), COUNTS))

@@ -1,4 +1,5 @@
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -6,16 +7,18 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipelines.executors.client import submit
-from pipelines.executors.local import server
+from pipelines.executors.local import SERVER, server
 from retable.core.artifacts import record_file
 from retable.core.stages import module_of
 from retable.planning.cell import Cell
 from retable.planning.graph import params_of, params_text
 from retable.planning.study import Study
+from tests.pipelines import in_process
 
 ROOT = Path(__file__).parent.parent.parent
 PATHS = ROOT / "src", ROOT, ROOT / "tests/pipelines"  # this tree's code, even where another one is installed
@@ -90,27 +93,55 @@ def unrecorded(cell: Path) -> Iterator[None]:
 
 
 class Project:
-    """An empty folder that stages run in, as the project's own folder would be. `forks` starts their processes."""
+    """An empty folder that stages run in, as the project's own folder would be.
 
-    def __init__(self, folder: Path, forks: str):
-        self.folder, self._forks = folder, forks
+    forks: the address of the server that forks processes of stages.
+    own_process: whether `run` forks a process, instead of running a stage in the process of the test.
+    """
+
+    def __init__(self, folder: Path, forks: str, own_process: bool = False):
+        self.folder, self.forks, self._own_process = folder, forks, own_process
+
+    @property
+    def forked(self) -> "Project":
+        """The same folder, whose stages run in processes: for packages, signals, threads, several processes."""
+        return Project(self.folder, self.forks, own_process=True)
 
     def run(self, stage: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess:
-        """Run a stage, or a script by its path, as a user would: its own process, what it prints captured."""
+        """Run a stage, or a script by its path, and return its exit code and what it printed."""
+        variables = os.environ | ENVIRONMENT | environment
+        script = stage.endswith(".py")
+        if not self._own_process and not script:
+            return in_process.run(stage, overrides, self.folder, variables | {SERVER: self.forks})
         with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
-            module = stage if stage.endswith(".py") else module_of(stage)
-            code = submit(
-                self._forks, module, overrides, str(self.folder), os.environ | ENVIRONMENT | environment,
-                out.name, err.name,
-            )  # fmt: skip
+            module = stage if script else module_of(stage)
+            code = submit(self.forks, module, overrides, str(self.folder), variables, out.name, err.name)
             return subprocess.CompletedProcess([stage, *overrides], code, out.read(), err.read())
 
     def start(self, stage: str, *overrides: str) -> subprocess.CompletedProcess:
-        """As `run`, but without a fork, by Python itself: seconds more."""
+        """Run a stage as a user would, by Python itself: seconds more."""
         return subprocess.run(
             [sys.executable, "-m", module_of(stage), *overrides],
             cwd=self.folder, env=os.environ | ENVIRONMENT, capture_output=True, text=True,
         )  # fmt: skip
+
+    def files(self) -> set[Path]:
+        """Return the paths of all files in outputs/ and results/."""
+        folders = (self.folder / name for name in ("outputs", "results"))
+        return {path.relative_to(self.folder) for each in folders for path in each.rglob("*") if path.is_file()}
+
+    def refuse(self, stage: str, *overrides: str, **environment: str) -> str:
+        """Return the line by which a stage refuses a mistake of use; it ends with code 2 and has written nothing."""
+        before = self.files()
+        done = self.run(stage, *overrides, **environment)
+        lines = done.stderr.strip().splitlines()
+        assert done.returncode == 2 and len(lines) == 1 and lines[0].startswith("error: "), done.stderr
+        assert self.files() == before
+        return lines[0]
+
+    def read(self, path: str) -> Any:
+        """Return what a JSON file below outputs/ contains."""
+        return json.loads((self.folder / "outputs" / path).read_text(encoding="utf-8"))
 
     def succeed(self, stage: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess:
         done = self.run(stage, *overrides, **environment)

@@ -88,12 +88,10 @@ tokens: outputs/tokenize/${tokens}
 splits: [test]
 """
 CONFIGURATIONS = {
-    "model/running_mean": "_target_: mypkg.models.RunningMean\n",
-    "recipe/recurrent/running_mean": RECIPE,
-    "tokenizer/folded": "train:\n  _target_: mypkg.chars.train\n",
-    "task/backwards": TASK,
+    "model/running_mean": "_target_: mypkg.models.RunningMean\n", "recipe/recurrent/running_mean": RECIPE,
+    "tokenizer/folded": "train:\n  _target_: mypkg.chars.train\n", "task/backwards": TASK,
     "benchmark/surprise": BENCHMARK,
-}
+}  # fmt: skip
 
 
 def write_package(folder: Path) -> Path:

@@ -133,7 +133,5 @@ def test_it_is_loaded_and_asked_from_anywhere(name, inside):
     ],
 )  # fmt: skip
 def test_what_can_not_learn_is_refused_with_one_line(project, adapted, overrides, message):
-    done = project.run("adapt", CORPUS, *overrides, "system=refused")
-    (line,) = done.stderr.strip().splitlines()
-    assert done.returncode == 2 and line.startswith("error: ") and message in line
+    assert message in project.refuse("adapt", CORPUS, *overrides, "system=refused")
     assert not list(adapted.glob("outputs/adapt/*/refused-*"))

@@ -56,14 +56,11 @@ def test_a_band_is_of_one_row():
     ("row", "is_band"),
     [
         (["lstm", "", "test", "perplexity_word", "better"], True),
-        (["lstm", "", "test", "perplexity_word", 8, 9.5], True),
-        (["lstm", "", "test", "perplexity_word", 8], False),
-        (["lstm", "", "test", "perplexity_word"], False),
-        (["lstm", "test", "perplexity_word", 8, 9], False),
-        (["lstm", "", "test", "perplexity_word", "8", 9], False),
-        ("lstm", False),
+        (["lstm", "", "test", "perplexity_word", 8, 9.5], True), (["lstm", "", "test", "perplexity_word", 8], False),
+        (["lstm", "", "test", "perplexity_word"], False), (["lstm", "test", "perplexity_word", 8, 9], False),
+        (["lstm", "", "test", "perplexity_word", "8", 9], False), ("lstm", False),
     ],
-)
+)  # fmt: skip
 def test_a_band_is_a_row_and_what_is_expected_of_it(row, is_band):
     said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": {"perplexity": [row]}}
     if is_band:

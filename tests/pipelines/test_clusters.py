@@ -45,15 +45,11 @@ def folder(project, data):
         f"embedding={data / 'vectors.bin'}",
         *("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12"),
         *(
-            "model.d_feature=4",
-            "model.d_hidden=12",
-            "model.max_width=2",
-            "model.spans_per_word=1.5",
-            "model.input_dropout=0.0",
-            "dropout=0.0",
+            "model.d_feature=4", "model.d_hidden=12", "model.max_width=2", "model.spans_per_word=1.5",
+            "model.input_dropout=0.0", "dropout=0.0",
         ),
         *("finetuning.batch_size=6", "epochs=6", "optimizer.lr=0.02", "validations=1", "patience=6"),
-    )
+    )  # fmt: skip
     return project.folder / "outputs/finetune/conll2012/mention_ranker-1"
 
 
@@ -64,12 +60,8 @@ def read(folder, name):
 def test_the_cell_is_complete(folder):
     files = {"model.safetensors", "curve.csv", "units.csv", "validation.response.conll", "test.response.conll"}
     assert {path.name for path in folder.iterdir()} == files | {
-        "config.yaml",
-        "metrics.json",
-        "run.json",
-        "digests.json",
-        "vocabulary.json",
-    }
+        "config.yaml", "metrics.json", "run.json", "digests.json", "vocabulary.json",
+    }  # fmt: skip
     run = read(folder, "run.json")
     assert (run["stage"], run["task"], run["corpus"], run["system"]) == (
         *("finetune", "conll2012", "conll2012"),

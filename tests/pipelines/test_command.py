@@ -46,22 +46,18 @@ def test_help_names_every_command(command):
         (["show", "gpt-1"], "gpt-1 is no folder of a cell, and outputs/ has none here; `retable repro` makes some"),
         (["why", "lstn-1", "--study", "history"], "lstn-1 is not a cell of study history; write lstm-1"),
         (["tables", "histry"], "there is no study 'histry', nor a folder histry with a study.yaml; write history"),
-        (
-            ["bands", "ptb_larg"],
-            "there is no study 'ptb_larg', nor a folder ptb_larg with a study.yaml; write ptb_large",
-        ),
+        (["bands", "ptb_larg"],
+         "there is no study 'ptb_larg', nor a folder ptb_larg with a study.yaml; write ptb_large"),
         (["describe", "grammar_tiny", "wrd"], "TOKENIZER: there is no tokenizer 'wrd'; write word"),
         (["describe", "ptb", "word", "--other", "grammer"], "--other: there is no corpus 'grammer'; write grammar"),
-        (
-            ["generate", "gpt-1", "--strategy", "sample", "--n", "0"],
-            "Invalid value for '--n': Input should be greater than",
-        ),
+        (["generate", "gpt-1", "--strategy", "sample", "--n", "0"],
+         "Invalid value for '--n': Input should be greater than"),
         (["neighbours", "skipgram-1", "--k", "-2", "cat"], "Invalid value for '--k': Input should be greater than"),
         (["submit", "bilstm", "--test", "SST2"], "--test SST2 is no test set of GLUE's; write SST-2"),
         (["new", "mine", "corpus=ptbb"], "there is no corpus 'ptbb'; write ptb"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
+)  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_code_2(command, arguments, said):
     code, printed, error = command(*arguments)
     (line,) = error.splitlines()

@@ -16,34 +16,15 @@ from retable.planning.study import read_study
 from tests.pipelines.recipes import composed
 
 STAGES = (
-    "prepare",
-    "tokenize",
-    "embed",
-    "pretrain",
-    "adapt",
-    "mix",
-    "finetune",
-    "evaluate",
-    "generate",
-    "scaling",
+    "prepare", "tokenize", "embed", "pretrain", "adapt", "mix", "finetune", "evaluate", "generate", "scaling",
     "report",
-)
+)  # fmt: skip
 GROUPS = {
-    "corpus": "tokenize",
-    "tokenizer": "tokenize",
-    "model": "pretrain",
-    "objective": "pretrain",
-    "optimizer": "pretrain",
-    "schedule": "pretrain",
-    "task": "finetune",
-    "benchmark": "evaluate",
-    "decoding": "generate",
-    "adaptation": "adapt",
-    "trainer": "pretrain",
-    "callbacks": "pretrain",
-    "logger": "pretrain",
-    "debug": "pretrain",
-}
+    "corpus": "tokenize", "tokenizer": "tokenize", "model": "pretrain", "objective": "pretrain",
+    "optimizer": "pretrain", "schedule": "pretrain", "task": "finetune", "benchmark": "evaluate",
+    "decoding": "generate", "adaptation": "adapt", "trainer": "pretrain", "callbacks": "pretrain",
+    "logger": "pretrain", "debug": "pretrain",
+}  # fmt: skip
 CHOICES = [  # several at once, each of another group
     (stage, [choice for choice in chosen if choice])
     for stage in dict.fromkeys(GROUPS.values())

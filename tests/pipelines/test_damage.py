@@ -11,7 +11,6 @@ from retable.core.artifacts import require
 from retable.core.errors import UsageError
 from retable.reporting.results import read_result
 from tests.pipelines.conftest import BILSTM, CELLS, SKIPGRAM, TASK, TINY
-from tests.pipelines.test_errors import refuse
 
 DAMAGES = ("flipped", "cut", "empty", "longer", "swapped", "missing")
 
@@ -94,7 +93,7 @@ READERS = [
 @pytest.fixture(scope="module")
 def own(cells, tmp_path_factory):
     """A copy of the cells, to damage."""
-    made = type(cells)(tmp_path_factory.mktemp("own"), cells._forks)
+    made = type(cells)(tmp_path_factory.mktemp("own"), cells.forks)
     shutil.copytree(cells.folder / "outputs", made.folder / "outputs")
     return made
 
@@ -105,7 +104,7 @@ def test_a_stage_refuses_what_it_reads(own, file, command, beside):
     whole = path.read_bytes()
     damage(path, "flipped", beside)
     try:
-        line = refuse(own, *command)
+        line = own.refuse(*command)
     finally:
         path.write_bytes(whole)
     assert line.startswith(f"error: outputs/{file} is damaged: it is not the file that was written with its cell; st")

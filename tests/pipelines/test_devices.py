@@ -35,6 +35,12 @@ RATES = {"sgd": 0.1, "adamw": 1e-3, "adafactor": 1e-2, "adagrad": 1e-2}
 
 
 @pytest.fixture(scope="module")
+def project(project):
+    """Stages start a second process, or are killed."""
+    return project.forked
+
+
+@pytest.fixture(scope="module")
 def train(project):
     """Trains a stage with an optimizer, by one process or by two, and gives its cell; `die_at` kills it there first."""
     folders: dict[str, Path] = {}

@@ -2,13 +2,17 @@
 
 import json
 import os
+import shutil
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from pipelines.executors import client
 from pipelines.executors.client import submit
 from pipelines.executors.local import SERVER, answer, forked, server
+from retable.core.errors import UsageError
 
 
 @pytest.fixture
@@ -86,3 +90,52 @@ def test_a_fork_ends_as_python_would(end, code, capfd):
     pid = forked(lambda: exec(f"import sys; sys.exit({end})"))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == code
     assert ("no such thing" in capfd.readouterr().err) == (code == 1)
+
+
+def address_of(monkeypatch, folder: Path) -> str:
+    """The address of a server that is started with a temporary folder, by a stand-in that only says so."""
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    with client.started(["-c", "print('ready'); input()"]) as (address, first_line):
+        assert first_line == "ready" and Path(address).parent.is_dir()
+    assert not Path(address).parent.exists()
+    return address
+
+
+def test_a_temporary_folder_of_a_long_path_is_passed_over(monkeypatch, tmp_path):
+    (long := tmp_path / ("x" * 100)).mkdir()
+    assert address_of(monkeypatch, long).startswith("/tmp/retable-") and [*long.iterdir()] == []
+
+
+def test_a_temporary_folder_that_runs_no_programs_is_passed_over(monkeypatch):
+    folder = tempfile.mkdtemp(dir="/tmp")
+    monkeypatch.setattr("os.access", lambda path, mode: not str(path).startswith(folder))
+    assert not address_of(monkeypatch, Path(folder)).startswith(folder)
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(UsageError, match="set TMPDIR to another folder"):
+        address_of(monkeypatch, Path(folder))
+    os.rmdir(folder)
+
+
+def test_what_a_killed_server_left_is_removed_and_a_live_one_stays(monkeypatch):
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    (folder / "retable-alive000").mkdir()
+    (folder / "retable-killed00").mkdir()
+    with socket.socket(socket.AF_UNIX) as alive:
+        alive.bind(str(folder / "retable-alive000/forks"))
+        alive.listen()
+        with socket.socket(socket.AF_UNIX) as killed:
+            killed.bind(str(folder / "retable-killed00/forks"))
+        address_of(monkeypatch, folder)
+        assert len([*folder.iterdir()]) == 2  # both are young
+        for each in folder.iterdir():
+            os.utime(each / "forks", (0, 0))
+        address_of(monkeypatch, folder)
+        assert [each.name for each in folder.iterdir()] == ["retable-alive000"]
+    shutil.rmtree(folder)
+
+
+def test_a_connection_that_asks_for_nothing_ends_without_a_word(capfd):
+    asks, answers = socket.socketpair()
+    asks.close()
+    answer(answers, "address")
+    assert capfd.readouterr() == ("", "")

@@ -10,6 +10,7 @@ import torch
 from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file
 
+from pipelines import evaluate
 from retable.core.artifacts import read_record
 from retable.models.word2vec_format import read_word2vec
 from retable.tokenizers.tokenizer import Tokenizer
@@ -46,10 +47,6 @@ def graph(project):
     return project
 
 
-def read(project, path):
-    return json.loads((project.folder / "outputs" / path).read_text())
-
-
 def test_cells_are_complete(graph):
     made = {"embed": ("skipgram-1", "fasttext-1"), "pretrain": ("kn5-1", "lstm-1", "gpt-1"),
             "evaluate": ("kn5-1", "lstm-1", "gpt-1", "skipgram-1"),
@@ -60,12 +57,8 @@ def test_cells_are_complete(graph):
 
 
 def test_run_leads_to_its_origins(graph):
-    cell, *origins = (
-        "evaluate/grammar_tiny/lstm-1",
-        "pretrain/grammar_tiny/lstm-1",
-        "tokenize/grammar_tiny/word",
-    )
-    run = read(graph, f"{cell}/run.json")
+    cell, *origins = ("evaluate/grammar_tiny/lstm-1", "pretrain/grammar_tiny/lstm-1", "tokenize/grammar_tiny/word")
+    run = graph.read(f"{cell}/run.json")
     assert (run["system"], run["made_from"]) == ("lstm", origins)
     record, *upstream = (read_record(graph.folder / "outputs" / place) for place in (cell, *origins))
     assert record["upstream_runs"] == [each["mlflow_run_id"] for each in upstream]
@@ -89,73 +82,63 @@ def test_a_cell_whose_origins_have_no_record_is_made_alike(graph):
 
 def test_the_corpus_is_that_of_the_text_wherever_the_cell_lies(project):
     project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram", "out=elsewhere/mine")
-    assert read(project, "pretrain/elsewhere/mine/run.json")["corpus"] == "grammar_tiny"
+    assert project.read("pretrain/elsewhere/mine/run.json")["corpus"] == "grammar_tiny"
     project.succeed("evaluate", "corpus=grammar_tiny", "cell=elsewhere/mine")
-    assert read(project, "evaluate/elsewhere/mine/run.json")["corpus"] == "grammar_tiny"
+    assert project.read("evaluate/elsewhere/mine/run.json")["corpus"] == "grammar_tiny"
 
 
 def test_scores_cover_the_same_text(graph):
     cells = ["evaluate/grammar_tiny/kn5-1", "evaluate/grammar_tiny/gpt-1", "prepare/grammar_tiny"]
     counts = [
-        {k: v for k, v in read(graph, f"{c}/metrics.json").items() if k in ("test/words", "test/bytes")} for c in cells
+        {k: v for k, v in graph.read(f"{c}/metrics.json").items() if k in ("test/words", "test/bytes")} for c in cells
     ]
     assert counts[0] == counts[1] == counts[2]
 
 
 def test_no_system_beats_the_oracle(graph):
-    oracle = read(graph, "prepare/grammar_tiny/metrics.json")["test/nats"]
+    oracle = graph.read("prepare/grammar_tiny/metrics.json")["test/nats"]
     for cell in ("kn5", "lstm", "gpt"):
-        assert read(graph, f"evaluate/grammar_tiny/{cell}-1/metrics.json")["test/nats"] > oracle
+        assert graph.read(f"evaluate/grammar_tiny/{cell}-1/metrics.json")["test/nats"] > oracle
 
 
 def test_the_excess_by_phenomenon_is_what_the_system_lacks_of_the_oracle(graph):
     graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=[perplexity,phenomena]")
-    found = read(graph, "evaluate/grammar_tiny/kn5-1/metrics.json")
+    found = graph.read("evaluate/grammar_tiny/kn5-1/metrics.json")
     oracle, system = (
-        read(graph, f"{cell}/metrics.json") for cell in ("prepare/grammar_tiny", "evaluate/grammar_tiny/kn5-1")
+        graph.read(f"{cell}/metrics.json") for cell in ("prepare/grammar_tiny", "evaluate/grammar_tiny/kn5-1")
     )
     excess = (system["test/nats"] - oracle["test/nats"]) / oracle["test/tokens"]
     assert found["phenomena/total/excess"] == pytest.approx(excess, rel=1e-6)
 
 
 def test_a_counted_system_has_no_gradients(graph):
-    done = graph.run("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=gradients")
-    assert done.returncode == 2
-    assert "kn5-1 is no TrainedSystem, which benchmark gradients asks for" in done.stderr
-
-
-COUNTING = """
-from pipelines import evaluate
-
-own, loads = evaluate.load_system, []
-earlier, measured = evaluate.measured_before, []
-evaluate.load_system = lambda cell: loads.append(cell) or own(cell)
-
-
-def look(kept, folder):
-    if (found := earlier(kept, folder)) is None:
-        measured.append(folder.name)
-    return found
-
-
-evaluate.measured_before = look
-evaluate.evaluate()
-print(len(loads), "loaded:", *measured)
-"""
+    assert "kn5-1 is no TrainedSystem, which benchmark gradients asks for" in graph.refuse(
+        "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=gradients"
+    )
 
 
 @pytest.fixture
-def measured(graph, tmp_path):
-    """Evaluate a cell; which benchmarks were measured, of a model that was read once. None has been before."""
+def measured(graph, monkeypatch):
+    """Evaluate a cell and return the benchmarks that were measured, of a model that was read once."""
     shutil.rmtree(graph.folder / "work/measured")
-    (counting := tmp_path / "counting.py").write_text(COUNTING, encoding="utf-8")
+    load, found_before = evaluate.load_system, evaluate.measured_before
+    loads, names = [], []
+
+    def measured_before(kept, folder):
+        if (found := found_before(kept, folder)) is None:
+            names.append(folder.name)
+        return found
+
+    monkeypatch.setattr(evaluate, "load_system", lambda cell: loads.append(cell) or load(cell))
+    monkeypatch.setattr(evaluate, "measured_before", measured_before)
 
     def measured(cell: str, benchmarks: str, *settings: str) -> list[str]:
+        loads.clear()
+        names.clear()
         cell = f"cell=grammar_tiny/{cell}"
-        done = graph.succeed(str(counting), "corpus=grammar_tiny", cell, f"benchmark=[{benchmarks}]", *settings)
-        once, _, names = done.stdout.strip().partition(":")
-        assert once == "1 loaded"
-        return names.split()
+        graph.succeed("evaluate", "corpus=grammar_tiny", cell, f"benchmark=[{benchmarks}]", *settings)
+        assert len(loads) == 1
+        return [*names]
 
     return measured
 
@@ -185,15 +168,15 @@ def test_what_was_measured_is_not_measured_again(graph, measured):
     before = {path.name: path.read_bytes() for path in (cell / "perplexity").iterdir()}
     assert measured("kn5-1", "perplexity,phenomena", out) == ["phenomena"]
     assert {path.name: path.read_bytes() for path in (cell / "perplexity").iterdir()} == before
-    metrics = read(graph, "evaluate/grown/one/metrics.json")
+    metrics = graph.read("evaluate/grown/one/metrics.json")
     assert {"test/nats", "phenomena/total/excess"} <= metrics.keys()
     assert measured("kn5-1", "phenomena,perplexity", out, "benchmark.perplexity.splits=[test]") == ["perplexity"]
     assert measured("kn5-1", "perplexity,phenomena", out) == []
-    assert read(graph, "evaluate/grown/one/metrics.json") == metrics
+    assert graph.read("evaluate/grown/one/metrics.json") == metrics
     for kept in (graph.folder / "work/measured").glob("*/metrics.json"):
         kept.write_text("{}", encoding="utf-8")
     assert measured("kn5-1", "perplexity,phenomena", out) == ["perplexity", "phenomena"]
-    assert read(graph, "evaluate/grown/one/metrics.json") == metrics
+    assert graph.read("evaluate/grown/one/metrics.json") == metrics
     kn5 = ["corpus=grammar_tiny", "recipe=counted/kn5", "system=changed"]
     for order in ("model.order=5", "model.order=4"):
         graph.succeed("pretrain", *kn5, order)
@@ -201,9 +184,9 @@ def test_what_was_measured_is_not_measured_again(graph, measured):
 
 
 def test_a_benchmark_that_can_not_be_answered_is_refused_before_any_runs(graph):
-    done = graph.run("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=[perplexity,gradients]")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "kn5-1 is no TrainedSystem, which benchmark gradients asks for" in done.stderr
+    assert "kn5-1 is no TrainedSystem, which benchmark gradients asks for" in graph.refuse(
+        "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=[perplexity,gradients]"
+    )
     assert not (graph.folder / "work/evaluate/grammar_tiny/kn5-1").exists()
     assert not (graph.folder / "outputs/evaluate/grammar_tiny/kn5-1/gradients").exists()
 
@@ -216,11 +199,11 @@ def test_a_variant_of_a_benchmark_and_both_at_once(graph, tmp_path):
     kn5 = [f"--config-dir={tmp_path}", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1"]
     for name in ("perplexity", "again"):
         graph.succeed("evaluate", *kn5, f"benchmark={name}", f"out=apart/{name}_alone")
-    first, again = (read(graph, f"evaluate/apart/{name}_alone/metrics.json") for name in ("perplexity", "again"))
+    first, again = (graph.read(f"evaluate/apart/{name}_alone/metrics.json") for name in ("perplexity", "again"))
     assert again == {name: value for name, value in first.items() if name.startswith("test/")}
-    done = graph.run("evaluate", *kn5, "benchmark=[perplexity,again]")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "benchmark again has test/bits_per_byte, as one before it" in done.stderr
+    assert "benchmark again has test/bits_per_byte, as one before it" in graph.refuse(
+        "evaluate", *kn5, "benchmark=[perplexity,again]"
+    )
     assert not (graph.folder / "outputs/evaluate/grammar_tiny/kn5-1/again").exists()
 
 
@@ -233,9 +216,9 @@ def test_same_seed_same_bytes(graph):
 
 
 def test_a_frozen_model_keeps_its_weights(graph):
-    refused = graph.run("finetune", *FINE_TUNED, "frozen=true")
-    assert refused.returncode == 2
-    assert "init=random would leave a frozen GPT as it was drawn; give init= a cell" in refused.stderr
+    assert "init=random would leave a frozen GPT as it was drawn; give init= a cell" in graph.refuse(
+        "finetune", *FINE_TUNED, "frozen=true"
+    )
     graph.succeed("finetune", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "frozen=true", "system=gpt_frozen")
     trained, tuned, frozen = (
         load_file(graph.folder / "outputs" / cell / "model.safetensors")
@@ -278,14 +261,15 @@ def test_unseen_words_have_ngrams(graph):
     assert (table["word"] == "smeteling").sum() == 10
 
 
+@pytest.mark.long
 def test_two_processes_learn_word_vectors_deterministically(graph):
     ddp = ["trainer=ddp", *TWO, "model.d_model=16", "batch_tokens=500"]
     ends = []
     for system in ("first", "second"):
-        graph.succeed("embed", *SMALL, *ddp, "epochs=1", f"system={system}")
+        graph.forked.succeed("embed", *SMALL, *ddp, "epochs=1", f"system={system}")
         ends.append((graph.folder / f"outputs/embed/grammar_tiny/{system}-1/vectors.bin").read_bytes())
     assert ends[0] == ends[1]
     one = graph.succeed("embed", *SMALL, "model.d_model=16", "batch_tokens=500", "epochs=1", "system=alone")
     assert one.returncode == 0
-    losses = [read(graph, f"embed/grammar_tiny/{name}-1/metrics.json")["train/loss"] for name in ("first", "alone")]
+    losses = [graph.read(f"embed/grammar_tiny/{name}-1/metrics.json")["train/loss"] for name in ("first", "alone")]
     assert losses[0] == pytest.approx(losses[1], rel=0.05)

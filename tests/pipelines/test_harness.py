@@ -26,7 +26,8 @@ def offline(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
 
 
-@pytest.mark.parametrize("system", ["harness_kn", pytest.param("harness_lstm", marks=pytest.mark.long), "harness_gpt"])
+@pytest.mark.long
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_a_task_has_the_score_of_our_own(system, outputs, tmp_path):
     from retable.inference.harness import CellLM
 

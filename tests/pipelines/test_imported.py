@@ -1,6 +1,5 @@
 """`retable import`: what was made elsewhere, and what was exported, as cells that stages and `retable.load` use."""
 
-import json
 import re
 from pathlib import Path
 
@@ -16,23 +15,13 @@ from tests.exchange.cases import bpe, exported, gpt, system, widened
 CORPUS = "corpus=grammar_tiny"
 
 
-def read(project, path):
-    return json.loads((project.folder / "outputs" / path).read_text())
-
-
 def perplexities(project, cell: str, *overrides: str) -> dict[str, float]:
     project.succeed("evaluate", CORPUS, f"cell=grammar_tiny/{cell}", "benchmark=perplexity", *overrides)
-    return read(project, f"evaluate/grammar_tiny/{cell}/metrics.json")
+    return project.read(f"evaluate/grammar_tiny/{cell}/metrics.json")
 
 
 def contents() -> dict[Path, bytes | None]:
     return {path: path.read_bytes() if path.is_file() else None for path in Path().rglob("*")}
-
-
-def refused(project, *arguments: str) -> str:
-    done = project.run("cli.main", "import", *arguments)
-    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
-    return done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +51,12 @@ def test_an_arpa_file_of_ours_comes_back_and_scores_the_same(arpa, texts):
 
 
 def test_a_cell_says_what_it_was_imported_from(arpa):
-    run = read(arpa, "pretrain/grammar_tiny/from_arpa/run.json")
+    run = arpa.read("pretrain/grammar_tiny/from_arpa/run.json")
     assert run["seed"] is None and run["made_from"] == [] and run["imported"] == "mine.arpa"
     assert list(run["digests"]) == ["mine.arpa"] and len(run["digests"]["mine.arpa"]) == 64
     evaluated = "evaluate/grammar_tiny/from_arpa/run.json"
     perplexities(arpa, "from_arpa")
-    assert read(arpa, evaluated)["made_from"][0] == "pretrain/grammar_tiny/from_arpa"
+    assert arpa.read(evaluated)["made_from"][0] == "pretrain/grammar_tiny/from_arpa"
     shown = arpa.succeed("cli.main", "show", "from_arpa").stdout
     assert "from_arpa on grammar_tiny, imported" in shown and "made from  mine.arpa" in shown
 
@@ -82,8 +71,9 @@ def test_an_arpa_file_of_other_words_is_scored_on_tokens_of_its_own(arpa):
     assert cell.config["tokens"] == "grammar_tiny/pretrained"
     (scored,) = cell.score("a b", end=True)
     assert scored.log_prob == pytest.approx(-1.7 * np.log(10))
-    done = arpa.run("evaluate", CORPUS, "cell=grammar_tiny/other")
-    assert done.returncode == 2 and "write corpus=grammar_tiny tokenizer=pretrained" in done.stderr
+    assert "write corpus=grammar_tiny tokenizer=pretrained" in arpa.refuse(
+        "evaluate", CORPUS, "cell=grammar_tiny/other"
+    )
     path = "outputs/pretrain/grammar_tiny/from_arpa/tokenizer.json"
     arpa.succeed("tokenize", CORPUS, "tokenizer=pretrained", f"tokenizer.train.path={path}")
     done = arpa.run("evaluate", CORPUS, "cell=grammar_tiny/other", "tokenizer=pretrained")
@@ -105,7 +95,7 @@ def test_an_arpa_file_of_other_words_is_scored_on_tokens_of_its_own(arpa):
 )
 def test_what_an_arpa_file_lacks_is_said_in_one_line(project, n, more, said):
     (project.folder / "odd.arpa").write_text(ARPA.format(n=n, more=more))
-    assert refused(project, "odd.arpa", "grammar_tiny/odd").startswith(f"error: {said}")
+    assert project.refuse("cli.main", "import", "odd.arpa", "grammar_tiny/odd").startswith(f"error: {said}")
     assert not (project.folder / "outputs/pretrain/grammar_tiny/odd").exists()
 
 
@@ -118,7 +108,7 @@ def test_a_gpt2_exported_and_imported_is_the_same(project):
     project.succeed("cli.main", "import", "as_gpt2", "grammar_tiny/comes")
     expected = perplexities(project, "goes-1", "tokenizer=bpe")
     assert perplexities(project, "comes", "tokenizer=bpe") == pytest.approx(expected, rel=1e-5)
-    run = read(project, "pretrain/grammar_tiny/comes/run.json")
+    run = project.read("pretrain/grammar_tiny/comes/run.json")
     assert {"as_gpt2/config.json", "as_gpt2/model.safetensors", "as_gpt2/tokenizer.json"} == set(run["digests"])
     ours, theirs = (
         retable.load(project.folder / "outputs/pretrain/grammar_tiny" / cell) for cell in ("goes-1", "comes")
@@ -140,7 +130,7 @@ def test_other_checkpoints_are_loaded_and_measured(name, project):
     path = f"outputs/pretrain/grammar_tiny/{cell}/tokenizer.json"
     project.succeed("tokenize", CORPUS, "tokenizer=pretrained", f"tokenizer.train.path={path}")
     project.succeed("evaluate", CORPUS, "tokenizer=pretrained", f"cell=grammar_tiny/{cell}", "benchmark=held_out")
-    assert read(project, f"evaluate/grammar_tiny/{cell}/metrics.json")["held_out/loss"] > 0
+    assert project.read(f"evaluate/grammar_tiny/{cell}/metrics.json")["held_out/loss"] > 0
 
 
 def test_a_checkpoint_without_its_whole_pretraining_is_refused(project):
@@ -149,9 +139,11 @@ def test_a_checkpoint_without_its_whole_pretraining_is_refused(project):
     said = (
         "judge has no head that a BERT is pretrained with, and a cell is whole; begin a training with it, init=hf:judge"
     )
-    assert refused(project, "judge", "grammar_tiny/judge") == f"error: {said}\n"
+    assert project.refuse("cli.main", "import", "judge", "grammar_tiny/judge") == f"error: {said}"
     alone = exported(widened(gpt(bpe().vocab_size)).model, bpe(), project.folder / "alone")
-    assert alone.is_dir() and refused(project, "nowhere", "grammar_tiny/nowhere").startswith("error: nowhere is no fol")
+    assert alone.is_dir() and project.refuse("cli.main", "import", "nowhere", "grammar_tiny/nowhere").startswith(
+        "error: nowhere is no fol"
+    )
 
 
 VECTORS = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
@@ -179,16 +171,14 @@ def test_word_vectors_come_go_and_begin_a_training(form, project, monkeypatch):
     its = f"embedding=outputs/embed/grammar_tiny/of_{form}/vectors.bin"
     project.succeed("finetune", "task=sentiment", CORPUS, "recipe=encoders/deep_averaging", "model.d_model=5", its,
                            "epochs=1", f"out=grammar_tiny/on_{form}")  # fmt: skip
-    run = read(project, f"finetune/grammar_tiny/on_{form}/run.json")
+    run = project.read(f"finetune/grammar_tiny/on_{form}/run.json")
     assert f"embed/grammar_tiny/of_{form}" in run["made_from"]
 
 
 @pytest.mark.parametrize("place, said", [
     ("", "is there already; write the name of a new folder"),
-    ("full", "is there already; write the name of a new folder"),
-    ("mine.arpa/x", "there is no folder"),
-    ("folder.arpa", "is a folder; write the name of a file"),
-    ("nowhere/x.arpa", "there is no folder"),
+    ("full", "is there already; write the name of a new folder"), ("mine.arpa/x", "there is no folder"),
+    ("folder.arpa", "is a folder; write the name of a file"), ("nowhere/x.arpa", "there is no folder"),
     ("outputs/pretrain/grammar_tiny/counted-1", "is in the cell"),
     ("outputs/pretrain/grammar_tiny/counted-1/x.arpa", "is in the cell"),
 ])  # fmt: skip
@@ -217,18 +207,21 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(arpa, monkeypatch):
 
 
 def test_vectors_of_a_language_model_are_not_there(arpa):
-    done = arpa.run("cli.main", "export", "pretrain/grammar_tiny/counted-1", "mine.txt")
-    assert done.returncode == 2 and "counted-1 holds no word vectors, which .txt is for" in done.stderr
+    assert "counted-1 holds no word vectors, which .txt is for" in arpa.refuse(
+        "cli.main", "export", "pretrain/grammar_tiny/counted-1", "mine.txt"
+    )
 
 
 def test_what_is_there_is_not_overwritten_and_a_name_has_a_corpus(arpa):
     before = (arpa.folder / "outputs/pretrain/grammar_tiny/from_arpa/run.json").read_bytes()
-    assert refused(arpa, "mine.arpa", "grammar_tiny/from_arpa") == (
+    assert arpa.refuse("cli.main", "import", "mine.arpa", "grammar_tiny/from_arpa") == (
         "error: outputs/pretrain/grammar_tiny/from_arpa is there already; import under another name, or first remove "
-        "it: rm -r outputs/pretrain/grammar_tiny/from_arpa\n"
+        "it: rm -r outputs/pretrain/grammar_tiny/from_arpa"
     )
     assert (arpa.folder / "outputs/pretrain/grammar_tiny/from_arpa/run.json").read_bytes() == before
-    assert "mine is no name of a cell; write a corpus and a name, as in grammar/mine" in refused(
-        arpa, "mine.arpa", "mine"
+    assert "mine is no name of a cell; write a corpus and a name, as in grammar/mine" in arpa.refuse(
+        "cli.main", "import", "mine.arpa", "mine"
     )
-    assert "there is no corpus 'gramar_tiny'; write grammar_tiny" in refused(arpa, "mine.arpa", "gramar_tiny/mine")
+    assert "there is no corpus 'gramar_tiny'; write grammar_tiny" in arpa.refuse(
+        "cli.main", "import", "mine.arpa", "gramar_tiny/mine"
+    )

@@ -30,10 +30,7 @@ from tests.pipelines.recipes import composed
 # WNLI is not as there, where the noun is written that a pronoun stands for.
 GOLDEN = {
     "cola": (
-        ("John made Bill master of himself.",),
-        "1",
-        "cola sentence: John made Bill master of himself.",
-        "acceptable",
+        ("John made Bill master of himself.",), "1", "cola sentence: John made Bill master of himself.", "acceptable",
     ),
     "rte": (
         (
@@ -112,15 +109,11 @@ GOLDEN = {
         "sentence2: Puretunes representatives could not be located Thursday to comment on the suit.",
         "3.2",
     ),
-    "wnli": (
-        ("The stable was roomy. It was old.", "The stable was old."),
-        "1",
-        "wnli sentence1: The stable was roomy. It was old. sentence2: The stable was old.",
-        "entailment",
-    ),
+    "wnli": (("The stable was roomy. It was old.", "The stable was old."), "1",
+        "wnli sentence1: The stable was roomy. It was old. sentence2: The stable was old.", "entailment"),
     "sentiment": (("spita is ziblop .",), "negative", "sentiment sentence: spita is ziblop .", "negative"),
     "acceptability": (("spita is .",), "unacceptable", "acceptability sentence: spita is .", "unacceptable"),
-}
+}  # fmt: skip
 SMALL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24}
 LINES = ["the cat sees a bird", "a bird sees the cat :", "it is good , it is bad"]
 WORDS = word.train(LINES)
@@ -201,25 +194,17 @@ def test_labels_come_back_from_what_is_written(tokenizer, name):
 @pytest.mark.parametrize(
     ("name", "answers", "settings", "message"),
     [
-        (
-            "sentiment",
-            None,
-            {},
-            r"the tokenizer can't write the label 'negative', of which it makes '<unk>'; .*answers=",
-        ),
+        ("sentiment", None, {},
+         r"the tokenizer can't write the label 'negative', of which it makes '<unk>'; .*answers="),
         ("sentiment", ["good", "poor"], {}, "can't write the label 'poor'"),
         ("stsb", None, {}, "can't write the label '0.0'.* tokenizer=unigram"),
-        (
-            "sentiment",
-            ["bad", "good"],
-            {"pooling": "mean"},
-            "T5 writes its labels, and has no .*; leave pooling=mean out",
-        ),
+        ("sentiment", ["bad", "good"], {"pooling": "mean"},
+         "T5 writes its labels, and has no .*; leave pooling=mean out"),
         ("sentiment", ["bad", "good"], {"d_hidden": 7}, "leave d_hidden=7 out"),
         ("sentiment", ["bad", "good"], {"auxiliary": 0.5}, "leave auxiliary=0.5 out"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_can_not_be_is_refused(name, answers, settings, message):
     with pytest.raises(UsageError, match=message):
         writer(WORDS, name, answers, **settings)

@@ -15,7 +15,6 @@ from pipelines.config.errors import one_line_errors
 from retable.core.artifacts import read_record, read_run
 from retable.core.digests import digest
 from tests.pipelines.conftest import GPT, SHORT
-from tests.pipelines.test_errors import refuse
 
 LSTM = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "model.d_model=8", "epochs=0.5", "checkpoint_every=3"]
 
@@ -52,7 +51,7 @@ def test_another_number_of_threads_is_of_the_cell(project, monkeypatch):
 def test_a_clock_that_is_put_back(project):
     """No time is below 0, and no speed; the bytes are those of another day."""
     for system, put_back in (("even", []), ("uneven", ["+callbacks.clock._target_=clocks.PutBack"])):
-        project.succeed("pretrain", *LSTM, *put_back, f"system={system}")
+        project.forked.succeed("pretrain", *LSTM, *put_back, f"system={system}")
     even, uneven = (project.folder / f"outputs/pretrain/grammar_tiny/{system}-1" for system in ("even", "uneven"))
     for file in ("model.safetensors", "curve.csv", "metrics.json"):
         assert digest(even / file) == digest(uneven / file)
@@ -68,13 +67,11 @@ def test_a_clock_that_is_put_back(project):
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (errno.ENOSPC, "the disk is full"),
-        (errno.EDQUOT, "the disk is full"),
-        (errno.EROFS, "outputs/x: Read-only file system"),
-        (errno.EACCES, "outputs/x: Permission denied"),
+        (errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the disk is full"),
+        (errno.EROFS, "outputs/x: Read-only file system"), (errno.EACCES, "outputs/x: Permission denied"),
         (errno.EXDEV, "outputs/ and work/ are not of one mount (outputs/x)"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_what_the_system_refuses_is_said_in_one_line(capsys, number, said, wrapped):
     with pytest.raises(SystemExit) as end, one_line_errors():
@@ -100,7 +97,7 @@ def test_a_folder_that_can_not_be_written(project, bare_project):
         subprocess.run(["mount", "--bind", mounted, mounted], check=True)
         try:
             subprocess.run(["mount", "-o", "remount,bind,ro", mounted], check=True)
-            line = refuse(bare_project, "tokenize", *bpe)
+            line = bare_project.refuse("tokenize", *bpe)
         finally:
             subprocess.run(["umount", mounted], check=True)
         assert message in line

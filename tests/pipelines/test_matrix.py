@@ -41,12 +41,9 @@ TOKENIZER = word.train(
 TRANSFORMER = ("model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.max_length=32")
 SPELT = ("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]")
 ELMO = (
-    "model.elmo.d_model=8",
-    "model.elmo.d_cell=8",
-    "model.elmo.filters=[[1,4]]",
-    "model.elmo.n_layers=1",
+    "model.elmo.d_model=8", "model.elmo.d_cell=8", "model.elmo.filters=[[1,4]]", "model.elmo.n_layers=1",
     "model.d_model=8",
-)
+)  # fmt: skip
 SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
     "bag_of_words": (),
     "deep_averaging": (),
@@ -71,16 +68,10 @@ SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
     "elmo_tagger": (*ELMO, *SPELT),
     "bidaf": (*SPELT, "model.d_hidden=8"),
     "bidaf_elmo": (*ELMO[:-1], *SPELT, "model.d_hidden=8"),
-    "mention_ranker": (
-        *SPELT,
-        "model.d_model=12",
-        "model.d_feature=4",
-        "model.d_hidden=12",
-        "model.max_width=2",
-        "model.spans_per_word=1.5",
-    ),
+    "mention_ranker": (*SPELT, "model.d_model=12", "model.d_feature=4", "model.d_hidden=12", "model.max_width=2",
+        "model.spans_per_word=1.5"),
     "elmo": (),
-}
+}  # fmt: skip
 # with a state for each of their tokens
 GPTS = {"gpt", "gpt_special_tokens"}
 IN_TOKENS = {"bilstm", "bilstm_one_hot", "bilstm_elmo", "deep_cnn", "bert", "electra", *GPTS, "lstm", "t5_toy_encoder"}
@@ -118,23 +109,17 @@ def translations(folder: Path) -> TranslationTask:
 # Of each kind: the task of the files in a folder, the settings of its head, and who serves it.
 KINDS: dict[str, tuple[Callable[[Path], Task], dict, set[str]]] = {
     "sentences": (lambda folder: sentences(folder, "one"), SUMMARY | {"tie": True}, SUMMED_UP | WRITERS),
-    "pairs": (
-        lambda folder: sentences(folder, "one", "two"),
-        SUMMARY | {"tie": True},
-        SUMMED_UP | WRITERS | {"bilstm_attention"},
-    ),
+    "pairs": (lambda folder: sentences(folder, "one", "two"), SUMMARY | {"tie": True},
+        SUMMED_UP | WRITERS | {"bilstm_attention"}),
     "choices": (choices, SUMMARY, SUMMED_UP | {"bilstm_attention"}),
     "tags": (lambda folder: TaggingTask(TaggedFiles(**files(folder, "tags"))), {"dropout": 0.0, "crf": False}, STATES),
-    "chunks": (
-        lambda folder: TaggingTask(TaggedFiles(**files(folder, "tags")), "IOBES"),
-        {"dropout": 0.0, "crf": True},
-        STATES,
-    ),
+    "chunks": (lambda folder: TaggingTask(TaggedFiles(**files(folder, "tags")), "IOBES"),
+        {"dropout": 0.0, "crf": True}, STATES),
     "answers": (answers, {"dropout": 0.0}, STATES | WRITERS | {"bidaf", "bidaf_elmo"}),
     "clusters": (lambda folder: CoreferenceTask(DocumentFiles(**files(folder, "conll"))), {}, {"mention_ranker"}),
     "summaries": (summaries, {"tie": True}, WRITERS),
     "translations": (translations, {"label_smoothing": 0.0, "tie": True, "bias": False}, WRITERS),
-}
+}  # fmt: skip
 SERVED = [(kind, system) for kind, (_, _, systems) in KINDS.items() for system in SYSTEMS if system in systems]
 REFUSED = [(kind, system) for kind in KINDS for system in SYSTEMS if (kind, system) not in SERVED]
 
@@ -209,23 +194,15 @@ def test_it_is_refused_in_a_line_before_its_files_are_looked_for(kind, system):
     assert line.startswith(f"{name} ") and "\n" not in line and "recipe=" in line
 
 
-def refuse(project, *overrides: str) -> str:
-    """What a user reads, without the data that the task is about."""
-    done = project.run("finetune", *overrides, RETABLE_DATA="nowhere")
-    (line,) = done.stderr.strip().splitlines()
-    assert done.returncode == 2
-    return line
-
-
 @pytest.mark.parametrize(("task", "recipe"), [("rte", "coreference/mention_ranker"), ("translation", "bert/bert")])
 def test_the_stage_refuses_a_model_before_it_looks_for_files(project, task, recipe):
-    line = refuse(project, f"task={task}", f"recipe={recipe}")
+    line = project.refuse("finetune", f"task={task}", f"recipe={recipe}", RETABLE_DATA="nowhere")
     name = composed("finetune", recipe.partition("/")[2]).model._target_.rpartition(".")[2]
     assert line.startswith(f"error: {name} ") and "recipe=" in line and "nowhere" not in line
 
 
 def test_a_model_that_serves_looks_for_files(project):
-    assert "nowhere" in refuse(project, "task=squad", "recipe=bert/bert")
+    assert "nowhere" in project.refuse("finetune", "task=squad", "recipe=bert/bert", RETABLE_DATA="nowhere")
 
 
 @pytest.fixture(scope="module")

@@ -19,12 +19,21 @@ SYSTEMS = {
     "elmo": ["recipe=elmo/elmo", "tokenizer=word", "model.d_model=16", "model.d_cell=16",
              "model.dropout=0", "batches.batch_size=4", "batches.length=16", "epochs=0.6"],
 }  # fmt: skip
-T5 = pytest.param("t5", "fsdp", marks=pytest.mark.long)
+
+
+def long(*case: str):
+    return pytest.param(*case, marks=pytest.mark.long)
 
 
 def by(trainer: str) -> list[str]:
     """One process, or two."""
     return [f"trainer={trainer}", *(TWO if trainer != "cpu" else [])]
+
+
+@pytest.fixture(scope="module")
+def project(project):
+    """Stages start a second process."""
+    return project.forked
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +57,7 @@ def train(project):
 
 @pytest.mark.parametrize(
     ("system", "trainer"),
-    [("gpt", "ddp"), ("gpt", "fsdp"), ("bert", "ddp"), ("electra", "ddp"), T5, ("elmo", "ddp")],
+    [("gpt", "ddp"), ("gpt", "fsdp"), *(long(name, "ddp") for name in ("bert", "electra", "elmo")), long("t5", "fsdp")],
 )
 def test_two_processes_have_the_losses_of_one(train, system, trainer):
     ours, theirs = (pd.read_csv(train(system, each) / "curve.csv") for each in (trainer, "cpu"))
@@ -60,7 +69,7 @@ def test_two_processes_have_the_losses_of_one(train, system, trainer):
     assert ((ours["value"] - theirs["value"]).abs() / theirs["value"].clip(lower=1))[losses].max() < 3e-5
 
 
-@pytest.mark.parametrize(("system", "trainer"), [("gpt", "fsdp"), ("bert", "fsdp"), T5])
+@pytest.mark.parametrize(("system", "trainer"), [("gpt", "fsdp"), long("bert", "fsdp"), long("t5", "fsdp")])
 def test_two_processes_have_the_weights_of_one(train, system, trainer):
     ours, theirs = (load_file(train(system, each) / "model.safetensors") for each in (trainer, "cpu"))
     assert ours.keys() == theirs.keys()
@@ -68,7 +77,7 @@ def test_two_processes_have_the_weights_of_one(train, system, trainer):
         torch.testing.assert_close(ours[name], weight, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["lstm", "electra", "sentiment"])
+@pytest.mark.parametrize("name", ["lstm", long("electra"), "sentiment"])
 def test_two_processes_validate_half_each_and_find_what_one_finds(project, name):
     """Of weights that stay as they were: the rate is 0."""
     stage = "finetune" if name == "sentiment" else "pretrain"
@@ -114,12 +123,9 @@ TRAINED = {
                  "model.d_model=8", "finetuning.batch_size=4", "model.d_hidden=8", "model.max_width=1",
                  "model.max_antecedents=10", "task.documents.words={train: 800, validation: 200, test: 200}"],
 }  # fmt: skip
-LONG = ("tags", "sentiment", "clusters")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in TRAINED]
-)
+@pytest.mark.parametrize("name", [name if name == "lstm" else long(name) for name in TRAINED])
 def test_shares_of_weights_learn_and_predict_as_whole_ones(project, name):
     """In validations, in the choice of the best and behind the training: tagged, decoded, predicted."""
     if name == "translation":
@@ -174,12 +180,7 @@ def test_two_processes_end_with_the_best_weights(project):
 def test_lightning_starts_the_second_process(project):
     """As it does for a user."""
     project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
-    settings = [
-        "corpus=grammar_tiny",
-        "tokenizer=word_marked",
-        *SYSTEMS["t5"],
-        *by("fsdp"),
-    ]
+    settings = ["corpus=grammar_tiny", "tokenizer=word_marked", *SYSTEMS["t5"], *by("fsdp")]
     done = project.start("pretrain", *settings, "++max_steps=2", "system=started")
     assert done.returncode == 0, done.stderr
     assert (project.folder / "outputs/pretrain/grammar_tiny/started-1/model.safetensors").exists()

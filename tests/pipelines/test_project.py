@@ -153,14 +153,8 @@ def test_a_study_is_in_its_git_repository_if_there_is_one(installed, git):
         )
         new = {line.removeprefix("?? smoke/") for line in said.stdout.splitlines()}
         assert new == {
-            "study.yaml",
-            "params.yaml",
-            "dvc.yaml",
-            ".dvc/config",
-            ".dvc/.gitignore",
-            ".dvcignore",
-            ".gitignore",
-        }
+            "study.yaml", "params.yaml", "dvc.yaml", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore",
+        }  # fmt: skip
 
 
 @pytest.mark.long

@@ -110,23 +110,14 @@ def test_recipe_has_all_that_training_asks_for(name):
 @pytest.mark.parametrize(
     ("name", "vocab_size", "published", "digit"),
     [
-        ("lstm_small", PTB, 4.65e6, 0.01e6),
-        ("lstm_small_tied", PTB, 2.65e6, 0.01e6),
-        ("lstm_medium", PTB, 20e6, 1e6),
-        ("lstm_large", PTB, 66e6, 1e6),
-        ("rnn_5m", PTB, 5e6, 0.1e6),
-        ("gru_5m", PTB, 5e6, 0.1e6),
-        ("lstm_5m", PTB, 5e6, 0.1e6),
-        ("character_lstm_small", PTB, 5e6, 1e6),
-        ("character_lstm_large", PTB, 19e6, 1e6),
-        ("awd_lstm", PTB, 24e6, 1e6),
-        ("transformer_xl", PTB, 24e6, 1e6),
-        ("lstm_512_512", LM1B, 0.82e9, 0.01e9),
-        ("lstm_1024_512", LM1B, 0.82e9, 0.01e9),
-        ("lstm_2048_512", LM1B, 0.83e9, 0.01e9),
-        ("big_lstm", LM1B, 1.8e9, 0.1e9),
+        ("lstm_small", PTB, 4.65e6, 0.01e6), ("lstm_small_tied", PTB, 2.65e6, 0.01e6), ("lstm_medium", PTB, 20e6, 1e6),
+        ("lstm_large", PTB, 66e6, 1e6), ("rnn_5m", PTB, 5e6, 0.1e6), ("gru_5m", PTB, 5e6, 0.1e6),
+        ("lstm_5m", PTB, 5e6, 0.1e6), ("character_lstm_small", PTB, 5e6, 1e6),
+        ("character_lstm_large", PTB, 19e6, 1e6), ("awd_lstm", PTB, 24e6, 1e6), ("transformer_xl", PTB, 24e6, 1e6),
+        ("lstm_512_512", LM1B, 0.82e9, 0.01e9), ("lstm_1024_512", LM1B, 0.82e9, 0.01e9),
+        ("lstm_2048_512", LM1B, 0.83e9, 0.01e9), ("big_lstm", LM1B, 1.8e9, 0.1e9),
     ],
-)
+)  # fmt: skip
 def test_parameters_are_as_many_as_published(name, vocab_size, published, digit):
     """Within one of the last digit that a paper prints, some of which are cut off and others rounded up."""
     counted = sum(p.numel() for p in build(name, vocab_size).parameters())

@@ -12,16 +12,9 @@ from retable.core.digests import digest
 from tests.pipelines.conftest import TWO
 
 SETTINGS = [
-    "corpus=grammar_tiny",
-    "recipe=recurrent/lstm",
-    "model.d_model=16",
-    "model.dropout=0.2",
-    "batches.batch_size=4",
-    "batches.length=16",
-    "epochs=0.6",
-    "checkpoint_every=3",
-    "+callbacks.mortal._target_=dying.Mortal",
-]
+    "corpus=grammar_tiny", "recipe=recurrent/lstm", "model.d_model=16", "model.dropout=0.2", "batches.batch_size=4",
+    "batches.length=16", "epochs=0.6", "checkpoint_every=3", "+callbacks.mortal._target_=dying.Mortal",
+]  # fmt: skip
 STEPS = 28  # 3,000 tokens in batches of 4 × 16, 0.6 epochs
 TRAINERS = {
     "cpu": [],
@@ -35,32 +28,30 @@ TRAINERS["fsdp_adafactor"] = [*TRAINERS["fsdp"], "optimizer=adafactor", "~optimi
     "name", ["cpu", *(pytest.param(name, marks=pytest.mark.long) for name in ("ddp", "fsdp", "fsdp_adafactor"))]
 )
 def test_killed_and_resumed_equals_uninterrupted(project, name):
-    settings = [*SETTINGS, *TRAINERS[name]]
-    project.succeed("pretrain", *settings, f"system={name}_whole")
+    settings, plain = [*SETTINGS, *TRAINERS[name]], project if name == "cpu" else project.forked
+    plain.succeed("pretrain", *settings, f"system={name}_whole")
     for step in sorted(random.Random(1).sample(range(1, STEPS), 2)):
-        killed = project.run("pretrain", *settings, f"system={name}_killed", DIE_AT=str(step))
+        killed = project.forked.run("pretrain", *settings, f"system={name}_killed", DIE_AT=str(step))
         assert killed.returncode == -signal.SIGKILL
         assert not (project.folder / f"outputs/pretrain/grammar_tiny/{name}_killed-1").exists()
-    project.succeed("pretrain", *settings, f"system={name}_killed")
-
+    plain.succeed("pretrain", *settings, f"system={name}_killed")
     check_equal(project, f"{name}_whole", f"{name}_killed")
 
 
 @pytest.mark.parametrize(
-    ("name", "number", "code"),
+    ("name", "signals"),
     [
-        ("cpu", "SIGINT", 130),
-        ("cpu", "SIGTERM", 143),
-        pytest.param("ddp", "SIGUSR1", 99, marks=pytest.mark.long),
+        ("cpu", {"SIGINT": 130, "SIGTERM": 143}),
+        pytest.param("ddp", {"SIGUSR1": 99, "SIGTERM": 143}, marks=pytest.mark.long),
     ],
 )
-def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, number, code):
+def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, signals):
     """A step before the first checkpoint that is due, and then in a step with a validation."""
-    whole, asked = f"{name}_{number}_whole", f"{name}_{number}_asked"
+    whole, asked, plain = f"{name}_to_end", f"{name}_asked", project if name == "cpu" else project.forked
     settings = [*SETTINGS, *TRAINERS[name], "validations=10"]
-    project.succeed("pretrain", *settings, f"system={whole}")
-    for step in (2, 5):
-        ended = project.run("pretrain", *settings, f"system={asked}", DIE_AT=str(step), DIE_BY=number)
+    plain.succeed("pretrain", *settings, f"system={whole}")
+    for step, (number, code) in zip((2, 5), signals.items(), strict=True):
+        ended = project.forked.run("pretrain", *settings, f"system={asked}", DIE_AT=str(step), DIE_BY=number)
         assert ended.returncode == code, ended.stderr
         last = ended.stderr.splitlines()[-1]
         where = re.fullmatch(
@@ -69,7 +60,7 @@ def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, number, co
         assert where is not None and step <= int(where[1]) <= step + 1, ended.stderr
         assert "Traceback" not in ended.stderr
         assert [run.info.status for run in runs_of(project, asked)[1]] == ["KILLED"]
-    resumed = project.succeed("pretrain", *settings, f"system={asked}")
+    resumed = plain.succeed("pretrain", *settings, f"system={asked}")
     assert f"step {int(where[1])}/" not in resumed.stderr  # it was done before
     check_equal(project, whole, asked)
 
@@ -77,7 +68,7 @@ def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, number, co
 def test_asked_to_end_before_the_first_step(project):
     """By a signal that nobody waits for, as nothing of the training is there to be kept."""
     settings = [*SETTINGS, "system=cpu_early", "seed=2"]
-    ended = project.run("pretrain", *settings, DIE_AT="setup", DIE_BY="SIGTERM")
+    ended = project.forked.run("pretrain", *settings, DIE_AT="setup", DIE_BY="SIGTERM")
     assert (ended.returncode, ended.stderr) == (143, "SIGTERM: ended; the same command goes on from there\n")
     assert not (project.folder / "outputs/pretrain/grammar_tiny/cpu_early-2").exists()
 
@@ -85,15 +76,15 @@ def test_asked_to_end_before_the_first_step(project):
 @pytest.mark.parametrize("name", ["cpu", pytest.param("ddp", marks=pytest.mark.long)])
 def test_asked_to_end_behind_the_last_step(project, name):
     """In what Lightning does then: the training is whole and kept, the cell isn't made any more."""
-    settings = [*SETTINGS, *TRAINERS[name]]
-    project.succeed("pretrain", *settings, f"system={name}_at_once")
-    ended = project.run("pretrain", *settings, f"system={name}_late", DIE_AT="end", DIE_BY="SIGTERM")
+    settings, plain = [*SETTINGS, *TRAINERS[name]], project if name == "cpu" else project.forked
+    plain.succeed("pretrain", *settings, f"system={name}_at_once")
+    ended = project.forked.run("pretrain", *settings, f"system={name}_late", DIE_AT="end", DIE_BY="SIGTERM")
     assert ended.returncode == 143, ended.stderr
     assert ended.stderr.splitlines()[-1] == (
         "SIGTERM: ended behind the last step, which is kept; the same command goes on from there"
     )
     assert not (project.folder / f"outputs/pretrain/grammar_tiny/{name}_late-1").exists()
-    resumed = project.succeed("pretrain", *settings, f"system={name}_late")
+    resumed = plain.succeed("pretrain", *settings, f"system={name}_late")
     assert "step " not in resumed.stderr
     check_equal(project, f"{name}_at_once", f"{name}_late")
 
@@ -113,7 +104,8 @@ def check_equal(project, whole: str, resumed: str) -> None:
 def test_what_a_killed_run_left_goes_when_its_cell_is_made_otherwise(project):
     """Its scratch folder and its open run; those of another cell stay."""
     for system in ("given_up", "waiting"):
-        assert project.run("pretrain", *SETTINGS, f"system={system}", DIE_AT="9").returncode == -signal.SIGKILL
+        killed = project.forked.run("pretrain", *SETTINGS, f"system={system}", DIE_AT="9")
+        assert killed.returncode == -signal.SIGKILL
     work = project.folder / "work/pretrain/grammar_tiny"
     waiting = sorted((work / "waiting-1").rglob("*"))
     assert (work / "given_up-1").exists() and [path for path in waiting if path.name == "last.ckpt"]

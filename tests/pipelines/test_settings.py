@@ -11,8 +11,7 @@ LSTM = ["pretrain", "corpus=grammar_tiny", "recipe=recurrent/lstm"]
 GPT = ["pretrain", "corpus=grammar_tiny", "recipe=transformer/gpt"]
 TASK = ["finetune", "corpus=grammar_tiny", "recipe=encoders/bilstm", "task=sentiment"]
 REFUSED = [
-    (LSTM, "epochs=0", "epochs=0 should be greater than 0"),
-    (LSTM, "epochs=-1", "epochs=-1 should be greater than 0"),
+    (LSTM, "epochs=0", "epochs=0 should be greater than 0"), (LSTM, "epochs=-1", "epochs=-1 should be greater than 0"),
     (LSTM, "validations=0", "validations=0 should be greater than 0"),
     (LSTM, "checkpoint_every=0", "checkpoint_every=0 should be greater than or equal to 1"),
     (LSTM, "batches.batch_size=0", "batches.batch_size=0 should be"),
@@ -27,10 +26,8 @@ REFUSED = [
     (LSTM, "~optimizer.lr", "optimizer.lr is missing, which adamw asks for"),
     (LSTM, "optimizer._partial_=false", "optimizer._partial_ should be true"),
     (LSTM, "clip_norm=abc", "clip_norm=abc should be a number or null"),
-    (LSTM, "seed=1e30", "seed=1e+30 should be a whole number"),
-    (LSTM, "seed=-1", "seed=-1 should be"),
-    (LSTM, "out=null", "is no place for a cell"),
-    (LSTM, "out=''", "out='' is no place for a cell"),
+    (LSTM, "seed=1e30", "seed=1e+30 should be a whole number"), (LSTM, "seed=-1", "seed=-1 should be"),
+    (LSTM, "out=null", "is no place for a cell"), (LSTM, "out=''", "out='' is no place for a cell"),
     (LSTM, f"system={'x' * 300}", "is a name of more than"),
     (LSTM, "budget=1e400flops", "budget=1e400flops is no budget"),
     (LSTM, "compile=abc", "compile=abc should be true or false"),

@@ -24,25 +24,15 @@ CELLS = {
     "rows": ["recipe=recurrent/lstm", "model.d_model=8", "scorer.rows=4", "batches.batch_size=4"],
     "kn3": ["recipe=counted/kn3"],
     "bert": [
-        "recipe=bert/bert",
-        "tokenizer=word_marked",
-        "model.d_model=16",
-        "model.n_layers=1",
-        "model.n_heads=2",
+        "recipe=bert/bert", "tokenizer=word_marked", "model.d_model=16", "model.n_layers=1", "model.n_heads=2",
         "batches.batch_size=4",
     ],
-}
+}  # fmt: skip
 TAGGER = [
-    "task=grammar_pos",
-    "recipe=taggers/bilstm_crf",
-    "model.d_embedding=8",
-    "model.d_model=8",
-    "task.sentences.text.words={train: 600, validation: 200, test: 200}",
-    "epochs=0.2",
-    "finetuning.lr=1e-9",
-    "finetuning.batch_size=8",
-    TINY,
-]
+    "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8", "model.d_model=8",
+    "task.sentences.text.words={train: 600, validation: 200, test: 200}", "epochs=0.2", "finetuning.lr=1e-9",
+    "finetuning.batch_size=8", TINY,
+]  # fmt: skip
 
 
 def on(devices: int) -> list[str]:
@@ -57,14 +47,15 @@ def made(project, cell: str, choice: str, devices: int):
             if part == "bert":
                 project.succeed("tokenize", TINY, "tokenizer=word_marked")
             project.succeed("pretrain", *short, *CELLS[part], f"system={part}_shared")
+    processes = project.forked if devices > 1 else project
     if cell == "both":
         cells = "cells=[pretrain/grammar_tiny/gpt_shared-1,pretrain/grammar_tiny/kn3_shared-1]"
-        project.succeed("mix", TINY, cells, "system=both_shared", *on(devices))
+        processes.succeed("mix", TINY, cells, "system=both_shared", *on(devices))
     stage, *settings = CHOICES[choice]
     if stage == "evaluate":
         settings += ["corpus=grammar_tiny"]
     out = f"grammar_tiny/{cell}-{choice}-{devices}"
-    project.succeed(
+    processes.succeed(
         stage, *settings, f"cell=grammar_tiny/{cell}_shared-1", *on(devices), f"out={out}",
     )  # fmt: skip
     return project.folder / "outputs" / stage / out
@@ -76,10 +67,10 @@ def made(project, cell: str, choice: str, devices: int):
         ("gpt", "perplexity", 0),
         ("bert", "held_out", 1e-6),  # metrics of halves of a batch
         ("both", "mixed", 0),
-        ("gpt", "gradients", 0),
         ("gpt", "top_p", 0),
-        ("gpt", "beam", 0),
-        ("rows", "perplexity", 1e-6),  # fewer rows are multiplied at a time
+        pytest.param("gpt", "gradients", 0, marks=pytest.mark.long),
+        pytest.param("gpt", "beam", 0, marks=pytest.mark.long),
+        pytest.param("rows", "perplexity", 1e-6, marks=pytest.mark.long),  # fewer rows are multiplied at a time
     ],
 )
 def test_two_processes_find_what_one_finds(project, cell, choice, rounding):
@@ -105,6 +96,6 @@ def test_what_is_counted_stays_with_one_process(project):
 def test_two_processes_tag_as_one(project):
     """A tagger is measured where it was trained. Its rate is so low that two trainings leave the same weights."""
     for devices in (1, 2):
-        project.succeed("finetune", *TAGGER, *on(devices), f"system=tagger_{devices}")
+        project.forked.succeed("finetune", *TAGGER, *on(devices), f"system=tagger_{devices}")
     one, two = (project.folder / f"outputs/from_scratch/grammar_pos/tagger_{devices}-1" for devices in (1, 2))
     assert (one / "units.csv").read_bytes() == (two / "units.csv").read_bytes()

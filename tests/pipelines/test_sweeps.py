@@ -33,7 +33,7 @@ OPTUNA = [*SMALL, "hydra/sweeper=optuna", "optimizer.lr=tag(log,interval(1e-3,1e
 @pytest.fixture
 def sweeping(project, tmp_path) -> Project:
     """A project with tokens and nothing else."""
-    made = Project(tmp_path, project._forks)
+    made = Project(tmp_path, project.forks)
     for stage in ("prepare", "tokenize"):
         shutil.copytree(project.folder / "outputs" / stage, made.folder / "outputs" / stage)
     return made
@@ -218,7 +218,7 @@ def storage(project: Project) -> str:
 def test_two_workers_share_a_search(sweeping):
     command = ["pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=5", "hydra.launcher.n_jobs=1"]
     done = []
-    workers = [threading.Thread(target=lambda: done.append(sweeping.run(*command))) for _ in range(2)]
+    workers = [threading.Thread(target=lambda: done.append(sweeping.forked.run(*command))) for _ in range(2)]
     for each in workers:
         each.start()
     for each in workers:
@@ -424,10 +424,7 @@ def test_sweeps_of_one_name_stand_side_by_side(tmp_path, monkeypatch, capsys):
     [
         (b"\xff\xfe", "trials.csv can't be read"),
         (b"", "trials.csv can't be read"),
-        (
-            b"trial,state\n0,complete\n",
-            "trials.csv has no value, step, seconds, cell, metric, direction; run",
-        ),
+        (b"trial,state\n0,complete\n", "trials.csv has no value, step, seconds, cell, metric, direction; run"),
         (b"trial,state,value,step,seconds,cell,metric,direction\n", "trials.csv has no row; run the sweep again"),
         (b"trial,state,value,step,seconds,cell,metric,direction\n0,complete,x,,1,x,loss,minimize\n", "can't be read"),
     ],

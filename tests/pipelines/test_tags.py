@@ -73,14 +73,9 @@ def test_it_learns_and_its_cell_is_complete(tagged):
     assert [run[name] for name in ("stage", "task", "tags")] == ["from_scratch", "conll2000_chunking", 5]  # of IOBES
     names = {path.name for path in (tagged.folder / "outputs" / CRF).iterdir()}
     files = {
-        "model.safetensors",
-        "vocabulary.json",
-        "learnt.json",
-        "curve.csv",
-        "units.csv",
-        "test.tags.txt",
+        "model.safetensors", "vocabulary.json", "learnt.json", "curve.csv", "units.csv", "test.tags.txt",
         "validation.tags.txt",
-    }
+    }  # fmt: skip
     assert names == files | {"config.yaml", "metrics.json", "run.json", "digests.json"}
 
 
@@ -227,16 +222,12 @@ def test_semantic_roles_of_conll_2005(tmp_path):
     [
         (["task.sentences.test=nowhere.txt"], "nowhere.txt does not exist; set RETABLE_DATA"),
         (["recipe=taggers/elmo_tagger"], "init=random would leave what ELMoTagger keeps frozen"),
-        (
-            ["recipe=encoders/bag_of_words"],
-            "BagOfWords has no state for each token to be tagged by; take recipe=encoders/bilstm or bert/bert",
-        ),
+        (["recipe=encoders/bag_of_words"],
+         "BagOfWords has no state for each token to be tagged by; take recipe=encoders/bilstm or bert/bert"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, said):
-    done = project.run("finetune", *(part for part in overrides if not part.startswith("model.")), *mistake)
-    (line,) = done.stderr.strip().splitlines()
-    assert done.returncode == 2 and said in line
+    assert said in project.refuse("finetune", *(part for part in overrides if not part.startswith("model.")), *mistake)
 
 
 def test_a_tagger_alone_takes_no_weights(tmp_path):

@@ -77,10 +77,8 @@ LAYOUTS: dict[str, tuple[dict[str, str], dict[str, tuple]]] = {
             "glue/MNLI/test_mismatched.tsv": f"{MNLI.rstrip()}\n0\t31\t31\tverbatim\t{PARSES}\tT\tL\n",
         },
         {
-            "train": ("P", "H", "neutral"),
-            "validation": ("Q", "I", "entailment"),
-            "validation_mismatched": ("R", "J", "contradiction"),
-            "test": ("S", "K", None),
+            "train": ("P", "H", "neutral"), "validation": ("Q", "I", "entailment"),
+            "validation_mismatched": ("R", "J", "contradiction"), "test": ("S", "K", None),
             "test_mismatched": ("T", "L", None),
         },
     ),
@@ -166,22 +164,14 @@ LAYOUTS: dict[str, tuple[dict[str, str], dict[str, tuple]]] = {
         {f"outputs/prepare/g/acceptability/{s}.tsv": "sentence\tlabel\na b\tacceptable\n" for s in SPLITS},
         {split: ("a b", "acceptable") for split in SPLITS},
     ),
-    "sentiment": (
-        {f"outputs/prepare/g/sentiment/{s}.tsv": "sentence\tlabel\na b\tnegative\n" for s in SPLITS},
-        {split: ("a b", "negative") for split in SPLITS},
-    ),
+    "sentiment": ({f"outputs/prepare/g/sentiment/{s}.tsv": "sentence\tlabel\na b\tnegative\n" for s in SPLITS},
+        {split: ("a b", "negative") for split in SPLITS}),
 }  # fmt: skip
 # As GLUE and the papers count them.
 SIZES: dict[str, tuple[int | None, ...]] = {
-    "cola": (8551, 1043, None),
-    "sst2": (67349, 872, 1821),
-    "mrpc": (3668, 408, 1725),
-    "stsb": (5749, 1500, None),
-    "rte": (2490, 277, 3000),
-    "wnli": (635, 71, 146),
-    "sst5": (8544, 1101, 2210),
-    "wic": (5428, 638, 1400),
-}
+    "cola": (8551, 1043, None), "sst2": (67349, 872, 1821), "mrpc": (3668, 408, 1725), "stsb": (5749, 1500, None),
+    "rte": (2490, 277, 3000), "wnli": (635, 71, 146), "sst5": (8544, 1101, 2210), "wic": (5428, 638, 1400),
+}  # fmt: skip
 METRICS = {"cola": ["matthews"], "mrpc": ["accuracy", "f1"], "qqp": ["accuracy", "f1"], "stsb": ["pearson", "spearman"]}
 
 

@@ -30,12 +30,9 @@ MARKED = word.train(LINES, marks=["[PAD]", "[CLS]", "[SEP]", "[MASK]", "<extra_i
 SMALL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24}
 # Of each kind a fine-tuned recipe, and the recipe of its pretraining.
 CELLS = [
-    ("bert", "bert"),
-    ("electra", "electra"),
-    ("gpt", "gpt"),
-    ("bilstm_elmo", "elmo"),
+    ("bert", "bert"), ("electra", "electra"), ("gpt", "gpt"), ("bilstm_elmo", "elmo"),
     ("t5_toy_encoder", "t5_toy_spans"),
-]
+]  # fmt: skip
 
 
 def recipe(stage: str, name: str, *overrides: str) -> DictConfig:
@@ -130,19 +127,13 @@ def layout(model: str, tokenizer: Tokenizer, symmetric: bool) -> list[str]:
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("model", ["bag_of_words", "deep_averaging", "bilstm", "bilstm_elmo", "t5_toy_encoder"])
 def test_an_encoder_of_sentences_reads_the_two_of_a_pair_apart(model, symmetric):
-    assert layout(model, MARKED, symmetric) == [
-        "<eos> the cat sees <eos>",
-        "<eos> it sees <eos>",
-    ]
+    assert layout(model, MARKED, symmetric) == ["<eos> the cat sees <eos>", "<eos> it sees <eos>"]
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("model", ["bert", "electra"])
 def test_bert_reads_a_pair_in_segments(model, symmetric):
-    assert layout(model, MARKED, symmetric) == [
-        "[CLS] the cat sees [SEP] it sees [SEP]",
-        "0 0 0 0 0 1 1 1",
-    ]
+    assert layout(model, MARKED, symmetric) == ["[CLS] the cat sees [SEP] it sees [SEP]", "0 0 0 0 0 1 1 1"]
 
 
 def test_gpt_reads_a_pair_from_left_to_right_and_where_its_order_means_nothing_in_both():

@@ -13,16 +13,12 @@ from retable.training.fit import Fitted
 
 CFG = OmegaConf.create(
     {
-        "seed": 1,
-        "epochs": 1,
+        "seed": 1, "epochs": 1,
         "optimizer": {"_target_": "retable.training.optimizers.sgd", "_partial_": True, "lr": 1.0},
-        "schedule": {"_target_": "retable.training.schedules.constant", "_partial_": True},
-        "clip_norm": None,
-        "trainer": {"precision": "32-true"},
-        "checkpoint_every": 10,
-        "validations": 1,
+        "schedule": {"_target_": "retable.training.schedules.constant", "_partial_": True}, "clip_norm": None,
+        "trainer": {"precision": "32-true"}, "checkpoint_every": 10, "validations": 1,
     }
-)
+)  # fmt: skip
 
 
 class Batches:

@@ -19,13 +19,10 @@ PERPLEXITY = {"stage": "pretrain", "cell": "grammar_tiny/small-1", "benchmark": 
 CELLS = {
     "pretrain": Cell("pretrain", "grammar_tiny/small-1", GRAMMAR | LSTM | LEARNT),
     "embed": Cell("embed", "grammar_tiny/small-1", GRAMMAR | {"recipe": "vectors/skipgram"} | LEARNT),
-    "from_scratch": Cell(
-        "from_scratch",
-        "grammar_tiny/sentiment-small-1",
-        GRAMMAR | {"task": "sentiment", "recipe": "encoders/deep_averaging"} | LEARNT,
-    ),
+    "from_scratch": Cell("from_scratch", "grammar_tiny/sentiment-small-1",
+        GRAMMAR | {"task": "sentiment", "recipe": "encoders/deep_averaging"} | LEARNT),
     "evaluate": Cell("evaluate", "grammar_tiny/small-1", GRAMMAR | PERPLEXITY),
-}
+}  # fmt: skip
 TRIES = [
     ("pretrain", "+trainer.fast_dev_run=true", "+trainer.fast_dev_run-True"),
     ("pretrain", "epochs=0.5", "+epochs-0.5"),
@@ -40,7 +37,7 @@ TRIES = [
 @pytest.fixture(scope="module")
 def tracked(project, tmp_path_factory) -> Project:
     """A study's folder that has a cell of each of some stages; all are made."""
-    made = Project(tmp_path_factory.mktemp("tracked"), project._forks)
+    made = Project(tmp_path_factory.mktemp("tracked"), project.forks)
     for stage in ("prepare", "tokenize"):
         shutil.copytree(project.folder / "outputs" / stage, made.folder / "outputs" / stage)
     track(made.folder, [*CELLS.values()])
@@ -77,7 +74,7 @@ def test_one_process_makes_a_try(tracked):
     place = f"{CELLS['pretrain'].place}+epochs-0.25"
     settings = CELLS["pretrain"].settings | {"epochs": "0.25"}
     with exclusive(tracked.folder / "work" / place, Path("outputs", place)):
-        done = tracked.run("pretrain", *(f"{key}={value}" for key, value in settings.items()))
+        done = tracked.forked.run("pretrain", *(f"{key}={value}" for key, value in settings.items()))
     assert done.returncode == 2 and done.stderr.startswith(f"error: outputs/{place} is being made by process ")
     assert not (tracked.folder / "outputs" / place).exists()
 

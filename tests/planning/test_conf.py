@@ -16,14 +16,12 @@ def test_what_a_benchmarks_variant_inherits_is_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"a: [1", "mine.yaml is no YAML: "),
-        (b"\xff\xfe", "mine.yaml is no YAML: "),
+        (b"a: [1", "mine.yaml is no YAML: "), (b"\xff\xfe", "mine.yaml is no YAML: "),
         (b"- a", "mine.yaml names no settings; write key: value"),
         (b"a: 1\nb: {c: 1, c: 2}\n", "mine.yaml is no YAML: c stands there twice"),
-        (b"a: 1\nb: 2\na: 3\n", "mine.yaml is no YAML: a stands there twice"),
-        (b"{[]: 1}", "mine.yaml is no YAML: "),
+        (b"a: 1\nb: 2\na: 3\n", "mine.yaml is no YAML: a stands there twice"), (b"{[]: 1}", "mine.yaml is no YAML: "),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_can_not_be_read_is_told_in_one_line(tmp_path, text, message):
     (tmp_path / "mine.yaml").write_bytes(text)
     with pytest.raises(UsageError) as error:
@@ -61,8 +59,7 @@ class Nearby(Near):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
-    [("Annotated", "WordVectors"), ("Inherited", "LanguageModel"), ("Nearby", None), ("Absent", None)],
+    ("name", "says"), [("Annotated", "WordVectors"), ("Inherited", "LanguageModel"), ("Nearby", None), ("Absent", None)]
 )
 def test_what_a_class_of_ones_own_says_is_found_in_its_bases(tmp_path, monkeypatch, name, says):
     (tmp_path / "own_classes.py").write_text(CLASSES)

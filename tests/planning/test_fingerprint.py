@@ -125,14 +125,11 @@ def test_names_are_followed_and_not_files(small):
         ("stage.py", "return x - 1", "return x - 2"),
         ("layers.py", '"""A layer."""', ""),
         ("numbers.py", "OTHER = 5", "OTHER = 6"),
-        (
-            "numbers.py",
-            "def double(x):\n    return BASE * x",
-            "def double(x):\n\n    # twice\n    return (BASE\n  * x)",
-        ),
+        ("numbers.py", "def double(x):\n    return BASE * x",
+         "def double(x):\n\n    # twice\n    return (BASE\n  * x)"),
         ("errors.py", "pass", "code = 2"),
     ],
-)
+)  # fmt: skip
 def test_what_changes_no_number_leaves_the_fingerprint(small, file, old, new):
     before = fingerprint(small)
     edit(small / file, old, new)
@@ -238,13 +235,9 @@ def fingerprints(folder):
     return {system: code.fingerprint(names) for system, names in SYSTEMS.items()}
 
 
-def stale_after(folder, file, old, new):
-    """The systems whose fingerprint changes with an edit, which is undone again."""
-    before, text = fingerprints(folder), (folder / file).read_text(encoding="utf-8")
-    edit(folder / file, old, new)
-    after = fingerprints(folder)
-    (folder / file).write_text(text, encoding="utf-8")
-    return {system for system in SYSTEMS if before[system] != after[system]}
+@pytest.fixture(scope="module")
+def unchanged(copy):
+    return fingerprints(copy)
 
 
 @pytest.mark.parametrize(
@@ -259,16 +252,19 @@ def stale_after(folder, file, old, new):
         ("src/retable/training/optimizers.py", "def adamw(", "def adamw(\n    *_, ", {"lstm", "gpt", "bert"}),
     ],
 )
-def test_a_line_of_code_makes_its_own_systems_stale(copy, file, old, new, stale):
-    assert stale_after(copy, file, old, new) == stale
+def test_a_line_of_code_makes_its_own_systems_stale(copy, unchanged, file, old, new, stale):
+    text = (copy / file).read_text(encoding="utf-8")
+    edit(copy / file, old, new)
+    after = fingerprints(copy)
+    (copy / file).write_text(text, encoding="utf-8")
+    assert {system for system in SYSTEMS if unchanged[system] != after[system]} == stale
 
 
-def test_no_docstring_and_no_comment_makes_anything_stale(copy):
-    before = fingerprints(copy)
+def test_no_docstring_and_no_comment_makes_anything_stale(copy, unchanged):
     for path in copy.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         edited = text.replace('"""\n', ' Edited."""\n').replace("\n\n\n", "\n\n\n# edited\n")
         path.write_text(edited, encoding="utf-8")
-    assert fingerprints(copy) == before
+    assert fingerprints(copy) == unchanged
     for path in copy.rglob("*.py"):
         shutil.copyfile(ROOT / path.relative_to(copy), path)

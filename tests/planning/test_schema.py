@@ -36,10 +36,8 @@ STUDY = {
     "seeds": 2,
     "trainer": "cpu_bf16",
     "systems": [
-        {"of": ["kn5", "cache"]},
-        {"of": "lstm", "as": "lstm_2", "set": {"epochs": 2}, "seeds": [1, 3]},
-        {"of": "skipgram", "rates": ["1e-3", 0.5]},
-        {"of": "gpt", "init": None, "objective": "causal_lm"},
+        {"of": ["kn5", "cache"]}, {"of": "lstm", "as": "lstm_2", "set": {"epochs": 2}, "seeds": [1, 3]},
+        {"of": "skipgram", "rates": ["1e-3", 0.5]}, {"of": "gpt", "init": None, "objective": "causal_lm"},
         {"of": ["bilstm", "cnn"], "embedding": "skipgram_rate_1", "task": "sentiment"},
         {"of": "bert_100_labels", "task": ["sentiment"]},
         {"of": "bert_100_labels", "as": "bert_odd_100_labels", "task": ["sentiment"]},
@@ -105,20 +103,14 @@ def test_keys_that_say_nothing_are_left_out():
     ("said", "message"),
     [
         ({"systems": {"of": "lstm"}}, "systems: {'of': 'lstm'} should be a list; write systems: [{of: lstm}]"),
-        (
-            {"benchmarks": ["perplexity"]},
-            "benchmarks: ['perplexity'] should be settings by their names; write benchmarks: {perplexity: all}",
-        ),
-        (
-            {"benchmarks": {"perplexity": ["kn5", None]}},
-            "benchmarks.perplexity[1]: None should be text or a whole number; write benchmarks: {perplexity: all}",
-        ),
-        (
-            {"lineage": {"kn5": "old"}},
-            "lineage.kn5: 'old' should be a whole number or a number; write lineage: {kn5: 1998, lstm: 2012}",
-        ),
+        ({"benchmarks": ["perplexity"]},
+         "benchmarks: ['perplexity'] should be settings by their names; write benchmarks: {perplexity: all}"),
+        ({"benchmarks": {"perplexity": ["kn5", None]}},
+         "benchmarks.perplexity[1]: None should be text or a whole number; write benchmarks: {perplexity: all}"),
+        ({"lineage": {"kn5": "old"}},
+         "lineage.kn5: 'old' should be a whole number or a number; write lineage: {kn5: 1998, lstm: 2012}"),
     ],
-)
+)  # fmt: skip
 def test_another_shape_is_told_with_an_example(said, message):
     with pytest.raises(UsageError) as error:
         expand(CONF, "mine", STUDY | said)
@@ -132,25 +124,14 @@ def test_another_shape_is_told_with_an_example(said, message):
         ({"baseline": "blistm"}, "baseline: the study has no system 'blistm'; write bilstm"),
         ({"elmo": {"cnn": "cnn_elmo"}}, "elmo: the study has no system 'cnn_elmo'; write cnn"),
         ({"scaling_laws": "gtp_*"}, "scaling_laws: no system is called gtp_*; write gpt"),
-        (
-            {"gains": [{"task": "sentiment"}]},
-            "gains[0]: has no metric or labels or pretraining or scratch",
-        ),
+        ({"gains": [{"task": "sentiment"}]}, "gains[0]: has no metric or labels or pretraining or scratch"),
         ({"gains": [GAIN | {"scratch": "cmn"}]}, "gains: the study has no system 'cmn'; write cnn"),
-        (
-            {"label_efficiency": {"claim": "It is."}},
-            "label_efficiency: has no pretrained or scratch or metrics",
-        ),
-        (
-            {"label_efficiency": STUDY["label_efficiency"] | {"scratch": "gpt"}},
-            "label_efficiency: the study has no system 'gpt'; write one of bert",
-        ),
-        (
-            {"ablations": {"pairs": {"title": "Pairs"}}},
-            "ablations.pairs: has no claim or metric or better or systems",
-        ),
+        ({"label_efficiency": {"claim": "It is."}}, "label_efficiency: has no pretrained or scratch or metrics"),
+        ({"label_efficiency": STUDY["label_efficiency"] | {"scratch": "gpt"}},
+         "label_efficiency: the study has no system 'gpt'; write one of bert"),
+        ({"ablations": {"pairs": {"title": "Pairs"}}}, "ablations.pairs: has no claim or metric or better or systems"),
     ],
-)
+)  # fmt: skip
 def test_what_the_report_shows_is_of_systems_that_there_are(said, message):
     told(STUDY | said, message)
 
@@ -161,10 +142,7 @@ def test_what_the_report_shows_is_of_systems_that_there_are(said, message):
         ({"better": "larger"}, "better: 'larger' should be 'higher' or 'lower'; write better: higher"),
         ({"systems": ["bilstm", "cnn", "cmn"]}, "the study has no system 'cmn'; write cnn"),
         ({"holds": []}, "holds: [] should be a list of at least 1; write holds: [[bert, bert_no_nsp]]"),
-        (
-            {"holds": [["bilstm", "gpt"]]},
-            "['bilstm', 'gpt'] is not a pair of its systems; write two of [",
-        ),
+        ({"holds": [["bilstm", "gpt"]]}, "['bilstm', 'gpt'] is not a pair of its systems; write two of ["),
         ({"holds": [["cnn", "cnn"]]}, "['cnn', 'cnn'] is not a pair of its systems"),
         ({"alike": [["bilstm", "cnn"]]}, "ablations.pairs: write one of holds and alike"),
     ],

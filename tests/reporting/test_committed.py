@@ -9,7 +9,7 @@ from pipelines.study.compose import set_study
 NOT_COMMITTED = {"report.html", "runs.csv"}
 
 
-@pytest.mark.parametrize("name", ["history", "smoke", "gallery"])
+@pytest.mark.parametrize("name", ["history", "smoke", pytest.param("gallery", marks=pytest.mark.long)])
 def test_records_give_the_committed_bytes(name, monkeypatch, tmp_path):
     """If they do not, and the change is meant: `retable report STUDY`, and commit the results."""
     monkeypatch.chdir(tmp_path)  # and back

@@ -1,0 +1,308 @@
+"""Small models of every class of `retable.models`, and a reading of each by the method of its protocol.
+
+`test_models.py` fails for a class without a case. A case takes the rate of all its dropout.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial, singledispatch
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from retable import models
+from retable.models.awd_lstm import AWDLSTM
+from retable.models.bag_of_words import BagOfWords, DeepAveraging
+from retable.models.base import (
+    BothDirections,
+    Encoder,
+    EncoderDecoder,
+    ImageEncoder,
+    LeftToRight,
+    MarkedEncoder,
+    Model,
+    PairEncoder,
+    Reader,
+    SequenceEncoder,
+    VectorModel,
+)  # fmt: skip
+from retable.models.bert import BERT
+from retable.models.bidaf import BiDAF
+from retable.models.bilstm import BiLSTM
+from retable.models.bilstm_attention import BiLSTMAttention
+from retable.models.cbow import CBOW
+from retable.models.character_lstm import CharacterLSTM
+from retable.models.convolutional_encoder import ConvolutionalEncoder
+from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
+from retable.models.elmo import ELMo
+from retable.models.elmo_features import ELMoBiLSTM
+from retable.models.elmo_tagger import ELMoTagger
+from retable.models.fasttext import FastText
+from retable.models.fixed_window import FixedWindow
+from retable.models.gated_convolution import GatedConvolution
+from retable.models.glove import GloVe
+from retable.models.gpt import GPT
+from retable.models.gpt_special_tokens import GPTWithSpecialTokens
+from retable.models.lenet import LeNet
+from retable.models.log_bilinear import LogBilinear
+from retable.models.one_hot import OneHotBiLSTM, OneHotConvolutionalEncoder
+from retable.models.pixels import Pixels
+from retable.models.recurrent import GRU, LSTM, Elman
+from retable.models.residual_convolutional_encoder import ResidualConvolutionalEncoder
+from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
+from retable.models.skipgram import SkipGram
+from retable.models.stacked_recurrent import StackedRecurrent
+from retable.models.t5 import T5, OneStackT5
+from retable.models.t5_encoder import T5Encoder
+from retable.models.tagger import BiLSTMTagger
+from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
+from retable.models.transformer_xl import TransformerXL
+from retable.models.vit import ViT
+from retable.models.window_tagger import WindowTagger
+from retable.nn.transformer import Cache
+
+V, E, D, H, F, B, T, U, LONG = 11, 6, 8, 2, 12, 4, 7, 5, 9
+WORDS = ["<unk>", "<eos>", "the", "cat", "cats", "sat", "catamaran", "Cat", "a", "dog", "dogs"]
+FILTERS = [(1, 3), (3, 4)]
+LENGTHS, OTHER_LENGTHS = torch.tensor([5, 1, 7, 3]), torch.tensor([2, 5, 1, 3])  # in no order
+GENERATOR = torch.Generator().manual_seed(1)
+IDS, OTHERS = (torch.randint(V, (B, n), generator=GENERATOR) for n in (T, U))  # random after each row's length, too
+SEGMENTS = torch.randint(2, (B, T), generator=GENERATOR)
+IMAGES = torch.rand(B, 3, 8, 8, generator=GENERATOR)
+
+ELMO = partial(ELMo, d_model=4, d_cell=6, n_layers=2, filters=FILTERS, d_character=3, n_highway=1)
+SPELT = {"words": WORDS, "d_embedding": 5, "d_character": 3, "filters": [(2, 4)]}
+GPTS: dict[str, dict[str, Any]] = {
+    "gpt": {},
+    "gpt, swish": {"activation": "swish"},
+    "gpt, as Vaswani's": {"norm": "post", "positions": "sinusoidal", "activation": "relu"},
+    "gpt, as Llama": {"positions": "rotary", "activation": "swiglu", "bias": False},
+    "gpt, separate documents": {"separate_documents": True, "boundary": 0},
+}
+BERTS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "bert, pre-norm": {"norm": "pre"},
+    "bert, without pooler": {"pooler": False, "d_embedding": 6},
+    "bert, rotary": {"positions": "rotary"},
+}
+RNNS: dict[str, dict[str, Any]] = {
+    "rnn, sutskever": {"attention": "none", "reading": "reversed", "n_layers": 2},
+    "rnn, bilinear": {"attention": "bilinear", "n_layers": 2},
+    "rnn, additive, fed": {"attention": "additive", "cell": "gru", "input_feeding": True},
+    "rnn, forward": {"attention": "bilinear", "reading": "forward", "input_feeding": True},
+}
+GATED = {
+    "gated convolution, wide": [[(2, 6)], [(1, 6)], [(4, 6)]],  # the first link is a projection
+    "gated convolution, bottleneck": [[(3, 8)], [(1, 2), (3, 2), (1, 8)], [(1, 2), (2, 2), (1, 10)]],
+}
+STACKS = {
+    "stacked elman": ("elman", True, True),
+    "stacked lstm": ("lstm", False, False),
+}
+T5S = {"t5 v1.0": "relu", "t5 v1.1": "geglu"}
+
+CASES: dict[str, Callable[[float], Model]] = {
+    # LeftToRight
+    **{name: lambda p, s=s: GPT(V, D, 2, H, LONG, p, **s) for name, s in GPTS.items()},
+    "gpt, special tokens": lambda p: GPTWithSpecialTokens(V, D, 2, H, LONG, p),
+    "elman": lambda p: Elman(V, D, 2, p, 0.5),
+    "gru": lambda p: GRU(V, D, 2, p, 0.5),
+    "lstm": lambda p: LSTM(V, D, 2, p, 0.5),
+    "lstm, projected": lambda p: LSTM(V, D, 2, p, 0.5, d_cell=13),
+    **{name: lambda p, s=s: StackedRecurrent(V, D, 3, 0.5, s[1], s[2], s[0], p, True, p) for name, s in STACKS.items()},
+    "stacked, first state": lambda p: StackedRecurrent(V, D, 2, 0.5, True, True, dropout=p, first_state=True),
+    "stacked, one-hot": lambda p: StackedRecurrent(V, D, 2, 0.5, True, True, "gru", p, one_hot=True),
+    "awd-lstm": lambda p: AWDLSTM(V, E, D, 3, p, p, p, p, p, alpha=2.0, beta=1.0),
+    "character lstm": lambda p: CharacterLSTM(WORDS, 4, FILTERS, 1, D, 2, p, 0.5),
+    **{f"fixed window of {n}": lambda p, n=n: FixedWindow(V, 4, n, 3, 5, n % 2 == 0, p, 0.5) for n in (2, 10)},
+    **{f"log-bilinear of {n}": lambda p, n=n: LogBilinear(V, 4, n, D, p, 0.5) for n in (1, 9)},
+    **{name: lambda p, blocks=blocks: GatedConvolution(V, E, blocks, p) for name, blocks in GATED.items()},
+    "transformer-xl": lambda p: TransformerXL(V, D, 2, H, F, 3, 5, p, p),
+    "transformer-xl, variational": lambda p: TransformerXL(V, D, 2, H, F, 3, 0, p, p, variational=True),
+    "one-stack t5": lambda p: OneStackT5(V, D, 2, H, F, p),
+    # Encoder
+    **{name: lambda p, s=s: BERT(V, D, 2, H, LONG, p, **s) for name, s in BERTS.items()},
+    "bilstm": lambda p: BiLSTM(V, E, D, 2, p),
+    "one-hot bilstm": lambda p: OneHotBiLSTM(V, D, 2, p),
+    "bilstm with attention": lambda p: BiLSTMAttention(V, E, D, 1, p),
+    "elmo bilstm": lambda p: ELMoBiLSTM(WORDS, partial(ELMO, dropout=p), E, D, 1, p, frozen=False),
+    "elmo tagger": lambda p: ELMoTagger(
+        4, **SPELT, elmo=partial(ELMO, dropout=p), d_model=D, n_layers=1, dropout=p, frozen=False
+    ),
+    "tagger": lambda p: BiLSTMTagger(4, **SPELT, d_model=D, n_layers=2, dropout=p),
+    "window tagger": lambda p: WindowTagger(4, **SPELT, window=5, d_model=D, dropout=p),
+    "residual convolutions": lambda p: ResidualConvolutionalEncoder(V, E, D, 2, 3, p),
+    "t5 encoder": lambda p: T5Encoder(V, D, 2, H, F, p),
+    # SequenceEncoder, ImageEncoder
+    "bag of words": lambda p: BagOfWords(V, p),
+    "deep averaging": lambda p: DeepAveraging(V, D, 2, p),
+    "convolutions": lambda p: ConvolutionalEncoder(V, E, (2, 3, 4), 5, p),
+    "one-hot convolutions": lambda p: OneHotConvolutionalEncoder(V, (2, 3), 4, p),
+    "lenet": lambda p: LeNet(8, 3, 3, D, p),
+    "vit": lambda p: ViT(8, 3, 4, D, 2, H, p),
+    "pixels": lambda p: Pixels(8, 3, p),
+    # EncoderDecoder
+    **{name: lambda p, activation=each: T5(V, D, 2, H, F, p, activation, d_head=5) for name, each in T5S.items()},
+    **{
+        name: lambda p, s=s: RNNEncoderDecoder(V, 4, D, **({"n_layers": 1, "dropout": p} | s))
+        for name, s in RNNS.items()
+    },
+    "transformer": lambda p: TransformerEncoderDecoder(V, D, 2, H, F, LONG, p),
+    "transformer, pre-norm": lambda p: TransformerEncoderDecoder(V, D, 2, H, F, LONG, p, norm="pre"),
+    "convolutional encoder-decoder": lambda p: ConvolutionalEncoderDecoder(V, D, 4, 2, 3, LONG, p),
+    # BothDirections, Reader, VectorModel
+    "elmo": lambda p: ELMO(WORDS, dropout=p),
+    "elmo, of words": lambda p: ELMO(WORDS, dropout=p, filters=None),
+    "bidaf": lambda p: BiDAF(7, **SPELT, n_highway=2, d_hidden=E, dropout=p),
+    "bidaf, matches, elmo": lambda p: BiDAF(
+        7,
+        **SPELT,
+        n_highway=1,
+        d_hidden=E,
+        dropout=p,
+        folds_case=True,
+        matches=True,
+        elmo=partial(ELMO, dropout=p),
+        frozen=False,
+    ),
+    "skip-gram": lambda p: SkipGram(WORDS, D),
+    "cbow": lambda p: CBOW(WORDS, D),
+    "fasttext": lambda p: FastText(WORDS, D, buckets=50),
+    "glove": lambda p: GloVe(WORDS, D),
+}
+
+
+def classes() -> Iterator[type[Model]]:
+    """Yield the classes of models that the package defines; those of `base` are protocols."""
+    for info in pkgutil.iter_modules(models.__path__):
+        module = importlib.import_module(f"{models.__name__}.{info.name}")
+        for kind in vars(module).values():
+            own = isinstance(kind, type) and kind.__module__ == module.__name__
+            if own and issubclass(kind, Model) and info.name != "base":
+                yield kind
+
+
+def spread(module: nn.Module) -> None:
+    """Draw weights far from the start, where attention is flat and norms are idle."""
+    for part in module.modules():
+        for name, parameter in part.named_parameters(recurse=False):
+            scale = "Norm" in type(part).__name__ and name == "weight"
+            nn.init.normal_(parameter, mean=float(scale), std=0.5)
+        if isinstance(part, nn.Embedding) and part.padding_idx is not None:
+            nn.init.zeros_(part.weight.data[part.padding_idx])
+
+
+def build(name: str, dropout: float = 0.0, seed: int = 0) -> Model:
+    torch.default_generator.manual_seed(seed)
+    model = CASES[name](dropout)
+    spread(model)
+    return model.eval()
+
+
+@cache
+def built(name: str) -> Model:
+    """Return a model in evaluation that tests share, and so leave as it is; in training it would drop half."""
+    return build(name, dropout=0.5)
+
+
+def of_kind(*kinds: type[Model]) -> list[str]:
+    """Return the names of the cases of some protocols."""
+    return [name for name in CASES if isinstance(built(name), kinds)]
+
+
+@singledispatch
+def read(model: Model, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+    """Read some rows of the batch. Return each row's states, without those of its padding."""
+    raise NotImplementedError(type(model))
+
+
+def cut(rows: Sequence[int], ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    lengths = lengths[list(rows)]
+    return ids[list(rows), : int(lengths.max())], lengths
+
+
+def apart(states: Sequence[Tensor], *lengths: Tensor) -> list[list[Tensor]]:
+    """Return the states (B, T, ·) of each row up to its length; `lengths` are those of each tensor in turn."""
+    of_each = [lengths[k % len(lengths)] for k in range(len(states))]
+    return [[state[row, : n[row]] for state, n in zip(states, of_each, strict=True)] for row in range(len(states[0]))]
+
+
+@read.register
+def _(model: LeftToRight, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+    return [[states] for states in model(IDS[list(rows)])[0]]
+
+
+@read.register
+def _(model: Encoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+    ids, lengths = cut(rows, IDS, LENGTHS)
+    return apart([model(ids, lengths)], lengths)
+
+
+@read.register
+def _(model: MarkedEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+    (ids, lengths), (segments, _) = cut(rows, IDS, LENGTHS), cut(rows, SEGMENTS, LENGTHS)
+    states = model(ids, lengths, segments)
+    return [[*own, summary] for own, summary in zip(apart([states], lengths), model.pool(states), strict=True)]
+
+
+@read.register
+def _(model: PairEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+    one, other = cut(rows, IDS, LENGTHS), cut(rows, OTHERS, OTHER_LENGTHS)
+    return apart(model.read_pair(*one, *other), one[1], other[1])
+
+
+@read.register
+def _(model: SequenceEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+    return [[vector] for vector in model(*cut(rows, IDS, LENGTHS))]
+
+
+@read.register
+def _(model: ImageEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+    return [[vector] for vector in model(IMAGES[list(rows)])]
+
+
+@read.register
+def _(model: EncoderDecoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+    return [[states] for states in model(*cut(rows, IDS, LENGTHS), OTHERS[list(rows)])]
+
+
+@read.register
+def _(model: BothDirections, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+    ids, lengths = cut(rows, IDS, LENGTHS)
+    return apart(model.layers(ids, lengths), lengths)
+
+
+@read.register
+def _(model: Reader, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+    context, question = cut(rows, IDS, LENGTHS), cut(rows, OTHERS, OTHER_LENGTHS)
+    return apart(model(*context, *question), context[1])
+
+
+@read.register
+def _(model: VectorModel, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+    return [[vector] for vector in model.vectors()[list(rows)]]
+
+
+def flat(model: Model, rows: Sequence[int] = range(B)) -> Tensor:
+    """Return all that `read` gives as one vector."""
+    return torch.cat([states.flatten() for row in read(model, rows) for states in row])
+
+
+def leaves(state: Any) -> list[Tensor]:
+    """Return the tensors of a state; each has the batch in dimension 1."""
+    if isinstance(state, Cache):
+        return [state.tensor]
+    if isinstance(state, Tensor):
+        return [state]
+    return [] if state is None else [leaf for part in state for leaf in leaves(part)]
+
+
+def chosen(state: Any, rows: Tensor) -> Any:
+    """Return the state of some rows."""
+    if isinstance(state, Cache):
+        return state.select(rows)
+    if isinstance(state, Tensor):
+        return state[:, rows]
+    return None if state is None else tuple(chosen(part, rows) for part in state)

@@ -1,0 +1,313 @@
+"""Objectives on small models, with batches of any of their examples.
+
+`test_objectives.py` fails for a class of `retable.objectives` without a case.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from retable import objectives
+from retable.data.choices import Choices, pad_choices
+from retable.data.examples import ExampleBatch, Inputs
+from retable.data.images import ImageBatch
+from retable.data.masking import MaskedBatch
+from retable.data.pairs import pad
+from retable.data.questions import PassageExample, QuestionExample, pad_passages, pad_questions
+from retable.data.streams import OppositeBatch, TokenBatch
+from retable.data.tagged import TaggedExample, pad_tagged
+from retable.data.windows import WindowSlice
+from retable.models.bert import BERT
+from retable.objectives.adaptive_softmax import AdaptiveSoftmax
+from retable.objectives.answer_as_text import AnswerAsText
+from retable.objectives.answer_span import AnswerSpan
+from retable.objectives.base import Objective
+from retable.objectives.bidirectional_lm import BidirectionalLM
+from retable.objectives.blackout import BlackOut
+from retable.objectives.causal_lm import CausalLM
+from retable.objectives.classification import Classification
+from retable.objectives.full_softmax import FullSoftmax
+from retable.objectives.hierarchical_lm import HierarchicalLM
+from retable.objectives.hierarchical_softmax import HierarchicalSoftmax
+from retable.objectives.image_classification import ImageClassification
+from retable.objectives.labels_as_text import LabelsAsText
+from retable.objectives.masked_lm import MaskedLM
+from retable.objectives.max_entropy_lm import MaxEntropyLM
+from retable.objectives.multiple_choice import MultipleChoice
+from retable.objectives.negative_sampling import NegativeSampling
+from retable.objectives.noise_contrastive import NoiseContrastive
+from retable.objectives.prefix_classification import PrefixClassification
+from retable.objectives.prefix_lm import PrefixLM
+from retable.objectives.regression import Regression
+from retable.objectives.replaced_token_detection import ReplacedTokenDetection
+from retable.objectives.sampled_softmax import SampledSoftmax
+from retable.objectives.summary_as_text import SummaryAsText
+from retable.objectives.tagging import Tagging
+from retable.objectives.text_to_text import TextToText
+from retable.objectives.translation import Translation
+from tests.contracts import model_cases
+from tests.contracts.model_cases import CASES as MODELS
+from tests.contracts.model_cases import (
+    IDS,
+    IMAGES,
+    LENGTHS,
+    LONG,
+    OTHER_LENGTHS,
+    OTHERS,
+    SEGMENTS,
+    B,
+    E,
+    T,
+    V,
+    cut,
+    spread,
+)  # fmt: skip
+
+COUNTS = np.array([60, 30, 20, 15, 12, 10, 8, 6, 5, 4, 1])
+CLASSES, SCORES = torch.tensor([0, 2, 1, 1]), torch.tensor([4.0, 1.5, 2.0, 5.0])
+N_ENDINGS = [2, 4, 3, 2]
+TAGS = ["O", "B-x", "I-x", "B-y", "I-y"]
+TAGGERS = {"softmax": {}, "crf": {"crf": True}, "scheme": {"crf": True, "scheme": "IOB2"}}
+
+Rows = Sequence[int]
+
+
+class Case(NamedTuple):
+    """An objective of a rate of dropout, and a batch of some of its examples."""
+
+    make: Callable[[float], Objective]
+    batch: Callable[[Objective, Rows], Any]
+    sizes: Sequence[int] | None = None  # the loss is a mean with these weights of the examples; None: it is none
+
+
+def ids_of(rows: Rows, ids: torch.Tensor = IDS, lengths: torch.Tensor = LENGTHS) -> list[list[int]]:
+    return [ids[row, : lengths[row]].tolist() for row in rows]
+
+
+def tokens(_: Objective, rows: Rows) -> TokenBatch:
+    window = IDS[list(rows)]
+    return TokenBatch(window[:, :-1], window[:, 1:], fresh=True)
+
+
+def both_ways(_: Objective, rows: Rows) -> OppositeBatch:
+    return OppositeBatch(*(TokenBatch(w[:, :-1], w[:, 1:], True) for w in (IDS[list(rows)], IDS[list(rows)].flip(1))))
+
+
+def examples(objective: Objective, rows: Rows, labels: torch.Tensor = CLASSES, pairs: bool = False) -> ExampleBatch:
+    """Ids after a row's length are random."""
+    batch = ExampleBatch(*cut(rows, IDS, LENGTHS), labels[list(rows)])
+    if pairs:
+        other_ids, other_lengths = cut(rows, OTHERS, OTHER_LENGTHS)
+        batch = batch._replace(other_ids=other_ids, other_lengths=other_lengths)
+    return batch
+
+
+def choices(objective: Objective, rows: Rows) -> Any:
+    """Two to four endings per example, of one to four words, as the model reads a pair."""
+    beginnings, layout = [ids[:3] for ids in ids_of(range(B))], objective.model.layout
+    endings = [list(range(1, 2 + k)) for n in N_ENDINGS for k in range(n)]
+    pairs = list(
+        zip([ids for ids, n in zip(beginnings, N_ENDINGS, strict=True) for _ in range(n)], endings, strict=True)
+    )
+    if layout == "apart":
+        inputs = Inputs(*map(list, zip(*pairs, strict=True)))
+    else:
+        segments = [len(first) + 1 for first, _ in pairs] if layout == "in segments" else None
+        inputs = Inputs([[*first, 0, *second, 0] for first, second in pairs], segments=segments)
+    return pad_choices(Choices(inputs, np.array(N_ENDINGS), [1, 3, 0, 0]), np.array(rows))
+
+
+def tagged(objective: Objective, rows: Rows) -> Any:
+    """Words of several tokens and of one; the tags are well formed in IOB2."""
+    made = [
+        TaggedExample(IDS[0, :5].tolist(), [0, 1, 4], [1, 2, 0], 2),
+        TaggedExample(IDS[1, :1].tolist(), [0], [3], 0),
+        TaggedExample(IDS[2, :7].tolist(), [1, 2, 3, 5], [0, 3, 4, 1], 3),
+        TaggedExample(IDS[3, :3].tolist(), [0, 2], [3, 4], 0),
+    ]
+    batch = pad_tagged(
+        [each if objective.model.marks_predicates else each._replace(predicate=None) for each in made], rows
+    )
+    padding = torch.arange(batch.tags.shape[1]) >= batch.n_words[:, None]
+    return batch._replace(tags=batch.tags.masked_fill(padding, 2))
+
+
+def asked(_: Objective, rows: Rows) -> Any:
+    places = [(2, 4), (0, 0), (1, 6), (0, 1)]
+    questions = ids_of(range(B), OTHERS, OTHER_LENGTHS)
+    made = [
+        QuestionExample(*each, *place)
+        for each, place in zip(zip(ids_of(range(B)), questions, strict=True), places, strict=True)
+    ]
+    return pad_questions(made, rows)
+
+
+def passages(_: Objective, rows: Rows) -> Any:
+    made = [
+        PassageExample([7, 1, 8, 2, 3, 4, 5, 0], 3, [3, 5, 6], [4, 5, 6], 0, 1),
+        PassageExample([7, 8, 6, 0], 2, [2], [2], 0, 0),
+        PassageExample([5, 0, 6, 3, 2], 2, [2, 3, 4], [2, 3, 4], 2, 2),
+        PassageExample([5, 0, 6, 3], 2, [2, 3], [2, 3], 0, 1),
+    ]
+    return pad_passages(made, rows)
+
+
+def texts(_: Objective, rows: Rows) -> Any:
+    return pad(ids_of(range(B)), ids_of(range(B), OTHERS, OTHER_LENGTHS), np.array(rows))
+
+
+def masked(_: Objective, rows: Rows, pairs: bool = False) -> MaskedBatch:
+    ids, lengths = cut(rows, IDS, LENGTHS)
+    longest = ids.shape[1]
+    places = torch.arange(len(rows)) * longest + (lengths - 1).clamp(max=1)
+    generator = torch.Generator().manual_seed(2)
+    draws, labels = torch.rand(len(places), generator=generator), OTHERS[list(rows), 0]
+    is_next = CLASSES[list(rows)] % 2 if pairs else None
+    return MaskedBatch(ids, SEGMENTS[list(rows), :longest], lengths, places, labels, is_next, draws, 1.0, 1.0)
+
+
+def pictures(_: Objective, rows: Rows) -> ImageBatch:
+    return ImageBatch(IMAGES[list(rows)], CLASSES[list(rows)])
+
+
+def windows(_: Objective, rows: Rows) -> WindowSlice:
+    return WindowSlice(IDS.flatten(), torch.arange(B).repeat_interleave(T), torch.full((B * T,), 2), window=2)
+
+
+def language_model(kind: type[CausalLM], name: str, **settings: Any) -> Callable[[float], Objective]:
+    settings = {"tie": False, "bias": True, "reduction": "mean"} | SOFTMAXES[kind] | settings
+    return lambda dropout: kind(MODELS[name](dropout), V, **settings)
+
+
+SOFTMAXES: dict[type[CausalLM], dict[str, Any]] = {
+    CausalLM: {},
+    AdaptiveSoftmax: {"cutoffs": [3, 6], "division": 2.0},
+    HierarchicalLM: {},
+    MaxEntropyLM: {"order": 3, "table_size": 37 * 64 + 5},
+    SampledSoftmax: {"samples": 4, "power": 1.0},
+    NoiseContrastive: {"samples": 4, "power": 1.0, "learn_normaliser": True},
+    BlackOut: {"samples": 4, "power": 0.4},
+}
+LANGUAGE_MODELS = {
+    f"{kind.__name__} on {name}": language_model(kind, name)
+    for kind in SOFTMAXES
+    for name in (("lstm", "gpt") if kind is CausalLM else ("lstm",))
+}
+
+
+def words(ids: list[int]) -> str:
+    return " ".join(map(str, ids))
+
+
+ONE, ENDS = [1] * B, OTHER_LENGTHS.tolist()
+CASES: dict[str, Case] = {
+    **{name: Case(make, tokens, ONE) for name, make in LANGUAGE_MODELS.items()},
+    "CausalLM, tied": Case(language_model(CausalLM, "gpt", tie=True, bias=False), tokens, ONE),
+    "CausalLM, projection": Case(language_model(CausalLM, "lstm", projection=0.15), tokens, ONE),
+    "BidirectionalLM": Case(lambda p: BidirectionalLM(MODELS["elmo"](p), V), both_ways, ONE),
+    **{
+        f"classification, {n}": Case(lambda p, n=n: Classification(MODELS[n](p), 3, p), examples, ONE)
+        for n in ("bert", "bilstm", "lstm", "convolutions")
+    },
+    "classification, language model, gpt": Case(
+        lambda p: Classification(MODELS["gpt"](p), 3, p, auxiliary=0.5, pairs=True), partial(examples, pairs=True)
+    ),
+    **{
+        f"classification, pairs, {n}": Case(
+            lambda p, n=n: Classification(MODELS[n](p), 3, p, pairs=True), partial(examples, pairs=True), ONE
+        )
+        for n in ("bilstm with attention", "deep averaging")
+    },
+    **{
+        f"choice, {n}": Case(lambda p, n=n: MultipleChoice(MODELS[n](p), p), choices, ONE)
+        for n in ("bert", "gpt", "bilstm with attention", "convolutions")
+    },
+    "regression": Case(
+        lambda p: Regression(MODELS["bilstm"](p), 1.0, 5.0, p, pairs=True),
+        partial(examples, labels=SCORES, pairs=True),
+        ONE,
+    ),
+    **{
+        f"tagging, {layer}, {n}": Case(lambda p, n=n, s=s: Tagging(MODELS[n](p), TAGS, p, **s), tagged, [3, 1, 4, 2])
+        for layer, n in (("softmax", "bert"), ("crf", "bilstm"), ("scheme", "tagger"))
+        for s in (TAGGERS[layer],)
+    },
+    "answers, bidaf": Case(lambda p: AnswerSpan(MODELS["bidaf"](p), p), asked, ONE),
+    **{f"answers, {n}": Case(lambda p, n=n: AnswerSpan(MODELS[n](p), p), passages, ONE) for n in ("bert", "gpt")},
+    "prefixes, lstm": Case(lambda p: PrefixClassification(MODELS["lstm"](p), 3, p), examples, LENGTHS.tolist()),
+    **{
+        f"text to text, {n}": Case(lambda p, n=n: TextToText(MODELS[n](p), V, n[-1] == "0"), texts, ENDS)
+        for n in model_cases.T5S
+    },
+    "prefix lm": Case(lambda p: PrefixLM(MODELS["one-stack t5"](p), V, tie=True), texts, ENDS),
+    **{
+        f"translation, {n}": Case(
+            lambda p, n=n: Translation(MODELS[n](p), V, 0.1, n == "transformer", True), texts, ENDS
+        )
+        for n in ("rnn, bilinear", "transformer")
+    },
+    "labels as text": Case(
+        lambda p: LabelsAsText(MODELS["t5 v1.0"](p), V, True, [[7, 1], [8, 9, 1], [8, 1]], lambda ids: ids[0]),
+        examples,
+        ONE,
+    ),
+    "answer as text": Case(lambda p: AnswerAsText(MODELS["t5 v1.1"](p), V, False, words), texts, ENDS),
+    "summary as text": Case(lambda p: SummaryAsText(MODELS["t5 v1.0"](p), V, True, words, 5), texts, ENDS),
+    "images, vit": Case(lambda p: ImageClassification(MODELS["vit"](p), 3, p), pictures, ONE),
+    "masked lm, bilstm": Case(lambda p: MaskedLM(MODELS["bilstm"](p), V, False, tie=False), masked, ONE),
+    "masked lm, bert": Case(lambda p: MaskedLM(MODELS["bert, pre-norm"](p), V, False), masked, ONE),
+    "masked lm, next sentence": Case(lambda p: MaskedLM(MODELS["bert"](p), V, True), partial(masked, pairs=True), ONE),
+    "replaced tokens": Case(
+        lambda p: ReplacedTokenDetection(
+            MODELS["bert, without pooler"](p),
+            V,
+            partial(BERT, d_model=4, n_layers=1, n_heads=2, max_length=LONG, dropout=p, d_embedding=E, pooler=False),
+        ),
+        masked,
+    ),
+    **{
+        kind.__name__: Case(lambda p, kind=kind: kind(MODELS["skip-gram"](p), COUNTS), windows)
+        for kind in (FullSoftmax, HierarchicalSoftmax, NegativeSampling)
+    },
+}
+
+
+def classes() -> Iterator[type[Objective]]:
+    """Yield the classes of objectives that the package defines; those of `base` are protocols."""
+    for info in pkgutil.iter_modules(objectives.__path__):
+        module = importlib.import_module(f"{objectives.__name__}.{info.name}")
+        for kind in vars(module).values():
+            own = isinstance(kind, type) and kind.__module__ == module.__name__
+            if own and issubclass(kind, Objective) and info.name != "base":
+                yield kind
+
+
+def build(name: str, dropout: float = 0.0, seed: int = 0) -> Objective:
+    torch.default_generator.manual_seed(seed)
+    objective = CASES[name].make(dropout)
+    spread(objective)
+    if hasattr(objective, "count"):
+        objective.count(COUNTS)
+    return objective.eval()
+
+
+@cache
+def built(name: str) -> Objective:
+    """Return an objective in evaluation that tests share, and so leave as it is; in training it would drop half."""
+    return build(name, dropout=0.5)
+
+
+def batch_of(name: str, objective: Objective, rows: Rows = range(B)) -> Any:
+    return CASES[name].batch(objective, rows)
+
+
+def loss_of(name: str, objective: Objective, rows: Rows = range(B), **changed: Any) -> tuple[torch.Tensor, dict, Any]:
+    """Return the loss, metrics and state of a batch, whose noise is always the same."""
+    batch = batch_of(name, objective, rows)
+    torch.default_generator.manual_seed(0)
+    return objective.loss(batch._replace(**changed), None, 0)

@@ -1,0 +1,41 @@
+"""An environment that belongs to another folder is refused, or made anew: it would run that folder's code."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipelines.config.project import CHECKOUT, enter_project, require_own_checkout
+from retable.core.errors import UsageError
+
+
+@pytest.fixture
+def copied(tmp_path) -> Path:
+    code = ("src/retable/__init__.py", "pipelines/__init__.py")
+    for name in (*code, "docs/index.md", "studies/history/study.yaml"):
+        (path := tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path / "copy"
+
+
+@pytest.mark.parametrize("folder", [".", "docs", "studies/history"])
+def test_another_checkouts_environment_is_refused(copied, monkeypatch, folder):
+    monkeypatch.chdir(copied / folder)
+    for refused in (require_own_checkout, enter_project):
+        with pytest.raises(UsageError, match=f"this environment runs the code in .*run `make env` in {copied}"):
+            refused()
+
+
+def test_its_own_is_not(monkeypatch, tmp_path):
+    for folder in (CHECKOUT, CHECKOUT / "docs", tmp_path):
+        monkeypatch.chdir(folder)
+        require_own_checkout()
+
+
+@pytest.mark.parametrize(("made_in", "left"), [("/another/folder", False), ("", True), ("{own}", True)])
+def test_make_removes_the_environment_of_another_folder(tmp_path, made_in, left):
+    (tmp_path / "Makefile").symlink_to(CHECKOUT / "Makefile")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/installed").write_text(made_in.format(own=tmp_path), encoding="utf-8")
+    subprocess.run(["make", "help"], cwd=tmp_path, capture_output=True, check=True)
+    assert (tmp_path / ".venv").exists() == left
