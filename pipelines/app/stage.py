@@ -21,7 +21,7 @@ from pipelines.config.devices import choose_machine, require_machine
 from pipelines.config.errors import one_line_errors
 from pipelines.config.guard import OBSERVING, refuse_foreign_nodes
 from pipelines.config.patches import hydra_looks_into_folders
-from pipelines.config.project import CONF
+from pipelines.config.project import CONF, require_own_checkout
 from retable.core import trust
 from retable.core.errors import UsageError
 from retable.core.publishing import check_owner, check_path
@@ -56,6 +56,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
         OmegaConf.register_new_resolver("groups", groups, replace=True)
         nonlocal known
         with one_line_errors():
+            require_own_checkout()
             arguments = trust.taken(sys.argv[1:])  # before those of a plan, which may be from elsewhere
             known = trust.trusted()
             sys.argv[1:] = [text for argument in arguments for text in _of_plan(argument)]

@@ -29,6 +29,20 @@ STUDY = "study.yaml"
 CODE_LINKS = "code"  # in a study's folder: links to the code that its plans are made of
 
 
+def require_own_checkout() -> None:
+    """Raise UsageError in a checkout whose code is not the one that runs: a copy, or another clone's environment."""
+    code = {"pipelines": Path("pipelines"), "retable": Path("src/retable")}
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if not all((folder / path / "__init__.py").exists() for path in code.values()):
+            continue
+        for package, path in code.items():
+            if CODE[package].resolve() != (folder / path).resolve():
+                raise UsageError(
+                    f"this environment runs the code in {CODE[package]}, and the folder is in the checkout {folder}; "
+                    f"run `make env` in {folder}, and the commands in {folder / '.venv/bin'}"
+                )
+
+
 def study_names() -> list[str]:
     """The studies of the project."""
     return sorted(path.parent.name for path in STUDIES.glob(f"*/{STUDY}"))
@@ -78,6 +92,7 @@ def _project_of(folder: Path) -> Path:
 
 def enter_project(study: str | None = None) -> None:
     """Go to the folder of a study, and complete what it has beside its committed files. UsageError for no study."""
+    require_own_checkout()
     folder = folder_of(study)
     os.chdir(folder)
     complete(folder)

@@ -11,17 +11,19 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+LONGEST = 107  # bytes of a socket's path, by Linux
 
 
 @contextlib.contextmanager
 def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Start `python <server> ADDRESS` and stop it after the block. Yield the address and the server's first line."""
-    folder = tempfile.mkdtemp(prefix="retable-")  # a TemporaryDirectory would be removed by any fork that ends
+    address = _address()
     try:
-        command = [sys.executable, *server, address := f"{folder}/forks"]
-        write_python(address)
+        command = [sys.executable, *server, address]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdin is not None and process.stdout is not None
             try:
@@ -30,7 +32,38 @@ def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
                 with contextlib.suppress(BrokenPipeError):
                     print("end", file=process.stdin, flush=True)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(Path(address).parent)
+
+
+def _address() -> str:
+    """Make a folder for a socket and the script next to it. UsageError where no temporary folder serves."""
+    for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):  # noqa: S108, mkdtemp makes it safely
+        _remove_dead(parent)
+        with contextlib.suppress(OSError):
+            folder = tempfile.mkdtemp(prefix="retable-", dir=parent)  # any fork that ends removes a TemporaryDirectory
+            address = f"{folder}/forks"
+            write_python(address)
+            if len(os.fsencode(address)) <= LONGEST and os.access(python_of(address), os.X_OK):
+                return address
+            shutil.rmtree(folder)
+    from retable.core.errors import UsageError  # not in the script, which has no packages
+
+    raise UsageError(
+        f"{tempfile.gettempdir()}, /tmp and /var/tmp have a long path, run no programs or can't be written; "
+        "set TMPDIR to another folder"
+    )
+
+
+def _remove_dead(parent: str) -> None:
+    """Remove what killed servers left in a temporary folder: sockets that do not answer, if older than a minute."""
+    for path in Path(parent).glob("retable-????????/forks"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+            if time.time() - path.stat().st_mtime < 60:
+                continue  # its server may be about to listen
+            try:
+                connection.connect(str(path))
+            except ConnectionRefusedError:
+                shutil.rmtree(path.parent)
 
 
 def python_of(address: str) -> str:

@@ -97,7 +97,8 @@ def serve(address: str) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
-        print("ready", flush=True)
+        with contextlib.suppress(BrokenPipeError):  # who started this has ended: so will standard input
+            print("ready", flush=True)
         forks: list[int] = []
         while 0 not in select.select([listener.fileno(), 0], [], [])[0]:
             connection, _ = listener.accept()
@@ -116,7 +117,9 @@ def answer(connection: socket.socket, address: str) -> None:
     """Run the job of a connection in a fork and send its exit code. A client that is gone ends the job."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the job obeys the group's SIGTERM
     with connection.makefile() as stream:
-        job = json.loads(stream.readline())
+        if not (line := stream.readline()):  # a client that only looked, or was ended
+            return
+    job = json.loads(line)
     job["environment"][SERVER] = address
     pid = forked(lambda: exec_module(**job))
     ended = os.pidfd_open(pid)
