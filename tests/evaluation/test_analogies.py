@@ -52,7 +52,8 @@ def test_the_methods_differ_and_are_chosen():
 
 
 @pytest.mark.parametrize("restrict_vocab", [None, 40])
-def test_equals_gensim(tmp_path, restrict_vocab):
+def test_equals_gensim(tmp_path, restrict_vocab, caplog):
+    caplog.set_level("WARNING", logger="gensim")  # its own line of the level INFO can't format None
     keyed_vectors = pytest.importorskip("gensim.models.keyedvectors")
     rng = np.random.default_rng(5)
     stems, forms = rng.standard_normal((20, 8)), rng.standard_normal((3, 8))

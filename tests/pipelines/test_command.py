@@ -84,3 +84,14 @@ def test_a_tokenizer_is_described(project, command, monkeypatch):
     assert [*rows] == [f"grammar_tiny {split}" for split in ("train", "validation", "test")]
     assert all(len(row) == 6 and 50 < int(row[0].replace(",", "")) < 600 for row in rows.values())
     assert "\nkligrernly\n" in printed
+
+
+def test_letters_that_an_output_has_not_are_written_out(tmp_path):
+    """Of a terminal or a pipe that isn't UTF-8; the file is fine."""
+    (tmp_path / "study.yaml").touch()
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/report.md").write_text("Kneser–Ney ± 0.1\n", encoding="utf-8")
+    environment = os.environ | ENVIRONMENT | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "pipelines.cli.main", "tables"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "Kneser\\u2013Ney \\xb1 0.1\n"), done.stderr

@@ -11,6 +11,7 @@ from dvc.repo import Repo
 
 from pipelines.config.errors import one_line_errors
 from retable.core.publishing import exclusive
+from tests.pipelines.conftest import ROOT, Project
 
 TINY = "corpus=grammar_tiny"
 GPT, SENTIMENT = f"{TINY} recipe=transformer/gpt", f"{TINY} task=sentiment"
@@ -214,13 +215,17 @@ def test_a_file_of_dvcs_that_is_none(text, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="a tmpfs can only be mounted by root")
-def test_full_disk(project, bare_project, tmp_path):
-    (tmp_path / "outputs").mkdir()
-    (tmp_path / "work").mkdir()
-    shutil.copytree(project.folder / "outputs" / "tokenize", tmp_path / "outputs" / "tokenize")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path / "work")], check=True)
+def test_full_disk(project, tmp_path):
+    tokens, disk = project.folder / "outputs/tokenize", tmp_path / "disk"
+    disk.mkdir()
+    pages = sum(-(-path.stat().st_size // 4096) + 1 for path in tokens.rglob("*"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={4 * pages + 64}k", "none", str(disk)], check=True)
     try:
-        line = bare_project.forked.refuse("pretrain", "corpus=grammar_tiny", "recipe=counted/kn5")
+        (disk / "src").symlink_to(ROOT / "src")
+        shutil.copytree(tokens, disk / "outputs/tokenize")
+        line = Project(disk, project.forks, own_process=True).refuse(
+            "pretrain", "corpus=grammar_tiny", "recipe=counted/kn5", "logger=none"
+        )
     finally:
-        subprocess.run(["umount", str(tmp_path / "work")], check=True)
+        subprocess.run(["umount", str(disk)], check=True)
     assert "disk is full" in line

@@ -98,7 +98,6 @@ def repro(tmp_path_factory, forks):
     return small_project(Repro(tmp_path_factory.mktemp("repro"), forks))
 
 
-@pytest.mark.long
 def test_only_what_may_change_a_number_runs_again(repro):
     first = ["plan", "prepare@grammar_tiny", "tokenize@word", "pretrain@kn3-1", "evaluate@kn3-1", "pretrain@kn5-1",
              "evaluate@kn5-1"]  # fmt: skip

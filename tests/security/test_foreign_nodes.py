@@ -111,6 +111,13 @@ def test_a_folder_of_the_search_path(tmp_path):
         refuse_foreign_nodes(stage, ["hydra.searchpath=[pkg://evil]"])
 
 
+def test_a_file_with_a_tag_of_python(tmp_path):
+    stage, arguments = foreign(tmp_path, "recipe", {})
+    (tmp_path / "recipe/evil/x.yaml").write_text("# @package _global_\nx: !!python/object/apply:os.system [ls]\n")
+    with pytest.raises(UsageError, match=r"can't be read: could not determine a constructor .* in .*x\.yaml"):
+        refuse_foreign_nodes(stage, arguments)
+
+
 def test_what_retable_has_itself_is_composed(tmp_path):
     refuse_foreign_nodes("pretrain", ["corpus=grammar_tiny", "recipe=recurrent/lstm", "logger=csv", "debug=profiler"])
     refuse_foreign_nodes(
