@@ -26,7 +26,15 @@ from pipelines.study.adhoc import difference, flat
 from pipelines.study.code_reached import LOADED, code, own_part, reached_by
 from retable.core import artifacts
 from retable.core.digests import FORMAT, digest, digest_of
-from retable.core.publishing import check_owner, check_path, exclusive, publish, recover, remove_empty
+from retable.core.publishing import (
+    check_owner,
+    check_path,
+    exclusive,
+    publish,
+    recover,
+    remove_empty,
+    require_one_mount,
+)
 from retable.training.signals import Pruned, Stopped
 
 if TYPE_CHECKING:
@@ -177,6 +185,7 @@ def _scratch(making: Making) -> Iterator[None]:
     try:
         _give_up(each for each in making.bench.iterdir() if each != making.scratch or debugging(overrides()))
         making.scratch.mkdir(exist_ok=True)
+        require_one_mount(making.scratch, making.out)
         with _same_threads(making.scratch):
             yield
     except Pruned as pruned:

@@ -1,5 +1,6 @@
 """The command `retable`: what is there, what it says, and trained systems put to use."""
 
+import io
 import re
 import shutil
 import sys
@@ -197,7 +198,8 @@ def tables(
     if not path.exists():
         raise UsageError(f"{path} is missing; `retable repro` makes it")
     with reading(path, ValueError):
-        print(path.read_text(encoding="utf-8"), end="")
+        text = path.read_text(encoding="utf-8")
+    print(text, end="")
 
 
 @app.command()
@@ -467,6 +469,9 @@ def _pair(text: str) -> Any:
 
 def main() -> None:
     """Run the command; a mistake of use ends with one line on standard error and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal or a pipe may have an encoding without some letters
+            stream.reconfigure(errors="backslashreplace")
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], prog_name="retable", standalone_mode=False) or 0)
     except (UsageError, TyperException) as error:

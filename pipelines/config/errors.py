@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -48,28 +48,11 @@ def one_line_errors() -> Iterator[None]:
             _quit(missing)
         _quit(one_line(cause))
     except Exception as error:
-        if str(error).startswith("Config group override must be"):  # Hydra's, for null
-            _quit("null is no choice of a group; write ~GROUP to leave out what stands there")
-        if "invalid literal for int()" in str(error) and _is_of_omegaconf(error):
-            _quit(f"a list has no settings by names ({str(error).rpartition(' ')[2]}); write the whole list")
-        if missing := _missing_target(error):
-            _quit(missing)
-        if isinstance(error, ValueError) and "allow_pickle=" in str(error):  # numpy's, of the only such files
-            _quit("a *.units.npy is refused: reading it could run code, as it holds no mere numbers; make it anew")
-        if _disk_is_full(error):
-            _quit(f"the disk is full; free some space and run this again; {_AS_IT_WAS}")
-        inner = _of_system(error)
-        if inner is not None and inner.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            place = inner.filename or "a file"
-            _quit(f"{place}: {os.strerror(inner.errno)}; change that and run this again; {_AS_IT_WAS}")
-        if inner is not None and inner.errno == errno.EXDEV:
-            _quit(f"outputs/ and work/ are not of one mount ({inner.filename}); put both on one; {_AS_IT_WAS}")
-        if _is_too_large(error):
-            _quit(f"this machine has not the memory for it; write smaller sizes ({' '.join(str(error).split())[:200]})")
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            _quit(f"a name is too long for a file; write a shorter out= or system= ({str(error.filename)[:60]}…)")
-        if any(kind.__module__ == "dvc.exceptions" for kind in type(error).__mro__):  # which says what is wrong
-            _quit(f"DVC: {error}")
+        if message := next((text for holds, text in _MESSAGES if holds(error)), _missing_target(error)):
+            inner = _of_system(error) or OSError()
+            words = {"error": " ".join(str(error).split())[:500], "file": inner.filename or "a file",
+                     "reason": os.strerror(inner.errno or 0)}  # fmt: skip
+            _quit(message.format_map(words))
         raise
 
 
@@ -87,14 +70,47 @@ def _missing_target(error: BaseException) -> str | None:
 
 
 _AS_IT_WAS = "other cells are as they were, and a training goes on from its last checkpoint"
+_FULL = f"the disk is full; free some space and run this again; {_AS_IT_WAS}"
+_LARGE = "this machine has not the memory for it; write smaller sizes ({error})"
 
 
-def _disk_is_full(error: Exception) -> bool:
-    """Whether writing failed for want of space; libraries wrap the system's error in their own, or keep its words."""
-    words = ("No space left on device", "database or disk is full", "PytorchStreamWriter failed")
-    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of the disk, of the user, of the file
-    inner = _of_system(error)
-    return (inner is not None and inner.errno in full) or any(word in str(error) for word in words)
+def _contains(*words: str) -> Callable[[Exception], bool]:
+    return lambda error: any(word in str(error) for word in words)
+
+
+def _is_errno(*numbers: int) -> Callable[[Exception], bool]:
+    return lambda error: (inner := _of_system(error)) is not None and inner.errno in numbers
+
+
+def _is_of(kind: str) -> Callable[[Exception], bool]:
+    """Whether a class of the error is defined in a module, which need not be imported."""
+    return lambda error: any(each.__module__ == kind for each in type(error).__mro__)
+
+
+# Errors of libraries and of the system that are mistakes of use or lack of room, with what to write. The first counts.
+_MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
+    (_contains("Config group override must be"),
+     "null is no choice of a group; write ~GROUP to leave out what stands there"),
+    (lambda error: "invalid literal for int()" in str(error) and _is_of_omegaconf(error),
+     "a list has no settings by names ({error}); write the whole list"),
+    (lambda error: isinstance(error, ValueError) and "allow_pickle=" in str(error),
+     "a *.units.npy is refused: reading it could run code, as it holds no mere numbers; make it anew"),
+    # Of the disk, of the user, of the file; libraries wrap the system's error in their own, or keep its words.
+    (_is_errno(errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    (_contains("No space left on device", "database or disk is full", "PytorchStreamWriter failed"), _FULL),
+    (_is_errno(errno.EROFS, errno.EACCES, errno.EPERM),
+     f"{{file}}: {{reason}}; change that and run this again; {_AS_IT_WAS}"),
+    (_is_errno(errno.EXDEV), f"outputs/ and work/ are not of one mount ({{file}}); put both on one; {_AS_IT_WAS}"),
+    # Sizes beyond memory, or beyond what numbers count.
+    (lambda error: isinstance(error, MemoryError), _LARGE),
+    (_contains("can't allocate memory", "out of memory", "Storage size calculation overflowed", "array is too big",
+               "integer multiplication overflow", "Unable to allocate"), _LARGE),
+    (_is_errno(errno.ENAMETOOLONG), "a name is too long for a file; write a shorter out= or system= ({error})"),
+    (lambda error: _is_of("dvc.exceptions")(error) and "dvc.lock" in str(error),
+     "DVC: {error}; `git checkout -- dvc.lock` brings the committed one back; after a merge keep either one, and run "
+     "`retable repro`"),
+    (_is_of("dvc.exceptions"), "DVC: {error}"),
+)  # fmt: skip
 
 
 def _of_system(error: BaseException) -> OSError | None:
@@ -108,13 +124,6 @@ def _of_system(error: BaseException) -> OSError | None:
 def _is_of_omegaconf(error: Exception) -> bool:
     places = traceback.extract_tb(error.__traceback__)
     return "omegaconf" in places[-1].filename
-
-
-def _is_too_large(error: Exception) -> bool:
-    """Whether sizes go beyond memory, or beyond what numbers count."""
-    words = ("can't allocate memory", "out of memory", "Storage size calculation overflowed", "array is too big",
-             "integer multiplication overflow", "Unable to allocate")  # fmt: skip
-    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def is_main_process() -> bool:

@@ -43,6 +43,8 @@ def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
             found = GlobalHydra.instance().config_loader().compute_defaults_list(stage, overrides, mode).defaults
     except HydraException:
         return
+    except yaml.YAMLError as error:  # of a tag, such as !!python/object, which Hydra doesn't catch
+        raise UsageError(f"a configuration file can't be read: {' '.join(str(error).split())}") from None
     for each in found:
         for folder in (*folders, CONF):
             file = folder / f"{each.config_path}.yaml"
@@ -94,17 +96,16 @@ def _set_by(file: Path, package: str, chooses: bool) -> Iterator[tuple[str, Any]
     """
     try:
         content = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
-    except (OSError, ValueError, yaml.YAMLError):
-        return  # Hydra can't read it either
+    except (OSError, ValueError, yaml.YAMLError) as error:  # Hydra's own parser might read it
+        raise UsageError(f"{file} can't be read: {' '.join(str(error).split())}") from None
     prefix = f"{package}." if package not in ("", "_global_") else ""
     for key, value in content.items() if isinstance(content, Mapping) else ():
         if key == "defaults":
             yield from ((name, None) for name in _chosen(value) if not chooses)
             continue
         yield f"{prefix}{key}", value
-        yield from (
-            ((f"{prefix}{key}.{inner}", each) for inner, each in value.items()) if isinstance(value, Mapping) else ()
-        )
+        for inner, each in value.items() if isinstance(value, Mapping) else ():
+            yield f"{prefix}{key}.{inner}", each
 
 
 def _chosen(defaults: Any) -> Iterator[str]:

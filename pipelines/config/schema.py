@@ -40,7 +40,7 @@ def _require_a_line(sizes: Sequence[int]) -> Sequence[int]:
 
 def _require_one(prompts: Sequence[str]) -> Sequence[str]:
     if not prompts:
-        raise ValueError('one prompt or more, such as [""], or null')
+        raise ValueError('one prompt or more, such as [""]')
     return prompts
 
 
@@ -48,6 +48,8 @@ def _require_one(prompts: Sequence[str]) -> Sequence[str]:
 WRITERS = ("retable.corpora.", "retable.data.shards.", "retable.grammar.", "retable.tasks.text.")
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # in one line
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # of a file
+# Part of a cell's name, which is one folder.
+PlainName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^/\x00-\x1f\x7f]+$")]
 Sizes = Annotated[Sequence[PositiveInt], AfterValidator(_require_a_line)]
 Budget = Annotated[str, AfterValidator(lambda budget: parse_budget(budget) and budget)]
 
@@ -104,7 +106,7 @@ class Training:
     corpus: Corpus
     tokenizer: Tokenizer
     tokens: Name
-    system: Name
+    system: PlainName
     out: Name
     seed: Seed
     model: Annotated[Any, Takes("retable.models.", (*FACTS,))]
@@ -150,8 +152,8 @@ class Embed(Training):
 
 class Finetune(Initialised):
     task: Annotated[Any, Takes("retable.tasks.")]
-    task_name: Name
-    reported_as: Name
+    task_name: PlainName
+    reported_as: PlainName
     head: Mapping[str, Any]
     finetuning: Finetuning
     decoding: Annotated[Any, Takes("retable.generation.")]
@@ -179,7 +181,7 @@ class Adapt:
     tokenizer: Tokenizer
     adaptation: Annotated[Any, Takes("retable.evaluation.")]
     cell: Name
-    system: Name
+    system: PlainName
     seed: Seed
     trainer: OneDevice
     tokens: Name
@@ -192,7 +194,7 @@ class Mix:
     cells: Sequence[Name]
     weights: Literal["fitted", "equal"]
     trainer: Trainer
-    system: Name
+    system: PlainName
     seed: Seed
     tokens: Name
     out: Name
@@ -221,7 +223,7 @@ class Generate:
     stop: bool
     trainer: Trainer
     seed: Seed
-    strategy: Name
+    strategy: PlainName
     out: Name
 
 

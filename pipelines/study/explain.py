@@ -201,7 +201,10 @@ def _settings(plan: Mapping[str, Any]) -> dict[str, Any]:
 def _git(*arguments: str) -> bytes:
     """What git prints in the repository of the code; nothing where there is none, or it finds nothing."""
     paths = [os.path.abspath(each) if each == "dvc.lock" else each for each in arguments]
-    return subprocess.run(["git", *paths], cwd=CHECKOUT, capture_output=True).stdout
+    try:
+        return subprocess.run(["git", *paths], cwd=CHECKOUT, capture_output=True).stdout
+    except FileNotFoundError:  # git is not installed
+        return b""
 
 
 def _load(path: Path) -> Any:

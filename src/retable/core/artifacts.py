@@ -131,7 +131,11 @@ def remote() -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True)
+    """Return what git prints; None where it fails or is not installed."""
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 

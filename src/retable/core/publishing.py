@@ -1,6 +1,7 @@
 """A cell comes into its place whole or not at all, and in the place of nothing but itself; one process makes it."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -116,6 +117,25 @@ def recover(out: Path, aside: Path) -> None:
             if each != old:
                 each.rename(old)
             old.unlink() if old.is_symlink() else shutil.rmtree(old)
+
+
+def require_one_mount(scratch: Path, out: Path) -> None:
+    """Raise UsageError if a folder can't be renamed from `scratch` to `out`: before hours of training, not after.
+
+    A bind mount of one file system has the same device number, so a file is renamed to find out.
+    """
+    near = next(each for each in out.absolute().parents if each.exists())
+    probe, target = scratch / "probe", near / f".{out.name}.{os.getpid()}.probe"
+    probe.touch()
+    try:
+        probe.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        raise UsageError(f"{near} and {scratch} are on two mounts; put outputs/ and work/ on one") from None
+    finally:
+        probe.unlink(missing_ok=True)
+        target.unlink(missing_ok=True)
 
 
 def _is_free(out: Path) -> bool:

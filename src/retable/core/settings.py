@@ -281,6 +281,12 @@ def expected(error: Mapping[str, Any]) -> str:
             return f"true or false{where}"
         case "string_type":
             return f"text{where}"
+        case "string_too_short":
+            return f"a text that is not empty{where}"
+        case "string_too_long":
+            return f"a text of at most {error['ctx']['max_length']} letters{where}"
+        case "string_pattern_mismatch":
+            return f"a name without /{where}" if "/" in error["ctx"]["pattern"] else f"a text in one line{where}"
         case "list_type" | "tuple_type" | "iterable_type":
             return f"a list{where}"
         case "too_short":

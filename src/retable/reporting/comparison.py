@@ -1,6 +1,7 @@
 """Two studies, or one study at two commits, side by side: what moved, what is new, what is gone."""
 
 import io
+import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -35,10 +36,12 @@ def tables_at(commit: str, folder: Path) -> dict[str, str]:
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout
 
-    if subprocess.run(
-        ["git", "rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}"], capture_output=True
-    ).returncode:
-        raise UsageError(f"git knows no {commit}; write a commit, or the name of a study")
+    if shutil.which("git") is None:
+        raise UsageError(f"to compare with commit {commit} needs git, which is not installed here")
+    try:
+        git("rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}")
+    except subprocess.CalledProcessError:
+        raise UsageError(f"git knows no {commit}; write a commit, or the name of a study") from None
     listed = git("ls-tree", "--name-only", commit, f"{folder}/").splitlines()
     names = [Path(name).name for name in listed if name.endswith(".csv")]
     if not names:
