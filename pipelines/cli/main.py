@@ -1,5 +1,6 @@
 """The command `retable`: what is there, what it says, and trained systems put to use."""
 
+import contextlib
 import io
 import re
 import shutil
@@ -471,7 +472,8 @@ def main() -> None:
     """Run the command; a mistake of use ends with one line on standard error and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal or a pipe may have an encoding without some letters
-            stream.reconfigure(errors="backslashreplace")
+            with contextlib.suppress(OSError):  # of a fork's, which can't seek where it thinks it could
+                stream.reconfigure(errors="backslashreplace")
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], prog_name="retable", standalone_mode=False) or 0)
     except (UsageError, TyperException) as error:

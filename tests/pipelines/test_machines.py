@@ -92,7 +92,7 @@ def test_a_folder_that_can_not_be_written(project, bare_project):
         shutil.copytree(project.folder / folder, bare_project.folder / folder)
     bpe = ["corpus=grammar_tiny", "tokenizer=bpe", "tokenizer.train.vocab_size=300"]
     read_only = "Read-only file system; change that and run this again"
-    for place, message in {"outputs": "not of one mount", "work": read_only, ".": read_only}.items():
+    for place, message in {"outputs": "are on two mounts", "work": read_only, ".": read_only}.items():
         mounted = str(bare_project.folder / place)
         subprocess.run(["mount", "--bind", mounted, mounted], check=True)
         try:
