@@ -92,7 +92,7 @@ def test_a_folder_that_can_not_be_written(project, bare_project):
         shutil.copytree(project.folder / folder, bare_project.folder / folder)
     bpe = ["corpus=grammar_tiny", "tokenizer=bpe", "tokenizer.train.vocab_size=300"]
     read_only = "Read-only file system; change that and run this again"
-    for place, message in {"outputs": "are on two mounts", "work": read_only, ".": read_only}.items():
+    for place in ("outputs", "work", "."):
         mounted = str(bare_project.folder / place)
         subprocess.run(["mount", "--bind", mounted, mounted], check=True)
         try:
@@ -100,5 +100,5 @@ def test_a_folder_that_can_not_be_written(project, bare_project):
             line = bare_project.refuse("tokenize", *bpe)
         finally:
             subprocess.run(["umount", mounted], check=True)
-        assert message in line
+        assert read_only in line
     bare_project.succeed("tokenize", *bpe)
