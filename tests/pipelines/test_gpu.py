@@ -50,7 +50,7 @@ def train(project, name: str, system: str, *settings: str, die_at: str = "") -> 
         killed = project.run(*command, "checkpoint_every=3", DIE_AT=die_at, **EXACT)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
     project.succeed(*command, "checkpoint_every=3", **EXACT)
-    (cell,) = project.folder.glob(f"outputs/{stage}/*/*{system}-1")
+    (cell,) = project.folder.glob(f"outputs/*/*/*{system}-1")
     return cell
 
 
