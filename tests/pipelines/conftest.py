@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from pipelines.executors.client import submit
 from pipelines.executors.local import SERVER, server
@@ -173,9 +174,14 @@ def bare_project(tmp_path, forks) -> Project:
 
 
 @pytest.fixture(scope="session")
-def cells(tmp_path_factory, forks) -> Project:
-    """A project with CELLS, which stay as they are."""
-    made = Project(tmp_path_factory.mktemp("cells"), forks)
-    for command in CELLS.values():
-        made.succeed(*command)
+def cells(tmp_path_factory, worker_id, forks) -> Project:
+    """A project with CELLS, which stay as they are: all workers share them."""
+    base = tmp_path_factory.getbasetemp()
+    made = Project((base if worker_id == "master" else base.parent) / "cells", forks)
+    with FileLock(f"{made.folder}.lock"):
+        if not (finished := made.folder.with_name("cells.made")).exists():
+            made.folder.mkdir()
+            for command in CELLS.values():
+                made.succeed(*command)
+            finished.touch()
     return made

@@ -120,7 +120,8 @@ def as_before() -> Iterator[None]:
             signal.signal(number, handler)
         for logger in loggers():
             level, logger.handlers, logger.propagate = logged.get(logger, (logging.NOTSET, [], True))
-            logger.setLevel(level)  # which also forgets what the loggers below have cached
+            if logger.level != level:
+                logger.setLevel(level)  # which also forgets what the loggers below have cached
         random.setstate(random_states[0])
         np.random.set_state(random_states[1])
         torch.set_rng_state(random_states[2])

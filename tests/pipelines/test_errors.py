@@ -44,8 +44,7 @@ REFUSED = [
     (f"pretrain {TINY} embedding=outputs/embed/x/y-1/vectors.bin", "outputs/embed/x/y-1/vectors.bin is missing",
      "study that has embed/x/y-1"),
     # Refused before anything is read: this corpus has no tokens.
-    *((f"pretrain corpus=grammar out={out}", NOWHERE) for out in
-      ("''", "'..'", "'../../x'", "'/x'", "'a//b'", "'a/../b'", "null", "3")),
+    *((f"pretrain corpus=grammar out={out}", NOWHERE) for out in ("'../../x'", "'a//b'", "null")),
     # No GPU is shown to torch, even where there is one.
     (f"pretrain {TINY} trainer=gpu", "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
     (f"finetune {TINY} trainer=ddp trainer.accelerator=gpu", "accelerator=gpu: torch finds no GPU here"),

@@ -34,6 +34,12 @@ def rows(project, name):
         return list(csv.DictReader(file))
 
 
+def losses(folder):
+    """The losses of the training, step by step."""
+    with (folder / "curve.csv").open(encoding="utf-8") as file:
+        return [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "train/loss"]
+
+
 def runs(project):
     """How many runs stand in MLflow."""
     from mlflow.tracking import MlflowClient
@@ -140,27 +146,28 @@ def test_debugging_leaves_the_cells_alone(project, plain, debug, steps):
     assert json.loads((debugged / "metrics.json").read_text())["steps"] == steps
     assert "work/debug/pretrain/grammar_tiny/plain-1" in done.stderr.splitlines()[-1]
     assert not list((project.folder / "work/debug").rglob("last.ckpt"))
+    if debug == "overfit":  # what learns at all learns a batch by heart
+        assert losses(debugged)[-1] < 0.5 * losses(debugged)[0]
     assert ("FIT Profiler Report" in done.stdout) == (debug == "profiler")
     assert ("learning-rate finder: optimizer.lr=" in done.stdout) == (debug == "lr_find")
     assert debugged.with_name("plain-1.rates.svg").exists() == (debug == "lr_find")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("stage", "settings"),
     [
         ("pretrain", ["recipe=transformer/gpt", "model.d_model=32", "model.n_layers=1"]),
-        pytest.param("finetune", ["task=sentiment"], marks=pytest.mark.long),
-        pytest.param("embed", [], marks=pytest.mark.long),
+        ("finetune", ["task=sentiment"]),
+        ("embed", []),
     ],
     ids=["pretrain", "from_scratch", "embed"],
 )
 def test_what_learns_at_all_learns_a_batch_by_heart(project, stage, settings):
     project.succeed(stage, "corpus=grammar_tiny", *settings, "debug=overfit", "system=heart")
     made = project.folder / "work/debug" / stage.replace("finetune", "from_scratch") / "grammar_tiny"
-    (curve,) = made.glob("*heart-1/curve.csv")
-    with curve.open(encoding="utf-8") as file:
-        losses = [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "train/loss"]
-    assert len(losses) == 200 and losses[-1] < 0.5 * losses[0]
+    (learnt,) = made.glob("*heart-1")
+    assert len(losses(learnt)) == 200 and losses(learnt)[-1] < 0.5 * losses(learnt)[0]
 
 
 def test_plans_know_of_none_of_them():

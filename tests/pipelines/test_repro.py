@@ -99,30 +99,25 @@ def repro(tmp_path_factory, forks):
 
 
 def test_only_what_may_change_a_number_runs_again(repro):
-    first = ["plan", "prepare@grammar_tiny", "tokenize@word", "pretrain@kn3-1", "evaluate@kn3-1", "pretrain@kn5-1",
-             "evaluate@kn5-1"]  # fmt: skip
-    assert sorted(repro.ran()) == sorted(first)
-    (repro.folder / "src/retable/nn/_fused.so").write_bytes(b"compiled")  # of this machine, and not in every clone
-    assert repro.ran() == []
-    assert repro.made() == ["report"]
-    (repro.folder / "pipelines/__pycache__").mkdir(exist_ok=True)
-    (repro.folder / "pipelines/__pycache__/anything.pyc").write_bytes(b"compiled")
-    assert repro("dvc", "status").strip() == "Data and pipelines are up to date."
+    systems = [f"{stage} {name}-1" for stage in ("pretrain", "evaluate") for name in ("kn3", "kn5")]
+    first = ["plan", "prepare grammar_tiny", "tokenize word", *systems, "report"]
+    assert sorted(repro.made()) == sorted(first)
     tables = {path.stem for path in (repro.folder / HISTORY / "results").glob("*.md")}
     assert {"perplexity", "phenomena-grammar_tiny"} <= tables
-    assert repro.make().stdout.endswith(f"\n\nNothing to do. The report: {HISTORY}/results/report.html\n")
+
     written = repro.read("dvc.yaml")
-    for lost in (lambda path: path.unlink(), lambda path: path.write_bytes(b"stages: {}\n")):  # as by git checkout
-        lost(repro.folder / "dvc.yaml")
-        assert repro.made() == [] and repro.read("dvc.yaml") == written
+    (repro.folder / "src/retable/nn/_fused.so").write_bytes(b"compiled")  # of this machine, and not in every clone
+    (repro.folder / "pipelines/__pycache__").mkdir(exist_ok=True)
+    (repro.folder / "pipelines/__pycache__/anything.pyc").write_bytes(b"compiled")
+    (repro.folder / "dvc.yaml").write_bytes(b"stages: {}\n")  # as by git checkout
+    assert repro.make().stdout.endswith(f"\n\nNothing to do. The report: {HISTORY}/results/report.html\n")
+    assert repro.read("dvc.yaml") == written
+    assert repro("dvc", "status").strip() == "Data and pipelines are up to date."
 
     repro.edit("src/retable/models/ngram.py", "class KneserNey(", "# edited\nclass KneserNey(")
     repro.edit("conf/recipe/counted/kn3.yaml", "stage: pretrain", "stage: pretrain  # edited")
-    assert repro.made() == ["plan"]
-    assert repro.ran() == []
-
     (repro.folder / "outputs/pretrain/grammar_tiny/kn3-1/metrics.json").unlink()
-    assert repro.made() == ["pretrain kn3-1  from the cache"]
+    assert sorted(repro.made()) == ["plan", "pretrain kn3-1  from the cache"]
 
     repro.edit("conf/recipe/counted/kn5.yaml", "order: 5", "order: 4")
     assert repro.made() == ["plan", "pretrain kn5-1", "evaluate kn5-1", "report"]

@@ -11,9 +11,12 @@ from pipelines.config.project import CONF
 
 SCRIPTS = CONF.parent / "pipelines"
 STAGES = sorted(path.stem for path in SCRIPTS.glob("*.py") if "\n@stage\n" in path.read_text(encoding="utf-8"))
+OFTEN = ("pretrain", "evaluate", "report")  # the others' help is tested by night
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    "stage", [stage if stage in OFTEN else pytest.param(stage, marks=pytest.mark.long) for stage in STAGES]
+)
 def test_help(stage, bare_project):
     by_path = f"{SCRIPTS}/{stage}.py" if stage == "pretrain" else stage.removesuffix("_text")
     shown = bare_project.succeed(by_path, "--help").stdout

@@ -66,8 +66,8 @@ def made(project, cell: str, choice: str, devices: int):
     [
         ("gpt", "perplexity", 0),
         ("bert", "held_out", 1e-6),  # metrics of halves of a batch
-        ("both", "mixed", 0),
         ("gpt", "top_p", 0),
+        pytest.param("both", "mixed", 0, marks=pytest.mark.long),
         pytest.param("gpt", "gradients", 0, marks=pytest.mark.long),
         pytest.param("gpt", "beam", 0, marks=pytest.mark.long),
         pytest.param("rows", "perplexity", 1e-6, marks=pytest.mark.long),  # fewer rows are multiplied at a time
@@ -93,6 +93,7 @@ def test_what_is_counted_stays_with_one_process(project):
     assert read_record(made(project, "kn3", "perplexity", 2))["devices"] == 1
 
 
+@pytest.mark.long
 def test_two_processes_tag_as_one(project):
     """A tagger is measured where it was trained. Its rate is so low that two trainings leave the same weights."""
     for devices in (1, 2):

@@ -97,21 +97,20 @@ def test_a_value_of_a_table_makes_reports_stale_and_a_comment_does_not(copied):
     assert found[0] == found[2] != found[1]
 
 
-def test_a_comment_in_a_configuration_makes_nothing_stale(copied, stale_after):
-    file = recipe(copied, "lstm")
-    text = file.read_text(encoding="utf-8")
-    assert stale_after((file, text, f"{text}# edited\n")) == set()
+def test_a_value_makes_its_own_cells_stale_and_a_comment_none(copied, stale_after):
+    """Edit at once: a comment, a value of the model, one of a training alone, and how a text is written.
 
-
-def test_a_value_in_a_recipe_makes_its_own_cells_stale(copied, stale_after):
+    What follows a training or a text depends on its files: where they come out the same, it does not run.
+    """
     lstm = {"pretrain/grammar_tiny/lstm-1", "evaluate/grammar_tiny/lstm-1",
             "mix/grammar_tiny/kn5_lstm-1", "evaluate/grammar_tiny/kn5_lstm-1"}  # fmt: skip
-    assert stale_after((recipe(copied, "lstm"), "dropout: 0.0", "dropout: 0.1")) == lstm
-
-
-def test_a_value_of_the_training_alone_leaves_what_is_loaded(copied, stale_after):
-    """The weights are another dependency: where they come out the same, nothing that follows runs."""
-    assert stale_after((recipe(copied, "lstm"), "lr: 1e-2", "lr: 2e-2")) == {"pretrain/grammar_tiny/lstm-1"}
+    stale = stale_after(
+        (recipe(copied, "gpt"), "validations: 2", "validations: 2  # edited"),
+        (recipe(copied, "lstm"), "dropout: 0.0", "dropout: 0.1"),
+        (recipe(copied, "skipgram"), "epochs: ", "epochs: 1"),
+        (copied / "conf/corpus/grammar_tiny.yaml", "train: 50000", "train: 40000"),
+    )
+    assert stale == lstm | {"embed/grammar_tiny/skipgram-1", "prepare/grammar_tiny"}
 
 
 def test_a_line_of_code_makes_its_cells_and_what_loads_them_stale(copied, stale_after):
@@ -133,12 +132,6 @@ def test_a_metric_of_a_benchmark_makes_reports_stale(copied):
         clear(".py")
         codes.append(yaml.safe_load(plan.report_plan(expand(compose.conf(), "mine", SAID)))["code"])
     assert codes[0] == codes[2] != codes[1]
-
-
-def test_how_a_text_is_written_is_its_own_cells_alone(copied, stale_after):
-    """What follows depends on the files, and so on whether they come out otherwise."""
-    edited = copied / "conf/corpus/grammar_tiny.yaml"
-    assert stale_after((edited, "train: 50000", "train: 40000")) == {"prepare/grammar_tiny"}
 
 
 def test_a_model_that_moves_makes_nothing_stale(copied, stale_after):

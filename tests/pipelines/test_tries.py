@@ -25,11 +25,9 @@ CELLS = {
 }  # fmt: skip
 TRIES = [
     ("pretrain", "+trainer.fast_dev_run=true", "+trainer.fast_dev_run-True"),
-    ("pretrain", "epochs=0.5", "+epochs-0.5"),
     ("pretrain", "epochs=1.0", "+epochs-1.0"),  # config.yaml would be other bytes
     ("embed", "epochs=0.5", "+epochs-0.5"),
     ("from_scratch", "epochs=0.5", "+epochs-0.5"),
-    ("from_scratch", "+trainer.fast_dev_run=true", "+trainer.fast_dev_run-True"),
     ("evaluate", "benchmark.perplexity.splits=[test]", "+benchmark.perplexity.splits-_test_"),
 ]
 

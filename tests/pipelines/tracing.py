@@ -4,24 +4,30 @@ import inspect
 import runpy
 import sys
 from pathlib import Path
+from types import CodeType
 
+OURS = ("retable", "pipelines", "__main__")
+seen: dict[int, CodeType] = {}  # by id: the hash of code takes long
 entered: set[tuple[str, str]] = set()
 file, module, *arguments = sys.argv[1:]
 
 
 def note(frame, event, argument):
-    function = frame.f_code.co_flags & inspect.CO_OPTIMIZED  # not the body of a class
-    if event == "call" and function and frame.f_code.co_filename != "<string>":  # as a dataclass's methods are made
+    """Note a call; returning None asks for no other event of the frame, which keeps the stage fast."""
+    code = frame.f_code
+    if id(code) not in seen:
+        seen[id(code)] = code
         name = frame.f_globals.get("__name__", "")
-        if name.partition(".")[0] in ("retable", "pipelines", "__main__"):
-            entered.add((module if name == "__main__" else name, frame.f_code.co_qualname.partition(".")[0]))
+        # A function's code is optimized, a class body's is not; a dataclass's methods are made from "<string>".
+        if code.co_flags & inspect.CO_OPTIMIZED and code.co_filename != "<string>" and name.startswith(OURS):
+            entered.add((module if name == "__main__" else name, code.co_qualname.partition(".")[0]))
 
 
 sys.argv = [module, *arguments]
-sys.setprofile(note)
+sys.settrace(note)
 try:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 finally:
-    sys.setprofile(None)
+    sys.settrace(None)
     names = {f"{name} {definition}" for name, definition in entered if not definition.startswith("<")}
     Path(file).write_text("\n".join(sorted(names)), encoding="utf-8")
