@@ -1,5 +1,6 @@
 import errno
 import getpass
+import multiprocessing
 import os
 import shutil
 import sqlite3
@@ -194,10 +195,39 @@ def test_a_store_whose_making_broke_off_is_made_anew(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
+        patch.setattr(os, "link", breaks_off)
         patch.setattr(Path, "replace", breaks_off)
         assert start("made anew").id is None
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db.lock"]
     assert start("made anew").id is not None and store.exists()
+
+
+def test_projects_that_start_at_once_on_a_new_store_share_it(tmp_path, monkeypatch):
+    """The lock is the store's, not a project's: no table is made twice, and no run is lost."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/shared.db")
+    processes = multiprocessing.get_context("fork")
+    ids, together = processes.Queue(), processes.Barrier(4)
+
+    def begin(project: Path) -> None:
+        project.mkdir()
+        os.chdir(project)
+        os.environ["DVC_ROOT"] = str(project)
+        together.wait()
+        run = start(project.name)
+        run.finish({"steps": 1.0}, [])
+        ids.put(run.id)
+
+    children = [processes.Process(target=begin, args=(tmp_path / f"project_{number}",)) for number in range(4)]
+    for child in children:
+        child.start()
+    found = [ids.get(timeout=300) for _ in children]
+    for child in children:
+        child.join()
+    client = MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
+    stored = client.search_runs([client.get_experiment_by_name("retable").experiment_id])
+    assert {run.info.run_id for run in stored} == {*found} and len({*found}) == 4
+    assert {run.info.status for run in stored} == {"FINISHED"}
+    assert [path.name for path in tmp_path.glob("*.lock")] == ["shared.db.lock"]
 
 
 def fails(*_, **__) -> None:

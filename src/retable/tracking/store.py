@@ -68,14 +68,35 @@ def is_known(client: MlflowClient, run_id: str) -> bool:
 
 @contextlib.contextmanager
 def exclusive() -> Iterator[None]:
-    """One process at a time: two that open a store which isn't there would both make its tables, and one would fail."""
-    with (root() / "mlflow.db.lock").open("w") as file:
+    """Let one process at a time work: two that open a new store would both make its tables, and one would fail.
+
+    The lock is next to an SQLite database, which several projects and users may share, else in the project.
+    """
+    database = _database(_address()) or root() / "mlflow.db"
+    # To lock a file of another user it is enough to read it.
+    file = os.open(f"{database}.lock", os.O_RDONLY | os.O_CREAT, 0o666)
+    try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(file)
+
+
+def _address() -> str:
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root() / 'mlflow.db'}"
+
+
+def _database(uri: str) -> Path | None:
+    """Return the file of an SQLite store, None for any other address."""
+    with contextlib.suppress(ArgumentError, ValueError):
+        url = make_url(uri)
+        if url.drivername.startswith("sqlite") and url.database:
+            return Path(url.database)
+    return None
 
 
 def _client() -> MlflowClient:
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root() / 'mlflow.db'}"
+    uri = _address()
     if "://" not in uri or uri.startswith("file:"):
         raise UsageError(
             f"MLFLOW_TRACKING_URI={concealed(uri)} is a file store, which MLflow no longer supports; "
@@ -88,8 +109,8 @@ def _client() -> MlflowClient:
             "MLFLOW_TRACKING_URI is no address; write https://host, or postgresql://user@host:5432/database"
         ) from None
     if url.drivername.startswith("sqlite"):
-        if url.database:
-            _make(Path(url.database))
+        if database := _database(uri):
+            _make(database)
     elif not (url.drivername.startswith("http") or os.environ.get(ARTIFACTS)):
         raise UsageError(
             f"MLFLOW_TRACKING_URI={concealed(uri)} is a database, which keeps no files; "
@@ -114,7 +135,12 @@ def _make(database: Path) -> None:
     with TemporaryDirectory(prefix=prefix, dir=database.parent) as folder:
         begun = Path(folder, database.name)
         MlflowClient(f"sqlite:///{begun}").search_experiments(max_results=1)
-        begun.replace(database)
+        try:
+            os.link(begun, database)
+        except FileExistsError:  # of a process without this lock; its runs stay
+            pass
+        except OSError:  # the file system has no links
+            begun.replace(database)
 
 
 def _experiment(client: MlflowClient) -> str:
