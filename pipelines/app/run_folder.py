@@ -137,6 +137,9 @@ def run_folder(
             if run is not None:
                 _finish(run, making, record, made)
             shutil.rmtree(making.scratch)
+    if not environment.is_job():
+        scores = artifacts.main_scores(record.metrics)
+        print(f"{making.out}: {', '.join(f'{name} {value:.5g}' for name, value in scores.items()) or 'made'}")
     if differs and not environment.is_job():
         said = f"{stage}/{cell} is made otherwise, and is as it was"
         print(f"a try: {making.out} has what came of it; {said}", file=sys.stderr)

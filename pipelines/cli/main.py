@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import re
 import shutil
 import sys
@@ -219,17 +220,27 @@ def bands(
 
 @app.command()
 def show(cell: Cell) -> None:
-    """What a cell is, what it can do, what it was made from, and its metrics."""
-    from retable.core.artifacts import read_json, read_run
+    """Print what a cell is, what it can do, what it was made from, and its scores; of a system also its evaluations."""
+    from retable.core.artifacts import main_scores, read_json, read_run
+    from retable.core.stages import SYSTEM_STAGES
+    from retable.inference.find import find_cell
 
-    system = retable.load(cell)
-    run = read_run(system.folder)
+    folder = find_cell(cell)
+    run = read_run(folder)
     seed = "imported" if "imported" in run else f"seed {run['seed']}"
-    _say(f"{system.folder}: {run['system']} on {run['corpus']}, {seed}")
-    print(f"can        {', '.join(system.can)}")
+    _say(f"{folder}: {run['system']} on {run['corpus']}, {seed}")
+    if run["stage"] in SYSTEM_STAGES:
+        print(f"can        {', '.join(retable.load(folder).can)}")
     _say(f"made from  {', '.join(run['made_from']) or run.get('imported', 'nothing')}")
-    for name, value in sorted(read_json(system.folder / "metrics.json").items()):
-        _say(f"{name:32}{value:.6g}")
+    for name, value in sorted(read_json(folder / "metrics.json").items()):
+        _say(f"{name:31} {value:.6g}")
+    *_, outputs = folder.resolve().parents[:3]
+    place = folder.resolve().relative_to(outputs).as_posix()
+    for path in sorted(outputs.glob("evaluate/*/*/run.json")):
+        if place in read_run(path.parent)["made_from"]:
+            _say(f"measured   {os.path.relpath(path.parent)}")
+            for name, value in main_scores(read_json(path.with_name("metrics.json")), 8).items():
+                _say(f"{name:31} {value:.6g}")
 
 
 @app.command()

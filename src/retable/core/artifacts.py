@@ -27,6 +27,11 @@ CHECKOUT = Path(__file__).parents[3]  # if the package is not installed elsewher
 _PACKAGES = ("torch", "lightning", "hydra-core", "mlflow", "dvc", "tokenizers", "numpy", "pandas")
 
 
+# What metrics count, instead of measuring a system.
+_COUNTS = {"bytes", "compression", "examples", "flops", "lines", "nats", "parameters", "samples", "steps", "tokens",
+           "units", "words"}  # fmt: skip
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -37,6 +42,18 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
         if not math.isfinite(value):
             raise UsageError(f"{name} is {value}: the training has diverged; lower optimizer.lr, or clip_norm")
     write_json(folder / "metrics.json", metrics)
+
+
+def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
+    """Return at most `n` of a cell's metrics: those of the test split, else of validation, else any; never counts."""
+    scores = {name: value for name, value in metrics.items() if name.rpartition("/")[2] not in _COUNTS}
+    for split in ("test", "validation", "dev"):
+        if of_split := {name: value for name, value in scores.items() if split in name.split("/")}:
+            scores = of_split
+            break
+    # A perplexity says more than the sums that it is made of, and is listed first.
+    ordered = sorted(scores, key=lambda name: (not name.endswith("perplexity_word"), name.count("/")))
+    return {name: scores[name] for name in ordered[:n]}
 
 
 def read_json(path: Path) -> dict[str, Any]:
