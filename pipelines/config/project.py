@@ -138,13 +138,25 @@ def _named(pattern: str, files: Iterable[Path]) -> set[str]:
 
 
 def complete(folder: Path) -> None:
-    """Give a study's folder what is of this machine: links to the code and the data sets, and of a folder of the
-    user's own the files by which it is a DVC project."""
+    """Give a project's folder what is of this machine: links to the code and the data sets, and DVC's settings.
+
+    A folder of the user's own also gets the files by which it is a DVC project. Without git DVC works without it.
+    """
     for name, target in _links(folder):
         (folder / CODE_LINKS).mkdir(exist_ok=True)
         _link(folder / CODE_LINKS / name, target)
-    if folder == CHECKOUT:
-        return
+    if folder != CHECKOUT:
+        _complete_study(folder)
+    in_git = any((each / ".git").exists() for each in (folder, *folder.parents))
+    local = folder / ".dvc/config.local"
+    if not in_git and not local.exists():
+        _edit_config(folder, local.name, {"core": {"no_scm": "true"}})
+    elif in_git and local.exists() and "no_scm = true" in local.read_text(encoding="utf-8"):
+        _edit_config(folder, local.name, {"core": {"no_scm": "false"}})
+
+
+def _complete_study(folder: Path) -> None:
+    """Give a study's folder the data sets and the files by which it is a DVC project."""
     data = CHECKOUT / "data" if CHECKOUT is not None else environment.data().absolute()
     if not (folder / "data").exists() and data.is_dir():
         _link(folder / "data", data.resolve())
@@ -157,12 +169,6 @@ def complete(folder: Path) -> None:
             shutil.copyfile(source / path, target)
             if ours and path == ".dvc/config":
                 _edit_config(folder, target.name, {"cache": {"dir": "../../../.dvc/cache"}})
-    in_git = any((each / ".git").exists() for each in (folder, *folder.parents))
-    local = folder / ".dvc/config.local"
-    if not in_git and not local.exists():
-        _edit_config(folder, local.name, {"core": {"no_scm": "true"}})
-    elif in_git and local.exists() and "no_scm = true" in local.read_text(encoding="utf-8"):
-        _edit_config(folder, local.name, {"core": {"no_scm": "false"}})
 
 
 def _edit_config(folder: Path, name: str, settings: dict[str, dict[str, str]]) -> None:
