@@ -21,7 +21,7 @@ from pipelines.config.devices import choose_machine, require_machine
 from pipelines.config.errors import one_line_errors
 from pipelines.config.guard import OBSERVING, refuse_foreign_nodes
 from pipelines.config.patches import hydra_looks_into_folders
-from pipelines.config.project import CONF, require_own_checkout
+from pipelines.config.project import CONF, require_own_checkout, require_project_folder
 from retable.core import trust
 from retable.core.errors import UsageError
 from retable.core.publishing import check_owner, check_path
@@ -67,6 +67,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
         try:
             with one_line_errors():
                 if not ASKING & {*sys.argv[1:]}:
+                    require_project_folder()
                     refuse_foreign_nodes(function.__name__, sys.argv[1:])
                 application()
         finally:

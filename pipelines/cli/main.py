@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Retable: the results tables of language-model pretraining. CELL is a cell's folder, its name below outputs/ "
-    "(pretrain/ptb/kn5-1, or kn5-1 where one alone is called so), or runs:/ID of MLflow.",
+    "(pretrain/ptb/kn5-1, or kn5-1 where one alone is called so), or runs:/ID of MLflow. Commands that take a CELL "
+    "run in the project's folder; those that take a STUDY find it by its name from any folder.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -46,8 +47,13 @@ Study = Annotated[
 ]  # fmt: skip
 
 
+# Find their project by a study's name, or need none. The others start paths in the folder that they are given in.
+ANYWHERE = ("studies", "repro", "why", "new", "graph", "report", "tables", "bands")
+
+
 @app.callback()
 def options(
+    context: typer.Context,
     trust: Annotated[
         list[str] | None,
         typer.Option(metavar="PACKAGE", help="run the code of an installed package of yours: models, tasks, …"),
@@ -58,6 +64,10 @@ def options(
         from retable.core.trust import trust as trust_packages
 
         trust_packages(trust)
+    if context.invoked_subcommand not in ANYWHERE:
+        from pipelines.config.project import require_project_folder
+
+        require_project_folder()
 
 
 @app.command()
@@ -131,7 +141,7 @@ def graph(study: Study = None) -> None:
         from pipelines.config.project import enter_project
         from pipelines.study.dvc_project import graph
 
-        enter_project(study)
+        enter_project(study, say=True)
         graph()
 
 

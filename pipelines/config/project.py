@@ -43,6 +43,16 @@ def require_own_checkout() -> None:
                 )
 
 
+def require_project_folder() -> None:
+    """Raise UsageError inside a project, but not in its folder, which all paths of cells start from."""
+    here = Path.cwd()
+    if here == CHECKOUT or (here / STUDY).exists() or (here / "outputs").exists():
+        return
+    for folder in here.parents:
+        if folder == CHECKOUT or (folder / STUDY).exists():
+            raise UsageError(f"{here} is inside the project {folder}; give the command in {folder}")
+
+
 def study_names() -> list[str]:
     """The studies of the project."""
     return sorted(path.parent.name for path in STUDIES.glob(f"*/{STUDY}"))
@@ -90,10 +100,15 @@ def _project_of(folder: Path) -> Path:
     return CHECKOUT if CHECKOUT is not None and folder == CHECKOUT / "studies" / DEFAULT else folder
 
 
-def enter_project(study: str | None = None) -> None:
-    """Go to the folder of a study, and complete what it has beside its committed files. UsageError for no study."""
+def enter_project(study: str | None = None, say: bool = False) -> None:
+    """Go to the folder of a study, and complete what it has beside its committed files. UsageError for no study.
+
+    say: whether to name a folder that the working folder does not hold, for commands that write there.
+    """
     require_own_checkout()
-    folder = folder_of(study)
+    here, folder = Path.cwd(), folder_of(study)
+    if say and not folder.is_relative_to(here):
+        print(f"in {folder}", file=sys.stderr)
     os.chdir(folder)
     complete(folder)
 

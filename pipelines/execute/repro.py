@@ -89,7 +89,7 @@ class Stage:
 def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
     """Make a study, `jobs` stages at a time, by the engine that it is made `on`; the exit code."""
     given_in = Path.cwd()
-    enter_project(study)
+    enter_project(study, say=True)
     runner = engine(on, jobs)
     started = time.monotonic()
     found = study_here()

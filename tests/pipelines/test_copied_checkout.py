@@ -1,11 +1,14 @@
 """An environment that belongs to another folder is refused, or made anew: it would run that folder's code."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from pipelines.config.project import CHECKOUT, enter_project, require_own_checkout
+from pipelines.cli.main import main
+from pipelines.config.project import CHECKOUT, enter_project, require_own_checkout, require_project_folder
+from pipelines.evaluate import evaluate
 from retable.core.errors import UsageError
 
 
@@ -39,3 +42,21 @@ def test_make_removes_the_environment_of_another_folder(tmp_path, made_in, left)
     (tmp_path / ".venv/installed").write_text(made_in.format(own=tmp_path), encoding="utf-8")
     subprocess.run(["make", "help"], cwd=tmp_path, capture_output=True, check=True)
     assert (tmp_path / ".venv").exists() == left
+
+
+@pytest.mark.parametrize("command", [["retable", "show", "kn5-1"], ["evaluate", "cell=grammar/kn5-1"]])
+def test_inside_a_project_its_folder_is_named_and_nothing_is_left(tmp_path, monkeypatch, capsys, command):
+    """As git and DVC name it; `retable repro` and its like find a study by its name from anywhere."""
+    (tmp_path / "study.yaml").touch()
+    (below := tmp_path / "notes/drafts").mkdir(parents=True)
+    monkeypatch.chdir(below)
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as stopped:
+        main() if command[0] == "retable" else evaluate()
+    assert stopped.value.code == 2
+    assert (
+        capsys.readouterr().err == f"error: {below} is inside the project {tmp_path}; give the command in {tmp_path}\n"
+    )
+    assert [*below.iterdir()] == []
+    monkeypatch.chdir(tmp_path)
+    require_project_folder()

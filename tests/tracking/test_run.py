@@ -15,7 +15,8 @@ from mlflow.tracking import MlflowClient
 from retable.core.artifacts import read_record, write_record
 from retable.core.errors import UsageError
 from retable.tracking import run as tracking
-from retable.tracking.store import concealed, create
+from retable.tracking.registry import register
+from retable.tracking.store import cell_of, concealed, create
 
 
 @pytest.fixture(scope="module")
@@ -371,6 +372,19 @@ def test_what_begins_again_does_not_wait_as_given_up(own):
     other.rollback()
     run.finish({}, [])
     assert [each.info.status for each in runs(client, "stopped")] == ["FINISHED"]
+
+
+@pytest.mark.parametrize("broken", [damaged, None], ids=["a damaged database", "a server that is not there"])
+def test_a_command_that_needs_the_store_says_in_one_line_that_it_does_not_answer(own, broken, monkeypatch, tmp_path):
+    if broken is not None:
+        broken(own[1])
+    else:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:w0rd@127.0.0.1:9")
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    for command in (lambda: cell_of("0123"), lambda: register(tmp_path, "mine", "", None, None, [])):
+        with pytest.raises(UsageError, match=r"^MLflow at .* does not answer: ") as refused:
+            command()
+        assert "\n" not in str(refused.value) and "w0rd" not in str(refused.value)
 
 
 def test_a_run_that_nothing_goes_on_with_is_closed(client, monkeypatch):

@@ -9,7 +9,7 @@ from typing import Any
 import retable
 from retable.core.artifacts import read_record
 from retable.core.errors import UsageError
-from retable.tracking.store import is_known, open_store
+from retable.tracking.store import answering, is_known, open_store
 
 _NOT_IN_NAMES = re.compile(r"[/:.%\"']")
 
@@ -20,32 +20,34 @@ def register(cell: Path, name: str, loader: str, example: Any, answers: Any, req
     loader: the module that loads the cell. example, answers: tables of what it reads, and of what it says to that; they
     are the signature. requirements: names of packages, whose versions are pinned as they are here.
 
-    Returns the number of the model's version. UsageError for a name that MLflow doesn't take.
+    Returns the number of the model's version. UsageError for a name that MLflow doesn't take, and where MLflow does not
+    answer.
     """
     if set(name) & set("/:"):
         raise UsageError(f"--name {name}: the name of a model of MLflow's has neither / nor : in it; write another")
     import mlflow
     from mlflow.models import Model, infer_signature
 
-    client, experiment = open_store()
-    mlflow.set_tracking_uri(client.tracking_uri)
-    mlflow.set_experiment(experiment_id=experiment)
-    run_id = read_record(cell).get("mlflow_run_id")
-    made_by = client.get_run(run_id) if run_id and is_known(client, run_id) else None
-    logged = Model.log(
-        artifact_path=None,  # the former name of `name`, and without a default
-        flavor=mlflow.pyfunc,
-        name=_NOT_IN_NAMES.sub("_", cell.name),
-        run_id=made_by.info.run_id if made_by else None,
-        registered_model_name=name,
-        loader_module=loader,
-        data_path=str(cell),
-        code_paths=[str(Path(retable.__file__).parent)],
-        signature=infer_signature(example, answers),
-        input_example=example,
-        pip_requirements=[f"{each}=={version(each).partition('+')[0]}" for each in requirements],  # torch's +cpu
-    )
-    number = logged.registered_model_version
-    if made_by:
-        client.update_model_version(name, number, made_by.data.tags.get("mlflow.note.content"))
+    with answering():
+        client, experiment = open_store()
+        mlflow.set_tracking_uri(client.tracking_uri)
+        mlflow.set_experiment(experiment_id=experiment)
+        run_id = read_record(cell).get("mlflow_run_id")
+        made_by = client.get_run(run_id) if run_id and is_known(client, run_id) else None
+        logged = Model.log(
+            artifact_path=None,  # the former name of `name`, and without a default
+            flavor=mlflow.pyfunc,
+            name=_NOT_IN_NAMES.sub("_", cell.name),
+            run_id=made_by.info.run_id if made_by else None,
+            registered_model_name=name,
+            loader_module=loader,
+            data_path=str(cell),
+            code_paths=[str(Path(retable.__file__).parent)],
+            signature=infer_signature(example, answers),
+            input_example=example,
+            pip_requirements=[f"{each}=={version(each).partition('+')[0]}" for each in requirements],  # torch's +cpu
+        )
+        number = logged.registered_model_version
+        if made_by:
+            client.update_model_version(name, number, made_by.data.tags.get("mlflow.note.content"))
     return int(number)

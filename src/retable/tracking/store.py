@@ -13,7 +13,7 @@ from typing import Any
 
 from alembic.util import CommandError
 from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_DOES_NOT_EXIST, ErrorCode
 from mlflow.tracking import MlflowClient
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -26,6 +26,7 @@ ARTIFACTS = "MLFLOW_DEFAULT_ARTIFACT_ROOT"  # as MLflow's server calls it; a ser
 # Of the store, its database, that one's tables, the network, the disk, and the library for a kind of them that is not
 # installed: no training ends by any of them.
 NO_ANSWER = (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError)
+_NOT_FOUND = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE))  # no id, or no such run
 _SECRET = re.compile(r"(?<=://)\S+(?=@)|(?<=password=)[^\s&]+")  # of an address
 
 
@@ -61,7 +62,7 @@ def is_known(client: MlflowClient, run_id: str) -> bool:
     try:
         return client.get_run(run_id).info.lifecycle_stage == "active"
     except MlflowException as error:
-        if error.error_code == ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
+        if error.error_code in _NOT_FOUND:
             return False
         raise
 
@@ -160,12 +161,25 @@ def _experiment(client: MlflowClient) -> str:
         return found.experiment_id
 
 
+@contextlib.contextmanager
+def answering() -> Iterator[None]:
+    """Turn what a store that does not answer raises into a UsageError, for a command that can't go on without it."""
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, CommandError) as error:
+        said = " ".join(concealed(str(error)).split())[:300]
+        raise UsageError(f"MLflow at {concealed(_address())} does not answer: {said}") from None
+
+
 def cell_of(run_id: str) -> Path:
     """The folder of the cell that a run made. UsageError where there is no such run, or it was of no cell."""
-    try:
-        tags = _client().get_run(run_id).data.tags
-    except MlflowException as error:
-        raise UsageError(f"runs:/{run_id} is no run of this MLflow: {concealed(error.message)}") from None
+    with answering():
+        try:
+            tags = _client().get_run(run_id).data.tags
+        except MlflowException as error:
+            if error.error_code not in _NOT_FOUND:
+                raise
+            raise UsageError(f"runs:/{run_id} is no run of this MLflow: {concealed(error.message)}") from None
     if "retable.cell" not in tags:
         raise UsageError(f"runs:/{run_id} is a run of no cell; take one that a stage made")
     return root() / tags.get("retable.folder", ".") / "outputs" / tags["retable.cell"]
