@@ -11,7 +11,6 @@ from retable.reporting.published import NOT_RUN
 from retable.reporting.tables import write_tables
 from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, framed
 from tests.reporting.specifications import shown as cells
-from tests.reporting.written import write_report
 
 PARADIGMS = {"wh_island": "island_effects", "adjunct_island": "island_effects", "ellipsis_n_bar_1": "ellipsis"}
 
@@ -142,12 +141,3 @@ def test_questions(write_run):
     published = cells(table, "WebText")["GPT-2 (124M)"]
     assert (published[f"{piqa} a byte"], published["lambada (test) perplexity"]) == ("62.5", "40.06")
     assert published["Runs"] == ""
-
-
-def test_a_report_has_them_and_nothing_published_of_other_tasks(write_run, tmp_path):
-    metrics = {"prompted_lambada/test/accuracy": 0.5}
-    folder = write_run("evaluate", "web/lstm-1-lambada", "lstm", 1, metrics)
-    tables = write_report("small", {"evaluate": [folder]}, tmp_path / "results", SPECIFICATIONS)
-    text = (tmp_path / "results/report.md").read_text(encoding="utf-8")
-    assert [table.name for table in tables] == ["prompted"]
-    assert "40.06" in text and "BLiMP" not in text and "hellaswag" not in text

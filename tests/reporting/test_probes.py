@@ -5,8 +5,7 @@ import pytest
 from retable.reporting.probes import probes_figures, probes_table
 from retable.reporting.results import aggregate, read_result
 from tests.reporting.charts import ends, line, marks, texts
-from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
-from tests.reporting.written import write_report
+from tests.reporting.specifications import REFERENCES
 
 KINDS = ("number", "part_of_speech")
 
@@ -68,11 +67,3 @@ def test_the_figure_has_the_accuracies_by_layer(write_probes):
     assert colours[0] == colours[1] and colours[0]["domain"] == ["elmo", "gpt", "most frequent label"]
     assert drawn[0]["encoding"]["strokeDash"]["scale"]["range"] == [[1, 0], [2, 3]]
     assert {"gpt", "elmo", "most frequent label", "number (%)"} <= set(texts(figure))
-
-
-def test_the_report_has_table_and_figure(write_probes, tmp_path):
-    tables = write_report(
-        "small", {"evaluate": [write_probes("grammar", "gpt", [0.5, 0.75])]}, tmp_path / "results", SPECIFICATIONS
-    )
-    assert [table.name for table in tables] == ["probes"]
-    assert (tmp_path / "results" / "probes-grammar.svg").exists()

@@ -6,8 +6,7 @@ import pytest
 from retable.reporting.results import aggregate, read_result
 from retable.reporting.shots import shots_figures
 from tests.reporting.charts import line, table, texts
-from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
-from tests.reporting.written import write_report
+from tests.reporting.specifications import REFERENCES
 
 ACCURACIES = {"gpt": {0: 5, 1: 6, 4: 8}, "kn5": {0: 5, 4: 4}}  # right of ten
 
@@ -47,9 +46,3 @@ def test_two_splits_are_two_figures(folders, write_run):
     figures = shots_figures(aggregate(map(read_result, folders), REFERENCES))
     assert [*figures] == ["grammar-toy-test", "grammar-toy-validation"]
     assert line(figures["grammar-toy-test"], "gpt")[1] == [90, 90]
-
-
-def test_the_report_has_the_figure(folders, tmp_path):
-    out = tmp_path / "results"
-    write_report("small", {"evaluate": folders}, out, SPECIFICATIONS)
-    assert (out / "shots-grammar-toy.svg").exists()
