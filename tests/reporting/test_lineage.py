@@ -143,22 +143,15 @@ def test_the_excess_by_phenomenon_stands_beside_where_it_was_measured(whole, wri
     assert any(note.startswith("Excess") for note in table.notes)
 
 
-def test_a_text_without_an_oracle_and_one_without_lone_sentences(whole, write_likelihood):
+def test_oracles_notes_and_panels_are_of_what_was_measured(whole, write, write_likelihood):
     systems = whole[:-1]
     _, frame = tables([*systems, write_likelihood("prepare", "grammar", "oracle", 0, [*(20 + NOISE)])])
     assert [*frame.index] == [*YEARS, "oracle"]
-    table, frame = tables(systems)
+    table, frame = tables(systems, tuned="Learning rates: the best of four.")
     assert [*frame.index] == [*YEARS] and not any("oracle" in note.lower() for note in table.notes)
-
-
-def test_how_the_systems_were_tuned_stands_among_the_notes(whole):
-    table, _ = tables(whole, tuned="Learning rates: the best of four.")
     assert table.notes[-1] == "Learning rates: the best of four."
-
-
-def test_each_corpus_that_all_were_measured_on_is_a_panel(write, whole):
     toy = write("toy", gpt=[])
-    assert [*tables([*toy, *whole])[0].panels] == ["grammar"]
+    assert [*tables([*toy, *whole])[0].panels] == ["grammar"]  # the corpora that all systems were measured on
     assert [*tables([*toy, *whole], {"kn5": 1998, "lstm": 2012})[0].panels] == ["grammar", "toy"]
 
 
@@ -248,17 +241,13 @@ def test_a_task_of_its_own_text_is_called_like_its_corpus(write_task):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"pretrained": "bert"}, "gains: bert has no test accuracy of sentiment in this study; add the cell"),
-        ({"metric": "pearson"}, "gains: gpt, gpt_pretrained has no test pearson of sentiment"),
-        ({"task": "cola"}, "gains: gpt, gpt_pretrained has no test accuracy of cola"),
+        ({"pretrained": "bert"}, "bert has no test accuracy of sentiment in this study; add the cell"),
+        ({"metric": "pearson"}, "gpt, gpt_pretrained has no test pearson of sentiment"),
+        ({"task": "cola"}, "gpt, gpt_pretrained has no test accuracy of cola"),
+        ({"pretrained": "elsewhere"}, "sentiment was learnt on grammar, toy; compare two systems of one corpus"),
     ],
 )
 def test_mistakes_in_gains_are_told(write_task, changed, message):
+    folders = write_task({"gpt": [140], "gpt_pretrained": [170]}) + write_task({"elsewhere": [170]}, corpus="toy")
     with pytest.raises(UsageError, match=message):
-        gains(write_task({"gpt": [140], "gpt_pretrained": [170]}), GAIN | changed)
-
-
-def test_only_systems_of_one_corpus_are_compared(write_task):
-    folders = write_task({"gpt": [140]}) + write_task({"gpt_pretrained": [170]}, corpus="toy")
-    with pytest.raises(UsageError, match="sentiment was learnt on grammar, toy; compare two systems of one corpus"):
-        gains(folders)
+        gains(folders, GAIN | changed)

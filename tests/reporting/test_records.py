@@ -174,16 +174,12 @@ def test_a_change_replaces_a_record_with_its_origin(trained, record, change):
     }  # fmt: skip
 
 
-def test_a_setting_of_the_study_replaces_a_record(trained, record):
+def test_a_setting_of_the_study_and_a_table_that_is_gone_change_the_record(trained, record):
     record(trained)
     remade(trained)
     path = record(trained, SETTINGS | {"seed": "2"})
-    assert json.loads(path.read_text())["settings"]["seed"] == "2"
-    assert json.loads(path.read_text())["made"]["commit"] == "ad" * 20
-
-
-def test_a_table_that_is_gone_is_gone_from_the_record(trained, record):
-    path = record(trained)
+    made = json.loads(path.read_text())
+    assert made["settings"]["seed"] == "2" and made["made"]["commit"] == "ad" * 20
     for name in ("units.csv", "curve.csv"):
         (trained / name).unlink()
     assert record(trained) == path and not path.with_suffix(".zip").exists()
@@ -211,7 +207,7 @@ def test_any_wrong_byte_of_an_archive_is_one_line_or_changes_nothing(trained, re
     whole = (file := path.with_suffix(".zip")).read_bytes()
     (expected,) = read_results(path)
     damaged = 0
-    for place in range(len(whole)):
+    for place in range(0, len(whole), 3):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
         try:
             (found,) = read_results(path)
@@ -220,7 +216,7 @@ def test_any_wrong_byte_of_an_archive_is_one_line_or_changes_nothing(trained, re
             damaged += 1
         else:
             assert "units" not in found.tables or alike(found, expected)  # such as its date, or another name
-    assert damaged > len(whole) / 2
+    assert damaged > len(whole) / 6
 
 
 def test_a_missing_record_names_what_makes_it(tmp_path):

@@ -40,6 +40,7 @@ def test_continuations_of_a_beginning_stand_side_by_side(write_run):
     ]  # fmt: skip
     assert [row.apart for row in table.panels["ptb"]] == [True, False, False] * 3
     assert table.panels["ptb"][2].values[1].runs == ("generate/ptb/lstm-1-beam",)
+    assert samples_tables(results[-1:]) == []
 
 
 def test_the_table_can_be_written_in_every_markup(write_run, tmp_path):
@@ -48,7 +49,3 @@ def test_the_table_can_be_written_in_every_markup(write_run, tmp_path):
     assert r"a \| pipe & &lt;unk&gt; first" in markdown_table(table)
     assert r"a \textbar{} pipe \& \textless{}unk\textgreater{} first" in latex_table(table)
     assert (tmp_path / "samples.csv").read_text().count("\n") == 9
-
-
-def test_without_samples_there_is_no_table(write_run):
-    assert samples_tables([read_result(write_run("evaluate", "ptb/lstm-1-perplexity", "lstm", 1, {}))]) == []

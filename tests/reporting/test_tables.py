@@ -61,36 +61,6 @@ def test_an_oracle_of_a_task_that_no_system_has_is_left_out(write_run, tmp_path)
     ]  # fmt: skip
 
 
-def test_tasks_end_with_the_bayes_optimal_prediction(write_classifier, write_run, tmp_path):
-    labels = [0, 1] * 10
-    folders = [
-        write_run("prepare", "grammar", "oracle", 0, {"sentiment/test/accuracy": 0.93}),
-        write_classifier("grammar/gpt-1", "gpt", 1, "sentiment", labels, [*labels[:18], 0, 0]),
-        write_classifier("grammar/bow-1", "bow", 1, "sentiment", labels, [*labels[:12], *[1, 0] * 4]),
-    ]
-    frame = aggregate(map(read_result, folders), REFERENCES)
-    (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "results")
-    rows = table.panels["grammar"]
-    assert [row.values[0].text for row in rows] == ["bow", "gpt", "Bayes-optimal (oracle)"]
-    accuracy = [column.title for column in table.columns].index("accuracy")
-    assert [row.values[accuracy].text for row in rows] == ["60.0", "95.0", "93.0"]
-
-
-def test_analogies_have_their_total_last(write_run, tmp_path):
-    metrics = {
-        f"analogies/{section}/{metric}": value
-        for section, seen, accuracy in (("total", 300, 0.5), ("zebra", 100, 0.3), ("capital", 200, 0.6))
-        for metric, value in (("seen", seen), ("accuracy", accuracy))
-    }
-    results = [read_result(write_run("evaluate", "grammar/skipgram-1", "skipgram", 1, metrics))]
-    (table,) = write_tables(aggregate(results, REFERENCES), SPECIFICATIONS, tmp_path / "results")
-    assert texts(table.panels["grammar"]) == [
-        ["capital", "200", "60.0"],
-        ["zebra", "100", "30.0"],
-        ["total", "300", "50.0"],
-    ]
-
-
 def test_analogies_by_both_methods_over_seeds(write_vectors, tmp_path):
     cells = [("a", 1, 50, 40), ("a", 2, 60, 44), ("b", 1, 70, None)]
     results = [read_result(write_vectors("grammar", *cell)) for cell in cells]
