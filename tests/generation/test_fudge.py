@@ -117,20 +117,6 @@ def test_draws_are_of_that_distribution_and_the_best_of_beams_is_its_best(small)
     assert tuple(best.ids) == TEXTS[given.argmax()]
 
 
-def test_log_probabilities_are_of_the_model_alone(small):
-    model = small.tree(V, 2)
-    sampling = Sampling(seeded(0), LONGEST, num_return_sequences=30)
-    prompts = [PROMPT, [2], [1]]
-    steered = FUDGE(sampling, constant(), "even", V)(model, prompts, EOS)
-    for prompt, several in zip(prompts, steered, strict=True):
-        for each in several:
-            text, total = [*prompt], 0.0
-            for token in each.ids:
-                total += model.model.next_log_prob(np.array(text))[token]
-                text.append(token)
-            assert each.log_prob == pytest.approx(total, abs=1e-4)
-
-
 @pytest.mark.parametrize("strategy", ["greedy", "sampling", "beam"])
 def test_a_discriminator_that_knows_nothing_changes_nothing(model, small, strategy):
     """And none of the prompts' texts depends on its neighbours."""

@@ -33,13 +33,10 @@ def test_weights_are_shared_and_the_given_module_is_left_as_it_is():
     assert {type(part) for part in layer} == {nn.Linear} and {type(part) for part in made} == {PackedLinear}
 
 
-def test_under_autocast_it_is_left_as_it_is():
+def test_what_cannot_be_packed_is_left_as_it_is():
     layer = nn.Linear(4, 3)
     with torch.autocast("cpu", torch.bfloat16):
         assert packed(layer) is layer
-
-
-def test_other_types_are_left_as_they_are():
     for dtype in (torch.float64, torch.bfloat16):
         layer = nn.Linear(4, 3).to(dtype)
         assert type(packed(nn.Sequential(layer))[0]) is nn.Linear

@@ -84,10 +84,16 @@ def test_the_end_is_held_back(small, limit, shortest):
         assert completion.log_prob == pytest.approx(shortest * np.log(0.06) + np.log(0.9), abs=1e-5)
 
 
-def test_the_penalty_of_repetition_never_helps():
+def test_the_ends_of_what_is_drawn_kept_and_penalised():
     scores = torch.tensor([[2.0, -1.0, 0.5, 3.0], [2.0, -1.0, 0.5, 3.0]])
     penalised = penalise_repetition(scores, torch.tensor([[0, 1, 0], [3, 3, 3]]), 2.0)
     assert penalised.tolist() == [[1.0, -2.0, 0.5, 3.0], [2.0, -1.0, 0.5, 1.5]]
+    scores = torch.tensor([[-torch.inf, 0.0, 0.0, -torch.inf]])
+    assert draw(scores, torch.tensor([0.0], dtype=torch.float64)).tolist() == [1]
+    assert draw(scores, torch.tensor([1 - 2**-53], dtype=torch.float64)).tolist() == [2]
+    scores = torch.tensor([[1.0, 2.0, 2.0, 0.0]])
+    assert keep_top_k(scores, 1).tolist() == [[-torch.inf, 2.0, 2.0, -torch.inf]]
+    assert keep_top_p(torch.tensor([[0.0, 9.0, 1.0]]), 1e-6).tolist() == [[-torch.inf, 9.0, -torch.inf]]
 
 
 def expected_top(k: int | None = None, p: float | None = None, temperature: float = 1.0) -> np.ndarray:
@@ -131,15 +137,3 @@ def test_draws_of_later_tokens_are_independent(small):
     (completions,) = sampling(small.given({}, [0.5, 0.3, 0.2]), [[0]], None)
     pairs = np.bincount([3 * c.ids[0] + c.ids[1] for c in completions], minlength=9)
     assert chisquare(pairs, 10_000 * np.outer([0.5, 0.3, 0.2], [0.5, 0.3, 0.2]).ravel()).pvalue > 1e-3
-
-
-def test_what_is_impossible_is_not_drawn_at_the_ends():
-    scores = torch.tensor([[-torch.inf, 0.0, 0.0, -torch.inf]])
-    assert draw(scores, torch.tensor([0.0], dtype=torch.float64)).tolist() == [1]
-    assert draw(scores, torch.tensor([1 - 2**-53], dtype=torch.float64)).tolist() == [2]
-
-
-def test_top_k_keeps_ties_and_top_p_the_likeliest():
-    scores = torch.tensor([[1.0, 2.0, 2.0, 0.0]])
-    assert keep_top_k(scores, 1).tolist() == [[-torch.inf, 2.0, 2.0, -torch.inf]]
-    assert keep_top_p(torch.tensor([[0.0, 9.0, 1.0]]), 1e-6).tolist() == [[-torch.inf, 9.0, -torch.inf]]

@@ -123,7 +123,7 @@ def test_e_and_s_part_neighbours_of_one_type():
     assert chunks(tags) == [Chunk("x", start, end) for start, end in places]
 
 
-def test_metrics_by_hand():
+def test_metrics_by_hand_and_of_nothing():
     labels = [row.split() for row in ("B-NP I-NP O B-VP", "B-NP O B-PP O")]
     predictions = [row.split() for row in ("B-NP I-NP O B-PP", "B-NP B-NP B-PP O")]
     assert span_counts(labels, predictions).tolist() == [[1, 2, 2], [2, 3, 2]]
@@ -131,9 +131,6 @@ def test_metrics_by_hand():
     assert span_metrics(labels, predictions) == pytest.approx(expected)
     by_type = {kind: counts.tolist() for kind, counts in span_counts_by_type(labels, predictions).items()}
     assert by_type == {"NP": [2, 3, 2], "PP": [1, 2, 1], "VP": [0, 0, 1]}
-
-
-def test_f1_of_nothing_is_0_of_one_chunk_1_and_of_resamples_an_interval():
     assert span_metrics([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
     assert span_metrics([["B-x"]], [["B-x"]]) == {"precision": 1.0, "recall": 1.0, "f1": 1.0}
     counts = np.array([[1, 2, 2], [3, 3, 4], [0, 1, 0], [2, 2, 2]])
