@@ -83,14 +83,11 @@ def test_a_gpt_looks_back_and_nobody_at_padding(name):
         assert not weights[0, :, 2:, :2].any()
 
 
-def test_the_hooks_leave_the_model_as_it_was():
+def test_hooks_are_removed_and_other_models_refused():
     model = MODELS["gpt"]()
     with pytest.raises(UsageError, match="exceeds the GPT's max_length"):
         attention_weights(model, torch.zeros(1, 10, dtype=torch.long), torch.tensor([10]))
     assert not any(block.attention._forward_pre_hooks for block in model.blocks)
-
-
-def test_other_models_are_refused():
     assert [type(each) for each in attending(MODELS["bert"]())] == [Attention, Attention]
     with pytest.raises(UsageError, match=r"T5 has no blocks whose attention can be read; .* recipe=bert/bert"):
         attending(T5(V, 8, 2, 2, 16, dropout=0.1))

@@ -163,7 +163,7 @@ def test_unseen_words_benchmark(text):
     assert float(next(r["cosine"] for r in rows if r["word"] == "talked")) == pytest.approx(5 / 6, abs=1e-4)
 
 
-def test_words_of_the_users_need_no_lexicon_and_have_no_scores(text):
+def test_unseen_words_of_the_users_need_no_lexicon(text):
     benchmark = UnseenWords(str(text), words=["cupcup", "xyz"])
     assert benchmark(Spelling(), text) == {}
     with (text / "unseen_words.csv").open() as file:
@@ -173,9 +173,6 @@ def test_words_of_the_users_need_no_lexicon_and_have_no_scores(text):
     UnseenWords(str(text), words=["cupcup"], restrict_vocab=1)(Spelling(), text)
     with (text / "unseen_words.csv").open() as file:
         assert [row["neighbour"] for row in csv.DictReader(file)] == ["cup"]
-
-
-def test_mistakes_of_use_in_unseen_words(text):
     with pytest.raises(UsageError, match=r"has the words cups; choose some that it lacks"):
         UnseenWords(str(text), words=["cups", "new"])(Spelling(), text)
     with pytest.raises(UsageError, match=r"write benchmark.unseen_words.words=\[new\]"):
@@ -200,16 +197,13 @@ def brute_force(vectors: np.ndarray, senses: list[str]) -> tuple[list[bool], lis
     return nearest, centroid
 
 
-def test_both_accuracies_equal_brute_force():
+def test_both_accuracies_equal_brute_force_and_share_ties_out():
     generator = np.random.default_rng(0)
     senses = ["a", "b", "c"] * 10 + ["a"] * 5
     vectors = generator.standard_normal((35, 4)) + np.array([ord(s) - 98 for s in senses])[:, None]
     nearest, centroid = brute_force(vectors, senses)
     assert by_nearest(vectors, np.array(senses)).tolist() == nearest and 0 < np.mean(nearest) < 1
     assert by_centroid(vectors, np.array(senses)).tolist() == centroid and 0 < np.mean(centroid) < 1
-
-
-def test_equal_vectors_share_the_prediction_out():
     senses = np.array(["a", "a", "a", "b", "b"])
     vectors = np.full((5, 3), 0.1)
     assert by_nearest(vectors, senses) == pytest.approx([0.5, 0.5, 0.5, 0.25, 0.25])

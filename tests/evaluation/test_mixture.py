@@ -99,16 +99,13 @@ def test_no_neighbouring_weights_are_better(seed):
         assert log_average(log_probs, other / other.sum()).mean() <= best + 1e-7
 
 
-def test_impossible_tokens_tell_nothing_of_the_weights():
+def test_impossible_tokens_and_equal_systems_tell_nothing_of_the_weights():
     log_probs = np.log(np.random.default_rng(0).dirichlet(np.ones(4), (3, 50)).max(axis=2))
     impossible = np.full((3, 2), -np.inf)
     np.testing.assert_allclose(fit_weights(np.hstack([impossible, log_probs])), fit_weights(log_probs), rtol=1e-9)
     np.testing.assert_array_equal(fit_weights(impossible), [1 / 3] * 3)
     with pytest.raises(ValueError, match="NaN"):
         fit_weights(np.hstack([impossible, np.full((3, 1), np.nan)]))
-
-
-def test_weights_where_there_is_nothing_to_choose():
     same = np.log(np.random.default_rng(0).random(50))
     assert fit_weights(np.stack([same, same])) == pytest.approx([0.5, 0.5])
     assert fit_weights(np.stack([same, same - 1])) == pytest.approx([1, 0], abs=1e-6)

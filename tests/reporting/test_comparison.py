@@ -31,21 +31,12 @@ def test_what_became_of_each_number():
     assert changes(BEFORE, AFTER) == {
         "kn5": "the same", "lstm": "moved", "gpt": "within the interval", "old": "gone", "new": "new",
     }  # fmt: skip
-
-
-def test_without_an_interval_five_digits_decide():
     without = [csv({"lstm": (mean, "", "")}) for mean in (9.27, 9.270001, 9.271)]
     assert changes(without[0], without[1]) == {"lstm": "the same"}
     assert changes(without[0], without[2]) == {"lstm": "moved"}
-
-
-def test_two_studies_of_a_corpus_each_are_compared_whatever_it_is_called():
     assert changes(BEFORE, csv({"kn5": (18.1, 18, 19)}, corpus="again"))["kn5"] == "moved"
     several = csv({"kn5": (18.1, 18, 19)}, corpus="again") + "\n".join(BEFORE.splitlines()[1:])
     assert len(compared(aggregates([BEFORE]), aggregates([several]))) == 5
-
-
-def test_a_number_in_two_tables_is_one_and_tables_without_means_are_passed_over():
     assert len(aggregates([BEFORE, BEFORE, "system,corpus\na,b\n", "layer,share\n1,0.5\n"])) == 4
     assert aggregates([]).empty
 

@@ -92,16 +92,13 @@ def test_every_link_leads_somewhere_in_the_page():
     assert len(found.ids) == len(set(found.ids)) and not found.open
 
 
-def test_verdicts_are_counted_over_the_rows_that_can_have_one():
+def test_notes_and_verdicts_are_counted_over_the_rows_that_can_have_one():
     page = page_of(table())
     judged = (("pass", 2, "within the"), ("pass", 1, "within it, by another"), ("fail", 1, ""), ("unrun", 1, ""))
     for kind, count, meaning in judged:
         assert f'<li class="{kind}"><b>{count}</b>{meaning}' in page
     assert "<li>lstm on ptb, test perplexity_word: 118.00, published 114.5 ± 2 (Zaremba et al. 2014)</li>" in page
     assert "<ul class=verdicts>" not in report_page("s", "", "", frame(("n/a", "n/a")), [table()], {}, {})
-
-
-def test_notes_are_footnotes_once_each_and_unrun_rows_stand_apart():
     page = page_of(table())
     assert page.count(NOTE) == 1 and page.count('href="#note-perplexity-1"') == 2
     assert "2 published rows that no run here stands beside" in page

@@ -89,12 +89,15 @@ def test_a_record_is_its_cell(trained, record):
     assert found.record["git_commit"] == "c0ffee" * 6 and found.record["environment"] == {"python": "3.12.1"}
 
 
-def test_a_record_of_an_evaluation_has_each_benchmark(evaluated, record):
+def test_a_record_of_an_evaluation_has_each_benchmark_and_an_oracle_its_folder(evaluated, record, write_run):
     found = [*read_results(record(evaluated))]
     assert [each.benchmark for each in found] == ["measured", "phenomena"]
     assert {each.name for each in found} == {"evaluate/ptb/lstm-1"}
     assert all(alike(each, read_result(evaluated / each.benchmark)) for each in found)
     assert len(found[1].tables["phenomena"]) == 3 and "units" in found[0].tables
+    cell = write_run("prepare", "ptb", "oracle", 0, {"test/perplexity_word": 45.0})
+    (found,) = read_results(path := record(cell))
+    assert alike(found, read_result(cell)) and not path.with_suffix(".zip").exists()
 
 
 def test_a_record_has_the_mix_without_the_weights(mixed, record):
@@ -106,12 +109,6 @@ def test_a_record_has_the_mix_without_the_weights(mixed, record):
     assert alike(replace(found, config=direct.config), direct)
     with zipfile.ZipFile(path.with_suffix(".zip")) as archive:
         assert archive.namelist() == ["mix.csv"]
-
-
-def test_the_oracle_of_a_corpus_is_called_as_its_folder(write_run, record):
-    cell = write_run("prepare", "ptb", "oracle", 0, {"test/perplexity_word": 45.0})
-    (found,) = read_results(path := record(cell))
-    assert alike(found, read_result(cell)) and not path.with_suffix(".zip").exists()
 
 
 def bytes_of(path):
@@ -133,15 +130,12 @@ def remade(folder):
     write_making(folder, {"git_commit": "ad" * 20, "git_dirty": True, "hardware": "?", "environment": {}})
 
 
-def test_noise_leaves_a_record_as_it_is(trained, record):
+def test_noise_leaves_a_record_as_it_is(trained, record, mixed):
     before = bytes_of(path := record(trained))
     scaled(trained, 1 + 1e-7)
     remade(trained)
     assert bytes_of(record(trained)) == before
     assert json.loads(path.read_text())["made"]["commit"] == "c0ffee" * 6
-
-
-def test_keys_that_are_numbers_leave_it_too(mixed, record):
     before = bytes_of(record(mixed))
     remade(mixed)
     assert bytes_of(record(mixed)) == before

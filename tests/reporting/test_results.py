@@ -41,12 +41,16 @@ def test_seeds_average_by_hand(write_likelihood, perplexity_of):
     assert row["runs"].split() == [f"evaluate/ptb/lstm-{seed}" for seed in (1, 2, 3)]
 
 
-def test_few_units_have_neither_interval_nor_test(write_likelihood):
-    """Two documents have three resamples, of which an interval would say little and be believed."""
+def test_few_units_or_other_segmentations_have_no_test(write_likelihood):
+    # Two documents have three resamples, of which an interval would say little and be believed.
     for n, has in ((4, False), (5, True)):
         folder = write_likelihood("evaluate", f"c{n}/lstm-1", "lstm", 1, [40.0, 50.0, 45.0, 41.0, 44.0][:n])
         row = perplexity_row("lstm", [folder])
         assert [not math.isnan(row[name]) for name in ("ci_low", "ci_high", "p_best")] == [has] * 3
+    systems = {"a": [40.0] * 6, "b": [50.0] * 5}
+    cells = [write_likelihood("evaluate", f"ptb/{name}-1", name, 1, each) for name, each in systems.items()]
+    p = rows_of(cells)["p_best"]
+    assert p["a", "", "test", "bits_per_byte"] == 1 and math.isnan(p["b", "", "test", "bits_per_byte"])
 
 
 def test_perplexities_are_compared_by_their_ratio(write_likelihood):
@@ -80,13 +84,6 @@ def test_the_best_system_is_set_apart_by_the_paired_test(write_likelihood, perpl
     assert math.isnan(p["oracle"])
     assert p["equal"] > 0.05 and p["best"] > 0.05 and max(p["best"], p["equal"]) == 1
     assert p["worse"] < 0.01  # a fifth of a nat, far within the spread between units
-
-
-def test_no_test_between_different_segmentations(write_likelihood):
-    systems = {"a": [40.0] * 6, "b": [50.0] * 5}
-    cells = [write_likelihood("evaluate", f"ptb/{name}-1", name, 1, each) for name, each in systems.items()]
-    p = rows_of(cells)["p_best"]
-    assert p["a", "", "test", "bits_per_byte"] == 1 and math.isnan(p["b", "", "test", "bits_per_byte"])
 
 
 def test_classifiers(write_classifier):
@@ -181,14 +178,8 @@ def test_references_are_complete_and_unambiguous():
     assert REFERENCES[required].notna().all(axis=None)
     assert (REFERENCES[["source", "configuration"]] != "").all(axis=None)
     assert not (REFERENCES[["value", "tolerance", "flops"]] <= 0).any(axis=None)
-
-
-def test_what_was_not_confirmed_gives_no_verdict():
     remembered = REFERENCES["note"].str.contains("from memory")
     assert remembered.any() and REFERENCES["tolerance"][remembered].isna().all()
-
-
-def test_a_difference_has_something_to_differ_from():
     cells = set(REFERENCES[["system", "corpus", "task", "split", "metric"]].itertuples(index=False, name=None))
     relative = REFERENCES[REFERENCES["relative_to"] != ""]
     assert len(relative) and relative["tolerance"].notna().all()
@@ -196,11 +187,12 @@ def test_a_difference_has_something_to_differ_from():
         assert (row.relative_to, row.corpus, row.task, row.split, row.metric) in cells
 
 
-def test_a_missing_folder_names_its_stage(tmp_path):
+def test_missing_folders_are_named_and_nothing_measured_is_an_empty_frame(tmp_path):
     with pytest.raises(
         UsageError, match=r"stage evaluate makes it: `retable repro` of a study that has evaluate/grammar/lstm-1"
     ):
         read_result(tmp_path / "outputs" / "evaluate" / "grammar" / "lstm-1")
+    assert isinstance(aggregate([], REFERENCES), pd.DataFrame)
 
 
 def test_runs_that_contradict_each_other_or_their_units_are_refused(write_likelihood):
@@ -289,7 +281,3 @@ def test_what_tells_no_merit_has_an_interval_and_no_best(write_run):
     assert math.isnan(rows["a", "unknown"]) and math.isnan(rows["b", "unknown"])
     unknown = rows_of(folders).loc[("a", "prompted_lambada", "test", "unknown")]
     assert unknown["ci_low"] < 1 / 3 < unknown["ci_high"]
-
-
-def test_nothing_measured_is_an_empty_frame():
-    assert isinstance(aggregate([], REFERENCES), pd.DataFrame)

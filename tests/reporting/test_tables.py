@@ -41,13 +41,10 @@ def test_rows_go_from_worst_to_best_with_the_oracle_last(perplexities, tmp_path)
     assert rows[2].values[word].runs == ("evaluate/grammar/lstm-1",)
 
 
-def test_an_oracle_without_systems_is_left_out(write_likelihood, perplexity_of, tmp_path):
-    folder = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 5)
+def test_an_oracle_without_systems_of_its_task_is_left_out(write_likelihood, perplexity_of, tmp_path, write_run):
+    folder = write_likelihood("prepare", "toy", "oracle", 0, [perplexity_of(45)] * 5)
     assert write_tables(aggregate([read_result(folder)], REFERENCES), SPECIFICATIONS, tmp_path / "results") == []
-
-
-def test_an_oracle_of_a_task_that_no_system_has_is_left_out(write_run, tmp_path):
-    """Beside a system of one task it would look like that one's bound."""
+    # Beside a system of one task it would look like that one's bound.
     bounds = {"sentiment/test/accuracy": 0.9, "sentiment/test/matthews": 0.8, "acceptability/test/accuracy": 0.95}
     folders = [
         write_run("prepare", "grammar", "oracle", 0, bounds),
@@ -143,9 +140,6 @@ def test_markdown_keeps_its_columns(nasty):
     for line in lines:
         assert line.replace(r"\|", "").count("|") == 3
     assert r"a_b\|c & &lt;d&gt;" in lines[2] and r"\*e\*" in lines[2] and "**1.0** ± 0.1" in lines[2]
-
-
-def test_markdown_has_a_rule_over_the_narrowest_column():
     table = Table(
         "narrow", "Narrow", [Column(""), Column("", numeric=False)], {"a": [Row([Value("1"), Value("b")])]}, []
     )
