@@ -29,7 +29,7 @@ def elmo(words: list[str], spelling: bool) -> ELMo:
     return ELMo(words, 4, 6, 2, 0.1, [(1, 4), (2, 6)] if spelling else None, 4, 1).eval()
 
 
-def test_a_model_of_spelling_reads_the_words_between_boundaries():
+def test_models_of_spelling_and_of_words_read_between_boundaries():
     tokenizer = word.train(["the cat sat"])
     model = elmo(tokenizer.words, spelling=True)
     found = list(ContextualVectors(model, tokenizer, batch_size=2).layers(SENTENCES))
@@ -37,9 +37,6 @@ def test_a_model_of_spelling_reads_the_words_between_boundaries():
         expected = torch.stack(model.layers_of_words([["<eos>", *sentence, "<eos>"]]))[:, 0, 1:-1]
         assert vectors.shape == (3, len(sentence), 8) and vectors.dtype == np.float32
         np.testing.assert_allclose(vectors, expected.detach(), atol=1e-6)
-
-
-def test_a_model_of_words_reads_their_ids_and_unknown_ones_as_one():
     tokenizer = word.train(["the cat sat"])
     model = elmo(tokenizer.words, spelling=False)
     found = list(ContextualVectors(model, tokenizer).layers(SENTENCES))

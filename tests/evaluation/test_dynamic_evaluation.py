@@ -191,9 +191,6 @@ def test_the_setting_is_the_best_of_the_grid_on_the_first_tokens_of_the_validati
     assert [(each["rate"], each["decay"]) for each in fitted.tried] == [*losses]
     assert [each["loss"] for each in fitted.tried] == pytest.approx([*losses.values()], nan_ok=True)
     assert np.isnan(losses[1e30, 0.0]) and fitted.best == fitted.tried[2] and fitted.best["rate"] == 0.1
-
-
-def test_what_can_not_be_is_refused():
     trained = model("lstm")
     with pytest.raises(UsageError, match="a text in 4 rows is not read in order"):
         LearningLM(NeuralLM(trained.objective, Carried(4), BOUNDARY), SEGMENT, 0.3, 0.0).log_prob(TOKENS)

@@ -28,16 +28,13 @@ def test_neighbours_equal_brute_force():
         nearest(SYSTEM, ["new", "w1", "old"], 1)
 
 
-def test_the_spread_goes_from_the_frequent_to_the_rare():
+def test_the_benchmark_writes_a_row_a_neighbour(tmp_path):
     words = [str(rank) for rank in range(1, 10_001)]
     ranks = [int(word) for word in spread(words)]
     assert ranks[0] == 100 and len(ranks) == 6 and ranks[-1] < 10_000
     steps = np.diff(np.log(ranks))
     assert steps == pytest.approx([np.log(10_000) / 12] * 5, abs=0.01)
     assert spread(["only"]) == ["only"] and spread([]) == []
-
-
-def test_the_benchmark_writes_a_row_a_neighbour(tmp_path):
     system = WordVectors(['"', "b", "c"], np.array([[1, 0], [1, 0.1], [0, 1]]), compose=lambda word: np.ones(2))
     assert Neighbours(['"', "new"], neighbours=2)(system, tmp_path) == {}
     with (tmp_path / "neighbours.csv").open(encoding="utf-8") as file:

@@ -92,9 +92,6 @@ def test_the_setting_is_the_best_of_the_grid_on_the_validation_text():
     assert (fitted.best["theta"], fitted.best["weight"]) == min(losses, key=losses.__getitem__)
     adapted = adaptation.adapted(trained, {name: torch.tensor(value) for name, value in fitted.best.items()})
     assert -adapted.log_prob(repeated).mean() == pytest.approx(fitted.best["loss"], abs=1e-6)
-
-
-def test_a_text_in_several_rows_is_refused():
     trained = model("lstm")
     with pytest.raises(UsageError, match=r"a text in 4 rows is not read in order; .* trained with scorer\.rows=1"):
         CachedLM(NeuralLM(trained.objective, Carried(4), BOUNDARY), 9, 0.7, 0.3).log_prob(TOKENS)

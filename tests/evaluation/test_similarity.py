@@ -42,7 +42,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_benchmark_scores_every_set(folder):
+def test_the_benchmark_scores_every_set_and_refuses_what_is_no_pair(folder):
     benchmark = Similarity(str(folder), lowercase=True)
     assert [path.name for path in benchmark.inputs] == ["EN-A.txt", "EN-B.txt"]
     metrics = benchmark(SYSTEM, folder)
@@ -55,9 +55,6 @@ def test_the_benchmark_scores_every_set(folder):
         "similarity/EN-B/covered": 0,
     }
     assert Similarity(str(folder))(SYSTEM, folder)["similarity/EN-A/covered"] == 2
-
-
-def test_what_is_no_pair_is_refused(folder):
     (folder / "EN-A.txt").write_text("a b 1\na b\n")
     with pytest.raises(UsageError, match=r"EN-A.txt, line 2: 'a b' is no pair; a line is two words and a number"):
         read_pairs(folder / "EN-A.txt")

@@ -38,6 +38,7 @@ def test_measures_by_hand(tmp_path):
             for name, value in UnlabelledAcceptability.values(read_back, MEASURES).items()} == metrics  # fmt: skip
     other_p, other_u = np.log(0.25 * 0.1), np.log(0.4 * 0.4)
     assert metrics["unlabelled_acceptability/test/slor"] == float((log_p - log_u) / 3 > (other_p - other_u) / 2)
+    assert benchmark(tmp_path, ("a b", 1), ("b", 1))(Given(), tmp_path)["unlabelled_acceptability/test/mean"] == 0.5
 
 
 def labelled(seed, n=60):
@@ -76,7 +77,3 @@ def test_the_interval_of_several_seeds_is_about_their_mean():
     assert abs(mean - runs[0].value()) > 0.05
     for ordered in (runs, runs[::-1]):
         assert UnitSums(ordered).replicates.mean() == pytest.approx(mean, abs=0.003)
-
-
-def test_of_one_label_alone_nothing_is_told(tmp_path):
-    assert benchmark(tmp_path, ("a b", 1), ("b", 1))(Given(), tmp_path)["unlabelled_acceptability/test/mean"] == 0.5

@@ -10,7 +10,7 @@ def letters(word):
     return np.array([word.count("a"), word.count("b")], dtype=np.float32)
 
 
-def test_lookup_composes_unseen_words():
+def test_lookup_composes_unseen_words_in_views_too():
     system = WordVectors(["x", "y"], np.array([[1, 2], [0, 0]]))
     vectors, known = system.lookup(["y", "ab", "x"])
     assert vectors.tolist() == [[0, 0], [0, 0], [1, 2]]
@@ -23,9 +23,6 @@ def test_lookup_composes_unseen_words():
     assert vectors.tolist() == [[3, 4], [1, 2], [0, 0]]
     assert known.tolist() == [True, True, False]  # nothing was made of zzz
     assert system.protocol == "unseen words from n-grams"
-
-
-def test_views_unit_vectors_and_mismatches():
     system = WordVectors(["B", "a", "b", "A"], np.arange(8).reshape(4, 2), compose=letters)
     lower = system.lowercased()
     assert list(lower.words) == ["b", "a"] and lower.vectors.tolist() == [[0, 1], [2, 3]]

@@ -26,14 +26,11 @@ def test_scores_are_the_same(rows):
     torch.testing.assert_close(found, expected)
 
 
-def test_weights_are_shared_and_the_given_module_is_left_as_it_is():
+def test_weights_are_shared_and_what_cannot_be_packed_is_left_as_it_is():
     layer = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2, bias=False))
     made = packed(layer)
     assert [id(p) for p in made.parameters()] == [id(p) for p in layer.parameters()]
     assert {type(part) for part in layer} == {nn.Linear} and {type(part) for part in made} == {PackedLinear}
-
-
-def test_what_cannot_be_packed_is_left_as_it_is():
     layer = nn.Linear(4, 3)
     with torch.autocast("cpu", torch.bfloat16):
         assert packed(layer) is layer

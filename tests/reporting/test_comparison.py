@@ -39,9 +39,6 @@ def test_what_became_of_each_number():
     assert len(compared(aggregates([BEFORE]), aggregates([several]))) == 5
     assert len(aggregates([BEFORE, BEFORE, "system,corpus\na,b\n", "layer,share\n1,0.5\n"])) == 4
     assert aggregates([]).empty
-
-
-def test_the_table_begins_with_what_moved_and_leaves_out_what_did_not():
     table = comparison_table(compared(aggregates([BEFORE]), aggregates([AFTER])), NAMES)
     text = markdown_table(table)
     rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][2:]

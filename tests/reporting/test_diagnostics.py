@@ -228,13 +228,3 @@ def test_figures_have_the_numbers_of_each_system(diagnosed, phenomena):
         charts.line(seconds, "self-attentive: 1.00", "measured")[1], rel=1e-3
     )
     assert fitted == pytest.approx([1e-9 * n * 64 for n in x], rel=1e-3)
-
-
-def test_without_diagnostics_there_is_nothing(write):
-    result = read_result(write("evaluate", "grammar/lstm-1-perplexity", "lstm", 1, {"test/nats": 1.0}))
-    assert diagnostics.phenomena_tables([result]) == []
-    assert all(
-        rows([result]).empty
-        for rows in (diagnostics.gradients_rows, diagnostics.sampling_rows, diagnostics.scaling_rows)
-    )
-    assert not any(figures for *_, figures in diagnostic_figures([result]))

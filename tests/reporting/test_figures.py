@@ -80,7 +80,7 @@ def test_enough_validation_losses_are_the_line(write_losses):
     assert line(figure, "gpt", "training loss")[1] == [9.0] * 20
 
 
-def test_training_loss_stands_in_and_no_curve_is_no_figure(results, write_run):
+def test_training_loss_stands_in_and_no_curve_is_no_figure(results, write_run, write_curve):
     folder = write_run("embed", "grammar/skipgram-1", "skipgram", 1, {})
     assert learning_curves([read_result(folder)]) == {}
     frame = pd.DataFrame({"step": [0, 1], "metric": "train/loss", "value": [3.0, 2.0]})
@@ -90,6 +90,10 @@ def test_training_loss_stands_in_and_no_curve_is_no_figure(results, write_run):
     assert figures["embed · grammar"].to_dict()["title"]["subtitle"].startswith("line: training loss")
     frame.assign(metric="train/accuracy").to_csv(folder / "curve.csv", index=False)
     assert learning_curves([read_result(folder)]) == {}
+    folder = write_run("finetune", "grammar/bert-1", "bert", 1, {"cola/test/matthews": 0.5})
+    (folder / "config.yaml").write_text("tokens: grammar/word\nobjective: {next_sentence: false}\n", encoding="utf-8")
+    write_curve(folder, [2.0, 1.0])
+    assert set(learning_curves([read_result(folder)])) == {"finetune · grammar"}
 
 
 def test_perplexities_show_every_system_and_the_oracle(results):
@@ -146,10 +150,3 @@ def test_planes_join_their_pairs(write_plane):
     assert heights[["word01", "word11"]].tolist() == pytest.approx([2.0, 0.0])
     assert {"word00", "word11", "glove"} <= set(texts(figure))
     assert planes([]) == {}
-
-
-def test_a_fine_tuned_recipe_may_keep_settings_of_its_objective(write_run, write_curve):
-    folder = write_run("finetune", "grammar/bert-1", "bert", 1, {"cola/test/matthews": 0.5})
-    (folder / "config.yaml").write_text("tokens: grammar/word\nobjective: {next_sentence: false}\n", encoding="utf-8")
-    write_curve(folder, [2.0, 1.0])
-    assert set(learning_curves([read_result(folder)])) == {"finetune · grammar"}

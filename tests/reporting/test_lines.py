@@ -68,7 +68,7 @@ def test_a_system_has_a_colour_and_its_name_at_the_end():
         assert f'stroke="{colour}"' in drawn_of(figure)
 
 
-def test_numbers_are_told_where_the_pointer_is_nearest():
+def test_numbers_are_told_at_the_pointer_alone():
     figure = line_panel(lines_of(["lstm"], low=0.5, high=4.0), X, Y, {"": Look()}).to_dict()
     (nearest,) = figure["params"]
     assert nearest["select"]["nearest"] and nearest["select"]["on"] == "pointerover"
@@ -76,6 +76,10 @@ def test_numbers_are_told_where_the_pointer_is_nearest():
     assert [each["field"] for each in hover["encoding"]["tooltip"]] == ["system", "variant", "x", "y", "low", "high"]
     opacity = hover["encoding"]["opacity"]
     assert opacity == {"condition": [{"param": nearest["name"], "empty": False, "value": 1}], "value": 0}
+    frame = pd.DataFrame({"x": range(20), "y": range(20), "system": "one", "variant": ""})
+    figure = line_panel(frame, Scale.over("x", frame["x"]), Scale.over("y", frame["y"]), {"": Look()})
+    assert "nearest_point" in figure.to_json()  # which the page has
+    assert 'opacity="0"' not in drawn_of(figure) and drawn_of(figure).count("<path") < 20
 
 
 def test_lines_end_by_their_first_variant_and_points_alone_are_no_line():
@@ -138,10 +142,3 @@ def test_stacked_panels_of_many_systems_tell_numbers_where_the_pointer_is():
     for param, (view,) in watched.items():
         assert hovered[view]["encoding"]["opacity"]["condition"][0]["param"] == param
     assert drawn_of(figure).count("system_0") >= 2
-
-
-def test_the_file_has_no_marks_that_only_a_pointer_shows():
-    frame = pd.DataFrame({"x": range(20), "y": range(20), "system": "one", "variant": ""})
-    figure = line_panel(frame, Scale.over("x", frame["x"]), Scale.over("y", frame["y"]), {"": Look()})
-    assert "nearest_point" in figure.to_json()  # which the page has
-    assert 'opacity="0"' not in drawn_of(figure) and drawn_of(figure).count("<path") < 20

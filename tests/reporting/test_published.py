@@ -26,7 +26,7 @@ def kn5(write_likelihood, perplexity_of):
     return write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(141.0)] * 5, protocol="sentence-bounded")
 
 
-def test_every_published_row_of_the_corpus_is_there(kn5, frame_of):
+def test_every_published_row_of_the_corpus_is_there(kn5, frame_of, write_vectors, write_run):
     frame = frame_of([kn5])
     published = REFERENCES[(REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")]
     cells = set(frame[CELL].itertuples(index=False, name=None))
@@ -40,9 +40,6 @@ def test_every_published_row_of_the_corpus_is_there(kn5, frame_of):
     assert "Zaremba" in large["source"] and large["note"] == "wants a GPU"
     assert unrun.set_index("system").loc["rnn_lda", "note"] == "no recipe; from memory"
     assert unrun.set_index("system").loc["gt3", "note"] == "not in this study"  # another has it
-
-
-def test_corpora_without_a_language_model_get_no_rows(write_vectors, write_run, frame_of):
     oracle = write_run("prepare", "ptb", "oracle", 0, {"test/perplexity_word": 45.0})
     frame = frame_of([write_vectors("text8", "skipgram", 1, 40), oracle])
     assert NOT_RUN not in set(frame["verdict"])

@@ -82,11 +82,15 @@ def mixed(write_run):
     return folder
 
 
-def test_a_record_is_its_cell(trained, record):
+def test_a_record_is_its_cell(trained, record, tmp_path):
     (found,) = read_results(record(trained))
     assert alike(found, read_result(trained)) and len(found.tables["curve"]) == 3
     assert found.sums["test/perplexity_word"].value() == pytest.approx(found.metrics["test/perplexity_word"])
     assert found.record["git_commit"] == "c0ffee" * 6 and found.record["environment"] == {"python": "3.12.1"}
+    path = tmp_path / "records/pretrain/ptb/lstm-9.json"
+    with pytest.raises(UsageError) as mistake:
+        [*read_results(path)]
+    assert str(mistake.value) == f"{path} is missing; `retable repro` of its study makes it"
 
 
 def test_a_record_of_an_evaluation_has_each_benchmark_and_an_oracle_its_folder(evaluated, record, write_run):
@@ -211,10 +215,3 @@ def test_any_wrong_byte_of_an_archive_is_one_line_or_changes_nothing(trained, re
         else:
             assert "units" not in found.tables or alike(found, expected)  # such as its date, or another name
     assert damaged > len(whole) / 6
-
-
-def test_a_missing_record_names_what_makes_it(tmp_path):
-    path = tmp_path / "records/pretrain/ptb/lstm-1.json"
-    with pytest.raises(UsageError) as mistake:
-        [*read_results(path)]
-    assert str(mistake.value) == f"{path} is missing; `retable repro` of its study makes it"
