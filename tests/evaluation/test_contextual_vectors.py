@@ -194,7 +194,7 @@ def brute_force(vectors: np.ndarray, senses: list[str]) -> tuple[list[bool], lis
     return nearest, centroid
 
 
-def test_both_accuracies_equal_brute_force_and_share_ties_out():
+def test_both_accuracies_equal_brute_force_and_the_plane_is_the_widest():
     generator = np.random.default_rng(0)
     senses = ["a", "b", "c"] * 10 + ["a"] * 5
     vectors = generator.standard_normal((35, 4)) + np.array([ord(s) - 98 for s in senses])[:, None]
@@ -205,9 +205,6 @@ def test_both_accuracies_equal_brute_force_and_share_ties_out():
     vectors = np.full((5, 3), 0.1)
     assert by_nearest(vectors, senses) == pytest.approx([0.5, 0.5, 0.5, 0.25, 0.25])
     assert by_centroid(vectors, senses) == pytest.approx([0.5] * 5)
-
-
-def test_the_plane_holds_the_two_widest_directions():
     generator = np.random.default_rng(0)
     axes = np.linalg.qr(generator.standard_normal((6, 6)))[0]
     places = generator.standard_normal((40, 2)) * [5, 2]

@@ -56,8 +56,8 @@ def test_the_area_is_the_share_of_pairs_in_order(seed):
     assert UnlabelledAcceptability.values(units, ["slor"])["slor"] == pytest.approx(area, rel=1e-12)
 
 
-def test_the_interval_has_the_variance_of_delong(tmp_path):
-    """DeLong, DeLong and Clarke-Pearson 1988: of the placements of both labels' units. Over resampled units."""
+def test_the_interval_has_the_variance_of_delong_and_the_mean_of_seeds(tmp_path):
+    # DeLong, DeLong and Clarke-Pearson 1988: of the placements of both labels' units. Over resampled units.
     units = labelled(5, 400)
     sums, statistic, *_ = UnlabelledAcceptability.sums(units, "slor")
     rng = np.random.default_rng(1)
@@ -66,10 +66,7 @@ def test_the_interval_has_the_variance_of_delong(tmp_path):
     pairs = (good[:, None] > bad) + 0.5 * (good[:, None] == bad)
     variance = pairs.mean(1).var(ddof=1) / len(good) + pairs.mean(0).var(ddof=1) / len(bad)
     assert np.var(drawn) == pytest.approx(variance, rel=0.1)
-
-
-def test_the_interval_of_several_seeds_is_about_their_mean():
-    """Each seed's area moves about its own value, whichever seed comes first."""
+    # Each seed's area moves about its own value, whichever seed comes first.
     units = labelled(5, 400)
     tables = [units, units.assign(slor=units["slor"] - 2 * units["label"])]  # the second is wrong as often as not
     runs = [UnlabelledAcceptability.sums(table, "slor") for table in tables]

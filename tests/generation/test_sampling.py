@@ -53,7 +53,7 @@ def test_a_completion_does_not_depend_on_its_neighbours(model, small, name):
     assert [len(several) for several in together] == [1 if name == "greedy" else 3] * len(PROMPTS)
 
 
-def test_equal_generators_give_equal_texts_and_others_others(model, small):
+def test_generators_decide_texts_and_streams(model, small):
     def decode(seed):
         return Sampling(seeded(seed), max_new_tokens=8, num_return_sequences=4)(model, PROMPTS, small.eos)
 
@@ -61,9 +61,6 @@ def test_equal_generators_give_equal_texts_and_others_others(model, small):
     first = decode(1)
     torch.manual_seed(5)  # the global generator has no part
     assert decode(1) == first != decode(2)
-
-
-def test_a_stream_is_the_same_text(model, small):
     greedy = Greedy(max_new_tokens=9)
     assert list(greedy.stream(model, [0, 5], small.eos)) == greedy(model, [[0, 5]], small.eos)[0][0].ids
     drawn = Sampling(seeded(1), max_new_tokens=9)(model, [[0, 5]], None)[0][0].ids

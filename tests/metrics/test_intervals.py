@@ -32,15 +32,12 @@ def values():
     return np.random.default_rng(3).normal(5, 2, size=1000)
 
 
-def test_means_by_hand():
+def test_clustered_means_by_hand_and_by_their_spread():
     assert mean_std([2, 4, 9]) == (5, pytest.approx(math.sqrt((9 + 1 + 16) / 2)))
     assert mean_std([7])[0] == 7 and math.isnan(mean_std([7])[1])
     assert clustered_mean([2, 9], [1, 3]) == pytest.approx((11 / 4, 1.5 / 4))  # residuals −3/4 and 3/4
     mean, error = clustered_mean([6], [3])
     assert mean == 2 and math.isnan(error)
-
-
-def test_a_clustered_mean_has_the_spread_of_its_clusters():
     generator, found = np.random.default_rng(2), []
     for _ in range(400):
         sizes = generator.integers(5, 30, 40)
@@ -78,7 +75,7 @@ def test_interval_of_perplexity_is_the_delta_methods(values):
         assert percentile_interval(replicates, level) == pytest.approx(expected, abs=0.15 * math.exp(mean) * error)
 
 
-def test_resamples_depend_on_the_seed_alone(values, monkeypatch):
+def test_resamples_depend_on_the_seed_alone_and_are_shared(values, monkeypatch):
     units = with_counts(values)[0]
     sums = bootstrap_sums(units, resamples=20)
     assert (sums[:, 1] == len(values)).all() and len(set(sums[:, 0])) == 20
@@ -86,9 +83,6 @@ def test_resamples_depend_on_the_seed_alone(values, monkeypatch):
     assert not (bootstrap_sums(units, resamples=20, seed=1) == sums)[:, 0].any()
     monkeypatch.setattr(intervals, "CHUNK", 3 * len(values))
     assert bootstrap_sums(units, resamples=20) == pytest.approx(sums)
-
-
-def test_seeds_share_their_resamples(values):
     one = bootstrap(with_counts(values), ratio)
     shifted = bootstrap(np.concatenate([with_counts(values), with_counts(values + 1)]), ratio)
     assert shifted == pytest.approx(one + 0.5)

@@ -25,12 +25,9 @@ def models(law=LAW):
     return N, C / (6 * N)
 
 
-def test_exact_points_give_the_law_back():
+def test_exact_points_give_the_law_back_from_the_papers_starts():
     N, D = models()
     np.testing.assert_allclose(fit_law(N, D, LAW.loss(N, D)), LAW, rtol=1e-3)
-
-
-def test_the_starts_are_the_papers():
     assert STARTS.shape == (6 * 6 * 5 * 5 * 5, 5) and len(np.unique(STARTS, axis=0)) == len(STARTS)
     assert [sorted({*column.tolist()}) for column in STARTS.T] == [
         *[[0, 5, 10, 15, 20, 25]] * 2, [-1, -0.5, 0, 0.5, 1], *[[0, 0.5, 1, 1.5, 2]] * 2,

@@ -100,7 +100,7 @@ def test_a_scheme_holds_all_that_was_read(scheme, tags):
     assert [tag == "O" for tag in converted] == [tag == "O" for tag in tags]
 
 
-def test_one_sequence_in_three_schemes():
+def test_sequences_in_three_schemes():
     found = [Chunk("PER", 0, 2), Chunk("PER", 2, 3), Chunk("LOC", 3, 6), Chunk("PER", 7, 8)]
     written = {scheme: " ".join(write_tags(found, 8, scheme)) for scheme in SCHEMES}
     assert written == {
@@ -109,15 +109,9 @@ def test_one_sequence_in_three_schemes():
         "IOBES": "B-PER E-PER S-PER B-LOC I-LOC E-LOC O S-PER",
     }
     assert all(chunks(tags.split()) == found for tags in written.values())
-
-
-def test_chunks_without_a_type_are_written_without_one():
     written = {scheme: " ".join(convert(["O", "B", "I", "O", "B", "B"], scheme)) for scheme in SCHEMES}
     assert written == {"IOB1": "O I I O I B", "IOB2": "O B I O B B", "IOBES": "O B E O S S"}
-
-
-def test_e_and_s_part_neighbours_of_one_type():
-    """Where the Perl script has no rule: in IOBES, and before an S where an E is due."""
+    # Where the Perl script has no rule: in IOBES, and before an S where an E is due.
     tags = ["B-x", "E-x", "B-x", "E-x", "S-x", "S-x", "B-x", "S-x", "I-x"]
     places = [(0, 2), (2, 4), (4, 5), (5, 6), (6, 7), (7, 8), (8, 9)]
     assert chunks(tags) == [Chunk("x", start, end) for start, end in places]

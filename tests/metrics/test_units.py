@@ -30,9 +30,6 @@ def test_a_class_says_which_columns_a_statistic_is_of_and_what_is_best():
     assert (sums.value(), sums.text, sums.best) == (1.5, ((0,), (1,)), "lowest")
     assert sums.sums.tolist() == [[5, 1], [1, 3]] and Costs.sums(units, "weight") is None
     assert Costs.sums(units, "colour").best is None and Costs.sums(units, "pieces").best == "highest"
-
-
-def test_a_share_of_nothing_is_0():
     assert share(np.array([[1.0, 4.0], [0.0, 0.0]])).tolist() == [0.25, 0]
 
 

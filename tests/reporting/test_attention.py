@@ -11,7 +11,7 @@ from retable.reporting.figures import COLOURS
 from retable.reporting.heat_map import FAINT
 from retable.reporting.results import read_result
 from tests.reporting import charts
-from tests.reporting.charts import drawn, marks, squares_of, texts
+from tests.reporting.charts import marks, squares_of
 from tests.reporting.specifications import heads
 
 WORDS = ["[CLS]", "NA", "$runs$", "[SEP]"]
@@ -76,15 +76,6 @@ def test_a_sentence_a_layer_and_a_head_are_chosen(write):
     svg = vl_convert.vegalite_to_svg(charts.chosen(figures["grammar-bert-1"], sentence=2, layer=2, head=1))
     assert "sentence 2, layer 2, head 1" in charts.texts_of(svg)
     assert svg.count(f'fill="{COLOURS[0]}"') == n_drawn(MAPS[1, 0])
-
-
-def test_the_file_shows_the_first_head_with_words_on_both_axes(write):
-    figure = attention_figures([read_result(write("grammar", "bert", 1))])["grammar-bert-1"]
-    shown = texts(figure)
-    assert "sentence 1, layer 1, head 1" in shown
-    assert [text for text in shown if text in WORDS] == [*WORDS, *WORDS]
-    assert drawn(figure).count(f'fill="{COLOURS[0]}"') == n_drawn(MAPS[0, 0])
-    assert drawn(figure).count(f'stroke="{COLOURS[1]}"') == 1
 
 
 def test_a_row_a_head_and_what_no_head_is_needed_for(write):

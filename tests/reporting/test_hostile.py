@@ -84,17 +84,14 @@ def test_a_field_of_a_spreadsheet_is_no_formula_and_keeps_its_type(tmp_path):
     assert (tmp_path / "mixed.csv").read_text() == "count,text\n1,'=x\n,\n" and frame["text"][0] == "=x"
 
 
-def test_markdown_shows_texts_as_they_are():
-    """GitHub's and Python-Markdown's, which has another idea of what a backslash escapes."""
+def test_markdown_and_latex_show_texts_as_they_are():
+    # GitHub's and Python-Markdown's, which has another idea of what a backslash escapes.
     text = markdown_table(table(TEXTS))
     assert len([line for line in text.split("\n") if line.startswith("|")]) == len(TEXTS) + 2
     made = python_markdown.markdown(text, extensions=["tables"])
     assert obeyed(made) <= {"h3", "p", "table", "thead", "tbody", "tr", "th", "td", "strong"}
     assert "&amp;lt;script&amp;gt;" in made and "[x](javascript:alert(1))" in made
     assert escaping.markdown("<unk> a_b | c") == "&lt;unk&gt; a_b \\| c"
-
-
-def test_latex_shows_texts_as_they_are():
     text = latex_table(table(TEXTS))
     commands = {"begin", "end", "centering", "caption", "label", "toprule", "midrule", "bottomrule", "multicolumn",
                 "cmidrule", "emph", "textbf", "pm", "usepackage", "textbackslash", "textasciitilde", "textless",

@@ -106,14 +106,6 @@ def test_notes_and_verdicts_are_counted_over_the_rows_that_can_have_one():
     assert "published_<wbr>large" not in run and "published_<wbr>large" in unrun
 
 
-def test_hostile_text_is_text():
-    value = Value(NASTY, runs=(NASTY,), hint=NASTY)
-    hostile = Table(NASTY, NASTY, [Column(NASTY), Column(NASTY, NASTY)], {NASTY: [Row([value, value])]}, [NASTY])
-    cells = {NASTY: [entry(NASTY, command=NASTY, config=NASTY, run_id=NASTY, set={NASTY: NASTY})]}
-    page = page_of(hostile, cells=cells, study=NASTY)
-    assert "<img" not in page and "alert(1)" in page and "{{ 7 * 7 }}" in page
-
-
 @pytest.mark.parametrize(
     ("remote", "page"),
     [

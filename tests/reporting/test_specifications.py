@@ -68,7 +68,7 @@ def test_ten_lines_make_a_table_that_leaves_that_of_all_others(tmp_path):
     assert [table.name for table in write_tables(FRAME, both, tmp_path)] == ["orders"]
 
 
-def test_rows_and_columns_may_be_of_anything(tmp_path):
+def test_rows_and_columns_may_be_of_anything_and_a_function_may_make_them(tmp_path, monkeypatch):
     said = {"title": "Turned", "where": {"task": "ordering"}, "row": "Split", "rows": [{"each": "split"}],
             "columns": [{"each": ["metric", "system"], "{metric}": {"{system}": ["value"]}}]}  # fmt: skip
     (table,) = write_tables(FRAME, {"turned": said}, tmp_path)
@@ -76,9 +76,6 @@ def test_rows_and_columns_may_be_of_anything(tmp_path):
         ("accuracy", "bert"), ("tau", "bert"), ("tau", "gpt")
     ]  # fmt: skip
     assert texts(table) == {"tales": [["test", "", "0.50", "0.12"], ["validation", "0.25", "", ""]]}
-
-
-def test_a_function_may_make_it(tmp_path, monkeypatch):
     monkeypatch.setattr(counted, "__module__", blimp.__name__)
     monkeypatch.setattr(blimp, "counted", counted, raising=False)
     said = {"where": {"task": "ordering"}, "_target_": f"{blimp.__name__}.counted"}

@@ -11,34 +11,8 @@ from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
 NASTY = r"a_b|c & <d> 50% $x$ {y} ~z^ #1 \n *e*"
 
 
-@pytest.fixture
-def perplexities(write_likelihood, perplexity_of, tmp_path):
-    systems = {"oracle": 45, "unigram": 350, "lstm": 70, "kn5": 92}
-    folders = [
-        write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 5),
-        *(
-            write_likelihood("evaluate", f"grammar/{name}-1", name, 1, [perplexity_of(value)] * 5, protocol="carried")
-            for name, value in systems.items()
-            if name != "oracle"
-        ),
-    ]
-    return aggregate(map(read_result, folders), REFERENCES)
-
-
 def texts(rows):
     return [[value.text for value in row.values] for row in rows]
-
-
-def test_rows_go_from_worst_to_best_with_the_oracle_last(perplexities, tmp_path):
-    (table,) = write_tables(perplexities, SPECIFICATIONS, tmp_path / "results")
-    rows = table.panels["grammar"]
-    assert [row.values[0].text for row in rows] == ["unigram", "kn5", "lstm", "true distribution (oracle)"]
-    assert [row.apart for row in rows] == [False, False, False, True]
-    assert [row.values[1].text for row in rows] == ["carried", "carried", "carried", ""]
-    word = [column.title for column in table.columns].index("PPL/word")
-    assert [row.values[word].text for row in rows] == ["350.00", "92.00", "70.00", "45.00"]
-    assert [row.values[word].bold for row in rows] == [False, False, True, False]
-    assert rows[2].values[word].runs == ("evaluate/grammar/lstm-1",)
 
 
 def test_an_oracle_without_systems_of_its_task_is_left_out(write_likelihood, perplexity_of, tmp_path, write_run):
@@ -134,7 +108,7 @@ def nasty():
     return Table("nasty", NASTY, columns, {NASTY: rows}, [NASTY])
 
 
-def test_markdown_keeps_its_columns(nasty):
+def test_markdown_and_latex_escape_every_special(nasty):
     lines = [line for line in markdown_table(nasty).splitlines() if line.startswith("|")]
     assert len(lines) == 3
     for line in lines:
@@ -144,9 +118,6 @@ def test_markdown_keeps_its_columns(nasty):
         "narrow", "Narrow", [Column(""), Column("", numeric=False)], {"a": [Row([Value("1"), Value("b")])]}, []
     )
     assert "|    |   |\n| -: | - |\n|  1 | b |" in markdown_table(table)
-
-
-def test_latex_escapes_every_special(nasty):
     text = latex_table(nasty)
     expected = (
         r"a\_b\textbar{}c \& \textless{}d\textgreater{} 50\% \$x\$ \{y\} "

@@ -61,7 +61,7 @@ def test_json_lines(write):
     assert read_table(write("b.jsonl", "")).columns == []
 
 
-def test_parquet(tmp_path):
+def test_parquet_with_dates(tmp_path):
     table = pyarrow.table({"text": ["a\tb", None, "c"], "label": [1, 0, None]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
     assert read_table(tmp_path / "a.parquet").columns == ["text", "label"]
@@ -71,9 +71,6 @@ def test_parquet(tmp_path):
         {"text": "c", "label": None},
     ]
     assert places(tmp_path / "a.parquet") == ["row 1", "row 2", "row 3"]
-
-
-def test_a_parquet_with_a_date_beside_the_text(tmp_path):
     table = pyarrow.table({"text": ["a"], "time": [datetime(2020, 5, 17)], "raw": [b"x"]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     assert fields(tmp_path / "a.parquet") == [{"text": "a", "time": '"2020-05-17 00:00:00"', "raw": "\"b'x'\""}]
