@@ -1,5 +1,8 @@
 """The tables of all kinds of tasks, from result folders of ten units whose scores have closed forms."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +11,7 @@ from retable.core.errors import UsageError
 from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
 from retable.reporting.published import NOT_RUN
 from retable.reporting.tables import write_tables
+from tests.reporting.conftest import SPLITS
 from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, framed, made, shown, texts
 from tests.reporting.specifications import lines as rows_of
 
@@ -22,28 +26,35 @@ def average(n):
     return float(coreference_metrics(np.stack([right] * n + [wrong] * (N - n)))["average_f1"])
 
 
-# Each kind has a corpus, the columns of a unit that is right and of one that is wrong, the main metric, its column, and
-# all metrics where n of ten units are right.
+class Kind(NamedTuple):
+    corpus: str
+    right: dict  # columns of a unit that is right
+    wrong: dict
+    metric: str  # the main one
+    head: str  # of its column
+    scores: Callable[[int], dict[str, float]]  # all metrics where n of ten units are right
+
+
 KINDS = {
-    "answers": (
+    "answers": Kind(
         "squad", {"exact_match": 1, "f1": 1.0}, {"exact_match": 0, "f1": 0.5}, "f1", "F1",
         lambda n: {"exact_match": n / N, "f1": (N + n) / 20},
     ),
-    "choices": (
+    "choices": Kind(
         "swag", {"label": 3, "prediction": 3}, {"label": 3, "prediction": 1}, "accuracy", "accuracy",
         lambda n: {"accuracy": n / N},
     ),
-    "coreference": (
+    "coreference": Kind(
         "conll2012",
         dict(zip(COLUMNS, coreference_counts(KEY, KEY), strict=True)),
         dict(zip(COLUMNS, coreference_counts(KEY, ["ab", "d"]), strict=True)), "muc_f1", "MUC F1",
         lambda n: {"muc_f1": 2 * (N + 2 * n) / (3 * N + N + 2 * n), "average_f1": average(n)},
     ),
-    "summaries": (
+    "summaries": Kind(
         "cnn_dailymail", {"rouge1": 1.0}, {"rouge1": 0.25}, "rouge1", "ROUGE-1",
         lambda n: {"rouge1": (n + (N - n) / 4) / N},
     ),
-    "tagging": (
+    "tagging": Kind(
         "conll2000_chunking", {"words": 5, "right": 5} | dict.fromkeys(SPANS, 2),
         {"words": 5, "right": 4} | dict(zip(SPANS, (1, 2, 2), strict=True)), "f1", "F1",
         lambda n: {"accuracy": (4 * N + n) / 50} | dict.fromkeys(("precision", "recall", "f1"), (N + n) / 20),
@@ -58,27 +69,14 @@ def kind(request):
 
 @pytest.fixture
 def write(write_run, kind):
-    def write(system, seed, n, corpus=KINDS[kind][0]):
-        _, right, wrong, _, _, scores = KINDS[kind]
-        units = pd.DataFrame(
-            [
-                (right if unit < n else wrong) | {"unit": unit, "id": unit, "document": unit, "part": 0}
-                for unit in range(N)
-            ]
-        )
-        metrics = {
-            f"{kind}/{split}/{name}": score for split in ("validation", "test") for name, score in scores(n).items()
-        }
-        folder = write_run(
-            "finetune",
-            f"{corpus}/{system}-{seed}",
-            system,
-            seed,
-            metrics,
-            task=corpus,
-            signatures={KINDS[kind][3]: "x"},
-        )
-        pd.concat([units.assign(split=split) for split in ("validation", "test")]).to_csv(folder / "units.csv")
+    def write(system, seed, n):
+        corpus, right, wrong, metric, _, scores = KINDS[kind]
+        units = pd.DataFrame([right if unit < n else wrong for unit in range(N)])
+        units = units.assign(unit=range(N), id=range(N), document=range(N), part=0)
+        metrics = {f"{kind}/{split}/{name}": score for split in SPLITS for name, score in scores(n).items()}
+        more = {"task": corpus, "signatures": {metric: "x"}}
+        folder = write_run("finetune", f"{corpus}/{system}-{seed}", system, seed, metrics, **more)
+        pd.concat([units.assign(split=split) for split in SPLITS]).to_csv(folder / "units.csv")
         return folder
 
     return write
@@ -107,7 +105,7 @@ def test_a_row_a_system_next_to_what_was_published(write, kind):
 
 
 def test_intervals_are_over_units_and_spreads_over_seeds(write, kind):
-    scores = KINDS[kind][5]
+    scores = KINDS[kind].scores
     frame = framed(*(write("mine", seed, 2 * seed) for seed in (1, 2, 3)))
     own = frame[(frame["system"] == "mine") & (frame["split"] == "test")].set_index("metric")
     for metric in scores(1):
@@ -123,7 +121,7 @@ def test_intervals_are_over_units_and_spreads_over_seeds(write, kind):
 
 
 def test_units_that_contradict_the_metrics_are_refused(write, kind, tmp_path):
-    folder, (metric, *_) = write("mine", 1, 5), KINDS[kind][5](1)
+    folder, (metric, *_) = write("mine", 1, 5), KINDS[kind].scores(1)
     (folder / "metrics.json").write_text(f'{{"{kind}/test/{metric}": 0.875}}')
     with pytest.raises(UsageError, match=rf"has {metric} 0\.875 on test, but its units give"):
         write_tables(framed(folder), SPECIFICATIONS, tmp_path)
