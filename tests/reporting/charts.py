@@ -1,4 +1,4 @@
-"""What a chart's specification says."""
+"""The data, marks and texts of a chart."""
 
 import xml.etree.ElementTree as ElementTree
 from io import StringIO

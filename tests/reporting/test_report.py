@@ -188,7 +188,6 @@ def test_a_missing_cell_writes_nothing(folders, tmp_path):
 
 
 def test_the_same_numbers_give_the_same_bytes_whenever_they_were_made(folders, results, tmp_path):
-    """Run last, as it changes the records of `folders`."""
     for folder in (each for listed in folders.values() for each in listed):
         cell = folder.parent if folder.name == "measured" else folder
         made = {"mlflow_run_id": "fedcba", "seconds": 99, "git_commit": "ad" * 20, "hardware": "?"}
