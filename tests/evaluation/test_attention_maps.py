@@ -83,17 +83,18 @@ def test_a_gpt_looks_back_and_nobody_at_padding(name):
         assert not weights[0, :, 2:, :2].any()
 
 
-def test_the_hooks_leave_the_model_as_it_was():
+def test_hooks_are_removed_and_what_cannot_be_read_is_refused(tmp_path):
     model = MODELS["gpt"]()
     with pytest.raises(UsageError, match="exceeds the GPT's max_length"):
         attention_weights(model, torch.zeros(1, 10, dtype=torch.long), torch.tensor([10]))
     assert not any(block.attention._forward_pre_hooks for block in model.blocks)
-
-
-def test_other_models_are_refused():
     assert [type(each) for each in attending(MODELS["bert"]())] == [Attention, Attention]
     with pytest.raises(UsageError, match=r"T5 has no blocks whose attention can be read; .* recipe=bert/bert"):
         attending(T5(V, 8, 2, 2, 16, dropout=0.1))
+    TOKENIZER.save(tmp_path / "tokenizer.json")
+    system = SimpleNamespace(objective=SimpleNamespace(model=MODELS["bert"]().eval()))
+    with pytest.raises(UsageError, match="no verbs with a subject further off than the next word"):
+        AttentionMaps(str(tmp_path), Text(far=False))(system, tmp_path)
 
 
 def test_a_words_attention_is_that_of_its_tokens():
@@ -193,13 +194,6 @@ def test_heads_and_what_no_head_is_needed_for(measured):
     assert metrics["attention/offset/far_subject_first"] == 1
     assert [metrics[f"attention/{name}"] for name in ("words", "verbs", "far_verbs")] == [11, 3, 1]
     assert len(metrics) == 6 + 1 + len(SHARES) + 2 + 3 - 1
-
-
-def test_a_text_without_verbs_far_from_their_subjects(tmp_path):
-    TOKENIZER.save(tmp_path / "tokenizer.json")
-    system = SimpleNamespace(objective=SimpleNamespace(model=MODELS["bert"]().eval()))
-    with pytest.raises(UsageError, match="no verbs with a subject further off than the next word"):
-        AttentionMaps(str(tmp_path), Text(far=False))(system, tmp_path)
 
 
 def test_heads_are_called_by_their_own_layer_and_number_and_tokens_are_of_their_words(tmp_path):

@@ -8,16 +8,13 @@ from retable.evaluation.capitals import Capitals, plane
 from retable.evaluation.word_vectors import WordVectors
 
 
-def test_covariance_eigenvectors_agree():
+def test_the_plane_is_of_the_covariances_eigenvectors_with_settled_signs():
     vectors = np.random.default_rng(1).standard_normal((12, 6))
     centred = vectors - vectors.mean(axis=0)
     values, axes = np.linalg.eigh(centred.T @ centred)
     points, variance = plane(vectors)
     assert np.abs(points) == pytest.approx(np.abs(centred @ axes[:, [-1, -2]]))
     assert variance == pytest.approx(values[-2:].sum() / values.sum())
-
-
-def test_signs_are_settled():
     vectors = np.random.default_rng(2).standard_normal((8, 5))
     vectors[::2, 0] += 10  # the first sides
     points, _ = plane(vectors)

@@ -29,7 +29,7 @@ def elmo(words: list[str], spelling: bool) -> ELMo:
     return ELMo(words, 4, 6, 2, 0.1, [(1, 4), (2, 6)] if spelling else None, 4, 1).eval()
 
 
-def test_a_model_of_spelling_reads_the_words_between_boundaries():
+def test_models_of_spelling_and_of_words_read_between_boundaries():
     tokenizer = word.train(["the cat sat"])
     model = elmo(tokenizer.words, spelling=True)
     found = list(ContextualVectors(model, tokenizer, batch_size=2).layers(SENTENCES))
@@ -37,9 +37,6 @@ def test_a_model_of_spelling_reads_the_words_between_boundaries():
         expected = torch.stack(model.layers_of_words([["<eos>", *sentence, "<eos>"]]))[:, 0, 1:-1]
         assert vectors.shape == (3, len(sentence), 8) and vectors.dtype == np.float32
         np.testing.assert_allclose(vectors, expected.detach(), atol=1e-6)
-
-
-def test_a_model_of_words_reads_their_ids_and_unknown_ones_as_one():
     tokenizer = word.train(["the cat sat"])
     model = elmo(tokenizer.words, spelling=False)
     found = list(ContextualVectors(model, tokenizer).layers(SENTENCES))
@@ -163,7 +160,7 @@ def test_unseen_words_benchmark(text):
     assert float(next(r["cosine"] for r in rows if r["word"] == "talked")) == pytest.approx(5 / 6, abs=1e-4)
 
 
-def test_words_of_the_users_need_no_lexicon_and_have_no_scores(text):
+def test_unseen_words_of_the_users_need_no_lexicon(text):
     benchmark = UnseenWords(str(text), words=["cupcup", "xyz"])
     assert benchmark(Spelling(), text) == {}
     with (text / "unseen_words.csv").open() as file:
@@ -173,9 +170,6 @@ def test_words_of_the_users_need_no_lexicon_and_have_no_scores(text):
     UnseenWords(str(text), words=["cupcup"], restrict_vocab=1)(Spelling(), text)
     with (text / "unseen_words.csv").open() as file:
         assert [row["neighbour"] for row in csv.DictReader(file)] == ["cup"]
-
-
-def test_mistakes_of_use_in_unseen_words(text):
     with pytest.raises(UsageError, match=r"has the words cups; choose some that it lacks"):
         UnseenWords(str(text), words=["cups", "new"])(Spelling(), text)
     with pytest.raises(UsageError, match=r"write benchmark.unseen_words.words=\[new\]"):
@@ -200,23 +194,17 @@ def brute_force(vectors: np.ndarray, senses: list[str]) -> tuple[list[bool], lis
     return nearest, centroid
 
 
-def test_both_accuracies_equal_brute_force():
+def test_both_accuracies_equal_brute_force_and_the_plane_is_the_widest():
     generator = np.random.default_rng(0)
     senses = ["a", "b", "c"] * 10 + ["a"] * 5
     vectors = generator.standard_normal((35, 4)) + np.array([ord(s) - 98 for s in senses])[:, None]
     nearest, centroid = brute_force(vectors, senses)
     assert by_nearest(vectors, np.array(senses)).tolist() == nearest and 0 < np.mean(nearest) < 1
     assert by_centroid(vectors, np.array(senses)).tolist() == centroid and 0 < np.mean(centroid) < 1
-
-
-def test_equal_vectors_share_the_prediction_out():
     senses = np.array(["a", "a", "a", "b", "b"])
     vectors = np.full((5, 3), 0.1)
     assert by_nearest(vectors, senses) == pytest.approx([0.5, 0.5, 0.5, 0.25, 0.25])
     assert by_centroid(vectors, senses) == pytest.approx([0.5] * 5)
-
-
-def test_the_plane_holds_the_two_widest_directions():
     generator = np.random.default_rng(0)
     axes = np.linalg.qr(generator.standard_normal((6, 6)))[0]
     places = generator.standard_normal((40, 2)) * [5, 2]

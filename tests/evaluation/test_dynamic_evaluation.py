@@ -191,9 +191,6 @@ def test_the_setting_is_the_best_of_the_grid_on_the_first_tokens_of_the_validati
     assert [(each["rate"], each["decay"]) for each in fitted.tried] == [*losses]
     assert [each["loss"] for each in fitted.tried] == pytest.approx([*losses.values()], nan_ok=True)
     assert np.isnan(losses[1e30, 0.0]) and fitted.best == fitted.tried[2] and fitted.best["rate"] == 0.1
-
-
-def test_what_can_not_be_is_refused():
     trained = model("lstm")
     with pytest.raises(UsageError, match="a text in 4 rows is not read in order"):
         LearningLM(NeuralLM(trained.objective, Carried(4), BOUNDARY), SEGMENT, 0.3, 0.0).log_prob(TOKENS)
@@ -201,22 +198,3 @@ def test_what_can_not_be_is_refused():
         UsageError, match=r"53 tokens of training text are fewer than a batch's; lower adaptation\.rows"
     ):
         gradient_roots(trained, TOKENS, 100, SEGMENT)
-
-
-@pytest.mark.parametrize("kind", ["lstm", "gpt", "adaptive"])
-def test_probabilities_sum_to_one_after_every_context(kind):
-    learning = LearningLM(model(kind, STRIDE), SEGMENT, 0.3, 0.1)
-    for t in (0, 4, 5, 6, 19):
-        after = [learning.log_prob(np.append(TOKENS[:t], word))[-1] for word in range(V)]
-        assert np.exp(after).sum() == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["lstm", "gpt"])
-def test_what_comes_after_a_token_changes_nothing(kind):
-    """In its own segment, too, which is scored before it is learnt from."""
-    learning, other = LearningLM(model(kind, STRIDE), SEGMENT, 0.3, 0.1), TOKENS.copy()
-    other[33:] = (other[33:] + 1) % V
-    whole, changed = learning.log_prob(TOKENS), learning.log_prob(other)
-    np.testing.assert_allclose(whole[:33], changed[:33], atol=1e-6)
-    np.testing.assert_allclose(whole[:17], learning.log_prob(TOKENS[:17]), atol=1e-5)
-    assert abs(whole[34:] - changed[34:]).max() > 0.1

@@ -152,13 +152,10 @@ def test_where_all_drawn_words_fit_the_sum_is_exact(particles, tries):
     assert text.log_sum([["cat"], ["\n"]], [["sees"]], uniform, above=True) == pytest.approx(exact)
 
 
-def test_what_can_not_be_filled_has_no_sum():
+def test_gaps_that_nothing_fills_have_no_sum_and_sizes_are_even():
     text = GappedText(TOY, Toy, 10, 50)
     assert text.log_sum([["cat"], ["big"]], [["sees"]], np.random.default_rng(1).random) == -np.inf
-
-
-def test_the_size_of_a_gap_is_even_over_all_ways_to_share():
-    """Seven words in a gap and two behind it: as many ways as there are to share the rest out, of 15 in all."""
+    # Seven words in a gap and two behind it: as many ways as there are to share the rest out, of 15 in all.
     uniform, shares = np.random.default_rng(6).random, np.array([5, 4, 3, 2, 1]) / 15
     counts = np.bincount([draw_size(7, 2, uniform) for _ in range(4000)], minlength=6)[1:]
     assert len(counts) == 5 and (np.square(counts - 4000 * shares) / shares).sum() / 4000 < 18.5  # p = 0.001

@@ -85,7 +85,7 @@ def test_the_end_counts_where_it_is_asked_for(tokens):
     assert found == {True: 1, False: 1 / 2}
 
 
-def test_sentences_are_put_in_the_conventions_of_the_corpus(tokens):
+def test_sentences_are_in_the_conventions_of_the_corpus_and_compared_where_known(tokens):
     pairs = Pairs(("p", "q", "The CAT!", "The dog!"))
     plain, lower = (
         MinimalPairs(str(tokens), pairs, convention=convention)(COSTS, tokens)
@@ -93,9 +93,6 @@ def test_sentences_are_put_in_the_conventions_of_the_corpus(tokens):
     )
     assert (plain["blimp/overall/equal"], plain["blimp/overall/known"]) == (1, 0)  # no word is known as it stands
     assert (lower["blimp/overall/known"], lower["blimp/overall/accuracy"]) == (1, 1)
-
-
-def test_systems_that_know_other_pairs_are_not_compared_on_those_that_they_know():
     units = pd.DataFrame({"unit": [0, 1, 2], "label": "good", "prediction": ["good", "bad", "good"]})
     less, more = (MinimalPairs.sums(units.assign(known=known), "accuracy_known") for known in ([1, 0, 1], [1, 1, 1]))
     assert (less.value(), more.value()) == (1, pytest.approx(2 / 3))

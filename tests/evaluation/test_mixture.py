@@ -42,12 +42,16 @@ def test_probabilities_are_averaged():
     np.testing.assert_allclose(np.exp(mixture.log_prob(tokens)), expected[tokens])
     scores, _ = next_token(mixture).extend(torch.from_numpy(tokens)[None], next_token(mixture).start(1))
     np.testing.assert_allclose(scores[0].exp(), expected, rtol=1e-6)
-
-
-def test_a_system_may_have_no_weight_and_a_token_no_probability():
     log_probs = np.array([[-1e5, -2.0, -np.inf], [-3e5, -np.inf, -4.0]])
     np.testing.assert_allclose(log_average(log_probs, np.array([0.5, 0.5])), np.array([-1e5, -2, -4]) + np.log(0.5))
     np.testing.assert_allclose(log_average(log_probs[:, :2], np.array([1.0, 0.0])), [-1e5, -2])
+    mixture = Mixture([Fixed([0.2] * V), Scorer(), Fixed([0.2] * V)], [0.4, 0.3, 0.3])
+    assert mixture.protocol == "none + window 3" and isinstance(mixture, LanguageModel)
+    with pytest.raises(UsageError, match="Scorer does not say which word comes next"):
+        next_token(mixture)
+    for weights in ([1.0], [0.6, 0.3, 0.3], [1.5, -0.25, -0.25]):
+        with pytest.raises(ValueError, match="3 systems need as many weights"):
+            Mixture(mixture.systems, weights)
 
 
 def test_a_mixture_of_models_agrees_with_itself_all_along_a_stream():
@@ -63,16 +67,6 @@ def test_a_mixture_of_models_agrees_with_itself_all_along_a_stream():
         following = reader.extend(ids[:, :t], reader.start(1))[0][0]
         assert following.exp().sum().item() == pytest.approx(1, abs=1e-5)
         assert following[tokens[t]].item() == pytest.approx(scores[t], rel=1e-5)
-
-
-def test_a_mixture_says_what_its_systems_read_and_can_do():
-    mixture = Mixture([Fixed([0.2] * V), Scorer(), Fixed([0.2] * V)], [0.4, 0.3, 0.3])
-    assert mixture.protocol == "none + window 3" and isinstance(mixture, LanguageModel)
-    with pytest.raises(UsageError, match="Scorer does not say which word comes next"):
-        next_token(mixture)
-    for weights in ([1.0], [0.6, 0.3, 0.3], [1.5, -0.25, -0.25]):
-        with pytest.raises(ValueError, match="3 systems need as many weights"):
-            Mixture(mixture.systems, weights)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -99,16 +93,13 @@ def test_no_neighbouring_weights_are_better(seed):
         assert log_average(log_probs, other / other.sum()).mean() <= best + 1e-7
 
 
-def test_impossible_tokens_tell_nothing_of_the_weights():
+def test_impossible_tokens_and_equal_systems_tell_nothing_of_the_weights():
     log_probs = np.log(np.random.default_rng(0).dirichlet(np.ones(4), (3, 50)).max(axis=2))
     impossible = np.full((3, 2), -np.inf)
     np.testing.assert_allclose(fit_weights(np.hstack([impossible, log_probs])), fit_weights(log_probs), rtol=1e-9)
     np.testing.assert_array_equal(fit_weights(impossible), [1 / 3] * 3)
     with pytest.raises(ValueError, match="NaN"):
         fit_weights(np.hstack([impossible, np.full((3, 1), np.nan)]))
-
-
-def test_weights_where_there_is_nothing_to_choose():
     same = np.log(np.random.default_rng(0).random(50))
     assert fit_weights(np.stack([same, same])) == pytest.approx([0.5, 0.5])
     assert fit_weights(np.stack([same, same - 1])) == pytest.approx([1, 0], abs=1e-6)

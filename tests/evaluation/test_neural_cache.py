@@ -1,7 +1,5 @@
 """The neural cache against loops over all earlier states, each read on its own."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 import torch
@@ -94,42 +92,6 @@ def test_the_setting_is_the_best_of_the_grid_on_the_validation_text():
     assert (fitted.best["theta"], fitted.best["weight"]) == min(losses, key=losses.__getitem__)
     adapted = adaptation.adapted(trained, {name: torch.tensor(value) for name, value in fitted.best.items()})
     assert -adapted.log_prob(repeated).mean() == pytest.approx(fitted.best["loss"], abs=1e-6)
-
-
-def test_a_text_in_several_rows_is_refused():
     trained = model("lstm")
     with pytest.raises(UsageError, match=r"a text in 4 rows is not read in order; .* trained with scorer\.rows=1"):
         CachedLM(NeuralLM(trained.objective, Carried(4), BOUNDARY), 9, 0.7, 0.3).log_prob(TOKENS)
-
-
-@pytest.mark.parametrize("kind", ["lstm", "gpt", "adaptive"])
-def test_probabilities_sum_to_one_after_every_context(kind):
-    cached = CachedLM(model(kind), 6, 0.7, 0.4)
-    for t in (0, 1, 7, 19):
-        after = [cached.log_prob(np.append(TOKENS[:t], word))[-1] for word in range(V)]
-        assert np.exp(after).sum() == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["lstm", "gpt"])
-def test_what_comes_after_a_token_changes_nothing(kind):
-    cached, other = CachedLM(model(kind), 9, 0.7, 0.3), TOKENS.copy()
-    other[30:] = (other[30:] + 1) % V
-    whole, changed = cached.log_prob(TOKENS), cached.log_prob(other)
-    np.testing.assert_allclose(whole[:30], changed[:30], atol=1e-6)
-    np.testing.assert_allclose(whole[:17], cached.log_prob(TOKENS[:17]), atol=1e-6)
-    assert abs(whole[31:] - changed[31:]).max() > 0.1
-
-
-def test_where_all_states_are_alike_the_cache_counts_words():
-    """θ = 0: that is the unigram cache of Kuhn and De Mori."""
-    trained, size = model("lstm"), 10
-    found = np.exp(CachedLM(trained, size, 0.0, 0.3).log_prob(TOKENS)) - 0.7 * np.exp(trained.log_prob(TOKENS))
-    for t in range(1, len(TOKENS)):
-        before = TOKENS[max(t - size, 0) : t]
-        assert found[t] / 0.3 == pytest.approx(Counter(before.tolist())[int(TOKENS[t])] / len(before), abs=1e-5)
-
-
-@pytest.mark.parametrize("kind", OBJECTIVES)
-def test_without_weight_the_score_is_the_models(kind):
-    trained = model(kind)
-    np.testing.assert_allclose(CachedLM(trained, 9, 0.7, 0.0).log_prob(TOKENS), trained.log_prob(TOKENS), atol=1e-5)

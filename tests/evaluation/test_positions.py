@@ -29,8 +29,26 @@ def read(folder) -> dict[str, list[tuple]]:
     }
 
 
-def test_positions_count_from_the_start_of_each_part():
+def test_sentences_and_documents_by_hand(folder, tmp_path):
     assert positions(np.array([3, 1, 2])).tolist() == [1, 2, 3, 1, 1, 2]
+    # Tokens, $ for a line's end: a b c $ a $ $ | b b $ a c b $ c $ $.
+    assert Positions(str(folder))(Costs(lambda tokens: np.arange(len(tokens))), folder) == {}
+    found = read(folder)
+    assert found.keys() == {"unit", "sentence"}  # no windows, for the model is no neural one
+    sentence = [
+        (1, 1, 7, (0 + 4 + 6 + 7 + 10 + 14 + 16) / 7),
+        (2, 2, 5, (1 + 5 + 8 + 11 + 15) / 5),
+        (3, 3, 3, (2 + 9 + 12) / 3),
+        (4, 4, 2, (3 + 13) / 2),
+    ]
+    assert found["sentence"] == [pytest.approx(row, abs=1e-6) for row in sentence]
+    assert found["unit"][0] == (1, 1, 2, 3.5)
+    assert found["unit"][-1] == (9, 10, 2, 15.5)
+    tokenizer = character.train(["a b c"])
+    tokenizer.save(tmp_path / "tokenizer.json")
+    write_tokens(tokenizer, DOCUMENTS, True, tmp_path / "test")
+    Positions(str(tmp_path))(Costs(lambda tokens: np.arange(len(tokens))), tmp_path)
+    assert read(tmp_path).keys() == {"unit"}
 
 
 def test_bins_cover_every_place_once_and_end_at_powers_of_the_root_of_two():
@@ -45,30 +63,6 @@ def test_bins_cover_every_place_once_and_end_at_powers_of_the_root_of_two():
     for longest in range(1, 40):  # where the last bin ends
         rows = binned(np.arange(1, longest + 1), np.ones(longest))
         assert rows[-1][1] == longest and sum(count for _, _, count, _ in rows) == longest
-
-
-def test_sentences_and_documents_by_hand(folder):
-    """Tokens, $ for a line's end: a b c $ a $ $ | b b $ a c b $ c $ $."""
-    assert Positions(str(folder))(Costs(lambda tokens: np.arange(len(tokens))), folder) == {}
-    found = read(folder)
-    assert found.keys() == {"unit", "sentence"}  # no windows, for the model is no neural one
-    sentence = [
-        (1, 1, 7, (0 + 4 + 6 + 7 + 10 + 14 + 16) / 7),
-        (2, 2, 5, (1 + 5 + 8 + 11 + 15) / 5),
-        (3, 3, 3, (2 + 9 + 12) / 3),
-        (4, 4, 2, (3 + 13) / 2),
-    ]
-    assert found["sentence"] == [pytest.approx(row, abs=1e-6) for row in sentence]
-    assert found["unit"][0] == (1, 1, 2, 3.5)
-    assert found["unit"][-1] == (9, 10, 2, 15.5)
-
-
-def test_a_tokenizer_without_line_ends_has_no_sentences(tmp_path):
-    tokenizer = character.train(["a b c"])
-    tokenizer.save(tmp_path / "tokenizer.json")
-    write_tokens(tokenizer, DOCUMENTS, True, tmp_path / "test")
-    Positions(str(tmp_path))(Costs(lambda tokens: np.arange(len(tokens))), tmp_path)
-    assert read(tmp_path).keys() == {"unit"}
 
 
 def test_windows_start_with_nothing_seen(folder):

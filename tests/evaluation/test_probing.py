@@ -56,11 +56,12 @@ def test_a_probe_reads_what_the_states_hold_linearly():
     one_hot = torch.eye(3)[np.unique(gold, return_inverse=True)[1]]  # the label itself among the dimensions
     whole = torch.cat([apart, one_hot], dim=1)
     assert probe_accuracy(whole[:600], labels, whole[600:], true) == 1.0
-
-
-def test_dimensions_without_variance_and_labels_that_training_lacks():
     train, test = torch.ones(4, 3), torch.ones(2, 3)
     assert probe_accuracy(train, np.array(["a", "a", "a", "b"]), test, np.array(["a", "new"])) == 0.5
+    generator = np.random.default_rng(0)
+    labels, true = (generator.choice(["x", "y"], n, p=[0.8, 0.2]) for n in (4000, 1000))
+    accuracy = probe_accuracy(states(4000, 1), labels, states(1000, 2), true)
+    assert accuracy == pytest.approx((true == most_frequent(labels)).mean(), abs=0.01)
 
 
 @pytest.mark.parametrize("penalty", [1e-3, 0.3])  # its own, and one that the loss can't hide
@@ -126,16 +127,13 @@ def test_the_layers_are_the_models(name):
         assert torch.equal(layers[-1], model(ids, lengths))
 
 
-def test_the_hooks_leave_the_model_as_it_was():
+def test_hooks_are_removed_and_models_without_layers_refused():
     model = MODELS["gpt"]().eval()
     reader = readable(model)
     assert isinstance(reader, BlockStates)
     with pytest.raises(UsageError, match="exceeds the GPT's max_length"):
         reader.layers(torch.zeros(1, 10, dtype=torch.long), torch.tensor([10]))
     assert not any(block._forward_pre_hooks for block in model.blocks)
-
-
-def test_a_model_that_shows_no_layers_is_refused():
     model = Recurrent.__new__(Recurrent)
     torch.nn.Module.__init__(model)
     with pytest.raises(UsageError, match="Recurrent does not show its layers; take a cell of recipe=elmo/elmo"):
@@ -230,10 +228,3 @@ def test_senses_are_labels_of_two_halves(tmp_path):
     labels = {" ".join(e.words): e.labels["sense"] for split in halves for e in text.sentences(split)}
     assert labels["some w0 is 0 w1"] == ["", "s0", "", "", "s1"] and labels["some w1 is 3"] == ["", "s1", "", ""]
     assert text.inputs == [path]
-
-
-def test_on_noise_a_probe_says_the_majority():
-    generator = np.random.default_rng(0)
-    labels, true = (generator.choice(["x", "y"], n, p=[0.8, 0.2]) for n in (4000, 1000))
-    accuracy = probe_accuracy(states(4000, 1), labels, states(1000, 2), true)
-    assert accuracy == pytest.approx((true == most_frequent(labels)).mean(), abs=0.01)

@@ -141,9 +141,6 @@ def test_mistakes_of_use(tokens, model):
         Prompted("x", tokens, QUESTIONS, "{text}", shots=8, examples=POOL)(model, Path(tokens))
     with pytest.raises(UsageError, match=r"the template asks for 'sentence'; a question of asked has \{text\}"):
         Prompted("x", tokens, QUESTIONS, "{sentence}")(model, Path(tokens))
-
-
-def test_no_question_is_a_mistake(tokens, model):
     with pytest.raises(UsageError, match="asked has no question; a row is one"):
         Prompted("x", tokens, Questions("asked"), "{text}")(model, Path(tokens))
 

@@ -87,10 +87,13 @@ def test_the_held_out_text_stands_beside_the_samples(grammar, documents, tokeniz
     assert metrics["sampling/text/grammatical"] == 1
 
 
-def test_a_document_ends_with_its_empty_line():
+def test_documents_and_whole_sentences():
     assert document(["a", END, "b", END, END, "c", END, END]) == ["a", END, "b", END, END]
     assert document(["a", END, "b"]) == ["a", END, "b"]
     assert document([]) == []
+    assert whole_sentences(["a", "b", END, "c", END, END]) == [["a", "b"], ["c"]]
+    assert whole_sentences(["a", "b", END, "c"]) == [["a", "b"]]
+    assert whole_sentences([END, END]) == whole_sentences([]) == []
 
 
 def test_scores_of_texts_with_mistakes(grammar, documents):
@@ -110,18 +113,9 @@ def test_scores_of_texts_with_mistakes(grammar, documents):
     assert np.isnan(scores(grammar, [["words"], ["words"]])["grammatical"])
 
 
-def test_whole_sentences():
-    assert whole_sentences(["a", "b", END, "c", END, END]) == [["a", "b"], ["c"]]
-    assert whole_sentences(["a", "b", END, "c"]) == [["a", "b"]]
-    assert whole_sentences([END, END]) == whole_sentences([]) == []
-
-
-def test_systems_that_write_nothing_are_refused(grammar, folder):
+def test_other_systems_and_corpora_are_refused(grammar, folder, tmp_path):
     with pytest.raises(UsageError, match="which word comes next"):
         Samples(str(folder), grammar, [1.0], [])(SimpleNamespace(log_prob=None), folder)
-
-
-def test_another_corpus_is_refused(grammar, tmp_path):
     tokenizer = word.train(["a b"])
     tokenizer.save(tmp_path / "tokenizer.json")
     write_tokens(tokenizer, [["a b"]], True, tmp_path / "test")

@@ -26,8 +26,21 @@ def test_operations_are_a_multiplication_a_weight_and_position_and_those_of_atte
     assert layer.operations(n, d) == n * weights_of(layer.build(d)) + between
 
 
-def test_the_report_knows_the_theory_of_each_layer():
+def test_what_is_kept_and_its_growth():
     assert [*THEORY] == [*LAYERS]
+
+    class Squares(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(5))
+
+        def forward(self, hidden):
+            product = hidden * self.weight  # keeps the input and the weight
+            return product * product  # keeps the product, twice
+
+    seconds, n_bytes = cost(Squares(), torch.ones(1, 3, 5), repeats=2)
+    assert n_bytes == 15 * 4
+    assert seconds > 0
 
 
 def test_the_convolution_sees_what_came_before_and_no_more():
@@ -51,21 +64,6 @@ def test_memory_grows_as_the_theory_says(name):
         assert growth[-1] > 1.6 and kept[-1] > 4 * lengths[-1] ** 2
     else:
         assert growth == pytest.approx(1, abs=0.06)
-
-
-def test_what_is_kept_is_counted_once_and_without_weights_and_inputs():
-    class Squares(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(5))
-
-        def forward(self, hidden):
-            product = hidden * self.weight  # keeps the input and the weight
-            return product * product  # keeps the product, twice
-
-    seconds, n_bytes = cost(Squares(), torch.ones(1, 3, 5), repeats=2)
-    assert n_bytes == 15 * 4
-    assert seconds > 0
 
 
 def test_exponents_of_made_up_measurements():

@@ -200,13 +200,6 @@ def test_a_bigram_model_by_hand():
     assert scorer.continue_greedily([[], [2], [3]], 2) == [[2, 2], [2, 2], [2, 2]]
 
 
-def test_texts_that_are_the_same_get_the_same_number():
-    """Whatever batches they would come in."""
-    texts = [[2, 3], [2, 4, 5], [2, 3], [2, 4, 5], [6], [2, 3]]
-    found = Scorer(trained("lstm"), TOKENIZER).log_prob_of_texts(texts)
-    assert len(set(found)) == 3 and found[0] == found[2] == found[5] and found[1] == found[3]
-
-
 SYSTEMS = {
     **dict.fromkeys(("lstm", "gpt", "adaptive", "features"), trained),
     **dict.fromkeys(("kn", "snm", "cache"), counted),
@@ -256,8 +249,8 @@ def test_greedy_outputs(kind, sentinels):
         assert found == [first.argmax(), both.argmax()]
 
 
-def test_a_token_with_part_in_both_is_of_the_continuation():
-    """Byte-level pairs merge over the border: ab|c is the tokens a and bc."""
+def test_borders_and_conventions_of_texts():
+    # Byte-level pairs merge over the border: ab|c is the tokens a and bc.
     vocabulary = {name: i for i, name in enumerate(["<|endoftext|>", "a", "b", "c", "bc", "Ġ"])}
     inner = HuggingFaceTokenizer(models.BPE(vocabulary, [("b", "c")]))
     inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -265,15 +258,13 @@ def test_a_token_with_part_in_both_is_of_the_continuation():
     scorer = Scorer(counted("kn"), Tokenizer(inner))
     assert scorer.encode(["ab", "ab", "a"], ["c", " b", "bc"]) == ([[1], [1, 2], [1]], [[4], [5, 2], [4]])
     assert scorer.decode([[1, 4], [5, 1]]) == ["abc", "a"] and scorer.unknown is None
-
-
-def test_a_convention_is_of_the_whole_text():
     scorer = Scorer(counted("kn"), TOKENIZER, convention=lambda text: text.lower().replace(".", ""))
     assert scorer.encode(["A."], [" B."]) == (scorer.encode_lines(["a"], end=False), scorer.encode_lines(["b"], False))
     assert scorer.encode_lines(["A B."], end=True)[0][-1] == EOS
-
-
-def test_systems_that_give_no_probabilities():
+    # Whatever batches they would come in.
+    texts = [[2, 3], [2, 4, 5], [2, 3], [2, 4, 5], [6], [2, 3]]
+    found = Scorer(trained("lstm"), TOKENIZER).log_prob_of_texts(texts)
+    assert len(set(found)) == 3 and found[0] == found[2] == found[5] and found[1] == found[3]
     with pytest.raises(UsageError, match="WordVectors gives no probabilities of text"):
         Scorer(WordVectors(["a"], np.ones((1, 2))), TOKENIZER).log_prob([[]], [[2]])
     with pytest.raises(UsageError, match="sentinels=false"):

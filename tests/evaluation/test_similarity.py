@@ -17,7 +17,7 @@ def brute_force(xs, ys):
     return (x @ y) / np.sqrt((x @ x) * (y @ y))
 
 
-def test_equals_brute_force_with_ties():
+def test_correlations_equal_brute_force_without_unknown_words():
     rng = np.random.default_rng(1)
     pairs = [(*rng.choice(WORDS, 2), float(rng.integers(5))) for _ in range(60)]  # scores of five kinds, pairs repeat
     cosines = []
@@ -27,9 +27,6 @@ def test_equals_brute_force_with_ties():
     correlation, covered = spearman(SYSTEM, pairs)
     assert covered == 60
     assert correlation == pytest.approx(brute_force(cosines, [score for _, _, score in pairs]), abs=1e-6)
-
-
-def test_unknown_words_are_left_out_and_counted():
     pairs = [("w1", "w2", 1.0), ("w1", "?", 5.0), ("w3", "w4", 2.0), ("?", "?", 9.0), ("w5", "w6", 0.0)]
     assert spearman(SYSTEM, pairs) == spearman(SYSTEM, [pairs[i] for i in (0, 2, 4)])
     assert spearman(SYSTEM, pairs)[1] == 3
@@ -45,7 +42,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_benchmark_scores_every_set(folder):
+def test_the_benchmark_scores_every_set_and_refuses_what_is_no_pair(folder):
     benchmark = Similarity(str(folder), lowercase=True)
     assert [path.name for path in benchmark.inputs] == ["EN-A.txt", "EN-B.txt"]
     metrics = benchmark(SYSTEM, folder)
@@ -58,9 +55,6 @@ def test_the_benchmark_scores_every_set(folder):
         "similarity/EN-B/covered": 0,
     }
     assert Similarity(str(folder))(SYSTEM, folder)["similarity/EN-A/covered"] == 2
-
-
-def test_what_is_no_pair_is_refused(folder):
     (folder / "EN-A.txt").write_text("a b 1\na b\n")
     with pytest.raises(UsageError, match=r"EN-A.txt, line 2: 'a b' is no pair; a line is two words and a number"):
         read_pairs(folder / "EN-A.txt")

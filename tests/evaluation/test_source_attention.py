@@ -60,7 +60,7 @@ def test_a_t5s_is_that_of_transformers(kind):
     torch.testing.assert_close(found, whole.cross_attentions[-1].mean(dim=1), atol=1e-5, rtol=1e-4)
 
 
-def test_each_step_has_a_row_and_a_model_that_aligns_says_it_itself():
+def test_each_step_has_a_row_where_a_model_looks_back():
     torch.manual_seed(0)
     source, target = [5, 6, 4, END], [8, 2, 9, END]
     transformer = translation(TransformerEncoderDecoder(V, D, 2, H, 12, 20, 0.1))
@@ -73,9 +73,6 @@ def test_each_step_has_a_row_and_a_model_that_aligns_says_it_itself():
     np.testing.assert_allclose(found, steps[0].detach(), rtol=1e-5)
     recurrent = translation(RNNEncoderDecoder(V, D, D, 1, 0.1, attention="additive"))
     np.testing.assert_allclose(attention_to_source(recurrent, source, target), align(recurrent, source, target))
-
-
-def test_a_model_that_does_not_look_back_is_refused():
     model = translation(RNNEncoderDecoder(V, D, D, 1, 0.1))
     assert not attends(model.model)
     with pytest.raises(UsageError, match="RNNEncoderDecoder looks back at nothing of the source"):

@@ -82,9 +82,6 @@ def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, told):
         text = [word for pair in zip(seen, [*truth, []], strict=True) for part in pair for word in part]
         first = " ".join(text).split(" \n \n ")[0].replace(" \n ", " ").replace(" \n", "")
         assert any(document.startswith(first) for document in documents)  # from its beginning
-
-
-def test_an_estimate_that_found_nothing_stays_finite(folder, tmp_path):
     metrics = SpansBound(str(folder), Fixed((-np.inf, 6.0)), LENGTH, 0.15, 3.0, rows=5)(None, tmp_path)
     assert metrics["spans/loss"] == pytest.approx(np.log(0.01) / 11)
 

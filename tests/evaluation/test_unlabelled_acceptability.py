@@ -38,6 +38,7 @@ def test_measures_by_hand(tmp_path):
             for name, value in UnlabelledAcceptability.values(read_back, MEASURES).items()} == metrics  # fmt: skip
     other_p, other_u = np.log(0.25 * 0.1), np.log(0.4 * 0.4)
     assert metrics["unlabelled_acceptability/test/slor"] == float((log_p - log_u) / 3 > (other_p - other_u) / 2)
+    assert benchmark(tmp_path, ("a b", 1), ("b", 1))(Given(), tmp_path)["unlabelled_acceptability/test/mean"] == 0.5
 
 
 def labelled(seed, n=60):
@@ -55,8 +56,8 @@ def test_the_area_is_the_share_of_pairs_in_order(seed):
     assert UnlabelledAcceptability.values(units, ["slor"])["slor"] == pytest.approx(area, rel=1e-12)
 
 
-def test_the_interval_has_the_variance_of_delong(tmp_path):
-    """DeLong, DeLong and Clarke-Pearson 1988: of the placements of both labels' units. Over resampled units."""
+def test_the_interval_has_the_variance_of_delong_and_the_mean_of_seeds(tmp_path):
+    # DeLong, DeLong and Clarke-Pearson 1988: of the placements of both labels' units. Over resampled units.
     units = labelled(5, 400)
     sums, statistic, *_ = UnlabelledAcceptability.sums(units, "slor")
     rng = np.random.default_rng(1)
@@ -65,10 +66,7 @@ def test_the_interval_has_the_variance_of_delong(tmp_path):
     pairs = (good[:, None] > bad) + 0.5 * (good[:, None] == bad)
     variance = pairs.mean(1).var(ddof=1) / len(good) + pairs.mean(0).var(ddof=1) / len(bad)
     assert np.var(drawn) == pytest.approx(variance, rel=0.1)
-
-
-def test_the_interval_of_several_seeds_is_about_their_mean():
-    """Each seed's area moves about its own value, whichever seed comes first."""
+    # Each seed's area moves about its own value, whichever seed comes first.
     units = labelled(5, 400)
     tables = [units, units.assign(slor=units["slor"] - 2 * units["label"])]  # the second is wrong as often as not
     runs = [UnlabelledAcceptability.sums(table, "slor") for table in tables]
@@ -76,7 +74,3 @@ def test_the_interval_of_several_seeds_is_about_their_mean():
     assert abs(mean - runs[0].value()) > 0.05
     for ordered in (runs, runs[::-1]):
         assert UnitSums(ordered).replicates.mean() == pytest.approx(mean, abs=0.003)
-
-
-def test_of_one_label_alone_nothing_is_told(tmp_path):
-    assert benchmark(tmp_path, ("a b", 1), ("b", 1))(Given(), tmp_path)["unlabelled_acceptability/test/mean"] == 0.5

@@ -10,7 +10,7 @@ def letters(word):
     return np.array([word.count("a"), word.count("b")], dtype=np.float32)
 
 
-def test_lookup_gives_vectors_and_says_which_are_known():
+def test_lookup_composes_unseen_words_in_views_too():
     system = WordVectors(["x", "y"], np.array([[1, 2], [0, 0]]))
     vectors, known = system.lookup(["y", "ab", "x"])
     assert vectors.tolist() == [[0, 0], [0, 0], [1, 2]]
@@ -18,28 +18,16 @@ def test_lookup_gives_vectors_and_says_which_are_known():
     assert system.protocol == "one vector a word"
     vectors, known = system.lookup([])
     assert vectors.shape == (0, 2) and known.shape == (0,)
-
-
-def test_unseen_words_are_composed():
     system = WordVectors(["x", "ab"], np.array([[1, 2], [3, 4]]), compose=letters)
     vectors, known = system.lookup(["ab", "abb", "zzz"])
     assert vectors.tolist() == [[3, 4], [1, 2], [0, 0]]
     assert known.tolist() == [True, True, False]  # nothing was made of zzz
     assert system.protocol == "unseen words from n-grams"
-
-
-def test_views_keep_the_order_and_the_way_to_compose():
     system = WordVectors(["B", "a", "b", "A"], np.arange(8).reshape(4, 2), compose=letters)
     lower = system.lowercased()
     assert list(lower.words) == ["b", "a"] and lower.vectors.tolist() == [[0, 1], [2, 3]]
     assert list(system.first(2).words) == ["B", "a"] and system.first(None) is system
     assert system.first(1).lowercased().lookup(["ab"])[0].tolist() == [[1, 1]]
-
-
-def test_refuses_vectors_that_do_not_match_the_words():
+    assert unit(np.array([[3.0, 4.0], [0, 0]])) == pytest.approx(np.array([[0.6, 0.8], [0, 0]]))
     with pytest.raises(UsageError, match="3 vectors for 4 words"):
         WordVectors(list("abcd"), np.eye(3))
-
-
-def test_unit_vectors_and_zeros():
-    assert unit(np.array([[3.0, 4.0], [0, 0]])) == pytest.approx(np.array([[0.6, 0.8], [0, 0]]))

@@ -70,18 +70,15 @@ class Copying:
 
 
 def test_what_beams_share_may_stay_where_it_is(model, small):
-    """Prompts end one after the other, and the texts outgrow the window of those that have one."""
+    before = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
+    for after, n in [([[1, 2, 3, 4], [5, 6, 7, 8]], 0), ([[1, 2, 3, 4], [5, 6, 7, 9]], 1), ([[1, 0, 3, 4]] * 2, 4)]:
+        assert n_apart(before, torch.tensor(after)) == n
+    # Prompts end one after the other, and the texts outgrow the window of those that have one.
     search = BeamSearch(num_beams=3, max_new_tokens=3 * small.max_length, num_return_sequences=3)
     for eos in (small.eos, None):
         expected = search(Copying(model), PROMPTS, eos)
         for found, copied in zip(search(model, PROMPTS, eos), expected, strict=True):
             assert close(found, copied)
-
-
-def test_how_many_tokens_texts_have_been_apart():
-    before = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
-    for after, n in [([[1, 2, 3, 4], [5, 6, 7, 8]], 0), ([[1, 2, 3, 4], [5, 6, 7, 9]], 1), ([[1, 0, 3, 4]] * 2, 4)]:
-        assert n_apart(before, torch.tensor(after)) == n
 
 
 def test_log_probabilities_are_the_models_own(small):

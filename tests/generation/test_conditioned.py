@@ -58,18 +58,15 @@ def test_greedy_takes_the_likeliest_token_each_time(objective):
         assert completion.log_prob == pytest.approx(expected, abs=1e-4)
 
 
-def test_many_beams_find_the_likeliest_translation_of_all(objective):
-    """So many beams that none of a short translation's beginnings is lost, against an exact search."""
+def test_beams_find_the_likeliest_translation_of_each_source(objective):
+    # So many beams that none of a short translation's beginnings is lost, against an exact search.
     model = Conditioned(objective, END)
     beam = BeamSearch(V**2, 3, length_penalty=0.0, early_stopping="never")(model, SOURCES, END)
     exact = ExactSearch(3)(model, SOURCES, END)
     for (ours,), (best,) in zip(beam, exact, strict=True):
         assert ours.ids == best.ids
         assert ours.log_prob == pytest.approx(best.log_prob, abs=1e-4)
-
-
-def test_beams_keep_to_their_sources(objective):
-    """Translations do not depend on which sources share a batch."""
+    # Translations do not depend on which sources share a batch.
     model = Conditioned(objective, END)
     together, alone = (BeamSearch(3, LONGEST, batch_size=n)(model, SOURCES, END) for n in (16, 1))
     assert [t.ids for (t,) in together] == [a.ids for (a,) in alone]

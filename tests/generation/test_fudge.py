@@ -117,20 +117,6 @@ def test_draws_are_of_that_distribution_and_the_best_of_beams_is_its_best(small)
     assert tuple(best.ids) == TEXTS[given.argmax()]
 
 
-def test_log_probabilities_are_of_the_model_alone(small):
-    model = small.tree(V, 2)
-    sampling = Sampling(seeded(0), LONGEST, num_return_sequences=30)
-    prompts = [PROMPT, [2], [1]]
-    steered = FUDGE(sampling, constant(), "even", V)(model, prompts, EOS)
-    for prompt, several in zip(prompts, steered, strict=True):
-        for each in several:
-            text, total = [*prompt], 0.0
-            for token in each.ids:
-                total += model.model.next_log_prob(np.array(text))[token]
-                text.append(token)
-            assert each.log_prob == pytest.approx(total, abs=1e-4)
-
-
 @pytest.mark.parametrize("strategy", ["greedy", "sampling", "beam"])
 def test_a_discriminator_that_knows_nothing_changes_nothing(model, small, strategy):
     """And none of the prompts' texts depends on its neighbours."""
@@ -231,16 +217,13 @@ def test_of_a_translator_only_what_is_written_is_penalised_and_counts_for_its_le
     assert found.tolist() == [[-torch.inf, 2.0, 3.0, 4.0] if n_new == 0 else [1.0, 1.0, 1.5, 4.0]]
 
 
-def test_a_stream_is_the_same_text(small):
+def test_a_stream_is_the_same_text_and_what_cannot_be_is_refused(small):
     model, found = Trained(small.trained("lstm")), discriminator("lstm", small.vocab_size)
     fudge = FUDGE(Sampling(seeded(1), 9), found, "b")
     drawn = FUDGE(Sampling(seeded(1), 9), found, "b")(model, [[0, 5]], small.eos)[0][0].ids
     assert [*fudge.stream(model, [0, 5], small.eos)] == drawn
     with pytest.raises(UsageError, match="BeamSearch has no text before the end"):
         FUDGE(BeamSearch(2, 9), found, "b").stream(model, [0, 5], small.eos)
-
-
-def test_what_cannot_be(small):
     found = discriminator("lstm", small.vocab_size)
     with pytest.raises(UsageError, match="label=d is none of the discriminator's; write one of a, b, c"):
         FUDGE(Greedy(3), found, "d")

@@ -27,15 +27,12 @@ def test_going_on_from_a_state_equals_reading_anew(model, from_scratch, lengths)
         np.testing.assert_allclose(log_probs(scores), expected, atol=1e-4)
 
 
-def test_rows_can_be_chosen_and_doubled(model, from_scratch):
+def test_rows_can_be_chosen_doubled_and_share_all_but_their_last_tokens(model, from_scratch):
     _, state = model.extend(torch.tensor(ROWS)[:, :4], model.start(3))
     rows = [2, 0, 2, 1]
     scores, _ = model.extend(torch.tensor([[1], [2], [3], [4]]), model.select(state, torch.tensor(rows)))
     expected = np.stack([from_scratch([*ROWS[row][:4], last]) for row, last in zip(rows, [1, 2, 3, 4], strict=True)])
     np.testing.assert_allclose(log_probs(scores), expected, atol=1e-4)
-
-
-def test_rows_may_take_the_places_of_others_that_are_alike_but_for_their_last_tokens(model, from_scratch):
     ids = torch.tensor([[0, 3, 5, 2, 7], [0, 3, 5, 1, 7], [0, 3, 4, 4, 9]])
     rows, more = torch.tensor([1, 2, 1]), torch.tensor([[1], [2], [3]])
     _, state = model.extend(ids, model.start(3))

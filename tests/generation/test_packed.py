@@ -26,20 +26,14 @@ def test_scores_are_the_same(rows):
     torch.testing.assert_close(found, expected)
 
 
-def test_weights_are_shared_and_the_given_module_is_left_as_it_is():
+def test_weights_are_shared_and_what_cannot_be_packed_is_left_as_it_is():
     layer = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2, bias=False))
     made = packed(layer)
     assert [id(p) for p in made.parameters()] == [id(p) for p in layer.parameters()]
     assert {type(part) for part in layer} == {nn.Linear} and {type(part) for part in made} == {PackedLinear}
-
-
-def test_under_autocast_it_is_left_as_it_is():
     layer = nn.Linear(4, 3)
     with torch.autocast("cpu", torch.bfloat16):
         assert packed(layer) is layer
-
-
-def test_other_types_are_left_as_they_are():
     for dtype in (torch.float64, torch.bfloat16):
         layer = nn.Linear(4, 3).to(dtype)
         assert type(packed(nn.Sequential(layer))[0]) is nn.Linear

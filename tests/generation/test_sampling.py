@@ -53,7 +53,7 @@ def test_a_completion_does_not_depend_on_its_neighbours(model, small, name):
     assert [len(several) for several in together] == [1 if name == "greedy" else 3] * len(PROMPTS)
 
 
-def test_equal_generators_give_equal_texts_and_others_others(model, small):
+def test_generators_decide_texts_and_streams(model, small):
     def decode(seed):
         return Sampling(seeded(seed), max_new_tokens=8, num_return_sequences=4)(model, PROMPTS, small.eos)
 
@@ -61,9 +61,6 @@ def test_equal_generators_give_equal_texts_and_others_others(model, small):
     first = decode(1)
     torch.manual_seed(5)  # the global generator has no part
     assert decode(1) == first != decode(2)
-
-
-def test_a_stream_is_the_same_text(model, small):
     greedy = Greedy(max_new_tokens=9)
     assert list(greedy.stream(model, [0, 5], small.eos)) == greedy(model, [[0, 5]], small.eos)[0][0].ids
     drawn = Sampling(seeded(1), max_new_tokens=9)(model, [[0, 5]], None)[0][0].ids
@@ -84,10 +81,16 @@ def test_the_end_is_held_back(small, limit, shortest):
         assert completion.log_prob == pytest.approx(shortest * np.log(0.06) + np.log(0.9), abs=1e-5)
 
 
-def test_the_penalty_of_repetition_never_helps():
+def test_the_ends_of_what_is_drawn_kept_and_penalised():
     scores = torch.tensor([[2.0, -1.0, 0.5, 3.0], [2.0, -1.0, 0.5, 3.0]])
     penalised = penalise_repetition(scores, torch.tensor([[0, 1, 0], [3, 3, 3]]), 2.0)
     assert penalised.tolist() == [[1.0, -2.0, 0.5, 3.0], [2.0, -1.0, 0.5, 1.5]]
+    scores = torch.tensor([[-torch.inf, 0.0, 0.0, -torch.inf]])
+    assert draw(scores, torch.tensor([0.0], dtype=torch.float64)).tolist() == [1]
+    assert draw(scores, torch.tensor([1 - 2**-53], dtype=torch.float64)).tolist() == [2]
+    scores = torch.tensor([[1.0, 2.0, 2.0, 0.0]])
+    assert keep_top_k(scores, 1).tolist() == [[-torch.inf, 2.0, 2.0, -torch.inf]]
+    assert keep_top_p(torch.tensor([[0.0, 9.0, 1.0]]), 1e-6).tolist() == [[-torch.inf, 9.0, -torch.inf]]
 
 
 def expected_top(k: int | None = None, p: float | None = None, temperature: float = 1.0) -> np.ndarray:
@@ -131,15 +134,3 @@ def test_draws_of_later_tokens_are_independent(small):
     (completions,) = sampling(small.given({}, [0.5, 0.3, 0.2]), [[0]], None)
     pairs = np.bincount([3 * c.ids[0] + c.ids[1] for c in completions], minlength=9)
     assert chisquare(pairs, 10_000 * np.outer([0.5, 0.3, 0.2], [0.5, 0.3, 0.2]).ravel()).pvalue > 1e-3
-
-
-def test_what_is_impossible_is_not_drawn_at_the_ends():
-    scores = torch.tensor([[-torch.inf, 0.0, 0.0, -torch.inf]])
-    assert draw(scores, torch.tensor([0.0], dtype=torch.float64)).tolist() == [1]
-    assert draw(scores, torch.tensor([1 - 2**-53], dtype=torch.float64)).tolist() == [2]
-
-
-def test_top_k_keeps_ties_and_top_p_the_likeliest():
-    scores = torch.tensor([[1.0, 2.0, 2.0, 0.0]])
-    assert keep_top_k(scores, 1).tolist() == [[-torch.inf, 2.0, 2.0, -torch.inf]]
-    assert keep_top_p(torch.tensor([[0.0, 9.0, 1.0]]), 1e-6).tolist() == [[-torch.inf, 9.0, -torch.inf]]

@@ -22,32 +22,20 @@ def test_normalisation(answer, words):
     assert normalise(answer) == words
 
 
-def test_exact_match_takes_any_answer():
+def test_exact_match_and_f1_take_the_best_answer():
     assert exact_match("the Broncos!", ["Denver", "broncos"])
     assert not exact_match("Broncos Denver", ["Denver Broncos"])
-
-
-def test_f1_takes_the_best_answer():
     assert word_f1("the cat sat", ["cat", "sat down cat sat"]) == pytest.approx(2 * 2 / (2 + 1 + 0) / 2)
     assert word_f1("x", ["the", "y"]) == 0
-
-
-def test_f1_counts_words_as_often_as_both_have_them():
     assert word_f1("b b c", ["b c c"]) == pytest.approx(2 * 2 / 6)
-
-
-def test_two_empty_answers_match_and_share_no_word():
     assert exact_match("the", ["a"]) and word_f1("the", ["a"]) == 0
 
 
-def test_scores_by_question():
+def test_scores_by_question_need_all_predictions():
     answers = {"q1": ["blue sky"], "q2": ["red"], "q3": ["one two"]}
     predictions = {"q3": "", "q1": "Blue", "q2": "the red", "q4": "of another split"}
     assert answer_scores(predictions, answers).tolist() == [[0, pytest.approx(2 / 3)], [1, 1], [0, 0]]
     assert answer_metrics(predictions, answers) == pytest.approx({"exact_match": 1 / 3, "f1": 5 / 9})
-
-
-def test_a_missing_prediction_is_named():
     with pytest.raises(UsageError, match=r"2 of 3 questions have no prediction, the first of them 'q2'; predict \"\""):
         answer_metrics({"q1": "x"}, {"q1": ["x"], "q2": ["y"], "q3": ["z"]})
 

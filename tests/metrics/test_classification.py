@@ -12,34 +12,24 @@ from retable.metrics.classification import accuracy, classification_metrics, con
 CONFUSION = [[90, 4], [5, 1]]
 
 
-def test_hand_worked_confusion_matrix():
+def test_confusion_matrices_by_hand():
     assert accuracy(CONFUSION) == pytest.approx(0.91)
     assert f1(CONFUSION) == pytest.approx(2 / 11)
     assert f1(CONFUSION, positive=0) == pytest.approx(180 / 189)
     assert matthews(CONFUSION) == pytest.approx(70 / np.sqrt(5 * 6 * 94 * 95))
-
-
-def test_confusion_matrix_has_labels_in_rows():
     counts = confusion_matrix(["a", "a", "b"], ["b", "a", "b"], ["a", "b"])
     assert counts.tolist() == [[1, 1], [0, 1]]
-
-
-def test_no_examples_leave_a_matrix_of_zeros():
     assert confusion_matrix([], [], ["a", "b"]).tolist() == [[0, 0], [0, 0]]
-
-
-def test_metrics_of_a_stack_are_those_of_its_matrices():
     stack = np.array([CONFUSION, [[3, 1], [2, 4]], [[5, 0], [0, 5]]])
     for metric in (accuracy, matthews, f1):
         assert metric(stack) == pytest.approx(np.array([metric(matrix) for matrix in stack]))
     assert matthews(stack)[2] == pytest.approx(1)
-
-
-def test_binary_matthews_is_the_pearson_correlation():
-    random = np.random.default_rng(0)
-    labels, predictions = random.integers(2, size=(2, 200))
-    expected = np.corrcoef(labels, predictions)[0, 1]
-    assert classification_metrics(labels, predictions)["matthews"] == pytest.approx(expected)
+    metrics = classification_metrics(["yes", "no", "yes"], ["yes", "yes", "yes"])
+    assert metrics == {"accuracy": pytest.approx(2 / 3), "matthews": 0}
+    with pytest.raises(ValueError, match="no examples"):
+        classification_metrics([], [])
+    with pytest.raises(ValueError, match="2 labels but 1 predictions"):
+        confusion_matrix([0, 1], [0], [0, 1])
 
 
 @settings(max_examples=40)  # torchmetrics takes its time
@@ -70,15 +60,3 @@ def test_equals_scikit_learn(n_classes, n):
     assert matthews(confusion) == pytest.approx(sklearn.matthews_corrcoef(labels, predictions), abs=1e-9)
     if n_classes == 2:
         assert f1(confusion) == pytest.approx(sklearn.f1_score(labels, predictions), abs=1e-9)
-
-
-def test_one_prediction_for_all_has_no_correlation():
-    metrics = classification_metrics(["yes", "no", "yes"], ["yes", "yes", "yes"])
-    assert metrics == {"accuracy": pytest.approx(2 / 3), "matthews": 0}
-
-
-def test_refuses_nothing_and_unequal_lengths():
-    with pytest.raises(ValueError, match="no examples"):
-        classification_metrics([], [])
-    with pytest.raises(ValueError, match="2 labels but 1 predictions"):
-        confusion_matrix([0, 1], [0], [0, 1])

@@ -32,18 +32,12 @@ def values():
     return np.random.default_rng(3).normal(5, 2, size=1000)
 
 
-def test_mean_and_sample_standard_deviation():
+def test_clustered_means_by_hand_and_by_their_spread():
     assert mean_std([2, 4, 9]) == (5, pytest.approx(math.sqrt((9 + 1 + 16) / 2)))
     assert mean_std([7])[0] == 7 and math.isnan(mean_std([7])[1])
-
-
-def test_a_clustered_mean_by_hand():
     assert clustered_mean([2, 9], [1, 3]) == pytest.approx((11 / 4, 1.5 / 4))  # residuals −3/4 and 3/4
     mean, error = clustered_mean([6], [3])
     assert mean == 2 and math.isnan(error)
-
-
-def test_a_clustered_mean_has_the_spread_of_its_clusters():
     generator, found = np.random.default_rng(2), []
     for _ in range(400):
         sizes = generator.integers(5, 30, 40)
@@ -69,14 +63,6 @@ def test_intervals_without_spread_and_of_one_value():
         assert all(map(math.isnan, interval))
 
 
-def test_interval_of_a_mean_is_the_normal_one(values):
-    error = values.std() / math.sqrt(len(values))
-    for level, z in ((0.95, 1.95996), (0.8, 1.28155)):
-        low, high = percentile_interval(bootstrap(with_counts(values), ratio, resamples=4000), level)
-        assert low == pytest.approx(values.mean() - z * error, abs=0.12 * error)
-        assert high == pytest.approx(values.mean() + z * error, abs=0.12 * error)
-
-
 def test_interval_of_perplexity_is_the_delta_methods(values):
     tokens = np.random.default_rng(4).integers(5, 40, size=len(values))
     nats = tokens * 4 + values
@@ -84,25 +70,19 @@ def test_interval_of_perplexity_is_the_delta_methods(values):
     error = (nats - mean * tokens).std() * math.sqrt(len(values)) / tokens.sum()
     units = np.stack([nats, tokens], axis=-1)[None]
     replicates = bootstrap(units, lambda sums: perplexity(sums[..., 0], sums[..., 1]), resamples=4000)
-    expected = [math.exp(mean - 1.95996 * error), math.exp(mean + 1.95996 * error)]
-    assert percentile_interval(replicates) == pytest.approx(expected, abs=0.15 * math.exp(mean) * error)
+    for level, z in ((0.95, 1.95996), (0.8, 1.28155)):
+        expected = [math.exp(mean - z * error), math.exp(mean + z * error)]
+        assert percentile_interval(replicates, level) == pytest.approx(expected, abs=0.15 * math.exp(mean) * error)
 
 
-def test_resamples_draw_as_many_units_as_there_are(values):
-    sums = bootstrap_sums(with_counts(values)[0], resamples=50)
-    assert (sums[:, 1] == len(values)).all() and len(set(sums[:, 0])) == 50
-
-
-def test_resamples_depend_on_the_seed_alone(values, monkeypatch):
+def test_resamples_depend_on_the_seed_alone_and_are_shared(values, monkeypatch):
     units = with_counts(values)[0]
     sums = bootstrap_sums(units, resamples=20)
+    assert (sums[:, 1] == len(values)).all() and len(set(sums[:, 0])) == 20
     assert (bootstrap_sums(units * 2, resamples=20) == sums * 2).all()
     assert not (bootstrap_sums(units, resamples=20, seed=1) == sums)[:, 0].any()
     monkeypatch.setattr(intervals, "CHUNK", 3 * len(values))
     assert bootstrap_sums(units, resamples=20) == pytest.approx(sums)
-
-
-def test_seeds_share_their_resamples(values):
     one = bootstrap(with_counts(values), ratio)
     shifted = bootstrap(np.concatenate([with_counts(values), with_counts(values + 1)]), ratio)
     assert shifted == pytest.approx(one + 0.5)
@@ -120,10 +100,12 @@ def test_paired_test_agrees_with_the_z_test_of_differences(values, shift):
     assert paired_test(-difference.mean(), a - b) == pytest.approx(2 * stats.norm.sf(abs(z)), abs=0.03)
 
 
-def test_paired_test_at_its_ends(values):
+def test_paired_test_at_its_ends_and_where_it_is_not_defined(values):
     replicates = bootstrap(with_counts(values), ratio)
     assert paired_test(0, replicates - replicates) == 1
     assert paired_test(-1, replicates - bootstrap(with_counts(values + 1), ratio)) == 1 / 1001
+    assert paired_test(1.0, [1.0, 2.5, np.nan, np.nan]) == paired_test(1.0, [1.0, 2.5]) == 2 / 3
+    assert paired_test(1.0, [np.nan]) == 1
 
 
 def test_paired_test_of_few_disagreements_counts_those_as_far_as_observed():
@@ -137,8 +119,3 @@ def test_paired_test_of_few_disagreements_counts_those_as_far_as_observed():
     assert strays.sum() > 100
     shares = bootstrap(with_counts(differences + 1 / 3), ratio, resamples=4000) - 1 / 3
     assert paired_test((differences + 1 / 3).mean() - 1 / 3, shares) == expected
-
-
-def test_paired_test_leaves_out_what_is_not_defined():
-    assert paired_test(1.0, [1.0, 2.5, np.nan, np.nan]) == paired_test(1.0, [1.0, 2.5]) == 2 / 3
-    assert paired_test(1.0, [np.nan]) == 1

@@ -39,12 +39,9 @@ def test_units_add_up_to_the_metric(metric, kind):
     assert found[0].best == "highest"
 
 
-def test_f1_of_a_system_that_says_one_thing_is_that_of_class_1():
+def test_f1_is_of_class_1_and_without_labels_there_is_only_the_mean_of_columns():
     assert Labelled.sums(units(["1", "1"], ["1", "1"]), "f1").value() == 1
     assert Labelled.sums(units([0, 0], [0, 0]), "f1").value() == 0
     assert Labelled.sums(units(["2", "0"], ["2", "0"]), "f1").value() == 0  # and of no other class
-
-
-def test_without_labels_there_is_no_metric_but_the_means_of_columns():
     rows = units([None, None], [1, 0]).assign(nats=[1.0, 2.0])
     assert Labelled.values(rows, ["accuracy", "f1", "pearson", "nats", "bits"]) == {"nats": 1.5}

@@ -12,9 +12,6 @@ def test_a_uniform_model_has_its_vocabulary_as_perplexity():
     assert metrics["perplexity_word"] == pytest.approx(32**2)
     assert metrics["bits_per_byte"] == pytest.approx(12 * 5 / 30)
     assert (metrics["tokens"], metrics["words"], metrics["bytes"]) == (12, 6, 30)
-
-
-def test_arrays():
     assert perplexity([0, math.log(4)], [1, 2]) == pytest.approx([1, 2])
     assert bits_per_byte([0, math.log(4)], 4) == pytest.approx([0, 0.5])
 

@@ -100,7 +100,7 @@ def test_a_scheme_holds_all_that_was_read(scheme, tags):
     assert [tag == "O" for tag in converted] == [tag == "O" for tag in tags]
 
 
-def test_one_sequence_in_three_schemes():
+def test_sequences_in_three_schemes():
     found = [Chunk("PER", 0, 2), Chunk("PER", 2, 3), Chunk("LOC", 3, 6), Chunk("PER", 7, 8)]
     written = {scheme: " ".join(write_tags(found, 8, scheme)) for scheme in SCHEMES}
     assert written == {
@@ -109,21 +109,15 @@ def test_one_sequence_in_three_schemes():
         "IOBES": "B-PER E-PER S-PER B-LOC I-LOC E-LOC O S-PER",
     }
     assert all(chunks(tags.split()) == found for tags in written.values())
-
-
-def test_chunks_without_a_type_are_written_without_one():
     written = {scheme: " ".join(convert(["O", "B", "I", "O", "B", "B"], scheme)) for scheme in SCHEMES}
     assert written == {"IOB1": "O I I O I B", "IOB2": "O B I O B B", "IOBES": "O B E O S S"}
-
-
-def test_e_and_s_part_neighbours_of_one_type():
-    """Where the Perl script has no rule: in IOBES, and before an S where an E is due."""
+    # Where the Perl script has no rule: in IOBES, and before an S where an E is due.
     tags = ["B-x", "E-x", "B-x", "E-x", "S-x", "S-x", "B-x", "S-x", "I-x"]
     places = [(0, 2), (2, 4), (4, 5), (5, 6), (6, 7), (7, 8), (8, 9)]
     assert chunks(tags) == [Chunk("x", start, end) for start, end in places]
 
 
-def test_metrics_by_hand():
+def test_metrics_by_hand_and_of_nothing():
     labels = [row.split() for row in ("B-NP I-NP O B-VP", "B-NP O B-PP O")]
     predictions = [row.split() for row in ("B-NP I-NP O B-PP", "B-NP B-NP B-PP O")]
     assert span_counts(labels, predictions).tolist() == [[1, 2, 2], [2, 3, 2]]
@@ -131,9 +125,6 @@ def test_metrics_by_hand():
     assert span_metrics(labels, predictions) == pytest.approx(expected)
     by_type = {kind: counts.tolist() for kind, counts in span_counts_by_type(labels, predictions).items()}
     assert by_type == {"NP": [2, 3, 2], "PP": [1, 2, 1], "VP": [0, 0, 1]}
-
-
-def test_f1_of_nothing_is_0_of_one_chunk_1_and_of_resamples_an_interval():
     assert span_metrics([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
     assert span_metrics([["B-x"]], [["B-x"]]) == {"precision": 1.0, "recall": 1.0, "f1": 1.0}
     counts = np.array([[1, 2, 2], [3, 3, 4], [0, 1, 0], [2, 2, 2]])

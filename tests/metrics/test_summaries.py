@@ -19,20 +19,14 @@ def scores(found: list[str], right: list[str], stemmer: bool = False) -> dict[st
     return dict(zip(METRICS, row.tolist(), strict=True))
 
 
-def test_two_sentences_by_hand():
-    """Five words and four; "the cat" and "mat" in both: three words, one pair, and a sequence of three."""
+def test_two_documents_by_hand():
+    # Five words and four; "the cat" and "mat" in both: three words, one pair, and a sequence of three.
     by_hand = {"rouge1": 2 * 3 / (5 + 4), "rouge2": 2 * 1 / (4 + 3), "rougeL": 2 * 3 / (5 + 4)}
     found = scores(["The cat lay on mat."], ["the cat , a mat ."])
     assert {name: found[name] for name in by_hand} == pytest.approx(by_hand)
-
-
-def test_the_order_of_sentences_counts_for_one_of_the_two_ls_alone():
-    """As one sequence "a b c d" and "c d a b" have two words in common; sentence by sentence all four."""
+    # As one sequence "a b c d" and "c d a b" have two words in common; sentence by sentence all four.
     found = scores(["a b", "c d"], ["c d", "a b"])
     assert (found["rougeL"], found["rougeLsum"]) == (0.5, 1.0)
-
-
-def test_stems_are_compared_where_asked_for():
     assert scores(["dogs running"], ["dog runs"])["rouge1"] == 0
     assert scores(["dogs running"], ["dog runs"], stemmer=True)["rouge1"] == 1
 

@@ -26,7 +26,7 @@ def test_bleu_by_hand():
         assert scores[name] == pytest.approx(expected)
 
 
-def test_scores_are_those_of_sacrebleu():
+def test_scores_are_those_of_sacrebleu_with_its_signatures():
     scores = translation_scores(HYPOTHESES, REFERENCES)
     expected = {
         "bleu": sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]),
@@ -39,9 +39,6 @@ def test_scores_are_those_of_sacrebleu():
     assert scores == {k: v.score for k, v in expected.items()}
     assert scores["bleu"] < scores["bleu_lowercase"]
     assert scores["bleu_words"] < scores["bleu"]  # "Gras!" is one word
-
-
-def test_signatures_tell_the_settings_and_the_version():
     version = sacrebleu.__version__
     assert signatures() == {
         "bleu": f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}",
@@ -49,9 +46,6 @@ def test_signatures_tell_the_settings_and_the_version():
         "bleu_words": f"nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:{version}",
         "chrf": f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}",
     }
-
-
-def test_nothing_shared_scores_nothing():
     assert translation_scores(["x y z u v"], ["a b c d e"])["bleu_words"] == 0
 
 

@@ -30,14 +30,11 @@ def test_a_class_says_which_columns_a_statistic_is_of_and_what_is_best():
     assert (sums.value(), sums.text, sums.best) == (1.5, ((0,), (1,)), "lowest")
     assert sums.sums.tolist() == [[5, 1], [1, 3]] and Costs.sums(units, "weight") is None
     assert Costs.sums(units, "colour").best is None and Costs.sums(units, "pieces").best == "highest"
-
-
-def test_a_share_of_nothing_is_0():
     assert share(np.array([[1.0, 4.0], [0.0, 0.0]])).tolist() == [0.25, 0]
 
 
-def test_likelihoods_are_those_of_the_whole_text():
-    """And another system's on the same words are on the same text."""
+def test_likelihoods_are_those_of_a_whole_text_and_compared_by_logarithms():
+    # And another system's on the same words are on the same text.
     counts = {"tokens": [3, 9, 1], "words": [2, 5, 1], "bytes": [10, 40, 1]}
     units = pd.DataFrame({"unit": range(3), "nats": [7.5, 20.25, 0.5], **counts})
     expected = likelihood_metrics(28.25, *(sum(each) for each in counts.values()))
@@ -45,9 +42,6 @@ def test_likelihoods_are_those_of_the_whole_text():
     ours, theirs = (Likelihoods.sums(each, "perplexity_word") for each in (units, units.assign(tokens=1, nats=0.0)))
     assert ours.text == theirs.text and ours.best == "lowest"
     assert Likelihoods.sums(units.assign(tokens=1), "perplexity_token").text != ours.text
-
-
-def test_perplexities_are_compared_by_their_logarithms():
     units = pd.DataFrame({"unit": [0], "nats": [6.0], "tokens": [3], "words": [2], "bytes": [9]})
     compared = {name: Likelihoods.sums(units, name).compared for name in LIKELIHOODS}
     assert compared == {"perplexity_token": np.log, "perplexity_word": np.log, "bits_per_byte": None}

@@ -1,4 +1,4 @@
-"""What a chart's specification says."""
+"""The data, marks and texts of a chart."""
 
 import xml.etree.ElementTree as ElementTree
 from io import StringIO
@@ -7,10 +7,28 @@ import pandas as pd
 
 from retable.reporting.figures import svg_of
 
+_MADE: dict = {}
+
+
+def _once(function, figure):
+    """Return `function(figure)` from the first call: altair takes up to a second to check a figure."""
+    key = function, id(figure)
+    if key not in _MADE:
+        _MADE[key] = function(figure), figure  # the figure stays alive, so that no other gets its id
+    return _MADE[key][0]
+
+
+def specified(figure):
+    return _once(type(figure).to_dict, figure)
+
+
+def drawn(figure):
+    return _once(svg_of, figure)
+
 
 def tables(figure, *columns):
-    """Its tables that have these columns, in the order that its marks come in."""
-    found = [pd.DataFrame(rows) for rows in figure.to_dict()["datasets"].values()]
+    """Return the tables that have these columns, in the order of the figure's marks."""
+    found = [pd.DataFrame(rows) for rows in specified(figure)["datasets"].values()]
     return [table for table in found if set(columns) <= set(table)]
 
 
@@ -44,7 +62,7 @@ def marks(specification, kind):
 
 
 def texts(figure):
-    return texts_of(svg_of(figure))
+    return texts_of(drawn(figure))
 
 
 def texts_of(svg):

@@ -2,16 +2,13 @@
 
 import math
 
-import pandas as pd
 import pytest
 from scipy import stats
 
 from retable.core.errors import UsageError
 from retable.reporting.ablations import ablation_rows
-from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.results import read_result, tidy
-from tests.reporting.specifications import SPECIFICATIONS, of_rows
-from tests.reporting.written import write_report
+from tests.reporting.specifications import of_rows
 
 COMPARISON = {
     "title": "BERT without pairs",
@@ -193,20 +190,3 @@ def test_mistakes_are_told(write_run, changed, message):
     frame = tidy(map(read_result, folders))
     with pytest.raises(UsageError, match=message):
         ablation_rows({"pairs": COMPARISON | changed}, frame)
-
-
-def test_the_report_has_the_table_and_its_sentence(write_run, tmp_path):
-    folders = [
-        write_run("finetune", f"grammar/{name}-{seed}", name, seed, {"cola/test/matthews": value + seed / 100})
-        for name, value in (("bert", 0.6), ("no_pairs", 0.4), ("gpt", 0.3))
-        for seed in (1, 2, 3)
-    ]
-    out = tmp_path / "results"
-    tables = write_report("small", {"finetune": folders}, out, SPECIFICATIONS, ablations={"pairs": COMPARISON})
-    assert [table.name for table in tables] == ["tasks", "ablation-pairs"]
-    for name in ("report.html", "report.md", "ablation-pairs.md"):
-        assert "Holds, where higher is better: bert less" in (out / name).read_text(encoding="utf-8"), name
-    rows = pd.read_csv(out / "ablation-pairs.csv")
-    assert rows["runs"][0] == "finetune/grammar/bert-1 finetune/grammar/bert-2 finetune/grammar/bert-3"
-    for markup in (markdown_table, latex_table):
-        assert "Ablation: BERT without pairs" in markup(tables[1])

@@ -3,10 +3,9 @@ import pandas as pd
 import pytest
 
 from retable.reporting.alignments import SENTENCES, alignment_figures, alignment_map
-from retable.reporting.figures import write_figure
 from retable.reporting.heat_map import FAINT
 from retable.reporting.results import read_result
-from tests.reporting.charts import squares_of, texts
+from tests.reporting.charts import squares_of
 
 SOURCE, TARGET = ["a", "dog", "costs", "$5$", "a"], ["ein", "Hund", "<end>"]
 SHARES = np.random.default_rng(0).dirichlet(np.ones(len(SOURCE)), len(TARGET))
@@ -50,15 +49,6 @@ def test_one_of_the_first_sentences_is_chosen_by_what_was_written(figure):
     assert menu["name"] == "sentence" and menu["value"] == 1
     assert menu["bind"]["options"] == [*range(1, SENTENCES + 1)]
     assert menu["bind"]["labels"][1] == "2: ein Hund <end>"
-
-
-def test_the_file_has_all_words_of_the_first_sentence_and_the_same_bytes_each_time(figure, tmp_path):
-    for name in ("first.svg", "second.svg"):
-        write_figure(figure, tmp_path / name)
-    first = (tmp_path / "first.svg").read_bytes()
-    assert first == (tmp_path / "second.svg").read_bytes() and b"<image" not in first
-    words = [text for text in texts(figure) if text in {*SOURCE, *TARGET}]
-    assert words == [*SOURCE, *TARGET]  # "dog" too, that nothing looks at
 
 
 def test_a_map_of_one_sentence_has_its_weights():

@@ -7,11 +7,11 @@ import vl_convert
 
 from retable.evaluation.attention_maps import MAP_COLUMNS, SHARES
 from retable.reporting.attention import attention_figures, heads_tables
-from retable.reporting.figures import COLOURS, svg_of
+from retable.reporting.figures import COLOURS
 from retable.reporting.heat_map import FAINT
 from retable.reporting.results import read_result
 from tests.reporting import charts
-from tests.reporting.charts import marks, squares_of, texts
+from tests.reporting.charts import marks, squares_of
 from tests.reporting.specifications import heads
 
 WORDS = ["[CLS]", "NA", "$runs$", "[SEP]"]
@@ -78,21 +78,6 @@ def test_a_sentence_a_layer_and_a_head_are_chosen(write):
     assert svg.count(f'fill="{COLOURS[0]}"') == n_drawn(MAPS[1, 0])
 
 
-def test_without_a_sentence_there_is_no_map(write):
-    assert attention_figures([read_result(write("grammar", "bert", 1, n_sentences=0))]) == {} == attention_figures([])
-
-
-def test_the_file_shows_the_first_head_with_words_on_both_axes(write):
-    result = read_result(write("grammar", "bert", 1))
-    figure, again = (attention_figures([result])["grammar-bert-1"] for _ in range(2))
-    shown = texts(figure)
-    assert "sentence 1, layer 1, head 1" in shown
-    assert [text for text in shown if text in WORDS] == [*WORDS, *WORDS]
-    assert svg_of(figure) == svg_of(again)
-    assert svg_of(figure).count(f'fill="{COLOURS[0]}"') == n_drawn(MAPS[0, 0])
-    assert svg_of(figure).count(f'stroke="{COLOURS[1]}"') == 1
-
-
 def test_a_row_a_head_and_what_no_head_is_needed_for(write):
     results = [read_result(write("grammar", system, seed)) for system, seed in (("gpt", 1), ("bert", 2), ("bert", 1))]
     ((table, frame),) = heads_tables(results)
@@ -114,3 +99,4 @@ def test_a_row_a_head_and_what_no_head_is_needed_for(write):
     assert rows[4].values[subject].text == "25.0" and rows[4].values[first].text == ""
     assert rows[5].values[subject].text == "" and rows[5].values[first].text == "50.0"
     assert len(frame) == 3 * 4 * len(SHARES) and set(frame["verbs"]) == {100} and heads_tables([]) == []
+    assert attention_figures([read_result(write("grammar", "bert", 3, n_sentences=0))]) == {} == attention_figures([])

@@ -11,7 +11,6 @@ from retable.reporting.published import NOT_RUN
 from retable.reporting.tables import write_tables
 from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, framed
 from tests.reporting.specifications import shown as cells
-from tests.reporting.written import write_report
 
 PARADIGMS = {"wh_island": "island_effects", "adjunct_island": "island_effects", "ellipsis_n_bar_1": "ellipsis"}
 
@@ -82,18 +81,14 @@ def test_phenomena_beside_the_published(write_blimp):
     assert [*islands.values()][5:] == ["57.2", "48.3", "46.6", "72.7", "84.9"]
     (row,) = [row for row in table.panels["ptb"] if row.values[0].text == "overall"]
     assert row.apart and row.values[3].bold and not row.values[1].bold and row.values[3].spread == "4.7"
+    paradigms, of_paradigms = tables["blimp-paradigms"]
+    assert {name: row["kn5 accuracy"] for name, row in cells(paradigms, "ptb").items()} == {
+        "adjunct island": "50.0", "ellipsis n bar 1": "30.0", "wh island": "20.0"
+    }  # fmt: skip
+    wh = of_paradigms.set_index(["system", "split"]).loc[("kn5", "wh_island")]
+    assert wh["ci_low"] < 0.2 < wh["ci_high"]
     others = {"5-gram", "LSTM", "Transformer-XL", "GPT-2", "human"}
     assert set(frame.loc[frame["verdict"] == NOT_RUN, "system"]) == others
-
-
-def test_paradigms(write_blimp):
-    table, frame = tables_of(write_blimp("ptb", "lstm", 1, LSTM))["blimp-paradigms"]
-    rows = cells(table, "ptb")
-    assert {name: row["lstm accuracy"] for name, row in rows.items()} == {
-        "adjunct island": "80.0", "ellipsis n bar 1": "100.0", "wh island": "60.0"
-    }  # fmt: skip
-    frame = frame[frame["n"] > 0].set_index("split")
-    assert frame["ci_low"]["wh_island"] < 0.6 < frame["ci_high"]["wh_island"] and len(frame) == 3
 
 
 def test_published_phenomena_are_those_of_the_data():
@@ -142,12 +137,3 @@ def test_questions(write_run):
     published = cells(table, "WebText")["GPT-2 (124M)"]
     assert (published[f"{piqa} a byte"], published["lambada (test) perplexity"]) == ("62.5", "40.06")
     assert published["Runs"] == ""
-
-
-def test_a_report_has_them_and_nothing_published_of_other_tasks(write_run, tmp_path):
-    metrics = {"prompted_lambada/test/accuracy": 0.5}
-    folder = write_run("evaluate", "web/lstm-1-lambada", "lstm", 1, metrics)
-    tables = write_report("small", {"evaluate": [folder]}, tmp_path / "results", SPECIFICATIONS)
-    text = (tmp_path / "results/report.md").read_text(encoding="utf-8")
-    assert [table.name for table in tables] == ["prompted"]
-    assert "40.06" in text and "BLiMP" not in text and "hellaswag" not in text

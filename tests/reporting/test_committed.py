@@ -1,12 +1,41 @@
-"""The committed results of studies are what the code renders from the committed records."""
+"""The committed results of studies are what the code renders from the committed records, and agree with the papers."""
 
+import pandas as pd
 import pytest
 
 from pipelines.app.rendering import write_results
 from pipelines.config.project import STUDIES, enter_project
 from pipelines.study.compose import set_study
+from retable.reporting.published import NOT_RUN
+from retable.reporting.results import CELL
+from tests.reporting.specifications import REFERENCES
 
 NOT_COMMITTED = {"report.html", "runs.csv"}
+BOUND = ["corpus", "split", "metric"]  # what the true distribution has one value for
+
+
+@pytest.fixture(scope="module")
+def shown():
+    """All rows of all committed tables of aggregates."""
+    tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in STUDIES.glob("*/results/*.csv")]
+    tables = [table for table in tables if {*CELL, "mean", "verdict"} <= {*table}]
+    return pd.concat(tables, keys=range(len(tables)), names=["table"])
+
+
+def test_no_number_is_better_than_the_true_distributions(shown):
+    rows = shown[shown["metric"].isin(["perplexity_word", "bits_per_byte"]) & (shown["task"] == "")]
+    rows = rows[rows["mean"] != ""].astype({"mean": float})
+    bounds = rows[rows["system"] == "oracle"].set_index(BOUND, append=True)["mean"].groupby(["table", *BOUND]).first()
+    found = rows[rows["system"] != "oracle"].join(bounds.rename("bound"), on=["table", *BOUND]).dropna(subset="bound")
+    assert len(found) > 500 and found[found["mean"] <= found["bound"]].empty
+
+
+def test_a_row_that_no_study_runs_says_why(shown):
+    run = set(shown.loc[shown["verdict"] != NOT_RUN, CELL].itertuples(index=False, name=None))
+    alone = set(shown.loc[shown["verdict"] == NOT_RUN, CELL].itertuples(index=False, name=None)) - run
+    reasons = REFERENCES.set_index(CELL)["not_run"]
+    assert alone and {cell for cell in alone if not reasons[cell]} == set()
+    assert {cell for cell in run if cell in reasons.index and reasons[cell]} == set()
 
 
 @pytest.mark.parametrize("name", ["history", "smoke", pytest.param("gallery", marks=pytest.mark.long)])

@@ -2,7 +2,6 @@
 
 import subprocess
 
-import pandas as pd
 import pytest
 
 from retable.core.errors import UsageError
@@ -32,26 +31,14 @@ def test_what_became_of_each_number():
     assert changes(BEFORE, AFTER) == {
         "kn5": "the same", "lstm": "moved", "gpt": "within the interval", "old": "gone", "new": "new",
     }  # fmt: skip
-
-
-def test_without_an_interval_five_digits_decide():
     without = [csv({"lstm": (mean, "", "")}) for mean in (9.27, 9.270001, 9.271)]
     assert changes(without[0], without[1]) == {"lstm": "the same"}
     assert changes(without[0], without[2]) == {"lstm": "moved"}
-
-
-def test_two_studies_of_a_corpus_each_are_compared_whatever_it_is_called():
     assert changes(BEFORE, csv({"kn5": (18.1, 18, 19)}, corpus="again"))["kn5"] == "moved"
     several = csv({"kn5": (18.1, 18, 19)}, corpus="again") + "\n".join(BEFORE.splitlines()[1:])
     assert len(compared(aggregates([BEFORE]), aggregates([several]))) == 5
-
-
-def test_a_number_in_two_tables_is_one_and_tables_without_means_are_passed_over():
     assert len(aggregates([BEFORE, BEFORE, "system,corpus\na,b\n", "layer,share\n1,0.5\n"])) == 4
     assert aggregates([]).empty
-
-
-def test_the_table_begins_with_what_moved_and_leaves_out_what_did_not():
     table = comparison_table(compared(aggregates([BEFORE]), aggregates([AFTER])), NAMES)
     text = markdown_table(table)
     rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][2:]
@@ -84,11 +71,3 @@ def test_tables_of_a_commit(tmp_path, monkeypatch):
         tables_at("mian", place)
     with pytest.raises(UsageError, match="results/yours has no tables; `retable repro` of its study makes them"):
         tables_of(place.with_name("yours"))
-
-
-def test_committed_tables_have_numbers():
-    from pipelines.config.project import STUDIES
-
-    for study in ("history", "ptb", "smoke"):
-        frame = aggregates(tables_of(STUDIES / study / "results").values())
-        assert len(frame) > 50 and pd.notna(frame["mean"]).all()

@@ -10,10 +10,10 @@ import pytest
 from retable.metrics.regression import fit_power
 from retable.reporting import diagnostics
 from retable.reporting.diagnostic_figures import diagnostic_figures
-from retable.reporting.figures import svg_of
-from retable.reporting.markup import latex_table, markdown_table
+from retable.reporting.markup import markdown_table
 from retable.reporting.results import read_result
 from tests.reporting import charts
+from tests.reporting.specifications import lines as shown_lines
 from tests.reporting.specifications import of_rows
 
 N = 40  # documents
@@ -74,27 +74,18 @@ def test_phenomena_means_are_those_of_the_sums(phenomena):
     assert frame.loc[("kn5", "local"), "p_best"] < 0.05 and frame.loc[("gpt", "agreement"), "p_best"] < 0.05
 
 
-def test_phenomena_table_has_a_row_a_system_and_the_oracle(phenomena):
-    ((table, frame),) = diagnostics.phenomena_tables(phenomena)
-    assert table.name == "phenomena-grammar"
-    rows = table.panels["grammar"]
-    assert [row.values[0].text for row in rows] == ["kn5", "lstm", "gpt", "entropy (oracle)", "tokens, %"]
-    titles = [(column.group, column.title) for column in table.columns]
-    lstm = dict(zip(titles, rows[1].values, strict=True))
-    nesting = frame[(frame["system"] == "lstm") & (frame["phenomenon"] == "nesting")].iloc[0]
-    assert lstm["nesting", "excess"].text == f"{nesting['mean']:.3f}"
-    assert lstm["nesting", "excess"].spread == f"{nesting['std']:.3f}"
-    assert lstm["nesting", "excess"].bold and lstm["agreement", "excess"].bold
-    assert not lstm["repetition", "excess"].bold
-    assert lstm["total", "excess"].runs == ("evaluate/grammar/lstm-1-phenomena", "evaluate/grammar/lstm-2-phenomena")
-    oracle, share = (dict(zip(titles, row.values, strict=True)) for row in rows[3:])
-    assert rows[3].apart and oracle["agreement", "excess"].text == "1.000"
+def test_phenomena_table_has_the_best_in_bold_and_the_oracle(phenomena):
+    ((table, _),) = diagnostics.phenomena_tables(phenomena)
+    rows = shown_lines(table, "grammar")
+    assert [row["System"].text for row in rows] == ["kn5", "lstm", "gpt", "entropy (oracle)", "tokens, %"]
+    lstm, oracle, share = rows[1], *rows[3:]
+    assert lstm["nesting excess"].bold and lstm["agreement excess"].bold and not lstm["repetition excess"].bold
+    assert lstm["total excess"].runs == ("evaluate/grammar/lstm-1-phenomena", "evaluate/grammar/lstm-2-phenomena")
+    assert oracle["agreement excess"].text == "1.000"
     n = N * 100 - 5
-    assert [share[name, "excess"].text for name in ("local", "nesting", "total")] == [
+    assert [share[f"{name} excess"].text for name in ("local", "nesting", "total")] == [
         f"{100 * N * 60 / n:.1f}", f"{100 * (N - 1) * 5 / n:.1f}", "100.0",
     ]  # fmt: skip
-    for markup in (markdown_table, latex_table):
-        assert "agreement" in markup(table)
 
 
 def test_a_phenomenon_that_is_rare_or_not_there_has_no_nan(write):
@@ -199,36 +190,25 @@ def diagnosed(phenomena, scaling, write):
     return [*phenomena, *map(read_result, [*folders, scaling])]
 
 
-def test_figures_of_each_kind_are_the_same_twice(diagnosed):
-    drawn = {kind: figures for _, kind, figures in diagnostic_figures(diagnosed)}
-    assert {kind: [*figures] for kind, figures in drawn.items()} == {
+def test_figures_have_the_numbers_of_each_system(diagnosed, phenomena):
+    made = {kind: figures for _, kind, figures in diagnostic_figures(diagnosed)}
+    assert {kind: [*each] for kind, each in made.items()} == {
         "phenomena": ["grammar"], "positions": ["grammar"], "gradients": ["grammar"], "sampling": ["grammar"],
         "scaling": ["cpu"],
     }  # fmt: skip
-    again = {kind: figures for _, kind, figures in diagnostic_figures(diagnosed)}
-    assert _specifications(drawn) == _specifications(again)
+    figures = {kind: next(iter(each.values())) for kind, each in made.items()}
     named = {kind: ["gru", "lstm"] for kind in ("positions", "gradients", "sampling")}
-    named |= {"phenomena": [*EXCESS], "scaling": ["self-attentive: 2.00"]}
-    for kind, (figure,) in ((kind, figures.values()) for kind, figures in drawn.items()):
-        svg = svg_of(figure)
-        assert all(f">{name}<" in svg for name in named[kind]), kind
-
-
-def _specifications(drawn):
-    return {kind: {key: figure.to_dict() for key, figure in figures.items()} for kind, figures in drawn.items()}
-
-
-def test_figures_have_the_numbers_of_each_system(diagnosed):
-    figures = {kind: next(iter(drawn.values())) for _, kind, drawn in diagnostic_figures(diagnosed)}
+    for kind, names in (named | {"phenomena": [*EXCESS], "scaling": ["self-attentive: 2.00"]}).items():
+        assert {*names} <= {*charts.texts(figures[kind])}, kind
     bars = charts.table(figures["phenomena"], "phenomenon").set_index(["system", "phenomenon"])
     frame = diagnostics.phenomena_frame(
-        {name: [run for run in diagnosed if _is_phenomena(run, name)] for name in EXCESS}
+        {name: [run for run in phenomena if run.run["system"] == name] for name in EXCESS}
     )
     for cell in frame.itertuples():
         bar = bars.loc[cell.system, cell.phenomenon]
         numbers = [cell.mean, cell.ci_low, cell.ci_high]
         assert bar[["mean", "ci_low", "ci_high"]].tolist() == pytest.approx(numbers, rel=1e-4)
-    (drawn,) = charts.marks(figures["phenomena"].to_dict(), "bar")
+    (drawn,) = charts.marks(charts.specified(figures["phenomena"]), "bar")
     assert drawn["encoding"]["y"]["sort"] == ["kn5", "lstm", "gpt"]  # by their totals
     (sentences,) = figures["positions"].concat
     for system in ("gru", "lstm"):
@@ -248,17 +228,3 @@ def test_figures_have_the_numbers_of_each_system(diagnosed):
         charts.line(seconds, "self-attentive: 1.00", "measured")[1], rel=1e-3
     )
     assert fitted == pytest.approx([1e-9 * n * 64 for n in x], rel=1e-3)
-
-
-def _is_phenomena(run, system):
-    return run.run["system"] == system and "phenomena" in run.tables
-
-
-def test_without_diagnostics_there_is_nothing(write):
-    result = read_result(write("evaluate", "grammar/lstm-1-perplexity", "lstm", 1, {"test/nats": 1.0}))
-    assert diagnostics.phenomena_tables([result]) == []
-    assert all(
-        rows([result]).empty
-        for rows in (diagnostics.gradients_rows, diagnostics.sampling_rows, diagnostics.scaling_rows)
-    )
-    assert not any(figures for *_, figures in diagnostic_figures([result]))

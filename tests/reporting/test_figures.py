@@ -6,7 +6,7 @@ from retable.reporting.learning_curves import DECAY, ENOUGH, learning_curves
 from retable.reporting.perplexities import perplexities
 from retable.reporting.results import aggregate, read_result
 from retable.reporting.vectors import planes, size_curves
-from tests.reporting.charts import ends, line, marks, table, tables, texts
+from tests.reporting.charts import ends, line, marks, specified, table, tables, texts
 from tests.reporting.specifications import REFERENCES
 
 
@@ -39,7 +39,7 @@ def test_a_few_validation_losses_are_points_at_common_steps(results):
     for system in ("gpt", "lstm"):
         assert line(figure, system) == ([0, 100], [6.0, 5.0])  # step 200: one seed alone
     assert ends(figure) == {"gpt": 5.0, "lstm": 5.0}
-    specification = figure.to_dict()
+    specification = specified(figure)
     (drawn,) = marks(specification, "line")
     assert drawn["transform"] == [{"filter": {"field": "variant", "oneOf": ["training loss"]}}]
     low, high = drawn["encoding"]["y"]["scale"]["domain"]
@@ -65,8 +65,8 @@ def test_training_losses_are_smoothed_means_in_the_band_of_the_seeds(write_losse
     np.testing.assert_allclose(training["high"], np.max(smooth, axis=1), rtol=1e-4)
     assert validation["y"].tolist() == [4.5, 2.5] and validation["low"].tolist() == [4, 2]
     assert ends(figure) == {"lstm": pytest.approx(np.mean(smooth[-1]), rel=1e-4)}  # of the line, and not of the points
-    assert f"decay {DECAY}" in figure.to_dict()["title"]["subtitle"]
-    assert len(marks(figure.to_dict(), "area")) == 1
+    assert f"decay {DECAY}" in specified(figure)["title"]["subtitle"]
+    assert len(marks(specified(figure), "area")) == 1
     assert not marks(learning_curves(runs[:1])["pretrain · grammar"].to_dict(), "area")  # of a single seed no band
 
 
@@ -80,7 +80,7 @@ def test_enough_validation_losses_are_the_line(write_losses):
     assert line(figure, "gpt", "training loss")[1] == [9.0] * 20
 
 
-def test_training_loss_stands_in_and_no_curve_is_no_figure(results, write_run):
+def test_training_loss_stands_in_and_no_curve_is_no_figure(results, write_run, write_curve):
     folder = write_run("embed", "grammar/skipgram-1", "skipgram", 1, {})
     assert learning_curves([read_result(folder)]) == {}
     frame = pd.DataFrame({"step": [0, 1], "metric": "train/loss", "value": [3.0, 2.0]})
@@ -90,6 +90,10 @@ def test_training_loss_stands_in_and_no_curve_is_no_figure(results, write_run):
     assert figures["embed · grammar"].to_dict()["title"]["subtitle"].startswith("line: training loss")
     frame.assign(metric="train/accuracy").to_csv(folder / "curve.csv", index=False)
     assert learning_curves([read_result(folder)]) == {}
+    folder = write_run("finetune", "grammar/bert-1", "bert", 1, {"cola/test/matthews": 0.5})
+    (folder / "config.yaml").write_text("tokens: grammar/word\nobjective: {next_sentence: false}\n", encoding="utf-8")
+    write_curve(folder, [2.0, 1.0])
+    assert set(learning_curves([read_result(folder)])) == {"finetune · grammar"}
 
 
 def test_perplexities_show_every_system_and_the_oracle(results):
@@ -104,7 +108,7 @@ def test_perplexities_show_every_system_and_the_oracle(results):
         drawn, cell = [row.mean, row.ci_low, row.ci_high], cells.loc[row.system, ["mean", "ci_low", "ci_high"]]
         assert drawn == pytest.approx(cell.tolist(), rel=1e-4)
     assert rows["published"].tolist()[0] == rows["end"].tolist()[0] == 71.5  # the number stands behind the diamond
-    (axis,) = {mark["encoding"]["x"]["axis"]["title"] for mark in marks(figure.to_dict(), "circle")}
+    (axis,) = {mark["encoding"]["x"]["axis"]["title"] for mark in marks(specified(figure), "circle")}
     assert axis.endswith("diamonds: published")
 
 
@@ -134,7 +138,7 @@ def test_planes_join_their_pairs(write_plane):
         write_plane("grammar/skipgram-1", "skipgram", 1, places[:1]),
     ]
     (figure,) = planes(read_result(folder) for folder in folders).values()
-    specification = figure.to_dict()
+    specification = specified(figure)
     assert [panel["title"] for panel in specification["concat"]] == ["glove", "skipgram"]
     assert [mark["encoding"]["detail"]["field"] for mark in marks(specification, "line")] == ["pair"] * 2
     glove, skipgram = tables(figure, "word")
@@ -146,10 +150,3 @@ def test_planes_join_their_pairs(write_plane):
     assert heights[["word01", "word11"]].tolist() == pytest.approx([2.0, 0.0])
     assert {"word00", "word11", "glove"} <= set(texts(figure))
     assert planes([]) == {}
-
-
-def test_a_fine_tuned_recipe_may_keep_settings_of_its_objective(write_run, write_curve):
-    folder = write_run("finetune", "grammar/bert-1", "bert", 1, {"cola/test/matthews": 0.5})
-    (folder / "config.yaml").write_text("tokens: grammar/word\nobjective: {next_sentence: false}\n", encoding="utf-8")
-    write_curve(folder, [2.0, 1.0])
-    assert set(learning_curves([read_result(folder)])) == {"finetune · grammar"}

@@ -8,12 +8,11 @@ from scipy import stats
 from retable.core.errors import UsageError
 from retable.metrics.classification import accuracy, confusion_matrix, f1, matthews
 from retable.reporting.glue import glue_averages, glue_differences
-from retable.reporting.published import NOT_RUN
 from retable.reporting.results import read_result, tidy
 from retable.reporting.tables import write_tables
 from tests.reporting import specifications
+from tests.reporting.conftest import writes_runs
 from tests.reporting.specifications import SPECIFICATIONS, framed, made, of_rows
-from tests.reporting.written import write_report
 
 N = 200
 LABELS = {task: np.random.default_rng(0).integers(2, size=N) for task in ("cola", "mrpc", "wnli", "rte", "sst5")}
@@ -38,6 +37,10 @@ def score(task: str, predictions: np.ndarray) -> dict[str, float]:
 
 @pytest.fixture
 def write(write_run):
+    return writes_cells(write_run)
+
+
+def writes_cells(write_run):
     """A cell of a task that gets so large a share right by knowing."""
 
     def write(task: str, system: str, seed: int, right: float, split: str = "validation"):
@@ -67,8 +70,9 @@ def fields(table):
     return specifications.fields(table, "glue")
 
 
-@pytest.fixture
-def folders(write):
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    write = writes_cells(writes_runs(tmp_path_factory.mktemp("glue")))
     shares = {"bilstm": 0.5, "bilstm_elmo": 0.95}
     return [
         write(task, system, seed, right)
@@ -94,18 +98,17 @@ def test_a_row_holds_the_papers_metrics_and_the_means_of_them(folders):
         for head, expected in (averages | {"MRPC F1": f1s}).items():
             found = shown[system][head]
             assert found.text == f"{100 * expected.mean():.1f}" and found.spread == f"{100 * expected.std(ddof=1):.1f}"
+    lacking = shown["bilstm_attention"]
+    assert [lacking[head].text for head in ("Average with WNLI", "Average without", "CoLA Matthews")] == ["", "", ""]
+    assert lacking["MRPC accuracy"].text and lacking["Runs"].text == "3"
     (average,) = rows[(rows["system"] == "bilstm") & (rows["metric"] == "average")].to_dict("records")
     assert average["n"] == 3 and len(average["runs"].split()) == 12
 
 
-def test_who_lacks_a_task_has_no_average(folders):
-    shown = fields(tables_of(folders)["glue"][0])["bilstm_attention"]
-    assert [shown[head].text for head in ("Average with WNLI", "Average without", "CoLA Matthews")] == ["", "", ""]
-    assert shown["MRPC accuracy"].text and shown["Runs"].text == "3"
-
-
 def test_published_rows_stand_apart_with_averages_over_the_tasks_that_were_run(folders):
-    table, _ = tables_of(folders)["glue"]
+    table, _ = tables_of(folders, notes={"glue": {"bilstm": "a smaller one"}})["glue"]
+    assert fields(table)["bilstm"]["Note"].text == "a smaller one"
+    assert fields(table)["ST BiLSTM"]["Note"].text == "wants vectors of 840 billion words (GloVe)"
     names = [row.values[0].text for row in table.panels["glue"]]
     assert names[:3] == ["bilstm", "bilstm_attention", "bilstm_elmo"]
     assert [row.apart for row in table.panels["glue"]] == [False] * 3 + [True] + [False] * (len(names) - 4)
@@ -115,13 +118,6 @@ def test_published_rows_stand_apart_with_averages_over_the_tasks_that_were_run(f
     assert published["Average without"].text == f"{expected:.1f}" and published["Average with WNLI"].text == ""
     assert published["Runs"].text == "" and "RTE accuracy" not in published
     assert "CoLA, MRPC, STS-B, WNLI" in table.notes[1]
-
-
-def test_a_note_of_the_study_stands_behind_its_row(folders):
-    told = {"glue": {"bilstm": "a smaller one"}}
-    shown = fields(tables_of(folders, notes=told)["glue"][0])
-    assert shown["bilstm"]["Note"].text == "a smaller one"
-    assert shown["ST BiLSTM"]["Note"].text == "wants vectors of 840 billion words (GloVe)"
 
 
 def test_differences_to_the_baseline_have_both_intervals(folders):
@@ -150,51 +146,30 @@ def test_equal_systems_differ_by_nothing_that_is_significant(write):
     assert found.text == "+0.0" and not found.bold
 
 
-def test_an_unknown_baseline_is_refused(folders):
-    with pytest.raises(UsageError, match="baseline=lstm has no run on a task of GLUE"):
-        tables_of(folders, "lstm")
-
-
-def test_where_nobody_has_run_all_tasks_there_is_no_average(write):
-    cells = [write("rte", "a", 1, 0.5), write("cola", "b", 1, 0.5)]
-    averages, runs = glue_averages(framed(*cells), tidy(map(read_result, cells)))
-    assert not averages["n"].any() and runs.empty
-
-
-def test_a_baseline_that_was_run_alone_is_compared_with_nothing(write):
-    cell = write("rte", "bilstm", 1, 0.5)
-    values = tidy([read_result(cell)])
-    assert glue_differences(values, glue_averages(framed(cell), values)[1], "bilstm").empty
-
-
-def test_other_tasks_keep_their_own_table(write, tmp_path):
+def test_tasks_outside_the_average_have_the_table_of_other_tasks(write, tmp_path):
+    """Such as one that is no task of GLUE, and one on its test split; without test labels it is shown on validation."""
     cells = [write("rte", "bilstm", 1, 0.5), write("sst5", "bilstm", 1, 0.5, split="test")]
     assert tables_of(cells[1:]) == {}
-    tasks, glue = write_tables(framed(*cells), SPECIFICATIONS, tmp_path / "tables")
+    tasks, glue = write_tables(framed(*cells), SPECIFICATIONS, tmp_path)
     assert tasks.name == "tasks" and {column.group for column in tasks.columns} == {"", "sst5"}
     assert glue.name == "glue" and {column.group for column in glue.columns} == {"", "RTE"}
-
-
-def test_numbers_on_a_test_split_stand_with_other_tasks(write, tmp_path):
-    frame = framed(write("rte", "bilstm", 1, 0.5, split="test"))
-    (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "tables")
-    assert table.name == "tasks" and "rte" in {column.group for column in table.columns}
-
-
-def test_a_task_without_test_labels_is_shown_on_validation(write, tmp_path):
-    frame = framed(write("sst5", "bilstm", 1, 0.5))
-    (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "tables")
+    (table,) = write_tables(framed(write("cola", "bilstm", 1, 0.5, split="test")), SPECIFICATIONS, tmp_path)
+    assert table.name == "tasks" and "cola" in {column.group for column in table.columns}
+    (table,) = write_tables(framed(write("sst5", "lstm", 1, 0.5)), SPECIFICATIONS, tmp_path)
     expected = score("sst5", predicted("sst5", 0.5, 1))["accuracy"]
     assert f"{100 * expected:.1f}" in {value.text for value in table.panels["glue"][0].values}
     assert "Without labels of a test split, and so on validation: sst5." in table.notes
 
 
-def test_the_report_has_the_tables(folders, tmp_path):
-    tables = write_report("glue", {"finetune": folders}, tmp_path / "results", SPECIFICATIONS, baseline="bilstm")
-    assert {table.name for table in tables} == {"glue", "glue-differences"}
-    written = pd.read_csv(tmp_path / "results/glue.csv")
-    assert set(written.loc[written["n"] == 0, "verdict"].dropna()) == {NOT_RUN}
-    assert len(pd.read_csv(tmp_path / "results/glue-differences.csv")) == 8 + 2  # averages too
+def test_without_runs_of_all_tasks_there_is_no_average_and_no_difference(write):
+    cells = [write("rte", "a", 1, 0.5), write("cola", "b", 1, 0.5)]
+    values = tidy(map(read_result, cells))
+    averages, runs = glue_averages(framed(*cells), values)
+    assert not averages["n"].any() and runs.empty
+    values = tidy([read_result(cells[0])])
+    assert glue_differences(values, glue_averages(framed(cells[0]), values)[1], "a").empty
+    with pytest.raises(UsageError, match="baseline=lstm"):
+        tables_of(cells[:1], "lstm")
 
 
 @pytest.mark.real

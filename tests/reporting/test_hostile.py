@@ -63,7 +63,7 @@ def table(texts) -> Table:
     return Table("hostile", texts[0], [Column(texts[0]), Column("b", texts[1])], {texts[2]: rows}, [*texts])
 
 
-def test_a_field_of_a_spreadsheet_is_no_formula(tmp_path):
+def test_a_field_of_a_spreadsheet_is_no_formula_and_keeps_its_type(tmp_path):
     numbers = ["-1.5", "+3", "-1e-3", ".5", "1", ""]
     frame = pd.DataFrame({"text": TEXTS[:-4], "=1": range(len(TEXTS) - 4)})
     write_csv(frame, tmp_path / "texts.csv")
@@ -79,25 +79,19 @@ def test_a_field_of_a_spreadsheet_is_no_formula(tmp_path):
     with (tmp_path / "numbers.csv").open(newline="", encoding="utf-8") as file:
         said, values = zip(*[*csv.reader(file)][1:], strict=True)
     assert [*said] == numbers and values == ("-1.5", "2.0", "3.0", "4.0", "", "-1e-09")
-
-
-def test_a_column_of_a_spreadsheet_keeps_its_type(tmp_path):
     frame = pd.DataFrame({"count": [1, None], "text": ["=x", None]}, dtype=object)
     write_csv(frame, tmp_path / "mixed.csv")
     assert (tmp_path / "mixed.csv").read_text() == "count,text\n1,'=x\n,\n" and frame["text"][0] == "=x"
 
 
-def test_markdown_shows_texts_as_they_are():
-    """GitHub's and Python-Markdown's, which has another idea of what a backslash escapes."""
+def test_markdown_and_latex_show_texts_as_they_are():
+    # GitHub's and Python-Markdown's, which has another idea of what a backslash escapes.
     text = markdown_table(table(TEXTS))
     assert len([line for line in text.split("\n") if line.startswith("|")]) == len(TEXTS) + 2
     made = python_markdown.markdown(text, extensions=["tables"])
     assert obeyed(made) <= {"h3", "p", "table", "thead", "tbody", "tr", "th", "td", "strong"}
     assert "&amp;lt;script&amp;gt;" in made and "[x](javascript:alert(1))" in made
     assert escaping.markdown("<unk> a_b | c") == "&lt;unk&gt; a_b \\| c"
-
-
-def test_latex_shows_texts_as_they_are():
     text = latex_table(table(TEXTS))
     commands = {"begin", "end", "centering", "caption", "label", "toprule", "midrule", "bottomrule", "multicolumn",
                 "cmidrule", "emph", "textbf", "pm", "usepackage", "textbackslash", "textasciitilde", "textless",

@@ -1,8 +1,5 @@
 """Scores by the number of labels, from result folders as stages leave them."""
 
-import re
-
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -10,8 +7,7 @@ from retable.core.errors import UsageError
 from retable.reporting.label_efficiency import label_efficiency_figures, scores_by_labels
 from retable.reporting.results import read_result, tidy
 from tests.reporting.charts import ends, line, table, texts
-from tests.reporting.specifications import SPECIFICATIONS, of_rows
-from tests.reporting.written import write_report
+from tests.reporting.specifications import of_rows
 
 SETTINGS = {
     "claim": "Pretrained is better.",
@@ -85,17 +81,12 @@ def test_one_run_is_no_interval(write):
         ({"scratch": "gru"}, "gru_100_labels has no test accuracy of sentiment on grammar"),
         ({"metrics": {"cola": "accuracy"}}, "no system such as bert_pretrained_100_labels has a test accuracy of cola"),
         ({"metrics": {"sentiment": "f1"}}, "has a test f1 of sentiment"),
+        ({}, "bert_pretrained_10000_labels has no test accuracy"),
     ],
 )
 def test_mistakes_are_told(write, settings, message):
     with pytest.raises(UsageError, match=message):
-        scores_by_labels(SETTINGS | settings, values(write()))
-
-
-def test_systems_have_the_same_numbers(write):
-    frame = values(write(pretrained={100: PRETRAINED[100]}))
-    with pytest.raises(UsageError, match="bert_pretrained_10000_labels has no test accuracy"):
-        scores_by_labels(SETTINGS, frame)
+        scores_by_labels(SETTINGS | settings, values(write(pretrained={100: PRETRAINED[100]})))
 
 
 def test_the_figure_has_both_lines_and_the_optimum(write):
@@ -113,22 +104,3 @@ def test_the_figure_has_both_lines_and_the_optimum(write):
     assert line(figure, "bert")[0][0] < 100 < line(figure, "bert_pretrained")[0][0]
     assert ends(figure)["Bayes-optimal"] == pytest.approx(90)
     assert {"bert", "bert_pretrained", "Bayes-optimal", "100", "10,000"} <= set(texts(figure))
-
-
-def test_the_report_has_table_and_figures(write, tmp_path):
-    folders = [*write(), *write(task="acceptability", corpus="toy")]
-    settings = SETTINGS | {"metrics": {"sentiment": "accuracy", "acceptability": "accuracy"}}
-    out = tmp_path / "results"
-    stages = {stage: [folder for folder in folders if stage in folder.parts] for stage in ("prepare", "finetune")}
-    tables = write_report("small", stages, out, SPECIFICATIONS, label_efficiency=settings)
-    assert [table.name for table in tables] == ["tasks", "label-efficiency-grammar", "label-efficiency-toy"]
-    assert {"label-efficiency-grammar-sentiment.svg", "label-efficiency-toy-acceptability.svg"} <= {
-        path.name for path in out.iterdir()
-    }
-    page = (out / "report.html").read_text(encoding="utf-8")
-    for title in ("Label efficiency, grammar-sentiment", "Label efficiency, toy-acceptability"):
-        assert f"<figcaption>{title} <" in page
-    text = (out / "label-efficiency-grammar.md").read_text(encoding="utf-8")
-    assert "Task: sentiment, accuracy" in text and re.search(r"\|\s+10,000 \|\s+3 \|\s+81.0 ± 1.0 \|", text)
-    rows = pd.read_csv(out / "label-efficiency-grammar.csv")
-    assert rows["labels"].tolist() == [100, 10000] and "finding" not in rows

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.reporting.figures import COLOURS, INK, svg_of
+from retable.reporting.figures import COLOURS, INK
 from retable.reporting.lines import NAME, POINTS, Look, Scale, apart, line_panel, round_ticks, stacked
-from tests.reporting.charts import ends, line, marks, table, tables, texts
+from tests.reporting.charts import drawn as drawn_of
+from tests.reporting.charts import ends, line, marks, specified, table, tables, texts
 
 X, Y = Scale("step", 0, 1000), Scale("loss", 0, 10)
 
@@ -58,16 +59,16 @@ def test_a_system_has_a_colour_and_its_name_at_the_end():
     figure = line_panel(lines_of(["lstm", "gpt"]), X, Y, {"": Look()}, bounds=[("bound", 0.5)])
     assert line(figure, "gpt") == ([0, 250, 500, 750, 1000], [2, 2.25, 2.5, 2.75, 3])
     assert ends(figure) == {"gpt": 3, "lstm": 2, "bound": 0.5}
-    (drawn,) = marks(figure.to_dict(), "line")
+    (drawn,) = marks(specified(figure), "line")
     scale = drawn["encoding"]["color"]["scale"]
     assert scale == {"domain": ["gpt", "lstm", "bound"], "range": [*COLOURS[:2], INK]}
     assert drawn["encoding"]["x"]["scale"]["domain"] == [0, 1000] and drawn["encoding"]["x"]["axis"]["title"] == "step"
     assert {"gpt", "lstm", "bound"} <= set(texts(figure))
     for colour in COLOURS[:2]:
-        assert f'stroke="{colour}"' in svg_of(figure)
+        assert f'stroke="{colour}"' in drawn_of(figure)
 
 
-def test_numbers_are_told_where_the_pointer_is_nearest():
+def test_numbers_are_told_at_the_pointer_alone():
     figure = line_panel(lines_of(["lstm"], low=0.5, high=4.0), X, Y, {"": Look()}).to_dict()
     (nearest,) = figure["params"]
     assert nearest["select"]["nearest"] and nearest["select"]["on"] == "pointerover"
@@ -75,15 +76,19 @@ def test_numbers_are_told_where_the_pointer_is_nearest():
     assert [each["field"] for each in hover["encoding"]["tooltip"]] == ["system", "variant", "x", "y", "low", "high"]
     opacity = hover["encoding"]["opacity"]
     assert opacity == {"condition": [{"param": nearest["name"], "empty": False, "value": 1}], "value": 0}
+    frame = pd.DataFrame({"x": range(20), "y": range(20), "system": "one", "variant": ""})
+    figure = line_panel(frame, Scale.over("x", frame["x"]), Scale.over("y", frame["y"]), {"": Look()})
+    assert "nearest_point" in figure.to_json()  # which the page has
+    assert 'opacity="0"' not in drawn_of(figure) and drawn_of(figure).count("<path") < 20
 
 
 def test_lines_end_by_their_first_variant_and_points_alone_are_no_line():
     both = pd.concat([lines_of(["gpt"]), lines_of(["gpt"], variant="dots").assign(y=9.0)])
     figure = line_panel(both, X, Y, {"": Look(), "dots": Look(None, is_marked=True)})
     assert ends(figure) == {"gpt": 2}
-    (drawn,) = marks(figure.to_dict(), "line")
+    (drawn,) = marks(specified(figure), "line")
     assert drawn["transform"] == [{"filter": {"field": "variant", "oneOf": [""]}}]
-    dots = [mark for mark in marks(figure.to_dict(), "point") if "transform" in mark]
+    dots = [mark for mark in marks(specified(figure), "point") if "transform" in mark]
     assert [mark["transform"][0]["filter"]["oneOf"] for mark in dots] == [["dots"]]
     figure = line_panel(both[both["variant"] == "dots"], X, Y, {"": Look(), "dots": Look(None, is_marked=True)})
     assert ends(figure) == {"gpt": 9}
@@ -92,7 +97,7 @@ def test_lines_end_by_their_first_variant_and_points_alone_are_no_line():
 def test_more_systems_than_colours_have_a_panel_each_before_the_others():
     names = [f"system_{i}" for i in range(len(COLOURS) + 1)]
     figure = line_panel(lines_of(names), X, Y, {"": Look()}, bounds=[("bound", 0.5)])
-    specification = figure.to_dict()
+    specification = specified(figure)
     assert specification["facet"]["field"] == "system"
     assert set(names) <= set(texts(figure)) and texts(figure).count("bound") == len(names)
     others = table(figure, "other")
@@ -101,7 +106,7 @@ def test_more_systems_than_colours_have_a_panel_each_before_the_others():
     assert behind["encoding"]["color"]["value"] == INK and behind["encoding"]["detail"]["field"] == "other"
     assert "data" not in own and set(own["encoding"]["color"]["scale"]["range"]) == {COLOURS[0], INK}
     # each panel has the lines of all others and its own
-    assert len(re.findall(f'stroke="{INK}"[^>]* opacity="0.25"', svg_of(figure))) == len(names) ** 2
+    assert len(re.findall(f'stroke="{INK}"[^>]* opacity="0.25"', drawn_of(figure))) == len(names) ** 2
     assert not tables(figure, "place")
     assert "facet" not in line_panel(lines_of(names[:-1]), X, Y, {"": Look()}).to_dict()
 
@@ -130,17 +135,10 @@ def test_stacked_panels_keep_a_systems_colour():
 def test_stacked_panels_of_many_systems_tell_numbers_where_the_pointer_is():
     lines = lines_of([f"system_{i}" for i in range(len(COLOURS) + 1)])
     figure = stacked([line_panel(lines, X, Y, {"": Look()}, name=name) for name in ("upper", "lower")])
-    specification = figure.to_dict()
+    specification = specified(figure)
     hovered = {mark["name"]: mark for mark in marks(specification, "point") if "tooltip" in mark["encoding"]}
     watched = {param["name"]: param["views"] for param in specification["params"]}
     assert watched.keys() == {"nearest_upper", "nearest_lower"} and len(hovered) == 2
     for param, (view,) in watched.items():
         assert hovered[view]["encoding"]["opacity"]["condition"][0]["param"] == param
-    assert svg_of(figure).count("system_0") >= 2
-
-
-def test_the_file_has_no_marks_that_only_a_pointer_shows():
-    frame = pd.DataFrame({"x": range(20), "y": range(20), "system": "one", "variant": ""})
-    figure = line_panel(frame, Scale.over("x", frame["x"]), Scale.over("y", frame["y"]), {"": Look()})
-    assert "nearest_point" in figure.to_json()  # which the page has
-    assert 'opacity="0"' not in svg_of(figure) and svg_of(figure).count("<path") < 20
+    assert drawn_of(figure).count("system_0") >= 2

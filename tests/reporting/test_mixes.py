@@ -65,7 +65,7 @@ def frame_of(folders):
     return mixes_frame(map(read_result, folders))
 
 
-def test_shares_are_read_from_the_weights_and_averaged_over_seeds(folders):
+def test_shares_are_read_from_the_weights_and_averaged_over_seeds(folders, write):
     frame = frame_of(folders)
     cola = frame[frame["task"] == "cola"].sort_values("layer")
     of_seeds = np.stack([shares_of(0, 1, 0), shares_of(0, 2, -1)])
@@ -75,9 +75,6 @@ def test_shares_are_read_from_the_weights_and_averaged_over_seeds(folders):
     assert "bilstm_elmo_last" not in set(frame["system"])  # a single layer takes all
     single = read_result(folders[-1]).tables["mix"]
     assert single.to_dict("list") == {"layer": [2], "share": [1.0], "gamma": [3.0]}
-
-
-def test_the_mixed_layers_are_those_of_the_configuration(write):
     frame = frame_of([write("grammar", "sentiment", "some", 1, [1.0, 0.0], 1.0, layers=[2, 0])])
     assert dict(zip(frame["layer"], frame["share"], strict=True)) == pytest.approx(
         dict(zip([2, 0], shares_of(1, 0), strict=True))

@@ -4,9 +4,8 @@ import pytest
 
 from retable.reporting.probes import probes_figures, probes_table
 from retable.reporting.results import aggregate, read_result
-from tests.reporting.charts import ends, line, marks, texts
-from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
-from tests.reporting.written import write_report
+from tests.reporting.charts import ends, line, marks, specified, texts
+from tests.reporting.specifications import REFERENCES
 
 KINDS = ("number", "part_of_speech")
 
@@ -50,7 +49,7 @@ def test_a_corpus_may_lack_a_kind_of_label(write_probes):
     table = probes_table(frame)
     assert [value.text for value in table.panels["grammar"][0].values][-3:] == ["", "", ""]
     figures = probes_figures(frame)
-    panels = {corpus: len(figure.to_dict()["concat"]) for corpus, figure in figures.items()}
+    panels = {corpus: len(figure.concat) for corpus, figure in figures.items()}
     assert panels == {"grammar": 2, "grammar_senses": 3}
 
 
@@ -62,17 +61,9 @@ def test_the_figure_has_the_accuracies_by_layer(write_probes):
     assert line(number, "gpt", "control") == ([0, 1], [25.0, 50.0])
     assert ends(number) == {"gpt": 75.0, "most frequent label": 62.5}
     assert line(part_of_speech, "elmo", "control") == ([0], [45.0])
-    drawn = marks(figure.to_dict(), "line")
+    drawn = marks(specified(figure), "line")
     assert [mark["encoding"]["y"]["axis"]["title"] for mark in drawn] == ["number (%)", "part of speech (%)"]
     colours = [mark["encoding"]["color"]["scale"] for mark in drawn]  # one that a panel lacks keeps its colour
     assert colours[0] == colours[1] and colours[0]["domain"] == ["elmo", "gpt", "most frequent label"]
     assert drawn[0]["encoding"]["strokeDash"]["scale"]["range"] == [[1, 0], [2, 3]]
     assert {"gpt", "elmo", "most frequent label", "number (%)"} <= set(texts(figure))
-
-
-def test_the_report_has_table_and_figure(write_probes, tmp_path):
-    tables = write_report(
-        "small", {"evaluate": [write_probes("grammar", "gpt", [0.5, 0.75])]}, tmp_path / "results", SPECIFICATIONS
-    )
-    assert [table.name for table in tables] == ["probes"]
-    assert (tmp_path / "results" / "probes-grammar.svg").exists()

@@ -1,6 +1,5 @@
 import json
 import math
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,8 +10,6 @@ from retable.reporting.results import CELL, COLUMNS, aggregate, read_result
 from tests.reporting import charts
 from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, heads, made, texts
 from tests.reporting.written import write_report
-
-STUDIES = Path(__file__).parents[2] / "studies"
 
 
 @pytest.fixture
@@ -29,7 +26,7 @@ def kn5(write_likelihood, perplexity_of):
     return write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(141.0)] * 5, protocol="sentence-bounded")
 
 
-def test_every_published_row_of_the_corpus_is_there(kn5, frame_of):
+def test_every_published_row_of_the_corpus_is_there(kn5, frame_of, write_vectors, write_run):
     frame = frame_of([kn5])
     published = REFERENCES[(REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")]
     cells = set(frame[CELL].itertuples(index=False, name=None))
@@ -43,19 +40,6 @@ def test_every_published_row_of_the_corpus_is_there(kn5, frame_of):
     assert "Zaremba" in large["source"] and large["note"] == "wants a GPU"
     assert unrun.set_index("system").loc["rnn_lda", "note"] == "no recipe; from memory"
     assert unrun.set_index("system").loc["gt3", "note"] == "not in this study"  # another has it
-
-
-def test_a_row_that_no_committed_study_runs_says_why():
-    tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in STUDIES.glob("*/results/*.csv")]
-    shown = pd.concat([table[[*CELL, "verdict"]] for table in tables if {*CELL, "verdict"} <= {*table}])
-    run = set(shown.loc[shown["verdict"] != NOT_RUN, CELL].itertuples(index=False, name=None))
-    alone = set(shown.loc[shown["verdict"] == NOT_RUN, CELL].itertuples(index=False, name=None)) - run
-    reasons = REFERENCES.set_index(CELL)["not_run"]
-    assert alone and {cell for cell in alone if not reasons[cell]} == set()
-    assert {cell for cell in run if cell in reasons.index and reasons[cell]} == set()
-
-
-def test_corpora_without_a_language_model_get_no_rows(write_vectors, write_run, frame_of):
     oracle = write_run("prepare", "ptb", "oracle", 0, {"test/perplexity_word": 45.0})
     frame = frame_of([write_vectors("text8", "skipgram", 1, 40), oracle])
     assert NOT_RUN not in set(frame["verdict"])
@@ -82,12 +66,6 @@ def test_published_rows_stand_beside_what_their_source_says(beside, shown):
     assert set(zip(unrun["task"], unrun["corpus"], strict=True)) == shown
 
 
-def test_a_note_stands_wherever_its_system_was_measured(write_run, frame_of):
-    cell = write_run("evaluate", "ptb/kn5-1", "kn5", 1, {"blimp/overall/accuracy": 0.6})
-    (note,) = frame_of([cell], notes={"ptb": {"kn5": "half the text"}}).query("system == 'kn5'")["note"]
-    assert note == "half the text"
-
-
 def test_the_cost_is_that_of_the_own_training(write_run, write_likelihood, perplexity_of, frame_of):
     cells = [
         write_likelihood("evaluate", f"ptb/lstm_small-{seed}", "lstm_small", seed, [perplexity_of(115)] * 5)
@@ -102,7 +80,7 @@ def test_the_cost_is_that_of_the_own_training(write_run, write_likelihood, perpl
     assert flops["lstm_small_tied", "test", "perplexity_word"] == 1.9e14
 
 
-def test_notes_are_of_one_corpus_and_stand_first(write_likelihood, perplexity_of, frame_of):
+def test_notes_are_of_one_corpus_and_of_all_metrics(write_likelihood, perplexity_of, frame_of, write_run):
     cells = [
         write_likelihood("evaluate", "ptb/lstm_small_tied-1", "lstm_small_tied", 1, [perplexity_of(130)] * 5),
         write_likelihood("evaluate", "grammar/lstm_small_tied-1", "lstm_small_tied", 1, [perplexity_of(130)] * 5),
@@ -114,6 +92,9 @@ def test_notes_are_of_one_corpus_and_stand_first(write_likelihood, perplexity_of
     assert notes["ptb", "lstm_small_tied", "test", "bits_per_byte"] == "half of its epochs"
     assert notes["ptb", "awd_lstm", "test", "perplexity_word"] == "nine hours; wants a GPU"
     assert notes["grammar", "lstm_small_tied", "test", "perplexity_word"] == ""
+    cell = write_run("evaluate", "ptb/kn5-1", "kn5", 1, {"blimp/overall/accuracy": 0.6})
+    (note,) = frame_of([cell], notes={"ptb": {"kn5": "half the text"}}).query("system == 'kn5'")["note"]
+    assert note == "half the text"
 
 
 def test_rows_stand_by_rank_whether_run_or_not(kn5, write_run, frame_of):
@@ -160,11 +141,8 @@ def test_the_report_tells_what_ran_and_what_did_not(write_run, write_likelihood,
 
 
 def test_the_figure_shows_what_ran_and_grows_with_it(write_likelihood, perplexity_of, frame_of):
-    cells = [
-        write_likelihood("evaluate", f"ptb/s{i}-1", f"s{i}", 1, [perplexity_of(60 + 5 * i)] * 5) for i in range(40)
-    ]
-    (few,) = perplexities(frame_of(cells[:4])).values()
-    (many,) = perplexities(frame_of(cells)).values()
-    assert [text for text in charts.texts(few) if text[0] == "s"] == ["s3", "s2", "s1", "s0"]
-    heights = [figure.to_dict()["height"] for figure in (few, many)]
-    assert heights[1] == 10 * heights[0] and heights[1] / 40 > 20  # pixels a row
+    cells = [write_likelihood("evaluate", f"ptb/s{i}-1", f"s{i}", 1, [perplexity_of(60 + 5 * i)] * 5) for i in range(6)]
+    few, many = (perplexities(frame_of(cells[:n]))["ptb"] for n in (3, 6))
+    assert [text for text in charts.texts(few) if text[0] == "s"] == ["s2", "s1", "s0"]
+    heights = [charts.specified(figure)["height"] for figure in (few, many)]
+    assert heights[1] == 2 * heights[0] and heights[1] / 6 > 20  # pixels per row

@@ -71,7 +71,7 @@ def test_of_rates_that_are_nearly_as_good_the_lowest_is_taken(write):
     assert frame["best"].tolist() == [True, False, False, False, True]
 
 
-def test_a_task_without_a_metric_to_choose_by(write):
+def test_a_task_without_a_metric_to_choose_by_and_a_study_without_rates(write):
     folders = [write("finetune", "bert_rate_1", "cola", cola__validation__matthews=0.5, cola__validation__accuracy=0.5)]
     for chosen_by in ({}, {"cola": "acuracy"}):
         with pytest.raises(UsageError) as mistake:
@@ -80,7 +80,4 @@ def test_a_task_without_a_metric_to_choose_by(write):
             "bert has rates, and no metric says which is the best for cola; write chosen_by: "
             "{cola: accuracy, or matthews}"
         )
-
-
-def test_a_study_without_rates_has_no_table():
     assert rates_rows({}, {}, [], tidy([])).empty

@@ -1,6 +1,7 @@
 import csv
 import html
 import json
+import math
 import re
 import shutil
 
@@ -12,32 +13,55 @@ from retable.core.errors import UsageError
 from retable.reporting.provenance import Making
 from retable.reporting.report import judged
 from retable.reporting.results import AFTERWARDS
+from tests.reporting.conftest import writes_likelihoods, writes_runs
 from tests.reporting.specifications import SPECIFICATIONS
 from tests.reporting.written import write_report
 
 
-@pytest.fixture
-def folders(write_run, write_likelihood, write_curve, perplexity_of, tmp_path):
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """The folder of the project, below which records are kept."""
+    root = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("DVC_ROOT", str(root))
+        yield root
+
+
+@pytest.fixture(scope="module")
+def folders(root):
+    write_run = writes_runs(root)
+    write_likelihood = writes_likelihoods(write_run)
     pretrained = write_run("pretrain", "ptb/lstm_small-1", "lstm_small", 1, {"steps": 200}, {"git_dirty": True})
-    write_curve(pretrained, [6.0, 5.0, 4.8])
+    (pretrained / "curve.csv").write_text("step,metric,value\n0,validation/loss,6.0\n100,validation/loss,5.0\n")
     evaluated = write_likelihood(
-        "evaluate", "ptb/lstm_small-1", "lstm_small", 1, [perplexity_of(118)] * 5,
+        "evaluate", "ptb/lstm_small-1", "lstm_small", 1, [10 * math.log(118)] * 5,
         made_from=["pretrain/ptb/lstm_small-1", "tokenize/ptb/word"], record={"hardware": "<cores> & more"},
     )  # fmt: skip
-    kn5 = write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(141)] * 5)
+    kn5 = write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [10 * math.log(141)] * 5)
     record_file(kn5.parent).unlink()
-    shutil.rmtree(tmp_path / "work/made")
+    shutil.rmtree(root / "work/made")
     return {"prepare": [], "pretrain": [pretrained], "evaluate": [evaluated, kn5]}
 
 
-@pytest.fixture
-def report(folders, tmp_path):
+def facts():
     command = "python -m pipelines.evaluate cell=ptb/lstm_small-1 seed=7"
     making = Making(command, "evaluate@lstm_small-1", {"seed": "7"})
-    facts = {"makings": {"evaluate/ptb/lstm_small-1": making}, "remote": "git@github.com:o/retable.git"}
-    facts |= {"about": "What <a> study shows."}
-    write_report("ptb & <co>", folders, tmp_path / "results", SPECIFICATIONS, **facts)
-    return (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
+    return {
+        "makings": {"evaluate/ptb/lstm_small-1": making}, "remote": "git@github.com:o/retable.git",
+        "about": "What <a> study shows.",
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results(folders, root):
+    """The folder of the report."""
+    write_report("ptb & <co>", folders, root / "results", SPECIFICATIONS, **facts())
+    return root / "results"
+
+
+@pytest.fixture(scope="module")
+def report(results):
+    return (results / "report.html").read_text(encoding="utf-8")
 
 
 def entry(page: str, cell: str) -> str:
@@ -64,8 +88,8 @@ def test_numbers_lead_to_their_cells_and_those_to_what_made_them(report):
     assert told in report
 
 
-def test_runs_stand_in_a_table_for_programs(report, tmp_path):
-    with (tmp_path / "results/runs.csv").open(encoding="utf-8") as file:
+def test_runs_stand_in_a_table_for_programs(results):
+    with (results / "runs.csv").open(encoding="utf-8") as file:
         rows = {row.pop("cell"): row for row in csv.DictReader(file)}
     assert rows["evaluate/ptb/lstm_small-1"] == {
         "system": "lstm_small", "corpus": "ptb", "task": "", "seed": "1", "mlflow_run_id": "a1b2c3",
@@ -76,12 +100,12 @@ def test_runs_stand_in_a_table_for_programs(report, tmp_path):
     assert rows["evaluate/ptb/kn5-1"]["mlflow_run_id"] == rows["evaluate/ptb/kn5-1"]["seconds"] == ""
 
 
-def test_verdicts_are_counted_and_failures_named(report, tmp_path):
+def test_verdicts_are_counted_and_failures_named(report, results):
     assert "Study ptb &amp; &lt;co&gt;" in report
     failure = "lstm_small on ptb, test perplexity_word: 118.00, published 114.5 ± 2 (Zaremba et al. 2014"
     assert failure in report
     # KN5's test within ±1.5, the LSTM's validation 118 a miss of 120.7 ± 2 too
-    summary = (tmp_path / "results" / "report.md").read_text(encoding="utf-8")
+    summary = (results / "report.md").read_text(encoding="utf-8")
     assert "\n1 within the tolerance of what was published, 2 outside of it" in summary and failure in summary
     assert "| kn5 " in summary
     assert "\n- 1 cell: of an unknown commit\n" in summary
@@ -90,27 +114,24 @@ def test_verdicts_are_counted_and_failures_named(report, tmp_path):
     assert summary.splitlines()[2] == "What &lt;a&gt; study shows."
 
 
-@pytest.mark.parametrize(("perplexity", "is_outside"), [(141.2, False), (200, True)])
-def test_no_failure_is_not_coloured_as_one(perplexity, is_outside, write_likelihood, perplexity_of, tmp_path):
-    cell = write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(perplexity)] * 5)
-    write_report("one", {"evaluate": [cell]}, tmp_path, SPECIFICATIONS)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert ('<li class="fail"><b>1</b>' in page) == is_outside
-    assert ("<li><b>0</b>outside of it" in page) != is_outside
-
-
-def test_a_tolerance_that_was_set_afterwards_is_counted(write_likelihood, perplexity_of, tmp_path):
-    """Of those that pass, maximum entropy's; kn5's was there before it ran."""
+def test_passes_failures_and_tolerances_that_were_set_afterwards_are_counted(write_likelihood, perplexity_of, tmp_path):
+    """Of those that pass, maximum entropy's tolerance was set after its run; kn5's was there before."""
     folders = [
         write_likelihood("evaluate", f"ptb/{name}-1", name, 1, [perplexity_of(value)] * 5)
-        for name, value in (("kn5", 141.2), ("maxent", 142.1))
+        for name, value in (("kn5", 141.2), ("maxent", 142.1), ("lstm_small", 200))
     ]
-    write_report("two", {"evaluate": folders}, tmp_path / "results", SPECIFICATIONS)
-    summary = (tmp_path / "results" / "report.md").read_text(encoding="utf-8")
-    told = "2 within the tolerance of what was published (1 by a tolerance set after it had run), 0 outside"
-    assert f"\n{told}" in summary
-    rows = {line.split(" | ")[0].strip("| "): line for line in summary.splitlines() if line.startswith("| ")}
-    assert AFTERWARDS in rows["maxent"] and AFTERWARDS not in rows["kn5"]
+    for n, failures in ((2, 0), (3, 2)):
+        write_report("two", {"evaluate": folders[:n]}, out := tmp_path / str(n), SPECIFICATIONS)
+        page = (out / "report.html").read_text(encoding="utf-8")
+        assert (f'<li class="fail"><b>{failures}</b>' in page) == (failures > 0)  # no failure is not coloured as one
+        assert ("<li><b>0</b>outside of it" in page) == (failures == 0)
+        summary = (out / "report.md").read_text(encoding="utf-8")
+        told = (
+            f"2 within the tolerance of what was published (1 by a tolerance set after it had run), {failures} outside"
+        )
+        assert f"\n{told}" in summary
+        rows = {line.split(" | ")[0].strip("| "): line for line in summary.splitlines() if line.startswith("| ")}
+        assert AFTERWARDS in rows["maxent"] and AFTERWARDS not in rows["kn5"]
 
 
 def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_of, tmp_path):
@@ -133,30 +154,12 @@ def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_o
         assert 'href="#run-evaluate-grammar-lstm-1-measured-phenomena"' in table
 
 
-def test_the_same_numbers_give_the_same_bytes_whenever_they_were_made(folders, tmp_path):
-    for name in ("first", "second"):
-        write_report("ptb", folders, tmp_path / name, SPECIFICATIONS)
-        assert (tmp_path / name / "runs.csv").exists()
-        for folder in (each for listed in folders.values() for each in listed):
-            cell = folder.parent if folder.name == "measured" else folder
-            made = {"mlflow_run_id": "fedcba", "seconds": 99, "git_commit": "ad" * 20, "hardware": "?"}
-            write_record(cell, made | {"environment": {}})
-    files = sorted(path.name for path in (tmp_path / "first").iterdir() if path.is_file())
-    assert {"report.html", "report.md", "perplexity.csv", "perplexity-ptb.svg"} <= set(files)
-    first, second = ({name: (tmp_path / each / name).read_bytes() for name in files} for each in ("first", "second"))
-    differing = {name for name in files if first[name] != second[name]}
-    assert differing == {"runs.csv", "report.html", "report.md"}  # which have the commit and the machine
-    assert "- 3 cells: commit adadadadad; " in (tmp_path / "second/report.md").read_text(encoding="utf-8")
-
-
-def test_dvc_gets_the_scores_by_system(folders, tmp_path):
-    write_report("ptb", folders, tmp_path, SPECIFICATIONS)
-    written = json.loads((tmp_path / "metrics.json").read_text())
-    assert written == {
+def test_dvc_gets_the_scores_by_system(results):
+    assert json.loads((results / "metrics.json").read_text()) == {
         "kn5": {"test/perplexity_word": pytest.approx(141)},
         "lstm_small": {"test/perplexity_word": pytest.approx(118)},
     }
-    assert "kn5,test/perplexity_word,141.0\n" in (tmp_path / "metrics.csv").read_text()
+    assert "kn5,test/perplexity_word,141.0\n" in (results / "metrics.csv").read_text()
 
 
 def test_dvc_gets_what_systems_are_judged_by():
@@ -178,34 +181,91 @@ def test_dvc_gets_what_systems_are_judged_by():
 
 
 def test_a_missing_cell_writes_nothing(folders, tmp_path):
-    folders["evaluate"].append(tmp_path / "outputs" / "evaluate" / "ptb" / "gpt-1")
-    remedy = r"stage evaluate makes it: `retable repro` of a study that has evaluate/ptb/gpt-1"
-    with pytest.raises(UsageError, match=remedy):
-        write_report("ptb", folders, tmp_path / "results", SPECIFICATIONS)
+    gone = {"evaluate": [*folders["evaluate"], tmp_path / "outputs" / "evaluate" / "ptb" / "gpt-1"]}
+    with pytest.raises(UsageError, match=r"stage evaluate makes it: .* evaluate/ptb/gpt-1"):
+        write_report("ptb", folders | gone, tmp_path / "results", SPECIFICATIONS)
     assert not (tmp_path / "results").exists()
 
 
-def test_word_vectors_bring_their_figures_and_tables(write_run, write_vectors, write_neighbours, write_plane, tmp_path):
+def test_the_same_numbers_give_the_same_bytes_whenever_they_were_made(folders, results, tmp_path):
+    for folder in (each for listed in folders.values() for each in listed):
+        cell = folder.parent if folder.name == "measured" else folder
+        made = {"mlflow_run_id": "fedcba", "seconds": 99, "git_commit": "ad" * 20, "hardware": "?"}
+        write_record(cell, made | {"environment": {}})
+    write_report("ptb & <co>", folders, tmp_path, SPECIFICATIONS, **facts())
+    files = sorted(path.name for path in results.iterdir() if path.is_file())
+    assert {"report.html", "report.md", "perplexity.csv", "perplexity-ptb.svg", "runs.csv"} <= set(files)
+    first, second = ({name: (folder / name).read_bytes() for name in files} for folder in (results, tmp_path))
+    differing = {name for name in files if first[name] != second[name]}
+    assert differing == {"runs.csv", "report.html", "report.md"}  # which have the commit and the machine
+    assert "- 3 cells: commit adadadadad; " in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+ABLATION = {
+    "title": "BERT without pairs", "claim": "BERT is better with pairs.", "metric": "cola/test/matthews",
+    "better": "higher", "systems": ["bert", "no_pairs"], "holds": [["bert", "no_pairs"]],
+}  # fmt: skip
+LABELS = {"claim": "Better.", "pretrained": "bert_pre", "scratch": "bert", "metrics": {"sentiment": "accuracy"}}
+
+
+def test_every_comparison_and_figure_is_in_the_report(
+    write_run, write_vectors, write_neighbours, write_plane, tmp_path
+):
+    """All that a study may ask for, in one report; those of tasks and likelihoods are in the committed results."""
+
+    def trained(corpus, metric, **systems):
+        for system, values in systems.items():
+            for seed, value in enumerate(values, 1):
+                out = f"{corpus}/{metric.split('/')[0]}-{system}-{seed}"
+                folders["finetune"].append(write_run("finetune", out, system, seed, {metric: value}))
+
+    words = {
+        "grammar": {"train/words": 1e6, "vocab_size": 9},
+        "grammar_3m": {"train/words": 3e6, "test/fertility": 1.0},
+    }
+    probes = {"probes/layer_0/number": 0.5, "probes/layer_0/number_control": 0.25, "probes/majority/number": 0.5}
+    asked = [
+        write_run("evaluate", f"grammar/gpt-1-{n}", "gpt", 1, {f"prompted_toy_{n}/validation/accuracy": 0.5})
+        for n in (0, 4)
+    ]
     folders = {
-        "tokenize": [
-            write_run("tokenize", "grammar/word", "word", 0, {"train/words": 1e6, "vocab_size": 9}),
-            write_run("tokenize", "grammar_3m/word", "word", 0, {"train/words": 3e6, "test/fertility": 1.0}),
-        ],
+        "tokenize": [write_run("tokenize", f"{name}/word", "word", 0, each) for name, each in words.items()],
+        "prepare": [write_run("prepare", "grammar", "oracle", 0, {"sentiment/test/accuracy": 0.9})],
+        "finetune": [],
         "evaluate": [
             write_vectors("grammar", "skipgram", 1, 60),
             write_vectors("grammar_3m", "skipgram", 1, 80),
             write_neighbours("grammar/skipgram-1-neighbours", "skipgram", 1, {("a", "1"): ["b"]}),
             write_plane("grammar/skipgram-1-capitals", "skipgram", 1, [((1, 2), (3, 4)), ((0, 1), (2, 2))]),
+            write_run("evaluate", "grammar/gpt-1-probes", "gpt", 1, probes | {"probes/words/number": 480}),
+            *asked,
         ],
     }
-    write_report("vectors", folders, tmp_path / "results", SPECIFICATIONS)
-    files = {path.name for path in (tmp_path / "results").iterdir()}
-    figures = {"analogies-regular-grammar.svg", "analogies-total-grammar.svg", "plane-grammar.svg"}
-    tables = {"analogies.md", "neighbours-grammar.csv", "neighbours-grammar.md", "tokenizers.md"}
-    assert figures | tables <= files
-    means = json.loads((tmp_path / "results" / "metrics.json").read_text())["skipgram"]
+    trained("grammar", "cola/test/matthews", bert=(0.61, 0.62, 0.63), no_pairs=(0.41, 0.42, 0.43), gpt=(0.3,))
+    trained(
+        "grammar", "sentiment/test/accuracy", bert_100_labels=(0.60, 0.64, 0.68), bert_pre_100_labels=(0.7, 0.75, 0.8)
+    )
+    trained("glue", "rte/validation/accuracy", bert=(0.5, 0.6), no_pairs=(0.6, 0.7))
+    more = {"ablations": {"pairs": ABLATION}, "label_efficiency": LABELS, "baseline": "bert"}
+    tables = write_report("all", folders, tmp_path / "results", SPECIFICATIONS, **more)
+    names = [table.name for table in tables]
+    assert {*names} == {
+        "glue", "glue-differences", "ablation-pairs", "label-efficiency-grammar", "tasks", "probes", "prompted",
+        "analogies", "neighbours-grammar", "tokenizers",
+    }  # fmt: skip
+    files = {path.name: path for path in (tmp_path / "results").iterdir()}
+    figures = {"analogies-regular-grammar", "analogies-total-grammar", "plane-grammar", "probes-grammar"}
+    figures |= {"label-efficiency-grammar-sentiment", "shots-grammar-toy"}
+    assert {f"{name}.svg" for name in figures} == {name for name in files if name.endswith(".svg")}
+    assert {f"{name}.{suffix}" for name in names for suffix in ("csv", "md")} <= files.keys()
+    text = {name: path.read_text(encoding="utf-8") for name, path in files.items() if not name.endswith(".svg")}
+    for name in ("report.html", "report.md", "ablation-pairs.md"):
+        assert "Holds, where higher is better: bert less" in text[name], name
+    assert text["report.html"].count("<figure ") == len(figures)
+    assert "<figcaption>Label efficiency, grammar-sentiment <" in text["report.html"]
+    assert "finetune/grammar/cola-bert-1 finetune/grammar/cola-bert-2" in text["ablation-pairs.csv"]
+    assert len(pd.read_csv(files["glue-differences.csv"])) == 1 + 1  # the average too
+    means = json.loads(text["metrics.json"])["skipgram"]
     assert means["grammar/analogies/total/accuracy"] == 0.6 and means["grammar_3m/analogies/total/accuracy"] == 0.8
-    page = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
-    assert page.count("<figure ") == 3 and "Nearest neighbours, grammar" in page
-    tokenizers = (tmp_path / "results" / "tokenizers.csv").read_text()
-    assert "grammar_3m" in tokenizers and "grammar,tokenizer" not in tokenizers  # one of them measured nothing
+    assert "grammar_3m" in text["tokenizers.csv"]
+    assert "grammar,tokenizer" not in text["tokenizers.csv"]  # one of them measured nothing

@@ -41,12 +41,16 @@ def test_seeds_average_by_hand(write_likelihood, perplexity_of):
     assert row["runs"].split() == [f"evaluate/ptb/lstm-{seed}" for seed in (1, 2, 3)]
 
 
-def test_few_units_have_neither_interval_nor_test(write_likelihood):
-    """Two documents have three resamples, of which an interval would say little and be believed."""
+def test_few_units_or_other_segmentations_have_no_test(write_likelihood):
+    # Two documents have three resamples, of which an interval would say little and be believed.
     for n, has in ((4, False), (5, True)):
         folder = write_likelihood("evaluate", f"c{n}/lstm-1", "lstm", 1, [40.0, 50.0, 45.0, 41.0, 44.0][:n])
         row = perplexity_row("lstm", [folder])
         assert [not math.isnan(row[name]) for name in ("ci_low", "ci_high", "p_best")] == [has] * 3
+    systems = {"a": [40.0] * 6, "b": [50.0] * 5}
+    cells = [write_likelihood("evaluate", f"ptb/{name}-1", name, 1, each) for name, each in systems.items()]
+    p = rows_of(cells)["p_best"]
+    assert p["a", "", "test", "bits_per_byte"] == 1 and math.isnan(p["b", "", "test", "bits_per_byte"])
 
 
 def test_perplexities_are_compared_by_their_ratio(write_likelihood):
@@ -80,13 +84,6 @@ def test_the_best_system_is_set_apart_by_the_paired_test(write_likelihood, perpl
     assert math.isnan(p["oracle"])
     assert p["equal"] > 0.05 and p["best"] > 0.05 and max(p["best"], p["equal"]) == 1
     assert p["worse"] < 0.01  # a fifth of a nat, far within the spread between units
-
-
-def test_no_test_between_different_segmentations(write_likelihood):
-    systems = {"a": [40.0] * 6, "b": [50.0] * 5}
-    cells = [write_likelihood("evaluate", f"ptb/{name}-1", name, 1, each) for name, each in systems.items()]
-    p = rows_of(cells)["p_best"]
-    assert p["a", "", "test", "bits_per_byte"] == 1 and math.isnan(p["b", "", "test", "bits_per_byte"])
 
 
 def test_classifiers(write_classifier):
@@ -161,12 +158,6 @@ def test_another_recipe_passes_as_such(write_likelihood, perplexity_of, value, t
     assert (row["verdict"], row["note"]) == (expected, "other discounts")
 
 
-def test_without_a_tolerance_there_is_no_verdict(write_likelihood, perplexity_of):
-    cells = [write_likelihood("evaluate", "ptb/a-1", "a", 1, [perplexity_of(100.0)] * 5)]
-    row = perplexity_row("a", cells, pd.DataFrame([reference("a", 100.0)]))
-    assert (row["verdict"], row["published"], row["source"]) == ("n/a", 100.0, "a paper")
-
-
 def test_published_numbers_find_their_rows(write_likelihood, perplexity_of):
     folders = [
         write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [perplexity_of(142.0)] * 5),
@@ -187,14 +178,8 @@ def test_references_are_complete_and_unambiguous():
     assert REFERENCES[required].notna().all(axis=None)
     assert (REFERENCES[["source", "configuration"]] != "").all(axis=None)
     assert not (REFERENCES[["value", "tolerance", "flops"]] <= 0).any(axis=None)
-
-
-def test_what_was_not_confirmed_gives_no_verdict():
     remembered = REFERENCES["note"].str.contains("from memory")
     assert remembered.any() and REFERENCES["tolerance"][remembered].isna().all()
-
-
-def test_a_difference_has_something_to_differ_from():
     cells = set(REFERENCES[["system", "corpus", "task", "split", "metric"]].itertuples(index=False, name=None))
     relative = REFERENCES[REFERENCES["relative_to"] != ""]
     assert len(relative) and relative["tolerance"].notna().all()
@@ -202,38 +187,24 @@ def test_a_difference_has_something_to_differ_from():
         assert (row.relative_to, row.corpus, row.task, row.split, row.metric) in cells
 
 
-def test_a_missing_folder_names_its_stage(tmp_path):
+def test_missing_folders_are_named_and_nothing_measured_is_an_empty_frame(tmp_path):
     with pytest.raises(
         UsageError, match=r"stage evaluate makes it: `retable repro` of a study that has evaluate/grammar/lstm-1"
     ):
         read_result(tmp_path / "outputs" / "evaluate" / "grammar" / "lstm-1")
+    assert isinstance(aggregate([], REFERENCES), pd.DataFrame)
 
 
-def test_two_runs_of_one_seed_are_refused(write_likelihood):
-    folders = [write_likelihood("evaluate", f"ptb/{name}", "lstm", 1, [30.0]) for name in ("a", "b")]
+def test_runs_that_contradict_each_other_or_their_units_are_refused(write_likelihood):
+    folders = [write_likelihood("evaluate", f"ptb/{name}", "lstm", 1, [30.0, 31.0]) for name in ("a", "b")]
     with pytest.raises(UsageError, match=r"evaluate/ptb/a and evaluate/ptb/b both hold lstm with seed 1"):
         rows_of(folders)
-
-
-def test_metrics_that_contradict_their_units_are_refused(write_likelihood):
-    folder = write_likelihood("evaluate", "ptb/lstm-1", "lstm", 1, [30.0, 31.0])
-    metrics = json.loads((folder / "metrics.json").read_text())
-    (folder / "metrics.json").write_text(json.dumps(metrics | {"test/perplexity_word": 20.0}))
+    metrics = json.loads((folders[0] / "metrics.json").read_text())
+    (folders[0] / "metrics.json").write_text(json.dumps(metrics | {"test/perplexity_word": 20.0}))
     with pytest.raises(UsageError, match=r"metrics.json has perplexity_word 20 on test, but its units give 21.1"):
-        rows_of([folder])
-
-
-def test_seeds_on_different_units_are_refused(write_likelihood):
-    folders = [write_likelihood("evaluate", f"ptb/lstm-{seed}", "lstm", seed, [30.0] * seed) for seed in (1, 2)]
+        rows_of(folders[:1])
     with pytest.raises(UsageError, match="different units"):
-        rows_of(folders)
-
-
-def test_units_of_another_split_than_the_metrics_are_refused(write_classifier):
-    folder = write_classifier("grammar/gpt-1", "gpt", 1, "cola", [0, 1], [0, 1])
-    (folder / "units.csv").write_text((folder / "units.csv").read_text().replace("test", "train"))
-    with pytest.raises(UsageError, match=r"metrics.json has accuracy 1 on test, but its units give 0"):
-        rows_of([folder])
+        rows_of([folders[1], write_likelihood("evaluate", "ptb/c", "lstm", 2, [30.0])])
 
 
 class Reversal(Task):
@@ -310,7 +281,3 @@ def test_what_tells_no_merit_has_an_interval_and_no_best(write_run):
     assert math.isnan(rows["a", "unknown"]) and math.isnan(rows["b", "unknown"])
     unknown = rows_of(folders).loc[("a", "prompted_lambada", "test", "unknown")]
     assert unknown["ci_low"] < 1 / 3 < unknown["ci_high"]
-
-
-def test_nothing_measured_is_an_empty_frame():
-    assert isinstance(aggregate([], REFERENCES), pd.DataFrame)

@@ -1,9 +1,7 @@
 import json
 
-from retable.reporting.markup import latex_table, markdown_table
 from retable.reporting.results import read_result
 from retable.reporting.samples import samples_tables
-from retable.reporting.tables import write_table
 
 PROMPTS = ["the old", "a | b", "", "it never shows"]
 
@@ -40,15 +38,4 @@ def test_continuations_of_a_beginning_stand_side_by_side(write_run):
     ]  # fmt: skip
     assert [row.apart for row in table.panels["ptb"]] == [True, False, False] * 3
     assert table.panels["ptb"][2].values[1].runs == ("generate/ptb/lstm-1-beam",)
-
-
-def test_the_table_can_be_written_in_every_markup(write_run, tmp_path):
-    ((table, frame),) = samples_tables([write(write_run, "ptb", "lstm", 1, "beam", "a | pipe & <unk>")])
-    write_table(table, frame, tmp_path)
-    assert r"a \| pipe & &lt;unk&gt; first" in markdown_table(table)
-    assert r"a \textbar{} pipe \& \textless{}unk\textgreater{} first" in latex_table(table)
-    assert (tmp_path / "samples.csv").read_text().count("\n") == 9
-
-
-def test_without_samples_there_is_no_table(write_run):
-    assert samples_tables([read_result(write_run("evaluate", "ptb/lstm-1-perplexity", "lstm", 1, {}))]) == []
+    assert samples_tables(results[-1:]) == []

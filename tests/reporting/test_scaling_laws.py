@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from retable.core.errors import UsageError
-from retable.metrics.scaling_laws import Law, fit_law, fit_parabola
+from retable.metrics.scaling_laws import Law, fit_parabola
 from retable.reporting import report, scaling_laws
 from retable.reporting.results import read_result, tidy
 from tests.reporting import charts
@@ -65,7 +65,7 @@ def test_a_row_a_model_has_what_its_training_and_its_test_say(frame):
 
 def test_the_law_and_the_parabolas_are_those_of_the_points(frame, found):
     ((corpus, found),) = found.items()
-    assert corpus == "toy" and found.law == fit_law(frame["N"], frame["D"], frame["loss"])
+    assert corpus == "toy"
     np.testing.assert_allclose(found.law, LAW, rtol=5e-3)
     for budget, C in BUDGETS.items():
         own = frame[frame["budget"] == budget]
@@ -74,7 +74,7 @@ def test_the_law_and_the_parabolas_are_those_of_the_points(frame, found):
     assert found.isoflop.slope == pytest.approx(LAW.exponent, abs=0.02)
 
 
-def test_the_table_says_whether_the_entropy_was_found(found):
+def test_the_table_says_whether_the_entropy_was_found(found, frame):
     ((table, laws),) = of_rows("scaling-laws", scaling_laws.laws_rows(found))
     ((of_models, models),) = of_rows("scaling-models", scaling_laws.models_rows(found))
     rows = texts(table, "toy")
@@ -87,24 +87,29 @@ def test_the_table_says_whether_the_entropy_was_found(found):
     assert laws.set_index("number")["fitted"]["beta"] == pytest.approx(LAW.beta, rel=0.01)
     assert table.notes[1] == "toy: 3 of 3 parabolas are least within their sizes."
     assert len(of_models.panels["toy"]) == 15 and models["difference"].abs().max() < 1e-3
+    others = {"toy": replace(found["toy"], points=frame.assign(entropy=1.7, alone=1.8))}
+    ((table, _),) = of_rows("scaling-laws", scaling_laws.laws_rows(others))
+    assert " misses what is known, 1.700 to 1.800." in table.notes[0]
 
 
-def test_models_stand_by_budget_size_and_seed(frame):
-    """Whatever their C, which whole steps make a little more or less than the budget."""
+def test_models_stand_by_budget_size_and_seed_and_their_mean_in_the_figure(frame, found):
+    # Whatever their C, which whole steps make a little more or less than the budget.
     twice = pd.concat([frame.assign(seed=2), frame]).sample(frac=1, random_state=1)
     uneven = twice.assign(C=twice["C"] * (1 + 1e-3 * np.sin(np.arange(len(twice)))))
-    ((table, models),) = of_rows("scaling-models", scaling_laws.models_rows(scaling_laws.fitted(uneven, 5)))
-    rows = texts(table, "toy")
+    ((of_models, models),) = of_rows(
+        "scaling-models", scaling_laws.models_rows({"toy": replace(found["toy"], points=uneven)})
+    )
+    rows = texts(of_models, "toy")
     assert [row[2] for row in rows] == [budget for budget in BUDGETS for _ in range(10)]
     assert [row[1] for row in rows] == ["1", "2"] * 15
     sizes = models.groupby("budget")["N"].apply(list)
     assert all(of == sorted(of) for of in sizes)
-
-
-def test_an_entropy_that_was_not_found_is_told(frame, found):
-    others = {"toy": replace(found["toy"], points=frame.assign(entropy=1.7, alone=1.8))}
-    ((table, _),) = of_rows("scaling-laws", scaling_laws.laws_rows(others))
-    assert " misses what is known, 1.700 to 1.800." in table.notes[0]
+    others = frame.assign(seed=2, loss=frame["loss"] + 0.02)
+    both = {"toy": replace(found["toy"], points=pd.concat([frame, others]))}
+    drawn = table(scaling_laws.compute_figures(both)["toy"], "size", "x", "y")
+    assert len(drawn) == len(frame)
+    ordered = frame.sort_values(["N", "C"])
+    assert drawn["y"].tolist() == pytest.approx((ordered["loss"] + 0.01 - found["toy"].law.E).tolist(), rel=1e-3)
 
 
 def test_the_figures_have_the_models_the_vertices_and_the_least_loss(frame, found):
@@ -124,24 +129,12 @@ def test_the_figures_have_the_models_the_vertices_and_the_least_loss(frame, foun
     assert least[::20] == pytest.approx(searched, rel=1e-3)
 
 
-def test_operations_have_a_point_a_model_that_is_the_mean_of_its_seeds(frame, found):
-    others = frame.assign(seed=2, loss=frame["loss"] + 0.02)
-    both = {"toy": replace(found["toy"], points=pd.concat([frame, others]))}
-    drawn = table(scaling_laws.compute_figures(both)["toy"], "size", "x", "y")
-    assert len(drawn) == len(frame)
-    ordered = frame.sort_values(["N", "C"])
-    assert drawn["y"].tolist() == pytest.approx((ordered["loss"] + 0.01 - found["toy"].law.E).tolist(), rel=1e-3)
-
-
-def test_too_few_sizes_are_told(results):
+def test_too_few_sizes_and_models_are_told(results):
     alike = [
         replace(each, metrics=each.metrics | {"flops": 6000 * each.metrics["tokens"]}) for each in results["pretrain"]
     ]
     with pytest.raises(UsageError, match=r"scaling_laws: gpt_\* are of 1 sizes; a law needs 3 or more"):
         points(results | {"pretrain": alike})
-
-
-def test_too_few_models_are_told(results):
     with pytest.raises(UsageError, match=r"scaling_laws: 0 models .* called lstm_\*"):
         points(results, "lstm_*")
     with pytest.raises(UsageError, match="a law of 5 numbers needs as many or more"):

@@ -6,8 +6,7 @@ import pytest
 from retable.reporting.results import aggregate, read_result
 from retable.reporting.shots import shots_figures
 from tests.reporting.charts import line, table, texts
-from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
-from tests.reporting.written import write_report
+from tests.reporting.specifications import REFERENCES
 
 ACCURACIES = {"gpt": {0: 5, 1: 6, 4: 8}, "kn5": {0: 5, 4: 4}}  # right of ten
 
@@ -27,7 +26,7 @@ def folders(write_run):
     return [*found, write_run("evaluate", "grammar/gpt-1-other", "gpt", 1, other)]
 
 
-def test_a_line_a_system_goes_through_its_accuracies(folders):
+def test_a_line_a_system_goes_through_its_accuracies_a_figure_a_split(folders, write_run):
     frame = aggregate(map(read_result, folders), REFERENCES)
     ((name, figure),) = shots_figures(frame).items()
     assert name == "grammar-toy"
@@ -38,18 +37,9 @@ def test_a_line_a_system_goes_through_its_accuracies(folders):
     own = frame[frame["task"].str.fullmatch(r"prompted_toy_\d") & (frame["metric"] == "accuracy")]
     assert sorted(bars["low"]) == pytest.approx(sorted(100 * own["ci_low"]), rel=1e-3)
     assert {"gpt", "kn5", "0", "1", "4"} <= {*texts(figure)}
-
-
-def test_two_splits_are_two_figures(folders, write_run):
     for shots in (0, 4):
         metrics = {f"prompted_toy_{shots}/test/accuracy": 0.9}
         folders.append(write_run("evaluate", f"grammar/gpt-1-test_{shots}", "gpt", 1, metrics))
     figures = shots_figures(aggregate(map(read_result, folders), REFERENCES))
     assert [*figures] == ["grammar-toy-test", "grammar-toy-validation"]
     assert line(figures["grammar-toy-test"], "gpt")[1] == [90, 90]
-
-
-def test_the_report_has_the_figure(folders, tmp_path):
-    out = tmp_path / "results"
-    write_report("small", {"evaluate": folders}, out, SPECIFICATIONS)
-    assert (out / "shots-grammar-toy.svg").exists()

@@ -48,7 +48,7 @@ def texts(table: Table) -> dict[str, list[list[str]]]:
     return {panel: specifications.texts(table, panel) for panel in table.panels}
 
 
-def test_ten_lines_make_a_table(tmp_path):
+def test_ten_lines_make_a_table_that_leaves_that_of_all_others(tmp_path):
     (table,) = write_tables(FRAME, {"orders": yaml.safe_load(OWN)}, tmp_path)
     assert heads(table) == [
         "System", "Runs", "Validation right", "Test τ", "Test 95 % interval", "Test published", "Test verdict"
@@ -62,16 +62,13 @@ def test_ten_lines_make_a_table(tmp_path):
     }
     assert table.panels["tales"][2].values[3].bold and not table.panels["tales"][0].values[3].bold
     assert "Orders" in (tmp_path / "orders.md").read_text() and (tmp_path / "orders.csv").exists()
-
-
-def test_what_has_a_table_leaves_the_one_of_all_others(tmp_path):
     rest = {"tasks": SPECIFICATIONS["tasks"]}
     assert [table.name for table in write_tables(FRAME, rest, tmp_path)] == ["tasks"]
     both = rest | {"orders": yaml.safe_load(OWN)}
     assert [table.name for table in write_tables(FRAME, both, tmp_path)] == ["orders"]
 
 
-def test_rows_and_columns_may_be_of_anything(tmp_path):
+def test_rows_and_columns_may_be_of_anything_and_a_function_may_make_them(tmp_path, monkeypatch):
     said = {"title": "Turned", "where": {"task": "ordering"}, "row": "Split", "rows": [{"each": "split"}],
             "columns": [{"each": ["metric", "system"], "{metric}": {"{system}": ["value"]}}]}  # fmt: skip
     (table,) = write_tables(FRAME, {"turned": said}, tmp_path)
@@ -79,9 +76,6 @@ def test_rows_and_columns_may_be_of_anything(tmp_path):
         ("accuracy", "bert"), ("tau", "bert"), ("tau", "gpt")
     ]  # fmt: skip
     assert texts(table) == {"tales": [["test", "", "0.50", "0.12"], ["validation", "0.25", "", ""]]}
-
-
-def test_a_function_may_make_it(tmp_path, monkeypatch):
     monkeypatch.setattr(counted, "__module__", blimp.__name__)
     monkeypatch.setattr(blimp, "counted", counted, raising=False)
     said = {"where": {"task": "ordering"}, "_target_": f"{blimp.__name__}.counted"}
@@ -178,12 +172,9 @@ def test_a_mistake_in_rows_of_a_module_is_one_line(change, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_title_is_needed(tmp_path):
+def test_a_title_is_needed_and_lead_columns_exist(tmp_path):
     with pytest.raises(UsageError, match="table orders has no title, columns"):
         write_tables(FRAME, {"orders": {"where": {"task": "ordering"}}}, tmp_path)
-
-
-def test_lead_columns_are_those_that_a_page_shows_at_once(tmp_path):
     said = yaml.safe_load(OWN) | {"lead": ["Runs", "Test τ"]}
     (table,) = write_tables(FRAME, {"orders": said}, tmp_path)
     assert table.lead == ("Runs", "Test τ")

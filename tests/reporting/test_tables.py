@@ -11,43 +11,14 @@ from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
 NASTY = r"a_b|c & <d> 50% $x$ {y} ~z^ #1 \n *e*"
 
 
-@pytest.fixture
-def perplexities(write_likelihood, perplexity_of, tmp_path):
-    systems = {"oracle": 45, "unigram": 350, "lstm": 70, "kn5": 92}
-    folders = [
-        write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 5),
-        *(
-            write_likelihood("evaluate", f"grammar/{name}-1", name, 1, [perplexity_of(value)] * 5, protocol="carried")
-            for name, value in systems.items()
-            if name != "oracle"
-        ),
-    ]
-    return aggregate(map(read_result, folders), REFERENCES)
-
-
 def texts(rows):
     return [[value.text for value in row.values] for row in rows]
 
 
-def test_rows_go_from_worst_to_best_with_the_oracle_last(perplexities, tmp_path):
-    (table,) = write_tables(perplexities, SPECIFICATIONS, tmp_path / "results")
-    rows = table.panels["grammar"]
-    assert [row.values[0].text for row in rows] == ["unigram", "kn5", "lstm", "true distribution (oracle)"]
-    assert [row.apart for row in rows] == [False, False, False, True]
-    assert [row.values[1].text for row in rows] == ["carried", "carried", "carried", ""]
-    word = [column.title for column in table.columns].index("PPL/word")
-    assert [row.values[word].text for row in rows] == ["350.00", "92.00", "70.00", "45.00"]
-    assert [row.values[word].bold for row in rows] == [False, False, True, False]
-    assert rows[2].values[word].runs == ("evaluate/grammar/lstm-1",)
-
-
-def test_an_oracle_without_systems_is_left_out(write_likelihood, perplexity_of, tmp_path):
-    folder = write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 5)
+def test_an_oracle_without_systems_of_its_task_is_left_out(write_likelihood, perplexity_of, tmp_path, write_run):
+    folder = write_likelihood("prepare", "toy", "oracle", 0, [perplexity_of(45)] * 5)
     assert write_tables(aggregate([read_result(folder)], REFERENCES), SPECIFICATIONS, tmp_path / "results") == []
-
-
-def test_an_oracle_of_a_task_that_no_system_has_is_left_out(write_run, tmp_path):
-    """Beside a system of one task it would look like that one's bound."""
+    # Beside a system of one task it would look like that one's bound.
     bounds = {"sentiment/test/accuracy": 0.9, "sentiment/test/matthews": 0.8, "acceptability/test/accuracy": 0.95}
     folders = [
         write_run("prepare", "grammar", "oracle", 0, bounds),
@@ -59,36 +30,6 @@ def test_an_oracle_of_a_task_that_no_system_has_is_left_out(write_run, tmp_path)
     assert texts(table.panels["grammar"]) == [
         ["lstm", "1", "70.0"], ["Bayes-optimal (oracle)", "1", "90.0"],
     ]  # fmt: skip
-
-
-def test_tasks_end_with_the_bayes_optimal_prediction(write_classifier, write_run, tmp_path):
-    labels = [0, 1] * 10
-    folders = [
-        write_run("prepare", "grammar", "oracle", 0, {"sentiment/test/accuracy": 0.93}),
-        write_classifier("grammar/gpt-1", "gpt", 1, "sentiment", labels, [*labels[:18], 0, 0]),
-        write_classifier("grammar/bow-1", "bow", 1, "sentiment", labels, [*labels[:12], *[1, 0] * 4]),
-    ]
-    frame = aggregate(map(read_result, folders), REFERENCES)
-    (table,) = write_tables(frame, SPECIFICATIONS, tmp_path / "results")
-    rows = table.panels["grammar"]
-    assert [row.values[0].text for row in rows] == ["bow", "gpt", "Bayes-optimal (oracle)"]
-    accuracy = [column.title for column in table.columns].index("accuracy")
-    assert [row.values[accuracy].text for row in rows] == ["60.0", "95.0", "93.0"]
-
-
-def test_analogies_have_their_total_last(write_run, tmp_path):
-    metrics = {
-        f"analogies/{section}/{metric}": value
-        for section, seen, accuracy in (("total", 300, 0.5), ("zebra", 100, 0.3), ("capital", 200, 0.6))
-        for metric, value in (("seen", seen), ("accuracy", accuracy))
-    }
-    results = [read_result(write_run("evaluate", "grammar/skipgram-1", "skipgram", 1, metrics))]
-    (table,) = write_tables(aggregate(results, REFERENCES), SPECIFICATIONS, tmp_path / "results")
-    assert texts(table.panels["grammar"]) == [
-        ["capital", "200", "60.0"],
-        ["zebra", "100", "30.0"],
-        ["total", "300", "50.0"],
-    ]
 
 
 def test_analogies_by_both_methods_over_seeds(write_vectors, tmp_path):
@@ -167,22 +108,16 @@ def nasty():
     return Table("nasty", NASTY, columns, {NASTY: rows}, [NASTY])
 
 
-def test_markdown_keeps_its_columns(nasty):
+def test_markdown_and_latex_escape_every_special(nasty):
     lines = [line for line in markdown_table(nasty).splitlines() if line.startswith("|")]
     assert len(lines) == 3
     for line in lines:
         assert line.replace(r"\|", "").count("|") == 3
     assert r"a_b\|c & &lt;d&gt;" in lines[2] and r"\*e\*" in lines[2] and "**1.0** ± 0.1" in lines[2]
-
-
-def test_markdown_has_a_rule_over_the_narrowest_column():
     table = Table(
         "narrow", "Narrow", [Column(""), Column("", numeric=False)], {"a": [Row([Value("1"), Value("b")])]}, []
     )
     assert "|    |   |\n| -: | - |\n|  1 | b |" in markdown_table(table)
-
-
-def test_latex_escapes_every_special(nasty):
     text = latex_table(nasty)
     expected = (
         r"a\_b\textbar{}c \& \textless{}d\textgreater{} 50\% \$x\$ \{y\} "

@@ -3,8 +3,7 @@
 import pandas as pd
 import pytest
 
-from retable.reporting.published import NOT_RUN
-from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, heads, texts
+from tests.reporting.specifications import SPECIFICATIONS, heads, texts
 from tests.reporting.written import write_report
 
 SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a|version:2", "chrf": "nrefs:1|nc:6|version:2"}
@@ -12,21 +11,13 @@ SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a|version:2", "chrf": "nrefs:1|n
 
 @pytest.fixture
 def write_translator(write_run):
-    def write(corpus, system, seed, bleu, alignments=False):
+    def write(corpus, system, seed, bleu):
         metrics = {"steps": 9.0, "validation/loss": 2.0}
         for task, less in (("translation", 0), ("translation_2017", 5)):
             scores = {"bleu": bleu - less, "bleu_lowercase": bleu + 1, "bleu_words": bleu - 2, "chrf": bleu + 20 - less}
             metrics |= {f"{task}/test/{name}": score for name, score in scores.items()}
         more = {"task": "translation", "protocol": "beam_5", "signatures": SIGNATURES | {"bleu_words": "x"}}
-        folder = write_run("finetune", f"{corpus}/{system}-{seed}", system, seed, metrics, **more)
-        if alignments:
-            rows = [
-                (sentence, u, f"ziel{u}", s, "null", 0.5)
-                for sentence in range(8) for u in range(3) for s in range(2 + sentence)
-            ]  # fmt: skip
-            columns = ["sentence", "target_place", "target", "source_place", "source", "weight"]
-            pd.DataFrame(rows, columns=columns).to_csv(folder / "alignments.csv", index=False)
-        return folder
+        return write_run("finetune", f"{corpus}/{system}-{seed}", system, seed, metrics, **more)
 
     return write
 
@@ -65,27 +56,6 @@ def test_a_group_a_test_set_with_protocol_and_signatures(report):
     assert rows.loc[("plain", "translation", "bleu_words"), "mean"] == 18.0
 
 
-def test_published_translators_stand_there_whether_run_or_not(report):
-    published = REFERENCES.set_index(["system", "task"]).loc["transformer_translation_tiny"]
-    assert published["value"].to_dict() == {
-        "translation": 41.02, "translation_2017": 33.36, "translation_coco": 29.88
-    }  # fmt: skip
-    tables, out = report(("multi30k", "rnn", 1, 30.0))
-    (row,) = texts(tables["translation"], "multi30k_lowercase")
-    assert row[0] == "transformer_translation_tiny" and row.count(NOT_RUN) == 3
-    assert {"41.02", "33.36", "29.88"} <= set(row)
-    assert row[-1] == "not in this study; test 2017, test coco: from memory"
-    assert "3 published, but not run here." in (out / "report.md").read_text(encoding="utf-8")
-    assert "arXiv 2105.14462" in (out / "report.html").read_text(encoding="utf-8")
-
-
-def test_translators_of_other_data_are_published_apart(report):
-    tables, out = report(("grammar_pairs", "rnn", 1, 90.0))
-    assert [*tables["translation"].panels] == ["grammar_pairs"]
-    assert [column.title for column in tables["translation"].columns].count("published") == 0
-    assert NOT_RUN not in (out / "report.md").read_text(encoding="utf-8")
-
-
 def test_a_translator_is_judged_by_what_was_published_of_it(report):
     notes = {"multi30k_lowercase": {"transformer_translation_tiny": "two seeds"}}
     cells = [("multi30k_lowercase", "transformer_translation_tiny", seed, 41.5) for seed in (1, 2)]
@@ -99,14 +69,3 @@ def test_a_translator_is_judged_by_what_was_published_of_it(report):
         "two seeds; test, test 2017: the mean is of every step's weights, the published one of ten epochs'; "
         "test 2017, test coco: from memory"
     )
-
-
-def test_the_first_sentences_alignments_are_drawn(write_translator, tmp_path):
-    folders = [write_translator("multi30k", "rnn", seed, 30.0, alignments=True) for seed in (2, 1)]
-    folders.append(write_translator("multi30k", "plain", 1, 20.0))
-    out = tmp_path / "results"
-    write_report("small", {"finetune": folders}, out, SPECIFICATIONS)
-    drawn = sorted(path.name for path in out.glob("alignment-*.svg"))
-    assert drawn == ["alignment-multi30k-rnn.svg"]
-    assert (out / drawn[0]).read_text().count(">null<") == 2  # a word, and no missing value; of the first sentence
-    assert "Alignment of a test sentence, multi30k-rnn <" in (out / "report.html").read_text(encoding="utf-8")

@@ -14,10 +14,9 @@ from retable.data.spelling import Vocabulary
 from retable.inference.build import build_model
 from retable.models.bag_of_words import BagOfWords
 from retable.models.lenet import LeNet
-from tests.pipelines.recipes import PATHS, composed
+from tests.pipelines.recipes import composed
 
 datasets = pytest.importorskip("sklearn.datasets")
-RECIPES = [name for name, path in PATHS.items() if path.startswith("images/")]
 EMPTY = Vocabulary([], [])
 
 
@@ -70,22 +69,6 @@ def test_lenet_equals_its_maps_window_by_window():
         ], dim=1)  # fmt: skip
     wide = (model.layers[8].weight @ maps.flatten() + model.layers[8].bias).clamp(min=0)
     torch.testing.assert_close(model(image[None])[0], wide)
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_images_of_a_batch_do_not_meet_and_every_parameter_learns(name):
-    task, objective = made(name)
-    encoded_ = task.encode(objective.model, EMPTY, task.examples("validation")[:6])
-    batch = encoded_.pad(np.arange(6))
-    objective.train()
-    if name == "pixels":
-        nn.init.normal_(objective.head.weight)
-    objective.loss(batch, None, 0)[0].backward()
-    assert all(p.grad is not None and p.grad.any() for p in objective.parameters())
-    objective.eval()
-    with torch.no_grad():
-        alone = objective(ImageBatch(batch.images[2:3], batch.labels[2:3]))
-        torch.testing.assert_close(alone[0], objective(batch)[2], atol=1e-5, rtol=1e-4)
 
 
 def test_what_reads_no_images_is_refused():

@@ -26,18 +26,23 @@ def build(tmp_path):
     return builder
 
 
-def test_sentences_have_single_spaces_and_labels_their_places(build):
+def test_sentences_and_labels_are_read_from_their_columns(build, tmp_path):
     task = build({"train": '1\t "a  \xa0b \tgood\n2\t\u2028é\t bad\n'})
     assert task.examples("train") == [Example(('"a b',), 1), Example(("é",), 0)]
     assert task.splits == ["train", "validation"] and [path.name for path in task.inputs] == [
         "train.tsv",
         "validation.tsv",
     ]
-
-
-def test_a_pair_has_two_columns(build):
     task = build(sentences=["text", "id"])
     assert task.examples("train") == [Example(("a", "1"), 1)]
+    task = build({"validation": "id\ttext\tscore\n1\tx\tgood\n"}, label=["score", "label"])
+    assert task.examples("train") == [Example(("a",), 1)] and task.examples("validation") == [Example(("x",), 1)]
+    task = build({"train": "1\ta\t-\n2\tb\tgood\n"}, labels={"bad": "bad", "good": "good", "-": None})
+    assert task.examples("train") == [Example(("b",), 1)]
+    (tmp_path / "plain.csv").write_text('good,"a, b"\n')
+    file = {"path": str(tmp_path / "plain.csv"), "columns": ["label", "text"], "skip_incomplete": False}
+    assert build({"test": file}).examples("test") == [Example(("a, b",), 1)]
+    assert build({"test": None}).splits == ["train", "validation"]
 
 
 def test_a_test_set_may_have_no_labels(build):
@@ -47,11 +52,6 @@ def test_a_test_set_may_have_no_labels(build):
     assert task.examples("test_other") == [Example(("e",), 0)]
     with pytest.raises(UsageError, match=r"validation.tsv has no column 'label'; it has 'id', 'text'"):
         build({"validation": "id\ttext\n7\tc d\n"}).examples("validation")
-
-
-def test_a_label_may_have_several_names(build):
-    task = build({"validation": "id\ttext\tscore\n1\tx\tgood\n"}, label=["score", "label"])
-    assert task.examples("train") == [Example(("a",), 1)] and task.examples("validation") == [Example(("x",), 1)]
 
 
 def test_scores(build):
@@ -79,18 +79,6 @@ def test_a_prediction_that_is_no_class_is_wrong(build):
     assert task.score(units) == {"f1": 2 / 3} and task.score(units.assign(prediction=none)) == {"f1": 0}
     assert task.score(units.assign(label=None)) == {}
     assert build(labels=None, scores=[1, 5], metrics=["pearson"]).labels.none == 0
-
-
-def test_labels_that_map_to_nothing_are_left_out(build):
-    task = build({"train": "1\ta\t-\n2\tb\tgood\n"}, labels={"bad": "bad", "good": "good", "-": None})
-    assert task.examples("train") == [Example(("b",), 1)]
-
-
-def test_a_file_may_have_a_form_of_its_own(build, tmp_path):
-    (tmp_path / "plain.csv").write_text('good,"a, b"\n')
-    file = {"path": str(tmp_path / "plain.csv"), "columns": ["label", "text"], "skip_incomplete": False}
-    assert build({"test": file}).examples("test") == [Example(("a, b",), 1)]
-    assert build({"test": None}).splits == ["train", "validation"]
 
 
 def test_validation_may_be_a_share_of_the_training_examples(build):
@@ -122,11 +110,16 @@ def test_what_is_wrong_with_the_examples_is_said(build, train, settings, message
     assert "\n" not in str(caught.value)
 
 
-def test_a_row_without_a_value_is_refused(build, tmp_path):
+def test_missing_files_and_values_are_named(build, tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "good"}\n{"text": null, "label": "bad"}\n{"text": "c"}\n')
     task = build({"train": {"path": str(tmp_path / "a.jsonl")}})
     with pytest.raises(UsageError, match=r"a.jsonl, line 2 has no 'text'"):
         task.examples("train")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"nowhere.tsv does not exist; set RETABLE_DATA"):
+        build({"test": {"path": "nowhere.tsv"}}).examples("test")
+    with pytest.raises(UsageError, match=r"stage prepare makes it"):
+        build({"test": {"path": "outputs/prepare/grammar/sentiment/test.tsv"}}).examples("test")
 
 
 @pytest.mark.parametrize(
@@ -148,14 +141,6 @@ def test_a_task_that_cannot_be_is_refused(build, settings, message):
 def test_a_task_needs_two_splits(build, missing):
     with pytest.raises(UsageError, match=rf"write task.files.{missing}=FILE"):
         build({missing: None})
-
-
-def test_a_missing_file_is_said(build, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"nowhere.tsv does not exist; set RETABLE_DATA"):
-        build({"test": {"path": "nowhere.tsv"}}).examples("test")
-    with pytest.raises(UsageError, match=r"stage prepare makes it"):
-        build({"test": {"path": "outputs/prepare/grammar/sentiment/test.tsv"}}).examples("test")
 
 
 def test_the_sentences_of_tasks_are_a_corpus(build, tmp_path):

@@ -26,13 +26,10 @@ def write(tmp_path):
     return writer
 
 
-def test_a_quote_is_a_character_of_a_tsv(write):
+def test_quotes_are_characters_of_a_tsv_and_hold_fields_of_a_csv_together(write):
     path = write("a.tsv", 'id\ttext\r\n1\t"quoted, as it stands\n\n2\t\u2028é, a "b" ""c  \n')
     assert fields(path) == [{"id": "1", "text": '"quoted, as it stands'}, {"id": "2", "text": '\u2028é, a "b" ""c  '}]
     assert places(path) == ["line 2", "line 4"]
-
-
-def test_a_quote_holds_a_field_of_a_csv_together(write):
     path = write("a.csv", 'id,text\n1,"a, b"\n2,"says ""no""\nand goes"\n\n3,plain\n')
     assert fields(path) == [
         {"id": "1", "text": "a, b"},
@@ -40,9 +37,6 @@ def test_a_quote_holds_a_field_of_a_csv_together(write):
         {"id": "3", "text": "plain"},
     ]
     assert places(path) == ["line 2", "line 3", "line 6"]
-
-
-def test_delimiter_quotes_and_columns_can_be_said(write):
     path = write("sts.csv", 'news\t5.0\tsays "no\tand, so\n')
     row = {"genre": "news", "score": "5.0", "a": 'says "no', "b": "and, so"}
     assert fields(path, columns=["genre", "score", "a", "b"], delimiter="\t", quotes=False) == [row]
@@ -67,7 +61,7 @@ def test_json_lines(write):
     assert read_table(write("b.jsonl", "")).columns == []
 
 
-def test_parquet(tmp_path):
+def test_parquet_with_dates(tmp_path):
     table = pyarrow.table({"text": ["a\tb", None, "c"], "label": [1, 0, None]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
     assert read_table(tmp_path / "a.parquet").columns == ["text", "label"]
@@ -77,15 +71,12 @@ def test_parquet(tmp_path):
         {"text": "c", "label": None},
     ]
     assert places(tmp_path / "a.parquet") == ["row 1", "row 2", "row 3"]
-
-
-def test_a_parquet_with_a_date_beside_the_text(tmp_path):
     table = pyarrow.table({"text": ["a"], "time": [datetime(2020, 5, 17)], "raw": [b"x"]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     assert fields(tmp_path / "a.parquet") == [{"text": "a", "time": '"2020-05-17 00:00:00"', "raw": "\"b'x'\""}]
 
 
-def test_lines_that_follow_a_pattern(write):
+def test_lines_that_follow_a_pattern_or_are_incomplete(write):
     path = write("a.label", "NUM:date When was caf\xe9\xf0 ?\nHUM:ind Who: me ?\n", "latin-1")
     form = {"pattern": r"(?P<label>\w+):\w+ (?P<question>.*)", "encoding": "latin-1"}
     assert read_table(path, **form).columns == ["label", "question"]
@@ -93,14 +84,13 @@ def test_lines_that_follow_a_pattern(write):
         {"label": "NUM", "question": "When was café\xf0 ?"},
         {"label": "HUM", "question": "Who: me ?"},
     ]
-
-
-def test_incomplete_rows_can_be_left_out(write):
     path = write("qqp.tsv", 'id\tq\tlabel\n1\ta\t0\n2\tWho was he?\n"\tWhat is\t0\t1\n3\tb\t1\n')
     assert fields(path, skip_incomplete=True) == [
         {"id": "1", "q": "a", "label": "0"},
         {"id": "3", "q": "b", "label": "1"},
     ]
+    with pytest.raises(UsageError, match=r"line 2: byte 4 of the line is not UTF-8 \(0xe9\)"):
+        fields(write("a.tsv", "x\ncafé\n", "latin-1"))
 
 
 def test_gold_comes_from_a_second_file(write):
@@ -137,8 +127,3 @@ def test_what_is_wrong_with_a_file_is_said(write, name, content, form, message):
 def test_a_missing_file_is_said(tmp_path, name):
     with pytest.raises(UsageError, match=rf"{name} does not exist; set RETABLE_DATA"):
         fields(tmp_path / name)
-
-
-def test_bytes_of_another_encoding_are_refused(write):
-    with pytest.raises(UsageError, match=r"line 2: byte 4 of the line is not UTF-8 \(0xe9\)"):
-        fields(write("a.tsv", "x\ncafé\n", "latin-1"))

@@ -17,12 +17,9 @@ def rows(path, **form) -> list[tuple]:
     return [(row.place, row.fields["label"], row.fields["sentence"]) for row in read_trees(path, **form).rows]
 
 
-def test_a_tree_is_a_sentence_with_its_roots_label(trees):
+def test_a_tree_is_a_sentence_or_its_phrases_in_the_order_in_which_they_open(trees):
     assert rows(trees) == [("line 1", "3", "It 's lovely"), ("line 3", "0", "Not ( a\\/b")]
     assert read_trees(trees).columns == ["sentence", "label"]
-
-
-def test_phrases_are_in_the_order_in_which_they_open(trees):
     assert [row[1:] for row in rows(trees, phrases=True)] == [
         ("3", "It 's lovely"),
         ("2", "It"),

@@ -25,11 +25,8 @@ def test_any_other_text_is_no_class(text):
     assert Answers(Classes(["entailment", "not_entailment"])).label(text) == 2
 
 
-def test_a_tokenizers_spaces_and_case_do_not_matter():
+def test_spaces_and_case_do_not_matter_and_scores_are_fifths():
     assert Answers(Classes(["entailment", "NOT_entailment"])).label(" not _ Entailment") == 1
-
-
-def test_a_score_is_the_nearest_fifth():
     one_to_five, found = Answers(Scores(1, 5)), Answers(Scores(0, 5))
     assert len(one_to_five.texts) == 21  # the paper's classes
     texts = {2.57: "2.6", 3.25: "3.2", 0.5: "0.4", 0.0: "0.0", 5.0: "5.0", 4.91: "5.0"}  # halves go to the even fifth
@@ -38,9 +35,6 @@ def test_a_score_is_the_nearest_fifth():
     ends = Answers(Scores(-0.5, 0.5))
     assert ends.texts == ["-0.6", "-0.4", "-0.2", "0.0", "0.2", "0.4", "0.6"]
     assert [ends.label(ends.texts[ends.place(end)]) for end in (-0.5, 0.5)] == [-0.4, 0.4]
-
-
-def test_any_number_within_the_scores_is_read():
     found = Answers(Scores(0, 5))
     assert [found.label(text) for text in ("2.7", "3", "3 . 2", " 0.0", "5")] == [2.7, 3.0, 3.2, 0.0, 5.0]
     assert {found.label(text) for text in ("", "5.2", "-0.2", "nan", "inf", "2,7", "3.2 3.2", "many")} == {-1}

@@ -1,0 +1,127 @@
+"""The tables of all kinds of tasks, from result folders of ten units whose scores have closed forms."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from retable.core.errors import UsageError
+from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
+from retable.reporting.published import NOT_RUN
+from retable.reporting.tables import write_tables
+from tests.reporting.conftest import SPLITS
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, framed, made, shown, texts
+from tests.reporting.specifications import lines as rows_of
+
+N = 10
+SPANS = ["spans_right", "spans_predicted", "spans_labelled"]
+KEY = ["abc", "de"]
+
+
+def average(n):
+    """The mean of the three F1, by the metric's own function."""
+    right, wrong = coreference_counts(KEY, KEY), coreference_counts(KEY, ["ab", "d"])
+    return float(coreference_metrics(np.stack([right] * n + [wrong] * (N - n)))["average_f1"])
+
+
+class Kind(NamedTuple):
+    corpus: str
+    right: dict  # columns of a unit that is right
+    wrong: dict
+    metric: str  # the main one
+    head: str  # of its column
+    scores: Callable[[int], dict[str, float]]  # all metrics where n of ten units are right
+
+
+KINDS = {
+    "answers": Kind(
+        "squad", {"exact_match": 1, "f1": 1.0}, {"exact_match": 0, "f1": 0.5}, "f1", "F1",
+        lambda n: {"exact_match": n / N, "f1": (N + n) / 20},
+    ),
+    "choices": Kind(
+        "swag", {"label": 3, "prediction": 3}, {"label": 3, "prediction": 1}, "accuracy", "accuracy",
+        lambda n: {"accuracy": n / N},
+    ),
+    "coreference": Kind(
+        "conll2012",
+        dict(zip(COLUMNS, coreference_counts(KEY, KEY), strict=True)),
+        dict(zip(COLUMNS, coreference_counts(KEY, ["ab", "d"]), strict=True)), "muc_f1", "MUC F1",
+        lambda n: {"muc_f1": 2 * (N + 2 * n) / (3 * N + N + 2 * n), "average_f1": average(n)},
+    ),
+    "summaries": Kind(
+        "cnn_dailymail", {"rouge1": 1.0}, {"rouge1": 0.25}, "rouge1", "ROUGE-1",
+        lambda n: {"rouge1": (n + (N - n) / 4) / N},
+    ),
+    "tagging": Kind(
+        "conll2000_chunking", {"words": 5, "right": 5} | dict.fromkeys(SPANS, 2),
+        {"words": 5, "right": 4} | dict(zip(SPANS, (1, 2, 2), strict=True)), "f1", "F1",
+        lambda n: {"accuracy": (4 * N + n) / 50} | dict.fromkeys(("precision", "recall", "f1"), (N + n) / 20),
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def write(write_run, kind):
+    def write(system, seed, n):
+        corpus, right, wrong, metric, _, scores = KINDS[kind]
+        units = pd.DataFrame([right if unit < n else wrong for unit in range(N)])
+        units = units.assign(unit=range(N), id=range(N), document=range(N), part=0)
+        metrics = {f"{kind}/{split}/{name}": score for split in SPLITS for name, score in scores(n).items()}
+        more = {"task": corpus, "signatures": {metric: "x"}}
+        folder = write_run("finetune", f"{corpus}/{system}-{seed}", system, seed, metrics, **more)
+        pd.concat([units.assign(split=split) for split in SPLITS]).to_csv(folder / "units.csv")
+        return folder
+
+    return write
+
+
+def test_a_row_a_system_next_to_what_was_published(write, kind):
+    corpus, _, _, metric, head, scores = KINDS[kind]
+    frame = framed(*(write("mine", seed, 2 * seed) for seed in (1, 2, 3)), write("other", 1, 9), write("oracle", 1, 10))
+    frame = frame.assign(signature="")
+    table = made(kind, frame[frame["task"] == kind])
+    digits, head = (1 if kind == "choices" else 2), f"Test {head}"
+    *_, other, bound = (row for row in rows_of(table, corpus) if row["Runs"].text)
+    assert bound["System"].text.endswith("oracle)") or kind not in ("answers", "choices", "summaries")
+    assert bound[head].text == f"{100:.{digits}f}" and not bound[head].bold
+    apart = [row.apart for row in table.panels[corpus]]
+    assert apart == [False] * (len(apart) - 1) + [bound["System"].text.endswith("(oracle)")]
+    rows = shown(table, corpus)
+    values = [scores(2 * seed)[metric] for seed in (1, 2, 3)]
+    assert (rows["mine"]["Runs"], rows["mine"][head]) == ("3", f"{100 * np.mean(values):.{digits}f}")
+    assert rows["other"][head] == f"{100 * scores(9)[metric]:.{digits}f}" and other["System"].text == "other"
+    published = REFERENCES[(REFERENCES["task"] == kind) & (REFERENCES["corpus"] == corpus)]
+    assert len(published) and {*published["system"]} | {"mine", "other"} == {*rows} - {bound["System"].text}
+    for row in published.itertuples():
+        (found,) = (each for each in texts(table, corpus) if each[0] == row.system)
+        assert f"{100 * row.value:.{digits}f}" in found and NOT_RUN in found and not rows[row.system]["Runs"]
+
+
+def test_intervals_are_over_units_and_spreads_over_seeds(write, kind):
+    scores = KINDS[kind].scores
+    frame = framed(*(write("mine", seed, 2 * seed) for seed in (1, 2, 3)))
+    own = frame[(frame["system"] == "mine") & (frame["split"] == "test")].set_index("metric")
+    for metric in scores(1):
+        cell, values = own.loc[metric], [scores(2 * seed)[metric] for seed in (1, 2, 3)]
+        assert (cell["n"], cell["mean"]) == (3, pytest.approx(np.mean(values)))
+        assert cell["std"] == pytest.approx(np.std(values, ddof=1)) and cell["p_best"] == 1
+        assert min(scores(0)[metric], 0.01) < cell["ci_low"] < cell["mean"] < cell["ci_high"] < 1
+    alone = framed(write("alone", 1, 5)).set_index(["system", "split", "metric"])
+    reachable = {metric: [scores(n)[metric] for n in range(N + 1)] for metric in scores(1)}
+    for metric, values in reachable.items():  # resampled units give few values, resampled words would give any
+        for end in ("ci_low", "ci_high"):
+            assert np.abs(np.array(values) - alone.loc[("alone", "test", metric), end]).min() < 0.02
+
+
+def test_units_that_contradict_the_metrics_are_refused(write, kind, tmp_path):
+    folder, (metric, *_) = write("mine", 1, 5), KINDS[kind].scores(1)
+    (folder / "metrics.json").write_text(f'{{"{kind}/test/{metric}": 0.875}}')
+    with pytest.raises(UsageError, match=rf"has {metric} 0\.875 on test, but its units give"):
+        write_tables(framed(folder), SPECIFICATIONS, tmp_path)
