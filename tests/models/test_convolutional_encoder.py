@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from retable.models.convolutional_encoder import ConvolutionalEncoder
@@ -33,12 +32,11 @@ def test_equals_a_loop_over_windows_and_features():
     torch.testing.assert_close(found[0], torch.tensor(expected))
 
 
-@pytest.mark.parametrize("bias", [0.0, 9.0])
-def test_padding_changes_nothing(bias):
+def test_padding_changes_nothing():
     """Not even where a window of nothing, which is the bias, would be the maximum."""
     model = encoder().eval()
     for convolve in model.filters:
-        torch.nn.init.constant_(convolve.bias, bias)
+        torch.nn.init.constant_(convolve.bias, 9.0)
     padded = model(ids(), LENGTHS)  # what stands behind a row's length is random here
     for row, length in enumerate(LENGTHS):
         torch.testing.assert_close(padded[row], model(ids()[row : row + 1, :length], LENGTHS[row : row + 1])[0])

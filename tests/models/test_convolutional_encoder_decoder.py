@@ -3,10 +3,8 @@ import pytest
 import torch
 from torch import nn
 
-from retable.data.pairs import PairBatch
 from retable.models import convolutional_encoder_decoder
 from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder, slowed
-from retable.objectives.translation import Translation
 
 V, D, C, L, K, B, S, U, LONG = 13, 6, 4, 2, 3, 3, 5, 6, 12
 LENGTHS = torch.tensor([5, 2, 4])
@@ -113,29 +111,3 @@ def test_the_variance_of_what_goes_through_stays():
     _, _, keys, _, _ = model.encode(ids, torch.full((4,), 40))
     for left in (keys, model(ids, torch.full((4,), 40), ids)):
         assert 0.5 < left.var().item() / entered < 2
-
-
-def test_it_learns_to_write_a_source_backwards():
-    torch.manual_seed(0)
-    objective = Translation(ConvolutionalEncoderDecoder(6, 16, 16, 2, 3, 4, 0.0), 6, 0.0, tie=True, bias=True)
-    optimizer, lengths = torch.optim.Adam(objective.parameters(), lr=0.02), torch.full((32,), 4)
-
-    def batch() -> PairBatch:
-        source = torch.randint(1, 6, (32, 4))
-        begun = torch.cat([torch.zeros(32, 1, dtype=torch.long), source.flip(1)], dim=1)
-        return PairBatch(source, lengths, begun[:, :-1], lengths, begun[:, 1:])
-
-    for step in range(120):
-        optimizer.zero_grad()
-        objective.loss(batch(), None, step)[0].backward()
-        optimizer.step()
-    new = batch()
-    hidden = objective.model(new.source_ids, lengths, new.target_ids)
-    assert (objective.scores(hidden).argmax(dim=2) == new.labels).float().mean() > 0.95
-
-
-def test_a_softmax_starts_with_the_variance_that_dropout_leaves_it():
-    """Section 3.5: N(0, p / inputs) weights, of whose inputs dropout keeps the share p, and no bias."""
-    head = nn.Linear(400, 300)
-    build().initialise(head)
-    assert head.weight.std().item() == pytest.approx((0.9 / 400) ** 0.5, rel=0.02) and not head.bias.any()

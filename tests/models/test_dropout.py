@@ -50,6 +50,7 @@ GENERATOR = torch.Generator().manual_seed(0)
 SOURCE, TARGET = (torch.randint(V, (B, length), generator=GENERATOR) for length in (S, T))
 IMAGES = torch.rand(B, 1, 8, 8, generator=GENERATOR)
 LENGTHS, TARGET_LENGTHS = torch.tensor([6, 3, 4]), torch.tensor([2, 4, 4])
+DOCUMENT = SOURCE, LENGTHS, torch.tensor([0, 0, 0])
 WORDS = [f"w{i}" for i in range(V)]
 SPELT = {"vocab_size": V, "words": WORDS, "d_embedding": E, "d_character": 3, "filters": [(2, 4)]}
 TABLE = partial(ELMo, d_model=4, d_cell=4, n_layers=2, dropout=0.5, filters=None)  # of a task's model; it is frozen
@@ -57,6 +58,11 @@ TABLE = partial(ELMo, d_model=4, d_cell=4, n_layers=2, dropout=0.5, filters=None
 
 def weights(queries: int, keys: int) -> tuple[int, ...]:
     return B, H, queries, keys
+
+
+def ranker(dropout=0.0, input_dropout=0.0, **more) -> MentionRanker:
+    sizes = {"d_model": D, "d_feature": 3, "d_hidden": 7, "max_width": 2, "spans_per_word": 0.8, "max_antecedents": 3}
+    return MentionRanker(**SPELT, **sizes, dropout=dropout, input_dropout=input_dropout, **more)
 
 
 def one_way(model):
@@ -129,6 +135,11 @@ PLACES = {
         lambda: GatedConvolution(V, D, [[[3, D]], [[1, 4], [3, D]]], P),
         one_way,
         [(B, D, S), (B, D, S), (B, 4, S), (B, S, D)],
+    ),
+    "transformer_xl, variational": (
+        lambda: TransformerXL(V, D, 1, H, F, S, S, P, P, variational=True),
+        one_way,
+        [(B, 1, D), (1, 1, D), weights(S, S), (B, 1, D), (B, 1, F), (B, 1, D), (B, 1, D)],
     ),
     # bilm-tf: the input of every layer, and the top
     "elmo": (lambda: ELMo(WORDS, D, 12, 2, P, None), lambda model: model(SOURCE, None, False), 3 * [(B, S, D)]),
@@ -251,38 +262,52 @@ def test_awd_lstm_drops_out_at_five_rates(dropped):
 def test_a_mention_ranker_drops_out_at_two_rates(dropped):
     """Lee et al. 2017, section 7.1: words and states at one, hidden layers and features at the other; states as the
     latter here. Widths tell which is which: words 9, states 8, features 3, hidden layers 7."""
-    model = MentionRanker(
-        **SPELT, d_model=D, d_feature=3, d_hidden=7, max_width=2, spans_per_word=0.8, max_antecedents=3, dropout=0.2,
-        input_dropout=0.5,
-    )  # fmt: skip
+    model = ranker(dropout=0.2, input_dropout=0.5)
     with torch.no_grad():
-        found = model.train()(SOURCE, LENGTHS, torch.tensor([0, 0, 0]))
+        found = model.train()(*DOCUMENT)
         widths = [(shape[-1], rate) for shape, rate in dropped]
         hidden = 2 * [(7, 0.2)]  # of the words' weights in a span, of mentions, of pairs
         assert widths == [(9, 0.5), (8, 0.2), *hidden, (3, 0.2), *hidden, (3, 0.2), *hidden]
-        torch.testing.assert_close(found, model.eval()(SOURCE, LENGTHS, torch.tensor([0, 0, 0])))
+        torch.testing.assert_close(found, model.eval()(*DOCUMENT))
+
+
+ON_ELMO = {
+    "elmo_bilstm": (lambda **frozen: ELMoBiLSTM(WORDS, TABLE, E, D, 1, 0.0, **frozen), both_ways),
+    "elmo_tagger": (
+        lambda **frozen: ELMoTagger(**SPELT, elmo=TABLE, d_model=D, n_layers=1, dropout=0.0, **frozen),
+        both_ways,
+    ),
+    "bidaf": (
+        lambda **frozen: BiDAF(**SPELT, n_highway=1, d_hidden=D, dropout=0.0, elmo=TABLE, **frozen),
+        lambda model: model(SOURCE, LENGTHS, TARGET, TARGET_LENGTHS)[0],
+    ),
+    "mention_ranker": (partial(ranker, elmo=TABLE), lambda model: model(*DOCUMENT).scores[:, 1:].clamp(min=-9)),
+}
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda: ELMoBiLSTM(WORDS, TABLE, E, D, 1, P),
-        lambda: ELMoTagger(**SPELT, elmo=TABLE, d_model=D, n_layers=1, dropout=P),
-        lambda: BiDAF(**SPELT, n_highway=1, d_hidden=D, dropout=P, elmo=TABLE),
-        lambda: MentionRanker(
-            **SPELT, d_model=D, d_feature=3, d_hidden=7, max_width=2, spans_per_word=0.8, max_antecedents=3, dropout=P,
-            input_dropout=P, elmo=TABLE,
-        ),
-    ],
-    ids=["elmo_bilstm", "elmo_tagger", "bidaf", "mention_ranker"],
-)  # fmt: skip
-def test_a_frozen_elmo_drops_nothing_out_from_its_making_on(make):
-    """Lightning says `train()` only behind the first validation; before, a model is as it was made."""
-    model = make()
-    assert model.training and not any(part.training for part in model.elmo.modules())
+    ("name", "frozen"),
+    [(name, frozen) for name in ON_ELMO for frozen in (True, False) if frozen or name != "mention_ranker"],
+)
+def test_a_frozen_elmo_learns_nothing_and_drops_nothing_out(name, frozen):
+    """From its making on: Lightning calls `train()` only after the first validation."""
+    make, run = ON_ELMO[name]
+    torch.manual_seed(0)
+    model = make() if frozen else make(frozen=False)
+    assert model.training and model.frozen == frozen and model.elmo in model.pretrained.values()
+    for _ in range(2):
+        assert [part.training for part in model.elmo.modules()] == [not frozen] * len([*model.elmo.modules()])
+        model.train()
+    first, again = run(model), run(model)
+    assert torch.equal(first, again) == frozen
+    first.square().sum().backward()
+    reached = {name for name, p in model.named_parameters() if p.grad is not None and bool(p.grad.any())}
+    assert any(name.startswith("elmo.") for name in reached) != frozen
+    assert {"mix.gamma", "mix.weights"} <= reached
 
 
 @pytest.mark.parametrize("kind", [Elman, GRU, LSTM])
-def test_layers_of_torchs_drop_out_between_them(kind):
+def test_layers_of_torchs_drop_out_between_them(kind, recwarn):
     assert kind(V, D, 2, P, 0.1).layers.dropout == P and kind(V, D, 1, P, 0.1).layers.dropout == 0
     assert CharacterLSTM(WORDS, 3, [(2, 4)], 1, D, 2, P, 0.1).layers.dropout == P
+    assert not recwarn.list

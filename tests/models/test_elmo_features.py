@@ -48,22 +48,3 @@ def test_it_is_the_sentence_encoder_over_words_beside_features():
             torch.cat([model.embedding(row), model.features(row, torch.tensor([T]))], dim=2)[0]
         )
     torch.testing.assert_close(model(row, torch.tensor([T])), plain(torch.arange(T)[None], torch.tensor([T])))
-
-
-@pytest.mark.parametrize("frozen", [True, False])
-def test_a_frozen_elmo_stays_and_a_tuned_one_moves(frozen):
-    model = on_elmo(frozen=frozen).train()
-    assert model.training and model.elmo.training != frozen
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=1.0)
-    model(ids(), LENGTHS).pow(2).sum().backward()
-    optimizer.step()
-    moved = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
-    assert moved == {name for name in before if not (frozen and name.startswith("elmo."))}
-
-
-def test_dropout_of_the_elmo_is_on_while_it_is_tuned_and_off_while_it_is_frozen():
-    for frozen in (True, False):
-        model = on_elmo(frozen=frozen).train()
-        first, second = (model.features(ids(), LENGTHS) for _ in range(2))
-        assert torch.equal(first, second) == frozen

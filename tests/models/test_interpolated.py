@@ -45,19 +45,6 @@ class ByTheBook:
         return own * count / total + (1 - own) * lower
 
 
-def test_by_hand():
-    """1 2 1 3 </s>: after 1, which is seen twice, follow 2 and 3, once each; all bigrams are seen once, so D is 1."""
-    tokens, context = stream([[1, 2, 1, 3]]), np.array([1])
-    model = WittenBell(4, 2, END)
-    model.estimate(tokens)
-    unigrams = (np.array([1, 2, 1, 1]) + 4 / 4) / (5 + 4)
-    np.testing.assert_allclose(np.exp(model.next_log_prob(context)), ([0, 0, 1, 1] + 2 * unigrams) / 4, rtol=1e-6)
-    model = AbsoluteDiscounting(4, 2, END)
-    model.estimate(tokens)
-    unigrams = (np.array([1, 2, 1, 1]) - 3 / 5) / 5 + 4 * 3 / 5 / 5 / 4
-    np.testing.assert_allclose(np.exp(model.next_log_prob(context)), unigrams, rtol=1e-6)
-
-
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 @pytest.mark.parametrize("cls", CLASSES)
 @pytest.mark.parametrize(("n", "n_words"), [(1, 3), (40, 4), (300, 8)])

@@ -34,11 +34,4 @@ def test_it_is_a_table_times_the_first_layers_weights(kind):
     assert weights.keys() == dict(model.named_parameters()).keys()
     found = torch.func.functional_call(model, weights, (ids(), LENGTHS))
     torch.testing.assert_close(found, peer(ids(), LENGTHS))
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_it_has_no_table_and_every_parameter_a_gradient(kind):
-    model = MODELS[kind][0]()
-    assert model.input_embedding is None and all(p.shape != (V, V) for p in model.parameters())
-    model(ids(), LENGTHS).square().sum().backward()
-    assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
+    assert model.input_embedding is None

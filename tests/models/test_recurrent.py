@@ -9,11 +9,6 @@ V, D, B, T = 11, 8, 3, 7
 KINDS = {"elman": Elman, "gru": GRU, "lstm": LSTM}
 
 
-def lstm(n_layers: int, dropout: float = 0.0, d_cell: int | None = None) -> LSTM:
-    torch.manual_seed(0)
-    return LSTM(V, D, n_layers, dropout, init_range=0.5, d_cell=d_cell)
-
-
 def by_equations(kind: str, model, inputs: np.ndarray, state: list, keep: float = 1.0) -> tuple[np.ndarray, list]:
     """Zaremba et al. (2014), section 3, for inputs (B, T, D) and of each layer the state, h (B, D) and c.
 
@@ -50,16 +45,6 @@ def test_equals_a_loop_written_from_the_equations(kind, n_layers, d_cell):
         np.testing.assert_allclose(part.detach(), np.stack(of_layers), atol=1e-6)
 
 
-def test_dropout_spares_the_recurrent_connections():
-    # With all of it dropped nothing passes between layers, yet each layer's state goes on through time.
-    model = lstm(2, dropout=1.0).train()
-    hidden, after = model(torch.randint(V, (B, T)))
-    _, state = by_equations("lstm", model, np.zeros((B, T, D)), [(np.zeros((B, D)), np.zeros((B, D)))] * 2, keep=0)
-    assert not hidden.any()
-    assert np.abs(state).min() > 0
-    np.testing.assert_allclose(torch.stack(after, dim=1).detach(), state, atol=1e-6)
-
-
 @pytest.mark.parametrize("n_layers", [1, 3])
 def test_elmans_network_equals_its_equation(n_layers):
     """h_t = tanh(W x_t + U h_{t−1} + b), in float64."""
@@ -78,19 +63,3 @@ def test_elmans_network_equals_its_equation(n_layers):
         outputs.append(below)
     np.testing.assert_allclose(hidden.detach(), np.stack(outputs, axis=1), atol=1e-6)
     np.testing.assert_allclose(after.detach(), state, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_dropout_between_layers_needs_two_of_them(kind, recwarn):
-    for n_layers, between in ((1, 0.0), (2, 0.5)):
-        model = KINDS[kind](V, D, n_layers, 0.5, init_range=0.1)
-        assert (model.layers.dropout, model.dropout.p) == (between, 0.5)
-        assert 0.09 < max(float(p.detach().abs().max()) for p in model.parameters()) <= 0.1
-    assert not recwarn.list
-
-
-def test_every_parameter_starts_uniform_in_the_range():
-    torch.manual_seed(0)
-    for name, parameter in LSTM(50, 32, 2, 0.0, init_range=0.05).named_parameters():
-        assert 0.0465 < parameter.abs().max() <= 0.05, name
-        assert abs(parameter.mean()) < 5 * 0.05 / (3 * parameter.numel()) ** 0.5, name

@@ -45,12 +45,3 @@ def test_equals_a_loop_over_places_and_windows(width):
             hidden = [x + y for x, y in zip(hidden, inner, strict=True)]
         np.testing.assert_allclose(states[:length], activate(hidden, "norm"), atol=1e-5)
         assert not states[length:].any()
-
-
-def test_a_state_sees_as_many_tokens_as_the_convolutions_span():
-    model, row, length = encoder().eval(), ids()[2:3].repeat(1, 3), torch.tensor([27])
-    changed = row.clone()
-    changed[:, 13] = (changed[:, 13] + 1) % V
-    moved = (model(changed, length) - model(row, length)).abs().amax(dim=2)[0] > 1e-6
-    reach = 1 + 2 * N
-    assert moved.nonzero()[:, 0].tolist() == list(range(13 - reach, 13 + reach + 1))

@@ -47,11 +47,3 @@ def test_the_indicator_tells_the_predicate_from_the_rest():
     rows = marks[torch.tensor([[0, 0, 1, 0, 0], [1, 0, 0, 0, 0], [1, 0, 0, 0, 0]])]
     read = given.layers(torch.cat([given.input(ids()), rows], dim=2), LENGTHS)
     torch.testing.assert_close(given(ids(), LENGTHS, predicates), read)
-
-
-def test_without_an_indicator_the_weights_are_drawn_as_ever():
-    torch.manual_seed(0)
-    plain = BiLSTMTagger(4, WORDS, 5, 3, [(1, 2), (3, 4)], 8, 2, 0.0)
-    drawn = tagger(d_predicate=0)
-    assert [*drawn.state_dict()] == [*plain.state_dict()] and "predicate.embedding.weight" not in drawn.state_dict()
-    assert all(torch.equal(a, b) for a, b in zip(drawn.parameters(), plain.parameters(), strict=True))

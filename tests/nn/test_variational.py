@@ -115,16 +115,3 @@ def test_gradients_of_the_dropped_layer_are_exact():
         )[0]
 
     assert torch.autograd.gradcheck(loss, tuple(layer.parameters()))
-
-
-def test_the_state_goes_on():
-    torch.manual_seed(0)
-    layer, inputs = WeightDropped("lstm", D, H, 0.5), torch.randn(B, T, D)
-    torch.manual_seed(1)
-    whole, end = layer(inputs)
-    torch.manual_seed(1)
-    _, state = layer(inputs[:, :3])
-    torch.manual_seed(1)  # the same mask
-    rest, carried = layer(inputs[:, 3:], state)
-    torch.testing.assert_close(rest, whole[:, 3:])
-    torch.testing.assert_close(carried, end)

@@ -27,10 +27,6 @@ def test_words_beyond_the_vocabulary_differ_by_their_characters_alone():
     assert not torch.equal(zebra[5:], dogs[5:])
 
 
-def test_the_longest_word_beside_it_changes_no_words_characters():
-    torch.testing.assert_close(layer([*WORDS[:4], "dog" * 9])(torch.tensor([2])), layer()(torch.tensor([2])))
-
-
 def test_weights_do_not_depend_on_the_spelled_words():
     assert layer().state_dict().keys() == layer(WORDS[:4]).state_dict().keys()
     layer(WORDS[:4]).load_state_dict(layer().state_dict())

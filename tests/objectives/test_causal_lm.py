@@ -44,33 +44,3 @@ def test_loss_and_log_prob_are_the_labels_log_probabilities(name):
     loss, metrics, _ = objective.loss(batch(), None, step=0)
     assert loss.item() == pytest.approx(-expected.mean(), abs=1e-5)
     assert metrics["loss"].item() == loss.item() and not metrics["loss"].requires_grad
-
-
-def test_the_next_tokens_log_probabilities_go_on_from_the_state():
-    objective, (ids, _) = causal_lm("lstm"), batch()[:2]
-    weight, bias = (parameter.detach().double().numpy() for parameter in objective.head.parameters())
-    state = objective.model.start
-    for part in ids.split([4, 1, 1], dim=1):
-        log_probs, state = objective.next_log_prob(part, state)
-    hidden = objective.model(ids)[0][:, -1].detach().double().numpy()
-    np.testing.assert_allclose(log_probs.detach(), log_softmax(hidden @ weight.T + bias), atol=1e-5)
-
-
-@pytest.mark.parametrize("reduction", ["mean", "time_sum"])
-def test_projection_regularisation(reduction):
-    # Press and Wolf (2017), section 4: the softmax reads P h, and 0.15 times the norm of P joins the loss.
-    objective, (input_ids, labels) = causal_lm("lstm", tie=True, reduction=reduction, projection=0.15), batch()[:2]
-    torch.nn.init.normal_(objective.projection.weight)
-    projection = objective.projection.weight.detach().double().numpy()
-    weight, bias = (parameter.detach().double().numpy() for parameter in objective.head.parameters())
-    hidden = objective.model(input_ids)[0].detach().double().numpy()
-    log_probs = log_softmax(hidden @ projection.T @ weight.T + bias)
-    expected = np.take_along_axis(log_probs, labels[..., None].numpy(), axis=2)[..., 0]
-    loss, metrics, _ = objective.loss(batch(), None, step=0)
-    assert metrics["loss"].item() == pytest.approx(-expected.mean(), abs=1e-5)
-    nats = -expected.mean() * (T if reduction == "time_sum" else 1)
-    assert loss.item() == pytest.approx(nats + 0.15 * np.sqrt((projection**2).sum()), abs=1e-4)
-    np.testing.assert_allclose(objective.log_prob(input_ids, labels)[0].detach(), expected, atol=1e-5)
-    np.testing.assert_allclose(objective.next_log_prob(input_ids, None)[0].detach(), log_probs[:, -1], atol=1e-5)
-    loss.backward()
-    assert all(p.grad is not None and p.grad.any() for p in objective.parameters())

@@ -2,11 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from retable.data.streams import CarriedStreams, TokenBatch
+from retable.data.streams import TokenBatch
 from retable.evaluation.likelihood import Carried
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
-from retable.objectives.causal_lm import CausalLM
 from retable.objectives.max_entropy_lm import BLOCK, MULTIPLIER, MaxEntropyLM
 
 V, D, B, T = 70, 8, 3, 6  # the vocabulary fills two blocks
@@ -78,14 +77,6 @@ def test_histories_of_every_length_have_their_own_place():
     assert not set(bigrams.tolist()) & set(longer.tolist())
 
 
-def test_without_weights_it_is_the_model_alone():
-    objective = make()
-    torch.nn.init.zeros_(objective.features.weight)
-    plain = CausalLM(objective.model, V, tie=False, bias=True, reduction="mean")
-    plain.head.load_state_dict(objective.head.state_dict())
-    torch.testing.assert_close(objective.log_prob(*batch()[:2])[0], plain.log_prob(*batch()[:2])[0])
-
-
 def test_every_tensor_of_the_state_has_the_batch_in_dimension_one():
     objective = make()
     _, (inner, history) = objective.log_prob(*batch()[:2])
@@ -117,36 +108,3 @@ def test_every_parameter_gets_a_gradient_and_weights_only_where_a_history_leads(
             for n in (2, 3, 4):
                 reached[(place(padded[end - n + 1 : end]) + np.arange(V)) % len(reached)] = True
     np.testing.assert_array_equal(objective.features.weight.grad.flatten().numpy() != 0, reached)
-
-
-def test_the_gradient_of_the_weights_is_that_of_differences():
-    objective = make()
-    objective.loss(batch(), None, 0)[0].backward()
-    flat, slope = objective.features.weight.data.view(-1), objective.features.weight.grad.view(-1)
-    for index in slope.abs().topk(5).indices:
-        original, losses = flat[index].item(), []
-        for step in (1e-2, -1e-2):
-            flat[index] = original + step
-            losses.append(objective.loss(batch(), None, 0)[0].item())
-        flat[index] = original
-        assert slope[index].item() == pytest.approx((losses[0] - losses[1]) / 2e-2, rel=2e-2)
-
-
-def test_n_grams_learn_what_a_model_without_memory_cannot():
-    # The third word is the sum of the two before it; the hidden states are all zero.
-    rng = np.random.default_rng(0)
-    tokens = [1, 2]
-    for _ in range(600):
-        tokens.append((tokens[-1] + tokens[-2] + int(rng.integers(2))) % 5)
-    objective = make(order=3, table_size=4000 * BLOCK)
-    torch.nn.init.zeros_(objective.features.weight)
-    torch.nn.init.zeros_(objective.head.weight).requires_grad_(False)
-    batches = CarriedStreams(np.array(tokens), batch_size=1, length=100)
-    optimizer, state = torch.optim.Adam(objective.features.parameters(), lr=0.2), None
-    for step in range(120):
-        optimizer.zero_grad()
-        loss, _, (_, history) = objective.loss(batches.batch(step), state, step)
-        loss.backward()
-        optimizer.step()
-        state = None, history
-    assert loss.item() == pytest.approx(np.log(2), abs=0.1)

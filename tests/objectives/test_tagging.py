@@ -66,36 +66,6 @@ def test_predictions_keep_to_the_scheme():
     assert predicted[0] == ["B-x", "I-x", "I-x"]
 
 
-def test_dropout_stands_before_the_tags():
-    objective = Tagging(build("bilstm"), TAGS, 0.5).train()
-    one, other = (objective.loss(BATCH, None, 0)[0] for _ in range(2))
-    assert one != other
-    assert torch.equal(*(objective.eval().loss(BATCH, None, 0)[0] for _ in range(2)))
-
-
-@pytest.mark.parametrize("layer", TAGGERS)
-def test_it_learns_what_a_sentence_says(layer):
-    """Word 3 is an x that lasts as long as 4 follows, 5 behind 6 is a y, and else there is nothing."""
-    generator = torch.Generator().manual_seed(3)
-    examples = []
-    for length in (3, 5, 6, 8) * 3:
-        ids = torch.randint(3, 7, (length,), generator=generator).tolist()
-        tags: list[int] = []
-        for before, word in zip([0, *ids], ids, strict=False):
-            inside = word == 4 and tags and tags[-1] in (1, 2)
-            tags.append(1 if word == 3 else 2 if inside else 3 if (before, word) == (6, 5) else 0)
-        examples.append(TaggedExample(ids, range(length), tags))
-    torch.manual_seed(0)
-    objective = Tagging(BiLSTM(7, 8, 16, 1, 0.0), TAGS, 0.0, **TAGGERS[layer])
-    optimizer = torch.optim.Adam(objective.parameters(), lr=0.03)
-    given = pad_tagged(examples, range(len(examples)))
-    for _ in range(60):
-        optimizer.zero_grad()
-        objective.loss(given, None, 0)[0].backward()
-        optimizer.step()
-    assert torch.equal(objective.predict(given), given.tags)
-
-
 @pytest.mark.parametrize("layer", TAGGERS)
 def test_the_loss_of_roles_reaches_every_parameter_and_no_other_row(layer):
     torch.manual_seed(0)
@@ -108,22 +78,6 @@ def test_the_loss_of_roles_reaches_every_parameter_and_no_other_row(layer):
     assert all(p.grad is not None and bool(p.grad.any()) for p in objective.parameters())
     alone = [objective.loss(pad_tagged(examples, [row]), None, 0)[0] * len(examples[row].words) for row in range(3)]
     torch.testing.assert_close(loss, torch.stack(alone).sum() / 7)
-
-
-def test_the_same_words_have_other_tags_for_another_predicate():
-    """In a sentence of 3s, what stands before the predicate is x, what stands behind it y."""
-    examples = [
-        TaggedExample([3] * 5, range(5), [2] * place + [0] + [4] * (4 - place), predicate=place) for place in range(5)
-    ]
-    torch.manual_seed(0)
-    objective = Tagging(BiLSTMTagger(4, **SPELT, d_model=D, n_layers=1, dropout=0.0, d_predicate=4), TAGS, 0.0)
-    optimizer = torch.optim.Adam(objective.parameters(), lr=0.05)
-    given = pad_tagged(examples, range(5))
-    for _ in range(60):
-        optimizer.zero_grad()
-        objective.loss(given, None, 0)[0].backward()
-        optimizer.step()
-    assert torch.equal(objective.predict(given), given.tags)
 
 
 class Given(Encoder):
