@@ -71,20 +71,18 @@ def test_log_likelihood_equals_enumeration_and_sums_to_one(crf):
 
 
 def test_the_gradient_of_the_partition_is_that_of_enumeration_in_fp64(crf):
-    """With weights of its own for each row; where transitions are forbidden too."""
-    crf, given, weights = (
-        crf.double(),
-        emissions().double().requires_grad_(),
-        torch.tensor([1.0, -2.0, 0.5, 3.0]).double(),
-    )
-    partitions = [
-        torch.stack([*enumerated(crf, given[row, :length]).values()]).logsumexp(0)
-        for row, length in enumerate(LENGTHS.tolist())
-    ]
+    """With a weight for each row, and that of the likelihood; where transitions are forbidden too."""
+    crf, given, weights = crf.double(), emissions().double().requires_grad_(), torch.tensor([1.0, -2.0, 0.5, 3.0])
+    scores = [enumerated(crf, given[row, :length]) for row, length in enumerate(LENGTHS.tolist())]
+    tags = torch.tensor([[2, 0, 1, 2], [2, 9, 9, 9], [0, 0, 1, 9], [2, 2, 9, 9]])
+    own = torch.stack([each[tuple(row[:n].tolist())] for each, row, n in zip(scores, tags, LENGTHS, strict=True)])
+    partitions = torch.stack([torch.stack([*each.values()]).logsumexp(0) for each in scores])
+    found = crf.log_partition(given, LENGTHS), crf.log_likelihood(given, tags.clamp(max=2), LENGTHS)
     inputs = [given, *crf.parameters()]
-    expected = torch.autograd.grad(torch.stack(partitions) @ weights, inputs)
-    found = torch.autograd.grad(crf.log_partition(given, LENGTHS) @ weights, inputs)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    for ours, exact in zip(found, (partitions, own - partitions), strict=True):
+        expected = torch.autograd.grad(exact @ weights.double(), inputs, retain_graph=True)
+        slopes = torch.autograd.grad(ours @ weights.double(), inputs)
+        torch.testing.assert_close(slopes, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_long_rows_and_great_scores_are_summed_without_overflow():
