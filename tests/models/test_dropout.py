@@ -308,6 +308,7 @@ def test_a_frozen_elmo_learns_nothing_and_drops_nothing_out(name, frozen):
 
 @pytest.mark.parametrize("kind", [Elman, GRU, LSTM])
 def test_layers_of_torchs_drop_out_between_them(kind, recwarn):
-    assert kind(V, D, 2, P, 0.1).layers.dropout == P and kind(V, D, 1, P, 0.1).layers.dropout == 0
-    assert CharacterLSTM(WORDS, 3, [(2, 4)], 1, D, 2, P, 0.1).layers.dropout == P
+    for n_layers, between in ((1, 0.0), (2, P)):
+        assert kind(V, D, n_layers, P, 0.1).layers.dropout == between
+        assert CharacterLSTM(WORDS, 3, [(2, 4)], 1, D, n_layers, P, 0.1).layers.dropout == between
     assert not recwarn.list

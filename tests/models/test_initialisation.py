@@ -27,7 +27,7 @@ from retable.models.stacked_recurrent import StackedRecurrent
 from retable.models.t5 import T5
 from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
 from retable.models.transformer_xl import TransformerXL
-from retable.nn.character_cnn import PADDING
+from retable.nn.character_cnn import PADDING, Highway
 from retable.objectives.bidirectional_lm import BidirectionalLM
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
@@ -164,6 +164,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Check]]] = {
         },
     ),
     "elmo, words": (lambda: ELMo(WORDS, 64, 128, 1, 0.0, None).embedding, {"": uniform((6 / (V + 64)) ** 0.5)}),
+    "highway": (lambda: Highway(50), {"gate.bias": constant(-2), "": uniform(50**-0.5)}),
     "rnn": (lambda: RNNEncoderDecoder(V, 100, 8, 1, 0.0).embedding, {"": normal(0.1)}),
     "skip-gram": (lambda: SkipGram(WORDS, 20), {"": uniform(1 / 20)}),  # gensim
     "cbow": (lambda: CBOW(WORDS, 20), {"": uniform(0.5 / 20)}),  # word2vec

@@ -52,8 +52,7 @@ def by_loop(objective: MaxEntropyLM, stream: list[int]) -> np.ndarray:
     return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("order", [2, 3, 5])
-@pytest.mark.parametrize("name", ["lstm", "gpt"])
+@pytest.mark.parametrize(("order", "name"), [(2, "lstm"), (3, "gpt"), (5, "lstm")])
 def test_equals_a_loop_over_n_grams_and_words(order, name):
     objective, (input_ids, labels, *_) = make(order, name), batch()
     expected = np.stack([by_loop(objective, row.tolist()) for row in input_ids])
@@ -96,9 +95,8 @@ def test_a_stream_is_scored_alike_in_segments_of_any_length(monkeypatch):
     np.testing.assert_allclose(Carried(1).log_prob(objective, tokens, boundary=1), whole, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["lstm", "gpt"])
-def test_every_parameter_gets_a_gradient_and_weights_only_where_a_history_leads(name):
-    objective = make(name=name)
+def test_every_parameter_gets_a_gradient_and_weights_only_where_a_history_leads():
+    objective = make()
     objective.loss(batch(), None, 0)[0].backward()
     assert all(p.grad is not None and bool(p.grad.any()) for p in objective.parameters())
     reached = np.zeros(TABLE // BLOCK * BLOCK, bool)

@@ -5,6 +5,7 @@ from scipy.stats import chisquare
 
 from retable.core.errors import UsageError
 from retable.data.windows import Windows, WindowSlice, keep_probabilities
+from retable.models.cbow import CBOW
 from retable.models.skipgram import SkipGram
 from retable.objectives.negative_sampling import NegativeSampling, negative_sampling
 
@@ -85,23 +86,21 @@ def test_noise_is_not_what_decided_which_words_to_keep():
     assert (uniform < keep_probabilities(counts, 0.16)[1]).sum() != kept
 
 
-def test_loss_of_a_batch_of_skipgram():
-    model = SkipGram(vocabulary(5), 4)
-    objective = NegativeSampling(model, counts=[0, 3, 2, 1, 1], negatives=2, pool=6)
+@pytest.mark.parametrize("kind", [SkipGram, CBOW])
+def test_loss_of_a_batch(kind):
+    objective = NegativeSampling(kind(vocabulary(5), 4), counts=[0, 3, 2, 1, 1], negatives=2, pool=6)
     torch.nn.init.normal_(objective.output.weight)
-    v, u = model.centre.weight, objective.output.weight
-    noise = u[objective.draw(3)]
-    text = [1, 2, 4, 3]
-    expected = sum(
-        written_out(v[c][None, None], u[o][None, None], noise, torch.ones(1, 1, 1), 2)
-        for i, c in enumerate(text)
-        for o in text[max(i - 2, 0) : i] + text[i + 1 : i + 3]
-    )
+    (v, *_), u = objective.model.parameters(), objective.output.weight
+    noise, text, predicted = u[objective.draw(3)], [1, 2, 4, 3], []
+    for i, centre in enumerate(text):
+        window = text[max(i - 2, 0) : i] + text[i + 1 : i + 3]
+        predicted += [(v[centre], u[o]) for o in window] if kind is SkipGram else [(v[window].mean(0), u[centre])]
+    expected = sum(written_out(x[None, None], y[None, None], noise, torch.ones(1, 1, 1), 2) for x, y in predicted)
     loss, metrics, state = objective.loss(window_slice(text), None, step=3)
     torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(metrics["loss"], expected.detach() / 10)
-    assert state is None
-    assert objective.vectors().equal(v)
+    torch.testing.assert_close(metrics["loss"], expected.detach() / len(predicted))
+    torch.testing.assert_close(torch.autograd.grad(loss, v), torch.autograd.grad(expected, v))
+    assert state is None and objective.vectors().equal(v)
 
 
 def test_an_empty_batch_has_loss_0():

@@ -56,6 +56,22 @@ def test_a_crf_of_zeros_has_the_softmaxs_loss_and_predictions():
     assert torch.equal(softmax.predict(BATCH), crf.predict(BATCH))
 
 
+def test_a_crf_scores_the_states_of_first_tokens():
+    objective = tagging("bilstm", crf=True)
+    states = objective.model(BATCH.input_ids, BATCH.lengths)
+    emissions = [objective.head(states[row, list(example.words)]) for row, example in enumerate(EXAMPLES)]
+    nats, best = [], []
+    for given, example in zip(emissions, EXAMPLES, strict=True):
+        length, tags = torch.tensor([len(example.words)]), torch.tensor([example.tags])
+        nats.append(-objective.crf.log_likelihood(given[None], tags, length))
+        best.append(objective.crf.best(given[None], length)[0].tolist())
+    loss, metrics, _ = objective.loss(BATCH, None, 0)
+    torch.testing.assert_close(loss, torch.cat(nats).sum() / 7)  # nats per word
+    assert metrics["loss"] == loss
+    found = objective.predict(BATCH)
+    assert [row[: len(tags)].tolist() for row, tags in zip(found, best, strict=True)] == best
+
+
 def test_predictions_keep_to_the_scheme():
     """Whatever the emissions, no I-x without a B-x or I-x before it."""
     torch.manual_seed(0)
