@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from retable.data.bucketed import Bucketed
 from retable.data.corruption import START
 from retable.data.examples import ExampleBatch, Inputs, encoded, pad
 from retable.evaluation.prediction import predict
@@ -70,30 +69,6 @@ def test_what_is_written_is_the_teacher_forced_argmax_whatever_the_padding(train
     greedy = Greedy(max_new_tokens=4)(Conditioned(trained, START), SEQUENCES, eos=END)
     for ids, (completion,) in zip(written.tolist(), greedy, strict=True):
         assert completion.ids == (ids[: ids.index(END) + 1] if END in ids else ids)
-
-
-def test_a_batchs_halves_weigh_as_many_examples(trained):
-    batches = Bucketed(encoded(Inputs(SEQUENCES), LABELS), batch_size=6, seed=1)
-    with torch.no_grad():
-        whole, *halves = (
-            trained.loss(batches.batch(0, rank, world), None, 0)[0].item() for rank, world in ((0, 1), (0, 2), (1, 2))
-        )
-    assert sum(halves) / 2 == pytest.approx(whole, abs=1e-5)
-
-
-def test_it_learns_its_labels_and_any_other_text_is_none():
-    torch.manual_seed(1)
-    trained = objective("v1.0")
-    inputs = encoded(Inputs(SEQUENCES), LABELS)
-    assert set(predict(trained, inputs)) == {NONE}
-    optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-2)
-    for _ in range(40):
-        optimizer.zero_grad()
-        trained.loss(batch(), None, 0)[0].backward()
-        optimizer.step()
-    assert predict(trained, inputs, batch_size=4) == LABELS
-    # what stands behind the end mark is not read; an answer without an end, or with more before it, is none
-    assert [read([7, END, 8, 9]), read([7, 8, END, 0]), read([8, 9, 7, 7])] == [0, NONE, NONE]
 
 
 def test_numbers_keep_their_digits():

@@ -1,11 +1,10 @@
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import BertConfig, BertForTokenClassification
 
 from retable.data.tagged import TaggedExample, pad_tagged
 from retable.exchange.families import weights_in_transformers
-from retable.models.base import Encoder
 from retable.models.bilstm import BiLSTM
 from retable.models.tagger import BiLSTMTagger
 from retable.objectives.tagging import Tagging
@@ -94,25 +93,3 @@ def test_the_loss_of_roles_reaches_every_parameter_and_no_other_row(layer):
     assert all(p.grad is not None and bool(p.grad.any()) for p in objective.parameters())
     alone = [objective.loss(pad_tagged(examples, [row]), None, 0)[0] * len(examples[row].words) for row in range(3)]
     torch.testing.assert_close(loss, torch.stack(alone).sum() / 7)
-
-
-class Given(Encoder):
-    """A backbone of width 1 whose states are the ids."""
-
-    d_model = 1
-
-    def initialise(self, module: nn.Module) -> None:
-        nn.init.ones_(module.weight)
-        nn.init.zeros_(module.bias)
-
-    def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        return input_ids[:, :, None].float()
-
-
-def test_the_loss_by_hand():
-    objective = Tagging(Given(), ["O", "X"], 0.0)
-    with torch.no_grad():
-        objective.head.weight.copy_(torch.tensor([[0.0], [1.0]]))
-    given = pad_tagged([TaggedExample([9, 2, 9], [1], [1]), TaggedExample([1, 9, 3], [0, 2], [0, 1])], [0, 1])
-    z = torch.tensor([-2.0, 1.0, -3.0])
-    torch.testing.assert_close(objective.loss(given, None, 0)[0], torch.log1p(z.exp()).mean())

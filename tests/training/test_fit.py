@@ -346,15 +346,8 @@ def test_a_budget_of_time_is_as_many_steps_as_fit_and_measured_once(tmp_path, mo
 
 
 def test_measuring_leaves_no_trace(tmp_path):
-    plain, measured = lstm(), lstm()
-    points = run(plain, tmp_path / "plain")
-    assert run(measured, tmp_path / "measured", seconds=1e6) == points
-    assert_same(weights(measured), weights(plain))
-    assert 0 < float((tmp_path / "measured" / "seconds.json").read_text()) < 10
-    assert run(lstm(), tmp_path / "short", seconds=1e-9)[-1].step == 1
+    """Callbacks see the training only."""
 
-
-def test_callbacks_see_the_training_and_not_what_is_measured_before(tmp_path):
     class Told(L.Callback):
         started = 0
 
@@ -362,12 +355,13 @@ def test_callbacks_see_the_training_and_not_what_is_measured_before(tmp_path):
             self.started += 1
             trainer.logger.log_metrics({"told": 2.0}, 5)
 
-    told, logged = Told(), []
-    watched, plain = lstm(), lstm()
-    points = run(watched, tmp_path / "watched", logged.extend, seconds=1e6, callbacks=[told])
-    assert points == run(plain, tmp_path / "plain") and told.started == 1
-    assert_same(weights(watched), weights(plain))
-    assert Point(5, "told", 2.0) in logged
+    plain, measured, told, logged = lstm(), lstm(), Told(), []
+    points = run(plain, tmp_path / "plain")
+    assert run(measured, tmp_path / "measured", logged.extend, seconds=1e6, callbacks=[told]) == points
+    assert_same(weights(measured), weights(plain))
+    assert told.started == 1 and Point(5, "told", 2.0) in logged
+    assert 0 < float((tmp_path / "measured" / "seconds.json").read_text()) < 10
+    assert run(lstm(), tmp_path / "short", seconds=1e-9)[-1].step == 1
 
 
 def test_a_budget_of_time_on_several_devices_is_refused(tmp_path):
