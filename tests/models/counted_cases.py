@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,15 @@ class Book:
 def assert_by_the_book(model: Any, book: Book, text: list[list[int]]) -> None:
     expected = [np.log(book.probability(*each)) for each in words_of(text)]
     np.testing.assert_allclose(model.log_prob(stream(text)), expected, rtol=0, atol=1e-5)
+
+
+def assert_distribution_after_every_context(model: Any, n_words: int, longest: int = 3) -> None:
+    """After all contexts of words from 1 to `n_words`."""
+    for length in range(longest + 1):
+        for context in product(range(1, n_words + 1), repeat=length):
+            following = model.next_log_prob(np.array(context, int))
+            assert np.isfinite(following).all()
+            np.testing.assert_allclose(np.exp(following).sum(), 1, atol=1e-5)
 
 
 def estimated(model: Any, text: list[list[int]]) -> Any:

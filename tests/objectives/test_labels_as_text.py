@@ -11,6 +11,7 @@ from retable.generation.conditioned import Conditioned
 from retable.generation.sampling import Greedy
 from retable.objectives.labels_as_text import LabelsAsText
 from tests.models.t5_cases import KINDS, V, build
+from tests.objectives.test_answer_as_text import log_probs
 
 END, NONE = 1, 3
 ANSWERS = [[7, END], [8, 9, 7, END], [8, END]]
@@ -35,12 +36,6 @@ def objective(kind: str, answers=ANSWERS, reader=read) -> LabelsAsText:
 
 def batch(*places: int) -> ExampleBatch:
     return pad(Inputs(SEQUENCES), LABELS, np.array(places or range(len(SEQUENCES))))
-
-
-def log_probs(trained: LabelsAsText, source: list[int], before: list[int]) -> torch.Tensor:
-    """(V,): of the token after the outputs `before`, of a text without padding and without a cache."""
-    hidden = trained.model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([[START, *before]]))
-    return trained.scores(hidden[:, -1])[0].log_softmax(dim=0)
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -76,17 +76,6 @@ def test_histories_of_every_length_have_their_own_place():
     assert not set(bigrams.tolist()) & set(longer.tolist())
 
 
-def test_every_tensor_of_the_state_has_the_batch_in_dimension_one():
-    objective = make()
-    _, (inner, history) = objective.log_prob(*batch()[:2])
-    assert history.shape == (1, B, 2) and all(part.shape[1] == B for part in inner)
-    rows = torch.tensor([2, 0])
-    chosen = tuple(part[:, rows] for part in inner), history[:, rows]
-    again = torch.tensor([[5], [6]])
-    expected, _ = objective.next_log_prob(torch.cat([batch().input_ids[rows], again], dim=1), None)
-    torch.testing.assert_close(objective.next_log_prob(again, chosen)[0], expected)
-
-
 def test_a_stream_is_scored_alike_in_segments_of_any_length(monkeypatch):
     objective, tokens = make().eval(), np.random.default_rng(0).integers(0, V, 50).astype(np.uint16)
     whole = Carried(1).log_prob(objective, tokens, boundary=1)

@@ -36,6 +36,7 @@ from tests.training.resuming import (
     run,
     weights,
 )
+from tests.training.whole import Numbers
 
 # The systems of twelve steps, and the steps in which each is killed.
 KILLS = [("lstm", step) for step in range(1, 12, 2)] + [("gpt", step) for step in (1, 5, 8)]
@@ -205,15 +206,6 @@ class Reported(nn.Module):
         return 3 * self.weight.sum(), {"loss": torch.tensor(float(step))}, torch.tensor(step)
 
 
-class Numbers:
-    """The step itself for a batch."""
-
-    steps_per_epoch = 100
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> int:
-        return step
-
-
 REPORTED = {
     "epochs": 4,
     "optimizer": partial(sgd, lr=1.0),
@@ -306,10 +298,6 @@ def test_the_schedule_knows_the_validation_losses_so_far(tmp_path):
     assert seen == {step: [v for v in (4.0, 8.0) if v < step] for step in range(11)}
 
 
-class FewNumbers(Numbers):
-    steps_per_epoch = 20
-
-
 def factors(tmp_path: Path, **changes: Any) -> dict[int, float]:
     """The factor on the rate of each step of a training of 80 steps, four epochs, that something cuts short."""
     asked: dict[int, float] = {}
@@ -318,7 +306,7 @@ def factors(tmp_path: Path, **changes: Any) -> dict[int, float]:
         asked[step] = epoch_decay(step, epoch, max_steps, losses, flat_epochs=2, factor=0.5)
         return asked[step]
 
-    points = run(System(Reported(), FewNumbers(), REPORTED), tmp_path, schedule=schedule, **changes)
+    points = run(System(Reported(), Numbers(20), REPORTED), tmp_path, schedule=schedule, **changes)
     return {step: asked[step] for step in range(points[-1].step)}
 
 
