@@ -3,30 +3,11 @@ import pytest
 import torch
 
 from retable.models.gated_convolution import GatedConvolution
+from tests.contracts.model_cases import GATED, IDS, B, T, build
 from tests.nn.by_hand import arrays
 
-V, E, B, T = 11, 4, 2, 9
-STACKS = {
-    "one": [[(3, 4)]],
-    "wide": [[(2, 6)], [(1, 6)], [(4, 6)]],  # the first link is a projection
-    "bottleneck": [[(3, 8)], [(1, 2), (3, 2), (1, 8)], [(1, 2), (2, 2), (1, 10)]],
-}
 
-
-@pytest.fixture(params=STACKS)
-def stack(request) -> str:
-    return request.param
-
-
-def build(stack: str, dropout: float = 0.0) -> GatedConvolution:
-    torch.manual_seed(0)
-    model = GatedConvolution(V, E, STACKS[stack], dropout)
-    for parameter in model.parameters():  # gains and biases start at what would hide their place
-        torch.nn.init.normal_(parameter, std=0.7)
-    return model
-
-
-def by_equations(model: GatedConvolution, ids: list[int], stack: str) -> np.ndarray:
+def by_equations(model: GatedConvolution, ids: list[int], blocks: list) -> np.ndarray:
     """Dauphin et al. (2017), section 2, in float64: (T, D), one position and one channel at a time."""
     p = arrays(model)
 
@@ -44,7 +25,7 @@ def by_equations(model: GatedConvolution, ids: list[int], stack: str) -> np.ndar
         return np.array(out)
 
     x = np.stack([p["embedding.weight"][token] for token in ids])
-    for b, layers in enumerate(STACKS[stack]):
+    for b, layers in enumerate(blocks):
         link, block = x, f"blocks.{b}"
         for layer in range(len(layers)):
             name = f"{block}.layers.{layer}.convolution"
@@ -56,12 +37,13 @@ def by_equations(model: GatedConvolution, ids: list[int], stack: str) -> np.ndar
     return x
 
 
-def test_equals_the_equations_position_by_position(stack):
-    model, ids = build(stack).eval(), torch.randint(V, (B, T))
-    hidden, _ = model(ids)
+@pytest.mark.parametrize("name", GATED)
+def test_equals_the_equations_position_by_position(name):
+    model = build(name)
+    hidden, _ = model(IDS)
     assert hidden.shape == (B, T, model.d_model)
-    for row, sequence in zip(hidden.detach(), ids.tolist(), strict=True):
-        np.testing.assert_allclose(row, by_equations(model, sequence, stack), atol=1e-5)
+    for row, sequence in zip(hidden.detach(), IDS.tolist(), strict=True):
+        np.testing.assert_allclose(row, by_equations(model, sequence, GATED[name]), atol=1e-5)
 
 
 def test_the_start_keeps_the_variance_from_layer_to_layer():
