@@ -101,15 +101,6 @@ def test_unseen_words_have_vectors_of_their_spelling_alone():
     assert not torch.allclose(model.layers_of_words([["cattx"]])[0], vector)
 
 
-def test_the_directions_share_the_input_layer_and_nothing_else():
-    for one, other in ((0, 1), (1, 0)):
-        model = elmo()
-        model(ids(), None, bool(one))[0].sum().backward()
-        stacks = model.forward_stack, model.backward_stack
-        assert all(p.grad is not None for p in [*model.cnn.parameters(), *stacks[one].parameters()])
-        assert all(p.grad is None for p in stacks[other].parameters())
-
-
 @DIRECTIONS
 def test_dropout_acts_on_each_layers_input_and_on_the_top(backward):
     """With all of it dropped a layer reads nothing but its own biases, and the top is silent."""

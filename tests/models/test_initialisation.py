@@ -87,7 +87,7 @@ def lm(model: nn.Module) -> CausalLM:
 
 
 NORMS = {r"norms?(\.\d)?\.weight$": constant(1), r"norms?(\.\d)?\.bias$": constant(0)}
-# Of each model, checks by patterns of names: the first one that is found in a parameter's name is its check.
+# Checks per model, by patterns of parameter names. The first pattern that a name contains applies.
 MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Check]]] = {
     **{
         kind.__name__: (lambda kind=kind: kind(50, 32, 2, 0.0, init_range=0.05), {"": uniform(0.05)})

