@@ -21,9 +21,9 @@ VARIANTS: dict[str, dict] = {
 }
 
 
-def build(variant: str, max_length: int = T) -> GPT:
+def build(variant: str, max_length: int = T, **settings) -> GPT:
     torch.manual_seed(0)
-    model = GPT(V, D, L, H, max_length, dropout=0.1, **VARIANTS[variant]).eval()
+    model = GPT(V, D, L, H, max_length, dropout=0.1, **VARIANTS[variant], **settings).eval()
     for parameter in model.parameters():  # far from the start, where attention is flat and norms are idle
         torch.nn.init.normal_(parameter, std=0.5)
     return model
@@ -124,14 +124,23 @@ def test_going_on_from_a_state_equals_all_at_once(gpt, lengths):
 
 
 def test_separate_documents_are_as_if_each_stood_alone():
-    model = build("rotary", max_length=9)  # by which only distances matter
+    model = build("rotary", max_length=9, separate_documents=True, boundary=0)  # by which only distances matter
     ids = torch.tensor([[3, 1, 0, 4, 4, 5, 0, 0, 2]])
-    joined = model(ids)[0]
-    model.separate_documents, model.boundary = True, 0
     together = model(ids)[0]
     alone = [model(document)[0] for document in ids.split([2, 4, 1, 2], dim=1)]
     torch.testing.assert_close(together, torch.cat(alone, dim=1), atol=1e-5, rtol=1e-5)
-    assert (joined - together)[:, 2:].abs().max() > 1e-2
+    model.separate_documents = False
+    assert (model(ids)[0] - together)[:, 2:].abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("positions", ["learnt", "sinusoidal"])
+def test_words_are_dropped_out_with_their_positions(positions):
+    torch.manual_seed(0)
+    model, ids = GPT(V, D, 0, H, T, dropout=0.5, norm="post", positions=positions), torch.randint(V, (B, T))
+    hidden, whole = model(ids)[0], model.eval()(ids)[0]
+    dropped = hidden == 0
+    assert 0.2 < dropped.float().mean() < 0.8
+    torch.testing.assert_close(hidden[~dropped], 2 * whole[~dropped])
 
 
 def test_equals_gpt2_of_transformers():
