@@ -9,7 +9,7 @@ from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.noise import NoiseLM
-from tests.contracts.model_cases import IDS, T, V
+from tests.contracts.model_cases import IDS, T, V, chosen, leaves
 from tests.contracts.objective_cases import COUNTS, LANGUAGE_MODELS, SOFTMAXES, built, language_model, loss_of
 
 UNTIED = [kind for kind in SOFTMAXES if kind.__name__ in ("AdaptiveSoftmax", "HierarchicalLM")]
@@ -53,6 +53,11 @@ def test_the_two_ways_to_score_agree_and_are_distributions(name):
         torch.testing.assert_close(predicted.gather(1, LABELS[:, t : t + 1])[:, 0], scored[:, t], rtol=1e-4, atol=1e-5)
     at_once, _ = objective.next_log_prob(INPUTS, None)
     torch.testing.assert_close(at_once, predicted, rtol=1e-4, atol=1e-5)
+    _, state = objective.next_log_prob(INPUTS[:, :-1], objective.start)
+    rows = torch.tensor([2, 0])
+    assert all(part.shape[1] == len(IDS) for part in leaves(state))
+    following, _ = objective.next_log_prob(INPUTS[rows, -1:], chosen(state, rows))
+    torch.testing.assert_close(following, predicted[rows], rtol=1e-4, atol=1e-5)
 
 
 @torch.no_grad()

@@ -1,7 +1,10 @@
 """Small corpora for the models that are counted: sentences of word ids, and the stream that they stand in."""
 
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +29,55 @@ def sentences(seed: int, n: int, n_words: int) -> list[list[int]]:
 def words_of(text: list[list[int]]) -> list[tuple[int, tuple]]:
     """Return each word of sentences with the words before it in its sentence, `<s>` first."""
     return [(word, ("<s>", *sentence[:i])) for sentence in text for i, word in enumerate([*sentence, END])]
+
+
+def n_grams(text: list[list[int]], order: int) -> dict[int, Counter]:
+    """Return the counts of the n-grams of sentences by their order; `<s>` is none by itself."""
+    padded = [("<s>", *sentence, END) for sentence in text]
+    found = {n: Counter(s[i : i + n] for s in padded for i in range(len(s) - n + 1)) for n in range(1, order + 1)}
+    del found[1][("<s>",)]
+    return found
+
+
+class Book:
+    """A recursion of a paper over dictionaries of tuples; n-grams are counted by their contexts (`after`)."""
+
+    def __init__(self, text: list[list[int]], vocab_size: int, order: int):
+        self.vocab_size, self.order = vocab_size, order
+        self.after: dict[tuple, Counter] = defaultdict(Counter)
+        self.counts = n_grams(text, order)
+        for counts in self.counts.values():
+            for n_gram, count in counts.items():
+                self.after[n_gram[:-1]][n_gram[-1]] = count
+
+    def probability(self, word: int, context: tuple) -> float:
+        """Return that of a word after all words before it in its sentence."""
+        return self.given(word, context[len(context) - min(len(context), self.order - 1) :])
+
+    def lower(self, word: int, context: tuple) -> float:
+        return self.given(word, context[1:]) if context else 1 / self.vocab_size
+
+    def given(self, word: int, context: tuple) -> float:
+        raise NotImplementedError
+
+
+def assert_by_the_book(model: Any, book: Book, text: list[list[int]]) -> None:
+    expected = [np.log(book.probability(*each)) for each in words_of(text)]
+    np.testing.assert_allclose(model.log_prob(stream(text)), expected, rtol=0, atol=1e-5)
+
+
+def assert_distribution_after_every_context(model: Any, n_words: int, longest: int = 3) -> None:
+    """After all contexts of words from 1 to `n_words`."""
+    for length in range(longest + 1):
+        for context in product(range(1, n_words + 1), repeat=length):
+            following = model.next_log_prob(np.array(context, int))
+            assert np.isfinite(following).all()
+            np.testing.assert_allclose(np.exp(following).sum(), 1, atol=1e-5)
+
+
+def estimated(model: Any, text: list[list[int]]) -> Any:
+    model.estimate(stream(text))
+    return model
 
 
 def penn_treebank(data_dir: Path, make: Callable[..., object]) -> dict[str, float]:

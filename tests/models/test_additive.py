@@ -1,61 +1,44 @@
-from collections import Counter, defaultdict
-from itertools import product
-
 import numpy as np
 import pytest
 
 from retable.models.additive import GRID, Additive
-from tests.models.counted_cases import END, penn_treebank, sentences, stream
+from tests.models.counted_cases import (
+    END,
+    Book,
+    assert_by_the_book,
+    assert_distribution_after_every_context,
+    estimated,
+    penn_treebank,
+    sentences,
+    stream,
+    words_of,
+)
 
 
-class ByTheBook:
-    """(c(hw) + k) / (c(h) + k V) over dictionaries of tuples."""
+class ByTheBook(Book):
+    """(c(hw) + k) / (c(h) + k V)."""
 
-    def __init__(self, text: list[list[int]], order: int, vocab_size: int):
-        self.order, self.vocab_size = order, vocab_size
-        self.after: dict[tuple, Counter] = defaultdict(Counter)
-        for word, context in self.pairs(text):
-            self.after[context][word] += 1
+    k = 1.0
 
-    def pairs(self, text: list[list[int]]) -> list[tuple[int, tuple]]:
-        """Each word of sentences, and of those before it as many as the order looks at."""
-        padded = [("<s>", *sentence, END) for sentence in text]
-        return [(s[i], s[max(i - self.order + 1, 0) : i]) for s in padded for i in range(1, len(s))]
-
-    def log_prob(self, text: list[list[int]], k: float) -> list[float]:
-        return [
-            np.log((self.after[h][word] + k) / (sum(self.after[h].values()) + k * self.vocab_size))
-            for word, h in self.pairs(text)
-        ]
+    def given(self, word: int, context: tuple) -> float:
+        counts = self.after[context]
+        return (counts[word] + self.k) / (sum(counts.values()) + self.k * self.vocab_size)
 
 
-def test_by_hand():
-    """1 2 1 3 </s>: after 1, which is seen twice, follow 2 and 3, once each."""
-    model = Additive(4, 2, END, k=0.5)
-    model.estimate(stream([[1, 2, 1, 3]]))
-    np.testing.assert_allclose(np.exp(model.next_log_prob(np.array([1]))), [0.125, 0.125, 0.375, 0.375], rtol=1e-6)
-    np.testing.assert_allclose(np.exp(model.next_log_prob(np.array([], int))), np.array([1, 3, 1, 1]) / 6, rtol=1e-6)
-
-
-@pytest.mark.parametrize("order", [1, 2, 3, 5])
-@pytest.mark.parametrize("k", [1, 0.01, None])
-@pytest.mark.parametrize(("n", "n_words"), [(1, 3), (40, 4), (300, 8)])
+@pytest.mark.parametrize(
+    ("k", "order", "n", "n_words"),
+    [(1, 1, 1, 3), (0.01, 1, 300, 8), (None, 2, 40, 4), (1, 3, 300, 8), (0.01, 5, 40, 4), (None, 5, 300, 8)],
+)
 def test_probabilities_are_those_of_the_closed_form(k, order, n, n_words):
     train, test = sentences(n, n, n_words), sentences(n + 1, 12, n_words + 1)  # a word is never seen
-    model = Additive(n_words + 2, order, END, k)
-    model.estimate(stream(train))
-    expected = ByTheBook(train, order, n_words + 2).log_prob(train[:20] + test, model.k)
-    np.testing.assert_allclose(model.log_prob(stream(train[:20] + test)), expected, rtol=0, atol=1e-5)
+    model, book = estimated(Additive(n_words + 2, order, END, k), train), ByTheBook(train, n_words + 2, order)
+    book.k = model.k
+    assert_by_the_book(model, book, train[:20] + test)
 
 
-@pytest.mark.parametrize("order", [1, 3])
-@pytest.mark.parametrize("n", [1, 5, 60, 400])
+@pytest.mark.parametrize(("n", "order"), [(1, 1), (5, 3), (400, 3)])
 def test_every_context_of_a_tiny_vocabulary(n, order):
-    model = Additive(5, order, END, k=0.1)
-    model.estimate(stream(sentences(n, n, 3)))
-    for length in range(4):
-        for context in product([1, 2, 3, 4], repeat=length):
-            assert np.exp(model.next_log_prob(np.array(context, int))).sum() == pytest.approx(1, abs=1e-5)
+    assert_distribution_after_every_context(estimated(Additive(5, order, END, k=0.1), sentences(n, n, 3)), 4)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -64,8 +47,10 @@ def test_k_is_the_likeliest_for_held_out_text(order):
     text[:, 1::2] = 1 + text[:, :-1:2] % 40
     model = Additive(41, order, END)
     model.estimate(stream(text.tolist()))
-    book = ByTheBook(text[:270].tolist(), order, 41)
-    nats = {k: -sum(book.log_prob(text[270:].tolist(), k)) for k in GRID}
+    book = ByTheBook(text[:270].tolist(), 41, order)
+    nats = {}
+    for book.k in GRID:
+        nats[book.k] = -sum(np.log(book.probability(*each)) for each in words_of(text[270:].tolist()))
     assert model.k == min(nats, key=nats.__getitem__) and (order == 1 or GRID[-1] < model.k < 1)
 
 

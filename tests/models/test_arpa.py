@@ -71,6 +71,9 @@ def test_a_file_scores_as_by_hand(tmp_path):
         *[-0.4, -0.05 - 0.2, -0.3, -0.12],
     ]
     np.testing.assert_allclose(model.log_prob(words) / np.log(10), expected, rtol=0, atol=1e-6)
+    write_arpa(model.model, model.words, tmp_path / "again.arpa")  # without those that are only on the way to others
+    listed = {"</s>", "<unk>", "a", "b", "<s> a", "a b", "a a", "b a </s>", "a b </s>"}
+    assert entries(tmp_path / "again.arpa").keys() == listed
 
 
 def test_a_file_without_unk_refuses_unknown_words(tmp_path):
@@ -100,14 +103,6 @@ def test_what_is_written_reads_back(tmp_path, estimator, order):
     assert_same(entries(tmp_path / "again.arpa"), entries(tmp_path / "model.arpa"), atol=1e-6)
 
 
-def test_n_grams_that_are_only_on_the_way_to_others_are_not_written(tmp_path):
-    (tmp_path / "model.arpa").write_text(BY_HAND)
-    read = read_arpa(tmp_path / "model.arpa")
-    write_arpa(read.model, read.words, tmp_path / "again.arpa")
-    listed = {"</s>", "<unk>", "a", "b", "<s> a", "a b", "a a", "b a </s>", "a b </s>"}
-    assert entries(tmp_path / "again.arpa").keys() == listed
-
-
 def test_the_layout_is_kenlms(tmp_path):
     write_arpa(estimated(2, np.array([2, 0])), WORDS, tmp_path / "model.arpa")
     lines = (tmp_path / "model.arpa").read_text(encoding="utf-8").split("\n")
@@ -118,11 +113,11 @@ def test_the_layout_is_kenlms(tmp_path):
     assert lines[17:] == ["", "\\end\\", ""]
 
 
-@pytest.mark.parametrize("wrong", [[], ["a b"], [""], ["<s>"], ["</s>"], ["the"], ["of", "to"]])
-def test_words_that_no_file_can_hold_are_refused(tmp_path, wrong):
-    with pytest.raises(UsageError):
-        write_arpa(estimated(2, np.array([2, 0])), WORDS[:-1] + wrong, tmp_path / "model.arpa")
-    assert not (tmp_path / "model.arpa").exists()
+def test_words_that_no_file_can_hold_are_refused(tmp_path):
+    for wrong in ([], ["a b"], [""], ["<s>"], ["</s>"], ["the"], ["of", "to"]):
+        with pytest.raises(UsageError):
+            write_arpa(estimated(2, np.array([2, 0])), WORDS[:-1] + wrong, tmp_path / "model.arpa")
+        assert not (tmp_path / "model.arpa").exists()
 
 
 @pytest.mark.parametrize(
@@ -146,11 +141,8 @@ def test_unsound_files_are_refused(tmp_path, old, new, complaint):
     (tmp_path / "model.arpa").write_text(BY_HAND.replace(old, new))
     with pytest.raises(UsageError, match=rf"model\.arpa is no sound ARPA file: .*{complaint}"):
         read_arpa(tmp_path / "model.arpa")
-
-
-def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be read: No such file"):
-        read_arpa(tmp_path / "model.arpa")
+        read_arpa(tmp_path / "missing.arpa")
 
 
 @pytest.mark.real

@@ -18,16 +18,6 @@ def test_a_bag_counts_words_and_not_padding():
     assert counts.tolist() == expected
 
 
-def test_the_linear_baseline_is_a_bias_and_a_weight_a_word():
-    objective = Classification(BagOfWords(V, dropout=0.0), n_labels=3, dropout=0.0)
-    assert not any(parameter.any() for parameter in objective.parameters())
-    torch.nn.init.normal_(objective.head.weight)
-    torch.nn.init.normal_(objective.head.bias)
-    a, b = objective.head.weight, objective.head.bias
-    expected = torch.stack([b + sum(a[:, w] for w in row[:length]) for row, length in zip(IDS, LENGTHS, strict=True)])
-    torch.testing.assert_close(objective(ExampleBatch(IDS, LENGTHS, torch.zeros(3).long())), expected)
-
-
 def test_the_linear_baseline_is_logistic_regression():
     sklearn = pytest.importorskip("sklearn.linear_model")
     generator = np.random.default_rng(0)

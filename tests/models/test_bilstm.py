@@ -1,21 +1,11 @@
-import pytest
 import torch
 
-from retable.models.bilstm import BiLSTM
-
-V, E, D = 11, 6, 8
-LENGTHS = torch.tensor([5, 1, 7, 3])  # in no order
+from tests.contracts.model_cases import IDS, LENGTHS, D, T, build
 
 
-@pytest.fixture
-def bilstm() -> BiLSTM:
-    torch.manual_seed(0)
-    return BiLSTM(V, E, D, n_layers=2, dropout=0.3).eval()
-
-
-def test_equals_two_loops_over_cells(bilstm):
-    ids = torch.randint(V, (1, 6))
-    layer = bilstm.embedding(ids)[0]
+def test_equals_two_loops_over_cells():
+    bilstm = build("bilstm")
+    layer = bilstm.embedding(IDS[2])
     for number in range(2):
         halves = []
         for way, order in (("forth", 1), ("back", -1)):
@@ -28,4 +18,5 @@ def test_equals_two_loops_over_cells(bilstm):
                 outputs.append(state[0][0])
             halves.append(torch.stack(outputs[::order]))
         layer = torch.cat(halves, dim=1)
-    torch.testing.assert_close(bilstm(ids, torch.tensor([6]))[0], layer)
+    assert LENGTHS[2] == T
+    torch.testing.assert_close(bilstm(IDS, LENGTHS)[2], layer)

@@ -16,8 +16,3 @@ def test_tokens_have_their_share_of_the_last_ones(size):
         expected.append(np.log((cached.count(token) + 1 / V) / (len(cached) + 1)))
     np.testing.assert_allclose(model.log_prob(tokens), expected, rtol=1e-12)
     assert model.log_prob(tokens[:0]).shape == (0,)
-
-
-def test_the_first_token_is_any_and_no_sentence_empties_the_cache():
-    log_prob = UnigramCache(V, 4).log_prob(np.array([3, 0, 3]))
-    np.testing.assert_allclose(np.exp(log_prob), [1 / V, 1 / V / 2, (1 + 1 / V) / 3])

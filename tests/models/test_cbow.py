@@ -20,8 +20,3 @@ def test_the_mean_of_a_window_predicts_its_centre():
                 torch.testing.assert_close(hidden[r, i], model.vectors()[window].mean(0))
             assert which[r, i].tolist() == [len(window) > 0 and j == i for j in range(4)]
     assert which.sum() < 12
-
-
-def test_starts_as_word2vec_does():
-    vectors = CBOW(WORDS, d_model=20).vectors()
-    assert 0.4 / 20 < vectors.abs().max() <= 0.5 / 20

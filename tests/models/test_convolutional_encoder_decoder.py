@@ -3,31 +3,19 @@ import pytest
 import torch
 from torch import nn
 
-from retable.data.pairs import PairBatch
 from retable.models import convolutional_encoder_decoder
 from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder, slowed
-from retable.objectives.translation import Translation
+from tests.contracts.model_cases import IDS, LENGTHS, LONG, OTHERS, D, V
 
-V, D, C, L, K, B, S, U, LONG = 13, 6, 4, 2, 3, 3, 5, 6, 12
-LENGTHS = torch.tensor([5, 2, 4])
+C, L = 4, 2
 
 
-def build(kernel_size: int = K, n_layers: int = L) -> ConvolutionalEncoderDecoder:
+def build(kernel_size: int = 3, n_layers: int = L) -> ConvolutionalEncoderDecoder:
     torch.manual_seed(0)
     model = ConvolutionalEncoderDecoder(V, D, C, n_layers, kernel_size, LONG, dropout=0.1).eval()
     for parameter in model.parameters():  # far from the start, where attention is flat and biases are zero
         nn.init.normal_(parameter, std=0.7)
     return model
-
-
-@pytest.fixture
-def model() -> ConvolutionalEncoderDecoder:
-    return build()
-
-
-def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    torch.manual_seed(1)
-    return torch.randint(1, V, (B, S)), LENGTHS, torch.randint(1, V, (B, U))
 
 
 def step_by_step(
@@ -78,19 +66,21 @@ def step_by_step(
 
 @pytest.mark.parametrize(("kernel_size", "n_layers"), [(1, 1), (3, 2), (5, 3)])
 def test_equals_a_forward_pass_written_step_by_step(kernel_size, n_layers):
-    model, (sources, lengths, targets) = build(kernel_size, n_layers), inputs()
-    hidden, shares = model(sources, lengths, targets), model.align(sources, lengths, targets)
-    for b, n in enumerate(lengths.tolist()):
-        expected, looks = step_by_step(model, sources[b, :n].tolist(), targets[b].tolist())
+    model = build(kernel_size, n_layers)
+    hidden, shares = model(IDS, LENGTHS, OTHERS), model.align(IDS, LENGTHS, OTHERS)
+    for b, n in enumerate(LENGTHS.tolist()):
+        expected, looks = step_by_step(model, IDS[b, :n].tolist(), OTHERS[b].tolist())
         np.testing.assert_allclose(hidden[b].detach(), expected, atol=1e-5)
         np.testing.assert_allclose(shares[b, :, :n].detach(), looks.mean(axis=0), atol=1e-5)
         assert not shares[b, :, n:].any()
 
 
-def test_the_encoders_gradient_is_divided_by_the_layers_that_look_at_it(model, monkeypatch):
+def test_the_encoders_gradient_is_divided_by_the_layers_that_look_at_it(monkeypatch):
+    model = build()
+
     def gradients() -> dict[str, torch.Tensor]:
         model.zero_grad()
-        model(*inputs()).square().sum().backward()
+        model(IDS, LENGTHS, OTHERS).square().sum().backward()
         return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
 
     found = gradients()
@@ -113,29 +103,3 @@ def test_the_variance_of_what_goes_through_stays():
     _, _, keys, _, _ = model.encode(ids, torch.full((4,), 40))
     for left in (keys, model(ids, torch.full((4,), 40), ids)):
         assert 0.5 < left.var().item() / entered < 2
-
-
-def test_it_learns_to_write_a_source_backwards():
-    torch.manual_seed(0)
-    objective = Translation(ConvolutionalEncoderDecoder(6, 16, 16, 2, 3, 4, 0.0), 6, 0.0, tie=True, bias=True)
-    optimizer, lengths = torch.optim.Adam(objective.parameters(), lr=0.02), torch.full((32,), 4)
-
-    def batch() -> PairBatch:
-        source = torch.randint(1, 6, (32, 4))
-        begun = torch.cat([torch.zeros(32, 1, dtype=torch.long), source.flip(1)], dim=1)
-        return PairBatch(source, lengths, begun[:, :-1], lengths, begun[:, 1:])
-
-    for step in range(120):
-        optimizer.zero_grad()
-        objective.loss(batch(), None, step)[0].backward()
-        optimizer.step()
-    new = batch()
-    hidden = objective.model(new.source_ids, lengths, new.target_ids)
-    assert (objective.scores(hidden).argmax(dim=2) == new.labels).float().mean() > 0.95
-
-
-def test_a_softmax_starts_with_the_variance_that_dropout_leaves_it():
-    """Section 3.5: N(0, p / inputs) weights, of whose inputs dropout keeps the share p, and no bias."""
-    head = nn.Linear(400, 300)
-    build().initialise(head)
-    assert head.weight.std().item() == pytest.approx((0.9 / 400) ** 0.5, rel=0.02) and not head.bias.any()

@@ -4,204 +4,118 @@ from functools import partial
 
 import pytest
 import torch
+from torch import nn
 
-from retable.data.examples import ExampleBatch
-from retable.data.images import ImageBatch
-from retable.data.questions import QuestionBatch
-from retable.data.tagged import TaggedBatch
 from retable.models import awd_lstm
 from retable.models.awd_lstm import AWDLSTM
-from retable.models.bert import BERT
 from retable.models.bidaf import BiDAF
-from retable.models.bilstm import BiLSTM
-from retable.models.bilstm_attention import BiLSTMAttention
 from retable.models.character_lstm import CharacterLSTM
-from retable.models.convolutional_encoder import ConvolutionalEncoder
-from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
-from retable.models.elmo import ELMo
 from retable.models.elmo_features import ELMoBiLSTM
 from retable.models.elmo_tagger import ELMoTagger
-from retable.models.fixed_window import FixedWindow
-from retable.models.gated_convolution import GatedConvolution
-from retable.models.gpt import GPT
-from retable.models.lenet import LeNet
-from retable.models.log_bilinear import LogBilinear
 from retable.models.mention_ranker import MentionRanker
-from retable.models.pixels import Pixels
 from retable.models.recurrent import GRU, LSTM, Elman
-from retable.models.residual_convolutional_encoder import ResidualConvolutionalEncoder
-from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
-from retable.models.stacked_recurrent import StackedRecurrent
-from retable.models.t5 import T5
-from retable.models.tagger import BiLSTMTagger
-from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
 from retable.models.transformer_xl import TransformerXL
-from retable.models.vit import ViT
-from retable.models.window_tagger import WindowTagger
 from retable.nn import dot_product, dropout, variational
 from retable.objectives.answer_span import AnswerSpan
 from retable.objectives.classification import Classification
 from retable.objectives.image_classification import ImageClassification
 from retable.objectives.prefix_classification import PrefixClassification
 from retable.objectives.tagging import Tagging
+from tests.contracts.model_cases import (
+    CASES,
+    ELMO,
+    IDS,
+    LENGTHS,
+    SPELT,
+    WORDS,
+    B,
+    D,
+    E,
+    F,
+    H,
+    T,
+    U,
+    V,
+    flat,
+)
+from tests.contracts.objective_cases import asked, examples, pictures, tagged
 
-V, B, S, T, E, D, H, F, P = 11, 3, 6, 4, 5, 8, 2, 20, 0.3
-GENERATOR = torch.Generator().manual_seed(0)
-SOURCE, TARGET = (torch.randint(V, (B, length), generator=GENERATOR) for length in (S, T))
-IMAGES = torch.rand(B, 1, 8, 8, generator=GENERATOR)
-LENGTHS, TARGET_LENGTHS = torch.tensor([6, 3, 4]), torch.tensor([2, 4, 4])
-WORDS = [f"w{i}" for i in range(V)]
-SPELT = {"vocab_size": V, "words": WORDS, "d_embedding": E, "d_character": 3, "filters": [(2, 4)]}
-TABLE = partial(ELMo, d_model=4, d_cell=4, n_layers=2, dropout=0.5, filters=None)  # of a task's model; it is frozen
+P = 0.3
+DOCUMENT = IDS, LENGTHS, torch.tensor([0] * B)
+TABLE = partial(ELMO, dropout=0.5)
+
+
+def ranker(dropout=0.0, input_dropout=0.0, **more) -> MentionRanker:
+    sizes = {"d_model": D, "d_feature": 3, "d_hidden": 7, "max_width": 2, "spans_per_word": 0.8, "max_antecedents": 3}
+    return MentionRanker(V, **SPELT, **sizes, dropout=dropout, input_dropout=input_dropout, **more)
 
 
 def weights(queries: int, keys: int) -> tuple[int, ...]:
     return B, H, queries, keys
 
 
-def one_way(model):
-    return model(SOURCE)
-
-
-def both_ways(model):
-    return model(SOURCE, LENGTHS)
-
-
-def to_target(model):
-    return model(SOURCE, LENGTHS, TARGET)
-
-
-def of_images(model):
-    return model(IMAGES)
-
-
+# Of source and target: the hidden states, what is within a feed-forward layer, and states at all times alike.
+SOURCE, TARGET, WIDE, ALWAYS = (B, T, D), (B, U, D), (B, T, F), (B, 1, D)
+GPT = [SOURCE] + 2 * [weights(T, T), SOURCE, SOURCE]
+T5 = [
+    *[SOURCE, *2 * [weights(T, T), SOURCE, WIDE, SOURCE], SOURCE],
+    *[TARGET, *2 * [weights(U, U), TARGET, weights(U, T), TARGET, (B, U, F), TARGET], TARGET],
+]
 PLACES = {
     # Radford et al. 2018, section 4.1: embeddings, attention's weights, what each layer adds
-    "gpt": (lambda: GPT(V, D, 2, H, 9, P), one_way, [(B, S, D)] + 2 * [weights(S, S), (B, S, D), (B, S, D)]),
-    "gpt, post-norm": (
-        lambda: GPT(V, D, 2, H, 9, P, norm="post", activation="swiglu"),
-        one_way,
-        [(B, S, D)] + 2 * [weights(S, S), (B, S, D), (B, S, D)],
-    ),
-    "bert": (lambda: BERT(V, D, 2, H, 9, P), both_ways, [(B, S, D)] + 2 * [weights(S, S), (B, S, D), (B, S, D)]),
+    **dict.fromkeys(("gpt", "gpt, as Vaswani's", "gpt, as Llama", "gpt, separate documents"), GPT),
+    **dict.fromkeys(("bert", "bert, pre-norm", "bert, rotary"), GPT),
     # as the authors' code: embeddings, positions, weights, what each layer adds, within the feed-forward ones, the end
-    "transformer_xl": (
-        lambda: TransformerXL(V, D, 2, H, F, S, S, P, P),
-        one_way,
-        [(B, S, D), (1, S, D)] + 2 * [weights(S, S), (B, S, D), (B, S, F), (B, S, D)] + [(B, S, D)],
-    ),
-    "t5": (  # inputs, weights, what each layer adds, within the feed-forward ones, the end of each stack
-        lambda: T5(V, D, 1, H, F, P),
-        to_target,
-        [
-            *((B, S, D), weights(S, S), (B, S, D), (B, S, F), (B, S, D), (B, S, D)),
-            *((B, T, D), weights(T, T), (B, T, D), weights(T, S), (B, T, D), (B, T, F), (B, T, D), (B, T, D)),
-        ],
-    ),
-    "transformer": (  # Vaswani et al. 2017, section 5.4: embeddings and each layer's output, no weights of attention
-        lambda: TransformerEncoderDecoder(V, D, 1, H, F, 9, P),
-        to_target,
-        3 * [(B, S, D)] + 4 * [(B, T, D)],
-    ),
-    "rnn": (
-        lambda: RNNEncoderDecoder(V, D, D, 1, P, attention="bilinear"),
-        to_target,
-        2 * [(B, S, D)] + 2 * [(B, T, D)],
-    ),
-    "convolutional": (  # Gehring et al. 2017, section 4.2: embeddings, the input of each block, the end
-        lambda: ConvolutionalEncoderDecoder(V, D, F, 2, 3, 9, P),
-        to_target,
-        [(B, S, D)] + 2 * [(B, F, S + 1)] + [(B, T, D)] + 2 * [(B, F, T)] + [(B, T, D)],
-    ),
-    "fixed_window": (lambda: FixedWindow(V, 0, 3, E, D, True, P, 0.1), one_way, [(B, S + 1, E), (B, S, D)]),
-    "log_bilinear": (lambda: LogBilinear(V, 0, 2, D, P, 0.1), one_way, [(B, S + 1, D), (B, S, D)]),
+    "transformer-xl": [SOURCE, (1, T, D), *2 * [weights(T, T), SOURCE, WIDE, SOURCE], SOURCE],
+    "transformer-xl, variational": [ALWAYS, (1, 1, D), *2 * [weights(T, T), ALWAYS, (B, 1, F), ALWAYS], ALWAYS],
+    # inputs, weights, what each layer adds, within the feed-forward ones, the end of each stack
+    **dict.fromkeys(("t5 v1.0", "t5 v1.1"), T5),
+    **dict.fromkeys(("one-stack t5", "t5 encoder"), T5[:10]),
+    # Vaswani et al. 2017, section 5.4: embeddings and each layer's output, no weights of attention
+    **dict.fromkeys(("transformer", "transformer, pre-norm"), 5 * [SOURCE] + 7 * [TARGET]),
+    "rnn, bilinear": [(B, T, 4), SOURCE, (B, U, 4), TARGET],
+    # Gehring et al. 2017, section 4.2: embeddings, the input of each block, the end
+    "convolutional encoder-decoder": [SOURCE, *2 * [(B, 4, T + 1)], TARGET, *2 * [(B, 4, U)], TARGET],
+    "fixed window of 10": [(B, T + 8, 3), (B, T, 5)],
+    "log-bilinear of 9": [(B, T + 8, D), SOURCE],
     # Zaremba et al. 2014, section 3.1: from embedding to layer and from layer to softmax; between layers, see below
-    **{each.__name__: (partial(each, V, D, 1, P, 0.1), one_way, 2 * [(B, S, D)]) for each in (Elman, GRU, LSTM)},
-    # Kim et al. 2016, section 4.1: not on the first layer's input
-    "character_lstm": (lambda: CharacterLSTM(WORDS, 3, [(2, 4)], 1, D, 1, P, 0.1), one_way, [(B, S, D)]),
-    "stacked": (lambda: StackedRecurrent(V, D, 2, 0.1, True, True, dropout=P), one_way, 3 * [(B, S, D)]),
-    "stacked, variational": (  # Gal and Ghahramani 2016: one mask for all times, of h too
-        lambda: StackedRecurrent(V, D, 2, 0.1, False, False, dropout=P, variational=True, recurrent_dropout=P),
-        one_way,
-        2 * [(B, 1, D), (1, D)] + [(B, 1, D)],
-    ),
-    "gated_convolution": (
-        lambda: GatedConvolution(V, D, [[[3, D]], [[1, 4], [3, D]]], P),
-        one_way,
-        [(B, D, S), (B, D, S), (B, 4, S), (B, S, D)],
-    ),
-    # bilm-tf: the input of every layer, and the top
-    "elmo": (lambda: ELMo(WORDS, D, 12, 2, P, None), lambda model: model(SOURCE, None, False), 3 * [(B, S, D)]),
-    "elmo, backward": (
-        lambda: ELMo(WORDS, D, 12, 2, P, None),
-        lambda model: model(SOURCE, None, True),
-        3 * [(B, S, D)],
-    ),
-    "elmo_bilstm": (lambda: ELMoBiLSTM(WORDS, TABLE, E, D, 1, P), both_ways, [(B, S, E + 8), (B, S, D)]),
-    "elmo_tagger": (
-        lambda: ELMoTagger(**SPELT, elmo=TABLE, d_model=D, n_layers=2, dropout=P),
-        both_ways,
-        [(B, S, E + 4 + 8), (B, S, D), (B, S, D)],
-    ),
-    "bilstm": (lambda: BiLSTM(V, E, D, 1, P), both_ways, [(B, S, E), (B, S, D)]),
-    "bilstm_attention": (  # and behind the layer that has looked at the other text
-        lambda: BiLSTMAttention(V, E, D, 1, P),
-        lambda model: torch.cat(model.read_pair(SOURCE, LENGTHS, TARGET, TARGET_LENGTHS), dim=1),
-        [(B, S, E), (B, S, D), (B, T, E), (B, T, D), (B, S, D), (B, T, D)],
-    ),
-    "tagger": (
-        lambda: BiLSTMTagger(**SPELT, d_model=D, n_layers=2, dropout=P),
-        both_ways,
-        [(B, S, E + 4), (B, S, D), (B, S, D)],
-    ),
-    "window_tagger": (
-        lambda: WindowTagger(**SPELT, window=3, d_model=D, dropout=P),
-        both_ways,
-        [(B, S + 2, E + 4), (B, S, D)],
-    ),
-    "convolutional_encoder": (lambda: ConvolutionalEncoder(V, E, [2, 3], D, P), both_ways, [(B, S, E)]),
-    "residual_convolutional_encoder": (
-        lambda: ResidualConvolutionalEncoder(V, E, D, 2, dropout=P),
-        both_ways,
-        [(B, S, E)] + 5 * [(B, S, D)],
-    ),
-    "bidaf": (  # Seo et al. 2017, section 4.1: the input of every LSTM
-        lambda: BiDAF(**SPELT, n_highway=1, d_hidden=D, dropout=P),
-        lambda model: model(SOURCE, LENGTHS, TARGET, TARGET_LENGTHS),
-        [(B, S, E + 4), (B, T, E + 4), (B, S, 4 * D), (B, S, D), (B, S, D)],
-    ),
-    "vit": (  # of the last layer the class token's place alone
-        lambda: ViT(8, 1, 4, D, 2, H, P),
-        of_images,
-        [(B, 5, D), weights(5, 5), (B, 5, D), (B, 5, D), weights(1, 5), (B, 1, D), (B, 1, D)],
-    ),
-    "lenet": (lambda: LeNet(8, 1, 3, D, P), of_images, [(B, 24)]),
-    "pixels": (lambda: Pixels(8, 1, P), of_images, [(B, 64)]),
+    **dict.fromkeys(("elman", "gru", "lstm", "lstm, projected"), 2 * [SOURCE]),
+    "character lstm": [SOURCE],  # Kim et al. 2016, section 4.1: not on the first layer's input
+    "stacked, first state": 3 * [SOURCE],
+    # Gal and Ghahramani 2016: one mask for all times, of h too
+    **dict.fromkeys(("stacked elman", "stacked lstm"), 3 * [ALWAYS, (1, D)] + [ALWAYS]),
+    "gated convolution, wide": [*3 * [(B, E, T)], (B, T, E)],
+    # bilm-tf: the input of every layer, here of both directions; of the top see test_elmo.py
+    "elmo": 4 * [(B, T, 4)],
+    "bilstm": [(B, T, E), SOURCE, SOURCE],
+    # and after the layer that has looked at the other text
+    "bilstm with attention": [(B, T, E), SOURCE, (B, U, E), TARGET, SOURCE, TARGET],
+    "elmo bilstm": [*4 * [(B, T, 4)], (B, T, E + 8), SOURCE],
+    "elmo tagger": [*4 * [(B, T, 4)], (B, T, 5 + 4 + 8), SOURCE],
+    "tagger": [(B, T, 5 + 4), SOURCE, SOURCE],
+    "window tagger": [(B, T + 4, 5 + 4), SOURCE],
+    "convolutions": [(B, T, E)],
+    "residual convolutions": [(B, T, E), *5 * [SOURCE]],
+    "bidaf": [(B, T, 5 + 4), (B, U, 5 + 4), (B, T, 4 * E), *2 * [(B, T, E)]],  # Seo et al. 2017, section 4.1
+    # of the last layer the class token's place only
+    "vit": [(B, 5, D), weights(5, 5), (B, 5, D), (B, 5, D), weights(1, 5), ALWAYS, ALWAYS],
+    "lenet": [(B, 24)],
+    "pixels": [(B, 192)],
 }
-EXAMPLES = ExampleBatch(SOURCE, LENGTHS, torch.tensor([0, 1, 1]))
-QUESTIONS = QuestionBatch(SOURCE, LENGTHS, TARGET, TARGET_LENGTHS, torch.tensor([0, 1, 2]), torch.tensor([4, 1, 3]))
-TAGGED = TaggedBatch(SOURCE, LENGTHS, torch.arange(2).expand(B, 2), torch.tensor([2, 2, 1]), torch.tensor([[1, 0]] * B))
 HEADS = {
-    "classification": (lambda: Classification(BiLSTM(V, E, D, 1), 2, P), EXAMPLES, [(B, D)]),
-    "classification, left to right": (lambda: Classification(LSTM(V, D, 1, 0.0, 0.1), 2, P), EXAMPLES, [(B, D)]),
-    "classification, [CLS]": (lambda: Classification(BERT(V, D, 1, H, 9, 0.0), 2, P), EXAMPLES, [(B, D)]),
+    "classification": (partial(Classification, n_labels=3), "bilstm", examples, [(B, D)]),
+    "classification, left to right": (partial(Classification, n_labels=3), "lstm", examples, [(B, D)]),
+    "classification, [CLS]": (partial(Classification, n_labels=3), "bert", examples, [(B, D)]),
     "classification, two layers": (
-        lambda: Classification(BiLSTM(V, E, D, 1), 2, P, d_hidden=F),
-        EXAMPLES,
+        partial(Classification, n_labels=3, d_hidden=F),
+        "bilstm",
+        examples,
         [(B, D), (B, F)],
     ),
-    "prefixes": (lambda: PrefixClassification(LSTM(V, D, 1, 0.0, 0.1), 2, P), EXAMPLES, [(13, D)]),
-    "tagging": (lambda: Tagging(BiLSTM(V, E, D, 1), ["A", "B"], P), TAGGED, [(5, D)]),
-    "answers": (
-        lambda: AnswerSpan(BiDAF(**SPELT, n_highway=1, d_hidden=D, dropout=0.0), P),
-        QUESTIONS,
-        2 * [(B, S, 5 * D)],
-    ),
-    "images": (
-        lambda: ImageClassification(LeNet(8, 1, 3, D, 0.0), 2, P),
-        ImageBatch(IMAGES, torch.tensor([0, 1, 1])),
-        [(B, D)],
-    ),
+    "prefixes": (partial(PrefixClassification, n_labels=3), "lstm", examples, [(int(LENGTHS.sum()), D)]),
+    "tagging": (partial(Tagging, tags=[*"abcde"]), "bilstm", tagged, [(10, D)]),
+    "answers": (AnswerSpan, "bidaf", asked, 2 * [(B, T, 5 * E)]),
+    "images": (partial(ImageClassification, n_labels=3), "lenet", pictures, [(B, D)]),
 }
 
 
@@ -223,6 +137,11 @@ def dropped(monkeypatch) -> list[tuple[tuple[int, ...], float]]:
 
 @torch.no_grad()
 def check(model, run, dropped, expected) -> None:
+    for part in model.modules():
+        if isinstance(part, nn.RNNBase):
+            part.dropout = 0.0  # between torch's layers
+        if isinstance(part, TransformerXL):
+            part.evaluation_memory = T  # sees as far back as in training
     found = run(model.train())
     assert dropped == expected
     torch.testing.assert_close(found, run(model.eval()))
@@ -231,58 +150,68 @@ def check(model, run, dropped, expected) -> None:
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_model_drops_out_where_its_paper_says_and_at_its_rate(name, dropped):
-    make, run, shapes = PLACES[name]
-    check(make(), run, dropped, [(shape, P) for shape in shapes])
+    check(CASES[name](P), flat, dropped, [(shape, P) for shape in PLACES[name]])
 
 
 @pytest.mark.parametrize("name", HEADS)
 def test_an_objective_drops_out_what_its_head_reads(name, dropped):
-    make, batch, shapes = HEADS[name]
-    check(make(), lambda objective: objective.loss(batch, None, 0)[0], dropped, [(shape, P) for shape in shapes])
+    make, model, batch, shapes = HEADS[name]
+    objective = make(CASES[model](0.0), dropout=P)
+    given = batch(objective, range(B))
+    check(objective, lambda objective: objective.loss(given, None, 0)[0], dropped, [(shape, P) for shape in shapes])
 
 
 def test_awd_lstm_drops_out_at_five_rates(dropped):
     """Merity et al. 2018, sections 2 and 4.2 to 4.4: words of the table, inputs, weights, between layers, the end."""
     model = AWDLSTM(V, E, D, 2, 0.4, 0.25, 0.65, 0.1, 0.5, alpha=2.0, beta=1.0)
     first, last = [((4 * D, D), 0.5), ((B, 1, D), 0.25)], [((4 * E, E), 0.5), ((B, 1, E), 0.4)]
-    check(model, one_way, dropped, [((V, 1), 0.1), ((B, 1, E), 0.65), *first, *last])
+    check(model, flat, dropped, [((V, 1), 0.1), ((B, 1, E), 0.65), *first, *last])
 
 
 def test_a_mention_ranker_drops_out_at_two_rates(dropped):
     """Lee et al. 2017, section 7.1: words and states at one, hidden layers and features at the other; states as the
     latter here. Widths tell which is which: words 9, states 8, features 3, hidden layers 7."""
-    model = MentionRanker(
-        **SPELT, d_model=D, d_feature=3, d_hidden=7, max_width=2, spans_per_word=0.8, max_antecedents=3, dropout=0.2,
-        input_dropout=0.5,
-    )  # fmt: skip
+    model = ranker(dropout=0.2, input_dropout=0.5)
     with torch.no_grad():
-        found = model.train()(SOURCE, LENGTHS, torch.tensor([0, 0, 0]))
+        found = model.train()(*DOCUMENT)
         widths = [(shape[-1], rate) for shape, rate in dropped]
         hidden = 2 * [(7, 0.2)]  # of the words' weights in a span, of mentions, of pairs
         assert widths == [(9, 0.5), (8, 0.2), *hidden, (3, 0.2), *hidden, (3, 0.2), *hidden]
-        torch.testing.assert_close(found, model.eval()(SOURCE, LENGTHS, torch.tensor([0, 0, 0])))
+        torch.testing.assert_close(found, model.eval()(*DOCUMENT))
+
+
+ON_ELMO = {
+    "elmo_bilstm": (partial(ELMoBiLSTM, WORDS, TABLE, E, D, 1, 0.0), flat),
+    "elmo_tagger": (partial(ELMoTagger, 4, **SPELT, elmo=TABLE, d_model=D, n_layers=1, dropout=0.0), flat),
+    "bidaf": (partial(BiDAF, 7, **SPELT, n_highway=1, d_hidden=D, dropout=0.0, elmo=TABLE), flat),
+    "mention_ranker": (partial(ranker, elmo=TABLE), lambda model: model(*DOCUMENT).scores[:, 1:].clamp(min=-9)),
+}
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda: ELMoBiLSTM(WORDS, TABLE, E, D, 1, P),
-        lambda: ELMoTagger(**SPELT, elmo=TABLE, d_model=D, n_layers=1, dropout=P),
-        lambda: BiDAF(**SPELT, n_highway=1, d_hidden=D, dropout=P, elmo=TABLE),
-        lambda: MentionRanker(
-            **SPELT, d_model=D, d_feature=3, d_hidden=7, max_width=2, spans_per_word=0.8, max_antecedents=3, dropout=P,
-            input_dropout=P, elmo=TABLE,
-        ),
-    ],
-    ids=["elmo_bilstm", "elmo_tagger", "bidaf", "mention_ranker"],
-)  # fmt: skip
-def test_a_frozen_elmo_drops_nothing_out_from_its_making_on(make):
-    """Lightning says `train()` only behind the first validation; before, a model is as it was made."""
-    model = make()
-    assert model.training and not any(part.training for part in model.elmo.modules())
+    ("name", "frozen"),
+    [(name, frozen) for name in ON_ELMO for frozen in (True, False) if frozen or name != "mention_ranker"],
+)
+def test_a_frozen_elmo_learns_nothing_and_drops_nothing_out(name, frozen):
+    """From its making on: Lightning calls `train()` only after the first validation."""
+    make, run = ON_ELMO[name]
+    torch.manual_seed(0)
+    model = make() if frozen else make(frozen=False)
+    assert model.training and model.frozen == frozen and model.elmo in model.pretrained.values()
+    for _ in range(2):
+        assert [part.training for part in model.elmo.modules()] == [not frozen] * len([*model.elmo.modules()])
+        model.train()
+    first, again = run(model), run(model)
+    assert torch.equal(first, again) == frozen
+    first.square().sum().backward()
+    reached = {name for name, p in model.named_parameters() if p.grad is not None and bool(p.grad.any())}
+    assert any(name.startswith("elmo.") for name in reached) != frozen
+    assert {"mix.gamma", "mix.weights"} <= reached
 
 
 @pytest.mark.parametrize("kind", [Elman, GRU, LSTM])
-def test_layers_of_torchs_drop_out_between_them(kind):
-    assert kind(V, D, 2, P, 0.1).layers.dropout == P and kind(V, D, 1, P, 0.1).layers.dropout == 0
-    assert CharacterLSTM(WORDS, 3, [(2, 4)], 1, D, 2, P, 0.1).layers.dropout == P
+def test_layers_of_torchs_drop_out_between_them(kind, recwarn):
+    for n_layers, between in ((1, 0.0), (2, P)):
+        assert kind(V, D, n_layers, P, 0.1).layers.dropout == between
+        assert CharacterLSTM(WORDS, 3, [(2, 4)], 1, D, n_layers, P, 0.1).layers.dropout == between
+    assert not recwarn.list

@@ -3,7 +3,6 @@ import pytest
 import torch
 
 from retable.models.elmo import ELMo
-from retable.nn.character_cnn import PADDING
 from tests.nn.by_hand import arrays, cell
 
 WORDS = ["<unk>", "<eos>", "the", "cat", "cats", "sat", "catamaran"]
@@ -102,15 +101,6 @@ def test_unseen_words_have_vectors_of_their_spelling_alone():
     assert not torch.allclose(model.layers_of_words([["cattx"]])[0], vector)
 
 
-def test_the_directions_share_the_input_layer_and_nothing_else():
-    for one, other in ((0, 1), (1, 0)):
-        model = elmo()
-        model(ids(), None, bool(one))[0].sum().backward()
-        stacks = model.forward_stack, model.backward_stack
-        assert all(p.grad is not None for p in [*model.cnn.parameters(), *stacks[one].parameters()])
-        assert all(p.grad is None for p in stacks[other].parameters())
-
-
 @DIRECTIONS
 def test_dropout_acts_on_each_layers_input_and_on_the_top(backward):
     """With all of it dropped a layer reads nothing but its own biases, and the top is silent."""
@@ -120,20 +110,3 @@ def test_dropout_acts_on_each_layers_input_and_on_the_top(backward):
     for i, layer in enumerate((silent.backward_stack if backward else silent.forward_stack).layers):
         _, (_, expected) = layer(torch.zeros(B, T, D))
         torch.testing.assert_close(cells[i], expected[0])
-
-
-def test_weights_start_as_in_bilm_tf():
-    torch.manual_seed(0)
-    model = ELMo(WORDS, 64, 128, 1, 0.0, [(2, 200)], d_character=16, n_highway=1)
-    lstm, cnn = model.forward_stack.layers[0], model.cnn
-    bound = (6 / (64 + 64 + 4 * 128)) ** 0.5
-    for weight, top in ((lstm.weight_ih_l0, bound), (lstm.weight_hh_l0, bound), (lstm.weight_hr_l0, (6 / 192) ** 0.5)):
-        assert 0.99 * top < weight.abs().max() <= top
-    assert torch.equal(lstm.bias_ih_l0, torch.cat([torch.zeros(128), torch.ones(128), torch.zeros(256)]))
-    assert not lstm.bias_hh_l0.any()
-    assert not cnn.characters.weight[PADDING].any() and 0.99 < cnn.characters.weight.abs().max() <= 1
-    assert cnn.filters[0].weight.std().item() == pytest.approx(32**-0.5, rel=0.05)
-    assert cnn.projection.weight.std().item() == pytest.approx(200**-0.5, rel=0.05)
-    assert (cnn.highway[0].gate.bias == -2).all() and not cnn.highway[0].transform.bias.any()
-    table = ELMo(WORDS * 50, 64, 128, 1, 0.0, None).embedding.weight
-    assert 0.99 < table.abs().max() / (6 / (50 * V + 64)) ** 0.5 <= 1

@@ -3,33 +3,11 @@ import pytest
 import torch
 
 from retable.models.gated_convolution import GatedConvolution
+from tests.contracts.model_cases import GATED, IDS, B, T, build
 from tests.nn.by_hand import arrays
 
-V, E, B, T = 11, 4, 2, 9
-STACKS = {
-    "one": [[(3, 4)]],
-    "wide": [[(2, 6)], [(1, 6)], [(4, 6)]],  # the first link is a projection
-    "bottleneck": [[(3, 8)], [(1, 2), (3, 2), (1, 8)], [(1, 2), (2, 2), (1, 10)]],
-}
 
-
-SPAN = {"one": 3, "wide": 5, "bottleneck": 6}
-
-
-@pytest.fixture(params=STACKS)
-def stack(request) -> str:
-    return request.param
-
-
-def build(stack: str, dropout: float = 0.0) -> GatedConvolution:
-    torch.manual_seed(0)
-    model = GatedConvolution(V, E, STACKS[stack], dropout)
-    for parameter in model.parameters():  # gains and biases start at what would hide their place
-        torch.nn.init.normal_(parameter, std=0.7)
-    return model
-
-
-def by_equations(model: GatedConvolution, ids: list[int], stack: str) -> np.ndarray:
+def by_equations(model: GatedConvolution, ids: list[int], blocks: list) -> np.ndarray:
     """Dauphin et al. (2017), section 2, in float64: (T, D), one position and one channel at a time."""
     p = arrays(model)
 
@@ -47,7 +25,7 @@ def by_equations(model: GatedConvolution, ids: list[int], stack: str) -> np.ndar
         return np.array(out)
 
     x = np.stack([p["embedding.weight"][token] for token in ids])
-    for b, layers in enumerate(STACKS[stack]):
+    for b, layers in enumerate(blocks):
         link, block = x, f"blocks.{b}"
         for layer in range(len(layers)):
             name = f"{block}.layers.{layer}.convolution"
@@ -59,22 +37,13 @@ def by_equations(model: GatedConvolution, ids: list[int], stack: str) -> np.ndar
     return x
 
 
-def test_equals_the_equations_position_by_position(stack):
-    model, ids = build(stack).eval(), torch.randint(V, (B, T))
-    hidden, _ = model(ids)
+@pytest.mark.parametrize("name", GATED)
+def test_equals_the_equations_position_by_position(name):
+    model = build(name)
+    hidden, _ = model(IDS)
     assert hidden.shape == (B, T, model.d_model)
-    for row, sequence in zip(hidden.detach(), ids.tolist(), strict=True):
-        np.testing.assert_allclose(row, by_equations(model, sequence, stack), atol=1e-5)
-
-
-def test_a_word_shows_as_far_as_the_layers_span_and_never_before_it(stack):
-    model, ids = build(stack).eval(), torch.randint(V, (1, T))
-    hidden, _ = model(ids)
-    for t in range(T):
-        changed = ids.clone()
-        changed[:, t] = (changed[:, t] + 1) % V
-        moved = (model(changed)[0] - hidden).abs().amax(dim=2)[0] > 0
-        assert moved.tolist() == [t <= s < t + SPAN[stack] for s in range(T)]
+    for row, sequence in zip(hidden.detach(), IDS.tolist(), strict=True):
+        np.testing.assert_allclose(row, by_equations(model, sequence, GATED[name]), atol=1e-5)
 
 
 def test_the_start_keeps_the_variance_from_layer_to_layer():
@@ -84,11 +53,3 @@ def test_the_start_keeps_the_variance_from_layer_to_layer():
     hidden, _ = model(torch.randint(200, (8, 50)))
     assert model.embedding.weight.detach().std() == pytest.approx(0.1, rel=0.05)
     assert hidden.detach().std() == pytest.approx(0.1, rel=0.15)
-
-
-def test_a_head_starts_with_the_variance_of_one_over_its_inputs_and_no_bias():
-    torch.manual_seed(0)
-    head = torch.nn.Linear(400, 300)
-    GatedConvolution.initialise(head)
-    assert head.weight.detach().std() == pytest.approx(1 / 20, rel=0.02)
-    assert abs(head.weight.detach().mean()) < 1e-3 and not head.bias.any()

@@ -4,23 +4,15 @@ import numpy as np
 import pytest
 
 from retable.models.good_turing import GoodTuring, ratios
-from tests.models.counted_cases import END, penn_treebank, sentences, stream, words_of
+from tests.models.counted_cases import END, Book, assert_by_the_book, estimated, penn_treebank, sentences, stream
 
 
-class ByTheBook:
-    """Katz's recursion, read off the page, over dictionaries of tuples; D the share of a count that stays."""
+class ByTheBook(Book):
+    """Katz's recursion, read off the page; `ratio` is the share of a count that stays."""
 
-    def __init__(self, sentences: list[list[int]], vocab_size: int, order: int, minimum: int):
-        self.vocab_size, self.order = vocab_size, order
-        padded = [("<s>", *sentence, END) for sentence in sentences]
-        self.counts = {
-            n: Counter(s[i : i + n] for s in padded for i in range(len(s) - n + 1) if s[i : i + n] != ("<s>",))
-            for n in range(1, order + 1)
-        }
-        self.listed = {
-            n: {g for g, count in counts.items() if count >= (minimum if n > 2 else 1)}
-            for n, counts in self.counts.items()
-        }
+    def __init__(self, text: list[list[int]], vocab_size: int, order: int, minimum: int):
+        super().__init__(text, vocab_size, order)
+        self.minimum = minimum
         self.ratio = {n: self.closed_formula(self.counts[n], 7 if n > 1 else 0) for n in self.counts}
 
     @staticmethod
@@ -37,17 +29,12 @@ class ByTheBook:
                 found[r] = (star / r - common) / (1 - common)
         return found
 
-    def probability(self, word: int, context: tuple) -> float:
-        context = context[len(context) - min(len(context), self.order - 1) :]
-        n = len(context) + 1
-
-        def lower(other: int) -> float:
-            return self.probability(other, context[1:]) if context else 1 / self.vocab_size
-
-        seen = {w: self.counts[n][(*context, w)] for w in range(self.vocab_size) if (*context, w) in self.counts[n]}
+    def given(self, word: int, context: tuple) -> float:
+        n, seen = len(context) + 1, self.after.get(context)
         if not seen:
-            return lower(word)
-        kept = {w: count * self.ratio[n][count] for w, count in seen.items() if (*context, w) in self.listed[n]}
+            return self.lower(word, context)
+        minimum = self.minimum if n > 2 else 1
+        kept = {w: count * self.ratio[n][count] for w, count in seen.items() if count >= minimum}
         total = sum(seen.values())
         if sum(kept.values()) > total * (1 - 1e-6) and len(seen) < self.vocab_size:
             total += 1
@@ -55,8 +42,8 @@ class ByTheBook:
             return kept[word] / sum(kept.values())
         if word in kept:
             return kept[word] / total
-        rest = sum(lower(other) for other in range(self.vocab_size) if other not in kept)
-        return (1 - sum(kept.values()) / total) * lower(word) / rest
+        rest = sum(self.lower(other, context) for other in range(self.vocab_size) if other not in kept)
+        return (1 - sum(kept.values()) / total) * self.lower(word, context) / rest
 
 
 @pytest.mark.parametrize(
@@ -84,15 +71,15 @@ def test_what_is_taken_off_is_as_much_as_is_seen_once():
     assert taken == pytest.approx((counts == 1).sum())
 
 
-@pytest.mark.parametrize(("order", "minimum"), [(1, 2), (2, 2), (3, 2), (3, 1), (4, 2), (4, 3)])
-@pytest.mark.parametrize(("n", "n_words"), [(3, 3), (40, 4), (150, 8)])
+@pytest.mark.parametrize(
+    ("order", "minimum", "n", "n_words"),
+    [(1, 2, 40, 4), (2, 2, 3, 3), (3, 2, 150, 8), (3, 1, 150, 8), (4, 2, 40, 4), (4, 3, 150, 8)],
+)
 def test_probabilities_are_those_of_the_recursion(order, minimum, n, n_words):
     vocab_size = n_words + 2  # a word is never seen
     train, test = sentences(n, n, n_words), sentences(n + 1, 12, n_words + 1)
-    model, book = GoodTuring(vocab_size, order, END, minimum), ByTheBook(train, vocab_size, order, minimum)
-    model.estimate(stream(train))
-    expected = [np.log(book.probability(*each)) for each in words_of(train[:20] + test)]
-    np.testing.assert_allclose(model.log_prob(stream(train[:20] + test)), expected, rtol=0, atol=1e-5)
+    model = estimated(GoodTuring(vocab_size, order, END, minimum), train)
+    assert_by_the_book(model, ByTheBook(train, vocab_size, order, minimum), train[:20] + test)
 
 
 def test_what_is_seen_once_is_left_out():

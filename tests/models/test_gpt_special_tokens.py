@@ -123,11 +123,9 @@ def test_transformers_classifier_gives_the_same_logits():
     )
 
 
-def test_transformers_double_heads_give_the_same_scores_and_next_tokens():
-    """GPT2DoubleHeadsModel, whose softmax is over all tokens, special ones too, and whose score reads the last."""
-    given, theirs = begun()
+def assert_same_scores_and_next_tokens(given: GPTWithSpecialTokens, its: nn.Module) -> None:
+    """Of double heads, whose softmax is over all tokens, special ones too, and whose score reads the last."""
     objective = MultipleChoice(given, 0.0, auxiliary=0.5).eval()
-    its = resized("GPT2DoubleHeadsModel", given, theirs, summary_first_dropout=0.0)
     with torch.no_grad():
         its.multiple_choice_head.summary.weight.copy_(objective.head.weight)
         its.multiple_choice_head.summary.bias.zero_()
@@ -146,13 +144,18 @@ def test_transformers_double_heads_give_the_same_scores_and_next_tokens():
     torch.testing.assert_close(loss, right + 0.5 * torch.stack(nats).mean(), atol=1e-5, rtol=1e-5)
 
 
+def test_transformers_double_heads_give_the_same_scores_and_next_tokens():
+    given, theirs = begun()
+    its = resized("GPT2DoubleHeadsModel", given, theirs, summary_first_dropout=0.0)
+    assert_same_scores_and_next_tokens(given, its)
+
+
 def test_the_first_gpt_of_transformers_gives_the_same_next_tokens_and_scores():
-    """OpenAIGPTDoubleHeadsModel: LayerNorm behind the residual links."""
+    """OpenAIGPTDoubleHeadsModel: LayerNorm after the residual links."""
     given, _ = begun(norm="post")
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 24, "afn": "gelu", "summary_first_dropout": 0.0}
     its = transformers.OpenAIGPTDoubleHeadsModel(transformers.OpenAIGPTConfig(vocab_size=V, **sizes)).eval()
     its.resize_token_embeddings(V + 3)
-    objective = MultipleChoice(given, 0.0, auxiliary=0.5).eval()
     names = {
         "attention.query_key_value": "attn.c_attn",
         "attention.output": "attn.c_proj",
@@ -170,15 +173,7 @@ def test_the_first_gpt_of_transformers_gives_the_same_next_tokens_and_scores():
             state[f"h.{layer}.{their}.bias"] = weights[f"blocks.{layer}.{our}.bias"]
     its.transformer.load_state_dict(state)
     its.tie_weights()
-    with torch.no_grad():
-        its.multiple_choice_head.summary.weight.copy_(objective.head.weight)
-        its.multiple_choice_head.summary.bias.zero_()
-    batch = encoded_choices(Choices(lay_out(given, WORDS, PAIRS[:2], False), np.array([2]), [1])).pad(np.arange(1))
-    rows = batch.rows
-    answer = its(rows.input_ids[None], mc_token_ids=rows.lengths[None] - 1)
-    torch.testing.assert_close(objective(batch), answer.mc_logits, atol=1e-5, rtol=1e-5)
-    hidden = given(rows.input_ids)[0] @ given.embedding.weight.T
-    torch.testing.assert_close(hidden[None], answer.logits, atol=1e-5, rtol=1e-5)
+    assert_same_scores_and_next_tokens(given, its)
 
 
 @pytest.mark.parametrize("auxiliary", [0.0, 0.5])

@@ -5,7 +5,7 @@ import pytest
 
 from retable.models import maximum_entropy
 from retable.models.maximum_entropy import MaximumEntropy, _Features, owl_qn
-from tests.models.counted_cases import END, sentences, stream
+from tests.models.counted_cases import END, assert_distribution_after_every_context, estimated, sentences, stream
 
 
 class ByTheBook:
@@ -102,9 +102,4 @@ def test_weights_stop_where_the_corner_or_the_slope_does():
 
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_probabilities_sum_to_one_after_every_context(order):
-    model = MaximumEntropy(5, order, END)
-    model.estimate(stream(sentences(2, 80, 3)))
-    for length in range(4):
-        for context in product([1, 2, 3, 4], repeat=length):
-            log_prob = model.next_log_prob(np.array(context, int))
-            assert np.exp(log_prob).sum() == pytest.approx(1, abs=1e-5)
+    assert_distribution_after_every_context(estimated(MaximumEntropy(5, order, END), sentences(2, 80, 3)), 4)

@@ -9,7 +9,6 @@ from torch import Tensor
 from retable.corpora.coreference import Document
 from retable.data.coreference import CoreferenceBatch, coreference_example, pad_documents
 from retable.data.spelling import Vocabulary
-from retable.models.elmo import ELMo
 from retable.models.mention_ranker import BINS, MentionRanker, Ranking, best_without_crossings, binned, spans_up_to
 from retable.objectives.antecedents import Antecedents
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN
@@ -18,24 +17,13 @@ WORDS = [UNKNOWN, END_OF_LINE, *(f"w{i}" for i in range(9))]
 MAX_WIDTH, MAX_ANTECEDENTS = 3, 4
 
 
-def ranker(dropout: float = 0.0, spans_per_word: float = 0.8, **more) -> MentionRanker:
+def ranker(dropout: float = 0.0, spans_per_word: float = 0.8) -> MentionRanker:
     torch.manual_seed(0)
+    sizes = {"d_embedding": 5, "d_character": 3, "filters": [(2, 4)], "d_model": 6, "d_feature": 3, "d_hidden": 7}
     return MentionRanker(
-        8,
-        WORDS,
-        d_embedding=5,
-        d_character=3,
-        filters=[(2, 4)],
-        d_model=6,
-        d_feature=3,
-        d_hidden=7,
-        max_width=MAX_WIDTH,
-        spans_per_word=spans_per_word,
-        max_antecedents=MAX_ANTECEDENTS,
-        dropout=dropout,
-        input_dropout=dropout,
-        **more,
-    )
+        8, WORDS, **sizes, max_width=MAX_WIDTH, spans_per_word=spans_per_word, max_antecedents=MAX_ANTECEDENTS,
+        dropout=dropout, input_dropout=dropout,
+    )  # fmt: skip
 
 
 def batch_of(*lengths: list[int]) -> CoreferenceBatch:
@@ -181,27 +169,6 @@ def test_bins_are_the_papers():
 def test_a_document_of_one_span_has_no_antecedents():
     spans, _, antecedents, scores = ranker()(*batch_of([1])[:3])
     assert (spans.tolist(), antecedents.shape, scores.tolist()) == ([[0, 0]], (1, 0), [[0.0]])
-
-
-def elmo(words: list[str]) -> ELMo:
-    return ELMo(words, d_character=3, filters=[(1, 4)], n_highway=1, d_model=4, d_cell=6, n_layers=2, dropout=0.5)
-
-
-def test_an_elmo_is_read_but_not_trained():
-    model = ranker(elmo=elmo).train()
-    assert not model.elmo.training
-    model(*batch_of([3, 2])[:3]).scores[:, 1:].clamp(min=-9).sum().backward()
-    assert all(parameter.grad is None for parameter in model.elmo.parameters())
-    assert all(parameter.grad is not None for parameter in model.mix.parameters())
-
-
-def test_save_and_load_give_the_same(tmp_path):
-    model, other = ranker(), ranker()
-    torch.nn.init.ones_(other.input_embedding.weight)
-    torch.save(model.state_dict(), tmp_path / "weights")
-    other.load_state_dict(torch.load(tmp_path / "weights"))
-    batch = batch_of([4, 2], [3])
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(model(*batch[:3]), other(*batch[:3]), strict=True))
 
 
 def test_every_parameter_gets_a_gradient():

@@ -9,31 +9,8 @@ V, D, B, T = 11, 8, 3, 7
 KINDS = {"elman": Elman, "gru": GRU, "lstm": LSTM}
 
 
-def lstm(n_layers: int, dropout: float = 0.0, d_cell: int | None = None) -> LSTM:
-    torch.manual_seed(0)
-    return LSTM(V, D, n_layers, dropout, init_range=0.5, d_cell=d_cell)
-
-
-def by_equations(kind: str, model, inputs: np.ndarray, state: list, keep: float = 1.0) -> tuple[np.ndarray, list]:
-    """Zaremba et al. (2014), section 3, for inputs (B, T, D) and of each layer the state, h (B, D) and c.
-
-    keep: 1, or 0 where dropout lets nothing through from layer to layer.
-    """
-    p, state, outputs = arrays(model.layers), [*state], []
-    for x in inputs.swapaxes(0, 1):
-        below = x
-        for layer, before in enumerate(state):
-            state[layer] = cell(kind, p, keep * below, before, layer=f"l{layer}")
-            below = state[layer][0]
-        outputs.append(keep * below)
-    return np.stack(outputs, axis=1), state
-
-
-@pytest.mark.parametrize(
-    ("kind", "n_layers", "d_cell"),
-    [(kind, n, None) for kind in KINDS for n in (1, 3)] + [("lstm", 1, 13), ("lstm", 2, 13)],
-)
-def test_equals_a_loop_written_from_the_equations(kind, n_layers, d_cell):
+def check(kind: str, n_layers: int, d_cell: int | None = None) -> None:
+    """Compare with Zaremba et al. (2014), section 3, in float64, from a state (n_layers, B, ·)."""
     torch.manual_seed(0)
     settings = {"d_cell": d_cell} if d_cell else {}
     model = KINDS[kind](V, D, n_layers, 0.0, init_range=0.5, **settings).eval()
@@ -41,56 +18,24 @@ def test_equals_a_loop_written_from_the_equations(kind, n_layers, d_cell):
     widths = (D, d_cell or D) if kind == "lstm" else (D,)
     before = tuple(torch.randn(n_layers, B, width) for width in widths)
     hidden, after = model(ids, before if kind == "lstm" else before[0])
-    embedded = model.embedding.weight.detach().double().numpy()[ids]
-    expected, state = by_equations(
-        kind, model, embedded, [*zip(*(part.double().numpy() for part in before), strict=True)]
-    )
-    np.testing.assert_allclose(hidden.detach(), expected, atol=1e-6)
+    p, state, outputs = arrays(model.layers), [*zip(*(part.double().numpy() for part in before), strict=True)], []
+    for t in range(T):
+        below = model.embedding.weight.detach().double().numpy()[ids[:, t]]
+        for layer, each in enumerate(state):
+            state[layer] = cell(kind, p, below, each, layer=f"l{layer}")
+            below = state[layer][0]
+        outputs.append(below)
+    np.testing.assert_allclose(hidden.detach(), np.stack(outputs, axis=1), atol=1e-6)
     for part, of_layers in zip(after if kind == "lstm" else (after,), zip(*state, strict=True), strict=True):
         np.testing.assert_allclose(part.detach(), np.stack(of_layers), atol=1e-6)
 
 
-def test_dropout_spares_the_recurrent_connections():
-    # With all of it dropped nothing passes between layers, yet each layer's state goes on through time.
-    model = lstm(2, dropout=1.0).train()
-    hidden, after = model(torch.randint(V, (B, T)))
-    _, state = by_equations("lstm", model, np.zeros((B, T, D)), [(np.zeros((B, D)), np.zeros((B, D)))] * 2, keep=0)
-    assert not hidden.any()
-    assert np.abs(state).min() > 0
-    np.testing.assert_allclose(torch.stack(after, dim=1).detach(), state, atol=1e-6)
+@pytest.mark.parametrize(("kind", "n_layers", "d_cell"), [("gru", 3, None), ("lstm", 3, None), ("lstm", 2, 13)])
+def test_equals_a_loop_written_from_the_equations(kind, n_layers, d_cell):
+    check(kind, n_layers, d_cell)
 
 
 @pytest.mark.parametrize("n_layers", [1, 3])
 def test_elmans_network_equals_its_equation(n_layers):
-    """h_t = tanh(W x_t + U h_{t−1} + b), in float64."""
-    torch.manual_seed(0)
-    model = Elman(V, D, n_layers, 0.0, init_range=0.5).eval()
-    ids, before = torch.randint(V, (B, T)), torch.randn(n_layers, B, D)
-    hidden, after = model(ids, before)
-    p = {name: parameter.detach().double().numpy() for name, parameter in model.named_parameters()}
-    state, outputs = before.double().numpy().copy(), []
-    for t in range(T):
-        below = p["embedding.weight"][ids[:, t]]
-        for i, h in enumerate(state):
-            W, U = p[f"layers.weight_ih_l{i}"], p[f"layers.weight_hh_l{i}"]
-            below = np.tanh(below @ W.T + h @ U.T + p[f"layers.bias_ih_l{i}"] + p[f"layers.bias_hh_l{i}"])
-            state[i] = below
-        outputs.append(below)
-    np.testing.assert_allclose(hidden.detach(), np.stack(outputs, axis=1), atol=1e-6)
-    np.testing.assert_allclose(after.detach(), state, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_dropout_between_layers_needs_two_of_them(kind, recwarn):
-    for n_layers, between in ((1, 0.0), (2, 0.5)):
-        model = KINDS[kind](V, D, n_layers, 0.5, init_range=0.1)
-        assert (model.layers.dropout, model.dropout.p) == (between, 0.5)
-        assert 0.09 < max(float(p.detach().abs().max()) for p in model.parameters()) <= 0.1
-    assert not recwarn.list
-
-
-def test_every_parameter_starts_uniform_in_the_range():
-    torch.manual_seed(0)
-    for name, parameter in LSTM(50, 32, 2, 0.0, init_range=0.05).named_parameters():
-        assert 0.0465 < parameter.abs().max() <= 0.05, name
-        assert abs(parameter.mean()) < 5 * 0.05 / (3 * parameter.numel()) ** 0.5, name
+    """h_t = tanh(W x_t + U h_{t−1} + b)."""
+    check("elman", n_layers)

@@ -12,11 +12,3 @@ def test_a_centre_predicts_its_contexts():
     assert hidden.equal(model.vectors()[centres])
     assert targets.equal(contexts)
     assert which.equal(pairs)
-
-
-def test_starts_as_gensim_does():
-    torch.manual_seed(0)
-    vectors, bound = SkipGram(WORDS, d_model=20).vectors(), 1 / 20
-    assert vectors.abs().max() <= bound
-    # The standard deviation of a uniform distribution on ±bound is bound / √3.
-    torch.testing.assert_close(vectors.std(), torch.tensor(bound / 3**0.5), rtol=0.02, atol=0)

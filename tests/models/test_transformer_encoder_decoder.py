@@ -1,37 +1,16 @@
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
-
-V, D, L, H, F, B, S, U, LONG = 13, 8, 2, 2, 12, 3, 5, 4, 12
-LENGTHS = torch.tensor([5, 2, 4])
-
-
-def build(norm: str) -> TransformerEncoderDecoder:
-    torch.manual_seed(0)
-    model = TransformerEncoderDecoder(V, D, L, H, F, LONG, dropout=0.1, norm=norm).eval()
-    for parameter in model.parameters():  # far from the start, where attention is flat and norms are idle
-        nn.init.normal_(parameter, std=0.5)
-    return model
-
-
-@pytest.fixture(params=["post", "pre"])
-def model(request) -> TransformerEncoderDecoder:
-    return build(request.param)
-
-
-def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    torch.manual_seed(1)
-    return torch.randint(1, V, (B, S)), LENGTHS, torch.randint(1, V, (B, U))
+from tests.contracts.model_cases import IDS, LENGTHS, OTHERS, D, F, H, T, U, build
+from tests.nn.by_hand import sinusoids
 
 
 @pytest.mark.filterwarnings("ignore:.*nested.tensor")
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_equals_the_transformer_of_torch(norm):
-    ours, (sources, lengths, targets) = build(norm), inputs()
-    theirs = nn.Transformer(D, H, L, L, F, batch_first=True, norm_first=norm == "pre").eval()
+    ours = build("transformer" if norm == "post" else "transformer, pre-norm")
+    theirs = nn.Transformer(D, H, 2, 2, F, batch_first=True, norm_first=norm == "pre").eval()
     if norm == "post":  # they normalise once more what is normalised already
         theirs.encoder.norm = theirs.decoder.norm = None
     names = {"self_attention": "self_attn", "attention": "self_attn", "cross_attention": "multihead_attn"}
@@ -41,7 +20,7 @@ def test_equals_the_transformer_of_torch(norm):
         ("encoder", ["attention_link", "feed_forward_link"]),
         ("decoder", ["self_attention_link", "cross_attention_link", "feed_forward_link"]),
     ):
-        for layer in range(L):
+        for layer in range(2):
             mine, its = f"{stack}.{layer}", f"{stack}.layers.{layer}"
             for i, link in enumerate(links, 1):
                 attention = link.removesuffix("_link")
@@ -59,28 +38,14 @@ def test_equals_the_transformer_of_torch(norm):
                 weights[f"{stack}.norm.{kind}"] = p[f"{stack}_norm.{kind}"]
     theirs.load_state_dict(weights)
 
-    wave = np.array([[(np.sin, np.cos)[i % 2](t / 10000 ** (i // 2 * 2 / D)) for i in range(D)] for t in range(LONG)])
-    wave = torch.from_numpy(wave).float()
-    table = ours.embedding.weight
-    padding = torch.arange(S) >= lengths[:, None]
+    wave = torch.from_numpy(sinusoids(T, D)).float()
+    table, padding = ours.embedding.weight, torch.arange(T) >= LENGTHS[:, None]
     with torch.no_grad():
         expected = theirs(
-            table[sources] * D**0.5 + wave[:S],
-            table[targets] * D**0.5 + wave[:U],
+            table[IDS] * D**0.5 + wave,
+            table[OTHERS] * D**0.5 + wave[:U],
             tgt_mask=nn.Transformer.generate_square_subsequent_mask(U),
             src_key_padding_mask=padding,
             memory_key_padding_mask=padding,
         )
-        assert (ours(sources, lengths, targets) - expected).abs().max() < 1e-5
-
-
-def test_initialisation():
-    torch.manual_seed(0)
-    for name, parameter in TransformerEncoderDecoder(500, 64, 2, 2, 96, 10, 0.0).named_parameters():
-        if "norm" in name:
-            assert (parameter == (1 if name.endswith("weight") else 0)).all(), name
-        elif name.endswith("bias"):
-            assert not parameter.any(), name
-        else:
-            std = 64**-0.5 if "embedding" in name else (2 / sum(parameter.shape)) ** 0.5
-            assert parameter.std().item() == pytest.approx(std, rel=0.05), name
+        assert (ours(IDS, LENGTHS, OTHERS) - expected).abs().max() < 1e-5

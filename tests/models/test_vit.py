@@ -74,17 +74,3 @@ def test_equals_transformers_with_the_same_weights():
         atol=1e-4, rtol=1e-3,
     )  # fmt: skip
     assert sum(p.numel() for p in objective.parameters()) == sum(p.numel() for p in peer.parameters())
-
-
-def test_tokens_are_the_class_token_and_the_projected_patches_in_rows():
-    model, images = make().model.eval(), batch(1).images
-    seen = []
-    model.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    model(images)
-    weight = model.patches.weight.flatten(1)
-    tokens = [model.class_token]
-    for top in range(0, SIZE, PATCH):
-        for left in range(0, SIZE, PATCH):
-            patch = images[0, :, top : top + PATCH, left : left + PATCH].flatten()
-            tokens.append(weight @ patch + model.patches.bias)
-    torch.testing.assert_close(seen[0][0], torch.stack(tokens) + model.positions.weight)

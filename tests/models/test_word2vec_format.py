@@ -35,9 +35,8 @@ def test_reads_the_space_that_word2vec_leaves_at_line_ends(tmp_path):
     assert vectors.tolist() == [[0.5, -1]]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+MALFORMED = {
+    "text": [
         (b"", "first line must be"),
         (b"the 0.1 0.2\n", "first line must be"),
         (b"1 0\nthe\n", "announces 1 words of 0 dimensions"),
@@ -49,37 +48,29 @@ def test_reads_the_space_that_word2vec_leaves_at_line_ends(tmp_path):
         (b"1 1\n\xff 1\n", "word 1 of 1: 'utf-8' codec"),
         (b"2 1\nthe 1\nthe 2\n", "the word 'the' comes twice"),
     ],
-)
-def test_refuses_malformed_text(tmp_path, content, message):
-    (tmp_path / "text").write_bytes(content)
-    with pytest.raises(UsageError, match=message):
-        read_word2vec(tmp_path / "text")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+    "vectors.bin": [
         (b"1 2\nthe", "word 1 of 1: the file ends before"),
         (b"1 2\nthe 1234567", "word 1 of 1: the file ends within the vector of 'the'"),
         (b"1 2\nthe 12345678\na 12345678\n", "more than the 1 words"),
     ],
-)
-def test_refuses_malformed_binary(tmp_path, content, message):
-    (tmp_path / "vectors.bin").write_bytes(content)
-    with pytest.raises(UsageError, match=message):
-        read_word2vec(tmp_path / "vectors.bin")
+}
 
 
-def test_refuses_a_missing_file(tmp_path):
+@pytest.mark.parametrize("name", MALFORMED)
+def test_refuses_malformed_and_missing_files(tmp_path, name):
+    for content, message in MALFORMED[name]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UsageError, match=message):
+            read_word2vec(tmp_path / name)
     with pytest.raises(UsageError, match="no such file"):
         read_word2vec(tmp_path / "vectors")
 
 
-@pytest.mark.parametrize("words", [["New York", "a"], ["", "a"], ["a\n", "b"], ["a", "a"], ["a"]])
-def test_refuses_words_that_the_format_cannot_hold(tmp_path, words):
-    with pytest.raises(UsageError):
-        write_word2vec(tmp_path / "vectors", words, np.zeros((2, 3)))
-    assert not (tmp_path / "vectors").exists()
+def test_refuses_words_that_the_format_cannot_hold(tmp_path):
+    for words in (["New York", "a"], ["", "a"], ["a\n", "b"], ["a", "a"], ["a"]):
+        with pytest.raises(UsageError):
+            write_word2vec(tmp_path / "vectors", words, np.zeros((2, 3)))
+        assert not (tmp_path / "vectors").exists()
 
 
 @pytest.mark.parametrize("name", ["vectors.txt", "vectors.bin"])

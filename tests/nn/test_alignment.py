@@ -8,6 +8,7 @@ from tests.nn.by_hand import arrays
 B, S, U, Q, M = 3, 5, 4, 6, 8
 LENGTHS = [5, 2, 4]
 KINDS = {"bilinear": BilinearAttention, "additive": AdditiveAttention}
+WEIGHTS = {"bilinear": ["weight.weight"], "additive": ["query.weight", "memory.weight", "memory.bias", "score.weight"]}
 
 
 @pytest.fixture(params=KINDS)
@@ -44,9 +45,4 @@ def test_equals_a_loop_over_pairs_of_states(kind):
     attention, queries, memory, mask = inputs(kind)
     shares = attention(queries, attention.keys(memory), mask)
     np.testing.assert_allclose(shares.detach(), shares_one_by_one(kind, attention, queries, memory), atol=1e-6)
-
-
-def test_a_score_has_no_bias_which_all_states_would_share(kind):
-    names = {"bilinear": ["weight.weight"],
-             "additive": ["query.weight", "memory.weight", "memory.bias", "score.weight"]}[kind]  # fmt: skip
-    assert [name for name, _ in KINDS[kind](Q, M).named_parameters()] == names
+    assert [*arrays(attention)] == WEIGHTS[kind]  # of a score no bias, which all states would share

@@ -31,29 +31,6 @@ def test_equals_attention_head_by_head(settings):
     torch.testing.assert_close(attention(hidden), itself)
 
 
-@pytest.mark.parametrize("scale", [1.0, None])
-def test_a_learnt_number_for_each_score_gets_its_gradient(scale):
-    torch.manual_seed(0)
-    attention = Attention(D, H, 0.0, scale=scale)
-    hidden, memory, bias = torch.randn(B, T, D), torch.randn(B, S, D), torch.randn(1, H, T, S, requires_grad=True)
-    masked = bias.masked_fill(~padding_mask(torch.tensor([3, S]), S), -torch.inf)
-    expected = by_hand(attention, hidden, memory, scale or (D // H) ** -0.5, masked)
-    found = attention(hidden, memory, masked)
-    torch.testing.assert_close(found, expected)
-    slopes = [torch.autograd.grad(out.square().sum(), bias, retain_graph=True)[0] for out in (found, expected)]
-    torch.testing.assert_close(*slopes)
-
-
-def test_a_learnt_number_leaves_dropout_to_training():
-    torch.manual_seed(0)
-    attention, hidden = Attention(D, H, 0.5, scale=1.0), torch.randn(B, T, D)
-    bias = torch.zeros(1, H, T, T, requires_grad=True)
-    dropped = torch.stack([attention(hidden, mask=bias) for _ in range(4000)]).mean(0)
-    attention.eval()
-    torch.testing.assert_close(dropped, attention(hidden, mask=bias), atol=0.03, rtol=0)
-    assert not torch.equal(attention.train()(hidden, mask=bias), attention.eval()(hidden, mask=bias))
-
-
 def test_what_is_masked_is_not_seen():
     torch.manual_seed(0)
     attention, hidden, memory = Attention(D, H, 0.0), torch.randn(B, T, D), torch.randn(B, S, D)

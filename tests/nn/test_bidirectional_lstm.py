@@ -1,37 +1,10 @@
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 
 LENGTHS = torch.tensor([5, 1, 7, 3])
-
-
-def one_direction(inputs: list[Tensor], weights: dict[str, Tensor], name: str) -> list[Tensor]:
-    """The states of an LSTM, gate by gate (Gers et al. 2000); `weights` as torch names them."""
-    h, c, states = torch.zeros(4), torch.zeros(4), []
-    for x in inputs:
-        gates = weights[f"{name}.weight_ih_l0"] @ x + weights[f"{name}.bias_ih_l0"]
-        gates = gates + weights[f"{name}.weight_hh_l0"] @ h + weights[f"{name}.bias_hh_l0"]
-        i, f, g, o = gates.chunk(4)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
-        states.append(h)
-    return states
-
-
-def test_equals_a_plain_loop():
-    torch.manual_seed(0)
-    layers = BidirectionalLSTM(6, 8, n_layers=2)
-    weights, inputs = dict(layers.named_parameters()), torch.randn(4, 7, 6)
-    hidden = layers(inputs, LENGTHS)
-    for row, length in enumerate(LENGTHS.tolist()):
-        below = [*inputs[row, :length]]
-        for layer in range(2):
-            forward = one_direction(below, weights, f"forth.{layer}")
-            backward = one_direction(below[::-1], weights, f"back.{layer}")[::-1]
-            below = [torch.cat(both) for both in zip(forward, backward, strict=True)]
-        torch.testing.assert_close(hidden[row, :length], torch.stack(below))
 
 
 def test_packed_rows_of_torch_give_the_same():

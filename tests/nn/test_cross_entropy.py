@@ -34,8 +34,7 @@ def gradients(loss: torch.Tensor, tensors: list[torch.Tensor | None]) -> list[to
     return list(torch.autograd.grad(loss, [t for t in tensors if t is not None]))
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("bias", "dtype"), [(False, torch.float32), (True, torch.float32), (True, torch.float64)])
 def test_value_and_gradients_are_those_of_the_cross_entropy_of_all_logits(bias, dtype, parts, way):
     tensors, labels = inputs(bias, dtype)
     assert [len(range(N)[rows]) for rows in row_chunks(tensors[0], V)] == parts
@@ -43,21 +42,7 @@ def test_value_and_gradients_are_those_of_the_cross_entropy_of_all_logits(bias, 
     expected = F.cross_entropy(F.linear(*tensors), labels)
     assert loss.dtype == torch.float32  # in which it is summed, whatever the weights are in
     torch.testing.assert_close(loss.to(dtype), expected, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(gradients(loss, tensors), gradients(expected, tensors), rtol=1e-5, atol=1e-6)
-
-
-def test_gradients_are_the_slopes_of_the_value(parts, way):
-    tensors, labels = inputs(bias=True)
-    for tensor, gradient in zip(tensors, gradients(linear_cross_entropy(*tensors, labels), tensors), strict=True):
-        direction = torch.randn_like(tensor)
-        direction /= direction.norm()
-        with torch.no_grad():
-            tensor += 1e-2 * direction
-            above = linear_cross_entropy(*tensors, labels)
-            tensor -= 2e-2 * direction
-            below = linear_cross_entropy(*tensors, labels)
-            tensor += 1e-2 * direction
-        assert (above - below).item() / 2e-2 == pytest.approx((gradient * direction).sum().item(), rel=0.01, abs=1e-4)
+    torch.testing.assert_close(gradients(3 * loss, tensors), gradients(3 * expected, tensors), rtol=1e-5, atol=1e-6)
 
 
 def test_where_nothing_learns_no_gradient_is_made(way, monkeypatch):
@@ -76,12 +61,6 @@ def test_where_nothing_learns_no_gradient_is_made(way, monkeypatch):
     assert (V, D) in made
 
 
-def test_the_gradient_from_above_goes_on(parts, way):
-    tensors, labels = inputs(bias=True)
-    expected = [3 * g for g in gradients(linear_cross_entropy(*tensors, labels), tensors)]
-    torch.testing.assert_close(gradients(3 * linear_cross_entropy(*tensors, labels), tensors), expected)
-
-
 def test_weights_of_both_ends_get_the_gradients_of_both(way):
     table, labels = torch.randn(V, D, requires_grad=True), torch.randint(V, (N,))
     ids = torch.randint(V, (N,))
@@ -98,9 +77,7 @@ def test_frozen_weights_let_the_gradient_through(way):
     assert not linear_cross_entropy(hidden.detach(), weight.detach(), None, labels).requires_grad
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("waiting", [1, 7, N])
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("bias", "waiting", "compiled"), [(False, 1, True), (True, 7, False), (True, N, True)])
 def test_under_autocast_products_are_rounded_and_sums_are_not(bias, waiting, compiled, parts, way, monkeypatch):
     """However many rows' slopes wait for one product, and whoever sums."""
     monkeypatch.setattr(cross_entropy, "SLOPES", waiting * V)

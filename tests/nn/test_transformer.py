@@ -1,43 +1,10 @@
-import numpy as np
 import pytest
 import torch
 
 from retable.nn import transformer
-from retable.nn.transformer import Block, Cache, CausalSelfAttention, Swish, rotate, rotations, sinusoids
+from retable.nn.transformer import Block, Cache, Swish
 
 B, T, D, H = 2, 5, 8, 4
-
-
-@pytest.fixture
-def attention() -> CausalSelfAttention:
-    torch.manual_seed(0)
-    return CausalSelfAttention(D, H, dropout=0.5).eval()
-
-
-def test_attention_equals_a_masked_softmax(attention):
-    hidden = torch.randn(B, T, D)
-    q, k, v = attention.query_key_value(hidden).split(D, dim=2)
-    mixed = torch.empty(B, T, D)
-    for head in torch.arange(D).split(D // H):
-        scores = q[..., head] @ k[..., head].transpose(1, 2) / (D // H) ** 0.5
-        scores = scores.masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf"))
-        mixed[..., head] = scores.softmax(dim=2) @ v[..., head]
-    torch.testing.assert_close(attention(hidden)[0], attention.output(mixed))
-
-
-def test_the_first_position_has_only_itself_to_see(attention):
-    hidden = torch.randn(B, T, D)
-    value = attention.query_key_value(hidden[:, 0])[:, 2 * D :]
-    torch.testing.assert_close(attention(hidden)[0][:, 0], attention.output(value))
-
-
-def test_several_new_positions_see_the_past_and_one_another_backwards_only(attention):
-    hidden = torch.randn(B, T, D)
-    whole, nothing = attention(hidden)
-    assert nothing is None
-    _, past = attention(hidden[:, :2], ())
-    for stop in (3, 4, 5):  # one, two and three at once: what comes later changes nothing
-        torch.testing.assert_close(attention(hidden[:, 2:stop], past)[0], whole[:, 2:stop])
 
 
 def test_whatever_comes_of_a_cache_leaves_it_as_it_is(monkeypatch):
@@ -84,45 +51,6 @@ def test_rows_that_are_alike_at_first_change_places_in_memory():
     assert torch.equal(again.tensor, expected[:, rows]) and again.tensor.data_ptr() != memory
     with pytest.raises(RuntimeError):
         cache.extended(keys, keys)
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_norms_stand_before_the_layers_or_after_the_sums(norm):
-    # With layers that give nothing, pre-norm leaves the residual stream as it is and post-norm normalises it.
-    block, hidden = Block(D, H, dropout=0.0, norm=norm), 3 + 2 * torch.randn(B, T, D)
-    for layer in (block.attention.output, block.contract):
-        torch.nn.init.zeros_(layer.weight)
-        torch.nn.init.zeros_(layer.bias)
-    expected = hidden if norm == "pre" else torch.nn.functional.layer_norm(hidden, (D,))
-    torch.testing.assert_close(block(hidden)[0], expected, atol=1e-4, rtol=1e-4)
-
-
-def test_sinusoids_are_those_of_the_paper():
-    table = sinusoids(7, 6)
-    for t in range(7):
-        for i in range(3):
-            angle = t / 10000 ** (2 * i / 6)
-            np.testing.assert_allclose(table[t, 2 * i : 2 * i + 2], [np.sin(angle), np.cos(angle)], atol=1e-6)
-
-
-def test_rotation_multiplies_pairs_as_complex_numbers():
-    torch.manual_seed(0)
-    heads = torch.randn(B, H, T, 6)
-    pairs = torch.view_as_complex(heads.double().unflatten(3, (3, 2)))
-    turns = torch.exp(1j * torch.outer(torch.arange(T).double(), 10000 ** (-torch.arange(0, 6, 2).double() / 6)))
-    expected = torch.view_as_real(pairs * turns).flatten(3).float()
-    torch.testing.assert_close(rotate(heads, rotations(T, 6)), expected, atol=1e-6, rtol=1e-6)
-
-
-def test_products_of_rotated_vectors_depend_on_their_distance_alone():
-    torch.manual_seed(0)
-    q, k = torch.randn(2, 1, 1, 1, D)
-    rotation = rotations(40, D)
-    scores = rotate(q.expand(1, 1, 40, D), rotation)[0, 0] @ rotate(k.expand(1, 1, 40, D), rotation)[0, 0].T
-    for distance in range(-20, 21):
-        diagonal = scores.diagonal(distance)
-        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-4, rtol=1e-4)
-    assert scores[0].std() > 0.1  # and it does depend on that
 
 
 @pytest.mark.parametrize("layer", ["attention.output", "contract"])

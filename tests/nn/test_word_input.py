@@ -6,9 +6,9 @@ from retable.nn.word_input import WordInput, folded
 WORDS = ["<unk>", "a", "dog", "barks", "zebra", "dogs"]  # the last two have no vectors
 
 
-def layer(words: list[str] = WORDS) -> WordInput:
+def layer(words: list[str] = WORDS, **settings) -> WordInput:
     torch.manual_seed(0)
-    return WordInput(4, words, unknown=0, d_embedding=5, d_character=3, filters=[(1, 2), (3, 4)])
+    return WordInput(4, words, unknown=0, d_embedding=5, d_character=3, filters=[(1, 2), (3, 4)], **settings)
 
 
 def test_a_words_vector_stands_before_its_characters():
@@ -18,17 +18,9 @@ def test_a_words_vector_stands_before_its_characters():
     assert torch.equal(output[0, 0], output[1, 0])
     assert torch.equal(output[0, 1, :5], given.embedding.weight[3])
     torch.testing.assert_close(output[0, 1, 5:], given.cnn(spell(["barks"], padding=3))[0])
-
-
-def test_words_beyond_the_vocabulary_differ_by_their_characters_alone():
-    given = layer()
-    unknown, zebra, dogs = given(torch.tensor([0, 4, 5]))
+    unknown, zebra, dogs = given(torch.tensor([0, 4, 5]))  # those beyond the vocabulary share a vector
     assert torch.equal(zebra[:5], unknown[:5]) and torch.equal(dogs[:5], unknown[:5])
     assert not torch.equal(zebra[5:], dogs[5:])
-
-
-def test_the_longest_word_beside_it_changes_no_words_characters():
-    torch.testing.assert_close(layer([*WORDS[:4], "dog" * 9])(torch.tensor([2])), layer()(torch.tensor([2])))
 
 
 def test_weights_do_not_depend_on_the_spelled_words():
@@ -39,8 +31,7 @@ def test_weights_do_not_depend_on_the_spelled_words():
 def test_words_that_differ_in_case_alone_share_a_vector_and_keep_their_characters():
     words = ["<unk>", "The", "dog", "the", "Dog", "THE", "Cat", "cat"]  # the last four without vectors
     assert folded(words).tolist() == [0, 1, 2, 1, 2, 1, 6, 6]
-    torch.manual_seed(0)
-    given = WordInput(4, words, unknown=0, d_embedding=5, d_character=3, filters=[(1, 2), (3, 4)], folds_case=True)
+    given = layer(words, folds_case=True)
     output = given(torch.arange(8))
     for place, row in enumerate((0, 1, 2, 1, 2, 1, 0, 0)):
         assert torch.equal(output[place, :5], given.embedding.weight[row])

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from retable.data.questions import PassageExample, QuestionBatch, QuestionExample, pad_passages, pad_questions
-from retable.models.base import Model
+from retable.data.questions import PassageExample, QuestionExample, pad_passages, pad_questions
 from retable.models.bert import BERT
 from retable.models.bidaf import BiDAF
 from retable.models.bilstm import BiLSTM
@@ -18,35 +17,20 @@ EXAMPLES = [
 ]
 
 
-def reading(dropout: float = 0.0) -> AnswerSpan:
-    torch.manual_seed(0)
-    return AnswerSpan(BiDAF(9, WORDS, 5, 3, [(2, 4)], n_highway=1, d_hidden=6, dropout=dropout), dropout)
-
-
-def batch() -> QuestionBatch:
-    """With noise behind the rows' lengths."""
-    padded = pad_questions(EXAMPLES, range(3))
-    context, question = (
-        ids.where(torch.arange(ids.shape[1]) < lengths[:, None], 7)
-        for ids, lengths in (
-            (padded.context_ids, padded.context_lengths),
-            (padded.question_ids, padded.question_lengths),
-        )
-    )
-    return padded._replace(context_ids=context, question_ids=question)
-
-
 def test_the_loss_is_that_of_both_ends():
-    objective = reading()
-    start, end = (logits.softmax(1) for logits in objective(batch()))
+    """With noise behind the rows' lengths."""
+    torch.manual_seed(0)
+    objective = AnswerSpan(BiDAF(9, WORDS, 5, 3, [(2, 4)], n_highway=1, d_hidden=6, dropout=0.0), 0.0)
+    batch = pad_questions(EXAMPLES, range(3))
+    padding = torch.arange(6) >= batch.context_lengths[:, None]
+    batch = batch._replace(context_ids=batch.context_ids.masked_fill(padding, 7))
+    start, end = (logits.softmax(1) for logits in objective(batch))
     rows = range(3)
-    expected = -(start[rows, batch().first].log() + end[rows, batch().last].log()).mean()
-    loss, metrics, state = objective.loss(batch(), None, 0)
+    expected = -(start[rows, batch.first].log() + end[rows, batch.last].log()).mean()
+    loss, metrics, state = objective.loss(batch, None, 0)
     torch.testing.assert_close(loss, expected)
     assert metrics == {"loss": loss.detach()} and state is None
-    half, _, _ = objective.loss(batch()._replace(weight=0.5), None, 0)
-    assert half.item() == pytest.approx(loss.item() / 2)
-    assert not start[1, 2:].any() and not end[1, 2:].any()  # padding
+    assert not start[padding].any() and not end[padding].any()
 
 
 def test_best_spans_equal_a_search_over_all():
@@ -61,52 +45,23 @@ def test_best_spans_equal_a_search_over_all():
         assert (first[row].item(), last[row].item()) == max(spans, key=lambda s: start[row, s[0]] + end[row, s[1]])
 
 
-def test_an_answer_never_ends_before_it_starts():
-    start, end = torch.tensor([[0.0, 0.0, 5.0]]), torch.tensor([[5.0, 0.0, 1.0]])
-    assert [place.item() for place in best_spans(start, end)] == [2, 2]
-
-
-def test_it_learns_to_find_the_word_asked_for():
-    """The answer is the run of the question's word in the context."""
-    generator = torch.Generator().manual_seed(3)
-    examples = []
-    for length in (4, 6, 7, 9) * 4:
-        word, *others = torch.randperm(9, generator=generator).tolist()
-        first = int(torch.randint(length - 1, (1,), generator=generator))
-        context = [others[int(k)] for k in torch.randint(8, (length,), generator=generator)]
-        context[first : first + 2] = [word, word]
-        examples.append(QuestionExample(context, [word], first, first + 1))
-    torch.manual_seed(0)
-    objective = AnswerSpan(BiDAF(9, WORDS, 8, 3, [(2, 4)], n_highway=1, d_hidden=16, dropout=0.0), 0.0)
-    optimizer = torch.optim.Adam(objective.parameters(), lr=0.03)
-    given = pad_questions(examples, range(len(examples)))
-    for _ in range(25):
-        optimizer.zero_grad()
-        objective.loss(given, None, 0)[0].backward()
-        optimizer.step()
-    assert torch.equal(objective.predict(given), torch.stack([given.first, given.last], dim=1))
-
-
 PASSAGES = [
     PassageExample([7, 1, 8, 2, 3, 4, 5, 0], 3, [3, 5, 6], [4, 5, 6], 0, 1),
     PassageExample([7, 8, 6, 0], 2, [2], [2], 0, 0),
 ]
 
 
-def encoder(kind: str) -> Model:
-    torch.manual_seed(0)
-    match kind:
-        case "bert":
-            return BERT(9, 8, 1, 2, 12, 0.0)
-        case "gpt":
-            return GPT(9, 8, 1, 2, 12, 0.0)
-        case _:
-            return BiLSTM(9, 6, 8, 1, 0.0)
+ENCODERS = {
+    "bert": lambda: BERT(9, 8, 1, 2, 12, 0.0),
+    "gpt": lambda: GPT(9, 8, 1, 2, 12, 0.0),
+    "bilstm": lambda: BiLSTM(9, 6, 8, 1, 0.0),
+}
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt", "bilstm"])
+@pytest.mark.parametrize("kind", ENCODERS)
 def test_an_encoders_words_start_by_their_first_token_and_end_by_their_last(kind):
-    objective = AnswerSpan(encoder(kind), 0.0).eval()
+    torch.manual_seed(0)
+    objective = AnswerSpan(ENCODERS[kind](), 0.0).eval()
     padded = pad_passages(PASSAGES, range(2))
     assert padded.segments.tolist() == [[0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1, 1, 1]]
     start, end = objective(padded)
@@ -114,6 +69,4 @@ def test_an_encoders_words_start_by_their_first_token_and_end_by_their_last(kind
     hidden = states_of(objective.model, padded.input_ids, padded.lengths, padded.segments)
     torch.testing.assert_close(start[0], objective.start(hidden[0, [3, 5, 6]])[:, 0])
     torch.testing.assert_close(end[0], objective.end(hidden[0, [4, 5, 6]])[:, 0])
-    alone = [objective.loss(pad_passages(PASSAGES, [row]), None, 0)[0] for row in range(2)]
-    torch.testing.assert_close(objective.loss(padded, None, 0)[0], torch.stack(alone).mean())
     assert objective.predict(padded)[1].tolist() == [0, 0]

@@ -8,7 +8,7 @@ from retable.data.coreference import CoreferenceBatch, coreference_example, pad_
 from retable.data.spelling import Vocabulary
 from retable.models.base import SpanRanker
 from retable.models.mention_ranker import Ranking
-from retable.objectives.antecedents import Antecedents, clusters_of, marginal_likelihood
+from retable.objectives.antecedents import Antecedents, clusters_of
 
 
 class Given(SpanRanker):
@@ -70,12 +70,6 @@ def test_a_span_has_the_cluster_of_the_same_words_alone():
     spans = torch.tensor([[0, 0], [0, 1], [1, 1], [2, 3], [4, 4], [4, 5]])
     assert clusters_of(spans, batch).tolist() == [0, 1, 0, 1, 2, 0]
     assert clusters_of(spans, batch_of([6], [], [])).tolist() == [0] * 6
-
-
-def test_without_mentions_epsilon_is_right():
-    found = ranking([3], max_antecedents=2)
-    likelihood = marginal_likelihood(found.scores, found.antecedents, torch.zeros(3, dtype=torch.int64))
-    torch.testing.assert_close(likelihood, found.scores.log_softmax(dim=1)[:, 0])
 
 
 def test_the_best_antecedent_is_predicted():

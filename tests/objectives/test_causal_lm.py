@@ -13,19 +13,6 @@ from tests.nn.by_hand import log_softmax
 V, D, B, T = 11, 8, 3, 6
 
 
-def causal_lm(
-    name: str, tie: bool = False, bias: bool = True, reduction: str = "mean", projection: float = 0.0
-) -> CausalLM:
-    torch.manual_seed(0)
-    model = LSTM(V, D, 2, 0.0, init_range=0.1) if name == "lstm" else GPT(V, D, 2, 2, T, 0.0)
-    return CausalLM(model, V, tie, bias, reduction, projection)
-
-
-def batch(fresh: bool = True) -> TokenBatch:
-    window = torch.randint(V, (B, T + 1), generator=torch.Generator().manual_seed(1))
-    return TokenBatch(window[:, :-1], window[:, 1:], fresh)
-
-
 def test_an_encoder_is_refused():
     with pytest.raises(UsageError, match=r"BiLSTM reads the sentence from both sides.*recipe=recurrent/lstm or trans"):
         CausalLM(BiLSTM(V, D, D, 1, 0.0), V, tie=False, bias=True, reduction="mean")
@@ -33,7 +20,10 @@ def test_an_encoder_is_refused():
 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
 def test_loss_and_log_prob_are_the_labels_log_probabilities(name):
-    objective, (input_ids, labels) = causal_lm(name), batch()[:2]
+    torch.manual_seed(0)
+    model = LSTM(V, D, 2, 0.0, init_range=0.1) if name == "lstm" else GPT(V, D, 2, 2, T, 0.0)
+    objective, window = CausalLM(model, V, tie=False, bias=True, reduction="mean"), torch.randint(V, (B, T + 1))
+    input_ids, labels = window[:, :-1], window[:, 1:]
     hidden = objective.model(input_ids)[0].detach().double().numpy()
     weight, bias = (parameter.detach().double().numpy() for parameter in objective.head.parameters())
     logits = hidden @ weight.T + bias
@@ -41,36 +31,6 @@ def test_loss_and_log_prob_are_the_labels_log_probabilities(name):
     log_probs, _ = objective.log_prob(input_ids, labels)
     assert log_probs.dtype == torch.float32
     np.testing.assert_allclose(log_probs.detach(), expected, atol=1e-5)
-    loss, metrics, _ = objective.loss(batch(), None, step=0)
+    loss, metrics, _ = objective.loss(TokenBatch(input_ids, labels, True), None, step=0)
     assert loss.item() == pytest.approx(-expected.mean(), abs=1e-5)
     assert metrics["loss"].item() == loss.item() and not metrics["loss"].requires_grad
-
-
-def test_the_next_tokens_log_probabilities_go_on_from_the_state():
-    objective, (ids, _) = causal_lm("lstm"), batch()[:2]
-    weight, bias = (parameter.detach().double().numpy() for parameter in objective.head.parameters())
-    state = objective.model.start
-    for part in ids.split([4, 1, 1], dim=1):
-        log_probs, state = objective.next_log_prob(part, state)
-    hidden = objective.model(ids)[0][:, -1].detach().double().numpy()
-    np.testing.assert_allclose(log_probs.detach(), log_softmax(hidden @ weight.T + bias), atol=1e-5)
-
-
-@pytest.mark.parametrize("reduction", ["mean", "time_sum"])
-def test_projection_regularisation(reduction):
-    # Press and Wolf (2017), section 4: the softmax reads P h, and 0.15 times the norm of P joins the loss.
-    objective, (input_ids, labels) = causal_lm("lstm", tie=True, reduction=reduction, projection=0.15), batch()[:2]
-    torch.nn.init.normal_(objective.projection.weight)
-    projection = objective.projection.weight.detach().double().numpy()
-    weight, bias = (parameter.detach().double().numpy() for parameter in objective.head.parameters())
-    hidden = objective.model(input_ids)[0].detach().double().numpy()
-    log_probs = log_softmax(hidden @ projection.T @ weight.T + bias)
-    expected = np.take_along_axis(log_probs, labels[..., None].numpy(), axis=2)[..., 0]
-    loss, metrics, _ = objective.loss(batch(), None, step=0)
-    assert metrics["loss"].item() == pytest.approx(-expected.mean(), abs=1e-5)
-    nats = -expected.mean() * (T if reduction == "time_sum" else 1)
-    assert loss.item() == pytest.approx(nats + 0.15 * np.sqrt((projection**2).sum()), abs=1e-4)
-    np.testing.assert_allclose(objective.log_prob(input_ids, labels)[0].detach(), expected, atol=1e-5)
-    np.testing.assert_allclose(objective.next_log_prob(input_ids, None)[0].detach(), log_probs[:, -1], atol=1e-5)
-    loss.backward()
-    assert all(p.grad is not None and p.grad.any() for p in objective.parameters())

@@ -1,12 +1,11 @@
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import BertConfig, BertForSequenceClassification
 
 from retable.data.examples import ExampleBatch
 from retable.exchange.families import weights_in_transformers
 from retable.models.base import Encoder, LeftToRight, Model, PairEncoder, SequenceEncoder
-from retable.models.recurrent import LSTM
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification, pool
@@ -32,7 +31,6 @@ from tests.contracts.model_cases import (
 LABELS = torch.tensor([0, 2, 1, 1])
 BATCH = ExampleBatch(IDS, LENGTHS, LABELS)
 PAIRS = BATCH._replace(other_ids=OTHERS, other_lengths=OTHER_LENGTHS)
-FIRSTS = BATCH
 SECONDS = ExampleBatch(OTHERS, OTHER_LENGTHS, LABELS)
 
 
@@ -51,34 +49,6 @@ def classification(name: str, **settings) -> Classification:
     objective = Classification(build(name), 3, dropout=0.0, **settings).eval()
     spread(objective.head)
     return objective
-
-
-class Given:
-    """A backbone of width 2 that gives fixed hidden states; with the kind that a model is."""
-
-    d_model = 2
-
-    def __init__(self):
-        super().__init__()
-        self.hidden = torch.tensor([[[-3.0, 1.0], [-1.0, -4.0], [0.0, 0.0]]])  # the third position is padding
-
-    def initialise(self, module: nn.Module) -> None:
-        nn.init.eye_(module.weight)
-        nn.init.zeros_(module.bias)
-
-    def forward(self, input_ids: Tensor, lengths: Tensor | None = None) -> Tensor | tuple[Tensor, None]:
-        if isinstance(self, SequenceEncoder):
-            return self.hidden[:, 1]
-        return (self.hidden, None) if isinstance(self, LeftToRight) else self.hidden
-
-
-@pytest.mark.parametrize(
-    ("kind", "summary"), [(Encoder, [-1.0, 1.0]), (LeftToRight, [-1.0, -4.0]), (SequenceEncoder, [-1.0, -4.0])]
-)
-def test_summary_is_the_maximum_over_time_the_last_position_or_the_models_own(kind, summary):
-    model: Model = type("Given", (Given, kind), {})()
-    example = ExampleBatch(torch.zeros(1, 3, dtype=torch.long), torch.tensor([2]), torch.tensor([0]))
-    assert Classification(model, n_labels=2, dropout=0.0)(example).tolist() == [summary]
 
 
 @pytest.mark.parametrize("segments", [None, SEGMENTS])
@@ -101,9 +71,11 @@ def test_bert_equals_that_of_transformers(segments):
     torch.testing.assert_close(ours.model.pooler.weight.grad, theirs_pooler.grad, atol=1e-5, rtol=1e-3)
 
 
-def test_electra_is_summed_up_by_the_state_of_its_first_token():
-    objective = classification("bert, without pooler")
-    torch.testing.assert_close(objective(BATCH), objective.head(objective.model(IDS, LENGTHS)[:, 0]))
+def test_a_models_own_summary_is_taken():
+    """Of ELECTRA the state of the first token."""
+    electra, convolutions = classification("bert, without pooler"), classification("convolutions")
+    torch.testing.assert_close(electra(BATCH), electra.head(electra.model(IDS, LENGTHS)[:, 0]))
+    torch.testing.assert_close(convolutions(BATCH), convolutions.head(convolutions.model(IDS, LENGTHS)))
 
 
 @pytest.mark.parametrize("name", SINGLE)
@@ -132,25 +104,12 @@ def test_the_auxiliary_loss_is_that_of_a_tied_language_model(name):
     torch.testing.assert_close(loss, expected + 0.7 * torch.stack(nats).mean())
 
 
-def test_the_auxiliary_loss_by_hand():
-    """States and embeddings of one dimension: a softmax over two words whose logits are known."""
-    model = LSTM(2, 1, 1, 0.0, init_range=0.5)
-    objective = Classification(model, 2, dropout=0.0, auxiliary=0.5)
-    with torch.no_grad():
-        model.embedding.weight.copy_(torch.tensor([[0.0], [1.0]]))
-    model.forward = lambda ids: (torch.tensor([[[2.0], [-1.0], [9.0]], [[0.5], [9.0], [9.0]]]), None)
-    given = ExampleBatch(torch.tensor([[0, 1, 0], [0, 1, 1]]), torch.tensor([3, 2]), torch.tensor([0, 1]))
-    first = (torch.log1p(torch.exp(torch.tensor(-2.0))) + torch.log1p(torch.exp(torch.tensor(-1.0)))) / 2
-    second = torch.log1p(torch.exp(torch.tensor(-0.5)))
-    torch.testing.assert_close(objective.loss(given, None, 0)[1]["auxiliary_loss"], (first + second) / 2)
-
-
 @pytest.mark.parametrize("name", [name for name in APART if name != "bilstm with attention"])
 def test_a_pair_read_apart_is_classified_by_u_v_their_difference_and_product(name):
     objective = classification(name, pairs=True)
     single = Classification(objective.model, 3, dropout=0.0).eval()
     single.head = nn.Identity()
-    u, v = single(FIRSTS), single(SECONDS)
+    u, v = single(BATCH), single(SECONDS)
     torch.testing.assert_close(objective(PAIRS), objective.head(torch.cat([u, v, abs(u - v), u * v], dim=1)))
 
 
@@ -159,7 +118,7 @@ def test_of_both_orders_the_summaries_are_added(name):
     objective = classification(name, auxiliary=0.5, pairs=True)
     nn.init.zeros_(objective.head.bias)
     pairs = PAIRS._replace(lengths=LENGTHS.clamp(min=2), other_lengths=OTHER_LENGTHS.clamp(min=2))
-    alone = FIRSTS._replace(lengths=pairs.lengths), SECONDS._replace(lengths=pairs.other_lengths)
+    alone = BATCH._replace(lengths=pairs.lengths), SECONDS._replace(lengths=pairs.other_lengths)
     torch.testing.assert_close(objective(pairs), objective(alone[0]) + objective(alone[1]))
     auxiliary = [objective.loss(order, None, 0)[1]["auxiliary_loss"] for order in alone]
     torch.testing.assert_close(objective.loss(pairs, None, 0)[1]["auxiliary_loss"], sum(auxiliary) / 2)
@@ -200,25 +159,27 @@ def test_the_last_states_are_those_that_an_lstm_returns():
         torch.testing.assert_close(found[row], torch.cat(last).flatten())
 
 
-@pytest.mark.parametrize("pooling", ["mean", "token", "last"])
-@pytest.mark.parametrize("name", ["bilstm", "elmo bilstm", "t5 encoder", "bert"])
+@pytest.mark.parametrize(
+    ("name", "pooling"),
+    [("bilstm", "max"), ("bilstm", "last"), ("elmo bilstm", "token"), ("t5 encoder", "mean"), ("bert", "mean")],
+)
 def test_each_pooling_is_of_the_encoders_states(name, pooling):
-    if name in ("t5 encoder", "bert") and pooling == "last":
-        return  # refused: see test_messages.py
-    objective = classification(name, pooling=pooling)
+    objective = classification(name, **({} if pooling == "max" else {"pooling": pooling}))
     frozen = {n.split(".")[1] for n, p in objective.named_parameters() if not p.requires_grad}
     assert frozen == ({"pooler"} if name == "bert" else set())
     logits = objective.head(pool(states_of(objective.model, IDS, LENGTHS), LENGTHS, pooling))
     torch.testing.assert_close(objective(BATCH), logits)
 
 
-@pytest.mark.parametrize("pooling", ["max", "mean"])
+@pytest.mark.parametrize("pooling", ["the last", "max", "mean"])
 @pytest.mark.parametrize("name", ONE_WAY)
-def test_a_left_to_right_model_may_be_summed_up_by_all_its_positions(name, pooling):
+def test_a_left_to_right_model_is_summed_up_by_its_last_position_or_all_of_them(name, pooling):
     """Each sequence is read alone; in a pair both orders are added up."""
-    objective, expected = classification(name, pairs=True, pooling=pooling), torch.zeros(B, D)
+    settings = {} if pooling == "the last" else {"pooling": pooling}
+    objective, expected = classification(name, pairs=True, **settings), torch.zeros(B, D)
     for ids, lengths in ((IDS, LENGTHS), (OTHERS, OTHER_LENGTHS)):
         for row, length in enumerate(lengths):
             states = objective.model(ids[row : row + 1, :length])[0][0]  # (length, D)
-            expected[row] += states.mean(dim=0) if pooling == "mean" else states.max(dim=0).values
+            summary = {"the last": states[-1], "mean": states.mean(dim=0), "max": states.max(dim=0).values}
+            expected[row] += summary[pooling]
     torch.testing.assert_close(objective(PAIRS), objective.head(expected))

@@ -64,14 +64,6 @@ def test_loss_and_gradients_are_those_of_the_negative_log_softmax():
     torch.testing.assert_close(torch.autograd.grad(loss, of), torch.autograd.grad(expected, of))
 
 
-def test_gradient_by_finite_differences():
-    objective = FullSoftmax(SkipGram(VOCABULARY, 3), COUNTS)
-    torch.nn.init.normal_(objective.output.weight)
-    targets, pairs = torch.randint(1, 5, (2, 5)), torch.rand(2, 4, 5) < 0.5
-    hidden = torch.randn(2, 4, 3, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda hidden: objective.nats(hidden, targets, pairs, step=0), hidden)
-
-
 @pytest.mark.parametrize("kind", [FullSoftmax, HierarchicalSoftmax])
 def test_the_minimum_is_the_empirical_conditional(kind):
     """With as many dimensions as words, both softmaxes can say any distribution, and the cross-entropy is least at the

@@ -128,11 +128,3 @@ def test_loss_and_gradients_are_those_written_out(model):
     assert state is None
     of = [table, made.output.weight]
     torch.testing.assert_close(torch.autograd.grad(loss, of), torch.autograd.grad(expected, of))
-
-
-def test_a_word_costs_as_many_coins_as_its_code_is_long():
-    made = objective()
-    torch.nn.init.zeros_(made.output.weight)
-    everything = torch.ones(1, 1, 3, dtype=torch.bool)
-    nats = made.nats(torch.randn(1, 1, 4), torch.tensor([[1, 4, 7]]), everything, step=0)
-    torch.testing.assert_close(nats.item(), np.log(2) * made.lengths[[1, 4, 7]].sum())

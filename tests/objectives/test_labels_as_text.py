@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from retable.data.bucketed import Bucketed
 from retable.data.corruption import START
 from retable.data.examples import ExampleBatch, Inputs, encoded, pad
 from retable.evaluation.prediction import predict
 from retable.generation.conditioned import Conditioned
 from retable.generation.sampling import Greedy
 from retable.objectives.labels_as_text import LabelsAsText
-from retable.objectives.text_to_text import TextToText
 from tests.models.t5_cases import KINDS, V, build
+from tests.objectives.test_answer_as_text import log_probs
 
 END, NONE = 1, 3
 ANSWERS = [[7, END], [8, 9, 7, END], [8, END]]
@@ -37,12 +36,6 @@ def objective(kind: str, answers=ANSWERS, reader=read) -> LabelsAsText:
 
 def batch(*places: int) -> ExampleBatch:
     return pad(Inputs(SEQUENCES), LABELS, np.array(places or range(len(SEQUENCES))))
-
-
-def log_probs(trained: LabelsAsText, source: list[int], before: list[int]) -> torch.Tensor:
-    """(V,): of the token after the outputs `before`, of a text without padding and without a cache."""
-    hidden = trained.model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([[START, *before]]))
-    return trained.scores(hidden[:, -1])[0].log_softmax(dim=0)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -71,34 +64,6 @@ def test_what_is_written_is_the_teacher_forced_argmax_whatever_the_padding(train
     greedy = Greedy(max_new_tokens=4)(Conditioned(trained, START), SEQUENCES, eos=END)
     for ids, (completion,) in zip(written.tolist(), greedy, strict=True):
         assert completion.ids == (ids[: ids.index(END) + 1] if END in ids else ids)
-
-
-def test_a_batchs_halves_weigh_as_many_examples(trained):
-    batches = Bucketed(encoded(Inputs(SEQUENCES), LABELS), batch_size=6, seed=1)
-    with torch.no_grad():
-        whole, *halves = (
-            trained.loss(batches.batch(0, rank, world), None, 0)[0].item() for rank, world in ((0, 1), (0, 2), (1, 2))
-        )
-    assert sum(halves) / 2 == pytest.approx(whole, abs=1e-5)
-
-
-def test_answers_are_no_weights(trained):
-    assert set(trained.state_dict()) == set(TextToText(trained.model, V, tie=False).state_dict())
-
-
-def test_it_learns_its_labels_and_any_other_text_is_none():
-    torch.manual_seed(1)
-    trained = objective("v1.0")
-    inputs = encoded(Inputs(SEQUENCES), LABELS)
-    assert set(predict(trained, inputs)) == {NONE}
-    optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-2)
-    for _ in range(40):
-        optimizer.zero_grad()
-        trained.loss(batch(), None, 0)[0].backward()
-        optimizer.step()
-    assert predict(trained, inputs, batch_size=4) == LABELS
-    # what stands behind the end mark is not read; an answer without an end, or with more before it, is none
-    assert [read([7, END, 8, 9]), read([7, 8, END, 0]), read([8, 9, 7, 7])] == [0, NONE, NONE]
 
 
 def test_numbers_keep_their_digits():

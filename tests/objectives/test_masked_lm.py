@@ -1,44 +1,24 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from retable.data.masking import MaskedBatch
 from retable.exchange.families import weights_in_transformers
 from retable.models.bert import BERT
-from retable.models.bilstm import BiLSTM
 from retable.objectives.masked_lm import MaskedLM
+from tests.contracts.model_cases import LONG, B, D, H, T, V, spread
+from tests.contracts.objective_cases import batch_of, build, masked
 
-V, D, B, T = 23, 16, 3, 9
-
-
-def build(next_sentence: bool = True, tie: bool = True, **settings) -> MaskedLM:
-    torch.manual_seed(0)
-    objective = MaskedLM(BERT(V, D, 2, 4, T, 0.0, **settings), V, next_sentence, tie).eval()
-    for name, parameter in objective.named_parameters():  # far from the start, where much is flat or zero
-        nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
-    return objective
-
-
-def batch(pairs: bool = True, share: float = 1.0) -> MaskedBatch:
-    generator = torch.Generator().manual_seed(1)
-    ids, segments = (torch.randint(n, (B, T), generator=generator) for n in (V, 2))
-    lengths = torch.tensor([T, 6, 4])
-    ids[torch.arange(T) >= lengths[:, None]] = 0
-    places = torch.tensor([1, 4, 7, T + 2, T + 5, 2 * T + 1])
-    labels = torch.randint(V, (len(places),), generator=generator)
-    is_next = torch.tensor([1, 0, 1]) if pairs else None
-    return MaskedBatch(ids, segments, lengths, places, labels, is_next, torch.zeros(len(places)), share, 1.0)
+NAME = "masked lm, next sentence"
 
 
 def test_equals_bert_for_pretraining_of_transformers():
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
-        vocab_size=V, hidden_size=D, num_hidden_layers=2, num_attention_heads=4, intermediate_size=4 * D,
-        max_position_embeddings=T,
+        vocab_size=V, hidden_size=D, num_hidden_layers=2, num_attention_heads=H, intermediate_size=4 * D,
+        max_position_embeddings=LONG,
     )  # fmt: skip
-    theirs, ours, given = transformers.BertForPreTraining(config).eval(), build(), batch()
-    assert ours.next_sentence is not None and given.is_next is not None
+    theirs, ours = transformers.BertForPreTraining(config).eval(), build(NAME)
+    given = batch_of(NAME, ours)
     loaded = theirs.load_state_dict(weights_in_transformers(ours), strict=False)
     tied = {f"cls.predictions.decoder.{kind}" for kind in ("weight", "bias")}
     assert not loaded.unexpected_keys and {key for key in loaded.missing_keys if "position_ids" not in key} <= tied
@@ -50,51 +30,36 @@ def test_equals_bert_for_pretraining_of_transformers():
         loss, metrics, state = ours.loss(given, None, 0)
         features = ours.head(ours.model(given.input_ids, given.lengths, given.segments).flatten(0, 1)[given.places])
         logits = ours.head.decoder(features)
-    assert state is None and abs(loss - expected.loss) < 1e-5
+    assert state is None and abs(loss - expected.loss) < 1e-4
     its = expected.prediction_logits.flatten(0, 1)[given.places]
-    assert (logits - its).abs().max() < 1e-5
-    assert abs(metrics["loss"] - F.cross_entropy(its, given.labels)) < 1e-5
+    assert (logits - its).abs().max() < 1e-4
+    assert abs(metrics["loss"] - F.cross_entropy(its, given.labels)) < 1e-4
     of_pairs = F.cross_entropy(expected.seq_relationship_logits, given.is_next)
-    assert abs(metrics["next_sentence_loss"] - of_pairs) < 1e-5
+    assert abs(metrics["next_sentence_loss"] - of_pairs) < 1e-4
     assert metrics["masked_accuracy"] == (its.argmax(1) == given.labels).float().mean()
     right = expected.seq_relationship_logits.argmax(1) == given.is_next
     assert metrics["next_sentence_accuracy"] == right.float().mean()
 
 
-def test_padding_changes_nothing():
-    objective, given = build(), batch()
-    padding = torch.arange(T) >= given.lengths[:, None]
-    longer = given._replace(input_ids=torch.where(padding, 7, given.input_ids))
-    assert objective.loss(longer, None, 0)[0].item() == pytest.approx(objective.loss(given, None, 0)[0].item())
-
-
 def test_only_the_masked_loss_is_weighted_by_the_share():
-    objective = build()
-    whole, metrics, _ = objective.loss(batch(), None, 0)
-    loss, weighted, _ = objective.loss(batch(share=1.5), None, 0)
-    assert loss.item() == pytest.approx(whole.item() + 0.5 * metrics["loss"].item(), abs=1e-6)
+    objective = build(NAME)
+    given = batch_of(NAME, objective)
+    whole, metrics, _ = objective.loss(given, None, 0)
+    loss, weighted, _ = objective.loss(given._replace(share=1.5), None, 0)
+    assert loss.item() == pytest.approx(whole.item() + 0.5 * metrics["loss"].item(), abs=1e-5)
     for name, share in (("loss", 1.5), ("masked_accuracy", 1.5), ("next_sentence_loss", 1)):
         assert weighted[name].item() == pytest.approx(share * metrics[name].item())
 
 
-@pytest.mark.parametrize("settings", [{}, {"norm": "pre"}, {"d_embedding": 8}])
 @pytest.mark.parametrize(("next_sentence", "tie"), [(True, True), (False, True), (False, False)])
-def test_every_parameter_gets_a_gradient(settings, next_sentence, tie):
-    """But the pooler where nothing is asked of it: that is frozen, for distributed training's sake."""
-    objective = build(next_sentence, tie, **settings).train()
-    loss, metrics, _ = objective.loss(batch(next_sentence), None, 0)
+def test_the_pooler_is_frozen_where_nothing_is_asked_of_it_and_the_embedding_tied(next_sentence, tie):
+    """A parameter without a gradient would stop distributed training."""
+    objective = MaskedLM(BERT(V, D, 2, H, LONG, 0.0, d_embedding=6), V, next_sentence, tie).train()
+    spread(objective)
+    loss, metrics, _ = objective.loss(masked(objective, range(B), pairs=next_sentence), None, 0)
     loss.backward()
-    assert "masked_accuracy" not in metrics  # in evaluation alone: it costs the logits again
-    frozen = {name for name, p in objective.named_parameters() if not p.requires_grad}
-    assert frozen == (set() if next_sentence else {"model.pooler.weight", "model.pooler.bias"})
-    learning = {name: p for name, p in objective.named_parameters() if p.requires_grad}
-    assert all(p.grad is not None and bool(p.grad.any()) for p in learning.values())
+    assert "masked_accuracy" not in metrics  # in evaluation only: it costs the logits again
+    without = {name for name, p in objective.named_parameters() if p.grad is None or not p.grad.any()}
+    assert without == (set() if next_sentence else {"model.pooler.weight", "model.pooler.bias"})
+    assert without == {name for name, p in objective.named_parameters() if not p.requires_grad}
     assert (objective.head.decoder.weight is objective.model.embedding.weight) == tie
-
-
-def test_any_encoder_will_do():
-    torch.manual_seed(0)
-    objective = MaskedLM(BiLSTM(V, 8, D, 1, 0.0), V, next_sentence=False)
-    loss, _, _ = objective.loss(batch(pairs=False), None, 0)
-    loss.backward()
-    assert all(p.grad is not None for p in objective.parameters())

@@ -1,17 +1,13 @@
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from transformers import BertConfig, BertForMultipleChoice
 
-from retable.data.choices import Choices, pad_choices
-from retable.data.examples import Inputs
 from retable.exchange.families import weights_in_transformers
-from retable.models.bilstm import BiLSTM
 from retable.objectives.causal_lm import CausalLM
-from retable.objectives.multiple_choice import MultipleChoice, by_example
+from retable.objectives.multiple_choice import by_example
 from tests.contracts.model_cases import LONG, D, H, V
 from tests.contracts.objective_cases import CASES, N_ENDINGS, batch_of, build
 
@@ -85,24 +81,3 @@ def test_the_auxiliary_loss_is_that_of_a_language_model_of_all_endings():
     loss, metrics, _ = objective.loss(given, None, step=0)
     torch.testing.assert_close(metrics["auxiliary_loss"], torch.stack(nats).mean().detach())
     torch.testing.assert_close(loss, metrics["loss"] + 0.7 * torch.stack(nats).mean())
-
-
-def test_it_learns_which_ending_repeats_the_beginnings_word():
-    generator = torch.Generator().manual_seed(3)
-    pairs, labels = [], []
-    for place in range(18):
-        words = (1 + torch.randperm(V - 1, generator=generator)).tolist()
-        labels.append(place % 3)
-        endings = words[1:4]
-        endings[labels[-1]] = words[0]
-        pairs += [([words[0]], [ending]) for ending in endings]
-    inputs = Inputs(*map(list, zip(*pairs, strict=True)))
-    given = pad_choices(Choices(inputs, np.full(18, 3), labels), np.arange(18))
-    torch.manual_seed(0)
-    objective = MultipleChoice(BiLSTM(V, 6, D, 1, 0.0), 0.0)
-    optimizer = torch.optim.Adam(objective.parameters(), lr=0.03)
-    for _ in range(40):
-        optimizer.zero_grad()
-        objective.loss(given, None, 0)[0].backward()
-        optimizer.step()
-    assert torch.equal(objective.predict(given), given.labels)

@@ -121,10 +121,11 @@ def test_a_word_that_is_hit_is_not_replaced(seen):
     objective, given = build(), batch()
     with torch.no_grad():
         objective.generator_head.decoder.bias.zero_()[7] = 1e4
-    for labels, share in ((torch.full_like(given.labels, 7), 0.0), (torch.full_like(given.labels, 8), 6 / 19)):
+        objective.head.bias.fill_(1e4)  # the discriminator takes every word for replaced
+    for missed in (0, 1, 6):
+        labels = torch.tensor([8] * missed + [7] * (6 - missed))
         _, metrics, _ = objective.loss(given._replace(labels=labels), None, 0)
-        assert metrics["replaced"] == pytest.approx(share)
-    assert metrics["replaced_recall"] <= 1
+        assert metrics["replaced"] == pytest.approx(missed / 19) and metrics["replaced_recall"] == (missed > 0)
 
 
 def test_a_process_counts_by_its_share():
@@ -133,26 +134,6 @@ def test_a_process_counts_by_its_share():
     for name in ("loss", "generator_loss", "discriminator_loss", "replaced", "replaced_accuracy"):
         assert part[name].item() == pytest.approx(0.25 * whole[name].item()), name
     assert part["replaced_recall"] == whole["replaced_recall"]
-
-
-def test_one_replaced_word_that_is_found_is_all_of_them():
-    objective, given = build(), batch()
-    with torch.no_grad():
-        objective.generator_head.decoder.bias.zero_()[7] = 1e4
-        objective.head.bias.fill_(1e4)  # it takes every word for replaced
-    labels = torch.full_like(given.labels, 7)
-    labels[0] = 8
-    assert objective.loss(given._replace(labels=labels), None, 0)[1]["replaced_recall"] == 1
-
-
-def test_padding_changes_nothing():
-    objective, given = build(), batch()
-    padding = torch.arange(T) >= given.lengths[:, None]
-    losses = []
-    for filler in (0, 7):
-        ids = torch.where(padding, filler, given.input_ids)
-        losses.append(objective.loss(given._replace(input_ids=ids), None, 0)[0].item())
-    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
 def test_the_discriminator_teaches_the_generator_nothing():
@@ -167,17 +148,10 @@ def test_the_discriminator_teaches_the_generator_nothing():
         torch.testing.assert_close(parameter.grad, alone[name], atol=1e-6, rtol=1e-4)
 
 
-def test_every_parameter_gets_a_gradient():
-    objective = build().train()
-    objective.loss(batch(), None, 0)[0].backward()
-    reached = {name: p.grad is not None and bool(p.grad.any()) for name, p in objective.named_parameters()}
-    assert all(reached.values()), reached
+def test_embeddings_are_shared_and_poolers_left_alone():
+    objective = build()
     assert objective.generator.embedding is objective.model.embedding
     assert objective.generator.positions is objective.model.positions
-    assert not any(name.startswith("generator.embedding.") for name in reached)  # saved once, as the model's
-
-
-def test_a_pooler_is_left_alone():
     objective = ReplacedTokenDetection(BERT(V, D, 1, 2, T, 0.0), V, small(d_embedding=D, pooler=True))
     frozen = {name for name, p in objective.named_parameters() if not p.requires_grad}
     assert frozen == {f"{m}.pooler.{k}" for m in ("model", "generator") for k in ("weight", "bias")}
@@ -191,24 +165,3 @@ def test_the_published_size_has_the_published_number_of_parameters():
         objective = ReplacedTokenDetection(model, 30_522, generator)
     parts = (objective.model, objective.dense, objective.head)
     assert round(sum(p.numel() for part in parts for p in part.parameters()) / 1e6) == 14
-
-
-def test_it_learns_to_tell():
-    """A discriminator that is trained alone, against a generator of chance, finds what does not belong."""
-    objective, given = build(std=0.1), batch(rows=30)
-    optimizer = torch.optim.Adam(objective.parameters(), 3e-3)
-    ids = torch.arange(T).expand(30, T) + 6
-    given = given._replace(
-        input_ids=ids.clone().flatten().index_fill(0, given.places, MASK).view(30, T),
-        labels=ids.flatten()[given.places], lengths=torch.full((30,), T),
-    )  # fmt: skip
-    first, generator = None, torch.Generator().manual_seed(1)
-    for step in range(40):
-        drawn_anew = given._replace(draws=torch.rand(len(given.draws), generator=generator))
-        loss, metrics, _ = objective.train().loss(drawn_anew, None, step)
-        first = first or metrics["discriminator_loss"].item()
-        optimizer.zero_grad()
-        (loss - metrics["generator_loss"]).backward()
-        optimizer.step()
-    assert metrics["discriminator_loss"] < 0.5 * first
-    assert metrics["replaced_recall"] > 0.5

@@ -3,11 +3,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from retable.core.errors import UsageError
 from retable.data.corruption import START, Corrupted, Prefix, RandomSpans
 from retable.data.pairs import PairBatch
 from retable.models.t5 import T5, OneStackT5
-from retable.objectives.causal_lm import CausalLM
 from retable.objectives.prefix_lm import PrefixLM
 from retable.objectives.text_to_text import TextToText
 from tests.models.t5_cases import KINDS, D, H, K, L, V, build, transformers_t5, widened
@@ -120,13 +118,3 @@ def test_the_first_loss_is_that_of_a_guess(kind):
     loss, _, _ = trained.loss(corrupted.batch(0), None, 0)
     # Logits of variance 1 cost half a nat; so does that of the token just read, which the residual links hand on.
     assert np.log(500) < loss.item() < np.log(500) + 1.5
-
-
-def test_one_stack_is_a_language_model_too():
-    """Without a prefix, and so under objective=causal_lm; an encoder-decoder is none."""
-    model = objective("one stack").model
-    ids = batch().source_ids
-    log_probs, _ = CausalLM(model, V, tie=False, bias=False, reduction="mean").log_prob(ids[:, :-1], ids[:, 1:])
-    assert log_probs.shape == (3, 5)
-    with pytest.raises(UsageError):
-        CausalLM(build("v1.0"), V, tie=False, bias=False, reduction="mean")

@@ -13,7 +13,7 @@ from retable.training.fit import fit
 from retable.training.optimizers import sgd
 from retable.training.progress import Best
 from retable.training.schedules import constant
-from tests.training.whole import Whole
+from tests.training.whole import Numbers, Whole
 
 
 @pytest.mark.parametrize("patience", [1, 2, 5])
@@ -111,13 +111,6 @@ class Falling(nn.Module):
         return self.weight.sum(), {}, None
 
 
-class Steps:
-    steps_per_epoch = 20
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> int:
-        return step
-
-
 @pytest.mark.parametrize("best", [None, Best("validation/loss", 20)])
 def test_a_training_averages_from_the_rise_of_the_loss_on(tmp_path, best):
     """And where the best is kept, that is the averaged one, which was validated."""
@@ -129,7 +122,7 @@ def test_a_training_averages_from_the_rise_of_the_loss_on(tmp_path, best):
 
     fit(
         objective,
-        Steps(),
+        Numbers(20),
         seed=1,
         epochs=1,
         optimizer=partial(sgd, lr=1.0),

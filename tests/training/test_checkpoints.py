@@ -3,6 +3,7 @@
 import os
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from retable.core.errors import UsageError
 from retable.training import checkpoints
 from retable.training import fit as fitting
 from retable.training.progress import Best
-from tests.training.resuming import DyingBatches, Killed, assert_same, gpt, run, weights
+from tests.training.resuming import Killed, assert_same, gpt, kill, run, weights
 from tests.training.test_fit import SCORES, judged
 
 
@@ -30,9 +31,8 @@ class Code:
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory) -> Path:
     """Trained up to step 8: the last checkpoint is that of step 6, the one before of step 3."""
-    path, system = tmp_path_factory.mktemp("killed"), gpt()
-    with pytest.raises(Killed):
-        run(system._replace(batches=DyingBatches(system.batches, 8)), path)
+    path = tmp_path_factory.mktemp("killed")
+    kill(gpt(), 8, path)
     names = ("last.ckpt", "previous.ckpt")
     assert [torch.load(path / name, weights_only=True)["global_step"] for name in names] == [6, 3]
     return path
@@ -48,7 +48,7 @@ def damage(path: Path, how: str) -> None:
     whole = path.read_bytes()
     flipped, place = bytearray(whole), {"flipped": len(whole) // 2, "its digest": -1, "its end": -65}.get(how, 0)
     flipped[place] ^= 1
-    contents = {"cut": whole[:-1], "half": whole[: len(whole) // 2], "empty": b"", "other": b"no checkpoint"}
+    contents = {"cut": whole[:-1], "empty": b""}
     path.write_bytes(contents.get(how, bytes(flipped)))
 
 
@@ -61,38 +61,42 @@ def resumed(path: Path, uninterrupted, capsys) -> str:
     return capsys.readouterr().err.partition("step")[0]
 
 
-@pytest.mark.parametrize("how", ["flipped", "its digest", "its end", "cut", "half", "empty", "other"])
+@pytest.mark.parametrize("how", ["flipped", "its digest", "its end", "cut", "empty"])
 def test_in_place_of_a_damaged_one_the_one_before_is_taken(cut, how, uninterrupted, tmp_path, capsys):
     damage(tmp_path / "last.ckpt", how)
     said = resumed(tmp_path, uninterrupted, capsys)
     assert said == f"{tmp_path}/last.ckpt is damaged; training goes on from previous.ckpt\n"
 
 
-def test_where_both_are_damaged_training_begins_anew(cut, uninterrupted, tmp_path, capsys):
-    for name in ("last.ckpt", "previous.ckpt"):
-        damage(tmp_path / name, "flipped")
-    said = resumed(tmp_path, uninterrupted, capsys)
-    assert said == f"{tmp_path}/last.ckpt and {tmp_path}/previous.ckpt are damaged; training begins anew\n"
+def test_where_no_other_is_left_training_begins_anew(killed, uninterrupted, tmp_path, capsys):
+    for number, damaged in enumerate((["last.ckpt", "previous.ckpt"], ["last.ckpt"])):
+        folder = shutil.copytree(killed, tmp_path / str(number))
+        if len(damaged) == 1:
+            (folder / "previous.ckpt").unlink()
+        for name in damaged:
+            damage(folder / name, "flipped")
+        names = " and ".join(f"{folder}/{name}" for name in damaged)
+        said = resumed(folder, uninterrupted, capsys)
+        assert said == f"{names} {'are' if number == 0 else 'is'} damaged; training begins anew\n"
 
 
-def test_a_first_one_that_is_damaged_stands_alone(cut, uninterrupted, tmp_path, capsys):
-    (tmp_path / "previous.ckpt").unlink()
-    damage(tmp_path / "last.ckpt", "half")
-    assert resumed(tmp_path, uninterrupted, capsys) == f"{tmp_path}/last.ckpt is damaged; training begins anew\n"
-
-
-@pytest.mark.parametrize("rename", [0, 1, 2])
-def test_a_kill_at_each_rename_of_a_checkpoint_loses_nothing(cut, rename, uninterrupted, tmp_path, capsys, monkeypatch):
+def dying(at: int) -> Callable[[Path, Path], None]:
+    """A rename that kills the process when it is called for the time `at`, from 0 on."""
     renamed, replace = [], os.replace
 
     def die(source: Path, target: Path) -> None:
-        if len(renamed) == rename:
+        if len(renamed) == at:
             raise Killed
         renamed.append(target)
         replace(source, target)
 
+    return die
+
+
+@pytest.mark.parametrize("rename", [0, 1, 2])
+def test_a_kill_at_each_rename_of_a_checkpoint_loses_nothing(cut, rename, uninterrupted, tmp_path, capsys, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(os, "replace", die)
+        patch.setattr(os, "replace", dying(rename))
         run(gpt(), tmp_path)
     assert resumed(tmp_path, uninterrupted, capsys) == ""
 
@@ -129,23 +133,13 @@ def test_best_weights_that_are_damaged_are_named(tmp_path):
 
 @pytest.mark.parametrize("rename", [0, 1])
 def test_a_kill_at_each_rename_of_the_best_weights_loses_nothing(rename, tmp_path, monkeypatch):
-    best = tmp_path / "best.safetensors"
-    for content in ("old", "new"):
-        (written := tmp_path / "written").write_text(content)
-        renamed, replace = [], os.replace
-
-        def die(source: Path, target: Path, renamed=renamed, replace=replace) -> None:
-            if len(renamed) == rename:
-                raise Killed
-            renamed.append(target)
-            replace(source, target)
-
-        if content == "old":
-            checkpoints.keep_weights(written, best)
-            continue
-        with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(os, "replace", die)
-            checkpoints.keep_weights(written, best)
+    best, written = tmp_path / "best.safetensors", tmp_path / "written"
+    written.write_text("old")
+    checkpoints.keep_weights(written, best)
+    written.write_text("new")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(os, "replace", dying(rename))
+        checkpoints.keep_weights(written, best)
     assert checkpoints.require_weights(best).read_text() == "old"
 
 

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from retable.core.errors import UsageError
-from retable.data.bucketed import Bucketed
-from retable.data.examples import Inputs, encoded
 from retable.data.streams import CarriedStreams, ShuffledWindows
 from retable.objectives.masked_lm import MaskedLM
 from retable.training.curve import Point
@@ -23,7 +21,6 @@ from tests.training.resuming import (
     LARGE,
     SYSTEMS,
     TOKENS,
-    DyingBatches,
     Killed,
     System,
     T,
@@ -33,11 +30,13 @@ from tests.training.resuming import (
     bert,
     classifier,
     gpt,
+    kill,
     lstm,
     masked,
     run,
     weights,
 )
+from tests.training.whole import Numbers
 
 # The systems of twelve steps, and the steps in which each is killed.
 KILLS = [("lstm", step) for step in range(1, 12, 2)] + [("gpt", step) for step in (1, 5, 8)]
@@ -119,14 +118,11 @@ def test_a_batch_taken_in_parts_is_the_batch(make, tmp_path):
 
 
 def test_killed_between_parts_and_resumed_equals_uninterrupted(tmp_path):
-    accumulating = CPU | {"accumulate_grad_batches": 2}
-    system = lstm()
-    expected = run(system, tmp_path / "whole", trainer=accumulating)
-    again = lstm()
-    with pytest.raises(Killed):
-        run(again._replace(batches=DyingBatches(again.batches, 8)), tmp_path / "killed", trainer=accumulating)
-    again = lstm()
-    assert run(again, tmp_path / "killed", trainer=accumulating) == expected
+    accumulating = {"trainer": CPU | {"accumulate_grad_batches": 2}}
+    system, again = lstm(), lstm()
+    expected = run(system, tmp_path / "whole", **accumulating)
+    kill(lstm(), 8, tmp_path / "killed", **accumulating)
+    assert run(again, tmp_path / "killed", **accumulating) == expected
     assert_same(weights(again), weights(system))
 
 
@@ -185,9 +181,7 @@ def test_killed_with_early_stopping_and_resumed_equals_uninterrupted(step, tmp_p
     stopping = {"best": Best("validation/accuracy", 2), "checkpoint_every": 4}
     system, _ = judged(SCORES)
     expected = run(system, tmp_path / "whole", **stopping)
-    killed, _ = judged(SCORES)
-    with pytest.raises(Killed):
-        run(killed._replace(batches=DyingBatches(killed.batches, step)), tmp_path / "cut", **stopping)
+    kill(judged(SCORES)[0], step, tmp_path / "cut", **stopping)
     resumed, _ = judged(SCORES)
     assert run(resumed, tmp_path / "cut", **stopping) == expected
     assert_same(weights(resumed), weights(system))
@@ -210,15 +204,6 @@ class Reported(nn.Module):
         self.states.append(state)
         self.draws.append(torch.rand(()).item())
         return 3 * self.weight.sum(), {"loss": torch.tensor(float(step))}, torch.tensor(step)
-
-
-class Numbers:
-    """The step itself for a batch."""
-
-    steps_per_epoch = 100
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> int:
-        return step
 
 
 REPORTED = {
@@ -313,10 +298,6 @@ def test_the_schedule_knows_the_validation_losses_so_far(tmp_path):
     assert seen == {step: [v for v in (4.0, 8.0) if v < step] for step in range(11)}
 
 
-class FewNumbers(Numbers):
-    steps_per_epoch = 20
-
-
 def factors(tmp_path: Path, **changes: Any) -> dict[int, float]:
     """The factor on the rate of each step of a training of 80 steps, four epochs, that something cuts short."""
     asked: dict[int, float] = {}
@@ -325,7 +306,7 @@ def factors(tmp_path: Path, **changes: Any) -> dict[int, float]:
         asked[step] = epoch_decay(step, epoch, max_steps, losses, flat_epochs=2, factor=0.5)
         return asked[step]
 
-    points = run(System(Reported(), FewNumbers(), REPORTED), tmp_path, schedule=schedule, **changes)
+    points = run(System(Reported(), Numbers(20), REPORTED), tmp_path, schedule=schedule, **changes)
     return {step: asked[step] for step in range(points[-1].step)}
 
 
@@ -345,25 +326,16 @@ def test_a_budget_of_time_is_as_many_steps_as_fit_and_measured_once(tmp_path, mo
         run(System(Reported(), Numbers(), REPORTED), tmp_path, log_and_die, seconds=10.2)
     monkeypatch.setattr("retable.training.fit._seconds_per_step", lambda *_: pytest.fail("measured again"))
     assert run(System(Reported(), Numbers(), REPORTED), tmp_path, seconds=10.2)[-1].step == 20
-
-
-@pytest.mark.parametrize(("max_steps", "steps"), [(5, 5), (50, 20)])
-def test_of_a_time_and_a_number_of_steps_the_fewer_count(max_steps, steps, tmp_path, monkeypatch):
     monkeypatch.setattr("retable.training.fit._seconds_per_step", lambda *_: 0.5)
-    points = run(System(Reported(), Numbers(), REPORTED), tmp_path, seconds=10.2, max_steps=max_steps)
-    assert points[-1].step == steps
+    for max_steps, steps in ((5, 5), (50, 20)):  # the fewer count
+        of_both = {"seconds": 10.2, "max_steps": max_steps}
+        points = run(System(Reported(), Numbers(), REPORTED), tmp_path / str(steps), **of_both)
+        assert points[-1].step == steps
 
 
 def test_measuring_leaves_no_trace(tmp_path):
-    plain, measured = lstm(), lstm()
-    points = run(plain, tmp_path / "plain")
-    assert run(measured, tmp_path / "measured", seconds=1e6) == points
-    assert_same(weights(measured), weights(plain))
-    assert 0 < float((tmp_path / "measured" / "seconds.json").read_text()) < 10
-    assert run(lstm(), tmp_path / "short", seconds=1e-9)[-1].step == 1
+    """Callbacks see the training only."""
 
-
-def test_callbacks_see_the_training_and_not_what_is_measured_before(tmp_path):
     class Told(L.Callback):
         started = 0
 
@@ -371,12 +343,13 @@ def test_callbacks_see_the_training_and_not_what_is_measured_before(tmp_path):
             self.started += 1
             trainer.logger.log_metrics({"told": 2.0}, 5)
 
-    told, logged = Told(), []
-    watched, plain = lstm(), lstm()
-    points = run(watched, tmp_path / "watched", logged.extend, seconds=1e6, callbacks=[told])
-    assert points == run(plain, tmp_path / "plain") and told.started == 1
-    assert_same(weights(watched), weights(plain))
-    assert Point(5, "told", 2.0) in logged
+    plain, measured, told, logged = lstm(), lstm(), Told(), []
+    points = run(plain, tmp_path / "plain")
+    assert run(measured, tmp_path / "measured", logged.extend, seconds=1e6, callbacks=[told]) == points
+    assert_same(weights(measured), weights(plain))
+    assert told.started == 1 and Point(5, "told", 2.0) in logged
+    assert 0 < float((tmp_path / "measured" / "seconds.json").read_text()) < 10
+    assert run(lstm(), tmp_path / "short", seconds=1e-9)[-1].step == 1
 
 
 def test_a_budget_of_time_on_several_devices_is_refused(tmp_path):
@@ -384,18 +357,12 @@ def test_a_budget_of_time_on_several_devices_is_refused(tmp_path):
         run(lstm(), tmp_path, seconds=60, trainer=CPU | {"devices": 2})
 
 
-@pytest.mark.parametrize("make", [lstm, classifier])
-def test_a_little_data_is_learnt_by_heart(make, tmp_path):
-    system = make(dropout=0.0)
+def test_a_little_data_is_learnt_by_heart(tmp_path):
     cycle = np.tile(np.random.default_rng(1).permutation(V), 4)  # each token tells the next
-    batches = {
-        lstm: lambda: CarriedStreams(cycle, batch_size=2, length=T),
-        classifier: lambda: Bucketed(encoded(Inputs([[1, 2], [2, 1], [3], [1, 2, 3]]), [0, 1, 1, 2]), 4, seed=1),
-    }[make]()
     points = run(
-        system._replace(batches=batches),
+        lstm(dropout=0.0)._replace(batches=CarriedStreams(cycle, batch_size=2, length=T)),
         tmp_path,
-        epochs=300 / batches.steps_per_epoch,
+        epochs=75,
         optimizer=partial(adamw, lr=0.05, weight_decay=0.0),
         schedule=constant,
         checkpoint_every=1000,

@@ -19,9 +19,6 @@ from retable.evaluation.held_out import MeanMetrics
 from retable.evaluation.likelihood import Carried, SlidingWindow, StreamLoss
 from retable.evaluation.prediction import Predictions, predict
 from retable.evaluation.translation import NatsPerToken
-from retable.models.bilstm import BiLSTM
-from retable.models.gpt import GPT
-from retable.models.recurrent import LSTM
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
@@ -31,28 +28,24 @@ from retable.training.fit import Fitted, fit
 from retable.training.module import Training
 from retable.training.optimizers import sgd
 from retable.training.schedules import constant
+from tests.training import resuming
+from tests.training.resuming import CPU, SEQUENCES, TOKENS, D, T, V
+from tests.training.whole import Numbers
 
-V, D, T = 11, 8, 5
-TOKENS = np.random.default_rng(0).integers(0, V, 4 * 27)
-SEQUENCES = [TOKENS[i : i + 2 + i % 5].tolist() for i in range(22)]
-LABELS = [i % 3 for i in range(22)]
-CPU: dict[str, Any] = {"accelerator": "cpu", "devices": 1, "precision": "32-true"}
+LABELS = [i % 3 for i in range(len(SEQUENCES))]
 QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
 
 
-def lstm() -> CausalLM:
-    torch.manual_seed(0)
-    return CausalLM(LSTM(V, D, 1, 0.3, init_range=0.1), V, tie=False, bias=True, reduction="mean").eval()
-
-
 def gpt() -> CausalLM:
-    torch.manual_seed(0)
-    return CausalLM(GPT(V, D, 1, 2, T, 0.3), V, tie=True, bias=False, reduction="mean").eval()
+    return resuming.gpt().objective.eval()
+
+
+def lstm() -> CausalLM:
+    return resuming.lstm().objective.eval()
 
 
 def classifier() -> Classification:
-    torch.manual_seed(0)
-    return Classification(BiLSTM(V, 6, D, 1, 0.3), n_labels=3, dropout=0.3).eval()
+    return resuming.classifier().objective.eval()
 
 
 def translator() -> Translation:
@@ -232,13 +225,6 @@ class Counted(nn.Module):
         return self.weight.sum(), {"loss": torch.tensor(1.0)}, None
 
 
-class Numbers:
-    steps_per_epoch = 10
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> int:
-        return step
-
-
 @pytest.mark.parametrize(
     ("flags", "seen", "pieces"),
     [
@@ -265,7 +251,7 @@ def test_the_trainer_obeys_lightnings_flags(flags, seen, pieces, tmp_path):
     measure = Predictions(examples, 1, lambda places, _: {"loss": float(len(places))})
     measure.measuring = lambda _: lambda piece: [(int(piece[0][0]), 0)]
     fitted = fit(
-        objective, Numbers(), seed=1, epochs=3, optimizer=partial(sgd, lr=0.1), schedule=constant, clip_norm=None,
+        objective, Numbers(10), seed=1, epochs=3, optimizer=partial(sgd, lr=0.1), schedule=constant, clip_norm=None,
         trainer=CPU | flags, scratch=tmp_path, checkpoint_every=7, validations=2, validation=measure,
         log=lambda points: None, callbacks=[watched],
     )  # fmt: skip

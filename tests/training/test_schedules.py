@@ -16,10 +16,6 @@ from retable.training.schedules import (
 )
 
 
-def test_constant():
-    assert {constant(step, 10, 100, []) for step in (0, 50, 99)} == {1.0}
-
-
 def test_zaremba_small_halves_each_epoch_from_the_sixth():
     factors = [epoch_decay(step, 10, 130, [], flat_epochs=5, factor=0.5) for step in range(0, 130, 10)]
     assert factors == [1, 1, 1, 1, 1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]
@@ -76,30 +72,26 @@ def test_the_full_rate_as_long_as_validation_improves(losses):
     assert decay_from_stall(7, 10, 100, losses, factor=0.5, improvement=1.003) == 1
 
 
-def test_linear_decay():
-    assert [linear_decay(step, 10, 100, []) for step in (0, 25, 50, 100, 120)] == [1, 0.75, 0.5, 0, 0]
-    ended = [linear_decay(step, 10, 100, [], final=0.2) for step in (0, 50, 100, 101)]
-    assert ended == pytest.approx([1, 0.6, 0.2, 0.2])
-
-
-def test_inverse_sqrt():
+CURVES = {
+    "constant": (constant, 100, {0: 1, 50: 1, 99: 1}),
+    "linear": (linear_decay, 100, {0: 1, 25: 0.75, 50: 0.5, 100: 0, 120: 0}),
+    "linear to a fifth": (partial(linear_decay, final=0.2), 100, {0: 1, 50: 0.6, 100: 0.2, 101: 0.2}),
     # Up in a line to the tenth step, half the rate after four times as many, a quarter after sixteen times.
-    points = {0: 0.1, 4: 0.5, 9: 1.0, 39: 0.5, 159: 0.25}
-    factors = {step: inverse_sqrt(step, 10, 1000, [], warmup=0.01) for step in points}
-    assert factors == pytest.approx(points)
-
-
-def test_warmup_linear():
-    points = {0: 0.1, 4: 0.5, 9: 1.0, 10: 1.0, 55: 0.5, 100: 0.0, 101: 0.0}
-    factors = {step: warmup_linear(step, 10, 100, [], warmup=0.1) for step in points}
-    assert factors == pytest.approx(points)
-
-
-def test_warmup_cosine():
+    "inverse root": (partial(inverse_sqrt, warmup=0.01), 1000, {0: 0.1, 4: 0.5, 9: 1, 39: 0.5, 159: 0.25}),
+    "warmup": (partial(warmup_linear, warmup=0.1), 100, {0: 0.1, 4: 0.5, 9: 1, 10: 1, 55: 0.5, 100: 0, 101: 0}),
     # Ten steps up, to 1 at the last of them; then a half turn of the cosine over the other ninety.
-    points = {0: 0.1, 4: 0.5, 9: 1.0, 10: 1.0, 40: 0.775, 55: 0.55, 70: 0.325, 100: 0.1, 110: 0.1}
-    factors = {step: warmup_cosine(step, 10, 100, [], warmup=0.1, final=0.1) for step in points}
-    assert factors == pytest.approx(points)
+    "cosine": (
+        partial(warmup_cosine, warmup=0.1, final=0.1),
+        100,
+        {0: 0.1, 4: 0.5, 9: 1, 10: 1, 40: 0.775, 55: 0.55, 70: 0.325, 100: 0.1, 110: 0.1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_factors_by_hand(name):
+    schedule, max_steps, expected = CURVES[name]
+    assert {step: schedule(step, 10, max_steps, []) for step in expected} == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("schedule", [inverse_sqrt, warmup_linear, partial(warmup_cosine, final=0.0)])
