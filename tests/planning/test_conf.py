@@ -13,22 +13,6 @@ def test_what_a_benchmarks_variant_inherits_is_its_own(tmp_path):
     assert said == {"choices": {}, "_target_": "a.B", "folder": "data/pairs", "lower": True}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"a: [1", "mine.yaml is no YAML: "), (b"\xff\xfe", "mine.yaml is no YAML: "),
-        (b"- a", "mine.yaml names no settings; write key: value"),
-        (b"a: 1\nb: {c: 1, c: 2}\n", "mine.yaml is no YAML: c stands there twice"),
-        (b"a: 1\nb: 2\na: 3\n", "mine.yaml is no YAML: a stands there twice"), (b"{[]: 1}", "mine.yaml is no YAML: "),
-    ],
-)  # fmt: skip
-def test_a_file_that_can_not_be_read_is_told_in_one_line(tmp_path, text, message):
-    (tmp_path / "mine.yaml").write_bytes(text)
-    with pytest.raises(UsageError) as error:
-        read_yaml(tmp_path / "mine.yaml")
-    assert message in str(error.value) and "\n" not in str(error.value)
-
-
 def test_keys_that_are_merged_may_be_said_again(tmp_path):
     (tmp_path / "mine.yaml").write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: {y: 4}\n")
     assert read_yaml(tmp_path / "mine.yaml")["b"] == {"x": 1, "y": 3}
