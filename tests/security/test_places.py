@@ -1,9 +1,14 @@
-"""A report replaces a report only, and no file of somebody else's in its folder."""
+"""What may be replaced and where, on one mount only, and what runs without git."""
+
+import errno
+from pathlib import Path
 
 import pytest
 
+from retable.core.artifacts import git_state, remote
 from retable.core.errors import UsageError
-from retable.core.publishing import refuse_all_but_a_report, replace
+from retable.core.publishing import refuse_all_but_a_report, replace, require_one_mount
+from retable.reporting.comparison import tables_at
 
 
 def report(folder):
@@ -52,3 +57,27 @@ def test_a_corpus_is_written_by_a_writer_of_corpora(tmp_path):
         SettingError, match=r"corpus\.write: _target_=retable\.core\.publishing\.remove_empty is none of"
     ):
         check_all({"corpus": {"write": {"_target_": "retable.core.publishing.remove_empty"}}}, schema, ())
+
+
+def test_two_mounts_are_told_before_the_training(tmp_path, monkeypatch):
+    (scratch := tmp_path / "work/x").mkdir(parents=True)
+    (tmp_path / "outputs").mkdir()
+    out = tmp_path / "outputs/pretrain/x/lstm-1"
+    require_one_mount(scratch, out)
+
+    def refuse(path: Path, target: Path) -> None:
+        assert target.parent == tmp_path / "outputs"  # the nearest folder that exists
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(UsageError, match="are on two mounts; put outputs/ and work/ on one"):
+        require_one_mount(scratch, out)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_what_asks_git_goes_without(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert git_state() == {"git_commit": None, "git_dirty": None}
+    assert remote() is None
+    with pytest.raises(UsageError, match="needs git, which is not installed here"):
+        tables_at("HEAD~1", tmp_path)
