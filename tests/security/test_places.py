@@ -20,6 +20,8 @@ def report(folder):
 
 @pytest.mark.parametrize("name", ["thesis.tex", "other/x", "notes", "model.safetensors", ".git/HEAD"])
 def test_a_folder_with_another_file_is_refused(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    refuse_all_but_a_report(tmp_path / "empty")
     out = report(tmp_path / "results")
     refuse_all_but_a_report(out)
     (out / name).parent.mkdir(exist_ok=True)
