@@ -74,31 +74,23 @@ def test_answers_that_the_model_does_not_know(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("own", "said"),
     [
-        ({"quotes": True, "delimiter": "||"}, "delimiter"), ({"pattern": "("}, "pattern"),
-        ({"encoding": "nope"}, "encoding"), ({"encoding": 3}, "encoding"), ({"columns": "label"}, "columns"),
+        ({"form": {"quotes": True, "delimiter": "||"}}, "form.delimiter="),
+        ({"form": {"pattern": "("}}, "form.pattern="),
+        ({"form": {"encoding": "nope"}}, "form.encoding="),
+        ({"form": {"encoding": 3}}, "form.encoding="),
+        ({"form": {"columns": "label"}}, "form.columns="),
+        ({"label": []}, "label"),
+        ({"labels": {"good": None}}, "labels"),
+        *(({"labels": None, "scores": scores}, "scores") for scores in ([5, 1], [1])),
+        *(({"files": {"train": train, "validation": 0.5}}, "files.train") for train in (0.5, {"x": 1}, ".")),
     ],
-)  # fmt: skip
-def test_forms_of_files_that_there_are_not(tmp_path, monkeypatch, form, said):
+)
+def test_tasks_and_forms_of_files_that_there_are_not(tmp_path, monkeypatch, own, said):
     monkeypatch.chdir(tmp_path)
     for name, content in kinds.in_splits(kinds.of_rows(*kinds.ROWS, delimiter="\t"), "tsv").items():
         Path(name).write_bytes(content)
-    with pytest.raises(UsageError, match=f"task.form.{said}="):
-        kinds.sentences("tsv", form)(None)
-
-
-@pytest.mark.parametrize(
-    ("own", "said"),
-    [
-        ({"label": []}, "label"), ({"labels": {"good": None}}, "labels"),
-        ({"labels": None, "scores": [5, 1]}, "scores"), ({"labels": None, "scores": [1]}, "scores"),
-        ({"files": {"train": 0.5, "validation": 0.5}}, "files.train"),
-        ({"files": {"train": {"x": 1}, "validation": 0.5}}, "files.train"),
-        ({"files": {"train": ".", "validation": 0.5}}, "files.train"),
-    ],
-)  # fmt: skip
-def test_tasks_that_there_are_not(own, said):
     with pytest.raises(UsageError, match=f"task.{said}"):
         kinds.sentences("tsv", **own)(None)
 
