@@ -1,4 +1,3 @@
-import contextlib
 import errno
 import json
 import os
@@ -11,8 +10,9 @@ import pytest
 
 from retable.core.digests import write_digests
 from retable.core.errors import UsageError
-from retable.core.publishing import check_owner, check_path, exclusive, publish, recover, refuse_all_but_a_report
+from retable.core.publishing import check_owner, check_path, exclusive, publish, recover
 
+LONG = pytest.mark.long
 FACTS = {"stage": "pretrain", "system": "lstm", "corpus": "ptb", "seed": 1, "task": None}
 
 
@@ -104,8 +104,10 @@ def killed_at(operation: int) -> int:
     return process.exitcode
 
 
-@pytest.mark.parametrize("removed", [False, True], ids=["", "removed by DVC"])
-@pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize(
+    ("twice", "removed"),
+    [(True, False), (False, True), pytest.param(True, True, marks=LONG), pytest.param(False, False, marks=LONG)],
+)
 def test_a_kill_at_any_operation_loses_no_cell_and_stops_no_later_run(twice, removed):
     """Between the renames the cell is aside; the next run, whose block here fails, has it back before it begins."""
     operation, seen = 0, set()
@@ -141,13 +143,10 @@ def test_a_cell_that_a_kill_left_aside_is_still_no_others():
     "place", ["", ".", "..", "../x", "a/../b", "/tmp/x", "a//b", "a/", "a/./b", "a\nb", None, 3, "a" * 250]
 )
 def test_what_is_no_place_is_refused(place):
+    for good in ("ptb", "ptb/lstm-1", "mine/a b+epochs-0.5", "a.b/-x", "ü/1"):
+        check_path(good)
     with pytest.raises(UsageError, match="out="):
         check_path(place)
-
-
-@pytest.mark.parametrize("place", ["ptb", "ptb/lstm-1", "mine/a b+epochs-0.5", "a.b/-x", "ü/1"])
-def test_what_is_a_place(place):
-    check_path(place)
 
 
 def refused(out: Path, facts=FACTS) -> str:
@@ -159,6 +158,7 @@ def refused(out: Path, facts=FACTS) -> str:
 
 
 def test_only_a_cell_is_replaced_and_only_by_itself():
+    """Neither a file nor a link, too."""
     check_owner(OUT, FACTS)
     OUT.mkdir(parents=True)
     check_owner(OUT, FACTS)
@@ -168,19 +168,16 @@ def test_only_a_cell_is_replaced_and_only_by_itself():
     (OUT / "model.safetensors").unlink()
     check_owner(OUT, FACTS)  # a damaged cell is made anew
 
-    assert refused(OUT, FACTS | {"system": "kn5", "seed": 2}) == (
-        f"{OUT} is another cell, of system lstm for kn5 and seed 1 for 2; write another out=, or remove it"
-    )
+    another = refused(OUT, FACTS | {"system": "kn5", "seed": 2})
+    assert another.startswith(f"{OUT} is another cell, of system lstm for kn5 and seed 1 for 2; write another out=")
     assert refused(OUT, {"stage": "embed"}).startswith(f"{OUT} is another cell, of stage pretrain for embed;")
     assert refused(OUT.parent).startswith(f"{OUT.parent} has no run.json, and only a cell is replaced;")
-    assert refused(OUT / "inside") == f"{OUT} is a cell, and holds no others; write another out= than {OUT}/inside"
+    assert refused(OUT / "inside").startswith(f"{OUT} is a cell, and holds no others;")
     (OUT / "run.json").write_text("{")
-    assert refused(OUT) == f"{OUT}/run.json is damaged, and only a cell is replaced; remove {OUT}"
+    assert refused(OUT).startswith(f"{OUT}/run.json is damaged, and only a cell is replaced;")
 
-
-def test_a_file_or_a_link_is_not_replaced():
+    shutil.rmtree(OUT)
     fill(Path("elsewhere"), "old")
-    OUT.parent.mkdir(parents=True)
     OUT.symlink_to(Path("elsewhere").resolve())
     assert "is no folder" in refused(OUT)
     OUT.unlink()
@@ -242,16 +239,3 @@ def test_what_is_on_the_bench_stays_there_and_empty_folders_do_not():
     shutil.rmtree(BENCH / "key")
     take()
     assert Path("work").exists() and not list(Path("work").iterdir())
-
-
-@pytest.mark.parametrize(
-    ("files", "replaced"), [([], True), (["report.md"], True), (["report.html"], True), (["mine.md"], False)]
-)
-def test_only_a_report_is_replaced_by_a_report(tmp_path, files, replaced):
-    (tmp_path / "results").mkdir()
-    for name in files:
-        (tmp_path / "results" / name).touch()
-    with (
-        contextlib.nullcontext() if replaced else pytest.raises(UsageError, match="is not a report, and only a report")
-    ):
-        refuse_all_but_a_report(tmp_path / "results")

@@ -76,15 +76,12 @@ FOUND = [
 ]
 
 
-def test_the_table_counts_by_package():
+def test_the_table_counts_by_package_and_survivors_stand_under_their_reasons():
     assert table(FOUND, {}).splitlines()[2:] == [
         "| metrics | 2 | 2 | 0 | 0 | 0 | 0 | 100.0 % | 100.0 % |",
         "| nn | 8 | 4 | 1 | 2 | 1 | 1 | 62.5 % | 71.4 % |",
         "| all | 10 | 6 | 1 | 2 | 1 | 1 | 70.0 % | 77.8 % |",
     ]
-
-
-def test_survivors_stand_under_their_reasons_and_last_what_is_open():
     lines = [line for line in survivors([*FOUND, FOUND[5]], {}).splitlines() if line]
     assert [line for line in lines if line.startswith("## ")] == [f"## {ZIP} (2)", f"## {UNREACHED} (1)", "## Open (1)"]
     assert lines[-1] == "- `retable.nn.crf._may_follow`: `n > 1` → `n > 2`"

@@ -1,8 +1,11 @@
 """What all benchmarks share: a row a comparison, and a command line that refuses nonsense."""
 
+from functools import partial
+
 import pytest
 
 from benchmarks import __main__ as every
+from benchmarks import scale
 from benchmarks.ratio import HEAD, Ratio, command_line, precisions, show
 
 
@@ -12,19 +15,31 @@ def test_a_row_has_the_ratio_and_the_heads_columns():
     assert row.count("|") == HEAD.splitlines()[0].count("|")
 
 
-@pytest.mark.parametrize("given", [["--rounds", "0"], ["--threads", "-1"], ["--rounds", "many"], ["--systems", "GTP"]])
-def test_nonsense_is_refused(given, capsys, monkeypatch):
+def of_one(precise: bool = False) -> None:
+    parser = command_line("About.", ["GPT"], rounds=3)
+    show(precisions(parser) if precise else parser, lambda arguments: [])
+
+
+@pytest.mark.parametrize(
+    ("run", "given", "said"),
+    [
+        (of_one, ["--rounds", "0"], "0"),
+        (of_one, ["--threads", "-1"], "-1"),
+        (of_one, ["--rounds", "many"], "many"),
+        (of_one, ["--systems", "GTP"], "GTP"),
+        (partial(of_one, True), ["--precisions", "x"], "fp32"),
+        (every.main, ["ngrams"], "there is no benchmark ngrams; write"),
+        (scale.main, [], "nothing to measure; write --corpora 2 20 200"),
+        (scale.main, ["--corpora", "1"], "a text has 2 MB or more"),
+        (scale.main, ["--cells", "1"], "a study has 2 or more"),
+        (scale.main, ["--writers", "0"], "0 is less than 1"),
+    ],
+)
+def test_nonsense_is_refused(run, given, said, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["benchmark", *given])
     with pytest.raises(SystemExit) as stop:
-        show(command_line("About.", ["GPT"], rounds=3), lambda arguments: [])
-    assert stop.value.code == 2 and given[1] in capsys.readouterr().err
-
-
-def test_of_all_benchmarks_a_name_that_is_none_is_refused(capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["benchmarks", "ngrams"])
-    with pytest.raises(SystemExit) as stop:
-        every.main()
-    assert stop.value.code == 2 and "there is no benchmark ngrams; write" in capsys.readouterr().err
+        run()
+    assert stop.value.code == 2 and said in capsys.readouterr().err
 
 
 def test_the_page_has_a_row_a_comparison(monkeypatch, tmp_path, capsys):
@@ -42,10 +57,3 @@ def test_the_page_has_a_row_a_comparison(monkeypatch, tmp_path, capsys):
     _, made, table = every.PAGE.read_text(encoding="utf-8").strip().split("\n\n")
     assert made.startswith("`python -m benchmarks generate contextual`, 2") and "torch 2" in made
     assert table.splitlines() == [*HEAD.splitlines(), *2 * [str(said[1])]]
-
-
-def test_an_unknown_precision_is_refused(capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["benchmark", "--precisions", "x"])
-    with pytest.raises(SystemExit) as stop:
-        show(precisions(command_line("About.", ["GPT"], rounds=3)), lambda arguments: [])
-    assert stop.value.code == 2 and "fp32" in capsys.readouterr().err

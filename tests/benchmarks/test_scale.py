@@ -1,10 +1,9 @@
 import math
-import sys
 
 import pytest
 
 from benchmarks.large import Cost
-from benchmarks.scale import exponent, main, table
+from benchmarks.scale import exponent, table
 
 
 @pytest.mark.parametrize("power", [0, 1, 1.5])
@@ -22,19 +21,3 @@ def test_the_table():
         "|---|---:|---:|---:|",
         "| plan | 2.0 s, 1.0 CPU s, 30 MiB | 150.0 s, 100.0 CPU s, 60 MiB | 1.00 |",
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "nothing to measure; write --corpora 2 20 200"),
-        (["--corpora", "1"], "a text has 2 MB or more"),
-        (["--cells", "1"], "a study has 2 or more"),
-        (["--writers", "0"], "0 is less than 1"),
-    ],
-)
-def test_sizes_that_cannot_be_are_refused(arguments, said, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["scale", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2 and said in capsys.readouterr().err

@@ -2,13 +2,14 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import lightning as L
+
+from tests.chaos.servers import listens
 
 
 def serve(folder: Path, port: int) -> subprocess.Popen:
@@ -19,9 +20,8 @@ def serve(folder: Path, port: int) -> subprocess.Popen:
     with (folder / "server.txt").open("a") as said:
         server = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
     while server.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return server
+        if listens(port):
+            return server
         time.sleep(0.1)
     raise RuntimeError((folder / "server.txt").read_text())
 

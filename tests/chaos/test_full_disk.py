@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from pipelines.executors.local import server
-from retable.core.digests import digest
+from tests.chaos.elsewhere import bytes_of
 from tests.pipelines.conftest import SMALL_CORPUS, Project
 
 pytestmark = [
@@ -32,12 +31,6 @@ STAGES = [
     ["pretrain", TINY, "recipe=recurrent/lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16",
      "epochs=0.4", "checkpoint_every=3", "validations=5"],
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[str]:
-    with server() as address:
-        yield address
 
 
 @pytest.fixture
@@ -60,9 +53,7 @@ def leave(room: int, folder: Path) -> Path:
 
 
 def cells(folder: Path) -> dict[str, str]:
-    """The digests of what the cells hold, but for the records of when and where."""
-    files = (path for path in (folder / "outputs").rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): digest(path) for path in files if not path.name.endswith(".record.json")}
+    return bytes_of(folder, "outputs/**/*")
 
 
 def test_a_full_disk_costs_no_cell_and_no_step(disk, tmp_path, forks):

@@ -14,6 +14,7 @@ from mlflow.tracking import MlflowClient
 
 from pipelines.executors.executor import engine
 from tests.chaos.elsewhere import OWN, bytes_of, run, study_on
+from tests.chaos.servers import free_port
 
 pytestmark = [
     pytest.mark.cluster,
@@ -30,7 +31,7 @@ def slurm(tmp_path_factory):
     """What starts and ends with the tests: munged, slurmctld and slurmd. A job that is queued again begins after ten
     seconds, not two minutes."""
     folder, host = tmp_path_factory.mktemp("slurm"), socket.gethostname()
-    ports = [probe.getsockname()[1] for probe in probes()]
+    ports = [free_port() for _ in range(2)]
     (folder / "slurm.conf").write_text(
         f"""ClusterName=one
 SlurmctldHost={host}(127.0.0.1)
@@ -84,14 +85,6 @@ PartitionName=first Nodes=ALL PriorityTier=10 State=UP
     for daemon in reversed(daemons):
         daemon.terminate()
         daemon.wait()
-
-
-def probes():
-    """Two sockets on ports that nothing listens at."""
-    for _ in range(2):
-        probe = socket.socket()
-        probe.bind(("127.0.0.1", 0))
-        yield probe
 
 
 def test_jobs_have_their_codes_and_logs(slurm, tmp_path, monkeypatch):

@@ -3,13 +3,13 @@
 import contextlib
 import os
 import signal
-import socket
 
 import pytest
 from mlflow.tracking import MlflowClient
 
 from retable.core.artifacts import read_record
 from tests.chaos.outage import serve
+from tests.chaos.servers import free_port
 from tests.chaos.test_interruptions import COMMANDS, LSTM
 from tests.pipelines.conftest import Project
 
@@ -26,9 +26,7 @@ def project(tmp_path_factory, forks) -> Project:
 
 @pytest.mark.parametrize("back", [9, 10**6], ids=["back in time", "back behind the end"])
 def test_the_server_dies_in_mid_training(project, tmp_path, back):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = serve(tmp_path, port)
     address = {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}", "PORT": str(port), "STORE": str(tmp_path)}
     callback = f"+callbacks.outage={{_target_: tests.chaos.outage.Outage, lost: 5, back: {back}}}"

@@ -1,7 +1,6 @@
 """One training over two nodes, which torchrun starts: one cell, one run."""
 
 import os
-import socket
 import subprocess
 import sys
 
@@ -10,6 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from tests.chaos.elsewhere import OWN, run
+from tests.chaos.servers import free_port
 
 pytestmark = pytest.mark.chaos
 GPT = ["corpus=grammar_tiny", "recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1", "model.dropout=0",
@@ -18,9 +18,7 @@ NODES = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=1", "trainer
 
 
 def test_one_cell_and_one_run(tiny):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     nodes = [
         subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", "--node-rank",

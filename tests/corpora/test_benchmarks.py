@@ -1,6 +1,7 @@
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -27,17 +28,12 @@ def wikitext(tmp_path) -> Path:
     return tmp_path
 
 
-def test_wikitext_keeps_every_line(wikitext, tmp_path):
-    counts = write_wikitext(tmp_path, str(wikitext))
-    assert (tmp_path / "validation.txt").read_text(encoding="utf-8") == (
-        "\n= Homarus gammarus =\n\nHomarus gammarus is a large <unk> .\n"
-    )
-    assert counts["train/lines"] == 5 and counts["train/words"] == 4 + 9 + 4
-
-
-def test_wikitext_has_the_standard_number_of_tokens(wikitext, tmp_path):
+def test_wikitext_keeps_every_line_and_the_standard_number_of_tokens(wikitext, tmp_path):
     """Against the count that pytorch/examples and awd-lstm-lm make: the words of each line and one <eos>."""
-    write_wikitext(tmp_path, str(wikitext))
+    counts = write_wikitext(tmp_path, str(wikitext))
+    validation = "\n= Homarus gammarus =\n\nHomarus gammarus is a large <unk> .\n"
+    assert (tmp_path / "validation.txt").read_text(encoding="utf-8") == validation
+    assert counts["train/lines"] == 5 and counts["train/words"] == 4 + 9 + 4
     tokenizer = word.train(unit[0] for unit in read_units(tmp_path / "train.txt", "line"))
     totals = write_tokens(tokenizer, read_units(tmp_path / "train.txt", "line"), False, tmp_path / "train")
     with (wikitext / "wiki.train.tokens").open(encoding="utf-8") as file:
@@ -67,18 +63,11 @@ def test_wikitext_from_the_hub_is_the_same_text(wikitext, tmp_path, monkeypatch)
     assert asked[0] == ("Salesforce/wikitext", "wikitext-2-v1", "train")
 
 
-def test_the_hub_needs_its_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UsageError, match="pip install"):
-        write_wikitext(tmp_path, "hub:Salesforce/wikitext/wikitext-2-v1")
-
-
-def test_what_the_hub_refuses_is_one_line(tmp_path, monkeypatch):
-    def load_dataset(*name, split):
-        raise ConnectionError("no route")
-
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    with pytest.raises(UsageError, match="hub:a/b can't be read: no route"):
+@pytest.mark.parametrize("installed", [True, False])
+def test_what_the_hub_refuses_is_one_line(tmp_path, monkeypatch, installed):
+    load = Mock(side_effect=ConnectionError("no route"))
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load) if installed else None)
+    with pytest.raises(UsageError, match="hub:a/b can't be read: no route" if installed else "pip install"):
         write_wikitext(tmp_path, "hub:a/b")
 
 
@@ -95,17 +84,12 @@ def lm1b(tmp_path) -> Path:
     return tmp_path / "lm1b"
 
 
-def test_lm1b_reads_the_shards_in_order(lm1b, tmp_path):
+def test_lm1b_reads_the_shards_in_order_and_is_whole_or_refused(lm1b, tmp_path):
     counts = write_lm1b(tmp_path, str(lm1b), shards=2)
-    assert (tmp_path / "train.txt").read_text() == (
-        "The sentence number 1 .\nAnd more\nThe sentence number 2 .\nAnd more\n"
-    )
+    train = "The sentence number 1 .\nAnd more\nThe sentence number 2 .\nAnd more\n"
     # The first held-out shard is the test set of the published numbers.
-    assert (tmp_path / "test.txt").read_text() == "Held out 0\n"
-    assert (tmp_path / "validation.txt").read_text() == "Held out 1\n"
+    for split, text in (("train", train), ("test", "Held out 0\n"), ("validation", "Held out 1\n")):
+        assert (tmp_path / f"{split}.txt").read_text() == text
     assert counts["train/lines"] == 4 and counts["train/words"] == 14
-
-
-def test_lm1b_is_whole_or_refused(lm1b, tmp_path):
     with pytest.raises(UsageError, match=r"news.en-00004-of-00100 does not exist"):
         write_lm1b(tmp_path, str(lm1b))

@@ -30,6 +30,7 @@ def test_swag(tmp_path):
 
 
 def test_hellaswag(tmp_path):
+    """Whose test set keeps its labels back."""
     example = {"ind": 24, "activity_label": "Roofing", "ctx_a": "A man is on a roof.", "ctx_b": "he",
                "ctx": "A man is on a roof. he", "split": "val", "label": 3, "endings": list("abcd")}  # fmt: skip
     path = write(tmp_path, "val.jsonl", example, example | {"label": "0"})
@@ -37,11 +38,7 @@ def test_hellaswag(tmp_path):
         Choice("A man is on a roof. he", ["a", "b", "c", "d"], 3),
         Choice("A man is on a roof. he", ["a", "b", "c", "d"], 0),
     ]
-
-
-def test_a_test_set_keeps_its_labels_back(tmp_path):
-    path = write(tmp_path, "test.jsonl", {"ctx": "x", "endings": ["a", "b"]})
-    assert read_choices(path, "ctx", "endings") == [Choice("x", ["a", "b"], None)]
+    assert [choice.label for choice in read_choices(path, "ctx", "endings")] == [None, None]
 
 
 def test_piqa(tmp_path):
@@ -70,8 +67,10 @@ GOOD = {"ctx": "x", "endings": ["a", "b"], "label": 0}
 
 def test_labels_that_do_not_fit_are_named(tmp_path):
     path = write(tmp_path, "valid.jsonl", GOOD, GOOD)
-    short, wrong = write(tmp_path, "short.lst", "0"), write(tmp_path, "wrong.lst", "0", "-1")
-    with pytest.raises(UsageError, match=r"short.lst has 1 labels, and .*valid.jsonl 2 examples"):
-        read_choices(path, "ctx", "endings", labels=short)
-    with pytest.raises(UsageError, match=r"wrong.lst, line 2: label '-1' is none of 0 to 1"):
-        read_choices(path, "ctx", "endings", labels=wrong)
+    for labels, said in [
+        (["0"], r"a.lst has 1 labels, and .*valid.jsonl 2 examples"),
+        (["0", "-1"], r"a.lst, line 2: label '-1' is none of 0 to 1"),
+        (["9" * 5000, "0"], r"a.lst, line 1: label"),
+    ]:
+        with pytest.raises(UsageError, match=said):
+            read_choices(path, "ctx", "endings", labels=write(tmp_path, "a.lst", *labels))

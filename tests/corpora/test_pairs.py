@@ -47,32 +47,22 @@ def test_further_test_sets_are_not_for_the_tokenizer(files, tmp_path):
 @pytest.mark.parametrize(
     ("broken", "content", "message"),
     [
-        ("train_target", b"eins\n", r"train.target.raw ends after 1 lines and .*train.source.raw goes on; line n"),
+        ("train_target", b"eins\n", r"train.target.raw ends after 1 lines and .*train.source.raw goes on"),
         ("train_source", b"one\n", r"train.source.raw ends after 1 lines and .*train.target.raw goes on"),
-        ("test_source", b"one\n \t\n", r"test.source.raw, line 2 is empty; take the line out of both sides"),
+        ("test_source", b"one\n \t\n", r"test.source.raw, line 2 is empty"),
         ("validation_target", b"eins\nz\xfcrn\n", r"validation.target.raw, line 2: byte 2 .* not UTF-8 \(0xfc\)"),
+        ("both", b"", r"test.source.raw holds no words"),
+        ("test_target", None, r"write corpus.write.test_target=FILE too"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(files, tmp_path, broken, content, message):
-    (tmp_path / files[broken]).write_bytes(content)
+    for side in ("test_source", "test_target") if broken == "both" else (broken,):
+        if content is None:
+            del files[side]
+        else:
+            (tmp_path / files[side]).write_bytes(content)
     with pytest.raises(UsageError, match=message):
         write_pairs(tmp_path / "out", **files)
-
-
-def test_an_empty_split_is_refused(files, tmp_path):
-    for side in ("source", "target"):
-        (tmp_path / files[f"test_{side}"]).write_bytes(b"")
-    with pytest.raises(UsageError, match=r"test.source.raw holds no words; the test split needs at least one pair"):
-        write_pairs(tmp_path / "out", **files)
-
-
-def test_a_missing_side_is_asked_for(files, tmp_path):
-    del files["test_target"]
-    with pytest.raises(UsageError, match=r"needs both sides of each split; write corpus.write.test_target=FILE too"):
-        write_pairs(tmp_path / "out", **files)
-
-
-def test_a_corpus_without_pairs_is_refused(tmp_path):
     (tmp_path / "train.txt").write_text("a\n")
     with pytest.raises(UsageError, match=r"no pairs of sentences for train; .* corpus=multi30k"):
         pair_splits(tmp_path)

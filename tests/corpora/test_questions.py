@@ -20,16 +20,12 @@ def write(tmp_path):
 
 
 ROOF = {
-    "ind": 24,
     "activity_label": "Roof shingle removal",
     "ctx_a": "A man is sitting on a roof.",
     "ctx_b": "he",
     "ctx": "A man is sitting on a roof. he",
-    "split": "val",
-    "split_type": "indomain",
     "label": 3,
     "endings": ["is using wrap.", "is ripping tiles off.", "is holding a cube.", "starts pulling up roofing."],
-    "source_id": "activitynet~v_-JhWjGDPHMY",
 }
 SHAVE = ROOF | {
     "activity_label": "Personal Care",
@@ -60,10 +56,9 @@ def test_piqa(write):
     assert beside.read() == expected and [path.name for path in beside.inputs] == ["valid.jsonl", "valid-labels.lst"]
     within = [goal | {"label": i} for i, goal in enumerate(goals)]
     assert PIQA(write("hub.jsonl", *within)).read() == expected
-    with pytest.raises(UsageError, match=r"has 1 labels, and .* 2 examples"):
-        PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", "0")).read()
-    with pytest.raises(UsageError, match="label '2' is none of 0 to 1"):
-        PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", "0", "2")).read()
+    for labels, said in (["0"], "has 1 labels, and .* 2 examples"), (["0", "2"], "label '2' is none of 0 to 1"):
+        with pytest.raises(UsageError, match=said):
+            PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", *labels)).read()
 
 
 def test_lambada(write):

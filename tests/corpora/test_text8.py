@@ -1,10 +1,13 @@
+import io
 import sys
 import zipfile
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
-from retable.corpora.text8 import write_text8
+from retable.core.errors import UsageError
+from retable.corpora.text8 import read_text8, write_text8
 
 WORDS = [f"{'abcdefghij'[i % 10]}{'klmnopqrst'[i // 10 % 10]}" for i in range(4000)]
 TEXT = " " + " ".join(WORDS)
@@ -31,19 +34,28 @@ def test_splits_hold_all_words_in_order(tmp_path, packed):
     assert counts["train/words"] == sum(len(line.split()) for line in lines[0])
 
 
-def test_all_of_it_for_word_vectors(tmp_path):
+@pytest.mark.parametrize("source", ["file", "hub:somebody/text8"])
+def test_all_of_it_for_word_vectors(tmp_path, monkeypatch, source):
     (tmp_path / "text8").write_text(TEXT, encoding="ascii")
-    counts = write_text8(tmp_path, str(tmp_path / "text8"), held_out=False)
-    assert counts["train/words"] == len(WORDS)
+    load = Mock(return_value=[{"text": TEXT}])
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
+    path = str(tmp_path / "text8") if source == "file" else source
+    assert write_text8(tmp_path, path, held_out=False)["train/words"] == len(WORDS)
+    assert source == "file" or (load.call_args.args, load.call_args.kwargs) == (("somebody/text8",), {"split": "train"})
 
 
-def test_from_the_hub(tmp_path, monkeypatch):
-    asked = []
-
-    def load_dataset(name, split):
-        asked.append((name, split))
-        return [{"text": TEXT}]
-
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    assert write_text8(tmp_path, "hub:somebody/text8", held_out=False)["train/words"] == len(WORDS)
-    assert asked == [("somebody/text8", "train")]
+def test_a_zip_that_is_cut_or_flipped(tmp_path):
+    text, file, path = " the cat sees a bird" * 50, io.BytesIO(), tmp_path / "text8.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("text8", text)
+    whole = file.getvalue()
+    flipped = [whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :] for place in range(0, len(whole), 3)]
+    refused = 0
+    for damaged in (*flipped, *(whole[:length] for length in range(0, len(whole), 7))):
+        path.write_bytes(damaged)
+        try:
+            assert read_text8(str(path)) == text  # a date, say, may be any
+        except UsageError as error:
+            assert "text8.zip" in str(error)
+            refused += 1
+    assert refused > len(whole) / 4

@@ -5,6 +5,7 @@ import pkgutil
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from retable.data.corruption import BERTStyle, Corrupted, Deshuffling, IidDrop, 
 from retable.data.masking import MaskedBatch, MaskedDocuments
 from retable.data.mixture import MixedCorpora, Mixture
 from retable.data.pairs import BucketedPairs, PairBatch
+from retable.data.shards import Shards
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeBatch, OppositeStreams, ShuffledWindows
 from retable.data.streams import TokenBatch as Window
 from retable.data.text_to_text import TaskExamples, TasksBeside
@@ -241,6 +243,8 @@ def test_the_processes_batches_make_up_the_whole(name, folder):
         whole = things(batch)
         for world in (1, 2, 3, 9) if bucketed or name in ("Windows", "Cooccurrences") else (1, 2, 4):
             shares = [batches.batch(step, rank, world) for rank in range(world)]
+            if name == "Windows":
+                assert max(len(share.words) for share in shares) - min(len(share.words) for share in shares) <= 1
             parts = [things(share) for share in shares]
             if isinstance(batch, Window):
                 assert {(share.fresh, share.scale) for share in shares} == {(batch.fresh, batch.scale)}
@@ -252,6 +256,19 @@ def test_the_processes_batches_make_up_the_whole(name, folder):
                 if weight is not None:
                     means = [share * found.double().mean().item() for share, found in own if len(found)]
                     assert weight == 1 and sum(means) / world == pytest.approx(values.double().mean().item()), key
+
+
+OF_STREAMS = [name for name in KINDS if name.startswith(("Carr", "Opp", "Jitt", "Shuf", "Corrupted", "Masked"))]
+
+
+@pytest.mark.parametrize("name", OF_STREAMS)
+def test_batches_of_shards_are_those_of_the_whole(name, folder, monkeypatch):
+    whole = KINDS[name](folder, 3)
+    monkeypatch.setitem(globals(), "STREAM", Shards([STREAM[a:b] for a, b in pairwise((0, 1, 250, 601, 900))]))
+    shards = KINDS[name](folder, 3)
+    assert shards.steps_per_epoch == whole.steps_per_epoch
+    for step in (0, 1, whole.steps_per_epoch - 1, whole.steps_per_epoch):
+        assert same(shards.batch(step), whole.batch(step))
 
 
 # Kinds whose batches have a number of rows that the processes share evenly.

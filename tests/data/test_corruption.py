@@ -1,9 +1,11 @@
 import doctest
+from itertools import permutations, product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare
 
 from retable.core.errors import UsageError
 from retable.data import corruption
@@ -117,17 +119,20 @@ def test_a_pair_put_together_is_the_text(kind):
         np.testing.assert_array_equal(kind.restore(kind(text, rng, SYMBOLS), SYMBOLS), text)
 
 
-def test_shuffled_is_the_text_in_every_order():
-    counts = {order: 0 for order in [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]}
+UNIFORM = {  # what is drawn, and all its outcomes
+    "orders of three": (lambda rng: Deshuffling()(np.arange(3), rng, SYMBOLS).inputs.tolist(), permutations(range(3))),
+    "prefixes of six": (lambda rng: Prefix()(np.arange(6), rng, SYMBOLS).inputs.tolist(), map(range, range(1, 6))),
+    "cuts of five": (lambda rng: cut(5, 3, rng).tolist(), [p for p in product((1, 2, 3), repeat=3) if sum(p) == 5]),
+}
+
+
+@pytest.mark.parametrize("name", UNIFORM)
+def test_all_outcomes_are_equally_likely(name):
+    draw, outcomes = UNIFORM[name]
+    counts = {tuple(outcome): 0 for outcome in outcomes}
     for i in range(3000):
-        counts[tuple(Deshuffling()(np.arange(3), np.random.default_rng(i), SYMBOLS).inputs.tolist())] += 1
-    assert sum((n - 500) ** 2 / 500 for n in counts.values()) < 20.5  # chi-squared of 5 degrees, one in a thousand
-
-
-def test_a_prefix_ends_anywhere():
-    cuts = [len(Prefix()(np.arange(6), np.random.default_rng(i), SYMBOLS).inputs) for i in range(3000)]
-    counts = np.bincount(cuts, minlength=6)
-    assert counts[0] == 0 and ((counts[1:] - 600) ** 2 / 600).sum() < 18.5  # 4 degrees
+        counts[tuple(draw(np.random.default_rng(i)))] += 1
+    assert chisquare([*counts.values()]).pvalue > 1e-3
 
 
 def test_proportions_of_independent_noise():
@@ -162,15 +167,6 @@ def test_random_spans_are_as_dense_and_as_long_as_they_are_to_be():
     assert abs(ones - 4 / 14) < 4 * (4 / 14 * 10 / 14 / (5 * texts)) ** 0.5
 
 
-def test_all_cuts_are_equally_likely():
-    counts: dict[tuple[int, ...], int] = {}
-    for i in range(3000):
-        parts = tuple(cut(5, 3, np.random.default_rng(i)).tolist())
-        counts[parts] = counts.get(parts, 0) + 1
-    assert set(counts) == {(1, 1, 3), (1, 2, 2), (1, 3, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1)}
-    assert sum((n - 500) ** 2 / 500 for n in counts.values()) < 20.5
-
-
 @pytest.mark.parametrize(
     ("length", "density", "mean"), [(511, 0.15, 3.0), (63, 0.15, 3.0), (31, 0.5, 2.0), (3, 0.15, 3.0)]
 )
@@ -197,6 +193,8 @@ def test_inputs_have_the_length_that_was_asked_for_or_less(kind):
         assert not batch.target_ids[:, 0].any()
         if isinstance(kind, RandomSpans):
             assert (batch.source_lengths == 32).all() and (batch.target_lengths == batch.target_lengths[0]).all()
+    made = batches(kind)
+    assert made.tokens_per_step == 4 * made.window
     assert longest <= 32 and (longest == 32 or isinstance(kind, IidDrop))
 
 
@@ -218,11 +216,6 @@ def test_an_epoch_is_the_stream_once(kind):
         else:
             pytest.fail("the windows are not those of one offset")
         assert len(set(found)) == len(found)
-
-
-def test_a_step_has_as_many_tokens_as_its_windows():
-    made = batches()
-    assert made.tokens_per_step == 4 * made.window == 4 * RandomSpans().window(31)
 
 
 def test_the_line_end_stands_in_for_a_missing_end_mark():
@@ -266,5 +259,3 @@ def test_too_short_a_stream_or_text():
         batches(batch_size=400)
     with pytest.raises(UsageError, match="a text of 1 tokens has no span"):
         RandomSpans()(np.arange(1), np.random.default_rng(0), SYMBOLS)
-    with pytest.raises(UsageError, match="a batch of 4 cannot be shared evenly by 3 processes"):
-        batches().batch(0, 0, 3)

@@ -30,12 +30,12 @@ def test_documents_and_sentences_by_hand():
     assert documents.offsets.tolist() == [0, 3, 5, 6, 8, 11, 13]
     assert documents.text(np.arange(13)).tolist() == [10, 11, 12, 13, 14, 20, 21, 22, 23, 24, 25, 30, 31]
     assert documents.text(np.array([[4, 5], [0, 12]])).tolist() == [[14, 20], [10, 31]]
-
-
-def test_parted_documents_keep_their_last_line_end():
-    documents = Documents(*stream(TEXT), END, parted=True)
-    text = documents.text(np.arange(documents.offsets[-1])).tolist()
+    parted = Documents(*stream(TEXT), END, parted=True)  # whose last line ends are kept
+    text = parted.text(np.arange(parted.offsets[-1])).tolist()
     assert text == [10, 11, 12, 13, 14, END, 20, 21, 22, 23, 24, 25, END, 30, 31, END]
+    tokens = np.array([10, 11, END, 12, END, 99, 20, END, 99])  # as byte-level BPE's, whose documents end otherwise
+    marked = Documents(tokens, np.array([[6, 0, 0], [3, 0, 0]]), END)
+    assert marked.first.tolist() == [0, 2, 3] and marked.text(np.arange(4)).tolist() == [10, 11, 12, 20]
 
 
 def test_where_units_are_lines_the_stream_is_one_document():
@@ -43,13 +43,6 @@ def test_where_units_are_lines_the_stream_is_one_document():
     assert documents.first.tolist() == [0, 3] and documents.offsets.tolist() == [0, 2, 3, 4]
     one = Documents(*stream([[[10, 11]], [[12]]]), END)  # documents of one line are not lines
     assert one.first.tolist() == [0, 1, 2]
-
-
-def test_a_document_may_end_with_a_mark_of_its_own():
-    tokens = np.array([10, 11, END, 12, END, 99, 20, END, 99])  # as byte-level BPE's, whose documents end otherwise
-    documents = Documents(tokens, np.array([[6, 0, 0], [3, 0, 0]]), END)
-    assert documents.first.tolist() == [0, 2, 3]
-    assert documents.text(np.arange(4)).tolist() == [10, 11, 12, 20]
 
 
 def test_the_scan_of_a_long_stream_misses_no_line_end(monkeypatch):
@@ -117,10 +110,7 @@ def test_stretches_are_the_whole_text_and_end_with_sentences():
             left += int(size)
         inside = (starts >= bounds[document]) & (stops <= bounds[document + 1])
         assert (stops - starts)[inside].tolist() == [*expected, left]
-
-
-def test_only_a_sentence_longer_than_a_row_is_cut():
-    starts, stops = stretches(np.array([0, 3, 26, 30, 32]), np.array([0, 30, 32]), 10)
+    starts, stops = stretches(np.array([0, 3, 26, 30, 32]), np.array([0, 30, 32]), 10)  # one is longer than a row
     assert list(zip(starts, stops, strict=True)) == [(0, 3), (3, 13), (13, 23), (23, 30), (30, 32)]
 
 
@@ -140,9 +130,10 @@ def pairs():
 
 def test_pairs_follow_in_their_document_and_others_come_from_another(pairs):
     n_next = n_rows = longest = 0
-    cut = {0: 0, 1: 0}
-    for step in range(3 * pairs.steps_per_epoch):
+    cut, sizes, shares = {0: 0, 1: 0}, ([], []), []
+    for step in range(10 * pairs.steps_per_epoch):
         rows = pairs.rows(step)
+        shares.append(rows.lengths.sum() / rows.ids.size)
         assert rows.ids.shape[1] == rows.lengths.max() <= 30 and {part.dtype for part in rows} == {np.dtype(np.int64)}
         longest = max(longest, rows.ids.shape[1])
         for ids, segments, length, is_next in zip(rows.ids, rows.segments, rows.lengths, rows.is_next, strict=True):
@@ -154,9 +145,12 @@ def test_pairs_follow_in_their_document_and_others_come_from_another(pairs):
             assert (sources[0] == sources[1]) == bool(is_next)
             n_next, n_rows = n_next + int(is_next), n_rows + 1
             cut[int(is_next)] += b[-1] < 400
+            sizes[int(is_next)].append(int(length))
     assert abs(n_next - n_rows / 2) < 4 * (n_rows / 4) ** 0.5
     assert cut[1] == 0 and cut[0] < 0.02 * n_rows  # a row's end does not tell
-    assert longest == 30  # the whole row is made use of
+    apart = abs(np.mean(sizes[0]) - np.mean(sizes[1]))  # nor does its length
+    assert apart < 1 + 4 * np.std(sizes[0]) * (2 / len(sizes[0])) ** 0.5
+    assert longest == 30 and np.mean(shares) > 0.85  # the whole row is made use of, and rows of a batch are alike
 
 
 def test_what_follows_really_follows():
@@ -183,21 +177,6 @@ def test_what_follows_really_follows():
             assert b[0] in starts or (is_next and not starts & {*a[1:], *b})  # a stretch of one sentence
             seen += a
     assert len(set(seen)) == len(seen)  # a stretch once an epoch
-
-
-def test_the_length_of_a_row_does_not_tell(pairs):
-    sizes: dict[int, list[int]] = {0: [], 1: []}
-    for step in range(10 * pairs.steps_per_epoch):
-        rows = pairs.rows(step)
-        for length, is_next in zip(rows.lengths, rows.is_next, strict=True):
-            sizes[int(is_next)].append(int(length))
-    apart = abs(np.mean(sizes[0]) - np.mean(sizes[1]))
-    assert apart < 1 + 4 * np.std(sizes[0]) * (2 / len(sizes[0])) ** 0.5
-
-
-def test_rows_of_a_batch_are_alike_in_length(pairs):
-    shares = [pairs.rows(step).lengths.sum() / pairs.rows(step).ids.size for step in range(pairs.steps_per_epoch)]
-    assert np.mean(shares) > 0.85
 
 
 def test_wrong_order_is_the_same_text_swapped():
@@ -237,15 +216,7 @@ def test_one_document_has_no_other():
 def test_a_row_without_room_is_refused(rows, least):
     documents = Documents(*stream(TEXT), END)
     assert rows(documents, cls=CLS, sep=SEP, batch_size=1, length=least, seed=1).rows(0).ids.shape[1] <= least
-    with pytest.raises(
-        UsageError, match=rf"^batches.length={least - 1} leaves a row no text .*; write {least} or more$"
-    ):
+    with pytest.raises(UsageError, match=rf"^batches.length={least - 1} .*{least} or more$"):
         rows(documents, cls=CLS, sep=SEP, batch_size=1, length=least - 1, seed=1)
-
-
-def test_too_little_text_is_refused():
-    documents = Documents(*stream(TEXT), END)
-    with pytest.raises(UsageError, match=r"lower batches.batch_size"):
-        Pairs(documents, CLS, SEP, batch_size=8, length=20, seed=1)
-    with pytest.raises(UsageError, match=r"13 tokens give no batch of 8 windows of 20; lower batches.batch_size or"):
-        Windows(documents, CLS, SEP, END, batch_size=8, length=20, seed=1)
+    with pytest.raises(UsageError, match=r"batches.batch_size"):
+        rows(documents, cls=CLS, sep=SEP, batch_size=8, length=20, seed=1)

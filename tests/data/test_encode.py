@@ -31,10 +31,18 @@ def test_stream_and_units_add_up_to_the_text(train, tmp_path):
     assert pieces == [ids for ids, _, _ in tokenizer.encode_units(DOCUMENTS, documents=True)]
 
 
-def test_lines_without_documents_have_no_blank_line(tmp_path):
+@pytest.mark.parametrize("before", [None, "true"])
+def test_lines_without_documents_and_no_lines(tmp_path, monkeypatch, before):
+    """The library's switch is set back after."""
+    monkeypatch.delenv(encode.THREADS, raising=False)
+    if before is not None:
+        monkeypatch.setenv(encode.THREADS, before)
     tokenizer = word.train(["a b", "c"])
-    totals = write_tokens(tokenizer, [["a b"], ["c"]], documents=False, path=tmp_path / "test")
-    assert totals == {"tokens": 5, "words": 5, "bytes": 6, "units": 2}
+    for units, (tokens, size) in (([["a b"], ["c"]], (5, 6)), ([], (0, 0))):
+        totals = write_tokens(tokenizer, units, documents=False, path=tmp_path / "test")
+        assert totals == {"tokens": tokens, "words": tokens, "bytes": size, "units": len(units)}
+        assert np.load(tmp_path / "test.units.npy").shape == (len(units), 3)
+        assert os.environ.get(encode.THREADS) == before
 
 
 def test_a_vocabulary_beyond_two_bytes_takes_four(tmp_path):
@@ -90,15 +98,6 @@ def test_few_chunks_are_in_memory_at_a_time(tmp_path):
         assert taken <= n_encoded + 2 * 2 + 3
 
 
-def test_the_switch_of_the_library_is_put_back(tmp_path, monkeypatch):
-    for before in (None, "true"):
-        monkeypatch.delenv(encode.THREADS, raising=False)
-        if before is not None:
-            monkeypatch.setenv(encode.THREADS, before)
-        write_tokens(word.train(["a"]), [["a"]], False, tmp_path / "train")
-        assert os.environ.get(encode.THREADS) == before
-
-
 def test_only_a_terminal_shows_a_bar(tmp_path, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
@@ -137,9 +136,3 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     for worker in left:
         worker.kill()
     assert len(workers) >= 2 and not left
-
-
-def test_an_empty_text_is_an_empty_stream(tmp_path):
-    totals = write_tokens(word.train(["a"]), [], False, tmp_path / "train")
-    assert totals == {"tokens": 0, "words": 0, "bytes": 0, "units": 0}
-    assert np.load(tmp_path / "train.units.npy").shape == (0, 3)

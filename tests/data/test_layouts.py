@@ -22,59 +22,34 @@ def words(sequences):
     return [" ".join(WORDS[i] for i in sequence) for sequence in sequences]
 
 
-def test_as_text():
+NO, NO_ONE, MAN, MAN_ONE = "no weapons were found", "weapons were found", "a man", "a man is dancing"
+FIRST, SECOND = [f"<s> {NO} </s>", f"<s> {MAN} </s>"], [f"<s> {NO_ONE} </s>", f"<s> {MAN_ONE} </s>"]
+JOINED = [f"<s> {NO} $ {NO_ONE} </s>", f"<s> {MAN} $ {MAN_ONE} </s>"]
+TURNED = [f"<s> {NO_ONE} $ {NO} </s>", f"<s> {MAN_ONE} $ {MAN} </s>"]
+IN_SEGMENTS = [f"[CLS] {NO} [SEP] {NO_ONE} [SEP]", f"[CLS] {MAN} [SEP] {MAN_ONE} [SEP]"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sequences", "others", "seconds"),
+    [
+        (as_text(ids(ONE), END), [f"{NO} </s>", f"{MAN} </s>"], None, None),
+        (apart(ids(PAIRS), START, END), FIRST, SECOND, None),
+        (apart(ids(ONE), START, END), FIRST, None, None),
+        (in_segments(ids(PAIRS), CLS, SEP), IN_SEGMENTS, None, [f"{NO_ONE} [SEP]", f"{MAN_ONE} [SEP]"]),
+        (in_segments(ids(ONE), CLS, SEP), [f"[CLS] {NO} [SEP]", f"[CLS] {MAN} [SEP]"], None, None),
+        (left_to_right(ids(PAIRS), START, DELIMITER, END), JOINED, None, None),
+        (left_to_right(ids(PAIRS), START, DELIMITER, END, both_orders=True), JOINED, TURNED, None),
+        (left_to_right(ids(ONE), START, DELIMITER, END, both_orders=True), FIRST, None, None),
+    ],
+)
+def test_layouts(inputs, sequences, others, seconds):
+    """seconds: what is of segment 1."""
     assert doctest.testmod(layouts).failed == 0
-    inputs = as_text(ids(ONE), END)
-    assert words(inputs.sequences) == ["no weapons were found </s>", "a man </s>"]
-    assert (inputs.others, inputs.segments, inputs.shortened) == (None, None, 0)
-
-
-def test_apart():
-    inputs = apart(ids(PAIRS), START, END)
-    assert words(inputs.sequences) == ["<s> no weapons were found </s>", "<s> a man </s>"]
-    assert words(inputs.others) == ["<s> weapons were found </s>", "<s> a man is dancing </s>"]
-    assert inputs.segments is None and inputs.shortened == 0
-
-
-def test_in_segments():
-    inputs = in_segments(ids(PAIRS), CLS, SEP)
-    assert words(inputs.sequences) == [
-        "[CLS] no weapons were found [SEP] weapons were found [SEP]",
-        "[CLS] a man [SEP] a man is dancing [SEP]",
-    ]
-    #    segment 0                       1
-    assert words([sequence[place:] for sequence, place in zip(inputs.sequences, inputs.segments, strict=True)]) == [
-        "weapons were found [SEP]",
-        "a man is dancing [SEP]",
-    ]
-    assert inputs.others is None
-
-
-def test_left_to_right():
-    inputs = left_to_right(ids(PAIRS), START, DELIMITER, END)
-    assert words(inputs.sequences) == [
-        "<s> no weapons were found $ weapons were found </s>",
-        "<s> a man $ a man is dancing </s>",
-    ]
-    assert inputs.others is None and inputs.segments is None
-
-
-def test_left_to_right_in_both_orders():
-    inputs = left_to_right(ids(PAIRS), START, DELIMITER, END, both_orders=True)
-    assert inputs.sequences == left_to_right(ids(PAIRS), START, DELIMITER, END).sequences
-    assert words(inputs.others) == [
-        "<s> weapons were found $ no weapons were found </s>",
-        "<s> a man is dancing $ a man </s>",
-    ]
-
-
-def test_a_sentence_alone():
-    expected = ["<s> no weapons were found </s>", "<s> a man </s>"]
-    for inputs in (apart(ids(ONE), START, END), left_to_right(ids(ONE), START, DELIMITER, END, both_orders=True)):
-        assert words(inputs.sequences) == expected and inputs[1:] == (None, None, 0)
-    inputs = in_segments(ids(ONE), CLS, SEP)
-    assert words(inputs.sequences) == ["[CLS] no weapons were found [SEP]", "[CLS] a man [SEP]"]
-    assert inputs[1:] == (None, None, 0)
+    assert words(inputs.sequences) == sequences and inputs.shortened == 0
+    assert (None if inputs.others is None else words(inputs.others)) == others
+    places = inputs.segments
+    found = places and words(sequence[place:] for sequence, place in zip(inputs.sequences, places, strict=True))
+    assert found == seconds
 
 
 def test_between_its_ends():

@@ -27,8 +27,9 @@ def stream(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def build(masking: str = "token", next_sentence: str = "none", **changes) -> MaskedDocuments:
     tokens, units = stream()
-    settings = {"seed": 1, "batch_size": 8, "length": 40, "masking": masking, "next_sentence": next_sentence}
-    return MaskedDocuments(tokens, units, END, MARKS, WORDS, **(settings | changes))
+    settings = {"tokens": tokens, "units": units, "line_end": END, "marks": MARKS, "words": WORDS, "seed": 1}
+    own = {"batch_size": 8, "length": 40, "masking": masking, "next_sentence": next_sentence}
+    return MaskedDocuments(**(settings | own | changes))
 
 
 def original(batch) -> np.ndarray:
@@ -89,23 +90,21 @@ def test_places_are_uniform_over_a_row():
 
 
 def test_a_word_is_masked_whole():
-    batches = build("whole_word", masked=1.0, random=0.0)
-    split = 0
-    for step in range(40):
-        batch = batches.batch(step)
+    def read(batch):
         ids, chosen = original(batch), np.zeros(batch.input_ids.numel(), dtype=bool)
         chosen[batch.places] = True
-        chosen, goes_on = chosen.reshape(ids.shape), ids >= 40
+        return ids, chosen.reshape(ids.shape), ids >= 40
+
+    batches, split = build("whole_word", masked=1.0, random=0.0), 0
+    for step in range(40):
+        ids, chosen, goes_on = read(batches.batch(step))
         real = ~np.isin(ids, list(MARKS.values()))
         within = goes_on[:, 1:] & real[:, :-1]  # a piece behind what it goes on with
         assert (chosen[:, 1:] == chosen[:, :-1])[within].all()
         split += int(chosen[:, 1:][within].sum())
     assert split > 100
-    tokens = build("token").batch(0)
-    chosen = np.zeros(tokens.input_ids.numel(), dtype=bool)
-    chosen[tokens.places] = True  # pieces alone are masked alone
-    chosen, ids = chosen.reshape(tokens.input_ids.shape), original(tokens)
-    assert (chosen[:, 1:] & ~chosen[:, :-1] & (ids[:, 1:] >= 40) & (ids[:, :-1] > 5)).any()
+    ids, chosen, goes_on = read(build("token").batch(0))  # pieces alone are masked alone
+    assert (chosen[:, 1:] & ~chosen[:, :-1] & goes_on[:, 1:] & (ids[:, :-1] > 5)).any()
 
 
 def test_words_are_chosen_to_the_budget_on_average():
@@ -166,13 +165,16 @@ def test_the_same_text_is_masked_anew_in_every_epoch():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"masking": "words"}, "no batches.masking=words; write one of token, whole_word, span"),
-        ({"next_sentence": "yes"}, "no batches.next_sentence=yes; write one of none, next_sentence"),
+        ({"masking": "words"}, "batches.masking=words; write one of token, whole_word, span"),
+        ({"next_sentence": "yes"}, "batches.next_sentence=yes; write one of none, next_sentence"),
         ({"rate": 0.0}, "batches.rate=0.0"),
-        ({"masked": 0.8, "random": 0.3}, "random=0.3 are no shares"),
+        ({"masked": 0.8, "random": 0.3}, "random=0.3"),
+        ({"marks": {"[SEP]": 4}}, r"no \[CLS\], \[MASK\], .*tokenizer=wordpiece_uncased"),
+        ({"units": np.array([[len(stream()[0]), 0, 0]]), "next_sentence": "next_sentence"}, "one document"),
     ],
+    ids=str,
 )
-def test_unknown_settings_are_refused(change, message):
+def test_settings_that_can_not_be_are_refused(change, message):
     with pytest.raises(UsageError, match=message):
         build(**change)
 
@@ -180,15 +182,5 @@ def test_unknown_settings_are_refused(change, message):
 def test_windows_have_a_mark_between_documents_and_pairs_in_a_wrong_order_take_but_one():
     ids = original(build(rate=0.01).batch(0))
     assert (ids[:, 1:-1] == MARKS["[SEP]"]).any() and (ids[:, -1] == MARKS["[SEP]"]).all()
-    tokens, _ = stream()
-    one = {"tokens": tokens, "units": np.array([[len(tokens), 0, 0]]), "line_end": END, "marks": MARKS, "words": WORDS,
-           "seed": 1, "batch_size": 8, "length": 40}  # fmt: skip
-    assert set(MaskedDocuments(**one, next_sentence="sentence_order").batch(0).is_next.tolist()) == {0, 1}
-    with pytest.raises(UsageError, match="the corpus is one document"):
-        MaskedDocuments(**one, next_sentence="next_sentence")
-
-
-def test_a_tokenizer_without_the_marks_is_refused():
-    tokens, units = stream()
-    with pytest.raises(UsageError, match=r"no \[CLS\], \[MASK\], .*tokenizer=wordpiece_uncased"):
-        MaskedDocuments(tokens, units, END, {"[SEP]": 4}, WORDS, seed=1, batch_size=8, length=40)
+    one = build(next_sentence="sentence_order", units=np.array([[len(stream()[0]), 0, 0]]))
+    assert set(one.batch(0).is_next.tolist()) == {0, 1}

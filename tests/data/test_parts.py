@@ -1,6 +1,7 @@
 """Text to tokens in parts: the bytes of one process."""
 
 import importlib
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,7 @@ class Here:
             self.called += 1
 
 
-@pytest.mark.parametrize("name", TEXTS)
-@pytest.mark.parametrize("n", [1, 3, 8, 1000])
+@pytest.mark.parametrize(("name", "n"), [*product(TEXTS, [3, 1000]), ("lines", 1), ("documents", 8)])
 def test_the_bytes_do_not_hang_on_the_number_of_parts(name, n, tmp_path):
     unit, text = TEXTS[name]
     (path := tmp_path / "text.txt").write_text(text, encoding="utf-8", newline="")

@@ -3,22 +3,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from retable.core.errors import UsageError
-from retable.data.corruption import Corrupted, RandomSpans
-from retable.data.masking import MaskedDocuments
 from retable.data.shards import (
     HEADER,
     MAGIC,
     Shards,
-    _write_split,
     read_shard,
     read_stream,
     stream_files,
     write_tokenized,
 )
-from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams, ShuffledWindows
+from retable.data.streams import CarriedStreams, OppositeStreams
 from retable.tokenizers import byte_bpe
 from retable.tokenizers.tokenizer import read_tokens
 
@@ -59,41 +55,16 @@ def test_places_are_those_of_the_whole():
         shards()[np.array([3, 3000])]
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (CarriedStreams, {"batch_size": 7, "length": 20}),
-        (OppositeStreams, {"batch_size": 7, "length": 20}),
-        (JitteredStreams, {"batch_size": 7, "length": 20}),
-        (ShuffledWindows, {"batch_size": 7, "length": 20}),
-        (Corrupted, {"batch_size": 7, "length": 20, "marks": MARKS, "line_end": 9, "vocab_size": 500,
-                     "corruption": RandomSpans()}),
-        (MaskedDocuments, {"batch_size": 7, "length": 20, "marks": MARKS, "line_end": 9, "words": ["w"] * 500,
-                           "units": np.array([[1500, 1, 1]] * 2), "next_sentence": "next_sentence"}),
-    ],
-    ids=lambda part: getattr(part, "__name__", ""),
-)  # fmt: skip
-def test_batches_of_shards_are_those_of_the_whole(kind, settings):
-    of_shards, of_whole = kind(shards(), **settings, seed=3), kind(WHOLE, **settings, seed=3)
-    assert of_shards.steps_per_epoch == of_whole.steps_per_epoch
-    for step in (0, 1, of_whole.steps_per_epoch - 1, of_whole.steps_per_epoch):
-        for found, expected in zip(flat(of_shards.batch(step)), flat(of_whole.batch(step)), strict=True):
-            assert torch.equal(found, expected)
-
-
-def flat(batch):
-    return [leaf for part in batch for leaf in (flat(part) if isinstance(part, tuple) else [torch.as_tensor(part)])
-            ] if isinstance(batch, tuple) else []  # fmt: skip
-
-
-def test_nothing_is_copied(tmp_path):
+@pytest.mark.parametrize("kind", [CarriedStreams, OppositeStreams])
+def test_nothing_is_copied(kind, tmp_path):
     for name, part in (("a", WHOLE[:1700]), ("b", WHOLE[1700:])):
         part.tofile(tmp_path / name)
     maps = [np.memmap(tmp_path / name, "<u2", "r+") for name in ("a", "b")]
-    streams = CarriedStreams(Shards(maps), 5, 30)
+    streams = kind(Shards(maps), 5, 30)
     for part in maps:
-        part[:] = 7  # they read it in the file
-    assert (streams.batch(3).input_ids == 7).all()
+        part[:] = 7  # they read it in the file, whichever way they go
+    batch = streams.batch(3)
+    assert all((window.input_ids == 7).all() for window in (batch if kind is OppositeStreams else [batch]))
 
 
 def test_files_of_a_split(tmp_path):
@@ -101,20 +72,14 @@ def test_files_of_a_split(tmp_path):
         part.tofile(tmp_path / f"train-{i:05d}.bin")
     files = stream_files(tmp_path, "train")
     np.testing.assert_array_equal(np.asarray(read_stream(files, 500)), WHOLE)
+    files = [with_header(tmp_path / "a.bin", WHOLE[:2000]), with_header(tmp_path / "b.bin", WHOLE[2000:])]
+    np.testing.assert_array_equal(np.asarray(read_stream(files, 500)), WHOLE)
+    wide = np.array([1, 70_000, 5], dtype="<u4")
+    wide.tofile(tmp_path / "x.bin")
+    np.testing.assert_array_equal(read_shard(tmp_path / "x.bin", 100_000), wide)
     WHOLE.tofile(tmp_path / "train.bin")
     assert stream_files(tmp_path, "train") == [tmp_path / "train.bin"]
     assert stream_files(tmp_path, "test") == [tmp_path / "test.bin"]
-
-
-def test_bare_shards_of_32_bits(tmp_path):
-    ids = np.array([1, 70_000, 5], dtype="<u4")
-    ids.tofile(tmp_path / "x.bin")
-    np.testing.assert_array_equal(read_shard(tmp_path / "x.bin", 100_000), ids)
-
-
-def test_shards_with_a_header(tmp_path):
-    files = [with_header(tmp_path / "a.bin", WHOLE[:2000]), with_header(tmp_path / "b.bin", WHOLE[2000:])]
-    np.testing.assert_array_equal(np.asarray(read_stream(files, 500)), WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +94,6 @@ def test_shards_with_a_header(tmp_path):
 def test_a_header_that_can_not_be(tmp_path, settings, message):
     with pytest.raises(UsageError, match=message):
         read_shard(with_header(tmp_path / "x.bin", **{"ids": [1, 2, 3]} | settings), 500)
-
-
-def test_an_empty_shard(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"")
     with pytest.raises(UsageError, match="holds no tokens"):
         read_shard(tmp_path / "x.bin", 500)
@@ -202,17 +164,14 @@ def test_shards_that_are_missing(published, tmp_path, change, message):
         write_tokenized(tmp_path, **published[2] | change)
 
 
-def test_ids_beyond_the_vocabulary_far_behind_a_beginning(published, tmp_path):
-    """Where `read_shard`, which looks at the beginning, has let them pass."""
-    _, tokenizer, _ = published
-    last = tokenizer.vocab_size - 1
-    _write_split(tmp_path / "good", Shards([np.array([40, last, tokenizer.boundary], "<u2")]), tokenizer)
-    with pytest.raises(UsageError, match=f"beyond the vocabulary of {tokenizer.vocab_size}; take their tokenizer"):
-        _write_split(tmp_path / "bad", Shards([np.array([40, last + 1, tokenizer.boundary], "<u2")]), tokenizer)
-
-
-def test_tokens_of_blank_lines_are_no_text(published, tmp_path):
-    _, tokenizer, _ = published
-    blank = np.array([*tokenizer.encode("\n\n"), tokenizer.boundary], "<u2")
-    with pytest.raises(UsageError, match="the tokens of train are no text"):
-        _write_split(tmp_path / "train", Shards([blank]), tokenizer)
+@pytest.mark.parametrize(
+    ("more", "message"), [(True, "beyond the vocabulary"), (False, "the tokens of train are no text")]
+)
+def test_what_only_a_look_at_all_tokens_finds(published, tmp_path, monkeypatch, more, message):
+    """Ids beyond the vocabulary after a beginning without, and tokens of blank lines only."""
+    ids, tokenizer, settings = published
+    tokens = [*ids, tokenizer.vocab_size] * 2 if more else [*tokenizer.encode("\n\n"), tokenizer.boundary] * len(ids)
+    with_header(Path(settings["source"], "odd.bin"), tokens)
+    monkeypatch.setattr("retable.data.shards.read_shard", lambda path, _: read_shard(path, tokenizer.vocab_size + 1))
+    with pytest.raises(UsageError, match=message):
+        write_tokenized(tmp_path, **settings | {"train": "odd.bin", "train_tokens": len(ids) + 9})

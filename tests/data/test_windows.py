@@ -2,7 +2,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import chi2
 
 from retable.core.errors import UsageError
@@ -124,17 +123,6 @@ def test_an_epoch_reads_every_slice_once_in_an_order_of_its_own():
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(1, 1001, 100))
     assert epochs[0] != epochs[1]
     assert epochs[0] != sorted(epochs[0])
-
-
-@pytest.mark.parametrize("world", [2, 3, 50])
-def test_parts_of_the_processes_make_the_whole(world):
-    stream = windows(text(3000), subsample=1e-2, batch_tokens=1000)
-    whole, parts = stream.batch(4), [stream.batch(4, rank, world) for rank in range(world)]
-    for name in ("words", "lines", "reaches"):
-        assert torch.cat([getattr(part, name) for part in parts]).equal(getattr(whole, name))
-    assert max(len(part.words) for part in parts) - min(len(part.words) for part in parts) <= 1
-    # Nothing is lost but windows' reach over the seams.
-    assert sum((pairs(part) for part in parts), Counter()) <= pairs(whole)
 
 
 def test_a_slice_without_words_has_no_pairs():

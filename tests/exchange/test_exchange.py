@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -54,6 +55,7 @@ from tests.pipelines.recipes import composed
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
 LENGTHS = torch.tensor([9, 4, 6])
+TEXTS = ["the cat sees a bird", "it sees it , no", "a bird had"]
 REAL = torch.arange(9) < LENGTHS[:, None]
 
 
@@ -145,48 +147,43 @@ def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_ours_exported(name, tmp_path):
-    ours, tokenizer = system(name)
-    same(ours, loaded(exported(ours, tokenizer, tmp_path)))
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
 def test_ours_exported_and_read_again_is_the_same_to_the_bit(name, tmp_path):
     ours, tokenizer = system(name)
     checkpoint = Checkpoint(str(exported(ours, tokenizer, tmp_path)))
+    same(ours, loaded(tmp_path))
     weights, again = dict(ours.named_parameters()), checkpoint.weights
-    left = {key for key in weights if key not in again}
-    assert all(key.startswith("generator") for key in left)
+    assert all(key.startswith("generator") for key in weights.keys() - again.keys())
     assert all(torch.equal(weights[key], weight) for key, weight in again.items())
-    assert checkpoint.tokenizer.encode_batch(["the cat sees\n", "a bird"]) == tokenizer.encode_batch(
-        ["the cat sees\n", "a bird"]
-    )
+    assert checkpoint.tokenizer.encode_batch(TEXTS) == tokenizer.encode_batch(TEXTS)
+    if name.startswith("electra"):
+        the_generator_goes_with_it(ours, tmp_path / "generator", name)
+
+
+@torch.no_grad()
+def the_generator_goes_with_it(ours, its, name: str) -> None:
+    alone = loaded(its)
+    assert type(alone).__name__ == ("ElectraForMaskedLM" if "wide" in name else "BertForMaskedLM")  # d_embedding
+    read = ids(ours.generator.embedding.num_embeddings)
+    expected = ours.generator_head.decoder(ours.generator_head(ours.generator(read, LENGTHS)))
+    close(expected[REAL], alone(read, attention_mask=REAL.long()).logits[REAL])
+    assert ModelCard.load(its / "README.md").data.model_name == "tiny-generator"
 
 
 COMMON = {"vocab_size": 40, "num_hidden_layers": L, "num_attention_heads": 4}
 BERTISH = COMMON | {"hidden_size": 16, "intermediate_size": 64, "max_position_embeddings": 12}
 GPT2 = COMMON | {"hidden_size": 16, "max_position_embeddings": 12, "bos_token_id": 0, "eos_token_id": 0}
-T5 = {
-    "vocab_size": 40,
-    "decoder_start_token_id": 0,
-    "d_model": 16,
-    "d_kv": 5,
-    "d_ff": 24,
-    "num_layers": L,
-    "num_heads": 4,
-}
+T5 = {"vocab_size": 40, "decoder_start_token_id": 0, "d_model": 16, "d_kv": 5, "d_ff": 24, "num_layers": L}
+T5 |= {"num_heads": 4}
+UNTIED = {"tie_word_embeddings": False}
 THEIRS = {
     "GPT2LMHeadModel": ("GPT2Config", GPT2),
-    "GPT2LMHeadModel, own softmax": ("GPT2Config", GPT2 | {"tie_word_embeddings": False}),
+    "GPT2LMHeadModel, own softmax": ("GPT2Config", GPT2 | UNTIED),
     "BertForPreTraining": ("BertConfig", BERTISH),
     "BertForMaskedLM": ("BertConfig", BERTISH),
     "ElectraForPreTraining": ("ElectraConfig", BERTISH | {"embedding_size": 8}),
     "ElectraForMaskedLM": ("ElectraConfig", BERTISH | {"embedding_size": 8}),
     "T5ForConditionalGeneration": ("T5Config", T5),
-    "T5ForConditionalGeneration, 1.1": (
-        "T5Config",
-        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
-    ),
+    "T5ForConditionalGeneration, 1.1": ("T5Config", T5 | {"feed_forward_proj": "gated-gelu", **UNTIED}),
 }
 
 
@@ -207,9 +204,6 @@ def randomised(kind: str, config: str, settings: dict, folder):
 def test_theirs_read(name, tmp_path):
     theirs = made_by_transformers(name, tmp_path)
     same(ours_of(Checkpoint(str(tmp_path))), theirs)
-
-
-TEXTS = ["the cat sees a bird", "it sees it , no", "a bird had"]
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -249,16 +243,6 @@ def test_words_with_marks_read_as_they_did(tmp_path):
     assert pair.input_ids == [cls, *tokenizer.encode("the cat"), sep, *tokenizer.encode("a bird"), sep]
     assert pair.token_type_ids == [0, 0, 0, 0, 1, 1, 1]
     assert transformers.AutoConfig.from_pretrained(tmp_path).pad_token_id == pad == theirs.pad_token_id
-
-
-def test_a_classifier_keeps_the_names_of_its_labels(tmp_path):
-    tokenizer = pieces()
-    ours = Classification(bert(tokenizer.vocab_size).model, 2, 0.1).eval()
-    export(ours, tokenizer, tmp_path, Card("tiny"), labels=["bad", "good"])
-    theirs, read = loaded(tmp_path), ids(tokenizer.vocab_size)
-    assert theirs.config.id2label == {0: "bad", 1: "good"}
-    with torch.no_grad():
-        close(ours(ExampleBatch(read, LENGTHS, torch.zeros(3).long())), theirs(read, attention_mask=REAL.long()).logits)
 
 
 # Of tasks' heads: our objective on a model, and what transformers calls it.
@@ -316,8 +300,11 @@ def test_tasks_heads_exported(name, tmp_path):
     tokenizer = pieces()
     torch.manual_seed(4)
     ours = widened(HEADS[name](make(tokenizer.vocab_size).model, low=2.0)).eval()
-    theirs = loaded(exported(ours, tokenizer, tmp_path))
+    labels = ["bad", "good", "best"] if type(ours) is Classification else None
+    export(ours, tokenizer, tmp_path, Card("tiny"), labels=labels)
+    theirs = loaded(tmp_path)
     assert type(theirs).__name__ == name.partition(",")[0]
+    assert labels is None or theirs.config.id2label == dict(enumerate(labels))
     head_the_same(ours, theirs)
 
 
@@ -336,55 +323,38 @@ def test_tasks_heads_read(name, tmp_path):
     head_the_same(ours, theirs)
 
 
-def test_a_t5_that_writes_labels(tmp_path):
-    """Fine-tuned text to text: the losses of each answer, and what it writes."""
+@torch.no_grad()
+def written_by(theirs, read, n: int) -> list[list[int]]:
+    """Write n tokens greedily."""
+    settings = {"do_sample": False, "num_beams": 1, "max_new_tokens": n, "eos_token_id": None}
+    return theirs.generate(read, attention_mask=REAL.long(), **settings)[:, 1:].tolist()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [LabelsAsText, AnswerAsText, partial(SummaryAsText, longest=LONGEST)])
+def test_a_t5_that_writes_labels_answers_or_summaries(kind, tmp_path):
+    """The loss of texts of one length, and what it writes."""
     tokenizer = unigrams()
     torch.manual_seed(5)
-    model = t5(tokenizer.vocab_size).model
-    answers = [[*tokenizer.encode(text), tokenizer.words.index("</s>")] for text in ("bird", "the cat")]
-    ours = widened(LabelsAsText(model, tokenizer.vocab_size, True, answers, lambda ids: answers.index(ids))).eval()
-    theirs, read = loaded(exported(ours, tokenizer, tmp_path)), ids(tokenizer.vocab_size)
-    for label, answer in enumerate(answers):
-        batch = ExampleBatch(read, LENGTHS, torch.full((3,), label))
-        with torch.no_grad():
-            loss = theirs(read, REAL.long(), labels=torch.tensor([answer] * 3)).loss
-            close(ours.loss(batch, None, 0)[0] / len(answer), loss)  # theirs is a mean over tokens
-            written = theirs.generate(read, attention_mask=REAL.long(), do_sample=False, num_beams=1,
-                                      max_new_tokens=ours.answers.shape[1], eos_token_id=None)  # fmt: skip
-            assert written[:, 1:].tolist() == ours.write(batch).tolist()
+    model, V = t5(tokenizer.vocab_size).model, tokenizer.vocab_size
+    labels = [[*tokenizer.encode(text), tokenizer.words.index("</s>")] for text in ("bird", "the cat")]
+    of_labels = (labels, labels.index) if kind is LabelsAsText else (str,)
+    ours = widened(kind(model, V, True, *of_labels)).eval()
+    theirs, read = loaded(exported(ours, tokenizer, tmp_path)), ids(V)
+    drawn = torch.randint(2, V, (3, 4), generator=torch.Generator().manual_seed(1))
+    for label, text in enumerate(labels):
+        answers = torch.tensor([text] * 3) if kind is LabelsAsText else drawn
+        batch = PairBatch(read, LENGTHS, answers.roll(1, 1), torch.full((3,), 4), answers)
+        if kind is LabelsAsText:
+            batch = ExampleBatch(read, LENGTHS, torch.full((3,), label))
+        loss = ours.loss(batch, None, 0)[0] / (len(text) if kind is LabelsAsText else 1)  # theirs is a mean over tokens
+        close(loss, theirs(read, attention_mask=REAL.long(), labels=answers).loss)
+        if kind is LabelsAsText:
+            assert written_by(theirs, read, ours.answers.shape[1]) == ours.write(batch).tolist()
+        else:
+            assert [str(row) for row in written_by(theirs, read, LONGEST)] == ours.predict(batch)
     weights = Checkpoint(str(tmp_path)).weights
     assert all(torch.equal(weights[name], parameter) for name, parameter in ours.named_parameters())
-
-
-@pytest.mark.parametrize("kind", [AnswerAsText, partial(SummaryAsText, longest=LONGEST)])
-def test_a_t5_that_writes_answers_or_summaries(kind, tmp_path):
-    """The loss of answers of one length, and what it writes."""
-    tokenizer = unigrams()
-    torch.manual_seed(5)
-    model = t5(tokenizer.vocab_size).model
-    ours = widened(kind(model, tokenizer.vocab_size, True, lambda ids: str(ids))).eval()
-    theirs, read = loaded(exported(ours, tokenizer, tmp_path)), ids(tokenizer.vocab_size)
-    answers = torch.randint(2, tokenizer.vocab_size, (3, 4), generator=torch.Generator().manual_seed(1))
-    batch = PairBatch(read, LENGTHS, answers.roll(1, 1), torch.full((3,), 4), answers)
-    with torch.no_grad():
-        close(ours.loss(batch, None, 0)[0], theirs(read, attention_mask=REAL.long(), labels=answers).loss)
-        written = theirs.generate(read, attention_mask=REAL.long(), do_sample=False, num_beams=1,
-                                  max_new_tokens=LONGEST, eos_token_id=None)  # fmt: skip
-    assert [str(row) for row in written[:, 1:].tolist()] == ours.predict(batch)
-
-
-@pytest.mark.parametrize("name", ["electra", "electra, wide"])
-def test_an_electras_generator_goes_with_it(name, tmp_path):
-    ours, tokenizer = system(name)
-    its = exported(ours, tokenizer, tmp_path) / "generator"
-    alone = loaded(its)
-    assert type(alone).__name__ == ("ElectraForMaskedLM" if "wide" in name else "BertForMaskedLM")  # d_embedding
-    read, mask = ids(tokenizer.vocab_size), REAL.long()
-    with torch.no_grad():
-        hidden = ours.generator(read, LENGTHS)
-        expected = ours.generator_head.decoder(ours.generator_head(hidden))
-        close(expected[REAL], alone(read, attention_mask=mask).logits[REAL])
-    assert ModelCard.load(its / "README.md").data.model_name == "tiny-generator"
 
 
 @pytest.mark.parametrize("kind", ["GPT2Model", "BertModel", "ElectraModel", "T5Model"])
@@ -432,48 +402,37 @@ def test_older_and_other_forms_of_a_checkpoint(form, tmp_path):
     assert (norm - expected["bert.embeddings.LayerNorm.bias"]).abs().max() <= allowed
 
 
-LACKS = "of transformers has no model."
+MODEL = gpt(20).model
+REFUSED = [
+    (gpt(20, positions="rotary"), "GPT2LMHeadModel of transformers has no model.positions=rotary"),
+    (gpt(20, norm="post"), "norm=post; train a system with model.norm=pre"),
+    (gpt(20, activation="swiglu"), "activation=swiglu; .* model.activation=gelu"),
+    (gpt(20, activation="swish"), "activation=swish; .* model.activation=gelu"),
+    (gpt(20, bias=False), "bias=false"),
+    (gpt(20, separate_documents=True), "separate_documents=true"),
+    (bert(20, norm="pre"), "BertForPreTraining .*model.norm=pre; .* model.norm=post"),
+    (bert(20, positions="rotary"), "positions=rotary"),
+    (bert(20, d_embedding=8), "d_embedding=8; .* model.d_embedding=null"),
+    (electra(20, norm="pre"), "ElectraForPreTraining .*norm=pre"),
+    (CausalLM(MODEL, 20, True, True, "mean"), "objective.bias=true; .* objective.bias=false"),
+    (CausalLM(MODEL, 20, True, False, "mean", 0.1), "objective.projection=0.1"),
+    (AdaptiveSoftmax(MODEL, 20, False, True, "mean", [5], 4.0), "GPT under AdaptiveSoftmax"),
+    (MaskedLM(bert(20).model, 20, True, tie=False), "objective.tie=false"),
+    (Classification(bert(20).model, 2, 0.0, pooling="mean"), "pooling=mean"),
+    (Classification(bert(20).model, 2, 0.0, d_hidden=3), "d_hidden=3"),
+    (Tagging(bert(20).model, ["a", "b"], 0.0, crf=True), "crf=true"),
+    (Classification(electra(20, D).model, 2, 0.0), "model.pooler=false"),
+    (Regression(MODEL, 0, 5, 0.0), "GPT under Regression .* CausalLM, GPT"),
+    (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "LSTM here; only a GPT, BERT,"),
+    (gpt(20), "has 270 tokens, and the model only 20"),
+]
 
 
-@pytest.mark.parametrize(
-    ("make", "settings", "said"),
-    [
-        (gpt, {"positions": "rotary"}, f"GPT2LMHeadModel {LACKS}positions=rotary; train a system"),
-        (gpt, {"norm": "post"}, f"{LACKS}norm=post; train a system with model.norm=pre to export it"),
-        (gpt, {"activation": "swiglu"}, f"{LACKS}activation=swiglu; train .* model.activation=gelu"),
-        (gpt, {"activation": "swish"}, f"{LACKS}activation=swish; train .* model.activation=gelu"),
-        (gpt, {"bias": False}, f"{LACKS}bias=false"),
-        (gpt, {"separate_documents": True}, f"{LACKS}separate_documents=true"),
-        (bert, {"norm": "pre"}, f"BertForPreTraining {LACKS}norm=pre; .* model.norm=post"),
-        (bert, {"positions": "rotary"}, f"{LACKS}positions=rotary"),
-        (bert, {"d_embedding": 8}, f"{LACKS}d_embedding=8; train a system with model.d_embedding=null"),
-        (electra, {"norm": "pre"}, f"ElectraForPreTraining {LACKS}norm=pre"),
-    ],
-)
-def test_what_transformers_lacks_is_named(make, settings, said, tmp_path):
+@pytest.mark.parametrize(("trained", "said"), REFUSED, ids=[said for _, said in REFUSED])
+def test_what_transformers_lacks_is_named(trained, said, tmp_path):
     with pytest.raises(UsageError, match=said):
-        exported(make(20, **settings), pieces(), tmp_path / "none")
+        exported(trained, bpe() if trained is REFUSED[-1][0] else pieces(), tmp_path / "none")
     assert not (tmp_path / "none").exists()
-
-
-def test_other_objectives_heads_and_models_are_refused(tmp_path):
-    model = gpt(20).model
-    for trained, said in [
-        (CausalLM(model, 20, True, True, "mean"), "no objective.bias=true; train a system with objective.bias=false"),
-        (CausalLM(model, 20, True, False, "mean", 0.1), "no objective.projection=0.1"),
-        (AdaptiveSoftmax(model, 20, False, True, "mean", [5], 4.0), "GPT under AdaptiveSoftmax here; only under one"),
-        (MaskedLM(bert(20).model, 20, True, tie=False), "no objective.tie=false"),
-        (Classification(bert(20).model, 2, 0.0, pooling="mean"), "no pooling=mean"),
-        (Classification(bert(20).model, 2, 0.0, d_hidden=3), "no d_hidden=3"),
-        (Tagging(bert(20).model, ["a", "b"], 0.0, crf=True), "no crf=true"),
-        (Classification(electra(20, D).model, 2, 0.0), "no model.pooler=false"),
-        (Regression(model, 0, 5, 0.0), "no counterpart of GPT under Regression here; only under one of CausalLM, GPT"),
-        (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "no counterpart of LSTM here; only a GPT, BERT,"),
-    ]:
-        with pytest.raises(UsageError, match=said):
-            exported(trained, pieces(), tmp_path)
-    with pytest.raises(UsageError, match="the tokenizer has 270 tokens, and the model only 20; give it the tokenizer"):
-        exported(gpt(20), bpe(), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -488,11 +447,7 @@ def test_other_objectives_heads_and_models_are_refused(tmp_path):
         ("BertForMaskedLM", {"vocab_size": 41}, r"the weights lack embedding\.weight as config\.json describes it"),
         ("BertForMaskedLM", {"model_type": "roberta"}, "model_type=roberta; only gpt2, bert, electra, t5 are read"),
         ("T5ForConditionalGeneration", {"relative_attention_num_buckets": 16}, "num_buckets=16, but T5"),
-        (
-            "T5ForConditionalGeneration",
-            {"num_decoder_layers": 5},
-            "num_decoder_layers=5, but T5 is only there with",
-        ),
+        ("T5ForConditionalGeneration", {"num_decoder_layers": 5}, "num_decoder_layers=5, but T5"),
         ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-silu"}, "feed_forward_proj=gated-silu, but T5"),
     ],
 )
@@ -516,25 +471,18 @@ def test_broken_folders_are_told_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(UsageError, match="has no weights; it needs one of"):
         Checkpoint(str(tmp_path)).weights  # noqa: B018
-    with pytest.raises(
-        UsageError, match=r"^/none/of/these is no folder, and the hub does not give it \(.*\); write"
-    ) as told:
+    with pytest.raises(UsageError, match=r"^/none/of/these is no folder, and the hub") as told:
         Checkpoint("/none/of/these")
     assert "\n" not in str(told.value)
 
 
 def test_a_name_of_the_hub_is_fetched(tmp_path, monkeypatch):
     made_by_transformers("BertForMaskedLM", tmp_path)
-    asked = []
-
-    def snapshot_download(name, allow_patterns):
-        asked.append((name, allow_patterns))
-        return str(tmp_path)
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    download = Mock(return_value=str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     assert Checkpoint("some/bert").folder == tmp_path
-    (name, patterns) = asked[0]
-    assert name == "some/bert" and "*.safetensors" in patterns
+    assert download.call_args.args == ("some/bert",)
+    assert "*.safetensors" in download.call_args.kwargs["allow_patterns"]
 
 
 def test_the_card_is_one_that_the_hub_reads(tmp_path):

@@ -1,12 +1,18 @@
-"""What a drawn case may take: memory and time."""
+"""What a drawn case may take, memory and time, and how it may end: without a word, or refused in one line."""
 
 import contextlib
+import os
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from pipelines.config.errors import one_line_errors
+
+BLOCK = 50
 MEMORY = 3 << 30  # bytes beyond what the process has
 SECONDS = 10
 
@@ -37,3 +43,37 @@ def bounded_time() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+
+
+def blocks(count: int) -> list[Any]:
+    """Split the numbers of cases into blocks: one for each change, all for the night and where FUZZ_COUNT is set."""
+    long = () if "FUZZ_COUNT" in os.environ else pytest.mark.long
+    numbers = [range(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
+    return [pytest.param(each, marks=long if each.start else (), id=str(each.start)) for each in numbers]
+
+
+def refusal(use: Callable[[], object], capsys: pytest.CaptureFixture[str], longest: int = 1000) -> str:
+    """Return the line that a case is refused with; nothing where it is taken."""
+    capsys.readouterr()
+    try:
+        with one_line_errors(), bounded_memory(), bounded_time():
+            use()
+    except SystemExit as end:
+        assert end.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: ") and line.isprintable() and len(line) < longest, line[:2000]
+        return line
+    return ""
+
+
+def check(numbers: range, case: Callable[[int], tuple[str, Callable[[], str]]]) -> int:
+    """Try cases, each a description and what returns its refusal. Return how many are refused."""
+    failed, refused = [], 0
+    for number in numbers:
+        said, outcome = case(number)
+        try:
+            refused += bool(outcome())
+        except Exception as error:
+            failed.append(f"{number}: {said[:400]}: {type(error).__name__}: {str(error)[:600]}")
+    assert not failed, "\n".join(failed)
+    return refused

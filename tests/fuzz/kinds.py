@@ -297,27 +297,19 @@ CLUSTERS = [
     ),
     *("", "#end document", "#begin document (b); part 001", "b 1 0 It -", "b 1 1 runs -", "", "#end document"),
 ]  # fmt: skip
-SQUAD = {
-    "data": [
-        {
-            "title": f"t{a}",
-            "paragraphs": [
-                {
-                    "context": f"{line} , number {a} .",
-                    "qas": [
-                        {
-                            "id": f"{a}-{q}",
-                            "question": "what sees ?",
-                            "answers": [{"text": answer, "answer_start": line.index(answer)}],
-                        }
-                        for q, answer in enumerate(line.split()[:2])
-                    ],
-                }
-            ],
-        }
-        for a, line in enumerate(LINES)
+
+
+def asked(line: str, name: str) -> dict[str, Any]:
+    """The entry of a paragraph in SQuAD's form, with two questions."""
+    answers = enumerate(line.split()[:2])
+    asks = [
+        {"id": f"{name}-{q}", "question": "what sees ?", "answers": [{"text": a, "answer_start": line.index(a)}]}
+        for q, a in answers
     ]
-}
+    return {"title": name, "paragraphs": [{"context": f"{line} , number {name} .", "qas": asks}]}
+
+
+SQUAD = {"data": [asked(line, f"t{a}") for a, line in enumerate(LINES)]}
 TRIPLES = [{"context": line, "question": "what ?", "answer": line.split()[-1]} for line in LINES]
 CHOICES = [
     {"start": line, "ending0": "a bird", "ending1": "the cat", "endings": ["a bird", "the cat"], "label": i % 2}

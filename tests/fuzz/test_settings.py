@@ -17,12 +17,12 @@ import torch
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
-from pipelines.config.errors import one_line_errors
 from pipelines.config.project import CONF
 from retable.core.settings import build
 from retable.inference.build import build_counted, build_model, build_objective
-from tests.fuzz.bounds import bounded_memory
-from tests.pipelines.checked import check, composed
+from tests.fuzz.bounds import blocks, check, refusal
+from tests.pipelines.checked import check as check_settings
+from tests.pipelines.checked import composed
 
 COUNT, SEED = int(os.environ.get("FUZZ_COUNT", 150)), int(os.environ.get("FUZZ_SEED", 1))
 CASES = Path(__file__).with_name("cases.txt").read_text(encoding="utf-8").splitlines()
@@ -102,17 +102,7 @@ def assemble(stage: str, cfg) -> None:
 
 def outcome(command: list[str], overrides: list[str], capsys) -> str:
     """Nothing where they are accepted, and else the line of the refusal."""
-    try:
-        with one_line_errors():
-            cfg = check(command, overrides)
-            with bounded_memory():
-                assemble(command[0], cfg)
-    except SystemExit as end:
-        assert end.code == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith("error: ") and len(line) < 3000
-        return line
-    return ""
+    return refusal(lambda: assemble(command[0], check_settings(command, overrides)), capsys, longest=3000)
 
 
 def settings(value, prefix=""):
@@ -146,20 +136,16 @@ def drawn(number: int) -> tuple[list[str], list[str]]:
     return command, [override() for _ in range(dice.choice([1, 1, 1, 2, 3]))]
 
 
-@pytest.mark.parametrize("block", range(-(-COUNT // 50)))
-def test_drawn_settings_are_used_or_refused_in_one_line(block, capsys, tmp_path, monkeypatch):
+@pytest.mark.parametrize("numbers", blocks(COUNT))
+def test_drawn_settings_are_used_or_refused_in_one_line(numbers, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    accepted, failed = 0, []
-    for number in range(block * 50, min(block * 50 + 50, COUNT)):
+
+    def case(number: int):
         command, overrides = drawn(number)
-        try:
-            accepted += not outcome(command, overrides, capsys)
-        except Exception as error:
-            capsys.readouterr()
-            failed.append(f"{' '.join(command)} {overrides}: {type(error).__name__}: {str(error)[:300]}")
-    assert not failed, "\n".join(failed)
+        return f"{' '.join(command)} {overrides}", lambda: outcome(command, overrides, capsys)
+
+    assert check(numbers, case)
     assert not [*tmp_path.iterdir()]
-    assert accepted < 50  # of so few all may be refused
 
 
 def test_what_was_found_before(capsys):

@@ -39,13 +39,20 @@ def places_of(names: set[str], document: Document) -> list[list[tuple[int, int]]
     return list(said.values())
 
 
-def test_clusters_are_in_order_and_of_two_mentions_at_least(splits):
+def test_clusters_are_in_order_and_phrases_reach_from_their_first_word_to_their_noun(splits, grammar):
+    widths = set()
     for document in splits["train"]:
-        n_words = len(words_of(document))
+        words = words_of(document)
         mentions = [mention for cluster in document.clusters for mention in cluster]
-        assert len(mentions) == len(set(mentions)) and all(0 <= a < b <= n_words for a, b in mentions)
+        assert len(mentions) == len(set(mentions)) and all(0 <= a < b <= len(words) for a, b in mentions)
         assert document.clusters == sorted(sorted(cluster) for cluster in document.clusters)
         assert all(len(cluster) > 1 for cluster in document.clusters)
+        for start, end in (mention for mention in mentions if mention[1] - mention[0] > 1):
+            assert words[start] in {*DETERMINERS, *POSSESSIVES.values(), "both"}
+            assert words[end - 1] in {*grammar.tables.noun_of, *grammar.tables.gender_of}
+            assert words[start] == "both" or not set(words[start:end]) & {"who", "which", "(", "[", "{", "and"}
+            widths.add(end - start)
+    assert {2, 3, 4} <= widths
 
 
 def test_every_name_that_is_said_again_is_one(splits, names):
@@ -58,19 +65,6 @@ def test_every_name_that_is_said_again_is_one(splits, names):
                 assert len(own) == 1
             assert not own or set(mentions) <= set(own[0])
     assert found > 50
-
-
-def test_a_phrase_reaches_from_its_first_word_to_its_noun(splits, grammar):
-    widths = set()
-    for document in splits["train"]:
-        words = words_of(document)
-        for start, end in (mention for cluster in document.clusters for mention in cluster):
-            if end - start > 1:
-                assert words[start] in {*DETERMINERS, *POSSESSIVES.values(), "both"}
-                assert words[end - 1] in {*grammar.tables.noun_of, *grammar.tables.gender_of}
-                assert words[start] == "both" or not set(words[start:end]) & {"who", "which", "(", "[", "{", "and"}
-                widths.add(end - start)
-    assert {2, 3, 4} <= widths
 
 
 def test_every_pronoun_is_in_a_cluster_and_agrees_with_it(splits, names, grammar):

@@ -75,6 +75,7 @@ def test_refilling_keeps_the_distribution_and_changes_structures(
     """A document with two words drawn anew is a document of the grammar, as likely as before on average."""
     uniform, gains, classes = uniforms(7, "refill", 0), [], []
     class_of = {word: i for i, words in enumerate(interchangeable(grammar.lexicon)) for word in words}
+    assert sorted(word for words in interchangeable(grammar.lexicon) for word in words) == grammar.vocabulary
     for text in texts[:50]:
         place = int(uniform() * (len(text) - 2))
         if LINE_END in text[place : place + 2]:
@@ -113,11 +114,6 @@ def test_the_chain_reaches_the_marginals(start: list[str]):
     first, second = TwoWords().posteriors(start, [0, 1], sweeps=3000, uniform=uniforms(7, "chain", 0))
     assert first["x"] == pytest.approx(0.6, abs=0.03) and second["x"] == pytest.approx(0.6, abs=0.03)
     assert start == before  # the text is left as it was
-
-
-def test_the_classes_are_the_vocabulary(grammar: Grammar):
-    words = [word for words in interchangeable(grammar.lexicon) for word in words]
-    assert sorted(words) == grammar.vocabulary
 
 
 @pytest.mark.parametrize("place", [1, 20])

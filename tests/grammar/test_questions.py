@@ -16,40 +16,29 @@ def splits():
     return GrammarQuestions(seed=1, questions=SIZES, scale=0.1).splits()
 
 
-def test_splits_share_no_passage_and_no_identity(splits):
+def test_splits_share_no_passage_and_no_identity_and_the_words_are_the_languages_own(splits):
     passages = {split: {each.context for each in rows} for split, rows in splits.items()}
     assert not passages["train"] & passages["test"] and not passages["train"] & passages["validation"]
     identities = Counter(each.id for rows in splits.values() for each in rows)
     assert set(identities.values()) == {1}
+    known = {*Grammar(0.1).vocabulary}
+    assert {word for each in splits["test"] for word in f"{each.context} {each.question}".split(" ")} <= known
 
 
-def test_answers_stand_where_they_say_as_whole_words(splits):
+def test_a_passage_settles_its_questions(splits):
+    """Answers are whole words of it, questions its words in its order. Who acts is what stands before the verb of a
+    plain sentence: of a name, a verb and two or three words, without another reading of the grammar."""
+    plain = 0
     for each in splits["train"]:
         for text, start in each.answers:
             assert f" {each.context} "[start : start + len(text) + 2] == f" {text} "
-
-
-def test_a_question_says_words_of_its_passage_in_its_order(splits):
-    for each in splits["train"]:
         first, *said, last = each.question.split(" ")
         assert (first in ("who", "which", "when"), last) == (True, "?")
         words = iter(each.context.split(" "))
-        told = [word for word in said if word in words]  # each is found behind the one before
-        assert told == said, each.question
-
-
-def test_who_acts_is_what_stands_before_the_verb_of_a_plain_sentence(splits):
-    """Without another reading of the grammar: in sentences of a name, a verb and two or three words."""
-    plain = 0
-    for each in splits["train"]:
+        assert [word for word in said if word in words] == said, each.question  # each is found behind the one before
         for sentence in re.findall(r"(?:^|(?<= \. ))(?:\w+ ){4,5}\.", each.context):
             subject, *rest = sentence[:-2].split(" ")
             if each.question == f"who {' '.join(rest)} ?":
                 assert subject in [answer.text for answer in each.answers]
                 plain += 1
     assert plain >= 3
-
-
-def test_the_words_are_the_languages_own(splits):
-    known = {*Grammar(0.1).vocabulary}
-    assert {word for each in splits["test"] for word in f"{each.context} {each.question}".split(" ")} <= known

@@ -59,6 +59,12 @@ def test_the_text_is_what_the_grammar_tells_until_it_has_its_words(name, seed, s
     assert TEXTS[name](seed, split, 500) == expected
 
 
+def test_the_language_needs_no_files():
+    makers = (GrammarDocuments, GrammarLabels, GrammarRoles, GrammarQuestions, GrammarSummaries)
+    assert [make(1, dict.fromkeys(SPLITS, 10), 0.02).inputs for make in makers] == [[]] * 5
+    assert GrammarSubjects(1, 10, 0.02).inputs == []
+
+
 @pytest.mark.parametrize("make", [GrammarQuestions, GrammarSummaries])
 def test_a_split_has_as_many_as_asked_for_and_a_stream_of_its_own(make):
     sizes = {"train": 20, "validation": 4, "test": 9}
@@ -67,12 +73,6 @@ def test_a_split_has_as_many_as_asked_for_and_a_stream_of_its_own(make):
     more = make(1, sizes | {"test": 20}, SCALE).splits()
     assert more["test"][:9] == splits["test"] and more["train"] == splits["train"] != more["test"]
     assert make(2, sizes, SCALE).splits()["test"] != splits["test"]
-
-
-def test_the_language_needs_no_files():
-    words = dict.fromkeys(SPLITS, 10)
-    makers = (GrammarDocuments, GrammarLabels, GrammarRoles, GrammarQuestions, GrammarSummaries)
-    assert [make(1, words, 0.02).inputs for make in makers] == [[]] * 5 and GrammarSubjects(1, 10, 0.02).inputs == []
 
 
 SIZES = [  # what the sizes are of, and what has them

@@ -17,9 +17,11 @@ def splits():
 
 
 def test_documents_are_the_languages_and_a_summary_is_all_that_it_tells_as_an_opinion(splits, grammar):
-    """By the scorer, which reads a sentence as one of opinion or can't."""
-    for each in splits["test"]:
+    """By the scorer, which reads a sentence as one of opinion or can't. Sentences are found again in a row of words."""
+    for each, found in zip(splits["test"], in_sentences(splits["test"]), strict=True):
         document = each.text.split("\n")
+        (again,) = in_sentences([each._replace(text=each.text.replace("\n", " "))])
+        assert found.text == document == again.text
         assert np.isfinite(grammar.log_probability(document))
         told = [np.isfinite(grammar.log_joint(s.split(" "), Discourse.opinion_sentence)).any() for s in document]
         assert each.summary.split("\n") == [s for s, is_told in zip(document, told, strict=True) if is_told]
@@ -43,9 +45,3 @@ def test_a_summary_can_stand_alone_and_tells_the_mood(splits, grammar):
 
 def _tokens(document):
     return [*(token for sentence in document for token in (*sentence.split(" "), "\n")), "\n"]
-
-
-def test_its_sentences_are_found_again_in_what_stands_in_a_row(splits):
-    for each, found in zip(splits["test"], in_sentences(splits["test"]), strict=True):
-        (again,) = in_sentences([each._replace(text=each.text.replace("\n", " "))])
-        assert found.text == each.text.split("\n") == again.text

@@ -1,7 +1,7 @@
 """The second language: what its sentences have to keep, seen in the words alone."""
 
 from collections import Counter
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import pytest
@@ -51,19 +51,18 @@ def source_of(grammar: Grammar, language: SecondLanguage) -> dict[str, str]:
     return {form: word for word in grammar.vocabulary for form in forms(language, word)}
 
 
-def test_the_vocabularies_are_disjoint_and_the_dictionary_can_be_reversed(grammar, language, source_of):
+def test_the_vocabularies_are_disjoint_and_every_word_is_translated_once(grammar, language, source_of, pairs):
+    """Also the other way, by the same dictionary."""
     assert set(grammar.vocabulary) & set(language.vocabulary) == SHARED
     assert sorted(source_of) == language.vocabulary
     assert sum(len(forms(language, word)) for word in grammar.vocabulary) == len(source_of)
-
-
-def test_every_word_is_translated_once(language, source_of, pairs):
     for source, target in pairs:
-        words = source.split()
+        words, aligned = source.split(), language.align(source)
         assert Counter(source_of[word] for word in target.split()) == Counter(words)
-        aligned = language.align(source)
         assert sorted(place for place, _ in aligned) == list(range(len(words)))
         assert all(source_of[word] == words[place] for place, word in aligned)
+    with pytest.raises(UsageError, match="no sentence"):
+        language.translate("she might .")
 
 
 def test_agreement_and_order_in_every_noun_phrase(grammar, language, source_of, pairs):
@@ -121,36 +120,22 @@ def test_by_hand(grammar, language):
         assert language.translate(source) == target
 
 
-def test_what_is_no_sentence_is_refused(language):
-    with pytest.raises(UsageError, match="no sentence"):
-        language.translate("she might .")
-
-
-def test_write_pairs(tmp_path: Path):
-    counts = write_pairs(tmp_path, 1, {"train": 20, "validation": 5, "test": 7}, scale=0.1)
-    grammar = Grammar(scale=0.1)
+@pytest.mark.parametrize("between", [None, "="])
+def test_write_pairs(tmp_path: Path, between):
+    """For language models a pair is a line, where something stands between."""
+    sizes = {"train": 20, "validation": 5, "test": 7}
+    counts = write_pairs(tmp_path, 1, sizes, scale=0.1, between=between)
     known = set((tmp_path / "vocabulary.txt").read_text().split())
-    for split, n in (("train", 20), ("validation", 5), ("test", 7)):
+    assert ("=" in known) == bool(between)
+    for split, n in sizes.items():
         sides = [(tmp_path / f"{split}.{side}.txt").read_text().splitlines() for side in ("source", "target")]
-        expected = list(islice(sentence_pairs(grammar, 1, split), n))
-        assert list(zip(*sides, strict=True)) == expected
-        assert (tmp_path / f"{split}.txt").read_text().splitlines() == [line for pair in expected for line in pair]
-        assert counts[f"{split}/pairs"] == n
+        expected = list(islice(sentence_pairs(Grammar(scale=0.1), 1, split), n))
+        assert list(zip(*sides, strict=True)) == expected and counts[f"{split}/pairs"] == n
+        lines = [f"{source} = {target}" for source, target in expected] if between else [*chain(*expected)]
+        assert (tmp_path / f"{split}.txt").read_text().splitlines() == lines
         n_words = sum(len(line.split()) for line in sides[0])
         assert counts[f"{split}/source_words"] == counts[f"{split}/target_words"] == n_words
-        assert known.issuperset(word for side in sides for line in side for word in line.split())
-
-
-def test_for_language_models_a_pair_is_a_line(tmp_path):
-    for name, between in (("apart", None), ("lines", "=")):
-        (tmp_path / name).mkdir()
-        write_pairs(tmp_path / name, 1, dict.fromkeys(("train", "validation", "test"), 20), scale=0.05, between=between)
-    apart = (tmp_path / "apart/train.txt").read_text(encoding="utf-8").splitlines()
-    lines = (tmp_path / "lines/train.txt").read_text(encoding="utf-8").splitlines()
-    assert lines == [f"{source} = {target}" for source, target in zip(apart[::2], apart[1::2], strict=True)]
-    words = [*(tmp_path / "apart/vocabulary.txt").read_text(encoding="utf-8").split(), "="]
-    assert (tmp_path / "lines/vocabulary.txt").read_text(encoding="utf-8").split() == sorted(words)
-    assert all((tmp_path / f"{name}/test.target.txt").is_file() for name in ("apart", "lines"))
+        assert known.issuperset(word for line in lines for word in line.split())
 
 
 @pytest.mark.parametrize("between", ["", "= >", "the", "."])

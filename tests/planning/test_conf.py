@@ -13,33 +13,9 @@ def test_what_a_benchmarks_variant_inherits_is_its_own(tmp_path):
     assert said == {"choices": {}, "_target_": "a.B", "folder": "data/pairs", "lower": True}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"a: [1", "mine.yaml is no YAML: "), (b"\xff\xfe", "mine.yaml is no YAML: "),
-        (b"- a", "mine.yaml names no settings; write key: value"),
-        (b"a: 1\nb: {c: 1, c: 2}\n", "mine.yaml is no YAML: c stands there twice"),
-        (b"a: 1\nb: 2\na: 3\n", "mine.yaml is no YAML: a stands there twice"), (b"{[]: 1}", "mine.yaml is no YAML: "),
-    ],
-)  # fmt: skip
-def test_a_file_that_can_not_be_read_is_told_in_one_line(tmp_path, text, message):
-    (tmp_path / "mine.yaml").write_bytes(text)
-    with pytest.raises(UsageError) as error:
-        read_yaml(tmp_path / "mine.yaml")
-    assert message in str(error.value) and "\n" not in str(error.value)
-
-
 def test_keys_that_are_merged_may_be_said_again(tmp_path):
     (tmp_path / "mine.yaml").write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: {y: 4}\n")
     assert read_yaml(tmp_path / "mine.yaml")["b"] == {"x": 1, "y": 3}
-
-
-def test_two_recipes_of_one_name_are_told(tmp_path):
-    for folder in ("mine", "transformer"):
-        (tmp_path / "recipe" / folder).mkdir(parents=True)
-        (tmp_path / "recipe" / folder / "gpt.yaml").write_text("stage: pretrain\n")
-    with pytest.raises(UsageError, match=r"mine/gpt\.yaml and .*/gpt\.yaml are two recipes of one name; call"):
-        Conf(tmp_path)
 
 
 CLASSES = """
@@ -68,44 +44,34 @@ def test_what_a_class_of_ones_own_says_is_found_in_its_bases(tmp_path, monkeypat
     assert Conf(tmp_path).class_says(f"own_classes.{name}", "asks_for") == says
 
 
-def test_a_module_that_is_no_python_is_told(tmp_path, monkeypatch):
-    (tmp_path / "own_mistake.py").write_text("class Own(:\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("RETABLE_PACKAGES", "own_mistake")
-    with pytest.raises(UsageError, match=r"own_mistake\.py can't be read: invalid syntax"):
-        Conf(tmp_path).class_says("own_mistake.Own", "asks_for")
-
-
-def test_what_is_inherited_from_must_be_there(tmp_path):
-    (tmp_path / "task").mkdir()
-    (tmp_path / "task/mine.yaml").write_text("defaults: [/task_type/sentence, _self_]\n")
-    with pytest.raises(
-        UsageError, match=r"mine\.yaml inherits from /task_type/sentence, and there is no .*; write another"
-    ):
-        Conf(tmp_path).says("task", "mine")
-
-
-def tables(folder, **after):
-    """The order of tables that name the one before them."""
-    (folder / "table").mkdir()
-    for name, before in after.items():
-        (folder / f"table/{name}.yaml").write_text(f"title: {name}\n" + before)
-    return Conf(folder).tables()
-
-
 def test_a_table_comes_after_the_one_that_it_names(tmp_path):
-    found = tables(tmp_path, a="", b="after: d\n", c="after: null\n", d="after: c\n", mine="after: c\n")
+    (tmp_path / "table").mkdir()
+    tables = {"a": "", "b": "after: d\n", "c": "after: null\n", "d": "after: c\n", "mine": "after: c\n"}
+    for name, after in tables.items():
+        (tmp_path / f"table/{name}.yaml").write_text(f"title: {name}\n{after}")
+    found = Conf(tmp_path).tables()
     assert [*found] == ["c", "mine", "d", "b", "a"]
     assert found["b"] == {"title": "b"}
 
 
 @pytest.mark.parametrize(
-    ("after", "message"),
+    ("files", "ask", "said"),
     [
-        ({"a": "after: b\n", "c": ""}, "there is no table 'b'"),
-        ({"a": "after: b\n", "b": "after: a\n"}, "a, b come after"),
+        (["recipe/mine/gpt", "recipe/transformer/gpt"], lambda conf: None, r"mine/gpt\.yaml and .*/gpt\.yaml are two"),
+        (["task/mine"], lambda conf: conf.says("task", "mine"), r"mine\.yaml inherits from /task_type/sentence"),
+        ([], lambda conf: conf.class_says("own_mistake.Own", "asks_for"), r"own_mistake\.py can't be read: invalid"),
+        (["table/a"], Conf.tables, "there is no table 'b'"),
+        (["table/a", "table/b"], Conf.tables, "a, b come after"),
     ],
 )
-def test_a_table_after_none_is_refused(tmp_path, after, message):
-    with pytest.raises(UsageError, match=message):
-        tables(tmp_path, **after)
+def test_files_that_do_not_fit_are_named(tmp_path, monkeypatch, files, ask, said):
+    text = {"recipe": "stage: pretrain\n", "task": "defaults: [/task_type/sentence, _self_]\n"}
+    after = {"table/a": "title: a\nafter: b\n", "table/b": "title: b\nafter: a\n"}
+    for file in files:
+        (path := tmp_path / f"{file}.yaml").parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(after.get(file) or text[file.partition("/")[0]])
+    (tmp_path / "own_mistake.py").write_text("class Own(:\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("RETABLE_PACKAGES", "own_mistake")
+    with pytest.raises(UsageError, match=said):
+        ask(Conf(tmp_path))

@@ -3,7 +3,6 @@
 import copy
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,73 +96,3 @@ def test_whatever_stands_there_is_read_or_refused_in_one_line(place, odd):
 def test_keys_that_say_nothing_are_left_out():
     bare = {"corpus": "ptb", "systems": [{"of": "kn5", "task": None}], "benchmarks": None, "lineage": None}
     assert expand(CONF, "mine", bare).cells.keys() == {"prepare/ptb", "tokenize/ptb/word", "pretrain/ptb/kn5-1"}
-
-
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ({"systems": {"of": "lstm"}}, "systems: {'of': 'lstm'} should be a list; write systems: [{of: lstm}]"),
-        ({"benchmarks": ["perplexity"]},
-         "benchmarks: ['perplexity'] should be settings by their names; write benchmarks: {perplexity: all}"),
-        ({"benchmarks": {"perplexity": ["kn5", None]}},
-         "benchmarks.perplexity[1]: None should be text or a whole number; write benchmarks: {perplexity: all}"),
-        ({"lineage": {"kn5": "old"}},
-         "lineage.kn5: 'old' should be a whole number or a number; write lineage: {kn5: 1998, lstm: 2012}"),
-    ],
-)  # fmt: skip
-def test_another_shape_is_told_with_an_example(said, message):
-    with pytest.raises(UsageError) as error:
-        expand(CONF, "mine", STUDY | said)
-    assert str(error.value) == f"study mine, {message}"
-
-
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ({"lineage": {"kn55": 1998}}, "lineage: the study has no system 'kn55'; write kn5"),
-        ({"baseline": "blistm"}, "baseline: the study has no system 'blistm'; write bilstm"),
-        ({"elmo": {"cnn": "cnn_elmo"}}, "elmo: the study has no system 'cnn_elmo'; write cnn"),
-        ({"scaling_laws": "gtp_*"}, "scaling_laws: no system is called gtp_*; write gpt"),
-        ({"gains": [{"task": "sentiment"}]}, "gains[0]: has no metric or labels or pretraining or scratch"),
-        ({"gains": [GAIN | {"scratch": "cmn"}]}, "gains: the study has no system 'cmn'; write cnn"),
-        ({"label_efficiency": {"claim": "It is."}}, "label_efficiency: has no pretrained or scratch or metrics"),
-        ({"label_efficiency": STUDY["label_efficiency"] | {"scratch": "gpt"}},
-         "label_efficiency: the study has no system 'gpt'; write one of bert"),
-        ({"ablations": {"pairs": {"title": "Pairs"}}}, "ablations.pairs: has no claim or metric or better or systems"),
-    ],
-)  # fmt: skip
-def test_what_the_report_shows_is_of_systems_that_there_are(said, message):
-    told(STUDY | said, message)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"better": "larger"}, "better: 'larger' should be 'higher' or 'lower'; write better: higher"),
-        ({"systems": ["bilstm", "cnn", "cmn"]}, "the study has no system 'cmn'; write cnn"),
-        ({"holds": []}, "holds: [] should be a list of at least 1; write holds: [[bert, bert_no_nsp]]"),
-        ({"holds": [["bilstm", "gpt"]]}, "['bilstm', 'gpt'] is not a pair of its systems; write two of ["),
-        ({"holds": [["cnn", "cnn"]]}, "['cnn', 'cnn'] is not a pair of its systems"),
-        ({"alike": [["bilstm", "cnn"]]}, "ablations.pairs: write one of holds and alike"),
-    ],
-)
-def test_an_ablation_is_whole(changed, message):
-    told(STUDY | {"ablations": {"pairs": ABLATION | changed}}, message)
-
-
-def test_what_is_published_as_alike_has_a_margin():
-    alike = {key: said for key, said in ABLATION.items() if key != "holds"} | {"alike": [["bilstm", "cnn"]]}
-    told(STUDY | {"ablations": {"pairs": alike}}, "ablations.pairs: alike has no margin; write how large")
-    assert expand(CONF, "mine", STUDY | {"ablations": {"pairs": alike | {"margin": 0.5}}})
-
-
-def told(said, message):
-    with pytest.raises(UsageError) as error:
-        expand(CONF, "mine", said)
-    assert message in str(error.value)
-
-
-@pytest.mark.parametrize("key", ["system", "++seed", "out", "init", "recipe", "tokens", "corpus", "objective"])
-def test_what_follows_from_the_study_is_not_set_beside_it(key):
-    said = {"corpus": "ptb", "systems": [{"of": "lstm", "set": {key: "other"}}]}
-    told(said, f"study mine, system lstm: set: {key!r} follows from the study; say it beside `of`, or leave it out")

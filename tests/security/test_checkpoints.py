@@ -37,14 +37,11 @@ def refused(folder, what=lambda checkpoint: checkpoint.weights) -> str:
     return said
 
 
-def test_a_pickle_among_the_weights(checkpoint, canary):
+def test_a_pickle_among_the_weights_or_in_their_place(checkpoint, canary):
     torch.save({"wte.weight": canary}, checkpoint / "pytorch_model.bin")
-    assert "pytorch_model.bin is refused: it holds more than weights, and reading it could run" in refused(checkpoint)
-
-
-def test_a_pickle_in_the_place_of_weights(checkpoint, canary):
-    (checkpoint / "pytorch_model.bin").write_bytes(pickle.dumps(canary))
-    assert "is refused: it holds more than weights" in refused(checkpoint)
+    for _ in range(2):
+        assert "pytorch_model.bin is refused: it holds more than weights" in refused(checkpoint)
+        (checkpoint / "pytorch_model.bin").write_bytes(pickle.dumps(canary))
 
 
 def saved(content: object) -> bytes:
@@ -85,6 +82,10 @@ LIES: dict[str, list[tuple[bytes | str, str]]] = {
             (json.dumps(CONFIG | said), "config.json does not say what a GPT-2 is made by")
             for said in ({"n_embd": {"_target_": "os.system"}}, {"activation_function": ["gelu"]})
         ),
+        *(
+            (json.dumps(CONFIG | said), "config.json")
+            for said in ({"n_layer": 10**12}, {"n_layer": "x"}, {"n_head": 12}, {"n_embd": None})
+        ),
     ],
 }
 
@@ -92,38 +93,29 @@ LIES: dict[str, list[tuple[bytes | str, str]]] = {
 @pytest.mark.parametrize(("file", "content", "said"), [(file, *lie) for file, lies in LIES.items() for lie in lies])
 def test_files_that_are_none(checkpoint, file, content, said):
     (checkpoint / file).write_bytes(content if isinstance(content, bytes) else content.encode())
-    line = refused(checkpoint)
-    assert said in line and file in line
-
-
-@pytest.mark.parametrize("shard", OUTSIDE)
-def test_an_index_that_names_files_outside_names_none_to_depend_on(checkpoint, shard):
-    (checkpoint / INDEX).write_text(json.dumps({"weight_map": {"wte.weight": shard}}))
     (checkpoint / "tokenizer.json").write_text("{}")
-    assert "which is no file beside it" in refused(checkpoint, lambda found: found.files)
+    if file == "config.json":
+        save_file({"wte.weight": torch.zeros(10, 8)}, checkpoint / "model.safetensors")
+    line = refused(checkpoint, lambda found: (found.model, found.weights))
+    assert said in line and file in line
+    if file == INDEX and "which is no file" in said:  # nor is it among the files to depend on
+        assert said in refused(checkpoint, lambda found: found.files)
 
 
 def test_a_config_of_more_layers_than_weights(checkpoint):
     """A million layers would be made before they are missed."""
     (checkpoint / "config.json").write_text(json.dumps(CONFIG | {"n_layer": 10**6}))
     save_file({"wte.weight": torch.zeros(10, 8)}, checkpoint / "model.safetensors")
-    assert "says 1000000 layers, more than there are weights" in refused(checkpoint)
+    assert "1000000 layers" in refused(checkpoint)
 
 
 def test_code_that_a_checkpoint_brings(checkpoint, canary):
     """trust_remote_code: transformers would import it where the model is no class of its own."""
-    said = CONFIG | {
-        "model_type": "mine",
-        "auto_map": {"AutoModel": "modeling_x.Mine", "AutoConfig": "modeling_x.Mine"},
-    }
-    (checkpoint / "config.json").write_text(json.dumps(said))
+    said = CONFIG | {"auto_map": {"AutoModel": "modeling_x.Mine", "AutoConfig": "modeling_x.Mine"}}
+    (checkpoint / "config.json").write_text(json.dumps(said | {"model_type": "mine"}))
     (checkpoint / "modeling_x.py").write_text(f"import os\nos.system({canary.command!r})\n")
     assert "model_type=mine; only gpt2" in refused(checkpoint)
-
-
-def test_code_beside_a_checkpoint_that_is_read(checkpoint, canary):
-    (checkpoint / "config.json").write_text(json.dumps(CONFIG | {"auto_map": {"AutoModel": "modeling_x.Mine"}}))
-    (checkpoint / "modeling_x.py").write_text(f"import os\nos.system({canary.command!r})\n")
+    (checkpoint / "config.json").write_text(json.dumps(said))
     template = f"{{{{ cycler.__init__.__globals__.os.system({canary.command!r}) }}}}"
     said = {"chat_template": template, "auto_map": {"AutoTokenizer": ["modeling_x.Mine", None]}}
     (checkpoint / "tokenizer_config.json").write_text(json.dumps(said))
@@ -137,8 +129,6 @@ def test_code_beside_a_checkpoint_that_is_read(checkpoint, canary):
         ("tokenizer.json", '{"version": "1.0", "model": {"type": "BPE\\u001b[2J", "vocab": {}, "merges": []}}'),
         ("tokenizer.json", '{"model":' * 10_000),
         ("tokenizer.json", "!!python/object/apply:os.system ['false']"),
-        ("tokenizer_config.json", "["),
-        ("tokenizer_config.json", '{"do_lower_case": "no"}'),
     ],
 )
 def test_a_tokenizer_that_is_none(tmp_path, file, text):

@@ -13,7 +13,6 @@ from pipelines.config.project import CONF
 from pipelines.execute.adopt import adopt
 from retable.core.artifacts import write_json
 from retable.core.errors import UsageError
-from retable.tracking.store import concealed
 
 CALL = {"_target_": "mlflow.utils.process._exec_cmd", "cmd": ["touch", "canary"]}
 NODES = {
@@ -31,20 +30,12 @@ NODES = {
     "trainer.profiler": {"trainer": {"profiler": {"_target_": "evil.Profiler"}}},
 }
 # A group, the stage that reads it, and the choice that a user would make.
+PARTS = ("model", "objective", "optimizer", "schedule", "scorer", "trainer", "logger", "callbacks", "debug", "sweep")
 GROUPS = {
+    **dict.fromkeys(PARTS, ("pretrain", "x")),
     "recipe": ("pretrain", "evil/x"),
     "corpus": ("prepare", "x"),
     "tokenizer": ("tokenize", "x"),
-    "model": ("pretrain", "x"),
-    "objective": ("pretrain", "x"),
-    "optimizer": ("pretrain", "x"),
-    "schedule": ("pretrain", "x"),
-    "scorer": ("pretrain", "x"),
-    "trainer": ("pretrain", "x"),
-    "logger": ("pretrain", "x"),
-    "callbacks": ("pretrain", "x"),
-    "debug": ("pretrain", "x"),
-    "sweep": ("pretrain", "x"),
     "task": ("finetune", "x"),
     "benchmark": ("evaluate", "x"),
     "decoding": ("generate", "x"),
@@ -58,48 +49,38 @@ def foreign(folder: Path, group: str, content: dict, package: str = "_global_") 
     (file := folder / group / f"{choice}.yaml").parent.mkdir(parents=True)
     file.write_text(f"# @package {package}\n{yaml.safe_dump(content)}", encoding="utf-8")
     given = ["corpus=grammar_tiny"] if group not in ("corpus", "decoding") else []
-    prefix = (
-        "+" if group in ("debug", "sweep") and f"  - {group}: null" not in (CONF / f"{stage}.yaml").read_text() else ""
-    )
-    return stage, [f"--config-dir={folder}", *given, f"{prefix}{group}={choice}"]
+    added = group in ("debug", "sweep") and f"  - {group}: null" not in (CONF / f"{stage}.yaml").read_text()
+    return stage, [f"--config-dir={folder}", *given, f"{'+' * added}{group}={choice}"]
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_no_group_of_a_foreign_folder_sets_what_is_the_command_lines(group, tmp_path):
-    for number, (name, content) in enumerate(NODES.items()):
-        stage, arguments = foreign(tmp_path / str(number), group, content)
-        with pytest.raises(UsageError, match=f"sets {name.partition('.')[0]}.*, which only the command line may set"):
-            refuse_foreign_nodes(stage, arguments)
-
-
-PACKAGES = {
-    "@package hydra.callbacks.x": (CALL, "hydra.callbacks.x"),
-    "@package trainer": ({"default_root_dir": "/elsewhere"}, "trainer"),
-}
-
-
-@pytest.mark.parametrize("header", PACKAGES)
-def test_a_file_whose_header_names_the_node(header, tmp_path):
-    content, package = PACKAGES[header]
-    stage, arguments = foreign(tmp_path, "recipe", content, package)
-    with pytest.raises(UsageError, match="which only the command line may set"):
+def refused(stage: str, arguments: list[str], named: str = "") -> None:
+    with pytest.raises(UsageError, match=f"{named}.*, which only the command line may set"):
         refuse_foreign_nodes(stage, arguments)
 
 
-DEFAULTS = [
-    {"override /hydra/job_logging": "none"},
-    "/model/lstm@hydra.callbacks.x",
-    {"/model@_global_.hydra.callbacks": "lstm"},
-]
+@pytest.mark.parametrize("name", NODES)
+def test_no_foreign_file_sets_what_is_the_command_lines(name, tmp_path):
+    refused(*foreign(tmp_path, "recipe", NODES[name]), named=f"sets {name.partition('.')[0]}")
 
 
-@pytest.mark.parametrize("entry", DEFAULTS, ids=str)
-def test_a_file_whose_defaults_name_the_node(entry, tmp_path):
-    defaults = ["/recipe/counted/kn3", "_self_"]
-    defaults.insert(2 if "override" in str(entry) else 1, entry)
-    stage, arguments = foreign(tmp_path, "recipe", {"defaults": defaults})
-    with pytest.raises(UsageError, match="which only the command line may set"):
-        refuse_foreign_nodes(stage, arguments)
+@pytest.mark.parametrize("group", set(GROUPS) - {"recipe"})
+def test_no_foreign_group_sets_what_is_the_command_lines(group, tmp_path):
+    for number, name in enumerate(("hydra.callbacks", "trainer.default_root_dir")):
+        arguments = foreign(tmp_path / str(number), group, NODES[name])
+        refused(*arguments, named=f"sets {name.partition('.')[0]}")
+
+
+def test_a_file_whose_header_or_defaults_name_the_node(tmp_path):
+    before = ["/recipe/counted/kn3"]
+    defaults = [
+        [*before, "_self_", {"override /hydra/job_logging": "none"}],
+        [*before, "/model/lstm@hydra.callbacks.x", "_self_"],
+        [*before, {"/model@_global_.hydra.callbacks": "lstm"}, "_self_"],
+    ]
+    files = [(CALL, "hydra.callbacks.x"), ({"default_root_dir": "/elsewhere"}, "trainer")]
+    files += [({"defaults": entries}, "_global_") for entries in defaults]
+    for number, (content, package) in enumerate(files):
+        refused(*foreign(tmp_path / str(number), "recipe", content, package))
 
 
 def test_a_folder_of_the_search_path(tmp_path):
@@ -130,37 +111,27 @@ def test_what_retable_has_itself_is_composed(tmp_path):
 
 
 def test_the_stage_ends_before_anything_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    name, arguments = foreign(
-        tmp_path / "mine", "recipe", {"defaults": ["/recipe/counted/kn3", "_self_"], **NODES["hydra.callbacks"]}
-    )
-    monkeypatch.setattr("sys.argv", [name, *arguments])
+    """By a recipe from elsewhere, and by a plan."""
+    (work := tmp_path / "work").mkdir()
+    monkeypatch.chdir(work)
+    content = {"defaults": ["/recipe/counted/kn3", "_self_"], **NODES["hydra.callbacks"]}
+    _, arguments = foreign(tmp_path / "mine", "recipe", content)
+    (plan := tmp_path / "plan.yaml").write_text("settings: {+hydra.callbacks.x: '{_target_: evil}'}\n")
 
     @stage
     def pretrain(cfg) -> None:
         raise AssertionError("the stage began")
 
-    with pytest.raises(SystemExit) as ended:
-        pretrain()
-    said = capsys.readouterr().err
-    assert ended.value.code == 2 and said.count("\n") == 1
-    assert said.startswith("error: ") and "recipe/evil/x.yaml sets hydra" in said
-    assert [*tmp_path.iterdir()] == [tmp_path / "mine"]
-
-
-def test_a_plan_sets_none_either(tmp_path, monkeypatch, capsys):
-    (plan := tmp_path / "plan.yaml").write_text(
-        "settings: {+hydra.callbacks.x: '{_target_: evil}'}\n", encoding="utf-8"
-    )
-    monkeypatch.setattr("sys.argv", ["pretrain", f"@{plan}"])
-
-    @stage
-    def pretrain(cfg) -> None:
-        raise AssertionError("the stage began")
-
-    with pytest.raises(SystemExit):
-        pretrain()
-    assert "sets +hydra.callbacks.x, which only the command line may set" in capsys.readouterr().err
+    for given, named in (
+        (arguments, "recipe/evil/x.yaml sets hydra"),
+        ([f"@{plan}"], "sets +hydra.callbacks.x"),
+    ):
+        monkeypatch.setattr("sys.argv", ["pretrain", *given])
+        with pytest.raises(SystemExit) as ended:
+            pretrain()
+        (line,) = capsys.readouterr().err.splitlines()
+        assert ended.value.code == 2 and line.startswith("error: ") and named in line
+        assert not [*work.iterdir()]
 
 
 @pytest.mark.parametrize("override", ["+model.x=${oc.env:SECRET}", "corpus.unit=${oc.env:SECRET,none}"])
@@ -187,10 +158,3 @@ def test_a_sweep_from_elsewhere_changes_no_file_outside_of_the_recipes(recipe, t
     with pytest.raises(UsageError, match="is not a file below conf/recipe"):
         adopt("multirun/pretrain/x")
     assert victim.read_text(encoding="utf-8") == "optimizer: {lr: 1}\n"
-
-
-def test_a_message_conceals_the_password_of_a_database():
-    address = "postgresql://user:hunter2@nowhere.invalid/db"
-    assert concealed(f"hydra.sweeper.storage={address}: no answer") == (
-        "hydra.sweeper.storage=postgresql://***@nowhere.invalid/db: no answer"
-    )

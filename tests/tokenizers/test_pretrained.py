@@ -101,16 +101,17 @@ def test_streams_begin_and_end_with_the_mark_of_the_model(loaded, name, tmp_path
 
 
 def test_what_is_no_usable_file_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"path=None is no file; write tokenizer.train.path=FOLDER/tokenizer.json"):
-        pretrained.load([], None)
-    with pytest.raises(UsageError, match=r"nowhere.json is no file"):
-        pretrained.load([], str(tmp_path / "nowhere.json"))
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(UsageError, match=r"tokenizer.json can't be read"):
-        pretrained.load([], str(tmp_path / "tokenizer.json"))
-    tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(UsageError, match=r"has none of <\|endoftext\|>"):
-        pretrained.load([], str(tmp_path / "tokenizer.json"))
+    (tmp_path / "empty.json").write_text("{}")
+    markless = tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+    markless.save(str(tmp_path / "markless.json"))
+    for path, said in {
+        None: "path=None is no file; write tokenizer.train.path=FOLDER/tokenizer.json",
+        "nowhere.json": "nowhere.json is no file",
+        "empty.json": "empty.json can't be read",
+        "markless.json": r"has none of <\|endoftext\|>",
+    }.items():
+        with pytest.raises(UsageError, match=said):
+            pretrained.load([], path and str(tmp_path / path))
 
 
 def test_a_checkpoint_of_before_tokenizer_json_reads_as_its_library_did(loaded, tmp_path):

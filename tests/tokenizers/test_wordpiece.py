@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers.implementations import BertWordPieceTokenizer
 
-from retable.core.errors import UsageError
 from retable.tokenizers import wordpiece
 
 LINES = [
@@ -91,18 +90,7 @@ def test_marks_and_the_template_are_berts(tmp_path):
     assert json.loads((tmp_path / "tokenizer.json").read_text())["decoder"]["cleanup"] is False
 
 
-def test_each_line_ends_in_sep():
-    ((ids, words, size),) = UNCASED.encode_units([["the cats", "sat"]], documents=True)
-    assert UNCASED.decode(ids) == "the cats [SEP] sat [SEP] [SEP]"
-    assert (words, size) == (6, 14)
-
-
 def test_rare_characters_beyond_the_alphabet_are_unknown():
     tokenizer = wordpiece.train(["aaa bb c", "a"], vocab_size=9, lowercase=False, alphabet=2)
     assert tokenizer.words == [*wordpiece.MARKS, "a", "b", "##a", "##b"]
     assert tokenizer.decode(tokenizer.encode("ab ac")) == "ab [UNK]"
-
-
-def test_too_small_a_vocabulary_is_refused():
-    with pytest.raises(UsageError, match=r"vocab_size=8 .* 2 characters with and without ##.*9 or more"):
-        wordpiece.train(["ab"], vocab_size=8, lowercase=True)

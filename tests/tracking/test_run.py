@@ -21,7 +21,7 @@ from retable.tracking.store import cell_of, concealed, create
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory) -> MlflowClient:
-    """The store, made once: that takes seconds."""
+    """The store, made once for all tests: that takes seconds."""
     root = tmp_path_factory.mktemp("tracking")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DVC_ROOT", str(root))
@@ -45,25 +45,21 @@ def history(client: MlflowClient, run: tracking.Run, metric: str) -> list[tuple[
     return [(point.step, point.value) for point in client.get_metric_history(run.id, metric)]
 
 
-def test_a_killed_stage_goes_on_in_its_run(client):
-    first, other, resumed = start("killed"), start("another"), start("killed")
+def test_a_killed_stage_goes_on_in_its_run_with_parameters_tags_and_inputs(client):
+    """A column of GLUE's MRPC has a name that MLflow does not allow in parameters."""
+    given = {"model.d_model": "200", "init": "None", "long": "x" * 7000, "task.prompt.#1 String": "sentence1"}
+    sets = [tracking.DataSet("ptb/word train.bin", "ad" * 32, "train", "outputs/tokenize/ptb/word/train.bin")]
+    first, other, resumed = (start(key, parameters=given, data_sets=sets) for key in ("killed", "another", "killed"))
     assert first.id == resumed.id != other.id
-    assert [run.info.run_id for run in runs(client, "killed")] == [first.id]
-
-
-def test_a_parameter_may_be_called_what_mlflow_does_not_allow(client):
-    """GLUE's MRPC calls its columns so."""
-    run = start("named", parameters={"task.prompt.#1 String": "sentence1"})
-    assert client.get_run(run.id).data.params == {"task.prompt._1 String": "sentence1"}
-
-
-def test_parameters_and_tags_are_there(client):
-    run = start("described", parameters={"model.d_model": "200", "init": "None", "long": "x" * 7000})
-    data = client.get_run(run.id).data
-    assert data.params == {"model.d_model": "200", "init": "None", "long": "x" * 6000}
-    expected = {"retable.key": "described", "retable.corpus": "grammar", "seed": "1", "mlflow.user": getpass.getuser()}
-    assert expected.items() <= data.tags.items()
-    assert client.get_run(run.id).info.run_name == "pretrain grammar/lstm-1"
+    (run,) = runs(client, "killed")
+    assert (run.info.run_id, run.info.run_name) == (first.id, "pretrain grammar/lstm-1")
+    named = {"task.prompt._1 String": "sentence1", "long": "x" * 6000}
+    assert run.data.params == {"model.d_model": "200", "init": "None"} | named
+    expected = {"retable.key": "killed", "retable.corpus": "grammar", "seed": "1", "mlflow.user": getpass.getuser()}
+    assert expected.items() <= run.data.tags.items()
+    (read,) = run.inputs.dataset_inputs
+    assert (read.dataset.name, read.dataset.digest) == ("ptb/word train.bin", "ad" * 18)
+    assert {tag.key: tag.value for tag in read.tags} == {"mlflow.data.context": "train"}
 
 
 def test_a_point_logged_twice_counts_once(client):
@@ -121,11 +117,7 @@ def test_scores_stand_on_the_run_of_what_was_measured_too(client, tmp_path, monk
     assert scored.metrics == {"steps": 20, "validation/loss": 0.25} | scores
     assert history(client, trained, "test/perplexity_word") == [(0, 9.5), (0, 9.0)]
 
-
-def test_what_measures_a_system_without_a_run_stands_by_itself(client, tmp_path, monkeypatch):
-    """Its cell came from another machine, where MLflow's store is another."""
-    monkeypatch.chdir(tmp_path)
-    cell("outputs/pretrain/grammar/lstm-2", "0" * 32)
+    cell("outputs/pretrain/grammar/lstm-2", "0" * 32)  # from a machine with another store
     upstream = ["outputs/pretrain/grammar/lstm-2", "outputs/tokenize/grammar/word"]
     run = tracking.start(tracking.RunSpec("lstm-2-perplexity", "alone", upstream=upstream, measures="perplexity"))
     run.finish({"test/perplexity_word": 9.0}, [])
@@ -133,21 +125,18 @@ def test_what_measures_a_system_without_a_run_stands_by_itself(client, tmp_path,
     assert stored.info.run_name == "lstm-2-perplexity" and "mlflow.parentRunId" not in stored.data.tags
 
 
-def test_data_sets_are_inputs(client):
-    sets = [tracking.DataSet("ptb/word train.bin", "ad" * 32, "train", "outputs/tokenize/ptb/word/train.bin")]
-    for _ in range(2):
-        run = start("reads", data_sets=sets)
-    (read,) = client.get_run(run.id).inputs.dataset_inputs
-    assert (read.dataset.name, read.dataset.digest) == ("ptb/word train.bin", "ad" * 18)
-    assert {tag.key: tag.value for tag in read.tags} == {"mlflow.data.context": "train"}
-
-
 def test_a_group_is_one_run_which_others_stand_under(client):
+    """Also where two machines made it at the same time: runs under the second move under the first."""
     group = tracking.Group("lineage", "study/lineage", {"retable.stage": "study"})
-    first, other = start("in a group", group=group), start("in it too", group=group)
+    first = start("in a group", group=group).id
     (made,) = runs(client, "study/lineage")
     assert (made.info.run_name, made.info.status) == ("lineage", "FINISHED")
-    assert {client.get_run(run.id).data.tags["mlflow.parentRunId"] for run in (first, other)} == {made.info.run_id}
+    experiment = client.get_experiment_by_name("retable").experiment_id
+    second = create(client, experiment, "lineage", "study/lineage", {})
+    below = create(client, experiment, "other", "of another", {"mlflow.parentRunId": second})
+    third = start("in it too", group=group).id
+    parents = {client.get_run(run).data.tags["mlflow.parentRunId"] for run in (first, below, third)}
+    assert parents == {made.info.run_id} and client.get_run(second).info.lifecycle_stage == "deleted"
 
 
 def test_a_monitor_ends_with_its_run(client, monkeypatch, capfd):
@@ -243,10 +232,8 @@ def test_what_mlflow_did_not_take_comes_at_the_end(client, monkeypatch, capsys):
         patch.setattr(MlflowClient, "log_batch", fails)
         run.log([(2, "train/loss", 3.0)])
     run.log([(3, "train/loss", 2.0)])  # too soon for another try
-    said = (
-        "MLflow takes nothing: (sqlite3.OperationalError) database is locked; it gets all later, or by `retable sync`"
-    )
-    assert capsys.readouterr().err == f"{said}\n"
+    said = "MLflow takes nothing: (sqlite3.OperationalError) database is locked; "
+    assert capsys.readouterr().err.startswith(said)
     assert history(client, run, "train/loss") == [(1, 4.0)]
     run.finish({"steps": 3}, [])
     assert history(client, run, "train/loss") == [(1, 4.0), (2, 3.0), (3, 2.0)]
@@ -325,12 +312,18 @@ def test_a_run_that_another_process_begins_anew_or_that_was_cut_off_is_passed_ov
 
 def test_a_store_that_was_made_anew_gets_all(own, client, monkeypatch):
     """In the middle of a training it is removed, and another put in its place: that has no such run, and gets all its
-    points, those that the first had taken, too."""
+    points, those that the first had taken, too. So does the store of another server."""
     store = own[1]
     trained = cell("outputs/pretrain/grammar/lstm-1", None)
-    run = start("removed")
-    run.log([(1, "train/loss", 4.0)])
+    run, moved = start("removed"), start("moved")
+    for each in (run, moved):
+        each.log([(1, "train/loss", 4.0)])
     write_record(trained, {"mlflow_run_id": run.id})
+    with monkeypatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", client.tracking_uri)
+        moved.log([(2, "train/loss", 3.0)])
+        moved.finish({"steps": 2}, [])
+        assert tracking.n_waiting() == 0 and all_of(client, "moved") == moved.id
     another = shutil.copy(client.tracking_uri.removeprefix("sqlite:///"), store.with_name("another.db"))
     another.replace(store)
     run.log([(2, "train/loss", 3.0)])
@@ -340,17 +333,6 @@ def test_a_store_that_was_made_anew_gets_all(own, client, monkeypatch):
     start("next").finish({}, [])
     sent = all_of(MlflowClient(f"sqlite:///{store}?timeout=0.2"), "removed")
     assert read_record(trained)["mlflow_run_id"] == sent != run.id
-
-
-def test_a_server_of_another_store_gets_all(own, client, monkeypatch):
-    """It comes back so in the middle of a training, which says so once and tells it all at its end."""
-    run = start("moved")
-    run.log([(1, "train/loss", 4.0)])
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", client.tracking_uri)
-    run.log([(2, "train/loss", 3.0)])
-    run.finish({"steps": 2}, [])
-    assert tracking.n_waiting() == 0
-    assert all_of(client, "moved") == run.id
 
 
 def all_of(client: MlflowClient, key: str) -> str:
@@ -405,27 +387,24 @@ def cell(name: str, run: str | None) -> Path:
     return Path(name)
 
 
-@pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "file:///home/me/mlruns"])
-def test_file_stores_are_refused(uri, monkeypatch):
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("mlruns", "file store.*sqlite:////full/path/mlflow.db"),
+        ("./mlruns", "file store"),
+        ("file:///home/me/mlruns", "file store"),
+        ("postgresql://me:pass%20w0rd@host:5432x/db", "is no address; write https://host, or postgresql://"),
+        ("post gres://host/db", "is no address"),
+        ("postgresql://me:w0rd@host/db", r"//\*\*\*@host/db .*MLFLOW_DEFAULT_ARTIFACT_ROOT=s3://bucket/mlflow"),
+    ],
+)
+def test_what_is_no_address_of_a_store_is_refused_without_its_password(uri, said, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    with pytest.raises(UsageError, match=r"file store.*sqlite:////full/path/mlflow.db"):
-        start("anywhere")
-
-
-@pytest.mark.parametrize("uri", ["postgresql://me:pass%20w0rd@host:5432x/db", "post gres://host/db"])
-def test_what_is_no_address_is_refused_without_its_password(uri, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    with pytest.raises(UsageError, match=r"is no address; write https://host, or postgresql://") as refused:
-        start("anywhere")
-    assert uri not in str(refused.value) and refused.value.__suppress_context__
-
-
-def test_a_database_keeps_no_files(monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:w0rd@host/db")
     monkeypatch.delenv("MLFLOW_DEFAULT_ARTIFACT_ROOT", raising=False)
-    expected = r"postgresql://\*\*\*@host/db is a database, .* MLFLOW_DEFAULT_ARTIFACT_ROOT=s3://bucket/mlflow"
-    with pytest.raises(UsageError, match=expected):
+    with pytest.raises(UsageError, match=said) as refused:
         start("anywhere")
+    assert "w0rd" not in str(refused.value)
+    assert "no address" not in said or refused.value.__suppress_context__
 
 
 @pytest.mark.long
@@ -438,26 +417,21 @@ def test_files_go_where_they_are_to(tmp_path, monkeypatch):
     assert (tmp_path / f"files/retable/{run.id}/artifacts/curve.csv").exists()
 
 
-def test_a_database_that_does_not_answer_holds_up_no_training(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_database_without_an_answer_or_a_driver_holds_up_no_training(tmp_path, monkeypatch, capsys, installed):
     slept = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://127.0.0.1:1/db")
     monkeypatch.setenv("MLFLOW_DEFAULT_ARTIFACT_ROOT", "s3://bucket")
     monkeypatch.setattr("time.sleep", slept.append)
+    if not installed:
+        monkeypatch.setitem(sys.modules, "psycopg", None)
     start("gone").finish({}, [])
-    assert "MLflow takes nothing" in capsys.readouterr().err and tracking.n_waiting() == 1
-    assert 0 < sum(slept) < 15  # seconds, at the start and at the end
-
-
-def test_what_is_not_installed_ends_no_training(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://host/db")
-    monkeypatch.setenv("MLFLOW_DEFAULT_ARTIFACT_ROOT", "s3://bucket")
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    start("without").finish({}, [])
-    assert "MLflow takes nothing: import of psycopg halted" in capsys.readouterr().err and tracking.n_waiting() == 1
+    said = capsys.readouterr().err
+    assert "MLflow takes nothing" in said and tracking.n_waiting() == 1
+    assert installed or "import of psycopg halted" in said
+    assert sum(slept) < 15 and (slept or not installed)  # seconds, at the start and at the end
 
 
 @pytest.mark.parametrize(
@@ -465,20 +439,9 @@ def test_what_is_not_installed_ends_no_training(tmp_path, monkeypatch, capsys):
     [
         ("API request to http://me:p@ss@host:5000/api failed", "API request to http://***@host:5000/api failed"),
         ("at postgresql://host/db?user=me&password=w0rd&x=1.", "at postgresql://host/db?user=me&password=***&x=1."),
+        ("storage=postgresql://user:hunter2@nowhere/db: no", "storage=postgresql://***@nowhere/db: no"),
         ("connection to server at http://host:5000/api failed", "connection to server at http://host:5000/api failed"),
     ],
 )
 def test_passwords_are_concealed(said, expected):
     assert concealed(said) == expected
-
-
-def test_a_study_that_two_machines_made_at_once_is_one(client):
-    """What the second put below its own stands below the first's, too."""
-    group = tracking.Group("ptb", "study ptb", {})
-    first = client.get_run(start("of one", group=group).id).data.tags["mlflow.parentRunId"]
-    experiment = client.get_experiment_by_name("retable").experiment_id
-    second = create(client, experiment, "ptb", "study ptb", {})
-    below = create(client, experiment, "other", "of another", {"mlflow.parentRunId": second})
-    third = start("of a third", group=group).id
-    assert {client.get_run(run).data.tags["mlflow.parentRunId"] for run in (below, third)} == {first}
-    assert client.get_run(second).info.lifecycle_stage == "deleted"
