@@ -111,6 +111,13 @@ def test_one_sequence_in_three_schemes():
     assert all(chunks(tags.split()) == found for tags in written.values())
 
 
+def test_bilou_and_bmes_are_iobes_in_other_letters():
+    iobes = "O S-PER B-LOC E-LOC B-ORG I-ORG I-ORG E-ORG S-PER".split()
+    for letters in ({"E": "L", "S": "U"}, {"I": "M"}):
+        tags = [letters.get(tag[0], tag[0]) + tag[1:] for tag in iobes]
+        assert chunks(tags) == chunks(iobes)
+
+
 def test_chunks_without_a_type_are_written_without_one():
     written = {scheme: " ".join(convert(["O", "B", "I", "O", "B", "B"], scheme)) for scheme in SCHEMES}
     assert written == {"IOB1": "O I I O I B", "IOB2": "O B I O B B", "IOBES": "O B E O S S"}
