@@ -1,5 +1,6 @@
 """A task of any kind and a model → a system: `python -m pipelines.finetune task=sentiment recipe=encoders/bilstm`."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def finetune(cfg: DictConfig) -> None:
     from retable.core.settings import build, resolve
     from retable.inference.build import build_model
     from retable.inference.texts import write_text
+    from retable.metrics.labelled import only_prediction
     from retable.tasks.base import Task
     from retable.training.progress import Best
     from retable.training.use import used_on
@@ -66,6 +68,9 @@ def finetune(cfg: DictConfig) -> None:
             with used_on([objective], {**cfg.trainer, "precision": FULL}):
                 predictions = task.predict(objective, encoded[split])
             units = task.units(examples[split], predictions)
+            if one := only_prediction(units):
+                said = f"warning: all predictions of {split} are the same, {one}; try another learning rate"
+                print(said, file=sys.stderr)
             rows = units.assign(split=split)[["split", *units.columns]]
             path = record.folder / "units.csv"
             rows.to_csv(path, mode="a", header=not path.exists(), index=False, lineterminator="\n")

@@ -1,11 +1,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.metrics
 from scipy import stats
 
 from retable.metrics.classification import confusion_matrix, f1, matthews
 from retable.metrics.intervals import bootstrap
-from retable.metrics.labelled import Labelled
+from retable.metrics.labelled import Labelled, only_prediction
 
 GENERATOR = np.random.default_rng(0)
 N = 200
@@ -45,3 +46,24 @@ def test_f1_is_of_class_1_and_without_labels_there_is_only_the_mean_of_columns()
     assert Labelled.sums(units(["2", "0"], ["2", "0"]), "f1").value() == 0  # and of no other class
     rows = units([None, None], [1, 0]).assign(nats=[1.0, 2.0])
     assert Labelled.values(rows, ["accuracy", "f1", "pearson", "nats", "bits"]) == {"nats": 1.5}
+
+
+def test_hundreds_of_classes_need_two_columns_each_and_agree_with_scikit_learn():
+    labels, predictions = GENERATOR.integers(400, size=(2, 1200))
+    predictions[:600] = labels[:600]
+    found = Labelled.sums(units(labels, predictions), "matthews")
+    n_classes = len({*labels, *predictions})
+    assert n_classes > 350 and found.sums.shape == (1200, 1 + 2 * n_classes)  # not its square
+    assert found.value() == pytest.approx(sklearn.metrics.matthews_corrcoef(labels, predictions), rel=1e-12)
+
+
+def test_f1_is_of_class_1_whatever_else_is_predicted():
+    labels, predictions = np.array([1, 0, 1, 0]), np.array([1, -1, 1, 1])
+    expected = sklearn.metrics.f1_score(labels, predictions, labels=[1], average="macro")
+    assert Labelled.sums(units(labels, predictions), "f1").value() == pytest.approx(expected)
+
+
+def test_one_prediction_for_all_labels_is_told():
+    assert only_prediction(units([0, 1, 0], [1, 1, 1])) == "1"
+    assert only_prediction(units([0, 1, 0], [1, 0, 1])) is only_prediction(units([0, 0], [1, 1])) is None
+    assert only_prediction(pd.DataFrame({"unit": [0], "f1": [0.5]})) is None

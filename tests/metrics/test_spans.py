@@ -117,6 +117,13 @@ def test_sequences_in_three_schemes():
     assert chunks(tags) == [Chunk("x", start, end) for start, end in places]
 
 
+def test_bilou_and_bmes_are_iobes_in_other_letters():
+    iobes = ["O", "S-PER", "B-LOC", "E-LOC", "B-ORG", "I-ORG", "I-ORG", "E-ORG", "S-PER"]
+    for letters in ({"E": "L", "S": "U"}, {"I": "M"}):
+        tags = [letters.get(tag[0], tag[0]) + tag[1:] for tag in iobes]
+        assert chunks(tags) == chunks(iobes)
+
+
 def test_metrics_by_hand_and_of_nothing():
     labels = [row.split() for row in ("B-NP I-NP O B-VP", "B-NP O B-PP O")]
     predictions = [row.split() for row in ("B-NP I-NP O B-PP", "B-NP B-NP B-PP O")]

@@ -100,6 +100,15 @@ def test_perplexities_are_those_of_the_benchmark(name, cells, project_cells, doc
     assert system.perplexity(documents, per="token") == found["perplexity_token"]
 
 
+def test_a_text_has_the_likelihood_of_its_file_whatever_ends_its_lines(cells):
+    text = "the old mice sleep\nthe cat sees a bird"
+    for name in ("kn", "used_gpt"):
+        system = retable.load(cells / f"pretrain/grammar_tiny/{name}-1")
+        expected = system.likelihood(text)
+        for same in (text + "\n", text.replace("\n", "\r\n") + "\r\n", text.replace("\n", "\r"), "\ufeff" + text):
+            assert system.likelihood(same) == expected, repr(same)
+
+
 @pytest.mark.parametrize("name", ["kn", "used_lstm", "used_gpt", "used_elmo"])
 def test_a_score_is_the_sum_of_its_tokens_and_of_its_words(name, cells, documents):
     system = retable.load(cells / f"pretrain/grammar_tiny/{name}-1")

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from retable.core.errors import UsageError
@@ -85,10 +86,26 @@ def test_validation_may_be_a_share_of_the_training_examples(build):
     task = build({"train": "".join(f"{i}\tt{i}\tgood\n" for i in range(25)), "validation": 0.1})
     held_out = [e.sentences[0] for e in task.examples("validation")]
     rest = [e.sentences[0] for e in task.examples("train")]
-    assert held_out == ["t9", "t19"] and sorted([*rest, *held_out]) == sorted(f"t{i}" for i in range(25))
+    assert len(held_out) == 2 and sorted([*rest, *held_out]) == sorted(f"t{i}" for i in range(25))
     assert task.splits == ["train", "validation"] and len(task.inputs) == 1
     with pytest.raises(UsageError, match=r"task.files.validation=0.1 holds no examples"):
         build({"validation": 0.1}).examples("validation")
+
+
+@pytest.mark.parametrize("period", [2, 3, 4, 10])
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5])
+def test_a_share_has_its_part_of_each_class_in_whatever_order_the_rows_stand(build, period, share):
+    rows = [(f"t{i}", "good" if i % period == 0 else "bad") for i in range(120)]
+    text = "".join(f"{i}\t{word}\t{label}\n" for i, (word, label) in enumerate(rows))
+    task = build({"train": text, "validation": share})
+    held_out = task.examples("validation")
+    for place, label in enumerate(("bad", "good")):
+        n = sum(each == label for _, each in rows)
+        assert abs(sum(example.label == place for example in held_out) - share * n) <= 1, label
+    steps = np.diff([int(example.sentences[0][1:]) for example in held_out])
+    assert len({*steps.tolist()}) > 2  # drawn, not every so-manieth row
+    again = build({"train": text, "validation": share}).examples("validation")
+    assert again == held_out
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """JSON, and files of JSON lines: a record a line."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ def parse(text: str, path: Path, line: int | None = None) -> Any:
     digits than it counts in, or half a character.
     """
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=lambda pairs: _distinct(pairs, path, line))
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # of "\ud800", half a character, there is no UTF-8
         return value
@@ -26,6 +27,18 @@ def parse(text: str, path: Path, line: int | None = None) -> Any:
             where, said = error.lineno if line is None else line, f"{error.msg} at column {error.colno}"
         place = str(path) if where is None else f"{path}, line {where}"
         raise UsageError(f"{place}: no JSON, {said}") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]], path: Path, line: int | None) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        require_distinct(path if line is None else f"{path}, line {line}", [name for name, _ in pairs])
+    return found
+
+
+def require_distinct(place: object, names: Sequence[str]) -> None:
+    """Raise UsageError for a name of a column or of a key that occurs twice: one value would hide the other."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise UsageError(f"{place}: {twice[0]!r} occurs twice among {', '.join(map(repr, names))}; rename one")
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

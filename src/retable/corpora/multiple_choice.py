@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from retable.core.errors import UsageError, reading
-from retable.corpora.json_lines import read_objects
+from retable.corpora.json_lines import read_objects, require_distinct
 from retable.corpora.text import read_lines
 
 
@@ -61,6 +61,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         return
     reader = csv.DictReader(f"{line}\n" for line in read_lines(path))
     with reading(path, csv.Error):
+        require_distinct(path, reader.fieldnames or [])
         for row in reader:
             yield reader.line_num, row
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from retable.core.errors import UsageError, reading
-from retable.corpora.json_lines import read_records
+from retable.corpora.json_lines import read_records, require_distinct
 from retable.corpora.multiple_choice import read_choices
 from retable.corpora.text import read_lines
 
@@ -110,6 +110,7 @@ def _rows(path: Path, column: str, columns: Sequence[str] | None) -> Iterator[di
     lines = csv.reader(text, **(of_tabs if path.suffix == ".tsv" else {}))
     with reading(path, csv.Error):
         header = next(lines, []) if columns is None else [*columns]
+        require_distinct(path, header)
         if column not in header:
             raise UsageError(f"{path} has no column {column!r}; its header names {', '.join(map(repr, header))}")
         for row in filter(None, lines):  # a blank line is no row

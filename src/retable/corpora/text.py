@@ -40,21 +40,53 @@ def write_corpus(folder: Path, train: str, validation: str, test: str, documents
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a file; a byte-order mark, which Windows puts before UTF-8, is no part of the first. Raises
-    UsageError where the file is missing or where its bytes are not in the encoding."""
+    """Yield the lines of a file, without their ends: LF, CR LF, or CR in a file without LF.
+
+    A byte-order mark, which Windows puts before UTF-8, is no part of the first line. Raises UsageError where the file
+    is missing or where its bytes are not in the encoding.
+    """
     if not path.is_file():
         raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
+    name = codecs.lookup(encoding).name
+    if name.startswith(("utf-16", "utf-32")):
+        yield from _wide_lines(path, encoding)
+        return
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            if number == 1 and codecs.lookup(encoding).name == "utf-8":
+            if number == 1 and name == "utf-8":
                 line = line.removeprefix(codecs.BOM_UTF8)
             try:
-                yield line.decode(encoding).rstrip("\r\n")
+                text = line.decode(encoding)
             except UnicodeDecodeError as error:
                 raise UsageError(
                     f"{path}, line {number}: byte {error.start + 1} of the line is not {encoding.upper()} "
-                    f"(0x{line[error.start]:02x}); convert the file, for example with iconv -t {encoding.upper()}"
+                    f"(0x{line[error.start]:02x}); convert the file, for example with iconv -t UTF-8"
                 ) from None
+            if number == 1 and "\r" in text and not text.endswith("\n"):  # the whole file is one line without LF
+                yield from text.removesuffix("\r").split("\r")
+            else:
+                yield text.rstrip("\r\n")
+
+
+def _wide_lines(path: Path, encoding: str) -> Iterator[str]:
+    """Yield the lines of UTF-16 or UTF-32, whose line ends have several bytes."""
+    with path.open(encoding=encoding) as file:
+        try:
+            for number, line in enumerate(file, 1):
+                yield line.removeprefix("\ufeff" if number == 1 else "").removesuffix("\n")
+        except UnicodeError as error:
+            raise UsageError(f"{path} is not {encoding.upper()} ({error}); convert the file to UTF-8") from None
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text as those of a file: without a byte-order mark, CRs, or a line after the last end."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+
+
+def is_blank(line: str) -> bool:
+    """Return whether a line has no words: it is empty, or all white space."""
+    return not line or line.isspace()
 
 
 def read_units(path: Path, unit: str) -> Iterator[list[str]]:
@@ -62,6 +94,6 @@ def read_units(path: Path, unit: str) -> Iterator[list[str]]:
     if unit == "line":
         yield from ([line] for line in read_lines(path))
     else:
-        for blank, lines in groupby(read_lines(path), key=lambda line: not line):
+        for blank, lines in groupby(read_lines(path), key=is_blank):
             if not blank:
                 yield list(lines)

@@ -23,7 +23,7 @@ def sentences_of(text: str) -> list[str]:
     ['It rains.', '"It pours!" he said .', 'So what']
     """
     found: list[str] = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         begin = 0
         for match in END_OF_SENTENCE.finditer(line):
             found.append(line[begin : match.end()])

@@ -64,7 +64,7 @@ def read_analogies(path: str | PathLike[str]) -> dict[str, list[Question]]:
     """
     sections: dict[str, list[Question]] = {}
     questions: list[Question] | None = None
-    with reading(path, UnicodeError), open(path, encoding="utf-8") as file:
+    with reading(path, UnicodeError), open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             match line.split():
                 case []:

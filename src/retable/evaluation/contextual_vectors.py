@@ -278,7 +278,7 @@ def read_senses(path: Path) -> dict[str, list[Occurrence]]:
     """The occurrences of each word with two senses at least, each sense with two occurrences at least, in the file's
     order. UsageError for a file of another form, and where no word is left."""
     words: dict[str, list[Occurrence]] = defaultdict(list)
-    with reading(path, UnicodeError, csv.Error), path.open(encoding="utf-8", newline="") as file:
+    with reading(path, UnicodeError, csv.Error), path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         if (header := next(reader, [])) != SENSE_COLUMNS:
             raise UsageError(f"{path} has the columns {header}; they must be {SENSE_COLUMNS}")

@@ -52,7 +52,7 @@ class Similarity:
 def read_pairs(path: str | PathLike[str]) -> list[Pair]:
     """Two words and how similar people find them a line, parted by white space; UsageError where not."""
     pairs = []
-    with reading(path, UnicodeError), open(path, encoding="utf-8") as file:
+    with reading(path, UnicodeError), open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             try:
                 a, b, score = line.split()

@@ -16,6 +16,7 @@ from retable.core.artifacts import require
 from retable.core.errors import UsageError
 from retable.core.systems import LanguageModel as Probabilities
 from retable.core.systems import System, TrainedSystem
+from retable.corpora.text import lines_of
 from retable.evaluation.scoring import Scorer
 from retable.generation.beam_search import BeamSearch
 from retable.generation.contrastive_search import ContrastiveSearch
@@ -86,7 +87,7 @@ class Language(Loaded):
         if not (texts := listed(texts)):
             raise UsageError("no text has no perplexity; give one or more")
         documents = self.config["corpus"]["unit"] == "document"
-        units = self.tokenizer.encode_units([text.split("\n") for text in texts], documents)
+        units = self.tokenizer.encode_units([lines_of(text) for text in texts], documents)
         ids, words, sizes = zip(*units, strict=True)
         tokens = np.concatenate([np.array(each, dtype=np.int64) for each in ids])
         nats = -float(system.log_prob(tokens).sum())

@@ -33,9 +33,16 @@ def matthews(confusion: ArrayLike) -> NDArray[np.float64]:
     Zero where every label or every prediction is of one class, as in CoLA's scorer.
     """
     confusion = np.asarray(confusion, dtype=np.float64)
-    labels, predictions = confusion.sum(axis=-1), confusion.sum(axis=-2)
+    right = np.trace(confusion, axis1=-2, axis2=-1)
+    return matthews_of_sums(right, confusion.sum(axis=-1), confusion.sum(axis=-2))
+
+
+def matthews_of_sums(
+    right: NDArray[np.float64], labels: NDArray[np.float64], predictions: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the same of how many are right (...), and of each class's labels and predictions (..., C)."""
     total = labels.sum(axis=-1)
-    covariance = total * np.trace(confusion, axis1=-2, axis2=-1) - (labels * predictions).sum(axis=-1)
+    covariance = total * right - (labels * predictions).sum(axis=-1)
     variance = (total**2 - (labels**2).sum(axis=-1)) * (total**2 - (predictions**2).sum(axis=-1))
     # the counts are integers, so a variance that is not zero is at least one
     return np.where(variance > 0, covariance / np.sqrt(np.maximum(variance, 1)), 0.0)

@@ -1,20 +1,25 @@
 """Metrics of units with a `label` and a `prediction`: classes, or numbers."""
 
 from collections.abc import Callable
-from math import isqrt
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from retable.metrics.classification import f1, matthews
+from retable.metrics.classification import matthews_of_sums
 from retable.metrics.correlation import moments, pearson_of_sums, ranks
-from retable.metrics.intervals import Statistic
 from retable.metrics.units import Measured, Sums, mean
 
 OF_CLASSES = ("accuracy", "matthews", "f1")  # f1 of class 1, of 0 and 1
 # Ranks are those among all units, in a resample too.
 OF_SCORES: dict[str, Callable[[ArrayLike], NDArray]] = {"pearson": np.asarray, "spearman": ranks}
+
+
+def only_prediction(units: pd.DataFrame) -> str | None:
+    """Return the one prediction that all units have although their labels differ, None where there are several."""
+    if not {"label", "prediction"} <= {*units} or units["label"].nunique() < 2 or units["prediction"].nunique() != 1:
+        return None
+    return str(units["prediction"].iloc[0])
 
 
 class Labelled(Measured):
@@ -33,18 +38,22 @@ class Labelled(Measured):
         if metric in OF_SCORES:
             scaled = (OF_SCORES[metric](each.astype(np.float64)) for each in (labels, predictions))
             return Sums(moments(*scaled), pearson_of_sums, cls.text(units))
-        pairs = np.stack([labels.astype(str), predictions.astype(str)], axis=-1)
-        classes = np.union1d(pairs, ["0", "1"])
-        cells = np.searchsorted(classes, pairs) @ [len(classes), 1]
-        return Sums(np.eye(len(classes) ** 2)[cells], _OF_CONFUSION[metric], cls.text(units))
+        labels, predictions = labels.astype(str).to_numpy(), predictions.astype(str).to_numpy()
+        if metric == "f1":
+            true, positive = (np.isin(each, ("1", "1.0")) for each in (labels, predictions))
+            cells = np.stack([true & positive, true, positive], axis=-1)
+            return Sums(cells.astype(np.float64), _f1, cls.text(units))
+        # 1 + 2C columns: those of the whole confusion matrix, C², would not fit in memory for hundreds of classes.
+        classes = np.union1d(labels, predictions)
+        counted = [labels == predictions, *(each == name for each in (labels, predictions) for name in classes)]
+        return Sums(np.stack(counted, axis=-1).astype(np.float64), _matthews, cls.text(units))
 
 
-def _of_confusion(metric: Callable[[NDArray], NDArray]) -> Statistic:
-    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        n_classes = isqrt(sums.shape[-1])
-        return metric(sums.reshape(*sums.shape[:-1], n_classes, n_classes))
-
-    return statistic
+def _f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    right, labelled, predicted = np.moveaxis(sums, -1, 0)
+    return 2 * right / np.maximum(labelled + predicted, 1)
 
 
-_OF_CONFUSION = {"matthews": _of_confusion(matthews), "f1": _of_confusion(f1)}
+def _matthews(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    n_classes = sums.shape[-1] // 2
+    return matthews_of_sums(sums[..., 0], sums[..., 1 : n_classes + 1], sums[..., n_classes + 1 :])

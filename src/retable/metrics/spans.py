@@ -21,6 +21,9 @@ Scheme = Literal["IOB1", "IOB2", "IOBES"]
 Tags = Sequence[str]
 
 
+OF_OTHER_SCHEMES = {"L": "E", "U": "S", "M": "I"}  # BILOU's last and unit, BMES's middle, in letters of IOBES
+
+
 class Chunk(NamedTuple):
     type: str
     start: int
@@ -28,11 +31,12 @@ class Chunk(NamedTuple):
 
 
 def chunks(tags: Tags) -> list[Chunk]:
-    """The chunks of a sequence, in order. UsageError for a tag that begins with none of O, B, I, E, S."""
+    """The chunks of a sequence, in order. UsageError for a tag that begins with none of O, B, I, E, S, L, U, M."""
     found, start = [], 0
     last, last_kind = "O", ""
     for place, tag in enumerate([*tags, "O"]):
         letter, _, kind = tag.partition("-")
+        letter = OF_OTHER_SCHEMES.get(letter, letter)
         if letter not in ("O", "B", "I", "E", "S"):
             raise UsageError(f"{tag!r} is no tag of chunks; they are O and, as in B-NP, B, I, E or S with a type")
         parted = letter in "OBS" or last in "OES" or kind != last_kind

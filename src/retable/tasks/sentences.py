@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from retable.core import settings
@@ -26,10 +27,20 @@ from retable.tasks.table import Row, Table, read_table
 from retable.tasks.written import Answers, plain
 from retable.tokenizers.tokenizer import Tokenizer
 
+SEED = 0  # of the examples that are held out: the same for all that train, whatever their seed
+
 
 class Example(NamedTuple):
     sentences: tuple[str, ...]  # one, or the two of a pair, words parted by single spaces
     label: float | None  # its class's place, or its score; None where the file doesn't tell
+
+
+def _drawn(labels: Sequence[float | None], share: float, classes: bool) -> set[int]:
+    """Return the places of a share of examples that are drawn at random, where labels are classes of each as many."""
+    order = np.random.default_rng(SEED).permutation(len(labels)).tolist()
+    if classes:  # the examples of a class one after another, so that even steps take the same share of each
+        order.sort(key=lambda i: -1.0 if (label := labels[i]) is None else label)
+    return {order[i] for i in range(len(order)) if int((i + 1) * share) > int(i * share)}
 
 
 class SentenceTask(Labelled, Task[Example, float]):
@@ -40,8 +51,8 @@ class SentenceTask(Labelled, Task[Example, float]):
     name: by which prompts and tables call it.
     files: split → its file: train, validation, and where there are any test and further sets, such as
         validation_mismatched; or in place of a file a mapping with its `path` and settings of `form` that are its own.
-        None: no such split. A number as validation: so large a share of the training examples, evenly spaced, is held
-        out from them.
+        None: no such split. A number as validation: so large a share of the training examples is drawn, the same
+        for all that train, and held out from them; of each class as large a share.
     sentences: the column of the sentences, or the two columns of the pairs.
     label: the column of the labels, or some names of which a file has one. A test set may be without it.
     metrics: those that the task is judged by, the first of them first.
@@ -226,11 +237,9 @@ class SentenceTask(Labelled, Task[Example, float]):
         """
         examples = self._read_examples("train" if self._held_out and split == "validation" else split)
         if self._held_out and split in SPLITS[:2]:
-            held_out = [int((i + 1) * self._held_out) > int(i * self._held_out) for i in range(len(examples))]
+            held_out = _drawn([example.label for example in examples], self._held_out, isinstance(self.labels, Classes))
             wanted = split == "validation"
-            examples = [
-                example for example, is_held_out in zip(examples, held_out, strict=True) if is_held_out == wanted
-            ]
+            examples = [example for i, example in enumerate(examples) if (i in held_out) == wanted]
         if not examples:
             raise UsageError(f"{self._name(split)} holds no examples; the {split} split needs one at least")
         return examples

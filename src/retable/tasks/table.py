@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from retable.core.errors import UsageError, reading
-from retable.corpora.json_lines import read_objects
+from retable.corpora.json_lines import read_objects, require_distinct
 from retable.corpora.text import read_lines
 
 JSON_LINES = (".jsonl", ".json", ".ndjson")
@@ -61,6 +61,7 @@ def read_table(
         rows = split(path, _lines(path, encoding), delimiter or ("," if is_csv else "\t"))
         rows = ((number, row) for number, row in rows if row not in ([], [""]))  # a blank line is no row
         header = list(columns) if columns is not None else next(rows, (0, []))[1]
+        require_distinct(path, header)
         table = Table(header, _delimited(path, header, rows, skip_incomplete))
     return table if gold is None else Table([*table.columns, "gold"], _with_gold(path, table.rows, Path(gold)))
 
@@ -152,7 +153,9 @@ def _parquet(path: Path) -> Table:
                 for number, fields in enumerate(batch.to_pylist(), number + 1):  # noqa: B020
                     yield Row(f"row {number}", {key: _text(value) for key, value in fields.items()})
 
-    return Table(list(file.schema_arrow.names), rows())
+    names = list(file.schema_arrow.names)
+    require_distinct(path, names)
+    return Table(names, rows())
 
 
 def _with_gold(path: Path, rows: Iterable[Row], gold: Path) -> Iterator[Row]:
