@@ -42,7 +42,7 @@ def project(tmp_path_factory):
         made.mkdir(parents=True)
         (made / "config.yaml").write_text(json.dumps({"tokens": f"c/{tokens}"} | config))
         tokenizers[tokens].save(made / "tokenizer.json")
-        run = {"system": name[:-2], "corpus": "c", "seed": 1, "made_from": [f"tokenize/c/{tokens}"]}
+        run = {"stage": stage, "system": name[:-2], "corpus": "c", "seed": 1, "made_from": [f"tokenize/c/{tokens}"]}
         (made / "run.json").write_text(json.dumps(run))
         (made / "metrics.json").write_text(json.dumps({"validation/loss": 1.25}))
         return made

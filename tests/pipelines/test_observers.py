@@ -147,7 +147,7 @@ def test_debugging_leaves_the_cells_alone(project, plain, debug, steps):
     assert "work/debug/pretrain/grammar_tiny/plain-1" in done.stderr.splitlines()[-1]
     assert not list((project.folder / "work/debug").rglob("last.ckpt"))
     if debug == "overfit":  # what learns at all learns a batch by heart
-        assert losses(debugged)[-1] < 0.5 * losses(debugged)[0]
+        assert losses(debugged)[-1] < 0.7 * losses(debugged)[0]
     assert ("FIT Profiler Report" in done.stdout) == (debug == "profiler")
     assert ("learning-rate finder: optimizer.lr=" in done.stdout) == (debug == "lr_find")
     assert debugged.with_name("plain-1.rates.svg").exists() == (debug == "lr_find")

@@ -156,7 +156,7 @@ LAYOUTS: dict[str, tuple[dict[str, str], dict[str, tuple]]] = {
         },
         {
             "train": ("When 0 ?", "number"),
-            "validation": ("When 9 ?", "number"),
+            "validation": ("When 1 ?", "number"),
             "test": ("Where: caf\xe9\xf0 ?", "location"),
         },
     ),

@@ -63,7 +63,7 @@ def test_no_foreign_file_sets_what_is_the_command_lines(name, tmp_path):
     refused(*foreign(tmp_path, "recipe", NODES[name]), named=f"sets {name.partition('.')[0]}")
 
 
-@pytest.mark.parametrize("group", set(GROUPS) - {"recipe"})
+@pytest.mark.parametrize("group", sorted({*GROUPS} - {"recipe"}))
 def test_no_foreign_group_sets_what_is_the_command_lines(group, tmp_path):
     for number, name in enumerate(("hydra.callbacks", "trainer.default_root_dir")):
         arguments = foreign(tmp_path / str(number), group, NODES[name])
