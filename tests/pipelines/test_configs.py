@@ -44,9 +44,9 @@ def targets(node):
             yield from targets(value)
 
 
-def compose_config(stage: str, overrides: list[str]) -> DictConfig:
+def compose_config(stage: str, overrides: list[str], hydra: bool = False) -> DictConfig:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(stage, overrides=overrides, return_hydra_config=True)
+        return compose(stage, overrides=overrides, return_hydra_config=hydra)
 
 
 def check(cfg: DictConfig) -> None:
@@ -139,5 +139,5 @@ def test_no_two_systems_of_the_gallery_are_one():
 
 @pytest.mark.parametrize("path", sorted((CONF / "sweep").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_search_of_its_own_file_composes(path):
-    cfg = compose_config("pretrain", ["recipe=recurrent/lstm", f"+sweep={path.stem}"])
+    cfg = compose_config("pretrain", ["recipe=recurrent/lstm", f"+sweep={path.stem}"], hydra=True)
     assert cfg.hydra.sweeper._target_ == "hydra_plugins.retable.Search" and cfg.hydra.sweeper.params

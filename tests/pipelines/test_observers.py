@@ -132,7 +132,11 @@ def test_a_callback_without_a_class(project):
 
 
 @pytest.mark.parametrize(
-    ("debug", "steps"), [("fdr", 1), ("limit", 4), ("overfit", 200), ("profiler", 4), ("default", 4), ("lr_find", 1)]
+    ("debug", "steps"),
+    [
+        *[("fdr", 1), ("overfit", 200), ("lr_find", 1)],
+        *(pytest.param(name, 4, marks=pytest.mark.long) for name in ("limit", "profiler", "default")),
+    ],
 )
 def test_debugging_leaves_the_cells_alone(project, plain, debug, steps):
     before, recorded = {file: (project.folder / file).read_bytes() for file in project.files()}, runs(project)

@@ -67,7 +67,11 @@ def trained(own):
     return own
 
 
-@pytest.mark.parametrize("command", [TOKENIZE, PRETRAIN, FINETUNE], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    "command",
+    [PRETRAIN, *(pytest.param(command, marks=pytest.mark.long) for command in (TOKENIZE, FINETUNE))],
+    ids=lambda command: command[0],
+)
 def test_what_is_not_trusted_is_refused_and_not_imported(own, package, command):
     imported(package)
     for environment in (own.finds, own.finds | {"RETABLE_PACKAGES": "mypkg2, other"}):

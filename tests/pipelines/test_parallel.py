@@ -125,7 +125,7 @@ TRAINED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name if name == "lstm" else long(name) for name in TRAINED])
+@pytest.mark.parametrize("name", [long(name) for name in TRAINED])
 def test_shares_of_weights_learn_and_predict_as_whole_ones(project, name):
     """In validations, in the choice of the best and behind the training: tagged, decoded, predicted."""
     if name == "translation":

@@ -117,10 +117,9 @@ def test_only_what_may_change_a_number_runs_again(repro):
     repro.edit("src/retable/models/ngram.py", "class KneserNey(", "# edited\nclass KneserNey(")
     repro.edit("conf/recipe/counted/kn3.yaml", "stage: pretrain", "stage: pretrain  # edited")
     (repro.folder / "outputs/pretrain/grammar_tiny/kn3-1/metrics.json").unlink()
-    assert sorted(repro.made()) == ["plan", "pretrain kn3-1  from the cache"]
-
     repro.edit("conf/recipe/counted/kn5.yaml", "order: 5", "order: 4")
-    assert repro.made() == ["plan", "pretrain kn5-1", "evaluate kn5-1", "report"]
+    made = ["evaluate kn5-1", "plan", "pretrain kn3-1  from the cache", "pretrain kn5-1", "report"]
+    assert sorted(repro.made()) == made
 
 
 def test_what_a_reader_of_the_page_does(repro, browser):
@@ -142,6 +141,7 @@ def test_what_a_reader_of_the_page_does(repro, browser):
     assert json.loads(written)["test/perplexity_word"] == pytest.approx(shown, abs=0.005)
 
 
+@pytest.mark.long
 def test_a_try_stands_in_a_report_of_its_own(repro):
     stages, name = (str(repro.python), "-m"), "grammar_tiny/kn3-1+model.order-2"
     committed = repro.read(f"{HISTORY}/results/report.md")
@@ -343,9 +343,7 @@ class TestWhy:
         for path, content in before.items():
             path.write_bytes(content)
 
-    @pytest.mark.parametrize("name", [
-        "grammar_tiny/kn3-1", KN3, f"outputs/{KN3}/", "kn3-1", "pretrain@kn3-1", "evaluate@kn3-1",
-    ])  # fmt: skip
+    @pytest.mark.parametrize("name", [f"outputs/{KN3}/", "kn3-1", "evaluate@kn3-1"])
     def test_there_is_nothing_to_do(self, why, name):
         assert why(name) == []
 

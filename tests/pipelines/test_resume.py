@@ -73,7 +73,8 @@ def test_asked_to_end_before_the_first_step(project):
     assert not (project.folder / "outputs/pretrain/grammar_tiny/cpu_early-2").exists()
 
 
-@pytest.mark.parametrize("name", ["cpu", pytest.param("ddp", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["cpu", "ddp"])
 def test_asked_to_end_behind_the_last_step(project, name):
     """In what Lightning does then: the training is whole and kept, the cell isn't made any more."""
     settings, plain = [*SETTINGS, *TRAINERS[name]], project if name == "cpu" else project.forked

@@ -110,6 +110,7 @@ def test_debugging_goes_where_it_went(tracked):
     assert {path.name for path in (tracked.folder / "outputs/pretrain/grammar_tiny").iterdir()} == tries
 
 
+@pytest.mark.long
 def test_a_job_of_a_multirun_leaves_the_cell_alone(tracked):
     cell = CELLS["pretrain"]
     before = contents(tracked, cell)
@@ -122,6 +123,7 @@ def test_a_job_of_a_multirun_leaves_the_cell_alone(tracked):
     assert jobs == [f"small-1+optimizer.lr-{rate}{end}" for rate in ("0.001", "0.01")]
 
 
+@pytest.mark.long
 def test_jobs_of_a_multirun_that_are_debugged_are_cells_of_their_own(tracked):
     settings = [f"{key}={value}" for key, value in CELLS["pretrain"].settings.items()]
     before = {path.name for path in (tracked.folder / "outputs/pretrain/grammar_tiny").iterdir()}
