@@ -67,6 +67,7 @@ signal.pause()
 """
 
 
+@pytest.mark.long
 def test_what_runs_when_the_server_ends_is_asked_to_end(job):
     """As where `make repro` gets a signal: a training leaves its checkpoint first."""
     asked, started = job(SAVES)

@@ -48,6 +48,7 @@ def test_another_number_of_threads_is_of_the_cell(project, monkeypatch):
     assert read_record(cell)["threads"] == read_run(cell)["threads"] == 2
 
 
+@pytest.mark.long
 def test_a_clock_that_is_put_back(project):
     """No time is below 0, and no speed; the bytes are those of another day."""
     for system, put_back in (("even", []), ("uneven", ["+callbacks.clock._target_=clocks.PutBack"])):

@@ -134,7 +134,8 @@ def test_a_callback_without_a_class(project):
 @pytest.mark.parametrize(
     ("debug", "steps"),
     [
-        *[("fdr", 1), ("overfit", 200), ("lr_find", 1)],
+        *[("fdr", 1), ("lr_find", 1)],
+        pytest.param("overfit", 200, marks=pytest.mark.long),
         *(pytest.param(name, 4, marks=pytest.mark.long) for name in ("limit", "profiler", "default")),
     ],
 )

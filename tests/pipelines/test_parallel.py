@@ -167,6 +167,7 @@ def test_one_process_of_all_nodes_is_the_first(environment, first, monkeypatch):
     assert is_main_process() == first
 
 
+@pytest.mark.long
 def test_two_processes_end_with_the_best_weights(project):
     """Which both read before the first removes the folder that they are in."""
     done = project.succeed(

@@ -104,6 +104,7 @@ def test_the_wheel_has_every_file(site):
         assert (site / "pipelines/template" / name).read_bytes() == (ROOT / name).read_bytes()
 
 
+@pytest.mark.long
 def test_without_a_project_the_configurations_are_the_packages(installed):
     said = installed.says("studies")
     named = {line.split()[0] for line in said.splitlines() if not line.startswith(" ")}

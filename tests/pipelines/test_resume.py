@@ -102,6 +102,7 @@ def check_equal(project, whole: str, resumed: str) -> None:
     assert not (project.folder / f"work/pretrain/grammar_tiny/{resumed}-1").exists()
 
 
+@pytest.mark.long
 def test_what_a_killed_run_left_goes_when_its_cell_is_made_otherwise(project):
     """Its scratch folder and its open run; those of another cell stay."""
     for system in ("given_up", "waiting"):

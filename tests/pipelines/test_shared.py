@@ -66,7 +66,7 @@ def made(project, cell: str, choice: str, devices: int):
     [
         ("gpt", "perplexity", 0),
         ("bert", "held_out", 1e-6),  # metrics of halves of a batch
-        ("gpt", "top_p", 0),
+        pytest.param("gpt", "top_p", 0, marks=pytest.mark.long),
         pytest.param("both", "mixed", 0, marks=pytest.mark.long),
         pytest.param("gpt", "gradients", 0, marks=pytest.mark.long),
         pytest.param("gpt", "beam", 0, marks=pytest.mark.long),

@@ -380,6 +380,7 @@ def test_a_registered_cell_is_a_model_that_mlflow_loads_and_asks(project_cells, 
     assert json.loads(said)["predictions"] == [{"label": label} for label in classifier.classify(rows["text"])]
 
 
+@pytest.mark.long
 def test_what_a_model_requires_is_what_its_systems_import(cells):
     code = """
 import sys, retable
