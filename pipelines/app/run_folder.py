@@ -137,12 +137,12 @@ def run_folder(
             if run is not None:
                 _finish(run, making, record, made)
             shutil.rmtree(making.scratch)
-    if not environment.is_job():
+    if not environment.is_job():  # the launcher shows the scores of all jobs
         scores = artifacts.main_scores(record.metrics)
         print(f"{making.out}: {', '.join(f'{name} {value:.5g}' for name, value in scores.items()) or 'made'}")
-    if differs and not environment.is_job():
-        said = f"{stage}/{cell} is made otherwise, and is as it was"
-        print(f"a try: {making.out} has what came of it; {said}", file=sys.stderr)
+        if differs:
+            said = f"{stage}/{cell} is made otherwise, and is as it was"
+            print(f"a try: {making.out} has what came of it; {said}", file=sys.stderr)
     if debugging(overrides()):
         print(f"debugged: {making.out} has what came of it; outputs/ and MLflow are as they were", file=sys.stderr)
 

@@ -40,7 +40,7 @@ def matthews(confusion: ArrayLike) -> NDArray[np.float64]:
 def matthews_of_sums(
     right: NDArray[np.float64], labels: NDArray[np.float64], predictions: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the same of how many are right (...), and of each class's labels and predictions (..., C)."""
+    """Return `matthews` from the number of right predictions (...) and each class's labels and predictions (..., C)."""
     total = labels.sum(axis=-1)
     covariance = total * right - (labels * predictions).sum(axis=-1)
     variance = (total**2 - (labels**2).sum(axis=-1)) * (total**2 - (predictions**2).sum(axis=-1))
