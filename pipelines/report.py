@@ -1,8 +1,7 @@
 """A study's cells → its records, tables, figures and report: `python -m pipelines.report` in the study's folder.
 
 The stage first writes `records/` from the cells; then it renders `results/` from the records only, as `retable report`
-does. `against=main`, or another commit, or another study, makes no report: it prints in Markdown what changed since,
-and writes it as a page to `work/compare/`. With `tries=[…]` the report has these next to the study's cells, and goes
+does. With `tries=[…]` the report has these next to the study's cells, and goes
 to `work/report/`.
 """
 
@@ -10,21 +9,15 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from pipelines.app.rendering import compare, render, result_folders, write_records
+from pipelines.app.rendering import render, write_records
 from pipelines.app.stage import stage
-from pipelines.config.conf import overrides
 from pipelines.study.compose import set_study
 from retable.core.artifacts import read_run
-from retable.reporting.results import Result, read_result
+from retable.reporting.results import Result, read_result, result_folders
 
 
 @stage
 def report(cfg: DictConfig) -> None:
-    if cfg.against is not None:
-        # as it was said: Hydra takes 12e4567 for a number, and git for a commit
-        said = [each.partition("=")[2].strip("'\"") for each in overrides() if each.startswith("against=")]
-        compare(said[-1] if said else str(cfg.against))
-        return
     study = set_study()
     if not cfg.tries:
         write_records(study)

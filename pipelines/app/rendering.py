@@ -1,15 +1,12 @@
 """Records of cells, and tables, figures and the report that are rendered from them."""
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pandas as pd
 import yaml
 
-from pipelines.config.project import STUDIES, STUDY, files_of_study, study_names
+from pipelines.config.project import STUDY, files_of_study
 from pipelines.study.compose import conf
 from retable.core.artifacts import read_record, remote, require
 from retable.core.publishing import WORK, refuse_all_but_a_report, replace
@@ -19,13 +16,11 @@ from retable.planning.conf import comment_of
 from retable.planning.graph import keys_of
 from retable.planning.schema import REPORTED
 from retable.planning.study import Study
-from retable.reporting.comparison import aggregates, compared, comparison_table, tables_at, tables_of
-from retable.reporting.markup import Table, latex_table, markdown_table
-from retable.reporting.page import report_page
+from retable.reporting.markup import Table, latex_table
 from retable.reporting.provenance import Making, write_runs
 from retable.reporting.records import read_results, write_record
 from retable.reporting.report import write_report
-from retable.reporting.results import COLUMNS, Result
+from retable.reporting.results import Result
 
 
 def write_records(study: Study) -> None:
@@ -79,26 +74,3 @@ def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> li
     tables = write_report(study.name, results, out, conf().tables(), present=present, **sections)
     write_runs(cells.values(), present, out)
     return tables
-
-
-def result_folders(cell: Path) -> Sequence[Path]:
-    """Where the metrics of a cell are: in it, or of an evaluation in a folder per benchmark."""
-    return [path.parent for path in sorted(cell.glob("*/metrics.json"))] or [cell]
-
-
-def compare(against: str) -> None:
-    """Print what changed of the study since a commit, or next to another study."""
-    root = files_of_study()
-    study = Path(f"{root}{STUDY}").resolve().parent.name
-    own, other = Path(f"{root}results"), STUDIES / against / "results"
-    before = tables_of(other) if against in study_names() else tables_at(against, own)
-    frame = compared(aggregates(before.values()), aggregates(tables_of(own).values()))
-    table = comparison_table(frame, {"before": against, "after": study})
-    title = f"{study} against {against}"
-    page = Path("work/compare", f"{title.replace(' ', '-').replace('/', '-')}.html")
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(
-        report_page(f"Study {title}", "", table.notes[0], pd.DataFrame(columns=COLUMNS), [table], {}, {}), "utf-8"
-    )
-    print(markdown_table(table))
-    print(f"The page: {page}", file=sys.stderr)

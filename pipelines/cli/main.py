@@ -146,23 +146,35 @@ def graph(study: Study = None) -> None:
 
 
 @app.command()
-def report(
-    study: Study = None,
-    against: Annotated[str | None, typer.Option(help="a commit, or another study: print what changed")] = None,
-) -> None:
+def report(study: Study = None) -> None:
     """Render a study's report from its records."""
     from pipelines.config.errors import one_line_errors
 
     with one_line_errors():
-        from pipelines.app.rendering import compare, render
+        from pipelines.app.rendering import render
         from pipelines.config.project import enter_project
         from pipelines.study.compose import study_here
 
         enter_project(study)
-        if against is not None:
-            compare(against)
-        else:
-            print(f"The report is {render(study_here())}")
+        print(f"The report is {render(study_here())}")
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="a system, a cell, a study or a commit")],
+    b: Annotated[str, typer.Argument(metavar="B", help="another of the same kind; a commit goes with a study, too")],
+    metric: Annotated[str | None, typer.Option(help="only this one, such as test/perplexity_word")] = None,
+    study: Annotated[
+        str | None, typer.Option(help="whose records are read; by default the cells below outputs/")
+    ] = None,
+) -> None:
+    """Compare two systems: is A better than B? Or list what differs between two studies or commits."""
+    from pipelines.config.errors import one_line_errors
+
+    with one_line_errors():
+        from pipelines.cli.compare import print_comparison
+
+        print_comparison(a, b, metric, study)
 
 
 @app.command()

@@ -229,7 +229,6 @@ class Generate:
 
 class Report:
     tries: Sequence[Name]
-    against: Name | float | None
 
 
 class Scaling:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from retable.inference.load import load
+    from retable.reporting.comparison import compare
 
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "compare", "load"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +22,10 @@ def __getattr__(name: str) -> Any:
         from retable.inference.load import load
 
         return load
+    if name == "compare":
+        from retable.reporting.comparison import compare
+
+        return compare
     if name == "__version__":
         return version("retable")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -69,8 +69,8 @@ def test_phenomena_beside_the_published(write_blimp):
     islands = rows["island effects"]
     assert [*islands][1:5] == ["kn5 accuracy", "kn5 95 % interval", "lstm accuracy", "lstm 95 % interval"]
     assert (islands["kn5 accuracy"], islands["lstm accuracy"]) == ("35.0", "75.0")
-    low, high = map(float, rows["overall"]["kn5 95 % interval"].split("–"))
-    assert rows["overall"]["kn5 accuracy"] == "33.3" and 15 < low < 25 and 43 < high < 53  # ± 17, of thirty pairs
+    # three paradigms, which are blocks, tell nothing of others
+    assert (rows["overall"]["kn5 accuracy"], rows["overall"]["kn5 95 % interval"]) == ("33.3", "")
     assert rows["overall"]["lstm accuracy"] == "83.3"
     assert rows["pairs of known words"]["kn5 accuracy"] == "26.7"
     assert [*islands][5:] == [
@@ -80,7 +80,7 @@ def test_phenomena_beside_the_published(write_blimp):
     assert [*rows["overall"].values()][5:] == ["61.2", "69.6", "69.8", "83.0", "88.6"]
     assert [*islands.values()][5:] == ["57.2", "48.3", "46.6", "72.7", "84.9"]
     (row,) = [row for row in table.panels["ptb"] if row.values[0].text == "overall"]
-    assert row.apart and row.values[3].bold and not row.values[1].bold and row.values[3].spread == "4.7"
+    assert row.apart and not row.values[3].bold and not row.values[1].bold and row.values[3].spread == "4.7"
     paradigms, of_paradigms = tables["blimp-paradigms"]
     assert {name: row["kn5 accuracy"] for name, row in cells(paradigms, "ptb").items()} == {
         "adjunct island": "50.0", "ellipsis n bar 1": "30.0", "wh island": "20.0"

@@ -15,7 +15,7 @@ import pytest
 
 from retable.core import escaping
 from retable.core.errors import UsageError
-from retable.reporting.comparison import tables_at
+from retable.reporting.changes import tables_at
 from retable.reporting.figures import write_figure
 from retable.reporting.markup import Column, Row, Table, Value, latex_table, markdown_table
 from retable.reporting.page import report_page

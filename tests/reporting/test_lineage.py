@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from retable.core.errors import UsageError
-from retable.metrics.intervals import bootstrap, percentile_interval
-from retable.metrics.units import share
+from retable.metrics.comparison import holm
 from retable.reporting.lineage import gains_rows, lineage_rows
 from retable.reporting.results import read_result, tidy
 from tests.reporting import specifications
@@ -89,14 +89,13 @@ def test_rows_are_mean_perplexities_in_the_order_of_history_and_the_oracles_last
 def test_differences_are_nats_a_word_with_a_paired_interval(made):
     _, frame = made
     row = frame.loc["elman"]
-    own, its = (
-        [np.stack([nats + NOISE + tilt(system), np.full(N, 10.0)], axis=1) for nats in NATS[system]]
-        for system in ("elman", "kn5")
-    )
-    replicates = bootstrap(own, share) - bootstrap(its, share)
+    expected = stats.ttest_rel(24.1 + tilt("elman"), 25 + tilt("kn5"))  # kn5 has one run: the interval is over units
+    low, high = expected.confidence_interval(0.95)
     assert row["difference"] == pytest.approx((24.1 - 25 + (tilt("elman") - tilt("kn5")).mean()) / 10)
-    assert [row["difference_low"], row["difference_high"]] == pytest.approx([*percentile_interval(replicates)])
-    assert (row["before"], row["verdict"]) == ("kn5", "better")
+    assert [row["difference_low"], row["difference_high"]] == pytest.approx([low / 10, high / 10])
+    assert (row["before"], row["verdict"]) == ("kn5", "better on these test texts, one seed")
+    compared = frame.loc[["elman", "lstm", "gpt"]]
+    assert compared["p_holm"].tolist() == pytest.approx([*holm(compared["p"])]) and pd.isna(frame.loc["kn5", "p_holm"])
     assert row["difference_high"] - row["difference_low"] < 0.1 * (row["ci_high"] - row["ci_low"])  # for it is paired
 
 
@@ -105,15 +104,15 @@ def test_differences_are_nats_a_word_with_a_paired_interval(made):
     [
         ([23, 23.2], "worse"),
         ([20.9, 21.1], "better"),
-        ([22, 22.02], "undecided"),  # the interval holds 0
-        ([21, 21.95], "undecided"),  # it does not, but a run is no better than the best before
+        ([22, 22.02], "undecided"),  # the runs agree
+        ([21, 21.95], "undecided"),  # the seeds spread too far
         ([22.9, 22.05], "undecided"),
     ],
 )
-def test_the_interval_and_every_seed_decide(write, seeds, verdict):
+def test_seeds_and_units_decide_together(write, seeds, verdict):
     _, frame = tables(write(gpt=seeds))
-    assert frame.loc["gpt", "verdict"] == verdict
-    assert (frame.loc["gpt", "difference_low"] * frame.loc["gpt", "difference_high"] < 0) == (seeds == [22, 22.02])
+    assert frame.loc["gpt", "verdict"].partition(";")[0] == verdict
+    assert (frame.loc["gpt", "difference_low"] * frame.loc["gpt", "difference_high"] < 0) == (verdict == "undecided")
 
 
 def test_the_excess_by_phenomenon_stands_beside_where_it_was_measured(whole, write_run):
@@ -157,7 +156,7 @@ def test_mistakes_in_the_lineage_are_told(write, write_likelihood):
     with pytest.raises(UsageError, match="there is no corpus that all of its systems were measured on"):
         tables(folders)
     folders[-1] = write_likelihood("evaluate", "grammar/gpt-1-perplexity", "gpt", 1, [20.0] * (N - 1))
-    with pytest.raises(UsageError, match=r"gpt-1-perplexity and .*lstm-1-perplexity left no scores of the same units"):
+    with pytest.raises(UsageError, match=r"gpt-1-perplexity and .*lstm-1-perplexity have no scores of the same units"):
         tables(folders)
 
 
@@ -198,15 +197,19 @@ def test_what_pretraining_gives_with_its_interval(write_task):
     assert {name: (value.text, value.spread) for name, value in row.items() if "interval" not in name} == {
         "Pretraining": ("GPT", ""), "Task": ("sentiment", ""), "Metric": ("accuracy", ""), "Labels": ("1,000", ""),
         "Runs": ("2", ""), "From scratch": ("72.5", "3.5"), "Pretrained": ("85.5", "0.7"),
-        "Bayes-optimal": ("93.0", ""), "Gain points": ("+13.0", ""), "Gain verdict": ("gains", ""),
+        "Bayes-optimal": ("93.0", ""), "Gain points": ("+13.0", ""), "Gain p (Holm)": ("0.026", ""),
+        "Gain verdict": ("better", ""),
     }  # fmt: skip
     assert row["From scratch"].runs == ("finetune/grammar/sentiment-gpt-1", "finetune/grammar/sentiment-gpt-2")
-    places = np.arange(200)
-    own, its = ([np.stack([places < n, places >= 0], axis=1) for n in seeds] for seeds in ([170, 172], [140, 150]))
-    low, high = percentile_interval(bootstrap(own, share) - bootstrap(its, share))
-    assert row["Gain 95 % interval"].text == f"{100 * low:+.1f} to {100 * high:+.1f}"
     cell = frame.iloc[0]
-    assert cell[["difference", "difference_low", "difference_high"]].tolist() == pytest.approx([0.13, low, high])
+    low, high = cell["difference_low"], cell["difference_high"]
+    assert row["Gain 95 % interval"].text == f"{100 * low:+.1f} to {100 * high:+.1f}"
+    places = np.arange(200)
+    runs, others = ([places < n for n in seeds] for seeds in ([170, 172], [140, 150]))
+    assert cell["difference"] == pytest.approx(0.13)
+    units = (np.mean(runs, axis=0) - np.mean(others, axis=0)).var(ddof=1) / 200
+    seeds = sum(np.var([run.mean() for run in each], ddof=1) / 2 for each in (runs, others))
+    assert (high - low) / 2 > 2 * math.sqrt(units + seeds)  # of two and two seeds
     assert (cell["system"], cell["scratch"], cell["scratch_mean"], cell["bayes_optimal"]) == pytest.approx(
         ("gpt_pretrained", "gpt", 0.725, 0.93)
     )
@@ -214,11 +217,12 @@ def test_what_pretraining_gives_with_its_interval(write_task):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "verdict"), [([120, 122], "loses"), ([150, 190], "undecided"), ([150.5, 151], "undecided")]
+    ("seeds", "verdict"),
+    [([120, 122], "worse"), ([180, 182], "better"), ([150, 190], "undecided"), ([150, 151], "undecided")],
 )
-def test_a_gain_is_one_in_every_run(write_task, seeds, verdict):
-    _, frame = gains(write_task({"gpt": [150, 150], "gpt_pretrained": [int(right) for right in seeds]}))
-    assert frame["verdict"].tolist() == [verdict]
+def test_a_gain_is_better_or_worse_or_undecided(write_task, seeds, verdict):
+    _, frame = gains(write_task({"gpt": [150, 150], "gpt_pretrained": seeds}))
+    assert [each.partition(";")[0] for each in frame["verdict"]] == [verdict]
 
 
 def test_a_task_of_its_own_text_is_called_like_its_corpus(write_task):

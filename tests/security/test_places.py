@@ -11,7 +11,7 @@ from pipelines.config import project
 from retable.core.artifacts import git_state, remote
 from retable.core.errors import UsageError
 from retable.core.publishing import refuse_all_but_a_report, replace, require_one_mount
-from retable.reporting.comparison import tables_at
+from retable.reporting.changes import tables_at
 
 ROOT = project.CONF.parent
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from retable.core.systems import System
 from retable.evaluation.scoring import Scorer
@@ -100,6 +101,12 @@ class MinimalPairs(Labelled):
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
         """Those of a phenomenon or a paradigm, or of all."""
         return units if split == OVERALL else units[(units["split"] == split) | (units["paradigm"] == split)]
+
+    @classmethod
+    def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
+        """Put the pairs of a paradigm, which one template makes, into one block; those of a single one are alone."""
+        numbers, paradigms = pd.factorize(units["paradigm"])
+        return numbers if len(paradigms) > 1 else None
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:

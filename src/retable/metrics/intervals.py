@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -93,9 +93,19 @@ def bootstrap(
     return np.mean([statistic(each) for each in np.split(sums, ends[:-1], axis=1)], axis=0)
 
 
-def percentile_interval(replicates: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """The percentile interval of bootstrap replicates (Efron and Tibshirani 1993, chapter 13)."""
-    low, high = np.quantile(np.asarray(replicates), [(1 - level) / 2, (1 + level) / 2])
+def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = math.inf) -> tuple[float, float]:
+    """Return the percentile interval of bootstrap replicates (Efron and Tibshirani 1993, chapter 13).
+
+    Where the replicates are of n units (or blocks of them), it is the expanded one (Hesterberg 2015, section 5.2): the
+    percentiles lie as far out as Student's t of n − 1 and the spread of a sample instead of a resample want it. Without
+    that the interval of twenty units holds the truth less often than it says.
+    """
+    z = (
+        float(stdtrit(n - 1, (1 + level) / 2)) * math.sqrt(n / (n - 1))
+        if n < math.inf
+        else float(ndtri((1 + level) / 2))
+    )
+    low, high = np.quantile(np.asarray(replicates), ndtr([-z, z]))
     return float(low), float(high)
 
 

@@ -32,6 +32,13 @@ LIKELIHOODS = {
 class Likelihoods(Measured):
     """Of units of text: their `nats`, and the `tokens`, `words` and `bytes` that these cover."""
 
+    in_order = True
+
+    @classmethod
+    def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
+        """As `Measured.blocks`; only lines may be alike, documents are independent."""
+        return super().blocks(units, unit) if unit == "line" else None
+
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
         if metric not in LIKELIHOODS:

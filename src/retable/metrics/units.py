@@ -1,5 +1,6 @@
 """What each unit of a split (document, sentence, question) adds to a metric: of it come values, intervals and tests."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
@@ -20,9 +21,19 @@ class Sums(NamedTuple):
     text: tuple  # what the units are, whoever is measured on them: their counts, or their labels
     best: Best = "highest"
     compared: Statistic | None = None  # of values, before one is tested against another: a logarithm for perplexities
+    blocks: NDArray[np.int64] | None = None  # (n_units,), 0 to G − 1, of `Measured.blocks`; None: each unit alone
 
     def value(self) -> float:
         return float(self.statistic(self.sums.sum(axis=0)))
+
+    @property
+    def of_blocks(self) -> NDArray[np.float64]:
+        """The sums of each block of units, (G, K): what intervals and tests draw or leave out."""
+        if self.blocks is None:
+            return self.sums
+        added = np.zeros((self.blocks.max() + 1, self.sums.shape[1]))
+        np.add.at(added, self.blocks, self.sums)
+        return added
 
 
 class Measured(Protocol):
@@ -34,6 +45,20 @@ class Measured(Protocol):
 
     statistics: ClassVar[Mapping[str, tuple[Sequence[str], Statistic]]] = {}  # by metric, of the sums of these columns
     best: ClassVar[Mapping[str, Best]] = {}  # by metric; of others the highest
+    in_order: ClassVar[bool] = False  # units next to each other may be alike: the lines of a text, say
+
+    @classmethod
+    def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
+        """Number the blocks of units that may be alike, (n_units,); None if all units are independent.
+
+        Units `in_order` form ⌈√n⌉ blocks of neighbours, nearly equal in size: blocks grow with the text, so what
+        neighbours share stays inside, and so does their number (the rule of batch means, Flegal and Jones 2010).
+
+        Args:
+            units: rows of one split.
+            unit: what the corpus calls a unit of its text, `line` or `document`.
+        """
+        return neighbours(len(units)) if cls.in_order else None
 
     @classmethod
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
@@ -60,6 +85,11 @@ class Measured(Protocol):
         """Those of the metrics that the units tell."""
         found = ((name, cls.sums(units, name)) for name in metrics)
         return {name: sums.value() for name, sums in found if sums is not None}
+
+
+def neighbours(n: int) -> NDArray[np.int64]:
+    """Number ⌈√n⌉ blocks of consecutive units, (n,)."""
+    return np.arange(n) * math.ceil(math.sqrt(n)) // n
 
 
 def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:

@@ -106,6 +106,12 @@ class Gain(Keys):
     pretrained: Name
 
 
+class Compared(Keys):
+    systems: Annotated[list[Name], Len(2, 2)] = Field(examples=["systems: [gpt, lstm]"])
+    metric: Name = key("metric: sentiment/test/accuracy")
+    corpus: Name = key("corpus: grammar")
+
+
 class LabelEfficiency(Keys):
     claim: str
     pretrained: Name
@@ -123,6 +129,7 @@ class Reported(Keys):
     label_efficiency: LabelEfficiency = key("label_efficiency: {claim: …, pretrained: bert_pretrained, …}")
     lineage: dict[Name, int | float] = key("lineage: {kn5: 1998, lstm: 2012}")
     gains: list[Gain] = key("gains: [{task: sentiment, metric: accuracy, scratch: gpt, …}]")
+    compare: list[Compared] = key("compare: [{systems: [gpt, lstm], metric: test/perplexity_word}]")
     tuned: Name = key("tuned: how the learning rates were found")
     chosen_by: dict[Name, Name] = key("chosen_by: {sentiment: accuracy}")
     scaling_laws: Name = key("scaling_laws: gpt_*")
@@ -203,6 +210,8 @@ def require_systems(reported: Mapping[str, Any], systems: Collection[str], where
     named += [("elmo", name, systems) for pair in reported.get("elmo", {}).items() for name in pair]
     for gain in reported.get("gains", ()):
         named += [("gains", gain[side], systems) for side in ("scratch", "pretrained")]
+    for pair in reported.get("compare", ()):
+        named += [("compare", name, systems) for name in pair["systems"]]
     for key, ablation in reported.get("ablations", {}).items():
         named += [(f"ablations.{key}", name, systems) for name in ablation["systems"]]
     if efficiency := reported.get("label_efficiency"):

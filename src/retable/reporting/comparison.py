@@ -1,111 +1,198 @@
-"""Two studies, or one study at two commits, side by side: what moved, what is new, what is gone."""
+"""Comparisons of two systems, over seeds and test units together.
 
-import io
-import shutil
-import subprocess
-from collections.abc import Iterable, Mapping
+A study may list pairs of systems under `compare`:
+
+    compare:
+    - {systems: [gpt, lstm]}                                    # by test perplexity per word
+    - {systems: [bert_pretrained, bert], metric: sentiment/test/accuracy, corpus: grammar}
+
+`corpus` is needed only where the metric was measured on several. `retable compare` and `retable.compare` make the same
+rows of any two cells or systems.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from retable.core.errors import UsageError
-from retable.reporting.ablations import interval_text
-from retable.reporting.fields import filled_table
-from retable.reporting.markup import Column, Row, Table, Value
-from retable.reporting.results import CELL
+from retable.core.artifacts import read_json, read_run
+from retable.core.errors import UsageError, closest
+from retable.metrics.comparison import Comparison, holm
+from retable.metrics.comparison import compare as compare_runs
+from retable.metrics.intervals import mean_std
+from retable.metrics.likelihood import LIKELIHOODS
+from retable.metrics.units import Best, Sums
+from retable.reporting.records import read_results
+from retable.reporting.results import MEASURED, ORACLE, Result, read_result, result_folders, tidy, units_of
 
-NUMBERS = ("mean", "ci_low", "ci_high")
-SAME, WITHIN, MOVED, NEW, GONE = "the same", "within the interval", "moved", "new", "gone"
-ORDER = (MOVED, WITHIN, NEW, GONE)
-DIGITS = 1e-5  # relative: tables have six digits
-
-
-def tables_of(folder: Path) -> dict[str, str]:
-    """The texts of the tables that a report left, by file name. UsageError where there are none."""
-    found = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.csv"))}
-    if not found:
-        raise UsageError(f"{folder} has no tables; `retable repro` of its study makes them")
-    return found
+METRIC = "test/perplexity_word"
 
 
-def tables_at(commit: str, folder: Path) -> dict[str, str]:
-    """The texts of the tables that stood in a folder at a commit. UsageError where there were none."""
+def difference(runs: pd.DataFrame, others: pd.DataFrame, required: bool = True) -> Comparison:
+    """Compare the runs of two systems on one CELL; rows of `results.tidy`.
 
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout
-
-    if shutil.which("git") is None:
-        raise UsageError(f"to compare with commit {commit} needs git, which is not installed here")
-    try:
-        git("rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}")
-    except subprocess.CalledProcessError:
-        raise UsageError(f"git knows no {commit}; write a commit, or the name of a study") from None
-    listed = git("ls-tree", "--name-only", commit, f"{folder}/").splitlines()
-    names = [Path(name).name for name in listed if name.endswith(".csv")]
-    if not names:
-        raise UsageError(f"{folder} had no tables at {commit}; write a later commit")
-    return {name: git("show", f"{commit}:./{folder}/{name}") for name in names}
-
-
-def aggregates(tables: Iterable[str]) -> pd.DataFrame:
-    """The rows of all tables in CSV that are of runs: CELL's columns and NUMBERS, each once."""
-    parts = []
-    for text in tables:
-        frame = pd.read_csv(io.StringIO(text), keep_default_na=False, dtype=dict.fromkeys(CELL, str))
-        if {*CELL, "mean"} <= {*frame.columns}:
-            frame = frame.reindex(columns=[*CELL, *NUMBERS])
-            parts.append(frame.assign(**{name: pd.to_numeric(frame[name], errors="coerce") for name in NUMBERS}))
-    every = pd.concat(parts) if parts else pd.DataFrame(columns=[*CELL, *NUMBERS])
-    return every[every["mean"].notna()].drop_duplicates(CELL, ignore_index=True)
-
-
-def compared(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """A row for each cell of either, with NUMBERS of both and what became of it.
-
-    A mean has moved where it lies outside of the interval that it had. Where each of the two is of one corpus, other
-    than the other's, cells are the same whatever their corpus.
+    Raises: UsageError: `required`, but a system has one run, and both have no scores of the same units.
     """
-    corpora = [{*frame["corpus"]} for frame in (before, after)]
-    keys = [*CELL]
-    if all(len(each) == 1 for each in corpora) and corpora[0] != corpora[1]:
-        keys.remove("corpus")
-    frame = before[[*keys, *NUMBERS]].merge(after[[*keys, *NUMBERS]], "outer", on=keys, suffixes=("_before", ""))
-    old, new = frame["mean_before"], frame["mean"]
-    low, high = frame["ci_low_before"], frame["ci_high_before"]
-    cases = {GONE: new.isna(), NEW: old.isna(), SAME: np.isclose(old, new, rtol=DIGITS), WITHIN: new.between(low, high)}
-    frame["change"] = np.select([*cases.values()], [*cases], default=MOVED)
-    return frame.assign(difference=new - old)
+    units = [units_of(each) for each in (runs, others)]
+    same = bool(units[0] and units[1] and units[0].text == units[1].text)
+    if required and not same and min(len(runs), len(others)) < 2:
+        names = " and ".join(each["result"].iloc[0].name for each in (runs, others))
+        raise UsageError(f"{names} have no scores of the same units; run both on one text, or each with two seeds")
+    sums = [[*each["sums"]] if same else [] for each in (runs, others)]
+    first = runs["sums"].iloc[0]
+    likelihood = runs["metric"].iloc[0] in LIKELIHOODS
+    scale = first.compared if isinstance(first, Sums) else np.log if likelihood else None
+    own, its = (each["value"].to_numpy(np.float64) for each in (runs, others))
+    if scale is not None:
+        own, its = scale(own), scale(its)
+    best: Best = first.best if isinstance(first, Sums) else "lowest" if likelihood else "highest"
+    return compare_runs(own, its, best, *sums)
 
 
-def comparison_table(frame: pd.DataFrame, names: Mapping[str, str]) -> Table:
-    """What changed of `compared`; `names` say what `before` and `after` are."""
-    columns = [Column(title, numeric=False) for title in ("System", "Corpus", "Metric")]
-    columns += [Column(names["before"]), Column("95 % interval", numeric=True), Column(names["after"])]
-    columns += [Column("Difference"), Column("Change", numeric=False)]
-    changed = frame[frame["change"] != SAME]
-    place = changed["change"].map(ORDER.index)
-    size = (changed["difference"] / changed["mean_before"]).abs()
-    changed = changed.assign(place=place, size=size).sort_values(["place", "size"], ascending=[True, False])
-    counts = frame["change"].value_counts()
-    told = ", ".join(f"{counts[change]} {change}" for change in (*ORDER, SAME) if change in counts)
-    notes = [
-        f"Of {len(frame)} numbers: {told}. Moved: outside of the 95 % interval that it had, or without one that is "
-        "known, in its first five digits."
+def facts_of(found: Comparison) -> dict[str, Any]:
+    """The columns of a comparison in a table; `with_holm` adds those that depend on the other rows."""
+    return {
+        "difference": found.difference, "difference_low": found.low, "difference_high": found.high, "p": found.p,
+        "better": found.better, "pairs": found.pairs, "blocks": found.n_blocks, "_found": found,
+    }  # fmt: skip
+
+
+def comparison_rows(pairs: Sequence[Mapping[str, Any]], values: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per pair of a study's `compare`; `values` are those of `results.tidy`.
+
+    Raises: UsageError: a system lacks the metric, or was measured on several corpora and none is named.
+    """
+    return with_holm([_pair(number, pair, values) for number, pair in enumerate(pairs)])
+
+
+def with_holm(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Add Holm's p-values over all rows, and the verdicts by them; rows without a comparison have none."""
+    if not rows:
+        return pd.DataFrame()
+    p_holm = holm([row.get("p", nan) for row in rows])
+    found = [row.get("_found") for row in rows]
+    verdicts = [each.verdict(p) if each else "" for each, p in zip(found, p_holm, strict=True)]
+    return pd.DataFrame(rows).assign(p_holm=p_holm, verdict=verdicts).drop(columns="_found", errors="ignore")
+
+
+def _pair(number: int, pair: Mapping[str, Any], values: pd.DataFrame) -> dict[str, Any]:
+    where, metric = f"compare[{number}]", pair.get("metric", METRIC)
+    values = with_names(values)
+    if "corpus" in pair:
+        values = values[values["corpus"] == pair["corpus"]]
+    sides = [values[values["system"] == system] for system in pair["systems"]]
+    for system, side in zip(pair["systems"], sides, strict=True):
+        if metric not in set(side["name"]):
+            raise UsageError(f"{where}: {system} has no {metric} in this study; {closest(metric, {*side['name']})}")
+    found = [side[side["name"] == metric] for side in sides]
+    corpora = sorted({*found[0]["corpus"]} & {*found[1]["corpus"]})
+    if len(corpora) != 1:
+        shown = ", ".join(corpora) or "no corpus that both have"
+        raise UsageError(f"{where}: {metric} was measured on {shown}; name one: corpus: …")
+    return row_of(*(each[each["corpus"] == corpora[0]] for each in found))
+
+
+def with_names(values: pd.DataFrame) -> pd.DataFrame:
+    """Add `name`: the metric with its task and split, as in metrics.json."""
+    parts = values[["task", "split", "metric"]].itertuples(index=False)
+    return values.assign(name=["/".join(filter(None, row)) for row in parts])
+
+
+def row_of(runs: pd.DataFrame, others: pd.DataFrame) -> dict[str, Any]:
+    """The row of one comparison: rows of `with_names` of one metric and corpus."""
+    row: dict[str, Any] = {"corpus": runs["corpus"].iloc[0], "metric": runs["name"].iloc[0]}
+    for side, each in (("", runs), ("other_", others)):
+        each = each.sort_values("seed")
+        mean, std = mean_std(each["value"])
+        facts = {"system": each["system"].iloc[0], "mean": mean, "std": std, "n": len(each)}
+        facts |= {"runs": " ".join(result.name for result in each["result"])}
+        row |= {f"{side}{name}": value for name, value in facts.items()}
+    return row | facts_of(difference(runs, others, required=False))
+
+
+def compare(a: str, b: str, metric: str | None = None, study: str | None = None) -> pd.DataFrame:
+    """Compare two systems or cells on every test metric that both have.
+
+    Args:
+        a: a cell's name, such as `pretrain/ptb/lstm-1`, or a system's, which stands for the cells of all its seeds.
+        b: another.
+        metric: only this one, as in metrics.json: `test/perplexity_word`, `sentiment/test/accuracy`.
+        study: read the records of this study; by default the cells below `outputs/`.
+
+    Returns: a row per corpus and metric: both means with their standard deviations over seeds, the difference (in nats
+        where the metric is a perplexity) with its 95 % interval, p, p by Holm's rule over all rows, the pairs of runs
+        in which `a` is better, and the verdict.
+
+    Raises: UsageError: there is no such cell or system, or the two have no metric in common.
+    """
+    sides = [
+        values[values["system"] != ORACLE] for values in (with_names(tidy(each)) for each in _sides((a, b), study))
     ]
-    rows = [_row(row) for _, row in changed.iterrows()]
-    return filled_table("comparison", "What changed", columns, {"": rows} if rows else {}, notes)
+    common = sorted(set.intersection(*({*zip(side["corpus"], side["name"], strict=True)} for side in sides)))
+    wanted = [key for key in common if (key[1] == metric if metric else _is_main(key[1], common))]
+    if not wanted:
+        names = {name for _, name in common}
+        raise UsageError(
+            f"{a} and {b} have no {metric}; {closest(metric, names)}" if metric and names
+            else f"{a} and {b} were not measured by the same benchmark or on the same task; evaluate both"
+        )  # fmt: skip
+    rows = []
+    for corpus, name in wanted:
+        runs, others = (side[(side["corpus"] == corpus) & (side["name"] == name)] for side in sides)
+        rows.append(row_of(runs, others))
+    return with_holm(rows)
 
 
-def _row(row: pd.Series) -> Row:
-    metric = " ".join(part for part in (row["task"], row["split"], row["metric"]) if part)
-    digits = 2 if row["metric"].startswith("perplexity") else 4
+def _is_main(name: str, common: Sequence[tuple[str, str]]) -> bool:
+    """Whether a metric is shown unasked: of the test split, or of validation where there is none; a perplexity per
+    word alone of the likelihoods."""
+    *task, split, metric = name.split("/")
+    if metric in LIKELIHOODS and metric != "perplexity_word":
+        return False
+    tested = any(other.split("/")[:-2] == task and other.split("/")[-2:-1] == ["test"] for _, other in common)
+    return split not in ("train", "validation") or (split == "validation" and not tested)
 
-    def text(value: Any, sign: str = "") -> Value:
-        return Value("" if pd.isna(value) else f"{value:{sign}.{digits}f}")
 
-    interval = Value(interval_text(row["ci_low_before"], row["ci_high_before"], digits))
-    names = [*map(Value, (row["system"], row.get("corpus", ""), metric))]
-    numbers = [text(row["mean_before"]), interval, text(row["mean"]), text(row["difference"], "+")]
-    return Row([*names, *numbers, Value(row["change"], bold=row["change"] == MOVED)])
+def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
+    """The results of each of the systems or cells, all from one place: a study's records, or one folder of outputs."""
+    patterns = [(root, "run.json") for root in (Path("outputs"), *sorted(Path().glob("studies/*/outputs")))]
+    if study:
+        folders = [path for path in (Path("studies", study, "records"), Path(study, "records")) if path.is_dir()]
+        if not folders:
+            raise UsageError(f"study {study} has no records here; `retable repro {study}` makes them")
+        patterns = [(folders[0], "*.json")]
+    known: set[str] = set()
+    for root, pattern in patterns:
+        found = [each for stage in MEASURED[1:] for each in _measured(root / stage, pattern)]
+        sides = [[place for place, run in found if _is_called(name, place, run)] for name in names]
+        if all(sides):
+            return [[result for place in side for result in _results(place)] for side in sides]
+        known |= {run["system"] for _, run in found}
+    missing = next((name for name in names if name not in known), names[0])
+    where, other = (f"the records of study {study} have", "") if study else (
+        "below outputs/ there is", "; or name a study whose records have both: --study NAME"
+    )  # fmt: skip
+    advice = closest(missing, sorted(known)) if known else "`retable repro` makes some"
+    raise UsageError(f"{where} no measured cell or system {missing}; {advice}{other}")
+
+
+def _measured(stage: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The cells of a stage, as folders or as files of records, with what is known of their runs."""
+    for path in sorted(stage.glob(f"*/{pattern}" if pattern == "*.json" else f"*/*/{pattern}")):
+        yield (path, read_json(path)["run"]) if pattern == "*.json" else (path.parent, read_run(path.parent))
+
+
+def _is_called(name: str, place: Path, run: Mapping[str, Any]) -> bool:
+    """Whether a cell is of the system of that name, or is the cell, or measures it."""
+    if run["system"] == name:
+        return True
+    cell = name.removeprefix("outputs/").strip("/")
+    measured = run["made_from"][:1] if run["stage"] == "evaluate" else []
+    return any(f"/{each}".endswith(f"/{cell}") for each in (place.with_suffix("").as_posix(), *measured))
+
+
+def _results(place: Path) -> Iterator[Result]:
+    yield from read_results(place) if place.is_file() else map(read_result, result_folders(place))

@@ -84,7 +84,7 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
         for system, runs in systems.items():
             own = replicates[system]
             own = own[np.isfinite(own)] if np.isfinite(own).any() else own  # of samples that have a token of it
-            (mean, std), (low, high) = means[system], percentile_interval(own)
+            (mean, std), (low, high) = means[system], percentile_interval(own, n=sums[system].shape[1])
             p = paired_test(means[best][0] - mean, replicates[best] - replicates[system])
             n_tokens, _, true_nats = sums[system][0].sum(axis=0)
             facts = true_nats / n_tokens if n_tokens else math.nan, n_tokens, " ".join(run.name for run in runs)

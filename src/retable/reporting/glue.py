@@ -135,4 +135,4 @@ def _over_examples(mean: float, base: UnitSums | None, own: UnitSums | None) -> 
     if base is None or own is None or base.text != own.text:
         return np.nan, np.nan, np.nan
     replicates = own.replicates - base.replicates
-    return (*percentile_interval(replicates), paired_test(mean, replicates))
+    return (*percentile_interval(replicates, n=own.n_blocks), paired_test(mean, replicates))

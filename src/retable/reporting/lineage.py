@@ -27,8 +27,9 @@ from typing import Any
 import pandas as pd
 
 from retable.core.errors import UsageError
-from retable.metrics.intervals import mean_std, percentile_interval
-from retable.metrics.units import columns, share
+from retable.metrics.intervals import mean_std
+from retable.metrics.units import columns
+from retable.reporting.comparison import difference, facts_of, with_holm
 from retable.reporting.diagnostics import PHENOMENA, phenomena_frame
 from retable.reporting.fields import span
 from retable.reporting.results import ORACLE, Result, Systems, by_corpus, units_of
@@ -39,7 +40,8 @@ ALONE = f"{ORACLE}_alone"  # the true distribution that forgets every earlier se
 EXCESS = {name: f"excess_{name}" for name in PHENOMENA}
 COLUMNS = [
     "system", "corpus", *PERPLEXITY, "year", "mean", "std", "n", "ci_low", "ci_high", "runs",
-    "before", "difference", "difference_low", "difference_high", "verdict", *EXCESS.values(), "excess_runs",
+    "before", "difference", "difference_low", "difference_high", "p", "p_holm", "better", "pairs", "blocks", "verdict",
+    *EXCESS.values(), "excess_runs",
 ]  # fmt: skip
 
 
@@ -54,32 +56,12 @@ class Measured:
         return units_of(self.rows)
 
     @property
-    def system(self) -> str:
-        return self.rows["system"].iloc[0]
-
-    @property
     def facts(self) -> dict[str, Any]:
         """The mean over seeds, std, number of runs, the mean's interval over units, and the runs' names."""
         (mean, std), names = mean_std(self.rows["value"]), (result.name for result in self.rows["result"])
-        low, high = percentile_interval(self.units.replicates) if self.units else (nan, nan)
+        low, high = self.units.interval if self.units else (nan, nan)
         return {
             "mean": mean, "std": std, "n": len(self.rows), "ci_low": low, "ci_high": high, "runs": " ".join(names),
-        }  # fmt: skip
-
-    def against(self, other: "Measured", verdicts: Mapping[int, str]) -> dict[str, Any]:
-        """The difference to the other's mean with its interval, and its verdict by its sign, 0 where undecided.
-
-        UsageError where both were not measured on the same units.
-        """
-        if self.units is None or other.units is None or self.units.text != other.units.text:
-            names = " and ".join(each.rows["result"].iloc[0].name for each in (self, other))
-            raise UsageError(f"{names} left no scores of the same units to be compared on; run them again on one text")
-        own, its = self.rows["value"], other.rows["value"]
-        low, high = percentile_interval(self.units.replicates - other.units.replicates)
-        sign = int(low > 0 and own.min() > its.max()) - int(high < 0 and own.max() < its.min())
-        return {
-            "difference": own.mean() - its.mean(), "difference_low": low, "difference_high": high,
-            "verdict": verdicts[sign],
         }  # fmt: skip
 
 
@@ -106,22 +88,20 @@ def lineage_rows(
     rows = []
     for corpus, part in panels.items():
         excess = _excess({name: runs for name, runs in phenomena.get(corpus, {}).items() if name in years})
-        facts = {"corpus": corpus, **PERPLEXITY, "before": "", "verdict": "", "excess_runs": ""}
+        facts = {"corpus": corpus, **PERPLEXITY, "before": "", "excess_runs": ""}
         rows += [facts | row | excess.get(row["system"], {}) for row in _compared(years, part)]
-    return pd.DataFrame(rows, columns=COLUMNS).assign(_notes=tuned)
+    return with_holm(rows).reindex(columns=COLUMNS).assign(_notes=tuned)
 
 
 def _compared(years: Mapping[str, int], values: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """The systems' perplexities, each against the one before, and behind them the oracles'."""
-    before: Measured | None = None
+    before: pd.DataFrame | None = None
     for system, year in years.items():
         runs = values[values["system"] == system].sort_values("seed")
-        sums = [each._replace(statistic=share) for each in runs["sums"]]  # nats a word
-        nats = Measured(runs.assign(sums=sums, value=[each.value() for each in sums]))
         row = {"system": system, "year": year, **Measured(runs).facts}
-        if before:
-            row |= {"before": before.system, **nats.against(before, {-1: "better", 1: "worse", 0: "undecided"})}
-        before = nats
+        if before is not None:
+            row |= {"before": before["system"].iloc[0], **facts_of(difference(runs, before))}
+        before = runs
         yield row
     for _, oracle in values[values["system"] == ORACLE].groupby("seed"):
         yield {"system": ORACLE, **Measured(oracle).facts}
@@ -146,7 +126,7 @@ def gains_rows(comparisons: Sequence[Mapping[str, Any]], values: pd.DataFrame, t
 
     UsageError for a comparison that is not as above, and for a system, task or metric without numbers.
     """
-    return pd.DataFrame([_gain(comparison, values) | {"_notes": tuned} for comparison in comparisons])
+    return with_holm([_gain(comparison, values) | {"_notes": tuned} for comparison in comparisons])
 
 
 def _gain(comparison: Mapping[str, Any], values: pd.DataFrame) -> dict[str, Any]:
@@ -170,5 +150,5 @@ def _gain(comparison: Mapping[str, Any], values: pd.DataFrame) -> dict[str, Any]
     facts |= {"scratch": comparison["scratch"]}
     facts |= {f"scratch_{name}": value for name, value in scratch.facts.items()}
     facts |= {"bayes_optimal": optimum.iloc[0] if len(optimum) else nan}
-    facts |= pretrained.against(scratch, {1: "gains", -1: "loses", 0: "undecided"})
+    facts |= facts_of(difference(pretrained.rows, scratch.rows))
     return facts | {"_seeds": span([facts["scratch_n"], facts["n"]])}

@@ -18,6 +18,7 @@ from retable.reporting import provenance
 from retable.reporting.ablations import ablation_rows
 from retable.reporting.alignments import alignment_figures
 from retable.reporting.attention import attention_figures, heads_tables
+from retable.reporting.comparison import comparison_rows
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import gradients_rows, phenomena_tables, sampling_rows, scaling_rows
 from retable.reporting.elmo import elmo_rows
@@ -37,7 +38,7 @@ from retable.reporting.probes import probes_figures
 from retable.reporting.provenance import Making, entries
 from retable.reporting.published import complete, signed
 from retable.reporting.rates import rates_rows
-from retable.reporting.results import Result, aggregate, read_references, tidy
+from retable.reporting.results import MEASURED, Result, aggregate, read_references, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.scaling_laws import (
     compute_figures,
@@ -52,9 +53,6 @@ from retable.reporting.spreadsheets import write_csv
 from retable.reporting.tables import Specification, rows_tables, write_table, write_tables
 from retable.reporting.vectors import planes, size_curves
 
-# The stages whose metrics the tables hold.
-MEASURED = ("prepare", "evaluate", "from_scratch", "finetune")
-
 
 def write_report(
     study: str,
@@ -68,6 +66,7 @@ def write_report(
     label_efficiency: Mapping[str, Any] | None = None,
     lineage: Mapping[str, int] | None = None,
     gains: Sequence[Mapping[str, Any]] | None = None,
+    compare: Sequence[Mapping[str, Any]] | None = None,
     tuned: str | None = None,
     rates: Mapping[str, Mapping[str, float]] | None = None,
     chosen_by: Mapping[str, str] | None = None,
@@ -88,8 +87,9 @@ def write_report(
     why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a
     system, there is a table of what others differ by from it on GLUE's tasks; `elmo` says of systems what they are
     called with ELMo, see `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there
-    are its tables and figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, whose tables
-    stand first; `rates` and `chosen_by` as `retable.reporting.rates` has them, `lacks` as `retable.reporting.lacking`,
+    are its tables and figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, and
+    `compare` as `retable.reporting.comparison`, whose tables stand first; `rates` and `chosen_by` as
+    `retable.reporting.rates` has them, `lacks` as `retable.reporting.lacking`,
     and `scaling_laws`, a pattern of systems, as the module of that name has it. `makings` say how each cell is made,
     and `remote` where the repository is, and `about` what the study is for. `present` are the records of the cells that
     are on this machine, by name: the page has their runs.
@@ -123,6 +123,7 @@ def write_report(
         laws = fitted(scaling_points(scaling_laws, results.get("pretrain", []), values))
     first = [*of_rows("lineage", lineage_rows(lineage or {}, values, everything, tuned or ""))]
     first += of_rows("gains", gains_rows(gains or (), values, tuned or ""))
+    first += of_rows("compare", comparison_rows(compare or (), values))
     first += of_rows("rates", rates_rows(rates or {}, chosen_by or {}, results.get("pretrain", []), values))
     first += [*of_rows("scaling-laws", laws_rows(laws)), *of_rows("scaling-models", models_rows(laws))]
     tables = write_tables(signed(pd.concat([frame, averages]), measured), specifications, out)

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
@@ -20,11 +20,13 @@ from retable.core import artifacts
 from retable.core.errors import UsageError
 from retable.core.settings import resolve, shown
 from retable.core.trust import NotTrusted
-from retable.metrics.intervals import mean_std, paired_test, percentile_interval
+from retable.metrics.comparison import FEWEST
+from retable.metrics.intervals import mean_std, paired_test
 from retable.metrics.likelihood import LIKELIHOODS, Likelihoods
 from retable.metrics.units import Measured, Sums
 from retable.reporting.units import UnitSums
 
+MEASURED = ("prepare", "evaluate", "from_scratch", "finetune")  # the stages whose metrics the tables hold
 SPLITS = ("train", "validation", "test")
 ORACLE = "oracle"  # the true distribution: of the text, of the labels (the Bayes-optimal prediction), of hidden words
 # what the grammar itself could reach, whatever cell it ran on
@@ -41,7 +43,6 @@ OF_NUMBERS = ("phenomena", "positions", "gradients", "gradient_norms", "sampling
 TABLES = ("samples.jsonl", *(f"{name}.csv" for name in (*OF_NAMES, *OF_NUMBERS)))
 NAMES = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
 _MIX = "mix.csv"  # of the scalar mix in model.safetensors: layer, share and gamma
-FEWEST = 5  # units that an interval or a test wants: resamples of two documents are three
 PASS, PASS_OTHER, FAIL = "pass", "pass, other recipe", "fail"
 AFTERWARDS = "tolerance set after it had run"
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
@@ -71,10 +72,12 @@ class Result:
         found: dict[str, Sums] = {}
         if "units" not in self.tables:
             return found
-        measured = self._measured()
+        config = yaml.load(self.config, yaml.CSafeLoader) or {}
+        measured, unit = self._measured(config), config.get("corpus", {}).get("unit", "")
         for key, (task, split, metric) in ((key, cell) for key in self.metrics if (cell := _cell(key))):
             try:
-                sums = measured.sums(measured.rows(self.tables["units"], task, split), metric)
+                units = measured.rows(self.tables["units"], task, split)
+                sums = measured.sums(units, metric)
             except (KeyError, ValueError) as error:
                 raise UsageError(f"{self.name}: units.csv doesn't tell {key}: {error}; run the stage again") from None
             if sums is None:
@@ -85,12 +88,11 @@ class Result:
                     f"{self.name}: metrics.json has {metric} {value:.6g} on {split}, "
                     f"but its units give {recomputed:.6g}; run the stage again"
                 )
-            found[key] = sums
+            found[key] = sums._replace(blocks=measured.blocks(units, unit))
         return found
 
-    def _measured(self) -> type[Measured]:
+    def _measured(self, config: dict[str, Any]) -> type[Measured]:
         """That of the task or the benchmark; the oracle that stage `prepare` leaves has the likelihoods of a text."""
-        config = yaml.load(self.config, yaml.CSafeLoader) or {}
         part = config.get("task") or config.get("benchmark", {}).get(self.benchmark)
         if not part:
             return Likelihoods
@@ -130,6 +132,11 @@ def read_result(folder: Path) -> Result:
         artifacts.read_record(cell),
         folder.name if folder != cell else "",
     )
+
+
+def result_folders(cell: Path) -> Sequence[Path]:
+    """Where the metrics of a cell are: in it, or of an evaluation in a folder per benchmark."""
+    return [path.parent for path in sorted(cell.glob("*/metrics.json"))] or [cell]
 
 
 def result_of(
@@ -276,7 +283,7 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
     std is the sample standard deviation over the n seeds; ci_low and ci_high bound the mean's 95 % bootstrap
     interval over the units of the split (documents, lines, examples); p_best is the paired bootstrap's
     p-value against the best system but the oracle. All are NaN where they don't exist, the last three for fewer than
-    FEWEST units, and so are the flops, which `published.complete` adds.
+    FEWEST blocks of units, and so are the flops, which `published.complete` adds.
     """
     rows: list[dict] = []
     units: list[UnitSums | None] = []
@@ -284,8 +291,8 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
         group = group.sort_values("seed")
         mean, std = mean_std(group["value"])
         found = units_of(group)
-        units.append(found if found and len(found.runs[0].sums) >= FEWEST else None)
-        low, high = percentile_interval(units[-1].replicates) if units[-1] else (np.nan, np.nan)
+        units.append(found if found and found.n_blocks >= FEWEST else None)
+        low, high = found.interval if found else (np.nan, np.nan)
         protocol, runs = ", ".join(sorted({*group["protocol"]} - {""})), [result.name for result in group["result"]]
         row = dict(zip(CELL, cell, strict=True)) | {"protocol": protocol, "mean": mean, "std": std, "n": len(group)}
         rows.append(row | {"ci_low": low, "ci_high": high, "runs": " ".join(runs), "flops": np.nan})

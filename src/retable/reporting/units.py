@@ -1,5 +1,6 @@
 """A metric of several runs, mostly the seeds of one system, on the same units."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,7 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from retable.metrics.intervals import bootstrap
+from retable.metrics.comparison import FEWEST
+from retable.metrics.intervals import bootstrap, percentile_interval
 from retable.metrics.units import Sums
 
 
@@ -36,5 +38,16 @@ class UnitSums:
 
     @cached_property
     def replicates(self) -> NDArray[np.float64]:
-        """The mean over runs in each bootstrap resample of the units, (resamples,)."""
-        return bootstrap([run.sums for run in self.runs], self.runs[0].statistic)
+        """The mean over runs in each bootstrap resample of the blocks of units, (resamples,)."""
+        return bootstrap([run.of_blocks for run in self.runs], self.runs[0].statistic)
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.runs[0].of_blocks)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the mean over runs, for other units; NaN for fewer than FEWEST blocks."""
+        if self.n_blocks < FEWEST:
+            return math.nan, math.nan
+        return percentile_interval(self.replicates, n=self.n_blocks)

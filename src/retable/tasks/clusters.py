@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from retable.corpora.coreference import Document, write_documents
 from retable.data.bucketed import Encoded
@@ -42,6 +43,11 @@ class CoreferenceTask(Task[Document, Clusters]):
     def require(self, model: type[Model], d_predicate: int) -> None:
         require_ranker(model)
         require_spelling(model, "recipe=coreference/mention_ranker")
+
+    @classmethod
+    def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64]:
+        """Put the parts of a document into one block."""
+        return pd.factorize(units["document"])[0]
 
     @cached_property
     def _documents(self) -> dict[str, list[Document]]:

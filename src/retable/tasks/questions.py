@@ -92,6 +92,7 @@ class QuestionTask(Task[QuestionInWords, Found]):
     """
 
     kind = "answers"
+    in_order = True
     in_words = True
     metrics = ("exact_match", "f1")  # the means over the questions, as shares
     selects = "f1"

@@ -128,6 +128,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     """
 
     kind = "tagging"
+    in_order = True
     statistics = {"accuracy": (("right", "words"), share)} | {name: (SPAN_COLUMNS, SHARES[name]) for name in SHARES}
     metrics = tuple(statistics)  # the last three where tags make spans
     in_words = True

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from retable.core.errors import UsageError
-from retable.reporting.comparison import aggregates, compared, comparison_table, tables_at, tables_of
+from retable.reporting.changes import aggregates, changes, changes_table, tables_at, tables_of
 from retable.reporting.markup import markdown_table
 from retable.reporting.results import CELL
 
@@ -22,31 +22,31 @@ BEFORE = csv({"kn5": (17.65, 17.3, 18), "lstm": (9.27, 9.1, 9.4), "gpt": (9.01, 
 AFTER = csv({"kn5": (17.65, 17.3, 18), "lstm": (9.5, 9.3, 9.7), "gpt": (9.1, 9, 9.3), "new": (2, 2, 2)})
 
 
-def changes(before: str, after: str) -> dict[str, str]:
-    frame = compared(aggregates([before]), aggregates([after]))
+def change_of(before: str, after: str) -> dict[str, str]:
+    frame = changes(aggregates([before]), aggregates([after]))
     return dict(zip(frame["system"], frame["change"], strict=True))
 
 
 def test_what_became_of_each_number():
-    assert changes(BEFORE, AFTER) == {
+    assert change_of(BEFORE, AFTER) == {
         "kn5": "the same", "lstm": "moved", "gpt": "within the interval", "old": "gone", "new": "new",
     }  # fmt: skip
     without = [csv({"lstm": (mean, "", "")}) for mean in (9.27, 9.270001, 9.271)]
-    assert changes(without[0], without[1]) == {"lstm": "the same"}
-    assert changes(without[0], without[2]) == {"lstm": "moved"}
-    assert changes(BEFORE, csv({"kn5": (18.1, 18, 19)}, corpus="again"))["kn5"] == "moved"
+    assert change_of(without[0], without[1]) == {"lstm": "the same"}
+    assert change_of(without[0], without[2]) == {"lstm": "moved"}
+    assert change_of(BEFORE, csv({"kn5": (18.1, 18, 19)}, corpus="again"))["kn5"] == "moved"
     several = csv({"kn5": (18.1, 18, 19)}, corpus="again") + "\n".join(BEFORE.splitlines()[1:])
-    assert len(compared(aggregates([BEFORE]), aggregates([several]))) == 5
+    assert len(changes(aggregates([BEFORE]), aggregates([several]))) == 5
     assert len(aggregates([BEFORE, BEFORE, "system,corpus\na,b\n", "layer,share\n1,0.5\n"])) == 4
     assert aggregates([]).empty
-    table = comparison_table(compared(aggregates([BEFORE]), aggregates([AFTER])), NAMES)
+    table = changes_table(changes(aggregates([BEFORE]), aggregates([AFTER])), NAMES)
     text = markdown_table(table)
     rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][2:]
     assert rows == ["lstm", "gpt", "new", "old"]
     lstm = next(line for line in text.splitlines() if "| lstm" in line)
     assert [part.strip() for part in lstm.split("|")[4:9]] == ["9.27", "9.10 to 9.40", "9.50", "+0.23", "**moved**"]
     assert "Of 5 numbers: 1 moved, 1 within the interval, 1 new, 1 gone, 1 the same." in text
-    same = markdown_table(comparison_table(compared(aggregates([BEFORE]), aggregates([BEFORE])), NAMES))
+    same = markdown_table(changes_table(changes(aggregates([BEFORE]), aggregates([BEFORE])), NAMES))
     assert "|" not in same and "Of 4 numbers: 4 the same." in same
 
 

@@ -1,0 +1,42 @@
+"""`retable compare`: two systems or cells by their scores, or two states of a study by their tables."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from pipelines.config.project import DEFAULT, STUDIES, study_names
+from pipelines.study.compose import conf
+from retable.core.errors import UsageError
+from retable.reporting.changes import aggregates, changes, changes_table, is_commit, tables_at, tables_of
+from retable.reporting.comparison import compare
+from retable.reporting.markup import markdown_table
+from retable.reporting.page import report_page
+from retable.reporting.results import COLUMNS
+from retable.reporting.tables import rows_tables
+
+
+def print_comparison(a: str, b: str, metric: str | None, study: str | None) -> None:
+    """Print the scores of two systems or cells, or what differs between two studies or commits, in Markdown."""
+    studies = {*study_names()}
+    if not {a, b} & studies and not (is_commit(a) and is_commit(b)):
+        rows = compare(a, b, metric, study)
+        for table, _ in rows_tables("compare", conf().tables()["compare"], rows):
+            print(markdown_table(table))
+        return
+    if metric is not None:
+        raise UsageError("--metric is for systems and cells; leave it out, all tables of a study are compared")
+    folder = STUDIES / next((each for each in (study, a, b) if each in studies), DEFAULT) / "results"
+    after, before = (
+        tables_of(STUDIES / each / "results") if each in studies else tables_at(each, folder) for each in (a, b)
+    )
+    frame = changes(aggregates(before.values()), aggregates(after.values()))
+    table = changes_table(frame, {"before": b, "after": a})
+    title = f"{a} against {b}"
+    page = Path("work/compare", f"{title.replace(' ', '-').replace('/', '-')}.html")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(
+        report_page(f"Study {title}", "", table.notes[0], pd.DataFrame(columns=COLUMNS), [table], {}, {}), "utf-8"
+    )
+    print(markdown_table(table))
+    print(f"The page: {page}", file=sys.stderr)
