@@ -90,7 +90,7 @@ def lineage_rows(
         excess = _excess({name: runs for name, runs in phenomena.get(corpus, {}).items() if name in years})
         facts = {"corpus": corpus, **PERPLEXITY, "before": "", "excess_runs": ""}
         rows += [facts | row | excess.get(row["system"], {}) for row in _compared(years, part)]
-    return with_holm(rows).reindex(columns=COLUMNS).assign(_notes=tuned)
+    return with_holm(rows).reindex(columns=[*COLUMNS, "_p"]).assign(_notes=tuned)
 
 
 def _compared(years: Mapping[str, int], values: pd.DataFrame) -> Iterator[dict[str, Any]]:
