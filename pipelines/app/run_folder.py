@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,13 +139,24 @@ def run_folder(
                 _finish(run, making, record, made)
             shutil.rmtree(making.scratch)
     if not environment.is_job():  # the launcher shows the scores of all jobs
-        scores = artifacts.main_scores(record.metrics)
-        print(f"{making.out}: {', '.join(f'{name} {value:.5g}' for name, value in scores.items()) or 'made'}")
+        print(f"{making.out}: {', '.join(_scores(making.out, record.metrics)) or 'made'}")
         if differs:
             said = f"{stage}/{cell} is made otherwise, and is as it was"
             print(f"a try: {making.out} has what came of it; {said}", file=sys.stderr)
     if debugging(overrides()):
         print(f"debugged: {making.out} has what came of it; outputs/ and MLflow are as they were", file=sys.stderr)
+
+
+def _scores(cell: Path, metrics: Mapping[str, float]) -> Iterator[str]:
+    """The main scores of a finished cell, with the 95 % intervals over its units where it has units."""
+    scores, known = artifacts.main_scores(metrics), dict[str, tuple[float, float]]()
+    if [*cell.glob("units.csv"), *cell.glob("*/units.csv")]:
+        from retable.reporting.results import intervals  # imports pandas
+
+        known = intervals(cell, scores)
+    for name, value in scores.items():
+        low, high = known.get(name, (nan, nan))
+        yield f"{name} {value:.5g}" + f" ({low:.5g} to {high:.5g})" * (low <= high)
 
 
 @contextlib.contextmanager

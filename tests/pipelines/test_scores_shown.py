@@ -1,9 +1,13 @@
 """The scores of a cell are printed: by the stage that makes it, and by `retable show`."""
 
 import json
+import re
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
 from pipelines.cli.main import main
 from retable.core.artifacts import main_scores
@@ -17,8 +21,18 @@ def test_a_stage_ends_with_its_scores_and_its_folder(project):
     assert trained.stdout.splitlines()[-1].startswith("outputs/pretrain/grammar_tiny/shown-1: ")
     done = project.succeed("evaluate", TINY, "cell=grammar_tiny/shown-1")
     perplexity = project.read("evaluate/grammar_tiny/shown-1/metrics.json")["test/perplexity_word"]
-    expected = f"outputs/evaluate/grammar_tiny/shown-1: test/perplexity_word {perplexity:.5g}, "
-    assert done.stdout.splitlines()[-1].startswith(expected)
+    place, _, scores = done.stdout.splitlines()[-1].partition(": ")
+    name, value, low, _, high, *_ = re.split("[ (),]+", scores)
+    assert (place, name, value) == (
+        "outputs/evaluate/grammar_tiny/shown-1",
+        "test/perplexity_word",
+        f"{perplexity:.5g}",
+    )
+    units = pd.read_csv(project.folder / place / "perplexity/units.csv").query("split == 'test'")
+    error = stats.sem(units["nats"] - np.log(perplexity) * units["words"]) / units["words"].mean()
+    assert [float(low), float(high)] == pytest.approx(
+        [perplexity * np.exp(sign * 2 * error) for sign in (-1, 1)], rel=0.02
+    )
 
 
 def test_of_many_metrics_the_main_ones_are_those_of_the_test():

@@ -2,8 +2,8 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from io import StringIO
@@ -137,6 +137,15 @@ def read_result(folder: Path) -> Result:
 def result_folders(cell: Path) -> Sequence[Path]:
     """Where the metrics of a cell are: in it, or of an evaluation in a folder per benchmark."""
     return [path.parent for path in sorted(cell.glob("*/metrics.json"))] or [cell]
+
+
+def intervals(cell: Path, names: Collection[str]) -> dict[str, tuple[float, float]]:
+    """The 95 % intervals of those metrics of a cell that its units tell, by name; NaN for too few units."""
+    found: dict[str, tuple[float, float]] = {}
+    for result in map(read_result, result_folders(cell)):
+        kept = replace(result, metrics={name: result.metrics[name] for name in names if name in result.metrics})
+        found |= {name: UnitSums([sums]).interval for name, sums in kept.sums.items()}
+    return found
 
 
 def result_of(
