@@ -31,7 +31,7 @@ def test_a_stage_ends_with_its_scores_and_its_folder(project):
     units = pd.read_csv(project.folder / place / "perplexity/units.csv").query("split == 'test'")
     error = stats.sem(units["nats"] - np.log(perplexity) * units["words"]) / units["words"].mean()
     assert [float(low), float(high)] == pytest.approx(
-        [perplexity * np.exp(sign * 2 * error) for sign in (-1, 1)], rel=0.02
+        [perplexity * np.exp(sign * 2 * error) for sign in (-1, 1)], rel=0.05
     )
 
 
