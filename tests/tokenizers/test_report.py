@@ -11,9 +11,9 @@ def test_the_unknown_token_is_found_in_every_model():
     words = word.train(LINES)
     pieces = wordpiece.train(LINES, vocab_size=40, lowercase=True)
     best = unigram.train(LINES, vocab_size=120)
-    assert words.words[report.unknown_id(words)] == best.words[report.unknown_id(best)] == "<unk>"
-    assert pieces.words[report.unknown_id(pieces)] == "[UNK]"
-    assert report.unknown_id(byte_bpe.train(LINES, 260)) is report.unknown_id(character.train(LINES)) is None
+    assert words.words[words.unknown] == best.words[best.unknown] == "<unk>"
+    assert pieces.words[pieces.unknown] == "[UNK]"
+    assert byte_bpe.train(LINES, 260).unknown is character.train(LINES).unknown is None
 
 
 def test_coverage_by_hand():
@@ -27,6 +27,8 @@ def test_coverage_by_hand():
         "fertility": 1.0,
         "compression": pytest.approx((12 + 8 + 1 + 6 + 1) / 12),
         "unknown": 2 / 12,
+        "unk_in_text": 0,
+        "lost": pytest.approx((len("sat") + len("dog")) / 28),
     }
     assert report.coverage(tokenizer, [[""]], documents=False)["whole"] == 0
 

@@ -20,6 +20,7 @@ class Sums(NamedTuple):
     text: tuple  # what the units are, whoever is measured on them: their counts, or their labels
     best: Best = "highest"
     compared: Statistic | None = None  # of values, before one is tested against another: a logarithm for perplexities
+    whole: bool = True  # whether the measured system read all of each unit
 
     def value(self) -> float:
         return float(self.statistic(self.sums.sum(axis=0)))
