@@ -248,8 +248,8 @@ class Tokenizer:
             if ids.count(i) > ends:
                 at = max(text.lower().find(name.lower()), 0)
                 raise UsageError(
-                    f"{text[max(at - 30, 0) : at + 30]!r} holds {name}, which is a mark to this tokenizer and no text; "
-                    f"leave it out, in a corpus by write.strip=[{name}], or write another word"
+                    f"{text[max(at - 30, 0) : at + 30]!r} contains {name}, which this tokenizer reserves; remove it "
+                    f"(from the ends of lines: corpus.write.strip=[{name}] with write_corpus), or write another word"
                 )
 
     def _ids(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
