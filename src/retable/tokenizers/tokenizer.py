@@ -248,7 +248,7 @@ class Tokenizer:
             if ids.count(i) > ends:
                 at = max(text.lower().find(name.lower()), 0)
                 raise UsageError(
-                    f"{text[max(at - 30, 0) : at + 30]!r} contains {name}, which this tokenizer reserves; remove it "
+                    f"{text[max(at - 30, 0) : at + 30].strip()!r} contains {name}, which this tokenizer reserves; remove it "
                     f"(from the ends of lines: corpus.write.strip=[{name}] with write_corpus), or write another word"
                 )
 
