@@ -46,7 +46,7 @@ def tokenize(cfg: DictConfig) -> None:
         give_back_memory()
         tokenizer.save(record.folder / "tokenizer.json")
         record.metrics["vocab_size"] = tokenizer.vocab_size
-        for split, path in splits.items():
+        for path in splits.values():
             tokenizer.require_text(read_lines(path), path)
         for split, path in splits.items():
             unit, size = cfg.corpus.unit, path.stat().st_size
@@ -85,8 +85,8 @@ def measure(record: RunFolder, split: str, tokenizer: Tokenizer, totals: dict[st
     record.metrics |= {f"{split}/{name}": total for name, total in totals.items()}
     if split == "test" and lost.bytes:
         print(
-            f"test: {unknown - lost.marks} of {totals['tokens']:.0f} tokens are unknown to the vocabulary, {lost.marks} "
-            f"are <unk> in the text; {totals['lost']:.2%} of the bytes are not in the tokens, so no bits per byte",
+            f"test: {unknown - lost.marks} of {totals['tokens']:.0f} tokens are unknown to the vocabulary, "
+            f"{lost.marks} are <unk> in the text; {totals['lost']:.2%} of the bytes are not in the tokens, so no bits per byte",
             file=sys.stderr,
         )
 

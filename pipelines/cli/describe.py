@@ -39,7 +39,9 @@ def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str 
             found = coverage(tokenizer, read, unit == "document")
             print(f"{f'{text} {split}':24}" + "".join(f"{found[name]:>13{form}}" for name, form in COLUMNS.items()))
     print("fertility: tokens a word, a line's end being one; compression: bytes a token; unknown: tokens of what the")
-    print("vocabulary lacks; unk_in_text: tokens of the text's own <unk>; lost: bytes that the tokens do not determine;")
+    print(
+        "vocabulary lacks; unk_in_text: tokens of the text's own <unk>; lost: bytes that the tokens do not determine;"
+    )
     print("whole: of the types, those that are one known token")
 
     for word in words:

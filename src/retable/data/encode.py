@@ -51,7 +51,8 @@ def write_tokens(
             bar.update(int(rows[:, 2].sum()))
         table.seek(0)
         write_header(table, n_units)
-    return dict(zip(COUNTED, totals.tolist(), strict=True)) | {"units": n_units}
+    counts: dict[str, float] = dict(zip(COUNTED, totals.tolist(), strict=True))
+    return counts | {"units": n_units}
 
 
 def write_header(table: BinaryIO, n_units: int) -> None:

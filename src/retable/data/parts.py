@@ -64,4 +64,5 @@ def _join(parts: list[Path], path: Path) -> dict[str, float]:
         for part in parts:
             with part.with_name(f"{part.name}.bin").open("rb") as ids:
                 shutil.copyfileobj(ids, stream)
-    return dict(zip(COUNTED, map(int, totals), strict=True)) | {"units": n_units}
+    counts: dict[str, float] = dict(zip(COUNTED, map(int, totals), strict=True))
+    return counts | {"units": n_units}

@@ -73,8 +73,10 @@ class Measured:
         """
         if self.units is None or other.units is None or self.units.text != other.units.text:
             names = " and ".join(each.rows["result"].iloc[0].name for each in (self, other))
-            raise UsageError(f"{names} left no scores of the same units to be compared on; run them on one text, with "
-                "tokenizers that read all of it")
+            raise UsageError(
+                f"{names} left no scores of the same units to be compared on; run them on one text, with "
+                "tokenizers that read all of it"
+            )
         own, its = self.rows["value"], other.rows["value"]
         low, high = percentile_interval(self.units.replicates - other.units.replicates)
         sign = int(low > 0 and own.min() > its.max()) - int(high < 0 and own.max() < its.min())

@@ -31,7 +31,11 @@ def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost)
     of tokens that stand for something that the vocabulary lacks, `unk_in_text` of those that stand for the text's own
     `<unk>`, and `lost` the share of bytes that the tokens do not determine. The argument `unknown` counts both.
     """
-    shares = {"unknown": (unknown - lost.marks) / tokens, "unk_in_text": lost.marks / tokens, "lost": lost.bytes / bytes}
+    shares = {
+        "unknown": (unknown - lost.marks) / tokens,
+        "unk_in_text": lost.marks / tokens,
+        "lost": lost.bytes / bytes,
+    }
     return {"fertility": tokens / words, "compression": bytes / tokens} | shares
 
 

@@ -172,7 +172,9 @@ class Tokenizer:
             lines = iter(self._ids([line for unit in units for line in unit]))
             return [[*chain.from_iterable([*next(lines), *mark] for _ in unit), *last] for unit in units]
         end = ends.document if documents else ""
-        return [[*ids, *last] for ids in self._ids(["".join(line + ends.line for line in unit) + end for unit in units])]
+        return [
+            [*ids, *last] for ids in self._ids(["".join(line + ends.line for line in unit) + end for unit in units])
+        ]
 
     def lost(self, lines: Iterable[str]) -> Lost:
         """What the tokens of these lines leave open: unknown words, case, or white space but a space between words."""
@@ -264,7 +266,7 @@ class Tokenizer:
 
 def _lone(spaces: re.Match[str]) -> bool:
     """Whether this is one space between two words."""
-    return spaces[0] == " " and 0 < spaces.start() and spaces.end() < len(spaces.string)
+    return spaces[0] == " " and spaces.start() > 0 and spaces.end() < len(spaces.string)
 
 
 def _require_characters(texts: Sequence[str]) -> None:
