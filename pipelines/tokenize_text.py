@@ -86,8 +86,8 @@ def measure(record: RunFolder, split: str, tokenizer: Tokenizer, totals: dict[st
     if split == "test" and lost.bytes:
         print(
             f"test: {unknown - lost.marks} of {totals['tokens']:.0f} tokens are unknown to the vocabulary, "
-            f"{lost.marks} are <unk> in the text; {totals['lost']:.2%} of the bytes are not in the tokens, so there are "
-            "no bits per byte",
+            f"{lost.marks} are <unk> in the text; {totals['lost']:.2%} of the bytes are not in the tokens, "
+            "so there are no bits per byte",
             file=sys.stderr,
         )
 
