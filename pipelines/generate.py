@@ -49,8 +49,9 @@ def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dic
             prompts = first_words(inputs[-1], cfg.prompt_words, cfg.n_prompts)
     else:
         prompts = [str(prompt) for prompt in cfg.prompts]
-        report_unknown(tokenizer, prompts)
-    ids = writer.encode(prompts)
+        if not cfg.special_tokens:
+            report_unknown(tokenizer, prompts)
+    ids = writer.encode(prompts, cfg.special_tokens)
     strategy = build(cfg.decoding, "decoding")
     if isinstance(strategy, FUDGE):
         strategy.discriminator.require_tokens(tokenizer.digest)

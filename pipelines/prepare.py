@@ -26,6 +26,7 @@ def prepare(cfg: DictConfig) -> None:
     ):
         given: dict[str, Any] = {"tasks": tasks} if tasks else {}
         given |= {"spread": spread} if asks(cfg.corpus.write, "spread") else {}
+        given |= {"unit": cfg.corpus.unit} if asks(cfg.corpus.write, "unit") else {}
         record.metrics = build(cfg.corpus.write, "corpus.write", folder=record.folder, **given)
         record.extra["protocol"] = f"whole {cfg.corpus.unit}"
 

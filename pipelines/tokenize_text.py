@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,10 @@ from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.core.workers import SMALL
 from retable.corpora.text import SPLITS, read_lines, read_units
-from retable.data.encode import write_tokens
+from retable.data.encode import COUNTED, write_tokens
 from retable.data.parts import write_in_parts
 from retable.tokenizers.report import count_unknown, rates
-from retable.tokenizers.tokenizer import Tokenizer, read_tokens
+from retable.tokenizers.tokenizer import Lost, Tokenizer, read_tokens
 
 
 @stage
@@ -45,6 +46,8 @@ def tokenize(cfg: DictConfig) -> None:
         give_back_memory()
         tokenizer.save(record.folder / "tokenizer.json")
         record.metrics["vocab_size"] = tokenizer.vocab_size
+        for path in splits.values():
+            tokenizer.require_text(read_lines(path), path)
         for split, path in splits.items():
             unit, size = cfg.corpus.unit, path.stat().st_size
             if spread is not None and size > SMALL:
@@ -69,16 +72,24 @@ def take_over(cfg: DictConfig, text: Path) -> None:
         record.metrics["vocab_size"] = tokenizer.vocab_size
         for split in SPLITS:
             units = np.load(record.folder / f"{split}.units.npy")
-            totals: dict[str, float] = dict(zip(("tokens", "words", "bytes"), units.sum(axis=0).tolist(), strict=True))
+            totals: dict[str, float] = dict(zip(COUNTED, units.sum(axis=0).tolist(), strict=True))
             measure(record, split, tokenizer, totals | {"units": len(units)})
         record.extra["tokenizer_digest"] = tokenizer.digest
 
 
 def measure(record: RunFolder, split: str, tokenizer: Tokenizer, totals: dict[str, float]) -> None:
-    """What a split counts, and its rates."""
+    """Record what a split counts, and its rates; log what the tokens of the test split leave open."""
     tokens = read_tokens(record.folder / f"{split}.bin", tokenizer.vocab_size)
-    totals |= rates(totals["tokens"], totals["words"], totals["bytes"], count_unknown(tokenizer, tokens))
+    lost, unknown = Lost(int(totals.pop("lost")), int(totals.pop("marks"))), count_unknown(tokenizer, tokens)
+    totals |= rates(totals["tokens"], totals["words"], totals["bytes"], unknown, lost)
     record.metrics |= {f"{split}/{name}": total for name, total in totals.items()}
+    if split == "test" and lost.bytes:
+        print(
+            f"test: {unknown - lost.marks} of {totals['tokens']:.0f} tokens are unknown to the vocabulary, "
+            f"{lost.marks} are <unk> in the text; {totals['lost']:.2%} of the bytes are not in the tokens, "
+            "so there are no bits per byte",
+            file=sys.stderr,
+        )
 
 
 def give_back_memory() -> None:

@@ -15,7 +15,7 @@ from retable.core.stages import TASK_STAGES
 from retable.core.systems import System
 from retable.corpora.text import read_lines
 from retable.inference.systems import load_system, read_config
-from retable.tokenizers.report import in_text, unknown_id
+from retable.tokenizers.report import in_text
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -49,13 +49,13 @@ def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
 def report_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
     """Say on standard error which words of the texts the model reads as unknown ones."""
     if strange := unknown_words(tokenizer, texts):
-        mark = tokenizer.words[unknown_id(tokenizer) or 0]
+        mark = tokenizer.words[tokenizer.unknown or 0]
         print(visible(f"unknown to the tokenizer, read as {mark}: {', '.join(strange)}"), file=sys.stderr)
 
 
 def unknown_words(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
     """The words of the texts that the model reads as unknown ones, each once."""
-    unknown = unknown_id(tokenizer)
+    unknown = tokenizer.unknown
     if unknown is None:
         return []
     words = dict.fromkeys(word for text in texts for word in text.split())

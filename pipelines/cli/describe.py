@@ -11,7 +11,8 @@ from retable.tokenizers.derivation import derivation
 from retable.tokenizers.report import coverage, longest_tokens
 from retable.tokenizers.tokenizer import Tokenizer
 
-COLUMNS = {"words": ",.0f", "types": ",.0f", "fertility": ".3f", "compression": ".3f", "unknown": ".2%", "whole": ".1%"}
+COLUMNS = {"words": ",.0f", "types": ",.0f", "fertility": ".3f", "compression": ".3f", "unknown": ".2%",
+           "unk_in_text": ".2%", "lost": ".2%", "whole": ".1%"}  # fmt: skip
 
 
 def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str | None, characters: int) -> None:
@@ -37,7 +38,10 @@ def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str 
             read = sample(require(Path("outputs/prepare", text, f"{split}.txt")), unit, characters)
             found = coverage(tokenizer, read, unit == "document")
             print(f"{f'{text} {split}':24}" + "".join(f"{found[name]:>13{form}}" for name, form in COLUMNS.items()))
-    print("fertility: tokens a word, a line's end being one; compression: bytes a token; unknown: of the tokens;")
+    print("fertility: tokens a word, a line's end being one; compression: bytes a token; unknown: tokens of what the")
+    print(
+        "vocabulary lacks; unk_in_text: tokens of the text's own <unk>; lost: bytes that the tokens do not determine;"
+    )
     print("whole: of the types, those that are one known token")
 
     for word in words:

@@ -299,9 +299,12 @@ def generate(
     seed: Seed = 1,
     discriminator: Annotated[str | None, typer.Option(help="a cell that tells labels from beginnings")] = None,
     label: Annotated[str, typer.Option(help="of the discriminator's, that texts are to have")] = "",
+    special_tokens: Annotated[
+        bool, typer.Option("--special-tokens", help="read names such as <extra_id_0> in the prompt as special tokens")
+    ] = False,
 ) -> None:
     """How a text goes on, token by token as it comes; of several, with their log-probabilities."""
-    system = _language(cell, [prompt])
+    system = _language(cell, [] if special_tokens else [prompt])
     if n != 1 and strategy not in ("beam", "sample"):
         raise UsageError(f"--n {n} texts are not {strategy}; write --strategy beam, or sample")
     given = {"num_beams": num_beams, "temperature": temperature, "top_k": top_k}
@@ -316,6 +319,7 @@ def generate(
         settings |= {"discriminator": discriminator, "label": label}
     elif label:
         raise UsageError(f"--label {label} is told by a discriminator; write --discriminator CELL, too")
+    settings["special_tokens"] = special_tokens
     if strategy == "beam" or n > 1:
         for text, log_prob in system.alternatives(prompt, strategy, max_new_tokens=max_new_tokens, n=n, **settings):
             _say(f"{log_prob:9.3f}  {text}")

@@ -218,6 +218,7 @@ class Generate:
     cell: Name
     decoding: Annotated[Any, Takes("retable.generation.")]
     prompts: Annotated[Sequence[Text | float], AfterValidator(_require_one)] | None
+    special_tokens: bool
     prompt_words: NonNegativeInt
     n_prompts: PositiveInt
     stop: bool

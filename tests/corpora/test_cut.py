@@ -1,12 +1,15 @@
 import tracemalloc
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from retable.core.errors import UsageError
 from retable.corpora import cut
 from retable.corpora.cut import write_cut
-from retable.corpora.text import SPLITS, read_lines, read_units
+from retable.corpora.text import SPLITS, read_lines, read_units, without_blank_lines, write_corpus
 from retable.data.encode import write_tokens
 from retable.tokenizers import character
 from retable.tokenizers.tokenizer import read_tokens
@@ -18,9 +21,9 @@ def texts(folder) -> list[str]:
     return [(folder / f"{split}.txt").read_bytes().decode() for split in SPLITS]
 
 
-def write(folder, text: str, train: float, test: float) -> dict[str, float]:
+def write(folder, text: str, train: float, test: float, blank_lines: bool = True) -> dict[str, float]:
     (folder / "source").write_bytes(text.encode())
-    return write_cut(folder, str(folder / "source"), train, test)
+    return write_cut(folder, str(folder / "source"), train, test, blank_lines=blank_lines)
 
 
 @pytest.mark.parametrize("percent", range(20, 80, 7))
@@ -66,6 +69,35 @@ def test_the_counts_do_not_hang_on_what_is_read_at_a_time(tmp_path, monkeypatch,
         write_cut(tmp_path, str(tmp_path / "latin"), 0.5, 0.2)
 
 
+@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 1000])
+@pytest.mark.parametrize("unit", ["line", "document"])
+@pytest.mark.parametrize("blank", ["", " ", "\t \t", "\u00a0", "\r", "\u3000\n\n \x85", "\n"])
+def test_blank_lines_are_treated_as_by_the_other_writer(tmp_path, monkeypatch, chunk, unit, blank):
+    """The same text in one file and in three, as lines and as documents, whatever a blank line consists of."""
+    monkeypatch.setattr(cut, "CHUNK", chunk)
+    part = f"{blank}\n".join(["a  b\n", "— c\nd\n", " e\n", ""])
+    source = tmp_path / "source"
+    source.write_bytes(3 * part.encode())
+    (tmp_path / "part").write_bytes(part.encode())
+    counts = write_cut(tmp_path, str(source), 1 / 3 + 1e-9, 1 / 3 + 1e-9, unit)
+    ours = [[[line.split() for line in lines] for lines in read_units(tmp_path / f"{s}.txt", unit)] for s in SPLITS]
+    sizes = [len(text) for text in texts(tmp_path)]
+    assert [counts[f"{split}/characters"] for split in SPLITS] == sizes
+    write_corpus(tmp_path, *[str(tmp_path / "part")] * 3, documents=unit == "document")
+    theirs = [[[line.split() for line in lines] for lines in read_units(tmp_path / f"{s}.txt", unit)] for s in SPLITS]
+    assert ours == theirs and len(ours[0]) == (4 if unit == "line" else 3)
+
+
+@given(st.lists(st.sampled_from(["\n", " ", "a", "\r", "\t", "b", "\u00a0"])), st.data())
+def test_a_text_without_its_blank_lines_is_the_same_in_any_parts(letters, data):
+    text = "".join(letters)
+    places = sorted(data.draw(st.lists(st.integers(0, len(text)))))
+    parts = [text[a:b] for a, b in pairwise([0, *places, len(text)])]
+    lines = text.split("\n")
+    whole = [f"{line}\n" for line in lines[:-1] if line.strip()] + [lines[-1] if lines[-1].strip() else ""]
+    assert "".join(without_blank_lines(parts)) == "".join(whole)
+
+
 def test_a_file_is_never_in_memory_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(cut, "CHUNK", 10_000)
     source = tmp_path / "source"
@@ -80,7 +112,7 @@ def test_a_file_is_never_in_memory_whole(tmp_path, monkeypatch):
 @pytest.mark.real
 def test_tiny_shakespeare_is_cut_as_nanogpt_cuts_it(tmp_path, data_dir):
     source = data_dir / "tinyshakespeare" / "tinyshakespeare.txt"
-    counts = write_cut(tmp_path, str(source), 0.9, 0.0)
+    counts = write_cut(tmp_path, str(source), 0.9, 0.0, blank_lines=True)
     text = source.read_text(encoding="utf-8")
     cut = int(len(text) * 0.9)
     train, validation, _ = texts(tmp_path)

@@ -12,6 +12,13 @@ def test_a_corpus_is_copied_a_sentence_a_line(tmp_path):
     assert found == [(2, 4), (1, 1), (1, 2)] and len(counts) == 6
 
 
+def test_marks_of_sentences_are_removed_from_the_ends_of_lines_alone(tmp_path):
+    (tmp_path / "raw").write_text("<s> a <s> b </s>\n<s> </s>\nc <eos>\n\n<s><s> </s> d\n")
+    counts = write_corpus(tmp_path, *[str(tmp_path / "raw")] * 3, strip=["<s>", "</s>", "<eos>"])
+    assert (tmp_path / "train.txt").read_text() == "a <s> b\nc\n<s><s> </s> d\n"
+    assert (counts["train/lines"], counts["train/words"]) == (3, 7)
+
+
 def test_lines_end_at_line_feeds_alone_and_a_byte_order_mark_is_no_text(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("a\u2028b\x0c c\r\nd\x85e\n\nf".encode())

@@ -25,7 +25,14 @@ def test_stream_and_units_add_up_to_the_text(train, tmp_path):
     assert units.dtype == np.int64
     assert units[:, 1].tolist() == [8, 3, 10]  # words, with one for each line end
     assert units[:, 2].tolist() == [20, 3, 19]
-    assert totals == {"tokens": len(stream), "words": 21, "bytes": len(TEXT.encode()), "units": 3}
+    assert totals == {
+        "tokens": len(stream),
+        "words": 21,
+        "bytes": len(TEXT.encode()),
+        "lost": 0,
+        "marks": 0,
+        "units": 3,
+    }
     ends = np.cumsum(units[:, 0])
     pieces = [stream[end - size : end].tolist() for end, size in zip(ends, units[:, 0], strict=True)]
     assert pieces == [ids for ids, _, _ in tokenizer.encode_units(DOCUMENTS, documents=True)]
@@ -40,8 +47,8 @@ def test_lines_without_documents_and_no_lines(tmp_path, monkeypatch, before):
     tokenizer = word.train(["a b", "c"])
     for units, (tokens, size) in (([["a b"], ["c"]], (5, 6)), ([], (0, 0))):
         totals = write_tokens(tokenizer, units, documents=False, path=tmp_path / "test")
-        assert totals == {"tokens": tokens, "words": tokens, "bytes": size, "units": len(units)}
-        assert np.load(tmp_path / "test.units.npy").shape == (len(units), 3)
+        assert totals == {"tokens": tokens, "words": tokens, "bytes": size, "lost": 0, "marks": 0, "units": len(units)}
+        assert np.load(tmp_path / "test.units.npy").shape == (len(units), 5)
         assert os.environ.get(encode.THREADS) == before
 
 
@@ -67,7 +74,7 @@ def test_the_bytes_do_not_hang_on_the_number_of_workers(tmp_path):
         one, two, three = ((tmp_path / f"{n}{suffix}").read_bytes() for n in (1, 2, 3))
         assert one == two == three
     units_table = np.load(tmp_path / "2.units.npy")
-    assert units_table.shape == (300, 3)
+    assert units_table.shape == (300, 5)
     np.save(tmp_path / "saved.npy", units_table)
     assert (tmp_path / "saved.npy").read_bytes() == (tmp_path / "2.units.npy").read_bytes()
 

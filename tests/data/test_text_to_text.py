@@ -24,7 +24,7 @@ def corpus(tmp_path_factory):
     tokenizer = unigram.train([*LINES, "abcdefghijklmnopqrstuvwxyz good bad yes no"], 160)
     tokenizer.save(folder / "tokenizer.json")
     for split in ("train", "validation"):
-        ids = [i for line in LINES * 3 for i in tokenizer.encode(line + "</s>")]
+        ids = [i for line in LINES * 3 for i in tokenizer.encode(line + "</s>", special=True)]
         np.array(ids, dtype="<u2").tofile(folder / f"{split}.bin")
         for task, header, rows in (("taste", ("sentence", "label"), GOOD), ("same", ("one", "two", "label"), SAME)):
             (folder / task).mkdir(exist_ok=True)

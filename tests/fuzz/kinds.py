@@ -26,7 +26,7 @@ from retable.corpora.pairs import write_pairs
 from retable.corpora.questions import PIQA, HellaSwag, Labelled, Lambada
 from retable.corpora.text import SPLITS, read_lines, read_units, write_corpus
 from retable.corpora.text8 import write_text8
-from retable.data.encode import write_tokens
+from retable.data.encode import COUNTED, write_tokens
 from retable.data.shards import MAGIC, write_tokenized
 from retable.data.spelling import Vocabulary
 from retable.evaluation.analogies import Analogies
@@ -122,8 +122,8 @@ def tokenized(dice: Random, documents: bool = False) -> None:
         found = read_tokens(Path("out", f"{split}.bin"), tokenizer.vocab_size)
         assert len(found) == totals["tokens"] > 0 and int(found.max()) < tokenizer.vocab_size
         units = np.load(Path("out", f"{split}.units.npy"))
-        assert units.sum(axis=0).tolist() == [totals["tokens"], totals["words"], totals["bytes"]]
-        assert 0 <= count_unknown(tokenizer, found) <= len(found)
+        assert units.sum(axis=0).tolist() == [totals[name] for name in COUNTED]
+        assert totals["marks"] <= count_unknown(tokenizer, found) <= len(found) and totals["lost"] <= totals["bytes"]
         assert tokenizer.decode(found.tolist()) is not None
 
 

@@ -127,6 +127,21 @@ def test_unknown_words_are_named_and_nothing_will_do_too(command):
     assert printed.startswith("the old man sees a") and not said
 
 
+def test_special_tokens_in_a_prompt_are_read_as_such_only_if_asked_for(command, run, refuse, project):
+    prompt = "the old man <eos> a"
+    refused = "contains <eos>, which this tokenizer reserves"
+    for call in (["generate", "words-1", prompt], ["score", "words-1", prompt]):
+        assert refused in command(*call, code=2)[1]
+    ids = project.tokenizers["word"].encode("the old man\na")
+    model, calls = project.models["words-1"], ["--special-tokens", "--strategy", "beam", "--num-beams", "9", "--n", "1"]
+    printed, said = command("generate", "words-1", prompt, *calls, "--max-new-tokens", "1")
+    best = max(model.log_prob(np.array([*ids, word]))[-1] for word in range(project.tokenizers["word"].vocab_size))
+    assert float(printed.split()[0]) == pytest.approx(best, abs=1e-3) and not said
+    given = ["cell=c/words-1", "decoding=greedy", f'prompts=["{prompt}"]', "out=c/words-marks"]
+    assert refused in refuse(generate, *given)
+    run(generate, *given, "special_tokens=true")
+
+
 def test_alternatives_come_with_their_log_probabilities(command, project):
     printed, _ = command("generate", "words-1", "the old man", "--strategy", "beam", "--n", "3")
     rows = [line.split(maxsplit=1) for line in printed.splitlines()]

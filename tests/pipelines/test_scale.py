@@ -43,7 +43,7 @@ def project(tmp_path_factory) -> Path:
         tokenizer.save(tokens / "tokenizer.json")
         (tokens / "run.json").write_text("{}")
         for split in ("train", "validation"):
-            ids = [i for line in LINES for i in tokenizer.encode(line + "</s>")]
+            ids = [i for line in LINES for i in tokenizer.encode(line + "</s>", special=True)]
             np.array(ids, dtype="<u2").tofile(tokens / f"{split}.bin")
             rows = [("sentence", "label"), *((line, "positive" if "cat" in line else "negative") for line in LINES)]
             (task / f"{split}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))

@@ -81,13 +81,17 @@ def writes_likelihoods(write_run: Write) -> Write:
     """Return a function that writes a cell of given nats per unit, each of 10 tokens, 10 words and 60 bytes, on both
     splits."""
 
-    def write(stage: str, out: str, system: str, seed: int | None, nats: list[float], **more) -> Path:
+    def write(
+        stage: str, out: str, system: str, seed: int | None, nats: list[float], lost: list[int] | None = None, **more
+    ) -> Path:
         n = len(nats)
-        summed = likelihood_metrics(sum(nats), 10 * n, 10 * n, 60 * n)
+        lost = [0] * n if lost is None else lost
+        summed = likelihood_metrics(sum(nats), 10 * n, 10 * n, 60 * n, sum(lost))
         metrics = {f"{split}/{key}": value for split in SPLITS for key, value in summed.items()}
         folder = write_run(stage, out, system, seed, metrics, **more)
-        scores = [(split, unit, value, 10, 10, 60) for split in SPLITS for unit, value in enumerate(nats)]
-        columns = ["split", "unit", "nats", "tokens", "words", "bytes"]
+        units = [*enumerate(zip(nats, lost, strict=True))]
+        scores = [(split, unit, value, 10, 10, 60, gone) for split in SPLITS for unit, (value, gone) in units]
+        columns = ["split", "unit", "nats", "tokens", "words", "bytes", "lost"]
         pd.DataFrame(scores, columns=columns).to_csv(folder / "units.csv", index=False)
         return folder
 

@@ -13,7 +13,7 @@ from retable.reporting.results import aggregate, read_result, verdict
 from retable.tasks import base
 from retable.tasks.base import Task
 from retable.tasks.translation import TranslationTask
-from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, framed, heads, lines, made
 from tests.reporting.written import write_report
 
 NONE_PUBLISHED = REFERENCES.iloc[:0]
@@ -51,6 +51,47 @@ def test_few_units_or_other_segmentations_have_no_test(write_likelihood):
     cells = [write_likelihood("evaluate", f"ptb/{name}-1", name, 1, each) for name, each in systems.items()]
     p = rows_of(cells)["p_best"]
     assert p["a", "", "test", "bits_per_byte"] == 1 and math.isnan(p["b", "", "test", "bits_per_byte"])
+
+
+PARTS = {"none": [0] * 6, "some": [3, 0, 1, 0, 2, 9], "other": [3, 0, 1, 0, 3, 9], "most": [50] * 6}  # bytes lost
+
+
+@pytest.mark.parametrize(
+    ("lost", "compared"),
+    [
+        ({"a": "none", "b": "none"}, {"a", "b"}),
+        ({"a": "some", "b": "some"}, {"a", "b"}),  # the same vocabulary
+        ({"a": "none", "b": "none", "c": "some", "d": "most"}, {"a", "b"}),
+        ({"a": "none", "b": "some"}, set()),
+        ({"a": "some", "b": "other"}, set()),
+        ({"a": "some", "b": "most", "c": "most"}, set()),
+        ({"a": "most"}, {"a"}),
+    ],
+)
+def test_systems_whose_tokens_leave_out_other_parts_of_the_text_are_not_compared(write_likelihood, lost, compared):
+    """Those that read less have fewer nats, and are not the best for that."""
+    generator, folders = np.random.default_rng(0), []
+    for place, (name, part) in enumerate(lost.items()):
+        nats = (generator.normal(50, 4, size=6) - 10 * place).tolist()
+        folders.append(write_likelihood("evaluate", f"ptb/{name}-1", name, 1, nats, PARTS[part]))
+    p = rows_of(folders)["p_best"].xs(("", "test", "perplexity_word"), level=("task", "split", "metric"))
+    assert {name for name, value in p.items() if not math.isnan(value)} == compared
+    assert not compared or p[max(compared)] == 1
+    rows = rows_of(folders).xs(("", "test"), level=("task", "split")).reset_index()
+    whole, partly = ({*rows.loc[rows["metric"] == name, "system"]} for name in ("bits_per_byte", "bytes_lost"))
+    assert whole == {name for name, part in lost.items() if part == "none"} and partly == lost.keys() - whole
+
+
+def test_the_table_shows_the_share_in_place_of_bits_per_byte(write_likelihood):
+    cells = [write_likelihood("evaluate", f"c/{name}-1", name, 1, [40.0] * 6, PARTS[name]) for name in ("none", "most")]
+    for shown, of in ((True, cells), (False, cells[:1])):
+        table = made("perplexity", framed(*of))
+        assert ("Test bytes lost, %" in heads(table)) == shown == any("Bytes lost:" in note for note in table.notes)
+    found = {row["System"].text: row for row in lines(made("perplexity", framed(*cells)), "c")}
+    titles = ("Test bits/byte", "Test bytes lost, %")
+    texts = [[found[name][title].text for title in titles] for name in ("none", "most")]
+    assert texts == [[f"{40 / 60 / math.log(2):.4f}", ""], ["", f"{100 * 50 / 60:.2f}"]]
+    assert not any(value.bold for row in found.values() for name, value in row.items() if "PPL" in name)
 
 
 def test_perplexities_are_compared_by_their_ratio(write_likelihood):

@@ -138,6 +138,10 @@ MARKS = ["[MASK] a", "<extra_id_0>", "<s> </s>", "<eos>", "<unk>", "<|endoftext|
 def test_marks_in_a_prompt_are_words_of_it(text):
     """At most a mark of the vocabulary itself, which a corpus may have, too; no text is none, or ends one."""
     tokenizer = train(["a b c", "b <unk> c"])
+    if text == "<eos>":
+        with pytest.raises(UsageError, match="contains <eos>, which this tokenizer reserves"):
+            tokenizer.encode(f"a {text} b")
+        return
     ids = tokenizer.encode(f"a {text} b")
     known = tokenizer.encode("a")[0], tokenizer.encode("b")[0]
     assert (ids[0], ids[-1]) == known and len(ids) == 2 + len(text.split()) and max(ids) < tokenizer.vocab_size

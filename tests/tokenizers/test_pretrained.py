@@ -81,11 +81,13 @@ def loaded(tmp_path_factory):
 @example(text="Unaffable shells\r\n☃ e\u0301 👩‍🚀\0 </s>[SEP]<|endoftext|>")
 def test_codes_are_those_of_the_library(loaded, name, text):
     peer, _ = SHAPES[name]
-    ids = loaded[name].encode(text)
+    ids = loaded[name].encode(text, special=True)
     assert ids == peer.encode(text, add_special_tokens=False).ids
     assert loaded[name].decode(ids) == peer.decode(ids, skip_special_tokens=False)
-    if name in EXACT and not any(mark in text for mark in loaded[name].special_ids):
-        assert loaded[name].decode(ids) == text
+    if name in EXACT:
+        assert loaded[name].decode(loaded[name].encode(text)) == text
+    if not any(mark in text for mark in loaded[name].special_ids):
+        assert loaded[name].encode(text) == ids
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -96,7 +98,7 @@ def test_streams_begin_and_end_with_the_mark_of_the_model(loaded, name, tmp_path
     write_tokens(tokenizer, [["The cats", "sat"], ["shells"]], documents=True, path=tmp_path / "train")
     stream = read_tokens(tmp_path / "train.bin", tokenizer.vocab_size)
     units = np.load(tmp_path / "train.units.npy")
-    assert units[:, 1:].tolist() == [[6, 14], [3, 8]]
+    assert units[:, 1:3].tolist() == [[6, 14], [3, 8]]
     assert stream[-1] == stream[units[0, 0] - 1] == tokenizer.boundary
 
 
@@ -125,6 +127,7 @@ def test_a_checkpoint_of_before_tokenizer_json_reads_as_its_library_did(loaded, 
         assert not (folder / "tokenizer.json").exists()
         found = pretrained.load([], str(folder))
         assert found.encode(text) == loaded[name].encode(text)
+        assert found.encode(text, special=True) == loaded[name].encode(text, special=True) != found.encode(text)
         assert found.boundary == loaded[name].boundary and found.vocab_size == loaded[name].vocab_size
     (tmp_path / "bert/tokenizer_config.json").write_text('{"do_lower_case": false}')
     assert pretrained.load([], str(tmp_path / "bert")).encode("the T") != loaded["bert"].encode("the T")

@@ -11,9 +11,9 @@ def test_the_unknown_token_is_found_in_every_model():
     words = word.train(LINES)
     pieces = wordpiece.train(LINES, vocab_size=40, lowercase=True)
     best = unigram.train(LINES, vocab_size=120)
-    assert words.words[report.unknown_id(words)] == best.words[report.unknown_id(best)] == "<unk>"
-    assert pieces.words[report.unknown_id(pieces)] == "[UNK]"
-    assert report.unknown_id(byte_bpe.train(LINES, 260)) is report.unknown_id(character.train(LINES)) is None
+    assert words.words[words.unknown] == best.words[best.unknown] == "<unk>"
+    assert pieces.words[pieces.unknown] == "[UNK]"
+    assert byte_bpe.train(LINES, 260).unknown is character.train(LINES).unknown is None
 
 
 def test_coverage_by_hand():
@@ -27,8 +27,29 @@ def test_coverage_by_hand():
         "fertility": 1.0,
         "compression": pytest.approx((12 + 8 + 1 + 6 + 1) / 12),
         "unknown": 2 / 12,
+        "unk_in_text": 0,
+        "lost": pytest.approx((len("sat") + len("dog")) / 28),
     }
     assert report.coverage(tokenizer, [[""]], documents=False)["whole"] == 0
+
+
+@pytest.mark.parametrize("name", ["<unk>", "rare"])
+def test_words_that_the_vocabulary_lacks_are_counted_apart_from_the_texts_own_mark(name):
+    """Whatever the text calls its mark, as many words are unknown."""
+    train, test = [f"the cat {name} sat", "a cat"], [[f"the dog {name} sat"], [f"{name} {name} mat"]]
+    found = report.coverage(word.train(train), test, documents=False)
+    assert found["unknown"] == 2 / 9 and found["unk_in_text"] == (3 / 9 if name == "<unk>" else 0)
+    assert found["lost"] == len("dogmat") / sum(len(line) + 1 for (line,) in test)
+
+
+@pytest.mark.real
+def test_unknown_words_are_those_that_kenlm_counts(data_dir):
+    """257 of 1,005 tokens, sentence by sentence as `query` printed them."""
+    folder = data_dir / "kenlm_reference"
+    train, test = ((folder / f"{split}.txt").read_text().splitlines() for split in ("train", "test"))
+    tokenizer, expected = word.train(train), np.loadtxt(folder / "scores.o3.tsv")[:, 1]
+    counts = [report.coverage(tokenizer, [[line]], documents=False) for line in test]
+    assert [round(each["unknown"] * each["words"]) for each in counts] == expected.tolist() and expected.sum() == 257
 
 
 def test_a_word_of_byte_level_bpe_is_whole_with_its_space():

@@ -1,5 +1,6 @@
 import hashlib
 import os
+import pickle
 import subprocess
 import sys
 import unicodedata
@@ -137,6 +138,80 @@ def test_the_bytes_at_a_tokens_offsets_are_its_own(name, surface, words):
 
 
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+MARKED = word.train(LINES, marks=["[PAD]", "[CLS]", "[SEP]", "[MASK]", "<extra_id_0>"])
+SPELT = word.train([*LINES, "[SEP] <s> <eos> cats </s>"], marks=["[SEP]"])  # a text that has such words itself
+NAMED = {**TOKENIZERS, "marked": MARKED, "spelt": SPELT}
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("around", ["{}", "the {} cats", "cats{}", "{}\nthe", "a\n{}{}b"])
+def test_special_tokens_in_a_text_are_text_or_refused(name, around):
+    """None of them becomes the token of its name, in any call, in another process too, unless the caller asks."""
+    tokenizer = NAMED[name]
+    reserved = {"word": {"<eos>"}, "marked": {"<eos>"}, "spelt": {"<eos>", "[SEP]", "<s>", "</s>"}}.get(name, set())
+    for mark in {*tokenizer.special_ids, *reserved} - {"<unk>", "[UNK]"}:
+        text, i = around.format(mark, mark), tokenizer.words.index(mark)
+        assert i in tokenizer.encode(f"the {mark} cats", special=True)
+        try:
+            ids = tokenizer.encode(text)
+        except UsageError as error:
+            assert mark in reserved and f"{mark}, which this tokenizer reserves" in str(error)
+            continue
+        assert mark not in reserved or mark not in text.split()
+        assert ids.count(i) == text.count("\n") * (mark == "<eos>") and (ids or not text)
+        assert pickle.loads(pickle.dumps(tokenizer)).encode(text) == ids == tokenizer.encode_batch([text])[0]
+        assert [token.id for token in tokenizer.encode_with_offsets(text)] == ids
+        assert name == "wordpiece_uncased" or tokenizer.unknown in ids or mark in tokenizer.decode(ids).replace(" ", "")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_special_tokens_in_a_text_end_no_line(name):
+    tokenizer = NAMED[name]
+    ends = {"word": "\n", "marked": "\n", "spelt": "\n"}.get(name, tokenizer.words[tokenizer.boundary])
+    clean, marked = [["the cats", "sat"]], [[f"the {ends.strip() or 'old'} cats", "sat"]]
+    for documents in (True, False):
+        (plain, *_), (ids, *_) = (next(tokenizer.encode_units(units, documents)) for units in (clean, marked))
+        assert ids.count(tokenizer.boundary) == plain.count(tokenizer.boundary)
+
+
+def test_a_reserved_word_is_refused_by_file_and_line():
+    lines = ["the cats", "<eos>less", "sat <eos> on", "<eos>"]
+    with pytest.raises(UsageError, match=r"^a\.txt, line 3: 'sat <eos> on' contains <eos>, .*strip=\[<eos>\]"):
+        TOKENIZERS["word"].require_text(lines, "a.txt")
+    english = word.train(LINES, english=True)
+    with pytest.raises(UsageError, match=r"line 1: 'On <EOS>, yes'"):
+        english.require_text(["On <EOS>, yes"], "a.txt")
+    for tokenizer in TOKENIZERS.values():
+        tokenizer.require_text(["the [SEP] </s> <|endoftext|> <unk>", "a <extra_id_0>"], "a.txt")
+
+
+@each_tokenizer
+@given(text=TEXT)
+@example(text="The unaffable cafe\u0301  ☃ naïve ﬁt\ts ")
+@example(text="the cats, unable")
+def test_no_byte_is_lost_where_the_tokens_give_the_text_back_and_only_there(tokenizer, text):
+    """Against decoding, line by line."""
+    for line in text.split("\n"):
+        lost = tokenizer.lost([line])
+        assert (lost.bytes == 0) == (tokenizer.decode(tokenizer.encode(line)) == line)
+        assert 0 <= lost.bytes <= len(line.encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "bytes_", "marks"),
+    [
+        ("word", "The naïve zebra sat", len("zebra"), 0),
+        ("word", "The <unk> sat zebra <unk>", len("zebra"), 2),
+        ("word", " The  naïve\u00a0sat", 1 + 2 + 2, 0),
+        ("wordpiece_uncased", "sells Sells", len("Sells"), 0),
+        ("wordpiece_cased", "sells sit, Sells", len("sit,"), 0),  # "sit ," has the same tokens
+        ("unigram", "shells ﬁ ☃", len("ﬁ☃".encode()), 0),
+        ("byte_bpe", " Any  <unk>\ttext ☃ ", 0, 0),
+        ("character", " Any  <unk>\ttext ☃ ", 0, 0),
+    ],
+)
+def test_what_is_lost_by_hand(name, line, bytes_, marks):
+    assert TOKENIZERS[name].lost([line, "", line]) == (2 * bytes_, 2 * marks)
 
 
 @each_tokenizer

@@ -40,7 +40,9 @@ def test_marks_come_behind_the_words_and_change_nothing_else(tmp_path):
     assert marked.boundary == plain.boundary and marked.words[marked.boundary] == "<eos>"
     units = [line.split("\n") for line in LINES]
     assert [*marked.encode_units(units, documents=True)] == [*plain.encode_units(units, documents=True)]
-    assert marked.encode("a [MASK] b\n") == [*plain.encode("a"), plain.vocab_size + 3, *plain.encode("b\n")]
+    a, b = plain.encode("a"), plain.encode("b\n")
+    assert marked.encode("a [MASK] b\n", special=True) == [*a, plain.vocab_size + 3, *b]
+    assert marked.encode("a [MASK] b\n") == [*a, marked.unknown, *b]
     marked.save(tmp_path / "tokenizer.json")
     assert Tokenizer.load(tmp_path / "tokenizer.json").special_ids == marked.special_ids
 
@@ -59,6 +61,8 @@ def test_english_keeps_unknown_words_and_marks_whole(tmp_path):
     tokenizer = word.train(["A <unk> in 'quotes' [SEP]", "o'clock"], marks=["[SEP]"], english=True)
     tokenizer.save(tmp_path / "tokenizer.json")
     words = Tokenizer.load(tmp_path / "tokenizer.json")
+    text = "A <unk> in 'quotes' [SEP]\nO'Clock"
     expected = ["a", "<unk>", "in", "'", "quotes", "'", "[SEP]", "<eos>", "o", "'", "clock"]
-    assert [words.words[i] for i in words.encode("A <unk> in 'quotes' [SEP]\nO'Clock")] == expected
+    assert [words.words[i] for i in words.encode(text, special=True)] == expected
+    assert [words.words[i] for i in words.encode(text)] == [*expected[:6], "[", "sep", "]", *expected[7:]]
     assert words.words[words.boundary] == "<eos>"

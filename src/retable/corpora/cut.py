@@ -1,20 +1,31 @@
-"""Corpora that are one file, cut into a beginning for training and an end to hold out, all characters kept."""
+"""Corpora that are one file, cut into a beginning for training and an end to hold out."""
 
 from codecs import getincrementaldecoder
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from retable.core.errors import UsageError
 from retable.core.settings import Share
-from retable.corpora.text import SPLITS
+from retable.corpora.text import SPLITS, without_blank_lines
 
 CHUNK = 1 << 16  # bytes that are in memory at a time
 
 
-def write_cut(folder: Path, source: str, train: Share, test: Share) -> dict[str, float]:
+def write_cut(
+    folder: Path,
+    source: str,
+    train: Share,
+    test: Share,
+    unit: Literal["line", "document"] = "line",
+    blank_lines: bool = False,
+) -> dict[str, float]:
     """Write the first `train` of the file's bytes to train.txt, the last `test` to test.txt, the rest between them to
-    validation.txt: as they are, blank lines and runs of spaces too. No cut falls inside a character.
+    validation.txt: as they are, runs of spaces too. No cut falls inside a character.
+
+    Blank lines are left out of a corpus of lines, as by `write_corpus`, unless `blank_lines` keeps them. In a corpus of
+    documents they separate documents.
 
     With test=0 nothing is left for a third split, and test.txt is validation.txt's text again.
 
@@ -26,6 +37,7 @@ def write_cut(folder: Path, source: str, train: Share, test: Share) -> dict[str,
     if not path.is_file():
         raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
     counts: dict[str, float] = {}
+    keep = blank_lines or unit == "document"
     with path.open("rb") as file:
         size = path.stat().st_size
         cuts = [0, _boundary(file, int(size * train)), _boundary(file, size - int(size * test)), size]
@@ -33,38 +45,42 @@ def write_cut(folder: Path, source: str, train: Share, test: Share) -> dict[str,
         if test == 0:
             spans["test"] = spans["validation"]
         for split, (start, stop) in spans.items():
-            if (part := _copy(file, start, stop, folder / f"{split}.txt")) is None:
+            if (part := _copy(file, start, stop, folder / f"{split}.txt", keep)) is None:
                 said = f"train={train} and test={test} of {path}"
                 raise UsageError(f"{said} leave no text for {split}; write other shares")
             counts |= {f"{split}/{name}": count for name, count in part.items()}
     return counts
 
 
-def _copy(file: BinaryIO, start: int, stop: int, to: Path) -> dict[str, int] | None:
-    """Copy the bytes from `start` to `stop`, with a line end at the end. The counts of the copy, None where it is all
-    white space."""
+def _copy(file: BinaryIO, start: int, stop: int, to: Path, blank_lines: bool) -> dict[str, int] | None:
+    """Copy the text from byte `start` to `stop`, with a line end at the end. Return the counts of the copy, None where
+    it has no words."""
     characters = lines = words = 0
-    within_word, any_text, last = False, False, b""
+    within_word, last = False, ""
+    texts = _decoded(file, start, stop)
+    with to.open("w", encoding="utf-8", newline="") as copy:
+        for text in filter(None, texts if blank_lines else without_blank_lines(texts)):
+            copy.write(text)
+            characters, lines = characters + len(text), lines + text.count("\n")
+            words += len(text.split()) - (within_word and not text[0].isspace())
+            last, within_word = text[-1], not text[-1].isspace()
+        if last != "\n":
+            copy.write("\n")
+            characters, lines = characters + 1, lines + 1
+    return {"characters": characters, "lines": lines, "words": words} if words else None
+
+
+def _decoded(file: BinaryIO, start: int, stop: int) -> Iterator[str]:
+    """Yield the text from byte `start` to `stop` in parts. UsageError where it is not UTF-8."""
     decoder = getincrementaldecoder("utf-8")()
     file.seek(start)
-    with to.open("wb") as copy:
-        while chunk := file.read(max(min(CHUNK, stop - file.tell()), 0)):
-            begun = file.tell() - len(chunk) - len(decoder.getstate()[0])
-            try:
-                text = decoder.decode(chunk, final=file.tell() == stop)
-            except UnicodeDecodeError as error:
-                place = f"{file.name}: byte {begun + error.start + 1}"
-                raise UsageError(f"{place} is not UTF-8; convert it, as iconv -t UTF-8 does") from None
-            copy.write(chunk)
-            any_text, last = any_text or bool(chunk.strip()), chunk[-1:]
-            characters, lines = characters + len(text), lines + text.count("\n")
-            if text:  # else the chunk is all of one character
-                words += len(text.split()) - (within_word and not text[0].isspace())
-                within_word = not text[-1].isspace()
-        if last != b"\n":
-            copy.write(b"\n")
-            characters, lines = characters + 1, lines + 1
-    return {"characters": characters, "lines": lines, "words": words} if any_text else None
+    while chunk := file.read(max(min(CHUNK, stop - file.tell()), 0)):
+        begun = file.tell() - len(chunk) - len(decoder.getstate()[0])
+        try:
+            yield decoder.decode(chunk, final=file.tell() == stop)
+        except UnicodeDecodeError as error:
+            place = f"{file.name}: byte {begun + error.start + 1}"
+            raise UsageError(f"{place} is not UTF-8; convert it, as iconv -t UTF-8 does") from None
 
 
 def _boundary(file: BinaryIO, place: int) -> int:

@@ -2,7 +2,7 @@
 
 import codecs
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -13,12 +13,14 @@ csv.field_size_limit(2**31 - 1)  # a document may be a field
 SPLITS = ("train", "validation", "test")
 
 
-def write_corpus(folder: Path, train: str, validation: str, test: str, documents: bool = False) -> dict[str, float]:
-    """Copy three text files to `<split>.txt`, a sentence a line, words parted by single spaces.
+def write_corpus(
+    folder: Path, train: str, validation: str, test: str, documents: bool = False, strip: Sequence[str] = ()
+) -> dict[str, float]:
+    """Copy three text files to `<split>.txt`, one sentence per line, with single spaces between words.
 
-    Blank lines are left out; with `documents` they part documents, and one stands after each in the copy.
-    Returns the counts of lines and words of each split. Raises UsageError where a file is missing, holds no
-    words, or is not UTF-8.
+    Blank lines are left out; with `documents` they separate documents, and one follows each in the copy. The words of
+    `strip`, such as `<s>` and `<eos>`, are removed from both ends of each line. Return the counts of lines and words of
+    each split. Raise UsageError where a file is missing, holds no words, or is not UTF-8.
     """
     counts: dict[str, float] = {}
     for split, source in zip(SPLITS, (train, validation, test), strict=True):
@@ -26,7 +28,7 @@ def write_corpus(folder: Path, train: str, validation: str, test: str, documents
         open_document = False
         with (folder / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as target:
             for line in read_lines(Path(source)):
-                tokens = line.split()
+                tokens = _stripped(line.split(), strip)
                 if tokens or (documents and open_document):
                     target.write(" ".join(tokens) + "\n")
                     lines, words = lines + bool(tokens), words + len(tokens)
@@ -37,6 +39,13 @@ def write_corpus(folder: Path, train: str, validation: str, test: str, documents
             raise UsageError(f"{source} holds no words; the {split} split needs at least one line of text")
         counts |= {f"{split}/lines": lines, f"{split}/words": words}
     return counts
+
+
+def _stripped(words: list[str], marks: Sequence[str]) -> list[str]:
+    if not marks:
+        return words
+    kept = [place for place, word in enumerate(words) if word not in marks]
+    return words[kept[0] : kept[-1] + 1] if kept else []
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
@@ -87,6 +96,17 @@ def lines_of(text: str) -> list[str]:
 def is_blank(line: str) -> bool:
     """Return whether a line has no words: it is empty, or all white space."""
     return not line or line.isspace()
+
+
+def without_blank_lines(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the parts of a text without its blank lines. A part may begin and end within a line."""
+    held, within = "", False  # white space that begins a line; whether a part has ended within a line with words
+    for text in texts:
+        *lines, last = (held + text).split("\n")
+        whole = [f"{line}\n" for place, line in enumerate(lines) if (within and place == 0) or not is_blank(line)]
+        within = (within and not lines) or not is_blank(last)
+        held = "" if within else last
+        yield "".join([*whole, last if within else ""])
 
 
 def read_units(path: Path, unit: str) -> Iterator[list[str]]:

@@ -19,6 +19,8 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 CHUNK = 1 << 20  # characters that are encoded at a time
 SMALL = 32  # chunks that are encoded sooner than a pool of processes has started
+# What a table of units counts. `lost`: bytes that the tokens do not determine; `marks`: the text's own <unk>.
+COUNTED = ("tokens", "words", "bytes", "lost", "marks")
 THREADS = "TOKENIZERS_PARALLELISM"  # the library's switch, which it reads at each call
 
 
@@ -32,11 +34,10 @@ def write_tokens(
 ) -> dict[str, float]:
     """Write the stream `path`.bin and its table of units `path`.units.npy; return their totals.
 
-    The table is int64 (n_units, 3): tokens, words and bytes of each unit in order. `workers` processes encode, each on
-    one core; a small text is encoded in this one. `size` is that of the text in bytes, for the progress bar that a
-    terminal shows.
+    The table is int64 (n_units, 5), of each unit in order the COUNTED. `workers` processes encode, each on one core; a
+    small text is encoded in this one. `size` is that of the text in bytes, for the progress bar that a terminal shows.
     """
-    totals, n_units = np.zeros(3, dtype=np.int64), 0
+    totals, n_units = np.zeros(len(COUNTED), dtype=np.int64), 0
     with (
         path.with_suffix(".bin").open("wb") as stream,
         path.with_suffix(".units.npy").open("wb") as table,
@@ -50,13 +51,13 @@ def write_tokens(
             bar.update(int(rows[:, 2].sum()))
         table.seek(0)
         write_header(table, n_units)
-    tokens, words, bytes_ = (int(total) for total in totals)
-    return {"tokens": tokens, "words": words, "bytes": bytes_, "units": n_units}
+    counts: dict[str, float] = dict(zip(COUNTED, totals.tolist(), strict=True))
+    return counts | {"units": n_units}
 
 
 def write_header(table: BinaryIO, n_units: int) -> None:
     """The header of np.save, which keeps room for the number of rows to grow."""
-    write_array_header_1_0(table, {"descr": "<i8", "fortran_order": False, "shape": (n_units, 3)})
+    write_array_header_1_0(table, {"descr": "<i8", "fortran_order": False, "shape": (n_units, len(COUNTED))})
 
 
 Encoded = tuple[bytes, np.ndarray]  # the ids of a chunk's units, and their rows in the table
@@ -96,9 +97,9 @@ def _chunks(units: Iterable[list[str]]) -> Iterator[list[list[str]]]:
 
 def _encode(tokenizer: Tokenizer, chunk: list[list[str]], documents: bool) -> Encoded:
     ids, rows = [], []
-    for unit, words, size in tokenizer.encode_units(chunk, documents):
+    for lines, (unit, words, size) in zip(chunk, tokenizer.encode_units(chunk, documents), strict=True):
         ids.append(np.array(unit, dtype=tokenizer.dtype).tobytes())
-        rows.append((len(unit), words, size))
+        rows.append((len(unit), words, size, *tokenizer.lost(lines)))
     return b"".join(ids), np.array(rows, dtype="<i8")
 
 

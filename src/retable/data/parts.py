@@ -9,7 +9,7 @@ import numpy as np
 
 from retable.core.workers import MapWorkers
 from retable.corpora.text import read_units
-from retable.data.encode import write_header, write_tokens
+from retable.data.encode import COUNTED, write_header, write_tokens
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -64,5 +64,5 @@ def _join(parts: list[Path], path: Path) -> dict[str, float]:
         for part in parts:
             with part.with_name(f"{part.name}.bin").open("rb") as ids:
                 shutil.copyfileobj(ids, stream)
-    tokens, words, bytes_ = (int(total) for total in totals)
-    return {"tokens": tokens, "words": words, "bytes": bytes_, "units": n_units}
+    counts: dict[str, float] = dict(zip(COUNTED, map(int, totals), strict=True))
+    return counts | {"units": n_units}

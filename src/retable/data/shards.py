@@ -161,7 +161,7 @@ def write_tokenized(
 
 
 def _write_split(path: Path, stream: Shards, tokenizer: Tokenizer) -> dict[str, float]:
-    rows: list[tuple[int, int, int]] = []
+    rows: list[tuple[int, ...]] = []
     documents = _documents(stream, tokenizer.boundary)
     with path.with_suffix(".bin").open("wb") as ids, path.with_suffix(".txt").open("w", encoding="utf-8") as file:
         while batch := list(islice(documents, 1024)):
@@ -173,7 +173,8 @@ def _write_split(path: Path, stream: Shards, tokenizer: Tokenizer) -> dict[str, 
                 raise UsageError(f"its ids go beyond the vocabulary of {tokenizer.vocab_size}; take their tokenizer")
             for document, mark, text in zip(batch, marked, texts, strict=True):
                 ids.write(document.astype(tokenizer.dtype).tobytes())
-                rows.append((len(document), len(text.split()) + text.count("\n") + mark, len(text.encode()) + mark))
+                words, size = len(text.split()) + text.count("\n") + mark, len(text.encode()) + mark
+                rows.append((len(document), words, size, 0, 0))  # the text is what the tokens are, with nothing lost
                 if lines := [line for line in text.split("\n") if line.strip()]:
                     file.write("\n".join(lines) + "\n\n")
     if not path.with_suffix(".txt").stat().st_size:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from retable.evaluation.contextual_vectors import ContextualVectors
 from retable.evaluation.likelihood import Carried
-from retable.evaluation.perplexity import read_split
+from retable.evaluation.perplexity import MEASURED, read_split
 from retable.metrics.likelihood import likelihood_metrics
 from retable.objectives.base import TwoWayLikelihood
 from retable.tokenizers.tokenizer import Tokenizer
@@ -83,17 +83,18 @@ class Directions:
         metrics: dict[str, float] = {}
         with (folder / "directions.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("split", "direction", "unit", "nats", "tokens", "words", "bytes"))
+            writer.writerow(("split", "direction", "unit", "nats", *MEASURED))
             for split in self.splits:
                 tokens, units = read_split(self.folder, split, vocab_size)
                 starts = np.concatenate([[0], np.cumsum(units[:-1, 0])])
                 scores = {"forward": model.log_prob(tokens), "backward": model.log_prob_backward(tokens)}
                 scores["mean"] = (scores["forward"] + scores["backward"]) / 2
-                n_tokens, n_words, n_bytes = map(int, units.sum(axis=0))
+                units = units[:, : len(MEASURED)]
+                counts = [*map(int, units.sum(axis=0))]
                 for direction, log_prob in scores.items():
                     nats = -np.add.reduceat(log_prob, starts)
                     rows = zip(nats, units, strict=True)
                     writer.writerows((split, direction, i, f"{n:.6f}", *u) for i, (n, u) in enumerate(rows))
-                    totals = likelihood_metrics(float(nats.sum()), n_tokens, n_words, n_bytes)
+                    totals = likelihood_metrics(float(nats.sum()), *counts)
                     metrics |= {f"{split}/{direction}/{name}": value for name, value in totals.items()}
         return metrics

@@ -8,8 +8,11 @@ import numpy as np
 
 from retable.core.errors import UsageError
 from retable.core.systems import LanguageModel
+from retable.data.encode import COUNTED
 from retable.metrics.likelihood import Likelihoods, likelihood_metrics
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
+
+MEASURED = COUNTED[:4]  # tokens, words, bytes, and of these the lost
 
 
 class Perplexity(Likelihoods):
@@ -29,11 +32,12 @@ class Perplexity(Likelihoods):
         metrics: dict[str, float] = {}
         with (folder / "units.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("split", "unit", "nats", "tokens", "words", "bytes"))
+            writer.writerow(("split", "unit", "nats", *MEASURED))
             for split in self.splits:
                 tokens, units = read_split(self.folder, split, vocab_size)
                 starts = np.concatenate([[0], np.cumsum(units[:-1, 0])])
                 nats = -np.add.reduceat(model.log_prob(tokens), starts)
+                units = units[:, : len(MEASURED)]
                 writer.writerows((split, i, f"{n:.6f}", *u) for i, (n, u) in enumerate(zip(nats, units, strict=True)))
                 totals = likelihood_metrics(float(nats.sum()), *map(int, units.sum(axis=0)))
                 metrics |= {f"{split}/{name}": value for name, value in totals.items()}
@@ -41,9 +45,11 @@ class Perplexity(Likelihoods):
 
 
 def read_split(folder: Path, split: str, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """A tokenized split: its ids, and the tokens, words and bytes of each unit of text, (n_units, 3)."""
+    """A tokenized split: its ids, and the COUNTED of each unit of text, (n_units, 5)."""
     tokens = read_tokens(folder / f"{split}.bin", vocab_size)
     units = np.load(folder / f"{split}.units.npy")
+    if units.shape[1:] != (len(COUNTED),):
+        raise UsageError(f"{folder / split}.units.npy lacks counts; run the tokenize stage again")
     if len(tokens) != units[:, 0].sum():
         raise UsageError(f"{folder / split}.bin has lost its end; run the tokenize stage again")
     return tokens, units

@@ -27,7 +27,6 @@ from retable.nn.cross_entropy import linear_log_prob
 from retable.objectives.base import Likelihood
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.text_to_text import TextToText
-from retable.tokenizers.report import unknown_id
 from retable.tokenizers.tokenizer import Tokenizer
 
 Sequences = Sequence[Sequence[int]]
@@ -60,7 +59,7 @@ class Scorer:
         if sentinels and "<extra_id_0>" not in marks:
             raise UsageError("the tokenizer has no <extra_id_0>; write sentinels=false")
         self._sentinel = [marks["<extra_id_0>"]] if sentinels else []
-        self.unknown = unknown_id(tokenizer)
+        self.unknown = tokenizer.unknown
 
     def encode_lines(self, lines: Sequence[str], end: bool) -> list[list[int]]:
         """The ids of each line, with `end` those of its end too."""

@@ -4,6 +4,7 @@ n texts, T tokens of a text, K layers, D dimensions.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -81,17 +82,19 @@ class Language(Loaded):
         return self.likelihood(texts)[f"perplexity_{per}"]
 
     def likelihood(self, texts: str | Sequence[str]) -> dict[str, float]:
-        """Of the texts as one stream: `nats`, the counts of `tokens`, `words` and `bytes` that they are of, and from
-        them `perplexity_token`, `perplexity_word` and `bits_per_byte`. A line's end is a word and a byte."""
+        """Measure the texts as one stream: `nats`, the counts of `tokens`, `words` and `bytes`, and from these
+        `perplexity_token`, `perplexity_word` and `bits_per_byte`. A line's end is a word and a byte. In place of the
+        bits per byte stands `bytes_lost`, a share, where the tokens do not determine the whole text."""
         system = self._probabilities()
         if not (texts := listed(texts)):
             raise UsageError("no text has no perplexity; give one or more")
         documents = self.config["corpus"]["unit"] == "document"
-        units = self.tokenizer.encode_units([lines_of(text) for text in texts], documents)
-        ids, words, sizes = zip(*units, strict=True)
+        lines = [lines_of(text) for text in texts]
+        ids, words, sizes = zip(*self.tokenizer.encode_units(lines, documents), strict=True)
         tokens = np.concatenate([np.array(each, dtype=np.int64) for each in ids])
         nats = -float(system.log_prob(tokens).sum())
-        return likelihood_metrics(nats, len(tokens), sum(words), sum(sizes))
+        lost = self.tokenizer.lost(chain.from_iterable(lines)).bytes
+        return likelihood_metrics(nats, len(tokens), sum(words), sum(sizes), lost)
 
     def score(self, texts: str | Sequence[str], context: str = "", end: bool = False) -> list[Scored]:
         """Of each text alone, or after `context`: its log-probability, that of its tokens, and that of its words. With
@@ -125,39 +128,61 @@ class Language(Loaded):
         return [text for _, text in self._go_on([""], strategy)[0]]
 
     def continue_(
-        self, prompts: str | Sequence[str], *, strategy: Decoding = "greedy", max_new_tokens: int = 40, **settings: Any
+        self,
+        prompts: str | Sequence[str],
+        *,
+        strategy: Decoding = "greedy",
+        max_new_tokens: int = 40,
+        special_tokens: bool = False,
+        **settings: Any,
     ) -> list[str]:
         """What comes after each of the prompts, without it, up to the end of the text.
+
+        special_tokens: whether the name of a special token in a prompt, such as <extra_id_0>, is that token, not text.
 
         settings: those of `Greedy`, `BeamSearch`, `Sampling`, or `ContrastiveSearch`, which are called as in Hugging
         Face's `generate`; of what is drawn a `seed`; and to have texts with a `label` of a `discriminator`, the cell of
         that, see `FUDGE`.
         """
         chosen = self._chosen(strategy, max_new_tokens, **settings)
-        return [best for ((_, best), *_) in self._go_on(listed(prompts), chosen)]
+        return [best for ((_, best), *_) in self._go_on(listed(prompts), chosen, special_tokens)]
 
     def alternatives(
-        self, prompt: str, strategy: Decoding = "beam", *, max_new_tokens: int = 40, n: int = 4, **settings: Any
+        self,
+        prompt: str,
+        strategy: Decoding = "beam",
+        *,
+        max_new_tokens: int = 40,
+        n: int = 4,
+        special_tokens: bool = False,
+        **settings: Any,
     ) -> list[tuple[str, float]]:
         """`n` texts that begin with the prompt, by beams the best first, each with the log-probability of what comes
         after it; settings as of `continue_`."""
         chosen, writer = self._chosen(strategy, max_new_tokens, num_return_sequences=n, **settings), self._writer()
-        begun = writer.encode([prompt])
+        begun = writer.encode([prompt], special_tokens)
         (found,) = chosen(writer.model, begun, writer.end)
         return [(writer.whole(begun[0], each.ids), each.log_prob) for each in found]
 
     def stream(
-        self, prompt: str = "", strategy: Decoding = "greedy", *, max_new_tokens: int = 40, **settings: Any
+        self,
+        prompt: str = "",
+        strategy: Decoding = "greedy",
+        *,
+        max_new_tokens: int = 40,
+        special_tokens: bool = False,
+        **settings: Any,
     ) -> Iterator[str]:
         """As `continue_` of one prompt, token by token as it comes, spaces and all."""
         chosen, writer = self._chosen(strategy, max_new_tokens, **settings), self._writer()
         if not isinstance(chosen, TokenByToken | FUDGE):
             raise UsageError(f"{strategy} has no text before the end; write greedy, sample or contrastive")
-        return self._pieces(writer, chosen, prompt)
+        (begun,) = writer.encode([prompt], special_tokens)
+        return self._pieces(writer, chosen, begun)
 
     @staticmethod
-    def _pieces(writer: Writer, chosen: TokenByToken | FUDGE, prompt: str) -> Iterator[str]:
-        (begun,), written = writer.encode([prompt]), list[int]()
+    def _pieces(writer: Writer, chosen: TokenByToken | FUDGE, begun: list[int]) -> Iterator[str]:
+        written = list[int]()
         shown = writer.whole(begun, [])
         for token in chosen.stream(writer.model, begun, writer.end):
             written.append(token)
@@ -221,10 +246,12 @@ class Language(Loaded):
         (steering := load_discriminator(discriminator)).require_tokens(self.tokenizer.digest)
         return FUDGE(strategy, steering, label)
 
-    def _go_on(self, prompts: Sequence[str], strategy: Strategy | FUDGE) -> list[list[tuple[float, str]]]:
+    def _go_on(
+        self, prompts: Sequence[str], strategy: Strategy | FUDGE, special_tokens: bool = False
+    ) -> list[list[tuple[float, str]]]:
         """Of each prompt the completions' log-probabilities and texts."""
         writer = self._writer()
-        begun = writer.encode(prompts)
+        begun = writer.encode(prompts, special_tokens)
         found = strategy(writer.model, begun, writer.end)
         return [
             [(each.log_prob, writer.read(ids, each.ids)) for each in completions]

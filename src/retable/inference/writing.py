@@ -41,9 +41,9 @@ class Writer:
             self._mark = tokenizer.special_ids.get("</s>", [boundary, *tokenizer.encode("\n")][-1])
         self.end = self._mark if stop else None
 
-    def encode(self, prompts: Sequence[str]) -> list[list[int]]:
-        """The ids of each prompt, with its mark."""
-        rows = self._tokenizer.encode_batch(list(prompts))
+    def encode(self, prompts: Sequence[str], special_tokens: bool = False) -> list[list[int]]:
+        """The ids of each prompt, with its mark. With `special_tokens` the names of such in it are not read as text."""
+        rows = self._tokenizer.encode_batch(list(prompts), special=special_tokens)
         return [[self._mark, *row] if self.goes_on else [*row, self._mark] for row in rows]
 
     def read(self, prompt: Sequence[int], written: Sequence[int]) -> str:

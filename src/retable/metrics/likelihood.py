@@ -1,7 +1,8 @@
 """Perplexities and bits per byte, from summed nats and the counts that the sum covers.
 
 All three are one likelihood over different counts. Only those per word and per byte compare models with
-different tokenizers.
+different tokenizers, and only where the tokens of both give the whole text back: an unknown word, or the case of a
+letter, is not predicted. Such bytes are counted as lost.
 """
 
 import numpy as np
@@ -21,6 +22,7 @@ def bits_per_byte(nats: ArrayLike, bytes: ArrayLike) -> NDArray[np.float64]:
     return np.divide(nats, np.multiply(bytes, np.log(2)))
 
 
+BYTES_LOST = "bytes_lost"  # the share of bytes that the tokens do not determine
 # What each counts, and its value from nats and that count.
 LIKELIHOODS = {
     "perplexity_token": ("tokens", perplexity),
@@ -30,7 +32,10 @@ LIKELIHOODS = {
 
 
 class Likelihoods(Measured):
-    """Of units of text: their `nats`, and the `tokens`, `words` and `bytes` that these cover."""
+    """Units of text: their `nats`, the `tokens`, `words` and `bytes` that these cover, and the bytes that are `lost`.
+
+    Units with other lost bytes are other units: no test compares models that read different parts of a text.
+    """
 
     in_order = True
 
@@ -47,14 +52,18 @@ class Likelihoods(Measured):
         sums = columns(units, ["nats", count])
         # A resample with a hard unit more moves a perplexity by a factor, not by a difference.
         compared = np.log if value is perplexity else None
-        return Sums(sums, lambda sums: value(sums[..., 0], sums[..., 1]), tuple(units[count]), "lowest", compared)
+        lost = tuple(units["lost"]) if "lost" in units else ()
+        text = (tuple(units[count]), lost if any(lost) else ())
+        return Sums(sums, lambda sums: value(sums[..., 0], sums[..., 1]), text, "lowest", compared, not any(lost))
 
 
-def likelihood_metrics(nats: float, tokens: int, words: int, bytes: int) -> dict[str, float]:
+def likelihood_metrics(nats: float, tokens: int, words: int, bytes: int, lost: int = 0) -> dict[str, float]:
     """The metrics of one text, its counts included.
 
-    nats is the negative log-likelihood of the whole text; tokens, words and bytes count that text, each line
-    end as one word and one byte. Raises ValueError for infinite nats and for an empty text.
+    nats is the negative log-likelihood of the tokens; tokens, words and bytes count the text, each line end as one word
+    and one byte. `lost` bytes are not determined by the tokens: if there are any, the nats are no code length of the
+    text, and their share, `bytes_lost`, takes the place of the bits per byte. Raises ValueError for infinite nats and
+    for an empty text.
     """
     if not np.isfinite(nats) or min(tokens, words, bytes) <= 0:
         raise ValueError(
@@ -63,4 +72,7 @@ def likelihood_metrics(nats: float, tokens: int, words: int, bytes: int) -> dict
         )
     counts = {"tokens": tokens, "words": words, "bytes": bytes}
     metrics = {name: float(value(nats, counts[count])) for name, (count, value) in LIKELIHOODS.items()}
+    if lost:
+        del metrics["bits_per_byte"]
+        metrics[BYTES_LOST] = lost / bytes
     return {"nats": float(nats)} | counts | metrics

@@ -21,6 +21,7 @@ class Sums(NamedTuple):
     text: tuple  # what the units are, whoever is measured on them: their counts, or their labels
     best: Best = "highest"
     compared: Statistic | None = None  # of values, before one is tested against another: a logarithm for perplexities
+    whole: bool = True  # whether the measured system read all of each unit
     blocks: NDArray[np.int64] | None = None  # (n_units,), 0 to G − 1, of `Measured.blocks`; None: each unit alone
 
     def value(self) -> float:

@@ -32,17 +32,25 @@ METRIC = "test/perplexity_word"
 SMALL = 1e-4  # a p-value below it is shown as such
 
 
-def difference(runs: pd.DataFrame, others: pd.DataFrame, required: bool = True) -> Comparison:
+def comparable(runs: pd.DataFrame, others: pd.DataFrame) -> bool:
+    """Whether the runs of two systems on one CELL were measured on the same units, or, where they have no units, are at
+    least two on each side."""
+    units = [units_of(each) for each in (runs, others)]
+    return units[0].text == units[1].text if units[0] and units[1] else min(len(runs), len(others)) > 1
+
+
+def difference(runs: pd.DataFrame, others: pd.DataFrame) -> Comparison:
     """Compare the runs of two systems on one CELL; rows of `results.tidy`.
 
-    Raises: UsageError: `required`, but a system has one run, and both have no scores of the same units.
+    Raises: UsageError: they are not `comparable`.
     """
-    units = [units_of(each) for each in (runs, others)]
-    same = bool(units[0] and units[1] and units[0].text == units[1].text)
-    if required and not same and min(len(runs), len(others)) < 2:
+    if not comparable(runs, others):
         names = " and ".join(each["result"].iloc[0].name for each in (runs, others))
-        raise UsageError(f"{names} have no scores of the same units; run both on one text, or each with two seeds")
-    sums = [[*each["sums"]] if same else [] for each in (runs, others)]
+        raise UsageError(
+            f"{names} have no scores of the same units; run both on one text, with tokenizers that read all of it"
+        )
+    has_units = units_of(runs) and units_of(others)
+    sums = [[*each["sums"]] if has_units else [] for each in (runs, others)]
     first = runs["sums"].iloc[0]
     likelihood = runs["metric"].iloc[0] in LIKELIHOODS
     scale = first.compared if isinstance(first, Sums) else np.log if likelihood else None
@@ -113,7 +121,7 @@ def row_of(runs: pd.DataFrame, others: pd.DataFrame) -> dict[str, Any]:
         facts = {"system": each["system"].iloc[0], "mean": mean, "std": std, "n": len(each)}
         facts |= {"runs": " ".join(result.name for result in each["result"])}
         row |= {f"{side}{name}": value for name, value in facts.items()}
-    return row | facts_of(difference(runs, others, required=False))
+    return row | facts_of(difference(runs, others))
 
 
 def compare(a: str, b: str, metric: str | None = None, study: str | None = None) -> pd.DataFrame:
@@ -142,11 +150,8 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
             f"{a} and {b} have no {metric}; {closest(metric, names)}" if metric and names
             else f"{a} and {b} were not measured by the same benchmark or on the same task; evaluate both"
         )  # fmt: skip
-    rows = []
-    for corpus, name in wanted:
-        runs, others = (side[(side["corpus"] == corpus) & (side["name"] == name)] for side in sides)
-        rows.append(row_of(runs, others))
-    return with_holm(rows)
+    pairs = [[side[(side["corpus"] == corpus) & (side["name"] == name)] for side in sides] for corpus, name in wanted]
+    return with_holm([row_of(*pair) for pair in [pair for pair in pairs if comparable(*pair)] or pairs])
 
 
 def _is_main(name: str, common: Sequence[tuple[str, str]]) -> bool:

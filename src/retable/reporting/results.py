@@ -22,7 +22,7 @@ from retable.core.settings import resolve, shown
 from retable.core.trust import NotTrusted
 from retable.metrics.comparison import FEWEST
 from retable.metrics.intervals import mean_std, paired_test
-from retable.metrics.likelihood import LIKELIHOODS, Likelihoods
+from retable.metrics.likelihood import BYTES_LOST, LIKELIHOODS, Likelihoods
 from retable.metrics.units import Measured, Sums
 from retable.reporting.units import UnitSums
 
@@ -43,6 +43,7 @@ OF_NUMBERS = ("phenomena", "positions", "gradients", "gradient_norms", "sampling
 TABLES = ("samples.jsonl", *(f"{name}.csv" for name in (*OF_NAMES, *OF_NUMBERS)))
 NAMES = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
 _MIX = "mix.csv"  # of the scalar mix in model.safetensors: layer, share and gamma
+RATES = ("fertility", "compression", "unknown", "unk_in_text", "lost")  # of a tokenizer on a text
 PASS, PASS_OTHER, FAIL = "pass", "pass, other recipe", "fail"
 AFTERWARDS = "tolerance set after it had run"
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
@@ -269,7 +270,7 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
 
 def _cell(key: str) -> tuple[str, str, str] | None:
     match key.split("/"):
-        case [split, metric] if split in SPLITS and metric in LIKELIHOODS:
+        case [split, metric] if split in SPLITS and metric in (*LIKELIHOODS, BYTES_LOST):
             return "", split, metric
         case [split, direction, metric] if split in SPLITS and direction in DIRECTIONS and metric in LIKELIHOODS:
             return direction, split, metric
@@ -279,7 +280,7 @@ def _cell(key: str) -> tuple[str, str, str] | None:
             return task, split, metric
         case [task, metric] if task in (*BOUNDS, "held_out", "senses", "unseen_words"):
             return task, "", metric
-        case [split, metric] if split in SPLITS and metric in ("fertility", "compression", "unknown"):
+        case [split, metric] if split in SPLITS and metric in RATES:
             return "tokenizer", split, metric
         case ["vocab_size"]:
             return "tokenizer", "", "vocab_size"
@@ -361,10 +362,12 @@ def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
     """The p-value of each row against the best system of its corpus, task, split and metric.
 
     The oracle stands outside. A system measured on other units than the best one (another segmentation, or
-    for perplexity_token another tokenizer) has no p-value: their difference means nothing.
+    for perplexity_token another tokenizer) has no p-value: their difference means nothing. Neither has one whose tokens
+    do not determine the whole text, if it stands next to systems that read more or less of it.
     """
     p_best = pd.Series(np.nan, index=frame.index)
     for _, group in frame[frame["system"] != ORACLE].groupby(CELL[1:]):
+        group = _comparable(group, units)
         best = next((found.best for row in group.index if (found := units[row])), None)
         if best is None:
             continue
@@ -377,3 +380,13 @@ def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
                 resampled = top.compared(top.replicates) - top.compared(other.replicates)
                 p_best[row] = paired_test(means[0] - means[1], resampled)
     return p_best
+
+
+def _comparable(group: pd.DataFrame, units: list[UnitSums | None]) -> pd.DataFrame:
+    """The rows of a group whose systems read the same text: all of it, or all the same part. None where that is one row
+    of several."""
+    read = {row: found for row in group.index if (found := units[row])}
+    if all(found.whole for found in read.values()) or len({found.text for found in read.values()}) == 1:
+        return group
+    whole = [row for row in group.index if row not in read or read[row].whole]
+    return group.loc[whole if len(whole) > 1 else []]

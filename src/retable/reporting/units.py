@@ -28,6 +28,11 @@ class UnitSums:
         return self.runs[0].text
 
     @property
+    def whole(self) -> bool:
+        """Whether the system read all of each unit."""
+        return self.runs[0].whole
+
+    @property
     def best(self) -> str | None:
         return self.runs[0].best
 

@@ -178,7 +178,7 @@ class SentenceTask(Labelled, Task[Example, float]):
 
     def _writer(self, model: EncoderDecoder, tokenizer: Tokenizer, tie: bool) -> LabelsAsText:
         answers = Answers(self.labels, self._answers)
-        ids = tokenizer.encode_batch(answers.texts)
+        ids = tokenizer.encode_batch(answers.texts, special=True)
         for written, back in zip(answers.texts, tokenizer.decode_batch(ids), strict=True):
             if plain(written) != plain(back):
                 raise UsageError(

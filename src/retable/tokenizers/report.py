@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from tokenizers import decoders
 
-from retable.tokenizers.tokenizer import Tokenizer
+from retable.tokenizers.tokenizer import Lost, Tokenizer
 
 BLOCK = 1 << 24  # tokens of a memory-mapped stream that are looked at together
 
@@ -16,30 +16,32 @@ def model_of(tokenizer: Tokenizer) -> dict[str, Any]:
     return json.loads(tokenizer._tokenizer.to_str())["model"]
 
 
-def unknown_id(tokenizer: Tokenizer) -> int | None:
-    """The id that stands for whatever the vocabulary lacks; None where there is nothing of the kind."""
-    model = model_of(tokenizer)
-    if model["type"] == "Unigram":
-        return model["unk_id"]
-    return None if model["unk_token"] is None else tokenizer._tokenizer.token_to_id(model["unk_token"])
-
-
 def count_unknown(tokenizer: Tokenizer, tokens: np.ndarray) -> int:
     """How many of `tokens`, a stream of any length, are the unknown one."""
-    unknown = unknown_id(tokenizer)
+    unknown = tokenizer.unknown
     if unknown is None:
         return 0
     return sum(int(np.count_nonzero(tokens[i : i + BLOCK] == unknown)) for i in range(0, len(tokens), BLOCK))
 
 
-def rates(tokens: float, words: float, bytes: float, unknown: float) -> dict[str, float]:
-    """Fertility (tokens a word, a line's end being one), compression (bytes a token), the share of unknown tokens."""
-    return {"fertility": tokens / words, "compression": bytes / tokens, "unknown": unknown / tokens}
+def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost) -> dict[str, float]:
+    """Return fertility, compression and three shares of a text.
+
+    Fertility is tokens per word, where a line's end is a word; compression is bytes per token. `unknown` is the share
+    of tokens that stand for something that the vocabulary lacks, `unk_in_text` of those that stand for the text's own
+    `<unk>`, and `lost` the share of bytes that the tokens do not determine. The argument `unknown` counts both.
+    """
+    shares = {
+        "unknown": (unknown - lost.marks) / tokens,
+        "unk_in_text": lost.marks / tokens,
+        "lost": lost.bytes / bytes,
+    }
+    return {"fertility": tokens / words, "compression": bytes / tokens} | shares
 
 
 def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> dict[str, float]:
     """`rates` of a text, its `words`, its `types`, and `whole`, the share of the types that are one known token."""
-    unknown, tokens, words, size, unknowns = unknown_id(tokenizer), 0, 0, 0, 0
+    unknown, tokens, words, size, unknowns = tokenizer.unknown, 0, 0, 0, 0
     for ids, unit_words, unit_size in tokenizer.encode_units(units, documents):
         tokens, words, size = tokens + len(ids), words + unit_words, size + unit_size
         unknowns += ids.count(unknown) if unknown is not None else 0
@@ -47,7 +49,8 @@ def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> d
     codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in types])
     whole = sum(len(ids) == 1 and ids != [unknown] for ids in codes)
     share = whole / max(len(types), 1)  # of no types none
-    return {"words": words, "types": len(types), "whole": share} | rates(tokens, words, size, unknowns)
+    lost = tokenizer.lost(line for lines in units for line in lines)
+    return {"words": words, "types": len(types), "whole": share} | rates(tokens, words, size, unknowns, lost)
 
 
 def in_text(tokenizer: Tokenizer, word: str) -> str:

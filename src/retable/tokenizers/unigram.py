@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import groupby
@@ -46,7 +45,8 @@ def train(
             f"tokenizer.vocab_size={vocab_size} leaves no room for every character of the text beside "
             f"{len(MARKS) + len(SENTINELS)} marks; write a larger one"
         ) from None
-    pieces = canonical(json.loads(learner.to_str())["model"]["vocab"][len(MARKS) :])
+    learnt = json.loads(learner.to_str())["model"]["vocab"][len(MARKS) :]
+    pieces = canonical([(piece, score) for piece, score in learnt if piece not in SENTINELS])  # a text may have some
     marks, sentinels = ([(mark, 0.0) for mark in group] for group in (MARKS, SENTINELS))
     tokenizer = _t5(models.Unigram([*marks, *pieces, *sentinels], unk_id=MARKS.index("<unk>")))
     tokenizer.decoder = decoders.Metaspace()
@@ -86,8 +86,8 @@ class Sampler:
 
     def __init__(self, tokenizer: Tokenizer, alpha: float):
         """`tokenizer` has a unigram model, or UsageError is raised."""
-        self._tokenizer, self.alpha = tokenizer._tokenizer, alpha
-        model = json.loads(self._tokenizer.to_str())["model"]
+        self._reader, self.alpha = tokenizer._reader, alpha
+        model = json.loads(self._reader.to_str())["model"]
         if model["type"] != "Unigram":
             raise UsageError(
                 f"a {model['type']} tokenizer gives pieces no probabilities to sample by; use a unigram one"
@@ -96,24 +96,14 @@ class Sampler:
         self.pieces = {piece: (i, score) for i, (piece, score) in enumerate(model["vocab"])}
         self._longest = max(map(len, self.pieces))
         self._unknown_score = min(score for _, score in self.pieces.values()) - UNKNOWN_PENALTY
-        added = self._tokenizer.get_added_tokens_decoder().items()
-        self._marks = {token.content: i for i, token in added}
-        self._at_marks = re.compile(f"({'|'.join(map(re.escape, self._marks)) or '(?!)'})")
         self._lattice = lru_cache(1 << 16)(self._filter)
 
     def sample(self, text: str, generator: np.random.Generator) -> list[int]:
-        """Ids of one segmentation of `text`; marks in it stay whole, as in `encode`."""
+        """Ids of one segmentation of `text`; special tokens in it are text, as in `encode`."""
         _require_characters([text])
-        ids: list[int] = []
-        for part in filter(None, self._at_marks.split(text)):
-            if part in self._marks:
-                ids.append(self._marks[part])
-                continue
-            normalizer, pre_tokenizer = self._tokenizer.normalizer, self._tokenizer.pre_tokenizer
-            words = pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(part) if normalizer else part)
-            for word, _ in words:
-                ids += self._draw(word, generator)
-        return ids
+        normalizer, pre_tokenizer = self._reader.normalizer, self._reader.pre_tokenizer
+        words = pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text) if normalizer else text)
+        return [i for word, _ in words for i in self._draw(word, generator)]
 
     def _draw(self, word: str, generator: np.random.Generator) -> list[int]:
         lattice, end, drawn = self._lattice(word), len(word), []
