@@ -75,7 +75,7 @@ def test_blocks_are_the_units_that_are_left_out(drawn):
 def test_the_jackknife_leaves_out_one_block_at_a_time():
     units = np.random.default_rng(1).uniform(1, 3, (2, 12, 2))
     blocks = np.arange(12) // 3
-    runs = [Sums(each, share, (), "lowest", np.log, blocks) for each in units]
+    runs = [Sums(each, share, (), "lowest", np.log, blocks=blocks) for each in units]
     without = [np.log(each[blocks != block].sum(axis=0)) for each in units for block in range(4)]
     expected = np.array([first - second for first, second in without]).reshape(2, 4).mean(axis=0)
     assert jackknife(runs) == pytest.approx(expected)

@@ -23,7 +23,7 @@ from retable.core.errors import UsageError, closest
 from retable.metrics.comparison import Comparison, holm
 from retable.metrics.comparison import compare as compare_runs
 from retable.metrics.intervals import mean_std
-from retable.metrics.likelihood import LIKELIHOODS
+from retable.metrics.likelihood import BYTES_LOST, LIKELIHOODS
 from retable.metrics.units import Best, Sums
 from retable.reporting.records import read_results
 from retable.reporting.results import MEASURED, ORACLE, Result, read_result, result_folders, tidy, units_of
@@ -158,7 +158,7 @@ def _is_main(name: str, common: Sequence[tuple[str, str]]) -> bool:
     """Whether a metric is shown unasked: of the test split, or of validation where there is none; a perplexity per
     word alone of the likelihoods."""
     *task, split, metric = name.split("/")
-    if metric in LIKELIHOODS and metric != "perplexity_word":
+    if metric in (*LIKELIHOODS, BYTES_LOST) and metric != "perplexity_word":
         return False
     tested = any(other.split("/")[:-2] == task and other.split("/")[-2:-1] == ["test"] for _, other in common)
     return split not in ("train", "validation") or (split == "validation" and not tested)
