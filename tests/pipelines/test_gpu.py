@@ -47,7 +47,7 @@ def train(project, name: str, system: str, *settings: str, die_at: str = "") -> 
     own = [each for each in own if each.partition("=")[0].strip("+") not in changed]
     command = [stage, *own, *settings, f"system={system}", "logger=none", "+callbacks.mortal._target_=dying.Mortal"]
     if die_at:
-        killed = project.run(*command, "checkpoint_every=3", DIE_AT=die_at, **EXACT)
+        killed = project.forked.run(*command, "checkpoint_every=3", DIE_AT=die_at, **EXACT)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
     project.succeed(*command, "checkpoint_every=3", **EXACT)
     (cell,) = project.folder.glob(f"outputs/*/*/*{system}-1")
