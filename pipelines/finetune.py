@@ -21,6 +21,7 @@ def finetune(cfg: DictConfig) -> None:
     from retable.core.artifacts import require, write_json
     from retable.core.errors import UsageError
     from retable.core.settings import build, resolve
+    from retable.corpora.overlap import example_overlap
     from retable.inference.build import build_model
     from retable.inference.texts import write_text
     from retable.metrics.labelled import only_prediction
@@ -74,7 +75,9 @@ def finetune(cfg: DictConfig) -> None:
             rows = units.assign(split=split)[["split", *units.columns]]
             path = record.folder / "units.csv"
             rows.to_csv(path, mode="a", header=not path.exists(), index=False, lineterminator="\n")
-            record.metrics |= {f"{task.cell(split)}/{name}": value for name, value in task.score(units).items()}
+            trained, tested = (map(task.answered, examples[name]) for name in ("train", split))
+            scores = task.score(units) | example_overlap(trained, tested)
+            record.metrics |= {f"{task.cell(split)}/{name}": value for name, value in scores.items()}
             record.files += task.write(record.folder, split, examples[split], predictions)
         record.extra["vocab_size"] = text.vocab_size
         record.extra["examples"] = {split: len(rows) for split, rows in examples.items()}

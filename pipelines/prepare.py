@@ -10,6 +10,7 @@ from pipelines.app.stage import stage
 from pipelines.config.conf import build_task, chosen
 from pipelines.executors.executor import workers
 from retable.core.settings import build
+from retable.corpora.overlap import text_overlap
 from retable.inference.build import asks
 
 
@@ -28,6 +29,10 @@ def prepare(cfg: DictConfig) -> None:
         given |= {"spread": spread} if asks(cfg.corpus.write, "spread") else {}
         given |= {"unit": cfg.corpus.unit} if asks(cfg.corpus.write, "unit") else {}
         record.metrics = build(cfg.corpus.write, "corpus.write", folder=record.folder, **given)
+        train, test = (record.folder / f"{split}.txt" for split in ("train", "test"))
+        if train.exists() and test.exists():
+            shares = text_overlap(train, test, cfg.corpus.unit)
+            record.metrics |= {f"test/{name}": share for name, share in shares.items()}
         record.extra["protocol"] = f"whole {cfg.corpus.unit}"
 
 

@@ -22,6 +22,7 @@ from retable.corpora.benchmarks import write_wikitext
 from retable.corpora.collection import write_collection
 from retable.corpora.cut import write_cut
 from retable.corpora.minimal_pairs import BLiMP
+from retable.corpora.overlap import example_overlap
 from retable.corpora.pairs import write_pairs
 from retable.corpora.questions import PIQA, HellaSwag, Labelled, Lambada
 from retable.corpora.text import SPLITS, read_lines, read_units, write_corpus
@@ -239,8 +240,11 @@ def learnt(
     if known := task.learnt():
         write_json(Path("learnt.json"), known)
         task.recall(read_json(Path("learnt.json")))
+    whole = [task.answered(example) for example in examples["train"]]
+    assert example_overlap(whole, whole)["overlap_examples"] == 1
     metrics = {}
     for split in task.measured:
+        metrics |= example_overlap(whole, map(task.answered, examples[split]))
         predictions = task.predict(objective, encoded[split])
         units = task.units(examples[split], predictions)
         units.to_csv("units.csv", index=False, lineterminator="\n")

@@ -38,7 +38,10 @@ def test_a_row_that_no_study_runs_says_why(shown):
     assert {cell for cell in run if cell in reasons.index and reasons[cell]} == set()
 
 
-@pytest.mark.parametrize("name", ["history", "smoke", pytest.param("gallery", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name",
+    ["history", "smoke", *(pytest.param(name, marks=pytest.mark.long) for name in ("gallery", "shakespeare_gpu"))],
+)
 def test_records_give_the_committed_bytes(name, monkeypatch, tmp_path):
     """If they do not, and the change is meant: `retable report STUDY`, and commit the results."""
     monkeypatch.chdir(tmp_path)  # and back

@@ -45,8 +45,12 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
 
 
 def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
-    """Return at most `n` of a cell's metrics: those of the test split, else of validation, else any; never counts."""
+    """Return at most `n` of a cell's metrics: those of the test split, else of validation, else any; never counts.
+
+    Overlap, a property of the data, is among them only if the cell measures nothing else.
+    """
     scores = {name: value for name, value in metrics.items() if name.rpartition("/")[2] not in _COUNTS}
+    scores = {name: value for name, value in scores.items() if "/overlap_" not in name} or scores
     for split in ("test", "validation", "dev"):
         if of_split := {name: value for name, value in scores.items() if split in name.split("/")}:
             scores = of_split

@@ -31,6 +31,7 @@ from retable.reporting.lineage import gains_rows, lineage_rows
 from retable.reporting.markup import Table, markdown_table
 from retable.reporting.mixes import mixes_figures, mixes_frame
 from retable.reporting.neighbours import neighbours_tables, unseen_neighbours_tables
+from retable.reporting.overlap import with_overlap
 from retable.reporting.page import failures, report_page, verdicts
 from retable.reporting.perplexities import perplexities
 from retable.reporting.pretraining import senses_figures
@@ -126,7 +127,8 @@ def write_report(
     first += of_rows("compare", comparison_rows(compare or (), values))
     first += of_rows("rates", rates_rows(rates or {}, chosen_by or {}, results.get("pretrain", []), values))
     first += [*of_rows("scaling-laws", laws_rows(laws)), *of_rows("scaling-models", models_rows(laws))]
-    tables = write_tables(signed(pd.concat([frame, averages]), measured), specifications, out)
+    shown = with_overlap(signed(pd.concat([frame, averages]), measured), measured)
+    tables = write_tables(shown, specifications, out)
     tables[:0] = [write_table(table, rows, out) for table, rows in first]
     for found in (
         compared,

@@ -48,6 +48,7 @@ PASS, PASS_OTHER, FAIL = "pass", "pass, other recipe", "fail"
 AFTERWARDS = "tolerance set after it had run"
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
 MIX = "model.mix."  # what the names of a scalar mix's weights begin with
+OVERLAP = "overlap_"  # begins the names of what test data have in common with training data
 TOLD = ("source", "other_recipe", "relative_to", "note")  # texts, "" where nothing was published
 KNOWN = ("published", "tolerance", *TOLD)
 
@@ -270,6 +271,8 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
 
 def _cell(key: str) -> tuple[str, str, str] | None:
     match key.split("/"):
+        case [*_, metric] if metric.startswith(OVERLAP):
+            return None
         case [split, metric] if split in SPLITS and metric in (*LIKELIHOODS, BYTES_LOST):
             return "", split, metric
         case [split, direction, metric] if split in SPLITS and direction in DIRECTIONS and metric in LIKELIHOODS:

@@ -84,6 +84,7 @@ from retable.reporting.fields import (
     span,
 )
 from retable.reporting.markup import Column, Row, Table, Value, markdown_table
+from retable.reporting.overlap import overlap_note
 from retable.reporting.results import CELL, ORACLE
 from retable.reporting.spreadsheets import write_csv
 
@@ -367,6 +368,7 @@ class _Specified:
             if len(rows):
                 texts = rows.select_dtypes(exclude="number")
                 yield said["text"].format_map({name: ", ".join(self._listed(texts[name])) for name in texts})
+        yield from overlap_note(self._frame)
 
     def _own(self) -> Iterable[str]:
         return dict.fromkeys(filter(None, "\n".join(self._frame["_notes"]).split("\n")))

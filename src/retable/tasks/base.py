@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 import pandas as pd
 
 from retable.core.errors import UsageError
+from retable.corpora.overlap import Answered
 from retable.corpora.text import SPLITS
 from retable.data.batches import Batches, Measure
 from retable.data.bucketed import Bucketed, Encoded
@@ -58,6 +59,10 @@ class Task(Measured, Protocol[Example, Prediction]):
     def words(self, examples: Sequence[Example]) -> Iterable[Sequence[str]]:
         """The texts of examples in words, for a model that reads them by their spelling."""
         raise NotImplementedError
+
+    def answered(self, example: Example) -> Answered:
+        """Return what an example asks and its answer, by which examples of two splits are compared."""
+        return repr(example), None
 
     def learnt(self) -> dict[str, Any]:
         """What predictions need of the training examples beside the weights, such as the tags that there are; JSON can

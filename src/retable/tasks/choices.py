@@ -10,6 +10,7 @@ import pandas as pd
 from retable.core.artifacts import require
 from retable.corpora.choice_files import ChoiceFiles
 from retable.corpora.multiple_choice import Choice
+from retable.corpora.overlap import Answered
 from retable.data.bucketed import Encoded
 from retable.data.choices import Choices, encoded
 from retable.metrics.labelled import Labelled
@@ -45,6 +46,9 @@ class ChoiceTask(Labelled, Task[Choice, int]):
 
     def examples(self, split: str) -> list[Choice]:
         return self._choices[split]
+
+    def answered(self, example: Choice) -> Answered:
+        return tuple(" ".join(text.split()) for text in (example.context, *example.endings)), example.label
 
     def objective(self, model: Model, text: Text, **head: Any) -> MultipleChoice:
         return MultipleChoice(model, **head)

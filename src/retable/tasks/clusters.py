@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from retable.corpora.coreference import Document, write_documents
+from retable.corpora.overlap import Answered
 from retable.data.bucketed import Encoded
 from retable.data.coreference import Clusters, coreference_example, encoded
 from retable.data.spelling import Vocabulary
@@ -55,6 +56,9 @@ class CoreferenceTask(Task[Document, Clusters]):
 
     def examples(self, split: str) -> list[Document]:
         return self._documents[split]
+
+    def answered(self, example: Document) -> Answered:
+        return tuple(map(tuple, example.sentences)), tuple(map(tuple, example.clusters))
 
     def words(self, examples: Sequence[Document]) -> list[list[str]]:
         return [words for each in examples for words in each.sentences]

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from retable.corpora.overlap import Answered
 from retable.corpora.text import SPLITS
 from retable.data.bucketed import Encoded
 from retable.data.images import encoded
@@ -51,6 +52,9 @@ class ImageTask(Labelled, Task[Image, int]):
 
     def examples(self, split: str) -> list[Image]:
         return [Image(pixels, int(label)) for pixels, label in zip(*self._images[split], strict=True)]
+
+    def answered(self, example: Image) -> Answered:
+        return example.pixels.tobytes(), example.label
 
     def objective(self, model: Model, text: Text, *, dropout: float) -> ImageClassification:  # type: ignore[override]
         return ImageClassification(model, 1 + max(labels.max() for _, labels in self._images.values()), dropout)

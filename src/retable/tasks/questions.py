@@ -11,6 +11,7 @@ import pandas as pd
 from retable.core.artifacts import write_json
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegativeInt
+from retable.corpora.overlap import Answered
 from retable.corpora.squad import Question, read_squad
 from retable.data import layouts, pairs
 from retable.data.batches import Batches
@@ -112,6 +113,11 @@ class QuestionTask(Task[QuestionInWords, Found]):
 
     def examples(self, split: str) -> list[QuestionInWords]:
         return self._questions[split]
+
+    def answered(self, example: QuestionInWords) -> Answered:
+        asked = (example.source.context, example.source.question)
+        answers = frozenset(answer.text for answer in example.source.answers)
+        return tuple(" ".join(text.split()) for text in asked), answers
 
     def words(self, examples: Sequence[QuestionInWords]) -> list[list[str]]:
         """Each paragraph once, and the questions."""

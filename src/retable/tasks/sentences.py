@@ -11,6 +11,7 @@ import pandas as pd
 from retable.core import settings
 from retable.core.artifacts import require
 from retable.core.errors import UsageError
+from retable.corpora.overlap import Answered
 from retable.corpora.text import SPLITS
 from retable.data import layouts
 from retable.data.bucketed import Encoded
@@ -243,6 +244,10 @@ class SentenceTask(Labelled, Task[Example, float]):
         if not examples:
             raise UsageError(f"{self._name(split)} holds no examples; the {split} split needs one at least")
         return examples
+
+    def answered(self, example: Example) -> Answered:
+        """The order of a symmetric pair does not count."""
+        return tuple(sorted(example.sentences)) if self.symmetric else example.sentences, example.label
 
     def _name(self, split: str) -> str:
         return str(self._files[split]["path"]) if split in self._files else f"task.files.{split}={self._held_out:g}"

@@ -10,6 +10,7 @@ import pandas as pd
 
 from retable.core.errors import UsageError
 from retable.core.settings import PositiveInt
+from retable.corpora.overlap import Answered
 from retable.corpora.summaries import Summarised
 from retable.corpora.text import SPLITS
 from retable.data import pairs
@@ -99,6 +100,9 @@ class SummaryTask(Task[InSentences, str]):
 
     def examples(self, split: str) -> list[InSentences]:
         return self._documents[split]
+
+    def answered(self, example: InSentences) -> Answered:
+        return " ".join(example.text), " ".join(example.summary)
 
     def words(self, examples: Sequence[InSentences]) -> list[list[str]]:
         """The sentences of each document, and of each summary."""

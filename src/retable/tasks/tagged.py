@@ -13,6 +13,7 @@ import pandas as pd
 from retable.core.errors import UsageError, reading
 from retable.core.settings import NonNegativeInt
 from retable.corpora.columns import TaggedSentence, read_tagged
+from retable.corpora.overlap import Answered
 from retable.corpora.text import SPLITS
 from retable.data import layouts
 from retable.data.bucketed import Encoded
@@ -174,6 +175,9 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     def words(self, examples: Sequence[TaggedSentence]) -> list[list[str]]:
         """Of each sentence, once."""
         return [examples[place].words for place in _starts(examples)]
+
+    def answered(self, example: TaggedSentence) -> Answered:
+        return (*example.words, example.predicate), tuple(example.tags)
 
     @cached_property
     def tags(self) -> list[str]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from retable.core.artifacts import require
 from retable.core.settings import NonNegativeInt, PositiveInt
+from retable.corpora.overlap import Answered
 from retable.corpora.pairs import pair_splits, read_pairs
 from retable.data.bucketed import Encoded
 from retable.data.pairs import BucketedPairs, Sequences, encode_lines, longest_side, pad
@@ -85,6 +86,9 @@ class TranslationTask(Task[Pair, Translated]):
 
     def examples(self, split: str) -> list[Pair]:
         return [Pair(*pair) for pair in zip(*read_pairs(self._folder, split), strict=True)]
+
+    def answered(self, example: Pair) -> Answered:
+        return tuple(example.source.split()), tuple(example.target.split())
 
     def objective(self, model: Model, text: Text, **head: Any) -> Translation:
         assert isinstance(text, Tokenizer) and isinstance(model, EncoderDecoder)

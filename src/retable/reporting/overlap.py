@@ -1,0 +1,52 @@
+"""Notes of tables: the share of test data that also occurs in the training data.
+
+Stages `prepare` and `finetune` measure it, see `retable.corpora.overlap`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import pandas as pd
+
+from retable.reporting.results import OVERLAP, Result
+
+PARTS = {
+    "lines": "of lines",
+    "13grams": "of 13-grams",
+    "examples": "of examples",
+    "contradicted": "with other answers",
+}
+NOTE = (
+    "Test data that also occur in the training data: {}. Lines and examples are compared by their words. A 13-gram is "
+    "13 words in a row within a line or document."
+)
+
+
+def with_overlap(frame: pd.DataFrame, results: Iterable[Result]) -> pd.DataFrame:
+    """Return the aggregates with `_overlap`, the shares of each row's test data; "" where they were not measured."""
+    found: dict[tuple[str, str, str], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
+    for result in results:
+        for key, value in result.metrics.items():
+            place, _, name = key.rpartition("/")
+            if name.startswith(OVERLAP):
+                task, _, split = place.rpartition("/")
+                found[result.run["corpus"], task, split][name.removeprefix(OVERLAP)].add(value)
+    shares = {(corpus, task): _shares(task or corpus, split, of) for (corpus, task, split), of in found.items()}
+    cells = zip(frame["corpus"], frame["task"], frame["n"], strict=True)
+    return frame.assign(_overlap=[shares.get((corpus, task), "") if n else "" for corpus, task, n in cells])
+
+
+def overlap_note(frame: pd.DataFrame) -> list[str]:
+    """Return the note of a table of these aggregates, if they have one."""
+    shares = dict.fromkeys(filter(None, frame["_overlap"])) if "_overlap" in frame else {}
+    return [NOTE.format("; ".join(shares))] if shares else []
+
+
+def _shares(name: str, split: str, found: dict[str, set[float]]) -> str:
+    """Systems differ in the share where each has training examples of its own."""
+    parts = [f"{_percent(found[part])} {text}" for part, text in PARTS.items() if part in found]
+    return f"{name} ({split}) {', '.join(parts)}"
+
+
+def _percent(shares: set[float]) -> str:
+    return " to ".join(dict.fromkeys(f"{100 * share:.2f}" for share in (min(shares), max(shares)))) + " %"
