@@ -432,7 +432,7 @@ def export(
     license: Annotated[str, typer.Option(help="of the model card, one of the hub's names")] = "apache-2.0",
 ) -> None:
     """A cell in others' formats: an n-gram model as an ARPA file, word vectors in word2vec's text (.txt) or binary
-    (.bin) format, a GPT-2, BERT, ELECTRA or T5 as transformers loads it."""
+    (.bin) format, a GPT, BERT, ELECTRA, T5 or a classifier on one as transformers loads it."""
     from pipelines.cli.export import export_cell
 
     export_cell(cell, place, license)
@@ -443,7 +443,7 @@ def import_(
     source: Annotated[str, typer.Argument(help="a file .arpa, .txt or .bin; a folder or hub name of a checkpoint")],
     name: Annotated[str, typer.Argument(metavar="CORPUS/NAME", help="of the cell, below outputs/<stage>/")],
 ) -> None:
-    """What was made elsewhere as a cell: an ARPA file, word vectors in word2vec's format, a GPT-2, BERT or T5."""
+    """What was made elsewhere as a cell: an ARPA file, word vectors in word2vec's format, a GPT, BERT or T5."""
     from pipelines.cli.import_ import import_cell
 
     print(import_cell(source, name))
