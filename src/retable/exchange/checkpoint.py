@@ -136,8 +136,8 @@ class Checkpoint:
             if head.layers and (head.ours in SOFTMAXES or head.layers.keys() == self._layers_of(head))
         ]
         named = [head for head in there if head.architecture in (self._config.get("architectures") or ())]
-        # A softmax over the embedding is always there, so the name that config.json has goes first.
-        pretrain = [head for head in there if head.pretrains and not (named and head.ours in SOFTMAXES)]
+        # A softmax over the embedding is always there, also under a task's head that config.json names.
+        pretrain = [head for head in there if head.pretrains and (head in named or head.ours not in SOFTMAXES)]
         return next(iter([*pretrain, *named, *there]), None)
 
     def _layers_of(self, head: Head) -> set[str]:
