@@ -7,19 +7,15 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.exceptions import TyperException
 
 import retable
-from retable.core.errors import UsageError, reading
+from retable.core.errors import UsageError, reading, show_warnings_in_one_line
 from retable.core.escaping import in_one_line, visible
-
-if TYPE_CHECKING:
-    from retable.inference.language import Language
 
 app = typer.Typer(
     help="Retable: the results tables of language-model pretraining. CELL is a cell's folder, its name below outputs/ "
@@ -260,7 +256,7 @@ def score(
     end: Annotated[bool, typer.Option(help="a line's end counts as a word; --no-end ranks beginnings of lines")] = True,
 ) -> None:
     """Lines of text, the likeliest first, with their natural log-probabilities."""
-    system = _language(cell, texts)
+    system = _able(cell, "score")
     if not all(text.split() for text in texts):
         raise UsageError("one of the texts is empty; leave it out")
     found = [(each.log_prob, len(each.tokens), each.text) for each in system.score(texts, end=end)]
@@ -289,7 +285,7 @@ def generate(
     label: Annotated[str, typer.Option(help="of the discriminator's, that texts are to have")] = "",
 ) -> None:
     """How a text goes on, token by token as it comes; of several, with their log-probabilities."""
-    system = _language(cell, [prompt])
+    system = _able(cell, "score")
     if n != 1 and strategy not in ("beam", "sample"):
         raise UsageError(f"--n {n} texts are not {strategy}; write --strategy beam, or sample")
     given = {"num_beams": num_beams, "temperature": temperature, "top_k": top_k}
@@ -360,7 +356,7 @@ def translate(
     ] = None,
 ) -> None:
     """The texts in the other language."""
-    from pipelines.app.inputs import unknown_words
+    from retable.tokenizers.report import unknown_words
 
     system = _able(cell, "translate")
     if not all(text.split() for text in texts):
@@ -476,15 +472,6 @@ def _able(cell: str, ability: str) -> Any:
     return system
 
 
-def _language(cell: str, texts: Sequence[str]) -> "Language":
-    """A language model; on standard error, which words of the texts it reads as unknown ones."""
-    from pipelines.app.inputs import report_unknown
-
-    system = _able(cell, "score")
-    report_unknown(system.tokenizer, texts)
-    return system
-
-
 def _pair(text: str) -> Any:
     return tuple(text.split("\t")) if "\t" in text else text
 
@@ -495,6 +482,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal or a pipe may have an encoding without some letters
             with contextlib.suppress(OSError):  # of a fork's, which can't seek where it thinks it could
                 stream.reconfigure(errors="backslashreplace")
+    show_warnings_in_one_line()
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], prog_name="retable", standalone_mode=False) or 0)
     except (UsageError, TyperException) as error:

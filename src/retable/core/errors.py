@@ -1,9 +1,13 @@
 """The one exception for mistakes of use."""
 
 import contextlib
+import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from os import PathLike
+from types import FrameType
+from typing import Any
 
 _LONGEST = 800  # letters of a message; a file's own words, which it may quote, can be megabytes
 
@@ -19,6 +23,33 @@ class UsageError(Exception):
         said = " ".join(super().__str__().split())
         said = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in said)
         return said if len(said) <= _LONGEST else f"{said[: _LONGEST // 2]} … {said[-_LONGEST // 2 :]}"
+
+
+class UsageWarning(UserWarning):
+    """A fact about the input that changes a result, such as a word that a tokenizer does not know."""
+
+
+def warn(message: str) -> None:
+    """Warn once for each line of a user's code, whatever of this package and of torch is called in between."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("retable", "torch"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UsageWarning, stacklevel=level)
+
+
+def show_warnings_in_one_line() -> None:
+    """Have a UsageWarning printed whenever it comes, as one line without the place in the code."""
+    show = warnings.showwarning
+
+    def in_one_line(message: Warning | str, category: type[Warning], filename: str, lineno: int, *more: Any) -> None:
+        if issubclass(category, UsageWarning):
+            print(message, file=sys.stderr)
+        else:
+            show(message, category, filename, lineno, *more)
+
+    warnings.simplefilter("always", UsageWarning)
+    warnings.showwarning = in_one_line  # type: ignore[assignment]
 
 
 @contextlib.contextmanager
