@@ -66,8 +66,20 @@ def reading(path: str | PathLike[str], *kinds: type[Exception]) -> Iterator[None
         raise UsageError(f"{path} can't be read: {str(error) or type(error).__name__}") from None
 
 
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names like this one, whatever the case: those that begin with it, the most similar one, or those
+    that one is a part of."""
+    folded, asked = {each.casefold(): each for each in known}, str(name).casefold()
+    if len(asked) > 2 and (begun := [each for key, each in folded.items() if key.startswith(asked)]):
+        return begun
+    if similar := get_close_matches(asked, folded, n=1, cutoff=0.5):
+        return [folded[similar[0]]]
+    return [each for key, each in folded.items() if min(len(key), len(asked)) > 2 and (asked in key or key in asked)]
+
+
 def closest(name: str, known: Iterable[str]) -> str:
     """What to write in place of a name that is not known."""
     known = list(known)
-    near = get_close_matches(str(name), known, n=1, cutoff=0.5)
-    return f"write {near[0]}" if near else f"write one of {', '.join(known)}"
+    if found := near(name, known):
+        return f"write {' or '.join(found[:3])}"
+    return f"write one of {', '.join(known)}"
