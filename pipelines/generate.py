@@ -3,6 +3,7 @@ decoding=beam`."""
 
 import json
 import math
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from pipelines.app.devices import on_devices
-from pipelines.app.inputs import first_words, open_cell, report_unknown
+from pipelines.app.inputs import first_words, open_cell
 from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from retable.core.artifacts import read_run, require
@@ -19,6 +20,7 @@ from retable.core.stages import TASK_STAGES
 from retable.core.systems import System
 from retable.corpora.text import read_lines
 from retable.metrics.diversity import distinct, repetition
+from retable.tokenizers.report import unknown_in
 from retable.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -49,8 +51,8 @@ def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dic
             prompts = first_words(inputs[-1], cfg.prompt_words, cfg.n_prompts)
     else:
         prompts = [str(prompt) for prompt in cfg.prompts]
-        if not cfg.special_tokens:
-            report_unknown(tokenizer, prompts)
+        if not cfg.special_tokens and (unknown := unknown_in(tokenizer, prompts)):
+            print(unknown, file=sys.stderr)
     ids = writer.encode(prompts, cfg.special_tokens)
     strategy = build(cfg.decoding, "decoding")
     if isinstance(strategy, FUDGE):

@@ -35,6 +35,7 @@ ONLY_IMPORTER = {
     **dict.fromkeys(("hydra", "omegaconf", "transformers")),
     "lm_eval": "inference",
 }
+COPIED = "modeling_pooled.py"  # goes with an export, to be imported by transformers; nothing here imports it
 PIPELINES = SOURCE.parent.parent / "pipelines"
 # Of each package of pipelines/ those that it may import; the stages are the files directly there.
 BELOW: dict[str, tuple[str, ...]] = {
@@ -69,11 +70,18 @@ def test_imports_point_one_way():
         package = path.relative_to(SOURCE).parts[0]
         for name in imported(path):
             top, *rest = name.split(".")
-            foreign = top in ONLY_IMPORTER and package != ONLY_IMPORTER[top]
+            foreign = top in ONLY_IMPORTER and package != ONLY_IMPORTER[top] and path.name != COPIED
             if top == "retable" and package in ALLOWED and rest and (SOURCE / rest[0]).is_dir():
                 foreign = rest[0] != package and not {rest[0], ".".join(rest[:2])} & {"core", *ALLOWED[package]}
             wrong += [f"{path.relative_to(SOURCE)} imports {name}"] * foreign
     assert not wrong
+
+
+def test_what_is_copied_is_imported_by_nothing_and_knows_nothing_of_this_package():
+    name = COPIED.removesuffix(".py")
+    assert not [path for path in [*MODULES, *STAGES] if any(name in each for each in members(path))]
+    (path,) = SOURCE.rglob(COPIED)
+    assert not [each for each in imported(path) if each.startswith("retable")]
 
 
 def test_every_package_is_listed():

@@ -1,7 +1,5 @@
 """What stages read: tokens of the kind that a cell was trained on, a cell and its prompts."""
 
-import sys
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -10,12 +8,10 @@ from omegaconf import DictConfig
 from pipelines.config.conf import chosen
 from retable.core.artifacts import require
 from retable.core.errors import UsageError
-from retable.core.escaping import visible
 from retable.core.stages import TASK_STAGES
 from retable.core.systems import System
 from retable.corpora.text import read_lines
 from retable.inference.systems import load_system, read_config
-from retable.tokenizers.report import in_text
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -44,23 +40,6 @@ def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
 
         return cell, load_writing(cell), require(cell / "tokenizer.json")
     return cell, load_system(cell), require(cell / "tokenizer.json")
-
-
-def report_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
-    """Say on standard error which words of the texts the model reads as unknown ones."""
-    if strange := unknown_words(tokenizer, texts):
-        mark = tokenizer.words[tokenizer.unknown or 0]
-        print(visible(f"unknown to the tokenizer, read as {mark}: {', '.join(strange)}"), file=sys.stderr)
-
-
-def unknown_words(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
-    """The words of the texts that the model reads as unknown ones, each once."""
-    unknown = tokenizer.unknown
-    if unknown is None:
-        return []
-    words = dict.fromkeys(word for text in texts for word in text.split())
-    strange = (word for word in words if word != tokenizer.words[unknown])
-    return [word for word in strange if unknown in tokenizer.encode(in_text(tokenizer, word))]
 
 
 def first_words(path: Path, n_words: int, n_prompts: int) -> list[str]:

@@ -23,7 +23,7 @@ from pipelines.config.guard import OBSERVING, refuse_foreign_nodes
 from pipelines.config.patches import hydra_looks_into_folders
 from pipelines.config.project import CONF, require_own_checkout, require_project_folder
 from retable.core import trust
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, show_warnings_in_one_line
 from retable.core.publishing import check_owner, check_path
 from retable.core.stages import STAGES
 from retable.training.signals import go_quietly, listen
@@ -62,6 +62,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
             sys.argv[1:] = [text for argument in arguments for text in _of_plan(argument)]
         logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it announces what it raises
         hydra_looks_into_folders()
+        show_warnings_in_one_line()
         listen()
         application = hydra.main(version_base="1.3", config_path=str(CONF), config_name=function.__name__)(job)
         try:

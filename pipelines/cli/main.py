@@ -7,19 +7,15 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.exceptions import TyperException
 
 import retable
-from retable.core.errors import UsageError, reading
+from retable.core.errors import UsageError, reading, show_warnings_in_one_line
 from retable.core.escaping import in_one_line, visible
-
-if TYPE_CHECKING:
-    from retable.inference.language import Language
 
 app = typer.Typer(
     help="Retable: the results tables of language-model pretraining. CELL is a cell's folder, its name below outputs/ "
@@ -272,7 +268,7 @@ def score(
     end: Annotated[bool, typer.Option(help="a line's end counts as a word; --no-end ranks beginnings of lines")] = True,
 ) -> None:
     """Lines of text, the likeliest first, with their natural log-probabilities."""
-    system = _language(cell, texts)
+    system = _able(cell, "score")
     if not all(text.split() for text in texts):
         raise UsageError("one of the texts is empty; leave it out")
     found = [(each.log_prob, len(each.tokens), each.text) for each in system.score(texts, end=end)]
@@ -304,7 +300,7 @@ def generate(
     ] = False,
 ) -> None:
     """How a text goes on, token by token as it comes; of several, with their log-probabilities."""
-    system = _language(cell, [] if special_tokens else [prompt])
+    system = _able(cell, "score")
     if n != 1 and strategy not in ("beam", "sample"):
         raise UsageError(f"--n {n} texts are not {strategy}; write --strategy beam, or sample")
     given = {"num_beams": num_beams, "temperature": temperature, "top_k": top_k}
@@ -376,7 +372,7 @@ def translate(
     ] = None,
 ) -> None:
     """The texts in the other language."""
-    from pipelines.app.inputs import unknown_words
+    from retable.tokenizers.report import unknown_words
 
     system = _able(cell, "translate")
     if not all(text.split() for text in texts):
@@ -448,7 +444,7 @@ def export(
     license: Annotated[str, typer.Option(help="of the model card, one of the hub's names")] = "apache-2.0",
 ) -> None:
     """A cell in others' formats: an n-gram model as an ARPA file, word vectors in word2vec's text (.txt) or binary
-    (.bin) format, a GPT-2, BERT, ELECTRA or T5 as transformers loads it."""
+    (.bin) format, a GPT, BERT, ELECTRA, T5 or a classifier on one as transformers loads it."""
     from pipelines.cli.export import export_cell
 
     export_cell(cell, place, license)
@@ -459,7 +455,7 @@ def import_(
     source: Annotated[str, typer.Argument(help="a file .arpa, .txt or .bin; a folder or hub name of a checkpoint")],
     name: Annotated[str, typer.Argument(metavar="CORPUS/NAME", help="of the cell, below outputs/<stage>/")],
 ) -> None:
-    """What was made elsewhere as a cell: an ARPA file, word vectors in word2vec's format, a GPT-2, BERT or T5."""
+    """What was made elsewhere as a cell: an ARPA file, word vectors in word2vec's format, a GPT, BERT or T5."""
     from pipelines.cli.import_ import import_cell
 
     print(import_cell(source, name))
@@ -492,15 +488,6 @@ def _able(cell: str, ability: str) -> Any:
     return system
 
 
-def _language(cell: str, texts: Sequence[str]) -> "Language":
-    """A language model; on standard error, which words of the texts it reads as unknown ones."""
-    from pipelines.app.inputs import report_unknown
-
-    system = _able(cell, "score")
-    report_unknown(system.tokenizer, texts)
-    return system
-
-
 def _pair(text: str) -> Any:
     return tuple(text.split("\t")) if "\t" in text else text
 
@@ -511,6 +498,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal or a pipe may have an encoding without some letters
             with contextlib.suppress(OSError):  # of a fork's, which can't seek where it thinks it could
                 stream.reconfigure(errors="backslashreplace")
+    show_warnings_in_one_line()
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], prog_name="retable", standalone_mode=False) or 0)
     except (UsageError, TyperException) as error:

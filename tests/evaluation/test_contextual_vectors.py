@@ -50,6 +50,8 @@ def test_models_of_spelling_and_of_words_read_between_boundaries():
 class Counting:
     """A model whose one layer is the token's id, its position, and 1."""
 
+    max_length = None
+
     def parameters(self):
         yield torch.zeros(())
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, UsageWarning
 from retable.evaluation import probing
 from retable.evaluation.contextual_vectors import ContextualVectors
 from retable.evaluation.probing import (
@@ -25,7 +25,7 @@ from retable.models.elmo import ELMo
 from retable.models.gpt import GPT
 from retable.models.recurrent import Recurrent
 from retable.models.t5 import T5, OneStackT5
-from retable.tokenizers import word
+from retable.tokenizers import byte_bpe, word
 
 TEXT = ["the dogs saw the cat", "a cat ran", "dogs ran"]
 TOKENIZER = word.train(TEXT)
@@ -176,6 +176,36 @@ def test_metrics_by_layer(tmp_path):
         assert min(metrics[f"probes/layer_{k}/own{end}"] for end in ("", "_control")) > 0.98
     assert metrics["probes/layer_0/before"] < 0.65 and metrics["probes/layer_1/before"] > 0.75
     assert benchmark(system, tmp_path) == metrics
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt"])
+def test_a_long_sentence_is_cut_and_counted_and_its_last_words_are_left_out(name, tmp_path):
+    """As if the text had ended where the model ends."""
+    TOKENIZER.save(tmp_path / "tokenizer.json")
+    torch.manual_seed(0)
+    model = MODELS[name]().eval()
+    room = model.max_length - 2
+    rows = [["the", "dogs", "saw", "a", "cat"] * n for n in (1, 4, 1, 5)]
+    labelled = [SimpleNamespace(words=row, labels={"own": [word[0] for word in row]}) for row in rows]
+    short = [SimpleNamespace(words=row[:room], labels={"own": [word[0] for word in row[:room]]}) for row in rows]
+    system = SimpleNamespace(objective=SimpleNamespace(model=model))
+    assert len(rows[1]) > room > len(rows[0])
+    with pytest.warns(UsageWarning, match=r"^4 of 8 sentences have more tokens than the model reads, and were cut at"):
+        found = Probes(str(tmp_path), SimpleNamespace(inputs=[], sentences=lambda split: labelled))(system, tmp_path)
+    expected = Probes(str(tmp_path), SimpleNamespace(inputs=[], sentences=lambda split: short))(system, tmp_path)
+    assert found == {"probes/shortened": 4.0} | expected and expected["probes/words/own"] == 10 + 2 * room
+    reader = ContextualVectors(readable(model), TOKENIZER)
+    for row, layers in zip(rows, reader.layers(rows), strict=True):
+        np.testing.assert_allclose(layers, next(reader.layers([row[:room]])), atol=1e-5)
+
+
+def test_a_word_of_which_the_model_reads_a_part_is_kept_by_that_part():
+    tokenizer = byte_bpe.train(["ab"], vocab_size=257)
+    model = BERT(tokenizer.vocab_size, 8, 1, 2, 7, 0.0).eval()
+    reader = ContextualVectors(model, tokenizer)
+    (whole,), (part,) = reader.layers([["ab", "cdefg", "h"]]), reader.layers([["ab", "cd"]])
+    assert reader.n_cut([["ab", "cdefg", "h"], ["ab", "c"]]) == 1 and whole.shape[1] == 2
+    np.testing.assert_allclose(whole, part, atol=1e-5)
 
 
 def test_a_probe_for_each_word(tmp_path):

@@ -59,9 +59,12 @@ def t5(V: int, tie: bool = True, **settings: Any) -> TextToText:
 SYSTEMS = {
     "gpt2": (gpt, {}, bpe),
     "gpt2, own softmax": (gpt, {"tie": False, "activation": "relu"}, bpe),
+    "gpt, rotary": (gpt, {"positions": "rotary"}, bpe),
+    "gpt, rotary, own softmax": (gpt, {"positions": "rotary", "tie": False, "activation": "silu"}, bpe),
     "bert": (bert, {}, pieces),
     "bert, masked alone": (bert, {"next_sentence": False, "pooler": False}, pieces),
     "bert, narrow": (bert, {"next_sentence": False, "pooler": False, "d_embedding": 8}, pieces),
+    "bert, rotary": (bert, {"next_sentence": False, "norm": "pre", "positions": "rotary"}, pieces),
     "electra": (electra, {}, pieces),
     "electra, wide": (electra, {"d_embedding": D}, pieces),
     "t5": (t5, {}, unigrams),

@@ -22,6 +22,7 @@ from retable.exchange.checkpoint import Checkpoint
 from retable.exchange.export import export
 from retable.exchange.families import FAMILIES, counterpart, settings_of
 from retable.inference.build import build_model, build_objective
+from retable.models.gpt_special_tokens import GPTWithSpecialTokens
 from retable.models.recurrent import LSTM
 from retable.objectives.adaptive_softmax import AdaptiveSoftmax
 from retable.objectives.answer_as_text import LONGEST, AnswerAsText
@@ -103,10 +104,11 @@ def same(ours, theirs) -> None:
         close(ours.head(hidden)[REAL], its.logits[REAL])
         predicted = REAL[:, 1:]
         close(-ours.log_prob(read[:, :-1], read[:, 1:])[0][predicted].mean(), its.loss)
-        embedded, found = ours.model.embedding(read) + ours.model.positions.weight[:9], []
+        embedded, turns, found = ours.model.embedding(read), ours.model.rotations, []
+        embedded = embedded if ours.model.positions is None else embedded + ours.model.positions.weight[:9]
         for block in ours.model.blocks:
             found.append(embedded)
-            embedded = block(embedded)[0]
+            embedded = block(embedded, rotation=None if turns is None else turns[:, :9])[0]
         for state, expected in zip(found, its.hidden_states, strict=False):
             close(state[REAL], expected[REAL])
     elif kind == "TextToText":
@@ -122,8 +124,11 @@ def same(ours, theirs) -> None:
         close(ours.loss(batch, None, 0)[0], its.loss)
     else:
         segments = (torch.arange(9) > 2).long().expand(3, 9) * REAL
+        told = {"token_type_ids": segments}
+        if type(theirs).__name__ == "EsmForMaskedLM":  # which reads texts alone
+            segments, told = torch.zeros_like(segments), {}
         states = ours.model.layers(read, LENGTHS, segments)
-        its = theirs(read, attention_mask=mask, token_type_ids=segments, output_hidden_states=True)
+        its = theirs(read, attention_mask=mask, **told, output_hidden_states=True)
         assert len(states) == len(its.hidden_states) == L + 1
         for state, expected in zip(states, its.hidden_states, strict=True):
             close(state[REAL], expected[REAL])
@@ -138,12 +143,17 @@ def same(ours, theirs) -> None:
         asked = torch.full((3, 9), -100)
         asked.view(-1)[places] = labels
         pairs = {"next_sentence_label": is_next} if ours.next_sentence is not None else {}
-        loss = theirs(read, attention_mask=mask, token_type_ids=segments, labels=asked, **pairs).loss
+        loss = theirs(read, attention_mask=mask, **told, labels=asked, **pairs).loss
         close(ours.loss(batch, None, 0)[0], loss)
 
 
 def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
     assert (ours - theirs).abs().max() < 1e-5
+
+
+# Weights that no class of transformers has a place for, and no logit depends on.
+POOLER = {"model.pooler.weight", "model.pooler.bias"}
+LEFT = {name: POOLER if name == "bert, rotary" else set() for name in SYSTEMS}
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -152,8 +162,12 @@ def test_ours_exported_and_read_again_is_the_same_to_the_bit(name, tmp_path):
     checkpoint = Checkpoint(str(exported(ours, tokenizer, tmp_path)))
     same(ours, loaded(tmp_path))
     weights, again = dict(ours.named_parameters()), checkpoint.weights
-    assert all(key.startswith("generator") for key in weights.keys() - again.keys())
-    assert all(torch.equal(weights[key], weight) for key, weight in again.items())
+    if name == "bert, rotary":  # whose segment of a text alone has become a part of the embeddings
+        again = {key: weight for key, weight in again.items() if key in weights and "embedding" not in key}
+        assert not checkpoint.weights["model.segments.weight"].any()
+        same(ours_of(checkpoint), loaded(tmp_path))
+    assert all(key.startswith("generator") for key in weights.keys() - checkpoint.weights.keys() - LEFT[name])
+    assert all(torch.equal(weights[key], weight) for key, weight in again.items() if key != "model.segments.weight")
     assert checkpoint.tokenizer.encode_batch(TEXTS) == tokenizer.encode_batch(TEXTS)
     if name.startswith("electra"):
         the_generator_goes_with_it(ours, tmp_path / "generator", name)
@@ -172,14 +186,20 @@ def the_generator_goes_with_it(ours, its, name: str) -> None:
 COMMON = {"vocab_size": 40, "num_hidden_layers": L, "num_attention_heads": 4}
 BERTISH = COMMON | {"hidden_size": 16, "intermediate_size": 64, "max_position_embeddings": 12}
 GPT2 = COMMON | {"hidden_size": 16, "max_position_embeddings": 12, "bos_token_id": 0, "eos_token_id": 0}
+STARCODER2 = BERTISH | {"num_key_value_heads": 4, "bos_token_id": 0, "eos_token_id": 0}
+ESM = BERTISH | {"position_embedding_type": "rotary", "emb_layer_norm_before": True, "pad_token_id": 0}
 T5 = {"vocab_size": 40, "decoder_start_token_id": 0, "d_model": 16, "d_kv": 5, "d_ff": 24, "num_layers": L}
 T5 |= {"num_heads": 4}
 UNTIED = {"tie_word_embeddings": False}
 THEIRS = {
     "GPT2LMHeadModel": ("GPT2Config", GPT2),
     "GPT2LMHeadModel, own softmax": ("GPT2Config", GPT2 | UNTIED),
+    "Starcoder2ForCausalLM": ("Starcoder2Config", STARCODER2),
+    "Starcoder2ForCausalLM, own softmax": ("Starcoder2Config", STARCODER2 | UNTIED),
     "BertForPreTraining": ("BertConfig", BERTISH),
     "BertForMaskedLM": ("BertConfig", BERTISH),
+    "EsmForMaskedLM": ("EsmConfig", ESM),
+    "EsmForMaskedLM, own softmax": ("EsmConfig", ESM | UNTIED),
     "ElectraForPreTraining": ("ElectraConfig", BERTISH | {"embedding_size": 8}),
     "ElectraForMaskedLM": ("ElectraConfig", BERTISH | {"embedding_size": 8}),
     "T5ForConditionalGeneration": ("T5Config", T5),
@@ -248,6 +268,11 @@ def test_words_with_marks_read_as_they_did(tmp_path):
 # Of tasks' heads: our objective on a model, and what transformers calls it.
 HEADS = {
     "BertForSequenceClassification": lambda model, low=0.0: Classification(model, 3, 0.1),
+    "EsmForSequenceClassification": lambda model, low=0.0: Classification(model, 3, 0.1),
+    "EsmForSequenceClassification, regression": lambda model, low=0.0: Regression(model, low, low + 1, 0.1),
+    "EsmForTokenClassification": lambda model, low=0.0: Tagging(model, ["a", "b", "c"], 0.1),
+    "GPT2ForTokenClassification": lambda model, low=0.0: Tagging(model, ["a", "b", "c"], 0.1),
+    "Starcoder2ForTokenClassification": lambda model, low=0.0: Tagging(model, ["a", "b", "c"], 0.1),
     "BertForSequenceClassification, regression": lambda model, low=0.0: Regression(model, low, low + 1, 0.1),
     "BertForMultipleChoice": lambda model, low=0.0: MultipleChoice(model, 0.1),
     "BertForTokenClassification": lambda model, low=0.0: Tagging(model, ["a", "b", "c"], 0.1),
@@ -280,7 +305,7 @@ def head_the_same(ours, theirs) -> None:
         case Tagging():
             places, tags = torch.arange(9).expand(3, 9) * REAL, read % 3
             batch = TaggedBatch(read, LENGTHS, places, LENGTHS, tags)
-            its = theirs(read, mask, labels=tags.masked_fill(~REAL, -100))
+            its = theirs(read, attention_mask=mask, labels=tags.masked_fill(~REAL, -100))
             close(ours._logits(batch)[1], its.logits[REAL])
             close(ours.loss(batch, None, 0)[0], its.loss)
         case AnswerSpan():  # every token is a word of the context: transformers' softmax is over all of them
@@ -296,10 +321,11 @@ def head_the_same(ours, theirs) -> None:
 
 @pytest.mark.parametrize("name", HEADS)
 def test_tasks_heads_exported(name, tmp_path):
-    make = electra if name.startswith("Electra") else bert
-    tokenizer = pieces()
+    system_of = {"Electra": "electra", "Esm": "bert, rotary", "GPT2": "gpt2", "Starcoder2": "gpt, rotary"}
+    backbone = system(next((each for kind, each in system_of.items() if name.startswith(kind)), "bert"))[0].model
+    tokenizer = bpe() if name.startswith(("GPT2", "Starcoder2")) else pieces()
     torch.manual_seed(4)
-    ours = widened(HEADS[name](make(tokenizer.vocab_size).model, low=2.0)).eval()
+    ours = widened(HEADS[name](backbone, low=2.0)).eval()
     labels = ["bad", "good", "best"] if type(ours) is Classification else None
     export(ours, tokenizer, tmp_path, Card("tiny"), labels=labels)
     theirs = loaded(tmp_path)
@@ -311,10 +337,12 @@ def test_tasks_heads_exported(name, tmp_path):
 @pytest.mark.parametrize("name", HEADS)
 def test_tasks_heads_read(name, tmp_path):
     kind, _, regression = name.partition(", ")
-    settings = BERTISH | ({"embedding_size": 8} if kind.startswith("Electra") else {})
-    settings |= {"num_labels": 1, "problem_type": "regression"} if regression else {}
-    settings |= {"num_labels": 3} if "TokenClass" in kind or name == "BertForSequenceClassification" else {}
-    theirs = randomised(kind, "ElectraConfig" if kind.startswith("Electra") else "BertConfig", settings, tmp_path)
+    family = kind.partition("For")[0]
+    settings = {"Electra": BERTISH | {"embedding_size": 8}, "Bert": BERTISH, "Esm": ESM, "GPT2": GPT2}
+    settings = settings.get(family, STARCODER2)
+    settings = settings | ({"num_labels": 1, "problem_type": "regression"} if regression else {})
+    settings |= {"num_labels": 3} if "TokenClass" in kind or name.endswith("ForSequenceClassification") else {}
+    theirs = randomised(kind, f"{family}Config", settings, tmp_path)
     checkpoint = Checkpoint(str(tmp_path))
     said = dict(checkpoint.model)
     ours = HEADS[name](get_class(said.pop("_target_"))(**said)).eval()
@@ -404,25 +432,33 @@ def test_older_and_other_forms_of_a_checkpoint(form, tmp_path):
 
 MODEL = gpt(20).model
 REFUSED = [
-    (gpt(20, positions="rotary"), "GPT2LMHeadModel of transformers has no model.positions=rotary"),
+    (gpt(20, positions="sinusoidal"), "GPT2LMHeadModel of transformers has no model.positions=sinusoidal"),
+    (gpt(20, positions="rotary", norm="post"), "Starcoder2ForCausalLM of transformers has no model.norm=post; "),
+    (gpt(20, positions="rotary", bias=False), "Starcoder2ForCausalLM .* model.bias=false; .* model.bias=true"),
     (gpt(20, norm="post"), "norm=post; train a system with model.norm=pre"),
     (gpt(20, activation="swiglu"), "activation=swiglu; .* model.activation=gelu"),
     (gpt(20, activation="swish"), "activation=swish; .* model.activation=gelu"),
     (gpt(20, bias=False), "bias=false"),
     (gpt(20, separate_documents=True), "separate_documents=true"),
     (bert(20, norm="pre"), "BertForPreTraining .*model.norm=pre; .* model.norm=post"),
-    (bert(20, positions="rotary"), "positions=rotary"),
+    (bert(20, False, positions="rotary"), "BertForMaskedLM .* model.positions=rotary; .* model.positions=learnt"),
+    (bert(20, norm="pre", positions="rotary"), "EsmForMaskedLM .*next_sentence=true; .* objective.next_sentence=false"),
+    (
+        bert(20, norm="pre", d_embedding=8),
+        "BertForPreTraining .* model.norm=pre model.d_embedding=8; .* model.norm=post model.d_embedding=null to export",
+    ),
     (bert(20, d_embedding=8), "d_embedding=8; .* model.d_embedding=null"),
     (electra(20, norm="pre"), "ElectraForPreTraining .*norm=pre"),
     (CausalLM(MODEL, 20, True, True, "mean"), "objective.bias=true; .* objective.bias=false"),
     (CausalLM(MODEL, 20, True, False, "mean", 0.1), "objective.projection=0.1"),
     (AdaptiveSoftmax(MODEL, 20, False, True, "mean", [5], 4.0), "GPT under AdaptiveSoftmax"),
     (MaskedLM(bert(20).model, 20, True, tie=False), "objective.tie=false"),
-    (Classification(bert(20).model, 2, 0.0, pooling="mean"), "pooling=mean"),
+    (Classification(bert(20).model, 2, 0.0, pooling="mean", pairs=True), "Bert.* pooling=mean; .* with pooling=null"),
+    (Classification(MODEL, 2, 0.0, pooling="mean", pairs=True), "PooledForSeq.* has no pairs=true; .* pairs=false"),
     (Classification(bert(20).model, 2, 0.0, d_hidden=3), "d_hidden=3"),
     (Tagging(bert(20).model, ["a", "b"], 0.0, crf=True), "crf=true"),
-    (Classification(electra(20, D).model, 2, 0.0), "model.pooler=false"),
-    (Regression(MODEL, 0, 5, 0.0), "GPT under Regression .* CausalLM, GPT"),
+    (Classification(GPTWithSpecialTokens(20, D, L, 4, 12, 0.1), 2, 0.0), "no counterpart of GPTWithSpecialTokens here"),
+    (AnswerSpan(MODEL, 0.1), "GPT under AnswerSpan .* CausalLM, Classification, GPT, Regression, Tagging"),
     (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "LSTM here; only a GPT, BERT,"),
     (gpt(20), "has 270 tokens, and the model only 20"),
 ]
@@ -445,7 +481,12 @@ def test_what_transformers_lacks_is_named(trained, said, tmp_path):
         ("BertForMaskedLM", {"is_decoder": True}, "is_decoder=true, but BERT is only there with is_decoder=false"),
         ("BertForMaskedLM", {"num_hidden_layers": 3}, r"the weights lack blocks\.2\.\S+ as config\.json describes it"),
         ("BertForMaskedLM", {"vocab_size": 41}, r"the weights lack embedding\.weight as config\.json describes it"),
-        ("BertForMaskedLM", {"model_type": "roberta"}, "model_type=roberta; only gpt2, bert, electra, t5 are read"),
+        ("BertForMaskedLM", {"model_type": "roberta"}, "model_type=roberta; only gpt2, starcoder2, bert,"),
+        ("Starcoder2ForCausalLM", {"num_key_value_heads": 2}, "num_key_value_heads=2, but StarCoder2 is only there"),
+        ("Starcoder2ForCausalLM", {"sliding_window": 4}, "sliding_window=4, but StarCoder2 is only there with"),
+        ("Starcoder2ForCausalLM", {"rope_parameters": {"rope_theta": 5e5}}, "rope_parameters={'rope_theta': 500000.0}"),
+        ("EsmForMaskedLM", {"token_dropout": True}, "token_dropout=true, but ESM is only there"),
+        ("EsmForMaskedLM", {"position_embedding_type": "absolute"}, "_type=absolute, but ESM"),
         ("T5ForConditionalGeneration", {"relative_attention_num_buckets": 16}, "num_buckets=16, but T5"),
         ("T5ForConditionalGeneration", {"num_decoder_layers": 5}, "num_decoder_layers=5, but T5"),
         ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-silu"}, "feed_forward_proj=gated-silu, but T5"),
@@ -530,6 +571,8 @@ def test_the_published_recipes_are_models_that_can_go_either_way():
     ("recipe", "architecture"),
     [
         ("gpt", "GPT2LMHeadModel"),
+        ("gpt_rotary", "Starcoder2ForCausalLM"),
+        ("bert_rotary", "EsmForMaskedLM"),
         ("bert_base", "BertForPreTraining"),
         ("bert_small", "ElectraForMaskedLM"),
         ("electra_small", "ElectraForPreTraining"),

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import retable
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, UsageWarning
 from retable.corpora.text import read_units
 from retable.evaluation.scoring import Scorer
 from retable.generation.next_token import next_token
@@ -272,6 +272,32 @@ def test_mentions_are_resolved_and_translations_written_as_by_the_stage(cells, p
     lines = (project_cells / "prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()[:40]
     expected = (cell / "translations.test.txt").read_text().splitlines()[:40]
     assert retable.load(cell).translate(lines) == expected
+
+
+# The methods of tasks' systems that read tokens, each given the word "zebra".
+WITH_ZEBRA = {
+    "grammar_tiny/sentiment-bilstm-1": [lambda its: its.classify("zebra"), lambda its: its.probabilities(["zebra"])],
+    "grammar_endings_tiny/bilstm-1": [
+        lambda its: its.choose("zebra", ["the"]),
+        lambda its: its.choose("the", ["the", "zebra"]),
+    ],
+    "grammar_pairs_tiny/used_translation-1": [lambda its: its.translate("zebra"), lambda its: its.attend("zebra")],
+}
+
+
+@pytest.mark.parametrize("name", WITH_ZEBRA)
+def test_unknown_words_are_named_by_tasks_too(name, cells):
+    system = retable.load(cells / "from_scratch" / name)
+    asked = [ask for ask in WITH_ZEBRA[name] if system.can != ("translate",) or ask is WITH_ZEBRA[name][0]]
+    for ask in asked:
+        with pytest.warns(UsageWarning) as told:
+            ask(system)
+        assert [str(each.message) for each in told] == ["unknown to the tokenizer, read as <unk>: zebra"]
+
+
+def test_words_that_are_spelt_are_not_unknown(cells, recwarn):
+    retable.load(cells / "from_scratch/grammar_pos/bilstm_crf-1").tag("zebra")
+    assert not [each for each in recwarn if each.category is UsageWarning]
 
 
 def test_of_no_text_nothing_is_said(cells):

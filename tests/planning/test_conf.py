@@ -1,5 +1,8 @@
+import re
+
 import pytest
 
+from pipelines.config.project import CONF
 from retable.core.errors import UsageError
 from retable.planning.conf import Conf, read_yaml
 
@@ -16,6 +19,33 @@ def test_what_a_benchmarks_variant_inherits_is_its_own(tmp_path):
 def test_keys_that_are_merged_may_be_said_again(tmp_path):
     (tmp_path / "mine.yaml").write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: {y: 4}\n")
     assert read_yaml(tmp_path / "mine.yaml")["b"] == {"x": 1, "y": 3}
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "said"),
+    [
+        ("corpus", "gramar_tiny", "there is no corpus 'gramar_tiny'; write grammar_tiny"),
+        ("corpus", "PTB", "there is no corpus 'PTB'; write ptb"),
+        ("corpus", "toy", "there is no corpus 'toy'; write grammar_toy or grammar_toy_3m"),
+        (
+            "corpus",
+            "conll",
+            r"there is no corpus 'conll', and conll2000_chunking is a task; write \w+, \w+, \w+ or another one",
+        ),
+        ("corpus", "conll2000", r"there is no corpus 'conll2000', and conll2000_chunking is a task; write "),
+        ("corpus", "zzz", r"there is no corpus 'zzz'; write \w+, \w+, \w+ or another one of \d+ in conf/corpus$"),
+        ("recipe", "lstn", "there is no recipe 'lstn'; write lstm"),
+        ("scorer", "zzz", "there is no scorer 'zzz'; write one of carried, sliding_window"),
+    ],
+)
+def test_a_name_that_a_group_lacks_has_a_name_to_write_instead(group, name, said):
+    """One that exists, in a line that can be read."""
+    conf = Conf(CONF)
+    with pytest.raises(UsageError, match=f"^here: {said}") as refused:
+        conf.require(group, name, "here")
+    assert len(str(refused.value)) < 250
+    written = re.split(", | or ", str(refused.value).rpartition("write ")[2].removeprefix("one of "))
+    assert {*conf.names(group)} >= {each for each in written if not each.startswith("another")}
 
 
 CLASSES = """

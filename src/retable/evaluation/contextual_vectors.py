@@ -42,7 +42,10 @@ class Contextual(Protocol):
 
 
 class Layered(Protocol):
-    """A model that shows its layers."""
+    """A model that shows its layers; `max_length` is the most tokens that it reads, None for any number."""
+
+    @property
+    def max_length(self) -> int | None: ...
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
@@ -55,7 +58,8 @@ class ContextualVectors:
     """A trained model and its tokenizer, to the benchmarks.
 
     A model that reads words by their spelling is asked for its layers of words. A sentence stands between the marks
-    [CLS] and [SEP], or boundaries. A word's vector is the mean of its tokens'.
+    [CLS] and [SEP], or boundaries. A word's vector is the mean of its tokens'. A sentence of more tokens than the model
+    reads is cut at its end.
     """
 
     def __init__(self, model: Layered, tokenizer: Tokenizer, batch_size: int = 64):
@@ -66,10 +70,22 @@ class ContextualVectors:
         self.protocol = "a sentence, by spelling" if self._spelling else "a sentence, the mean of a word's tokens"
 
     def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
-        """The vectors (K, T, D) of each sentence's words, float32, the layer without context first."""
+        """The vectors (K, T, D) of each sentence's words, float32, the layer without context first; of a sentence that
+        is cut those of its first T words."""
         batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
         for some in (batches[i : i + AHEAD] for i in range(0, len(batches), AHEAD)):
             yield from chain(*mapped(self._of_batch, some))
+
+    def n_cut(self, sentences: Sequence[Sequence[str]]) -> int:
+        """How many of the sentences have more tokens than the model reads."""
+        if self._room is None:
+            return 0
+        return sum(len(ids) > self._room for ids in self._tokenizer.encode_batch([*map(" ".join, sentences)]))
+
+    @property
+    def _room(self) -> int | None:
+        """The most tokens of a sentence between its marks."""
+        return None if self._spelling or self._model.max_length is None else self._model.max_length - 2
 
     @torch.inference_mode()
     def _of_batch(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -82,18 +98,20 @@ class ContextualVectors:
             yield row[:, 1 : len(sentence) + 1]
 
     def _by_tokens(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
-        owners, rows = [], []
+        owners, rows, n_words = [], [], []
         for sentence in sentences:
-            tokens = self._tokenizer.encode_with_offsets(" ".join(sentence))
+            whole = self._tokenizer.encode_with_offsets(" ".join(sentence))
+            tokens = whole[: self._room]
             ends = np.cumsum([len(word.encode()) + 1 for word in sentence]) - 1
             # A token belongs to the word that its last byte is of, a space to the word behind it.
             owners.append(np.searchsorted(ends, [token.end - 1 for token in tokens], side="right"))
+            n_words.append(len(sentence) if len(tokens) == len(whole) else int(owners[-1][-1]) + 1)
             rows.append(torch.tensor([self._first, *(token.id for token in tokens), self._last]))
         device = next(self._model.parameters()).device
         lengths = torch.tensor([len(row) for row in rows])
         layers = self._model.layers(pad_sequence(rows, batch_first=True).to(device), lengths.to(device))
-        for row, owner, sentence in zip(_stack(layers), owners, sentences, strict=True):
-            share = (owner == np.arange(len(sentence))[:, None]).astype(np.float32)  # (T, tokens)
+        for row, owner, n in zip(_stack(layers), owners, n_words, strict=True):
+            share = (owner == np.arange(n)[:, None]).astype(np.float32)  # (T, tokens)
             share /= np.maximum(share.sum(axis=1, keepdims=True), 1)
             yield share @ row[:, 1 : len(owner) + 1]
 

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, warn
 from retable.core.settings import Seed
 from retable.core.systems import TrainedSystem
 from retable.evaluation.contextual_vectors import ContextualVectors, Layered, read_senses
@@ -91,13 +91,20 @@ class Probes:
         """Return, for each kind of label, `probes/layer_<k>/<kind>`, the accuracy on test,
         `probes/layer_<k>/<kind>_control`, that on the control task, `probes/majority/<kind>`, that of the label that is
         most frequent in training, by word that of its own, and `probes/words/<kind>`, how many words of test have one.
-        Layer 0 is what goes into the first layer with context."""
+        Layer 0 is what goes into the first layer with context. Words behind what the model reads are left out; the
+        number of their sentences is `probes/shortened`, where there are any."""
         reader = ContextualVectors(readable(system.objective.model), Tokenizer.load(self._tokenizer))
         sentences = {split: self._text.sentences(split) for split in ("train", "test")}
         if not all(sentences.values()):
             raise UsageError(f"{self._text.inputs[0]} has too few sentences for train and test; write more there")
-        states = {split: _word_states(reader, rows) for split, rows in sentences.items()}
         metrics: dict[str, float] = {}
+        words = [row.words for rows in sentences.values() for row in rows]
+        if n_cut := reader.n_cut(words):
+            metrics["probes/shortened"] = float(n_cut)
+            warn(
+                f"{n_cut:,} of {len(words):,} sentences have more tokens than the model reads, and were cut at the end"
+            )
+        states = {split: [*reader.layers([row.words for row in rows])] for split, rows in sentences.items()}
         for kind in sentences["train"][0].labels:
             train, test = (_labelled(sentences[split], states[split], kind) for split in ("train", "test"))
             if not (len(train.labels) and len(test.labels)):
@@ -132,17 +139,13 @@ class Words(NamedTuple):
     labels: np.ndarray  # (n,)
 
 
-def _labelled(sentences: Sequence[Any], states: np.ndarray, kind: str) -> Words:
-    """Of the words of all sentences, whose states are (K, words, D)."""
-    words = np.array([word for sentence in sentences for word in sentence.words])
-    labels = np.array([label for sentence in sentences for label in sentence.labels[kind]])
+def _labelled(sentences: Sequence[Any], states: Sequence[np.ndarray], kind: str) -> Words:
+    """Of the words of all sentences that have states, (K, T, D) of each sentence."""
+    pairs = [(sentence, each.shape[1]) for sentence, each in zip(sentences, states, strict=True)]
+    words = np.array([word for sentence, n in pairs for word in sentence.words[:n]])
+    labels = np.array([label for sentence, n in pairs for label in sentence.labels[kind][:n]])
     places = np.flatnonzero(labels != "")
-    return Words(torch.from_numpy(states[:, places]), words[places], labels[places])
-
-
-def _word_states(reader: ContextualVectors, sentences: Sequence[Any]) -> np.ndarray:
-    """The vectors (K, words, D) of all words, one sentence behind the other."""
-    return np.concatenate([*reader.layers([sentence.words for sentence in sentences])], axis=1)
+    return Words(torch.from_numpy(np.concatenate(states, axis=1)[:, places]), words[places], labels[places])
 
 
 def _places_by_word(train: np.ndarray, test: np.ndarray) -> list[Any]:
@@ -219,6 +222,10 @@ class BlockStates:
 
     def __init__(self, model: Model, blocks: Sequence[nn.Module]):
         self._model, self._blocks = model, blocks
+
+    @property
+    def max_length(self) -> int | None:
+        return self._model.max_length
 
     def parameters(self) -> Iterator[nn.Parameter]:
         return self._model.parameters()

@@ -31,8 +31,11 @@ class Card:
     results: Sequence[Result] = ()
 
 
-def write_card(card: Card, path: Path, architecture: str, task: str | None, tags: Sequence[str]) -> None:
-    """Write the card of a model of transformers' class `architecture`, whose task the hub calls `task`.
+def write_card(
+    card: Card, path: Path, architecture: str, task: str | None, tags: Sequence[str], remote: bool = False
+) -> None:
+    """Write the card of a model of the class `architecture`, whose task the hub calls `task`. The class is one of
+    transformers, or where `remote` a classifier whose code is next to the weights.
 
     UsageError where the hub's own classes take no card of these facts.
     """
@@ -65,13 +68,15 @@ def write_card(card: Card, path: Path, architecture: str, task: str | None, tags
             ]
             or None,
         )
-        written = ModelCard(f"---\n{data.to_yaml()}\n---\n\n{_text(card, architecture)}")
+        written = ModelCard(f"---\n{data.to_yaml()}\n---\n\n{_text(card, architecture, remote)}")
     except (ValueError, TypeError) as error:
         raise UsageError(f"the model card of {card.name} can't be written: {error}") from None
     written.save(path)
 
 
-def _text(card: Card, architecture: str) -> str:
+def _text(card: Card, architecture: str, remote: bool) -> str:
+    architecture = "AutoModelForSequenceClassification" if remote else architecture
+    more = ", trust_remote_code=True" if remote else ""
     lines = [f"# {markdown(card.name)}", "", *([card.about.strip(), ""] if card.about.strip() else [])]
     lines += [
         "Trained with Retable, and exported for transformers:",
@@ -79,11 +84,13 @@ def _text(card: Card, architecture: str) -> str:
         "```python",
         f"from transformers import AutoTokenizer, {architecture}",
         "",
-        'tokenizer = AutoTokenizer.from_pretrained("FOLDER")',
-        f'model = {architecture}.from_pretrained("FOLDER")',
+        f'tokenizer = AutoTokenizer.from_pretrained("FOLDER"{more})',
+        f'model = {architecture}.from_pretrained("FOLDER"{more})',
         "```",
         "",
     ]
+    if remote:
+        lines += ["The class is in `modeling_pooled.py`: a linear layer on the pooled states of a backbone.", ""]
     if card.results:
         lines += ["| data set | split | metric | value |", "| --- | --- | --- | ---: |"]
         lines += [_row(result) for result in card.results] + [""]

@@ -14,10 +14,11 @@ from retable.core.errors import UsageError, reading
 from retable.core.escaping import in_one_line
 from retable.core.settings import check, shown
 from retable.exchange.families import FAMILIES, Family, Head, Settings
-from retable.exchange.layers import to_ours, under
+from retable.exchange.layers import Layers, to_ours, under
 from retable.models.bert import BERT
 from retable.models.t5 import T5
 from retable.objectives.causal_lm import CausalLM
+from retable.objectives.masked_lm import MaskedLM
 from retable.objectives.text_to_text import TextToText
 from retable.tokenizers.pretrained import read_tokenizer, tokenizer_files
 from retable.tokenizers.tokenizer import Tokenizer
@@ -29,7 +30,7 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.b
 
 
 class Checkpoint:
-    """A checkpoint of transformers' GPT-2, BERT, ELECTRA or T5.
+    """A checkpoint of transformers' GPT-2, StarCoder2, BERT, ELECTRA, ESM or T5.
 
     name: a folder, or a name of Hugging Face's hub such as `openai-community/gpt2`, of which a snapshot is fetched.
 
@@ -81,8 +82,10 @@ class Checkpoint:
                 f"{self.folder}: config.json says {self._settings['n_layers']} layers, more than there are weights; "
                 "the checkpoint is incomplete, or of another model"
             )
-        pooler = {"pooler": self._prefix + "pooler.dense.weight" in self._theirs} if self._family.model is BERT else {}
-        made = self._settings | pooler
+        made = self._settings
+        if self._family.model is BERT:
+            pooler = self._layers["model.pooler"].names[0]
+            made = made | {"pooler": f"{pooler}.weight" in self._theirs}
         with reading(self._path, ValueError), torch.device("meta"):
             self._family.model(**made)  # sizes that can't be together are refused here, by the file's name
         return {"_target_": _full_name(self._family.model)} | made
@@ -94,6 +97,8 @@ class Checkpoint:
             return None
         said = {name.removeprefix("objective."): value for name, value in self._head.needs.items()}
         tied = {"tie": self._tied} if self._head.ours in SOFTMAXES else {}
+        if self._head.ours is MaskedLM and not self._tied:
+            tied = {"tie": False}
         return {"_target_": _full_name(self._head.ours)} | said | tied
 
     @cached_property
@@ -103,8 +108,9 @@ class Checkpoint:
         with torch.device("meta"):
             made: nn.Module = self._family.model(**{k: v for k, v in self.model.items() if k != "_target_"})
         shapes = {f"model.{name}": weight.shape for name, weight in made.named_parameters()}
-        layers = under("model.", self._family.layers(self._settings), self._prefix)
-        found = to_ours(layers, shapes, self._theirs)
+        found = to_ours(self._layers, shapes, self._theirs)
+        if not self._family.has_segments:
+            found["model.segments.weight"] = torch.zeros(shapes["model.segments.weight"])
         wrong = next((name for name, shape in shapes.items() if name not in found or found[name].shape != shape), None)
         if wrong is not None:
             raise UsageError(
@@ -112,6 +118,13 @@ class Checkpoint:
                 "checkpoint is incomplete, or of another model"
             )
         return found | self._of_head()
+
+    @cached_property
+    def _layers(self) -> Layers:
+        """Those of our model, some of which are of the head in transformers."""
+        of_head = {} if self._head is None else self._head.layers
+        layers = under("model.", self._family.layers(self._settings), self._prefix)
+        return layers | {name: each for name, each in of_head.items() if name.startswith("model.")}
 
     @cached_property
     def _head(self) -> Head | None:
@@ -123,7 +136,9 @@ class Checkpoint:
             if head.layers and (head.ours in SOFTMAXES or head.layers.keys() == self._layers_of(head))
         ]
         named = [head for head in there if head.architecture in (self._config.get("architectures") or ())]
-        return next(iter([*(head for head in there if head.pretrains), *named, *there]), None)
+        # A softmax over the embedding is always there, also under a task's head that config.json names.
+        pretrain = [head for head in there if head.pretrains and (head in named or head.ours not in SOFTMAXES)]
+        return next(iter([*pretrain, *named, *there]), None)
 
     def _layers_of(self, head: Head) -> set[str]:
         return {name.rpartition(".")[0] for name in self._read_head(head)}
@@ -136,6 +151,8 @@ class Checkpoint:
 
     def _read_head(self, head: Head) -> dict[str, Tensor]:
         names = [f"{layer}.{kind}" for layer in head.layers for kind in ("weight", "bias")]
+        if head.ours is MaskedLM and self._tied:
+            names.remove("head.decoder.weight")
         return to_ours(head.layers, names, self._theirs)
 
     @property
@@ -161,7 +178,8 @@ class Checkpoint:
             if path.suffix == ".json":
                 continue
             weights |= _read_weights(path)
-        named = {_renamed(name): weight.float() for name, weight in weights.items()}
+        ours = {new: old for old, new in self._family.renamed.items()}
+        named = {ours.get(name, _renamed(name)): weight.float() for name, weight in weights.items()}
         if any(name.startswith(self._prefix) for name in named):
             return named
         return {self._prefix + name: weight for name, weight in named.items()}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 from safetensors.torch import save_file
@@ -14,11 +15,18 @@ from retable.core.errors import UsageError
 from retable.exchange.card import Card, write_card
 from retable.exchange.families import (
     Family,
+    Head,
+    Settings,
     counterpart,
     generator_of,
+    pooling_of,
     settings_of_head,
     weights_in_transformers,
 )
+from retable.models.bert import BERT
+from retable.models.gpt import GPT
+from retable.models.t5 import T5
+from retable.objectives.classification import Classification
 from retable.objectives.regression import Regression
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
 from retable.tokenizers.tokenizer import UNKNOWN, Tokenizer
@@ -31,6 +39,7 @@ MARKS = {
     "sep_token": ("[SEP]",),
     "mask_token": ("[MASK]",),
 }
+OF_LABELS = ("text-classification", "token-classification")
 
 
 def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, labels: Sequence[str] = ()) -> None:
@@ -47,20 +56,25 @@ def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, l
             f"the tokenizer has {tokenizer.vocab_size} tokens, and the model only {ours['vocab_size']}; give it the "
             "tokenizer that the model was trained with"
         )
+    marks = _marks(family, tokenizer)
+    if family.model_type == "esm" and "pad_token" not in marks:
+        raise UsageError(
+            f"{head.architecture} of transformers needs a tokenizer with [PAD]; train with tokenizer=word_marked"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     weights = weights_in_transformers(trained)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    marks = _marks(family, tokenizer)
     ids = {name: tokenizer.words.index(word) for name, word in marks.items()}
-    configuration: dict[str, Any] = (
-        {"architectures": [head.architecture], "model_type": family.model_type, "dtype": "float32"}
-        | family.configuration(ours)
-        | {f"{name}_id": ids.get(name) for name in ("bos_token", "eos_token", "pad_token")}
-    )
-    if (tie := settings_of_head(trained).get("objective.tie")) is not None:
-        configuration["tie_word_embeddings"] = tie
-    if head.task in ("text-classification", "token-classification"):
-        names = labels or [f"LABEL_{i}" for i in range(len(weights["classifier.weight"]))]
+    configuration: Settings = {"model_type": family.model_type} | family.configuration(ours)
+    configuration |= {f"{name}_id": ids.get(name) for name in ("bos_token", "eos_token", "pad_token")}
+    if isinstance(trained, Classification) and head.remote:
+        configuration = _remote(configuration, trained, folder)
+    configuration |= {"architectures": [head.architecture], "dtype": "float32"}
+    if "objective.tie" in settings_of_head(trained):
+        configuration["tie_word_embeddings"] = not {"lm_head.weight", "lm_head.decoder.weight"} & weights.keys()
+    if head.task in OF_LABELS:
+        softmax: Any = trained.head
+        names = labels or [f"LABEL_{i}" for i in range(softmax.out_features)]
         configuration["id2label"] = {str(i): name for i, name in enumerate(names)}
         configuration["label2id"] = {name: i for i, name in enumerate(names)}
     if isinstance(trained, Regression):
@@ -69,40 +83,70 @@ def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, l
     if head.task in ("text-generation", "text2text-generation"):
         of_generation = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
         _write(folder / "generation_config.json", {name: configuration.get(name) for name in of_generation})
-    _write_tokenizer(family, tokenizer, marks, ours.get("max_length"), folder)
-    write_card(card, folder / "README.md", head.architecture, head.task, [family.model_type])
+    _write_tokenizer(family, head, tokenizer, marks, ours.get("max_length"), folder)
+    write_card(card, folder / "README.md", head.architecture, head.task, [family.model_type], head.remote)
     if isinstance(trained, ReplacedTokenDetection):
         its = Card(f"{card.name}-generator", card.about, card.license, card.datasets)
         export(generator_of(trained), tokenizer, folder / "generator", its)
+
+
+def _remote(configuration: Settings, trained: Classification, folder: Path) -> Settings:
+    """Put the class that transformers lacks into the folder, and its settings round those of the backbone."""
+    name = "modeling_pooled"
+    copyfile(Path(__file__).with_name(f"{name}.py"), folder / f"{name}.py")
+    auto_map = {
+        "AutoConfig": f"{name}.PooledConfig",
+        "AutoModelForSequenceClassification": f"{name}.PooledForSequenceClassification",
+    }
+    head = {"pooling": pooling_of(trained), "dropout": trained.dropout.p}
+    return {"model_type": "retable_pooled", "auto_map": auto_map, "backbone": _said(configuration)} | head
 
 
 def _marks(family: Family, tokenizer: Tokenizer) -> dict[str, str]:
     """What stands for transformers' marks: of BERT, whose sequences have marks of their own, no beginning and end."""
     words = {*tokenizer.words}
     marks = {name: next((word for word in several if word in words), None) for name, several in MARKS.items()}
-    if family.model_type == "gpt2":
+    if family.model is GPT:
         marks |= dict.fromkeys(("bos_token", "eos_token"), tokenizer.words[tokenizer.boundary])
-    elif family.model_type == "t5":
-        end = "</s>" if "</s>" in words else tokenizer.words[[tokenizer.boundary, *tokenizer.encode("\n")][-1]]
+    elif family.model is T5:
+        end = "</s>" if "</s>" in words else _end_of_line(tokenizer)
         marks["eos_token"] = end
     return {name: word for name, word in marks.items() if word is not None}
 
 
+def _end_of_line(tokenizer: Tokenizer) -> str:
+    return tokenizer.words[[tokenizer.boundary, *tokenizer.encode("\n")][-1]]
+
+
+def _template(family: Family, head: Head, tokenizer: Tokenizer, marks: dict[str, str]) -> tuple[list[str], list[str]]:
+    """What stands round a text alone, and round a pair, as the model reads them; a language model reads no marks."""
+    if family.model is BERT:
+        single = ["[CLS]", "$A", "[SEP]"]
+        return single, [*single, "$B:1", "[SEP]:1"]
+    if family.model is T5:
+        end = marks["eos_token"]
+        return ["$A", end], ["$A", end, "$B", end]
+    if head.task in OF_LABELS:
+        begin, end = tokenizer.words[tokenizer.boundary], _end_of_line(tokenizer)
+        return [begin, "$A", end], [begin, "$A", end, "$B", end]
+    return ["$A"], ["$A", "$B"]
+
+
 def _write_tokenizer(
-    family: Family, tokenizer: Tokenizer, marks: dict[str, str], max_length: int | None, folder: Path
+    family: Family, head: Head, tokenizer: Tokenizer, marks: dict[str, str], max_length: int | None, folder: Path
 ) -> None:
     """`tokenizer.json`, which puts a model's own marks round a text, and what transformers wants to know beside it."""
     path = folder / "tokenizer.json"
     tokenizer.save(path)
-    template = {"bert": "[CLS] $A [SEP]", "electra": "[CLS] $A [SEP]", "t5": f"$A {marks.get('eos_token')}"}
-    if family.model_type in template:
-        single = template[family.model_type]
-        used = [(mark, tokenizer.words.index(mark)) for mark in single.split() if mark in tokenizer.words]
-        if len(used) == len(single.split()) - 1:
-            pair = {"t5": f"{single} {single.replace('$A', '$B')}"}.get(family.model_type, f"{single} $B:1 [SEP]:1")
-            its = HuggingFaceTokenizer.from_file(str(path))
-            its.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=used)
-            its.save(str(path))
+    single, pair = _template(family, head, tokenizer, marks)
+    wanted = {mark for mark in single if mark != "$A"}
+    if wanted and wanted <= {*tokenizer.words}:
+        its = HuggingFaceTokenizer.from_file(str(path))
+        used = [(mark, tokenizer.words.index(mark)) for mark in sorted(wanted)]
+        its.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=used)
+        its.save(str(path))
+    if family.model is GPT and head.task in OF_LABELS:  # texts of several lengths are read together
+        marks = {"pad_token": marks["eos_token"]} | marks
     inputs = ["input_ids", "attention_mask"]
     if family.model_type in ("bert", "electra"):
         inputs.insert(1, "token_type_ids")
@@ -113,5 +157,9 @@ def _write_tokenizer(
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:
-    kept = {name: value for name, value in facts.items() if value is not None or not name.endswith("_id")}
-    path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(_said(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _said(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts without ids of tokens that the tokenizer lacks."""
+    return {name: value for name, value in facts.items() if value is not None or not name.endswith("_id")}

@@ -1,17 +1,21 @@
-"""What corresponds to what in GPT-2, BERT, ELECTRA and T5 of ours and of transformers: settings, weights, heads.
+"""Settings, weights and heads of our GPT, BERT, ELECTRA and T5 next to those of transformers.
 
 Each family is written down once, for both directions. What one side has and the other lacks is refused by its name.
+Two families have names of other models, whose classes compute the same: StarCoder2 is a GPT with rotary positions, ESM
+a BERT with rotary positions and the norm before its layers.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from retable.core.errors import UsageError
 from retable.exchange.layers import Layer, Layers, layer, to_theirs, under
-from retable.models.base import Model
+from retable.models.base import DelimitedLeftToRight, LeftToRight, Model
 from retable.models.bert import BERT
 from retable.models.gpt import GPT
 from retable.models.t5 import ACTIVATIONS as GATES
@@ -45,6 +49,7 @@ class Head:
     leaves: tuple[str, ...] = ()  # weights of ours that it has no place for, as nothing that it computes needs them
     task: str | None = None  # as the hub calls it
     pretrains: bool = True  # what it has on top is of use to go on with, whatever the task
+    remote: bool = False  # transformers has no such class: modeling_pooled.py goes with the export
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,9 @@ class Family:
     heads: tuple[Head, ...]
     activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ours, and theirs, written as the first
     width: str | None = None  # the setting of theirs that has to be four times the model's width
+    has_segments: bool = True  # False: of our segments the first is added to all embeddings, and it reads no pairs
+    renamed: Mapping[str, str] = field(default_factory=dict)  # weights of theirs that `layers` can't name so
+    unused: Callable[[Settings], dict[str, Tensor]] = lambda ours: {}  # weights of theirs that our logits don't need
 
     def configuration(self, ours: Settings) -> Settings:
         """What `config.json` says of a model with these settings of ours."""
@@ -96,7 +104,9 @@ class Family:
             ours["activation"] = words[ours["activation"]]
         if ours.get("d_embedding") == ours["d_model"]:
             del ours["d_embedding"]
-        return ours
+        defaults = inspect.signature(self.model).parameters
+        needs = {name.removeprefix("model."): value for name, value in self.needs.items()}
+        return ours | {name: value for name, value in needs.items() if value != defaults[name].default}
 
 
 def settings_of(model: Model) -> Settings:
@@ -105,7 +115,7 @@ def settings_of(model: Model) -> Settings:
     known = next((name for name, table in positions.items() if table is not None), "sinusoidal")
     blocks: Any
     match model:
-        case GPT():
+        case GPT() if not isinstance(model, DelimitedLeftToRight):
             blocks = model.blocks
             more = {
                 "max_length": model.max_length,
@@ -168,6 +178,7 @@ def settings_of_head(objective: nn.Module) -> Settings:
             return {
                 "pooling": objective.pooling,
                 "d_hidden": None if isinstance(head, nn.Linear) else head[0].out_features,
+                "pairs": objective.pairs,
             }
         case Tagging():
             return {"crf": objective.crf is not None}
@@ -193,20 +204,22 @@ def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
             f"transformers has no counterpart of {type(model).__name__} under {type(trained).__name__} here; only "
             f"under one of {', '.join(known)}"
         )
-    said = {f"model.{name}": value for name, value in ours.items()} | settings_of_head(trained)
-    obstacles = []
+    settings = {f"model.{name}": value for name, value in ours.items()} | settings_of_head(trained)
+    closest: tuple[Head, Settings] | None = None
     for family, head in candidates:
         needs = {**family.needs, **head.needs}
         if family.activations and ours["activation"] not in family.activations:
             needs["model.activation"] = next(iter(family.activations))
-        obstacle = next((name for name, value in needs.items() if said[name] != value), None)
-        if obstacle is None:
+        needs = {name: value for name, value in needs.items() if settings[name] != value}
+        if not needs:
             return family, head, ours
-        obstacles.append((head, obstacle, needs[obstacle]))
-    head, name, value = obstacles[0]
+        if closest is None or len(needs) < len(closest[1]):
+            closest = head, needs
+    assert closest is not None
+    head, needs = closest
     raise UsageError(
-        f"{head.architecture} of transformers has no {name}={_said(said[name])}; train a system with "
-        f"{name}={_said(value)} to export it"
+        f"{head.architecture} of transformers has no {_listed({name: settings[name] for name in needs})}; train a "
+        f"system with {_listed(needs)} to export it"
     )
 
 
@@ -214,15 +227,29 @@ def weights_in_transformers(trained: nn.Module) -> dict[str, Tensor]:
     """The weights of a model, or of an objective, as `counterpart` has them; a tied one as the embedding alone. Those
     of a regression give scores on the task's scale, as it tells them."""
     family, head, ours = counterpart(trained)
-    layers = family.layers(ours)
-    if not isinstance(trained, Model):
-        layers = under("model.", layers, family.prefix) | dict(head.layers)
+    layers, alone = family.layers(ours), isinstance(trained, Model)
+    if not alone:
+        layers = under("model.", layers, "model." if head.remote else family.prefix) | dict(head.layers)
     parameters = trained.named_parameters()
     weights: dict[str, Tensor] = {name: weight for name, weight in parameters if not name.startswith(head.leaves)}
     if isinstance(trained, Regression):
         matrix, bias, scale = weights["head.weight"], weights["head.bias"], trained.high - trained.low
         weights |= {"head.weight": scale * matrix, "head.bias": scale * bias + trained.low}
-    return to_theirs(layers, weights)
+    if not family.has_segments:
+        ours_at = "" if alone else "model."
+        embedding = weights[f"{ours_at}embedding.weight"]
+        if isinstance(trained, MaskedLM):  # the softmax stays as it is
+            weights.setdefault("head.decoder.weight", embedding)
+        weights[f"{ours_at}embedding.weight"] = embedding + weights.pop(f"{ours_at}segments.weight")[0]
+    found = {family.renamed.get(name, name): weight for name, weight in to_theirs(layers, weights).items()}
+    theirs_at = "" if alone else "model." if head.remote else family.prefix
+    return found | {theirs_at + name: weight for name, weight in family.unused(ours).items()}
+
+
+def pooling_of(objective: Classification) -> str:
+    """The pooling of a classifier by the names of modeling_pooled.py."""
+    pooling = objective.pooling or ("last" if isinstance(objective.model, LeftToRight) else "token")
+    return {"token": "first"}.get(pooling, pooling)
 
 
 def generator_of(objective: ReplacedTokenDetection) -> MaskedLM:
@@ -236,11 +263,46 @@ def _name(table: Mapping[str, Any], function: Any) -> str:
     return next(name for name, each in table.items() if each in (function, type(function)))
 
 
+def _listed(settings: Settings) -> str:
+    return " ".join(f"{name}={_said(value)}" for name, value in settings.items())
+
+
 def _said(value: Any) -> str:
     """As a configuration has it."""
     return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
 
 
+def _tagging(architecture: str, their_head: str, leaves: tuple[str, ...] = ()) -> Head:
+    return Head(
+        architecture,
+        Tagging,
+        {"head": layer(their_head)},
+        needs={"crf": False},
+        leaves=leaves,
+        task="token-classification",
+        pretrains=False,
+    )
+
+
+def _pooled(needs: Settings, leaves: tuple[str, ...] = ()) -> tuple[Head, ...]:
+    """The heads of modeling_pooled.py, for a classifier of texts that no class of transformers has."""
+    return tuple(
+        Head(
+            "PooledForSequenceClassification",
+            ours,
+            {"head": layer("head")},
+            needs=needs | {"d_hidden": None, "pairs": False},
+            leaves=leaves,
+            task="text-classification",
+            pretrains=False,
+            remote=True,
+        )
+        for ours in (Classification, Regression)
+    )
+
+
+_CAUSAL_LM = {"objective.bias": False, "objective.projection": 0.0}
+_GPT_NEEDS = {"model.norm": "pre", "model.bias": True, "model.separate_documents": False}
 GPT2 = Family(
     name="GPT-2",
     model_type="gpt2",
@@ -267,12 +329,7 @@ GPT2 = Family(
         "scale_attn_by_inverse_layer_idx": False,
         "add_cross_attention": False,
     },
-    needs={
-        "model.norm": "pre",
-        "model.positions": "learnt",
-        "model.bias": True,
-        "model.separate_documents": False,
-    },
+    needs=_GPT_NEEDS | {"model.positions": "learnt"},
     width="n_inner",
     layers=lambda ours: {
         "embedding": layer("wte"),
@@ -290,10 +347,74 @@ GPT2 = Family(
             "GPT2LMHeadModel",
             CausalLM,
             {"head": layer("lm_head")},
-            needs={"objective.bias": False, "objective.projection": 0.0},
+            needs=_CAUSAL_LM,
             task="text-generation",
         ),
+        _tagging("GPT2ForTokenClassification", "classifier"),
+        *_pooled({}),
         Head("GPT2Model", GPT),
+    ),
+)
+
+
+def _starcoder2_layers(ours: Settings) -> dict[str, Layer]:
+    d_head = ours["d_model"] // ours["n_heads"]
+    attention = "layers.{}.self_attn"
+    projections = [f"{attention}.{name}_proj" for name in "qkv"]
+    return {
+        "embedding": layer("embed_tokens"),
+        "norm": layer("norm"),
+        "blocks.{}.attention_norm": layer("layers.{}.input_layernorm"),
+        "blocks.{}.attention.query_key_value": layer(*projections, n_rotated=2, d_head=d_head),
+        "blocks.{}.attention.output": layer(f"{attention}.o_proj"),
+        "blocks.{}.feed_forward_norm": layer("layers.{}.post_attention_layernorm"),
+        "blocks.{}.expand": layer("layers.{}.mlp.c_fc"),
+        "blocks.{}.contract": layer("layers.{}.mlp.c_proj"),
+    }
+
+
+STARCODER2 = Family(
+    name="StarCoder2",
+    model_type="starcoder2",
+    model=GPT,
+    prefix="model.",
+    settings={
+        "vocab_size": ("vocab_size",),
+        "d_model": ("hidden_size",),
+        "n_layers": ("num_hidden_layers",),
+        "n_heads": ("num_attention_heads", "num_key_value_heads"),
+        "max_length": ("max_position_embeddings",),
+        "dropout": ("residual_dropout", "embedding_dropout", "attention_dropout"),
+        "activation": ("hidden_act",),
+        "initializer_range": ("initializer_range",),
+    },
+    activations={"gelu": ("gelu_pytorch_tanh", "gelu_new"), "relu": ("relu",), "silu": ("silu", "swish")},
+    silent={
+        **{"vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30},
+        **{"num_attention_heads": 24, "num_key_value_heads": 2, "max_position_embeddings": 4096},
+        **{"residual_dropout": 0.0, "hidden_act": "gelu_pytorch_tanh", "initializer_range": 0.018042},
+    },
+    fixed={
+        "norm_epsilon": 1e-5,
+        "use_bias": True,
+        "sliding_window": None,
+        "rope_theta": 10000.0,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    },
+    needs=_GPT_NEEDS | {"model.positions": "rotary"},
+    width="intermediate_size",
+    layers=_starcoder2_layers,
+    heads=(
+        Head(
+            "Starcoder2ForCausalLM",
+            CausalLM,
+            {"head": layer("lm_head")},
+            needs=_CAUSAL_LM,
+            task="text-generation",
+        ),
+        _tagging("Starcoder2ForTokenClassification", "score"),
+        *_pooled({}),
+        Head("Starcoder2Model", GPT),
     ),
 )
 
@@ -347,15 +468,7 @@ _SUMMED_UP = {"model.pooler": True, "pooling": None, "d_hidden": None}
 
 def _of_tokens(name: str) -> tuple[Head, ...]:
     """The classes whose heads read each token's state, which BERT's and ELECTRA's are alike."""
-    tagging = Head(
-        f"{name}ForTokenClassification",
-        Tagging,
-        {"head": layer("classifier")},
-        needs={"crf": False},
-        leaves=("model.pooler.",),
-        task="token-classification",
-        pretrains=False,
-    )
+    tagging = _tagging(f"{name}ForTokenClassification", "classifier", ("model.pooler.",))
     rows = {"start": layer("qa_outputs", row=0), "end": layer("qa_outputs", row=1)}
     reading = Head(
         f"{name}ForQuestionAnswering",
@@ -419,6 +532,7 @@ BERTS = Family(
             pretrains=False,
         ),
         *_of_tokens("Bert"),
+        *_pooled({"model.pooler": True}),
         Head("BertModel", BERT, needs={"model.pooler": True}),
     ),
 )
@@ -460,7 +574,95 @@ ELECTRAS = Family(
             task="fill-mask",
         ),
         *_of_tokens("Electra"),
+        *_pooled({"model.pooler": False}),
         Head("ElectraModel", BERT, needs={"model.pooler": False}),
+    ),
+)
+
+
+def _esm_layers(ours: Settings) -> dict[str, Layer]:
+    d_head, attention = ours["d_model"] // ours["n_heads"], "encoder.layer.{}.attention"
+    return {
+        "embedding": layer("embeddings.word_embeddings"),
+        "embedding_norm": layer("embeddings.layer_norm"),
+        "norm": layer("encoder.emb_layer_norm_after"),
+        "blocks.{}.attention_norm": layer(f"{attention}.LayerNorm"),
+        "blocks.{}.attention.query": layer(f"{attention}.self.query", n_rotated=1, d_head=d_head),
+        "blocks.{}.attention.key_value": layer(
+            f"{attention}.self.key", f"{attention}.self.value", n_rotated=1, d_head=d_head
+        ),
+        "blocks.{}.attention.output": layer(f"{attention}.output.dense"),
+        "blocks.{}.feed_forward_norm": layer("encoder.layer.{}.LayerNorm"),
+        "blocks.{}.expand": layer("encoder.layer.{}.intermediate.dense"),
+        "blocks.{}.contract": layer("encoder.layer.{}.output.dense"),
+        "pooler": layer("pooler.dense"),
+    }
+
+
+def _unused_of_esm(ours: Settings) -> dict[str, Tensor]:
+    """ESM's files hold the frequencies of its positions, and a head that predicts contacts in proteins."""
+    width = ours["d_model"] // ours["n_heads"]
+    return {
+        "rotary_embeddings.inv_freq": 1 / 10000 ** (torch.arange(0, width, 2) / width),
+        "contact_head.regression.weight": torch.zeros(1, ours["n_layers"] * ours["n_heads"]),
+        "contact_head.regression.bias": torch.zeros(1),
+    }
+
+
+ESMS = Family(
+    name="ESM",
+    model_type="esm",
+    model=BERT,
+    prefix="esm.",
+    settings=_BERT_SETTINGS,
+    silent={
+        **{"vocab_size": None, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12},
+        **{"intermediate_size": 3072, "max_position_embeddings": 1026, "hidden_dropout_prob": 0.1},
+        **{"initializer_range": 0.02, "position_embedding_type": "absolute", "emb_layer_norm_before": False},
+    },
+    fixed={
+        "layer_norm_eps": 1e-12,
+        "position_embedding_type": "rotary",
+        "rope_theta": 10000.0,
+        "emb_layer_norm_before": True,
+        "token_dropout": False,
+        "is_folding_model": False,
+        "is_decoder": False,
+        "add_cross_attention": False,
+    },
+    needs={"model.norm": "pre", "model.positions": "rotary", "model.d_embedding": None},
+    width="intermediate_size",
+    has_segments=False,
+    renamed={"lm_head.decoder.bias": "lm_head.bias"},
+    unused=_unused_of_esm,
+    layers=_esm_layers,
+    heads=(
+        Head(
+            "EsmForMaskedLM",
+            MaskedLM,
+            {
+                "head.dense": layer("lm_head.dense"),
+                "head.norm": layer("lm_head.layer_norm"),
+                "head.decoder": layer("lm_head.decoder"),
+            },
+            needs={"objective.next_sentence": False},
+            leaves=("model.pooler.",),
+            task="fill-mask",
+        ),
+        *(
+            Head(
+                "EsmForSequenceClassification",
+                ours,
+                {"model.pooler": layer("classifier.dense"), "head": layer("classifier.out_proj")},
+                needs=_SUMMED_UP | {"pairs": False},
+                task="text-classification",
+                pretrains=False,
+            )
+            for ours in (Classification, Regression)
+        ),
+        _tagging("EsmForTokenClassification", "classifier", ("model.pooler.",)),
+        *_pooled({"model.pooler": True}),
+        Head("EsmModel", BERT, needs={"model.pooler": True}),
     ),
 )
 
@@ -529,4 +731,4 @@ T5S = Family(
         Head("T5Model", T5),
     ),
 )
-FAMILIES = (GPT2, BERTS, ELECTRAS, T5S)
+FAMILIES = (GPT2, STARCODER2, BERTS, ELECTRAS, ESMS, T5S)

@@ -3,7 +3,10 @@
 n texts, T tokens of a text, K layers, D dimensions.
 """
 
+import contextlib
+import inspect
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from retable.core.artifacts import require
+from retable.core.artifacts import require as require_file
 from retable.core.errors import UsageError
+from retable.core.settings import PositiveInt, Seed, require
 from retable.core.systems import LanguageModel as Probabilities
 from retable.core.systems import System, TrainedSystem
 from retable.corpora.text import lines_of
@@ -25,7 +29,7 @@ from retable.generation.fudge import FUDGE
 from retable.generation.sampling import Greedy, Sampling, TokenByToken, seeded
 from retable.generation.strategy import Strategy
 from retable.inference.discriminator import load_discriminator
-from retable.inference.loaded import Loaded, listed
+from retable.inference.loaded import Loaded, listed, warn_of_cut, warn_of_unknown
 from retable.inference.writing import Writer
 from retable.metrics.likelihood import likelihood_metrics
 from retable.models.base import BothDirections, LeftToRight, MarkedEncoder, Model
@@ -55,7 +59,7 @@ class Language(Loaded):
 
     def __init__(self, folder: Path, system: System):
         super().__init__(folder, system.objective if isinstance(system, TrainedSystem) else None)
-        self.system, self.tokenizer = system, Tokenizer.load(require(folder / "tokenizer.json"))
+        self.system, self.tokenizer = system, Tokenizer.load(require_file(folder / "tokenizer.json"))
         self._scorer = Scorer(system, self.tokenizer)
 
     @property
@@ -88,6 +92,7 @@ class Language(Loaded):
         system = self._probabilities()
         if not (texts := listed(texts)):
             raise UsageError("no text has no perplexity; give one or more")
+        warn_of_unknown(self.tokenizer, texts)
         documents = self.config["corpus"]["unit"] == "document"
         lines = [lines_of(text) for text in texts]
         ids, words, sizes = zip(*self.tokenizer.encode_units(lines, documents), strict=True)
@@ -105,6 +110,7 @@ class Language(Loaded):
             raise UsageError("a line's end is counted of a text alone; leave context= out, or write end=False")
         if end and not all(text.split() for text in texts):
             raise UsageError("one of the texts is empty, and no line; leave it out")
+        warn_of_unknown(self.tokenizer, [context, *texts])
         befores, ids = self._scorer.encode([context] * len(texts), texts)
         ids = self._scorer.encode_lines(texts, end=True) if end else ids
         found = self._scorer.log_prob_of_tokens(befores, ids)
@@ -114,6 +120,7 @@ class Language(Loaded):
         """The place of the ending that is the likeliest after the context, by the sum over its tokens."""
         if not endings:
             raise UsageError("there is no ending to choose; give one or more")
+        warn_of_unknown(self.tokenizer, [context, *endings])
         return int(np.argmax(self._scorer.log_prob(*self._scorer.encode([context] * len(endings), endings))))
 
     def generate(
@@ -124,7 +131,7 @@ class Language(Loaded):
         sampling: `temperature`, `top_k`, `top_p`, `repetition_penalty` and others, see `Sampling`.
         """
         lengths = {"max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens}
-        strategy = Sampling(seeded(seed), num_return_sequences=n, **lengths, **sampling)
+        strategy = _strategy("sample", seed=seed, num_return_sequences=n, **lengths, **sampling)
         return [text for _, text in self._go_on([""], strategy)[0]]
 
     def continue_(
@@ -145,6 +152,8 @@ class Language(Loaded):
         that, see `FUDGE`.
         """
         chosen = self._chosen(strategy, max_new_tokens, **settings)
+        if not special_tokens:
+            warn_of_unknown(self.tokenizer, prompts := listed(prompts))
         return [best for ((_, best), *_) in self._go_on(listed(prompts), chosen, special_tokens)]
 
     def alternatives(
@@ -159,7 +168,9 @@ class Language(Loaded):
     ) -> list[tuple[str, float]]:
         """`n` texts that begin with the prompt, by beams the best first, each with the log-probability of what comes
         after it; settings as of `continue_`."""
-        chosen, writer = self._chosen(strategy, max_new_tokens, num_return_sequences=n, **settings), self._writer()
+        chosen, writer = self._chosen(strategy, max_new_tokens, **settings, num_return_sequences=n), self._writer()
+        if not special_tokens:
+            warn_of_unknown(self.tokenizer, [prompt])
         begun = writer.encode([prompt], special_tokens)
         (found,) = chosen(writer.model, begun, writer.end)
         return [(writer.whole(begun[0], each.ids), each.log_prob) for each in found]
@@ -177,6 +188,8 @@ class Language(Loaded):
         chosen, writer = self._chosen(strategy, max_new_tokens, **settings), self._writer()
         if not isinstance(chosen, TokenByToken | FUDGE):
             raise UsageError(f"{strategy} has no text before the end; write greedy, sample or contrastive")
+        if not special_tokens:
+            warn_of_unknown(self.tokenizer, [prompt])
         (begun,) = writer.encode([prompt], special_tokens)
         return self._pieces(writer, chosen, begun)
 
@@ -193,17 +206,24 @@ class Language(Loaded):
                 shown = text
 
     def encode(
-        self, texts: str | Sequence[str], pooling: Literal["mean", "max", "first", "last"] | None = None
+        self,
+        texts: str | Sequence[str],
+        pooling: Literal["mean", "max", "first", "last"] | None = None,
+        max_length: int | None = None,
     ) -> list[np.ndarray] | np.ndarray:
         """What the model makes of each text, float32: the states (K, T, D) of all layers that it shows, the one without
         context first, of the marks that it reads the text between as well; or with `pooling` a vector each, (n, D), of
         the last layer: the mean or the largest values over the text with its marks, or the state of its first token (of
         a BERT [CLS]) or of its last. In sentence-transformers these are called mean, max, cls and lasttoken.
+
+        max_length: the most tokens of a text, its marks among them; a longer text is cut at its end, and a warning has
+            the number of those. By default as many as the model reads. sentence-transformers: max_seq_length.
         """
         if self._model is None:
             raise UsageError(f"{self.folder} has no states of texts; take an LSTM, a GPT, an ELMo, a BERT or a T5")
-        texts = listed(texts)
-        states = [row for start in range(0, len(texts), BATCH) for row in self._states(texts[start : start + BATCH])]
+        warn_of_unknown(self.tokenizer, texts := listed(texts))
+        rows = self._rows(texts, max_length)
+        states = [row for start in range(0, len(rows), BATCH) for row in self._states(rows[start : start + BATCH])]
         if pooling is None:
             return states
         pooled = {
@@ -258,17 +278,32 @@ class Language(Loaded):
             for ids, completions in zip(begun, found, strict=True)
         ]
 
-    @torch.inference_mode()
-    def _states(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
+    def _rows(self, texts: Sequence[str], max_length: int | None) -> list[list[int]]:
+        """The ids of each text between its marks, cut to `max_length`, or to what the model reads."""
         model, marks, boundary = self._model, self.tokenizer.special_ids, self.tokenizer.boundary
-        first, last = marks.get("[CLS]", boundary), marks.get("[SEP]", boundary)
-        ids = self.tokenizer.encode_batch(list(texts))
+        assert model is not None
         if isinstance(model, LeftToRight):
-            rows = [[boundary, *row] for row in ids]
+            before, after = [boundary], []
         elif isinstance(model, T5):
-            rows = [[*row, marks.get("</s>", [boundary, *self.tokenizer.encode("\n")][-1])] for row in ids]
+            before, after = [], [marks.get("</s>", [boundary, *self.tokenizer.encode("\n")][-1])]
         else:
-            rows = [[first, *row, last] for row in ids]
+            before, after = [marks.get("[CLS]", boundary)], [marks.get("[SEP]", boundary)]
+        least = len(before) + len(after) + 1
+        if max_length is not None:
+            require(max_length, PositiveInt, "max_length")
+            if not least <= max_length <= (model.max_length or max_length):
+                most = "or more" if model.max_length is None else f"to {model.max_length}, what the model reads"
+                raise UsageError(f"max_length={max_length} is out of range; write {least} {most}")
+        limit, ids = max_length or model.max_length, self.tokenizer.encode_batch(list(texts))
+        if limit is not None:
+            room = max(limit - least + 1, 0)
+            warn_of_cut(sum(len(row) > room for row in ids), len(ids), f"max_length={limit}")
+            ids = [row[:room] for row in ids]
+        return [[*before, *row, *after] for row in ids]
+
+    @torch.inference_mode()
+    def _states(self, rows: Sequence[list[int]]) -> Iterator[np.ndarray]:
+        model = self._model
         lengths = torch.tensor([len(row) for row in rows], device=self.device)
         padded = pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(self.device)
         layers: list[Tensor]
@@ -284,16 +319,49 @@ class Language(Loaded):
             yield row[:, :length]
 
 
-def _strategy(name: Decoding, max_new_tokens: int, *, seed: int = 1, num_beams: int = 4, **settings: Any) -> Strategy:
-    if name == "greedy":
-        return Greedy(max_new_tokens, **settings)
-    if name == "beam":
-        return BeamSearch(num_beams, max_new_tokens, **settings)
-    if name == "sample":
-        return Sampling(seeded(seed), max_new_tokens, **settings)
-    if name == "contrastive":
-        return ContrastiveSearch(max_new_tokens, **{"top_k": 8, "penalty_alpha": 0.6} | settings)
-    raise UsageError(f"strategy={name} is none; write greedy, beam, sample or contrastive")
+_STRATEGIES: dict[str, type[Strategy]] = {
+    "greedy": Greedy,
+    "beam": BeamSearch,
+    "sample": Sampling,
+    "contrastive": ContrastiveSearch,
+}
+_DEFAULTS: dict[str, dict[str, Any]] = {"beam": {"num_beams": 4}, "contrastive": {"top_k": 8, "penalty_alpha": 0.6}}
+
+
+def _strategy(name: str, max_new_tokens: int, *, seed: int = 1, **settings: Any) -> Strategy:
+    """The strategy of that name; a seed is of no use to one that draws nothing. UsageError for a setting that it has
+    not, or of another type."""
+    if name not in _STRATEGIES:
+        raise UsageError(f"strategy={name} is none; write greedy, beam, sample or contrastive")
+    known = _settings_of(name)
+    for setting in settings:
+        if setting not in known:
+            raise UsageError(f'strategy="{name}" has no setting {setting}; write {_instead(setting, [*known])}')
+    settings = {"max_new_tokens": max_new_tokens, **_DEFAULTS.get(name, {}), **settings}
+    require(seed, Seed, "seed")
+    made: Strategy | None = None
+    with contextlib.suppress(TypeError):  # of a text where a number should be; what is out of range is told there
+        made = Sampling(seeded(seed), **settings) if name == "sample" else _STRATEGIES[name](**settings)
+    for setting, value in settings.items():
+        require(value, known[setting], setting)
+    assert made is not None
+    return made
+
+
+def _settings_of(strategy: str) -> dict[str, Any]:
+    """The settings of a strategy and their types."""
+    parameters = inspect.signature(_STRATEGIES[strategy]).parameters
+    found = {name: each.annotation for name, each in parameters.items() if name != "generator"}
+    return found | ({"seed": Seed} if strategy == "sample" else {})
+
+
+def _instead(setting: str, known: Sequence[str]) -> str:
+    """What to write in place of a setting that a strategy does not have."""
+    others = [name for name in _STRATEGIES if setting in _settings_of(name)]
+    if setting == "do_sample":
+        others = ["sample"]  # as Hugging Face's generate has it
+    better = [f'strategy="{name}"' for name in others] or get_close_matches(setting, known, n=1)
+    return " or ".join([*better, f"one of {', '.join(known)}"])
 
 
 def _by_words(text: str, tokens: Sequence[Token], log_probs: np.ndarray) -> Iterator[tuple[str, float]]:

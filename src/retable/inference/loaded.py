@@ -1,5 +1,6 @@
 """What every loaded system has, whatever it can do."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -7,7 +8,10 @@ import torch
 from torch import nn
 
 from retable.core.artifacts import read_json
+from retable.core.errors import warn
 from retable.inference.systems import read_config
+from retable.tokenizers.report import unknown_in
+from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Loaded:
@@ -52,6 +56,18 @@ class Loaded:
 
 
 _NOT_ASKED = ("can", "tokenizer")
+
+
+def warn_of_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
+    """Warn of the words that the tokenizer does not know, by their names."""
+    if unknown := unknown_in(tokenizer, texts):
+        warn(unknown)
+
+
+def warn_of_cut(n_cut: int, n_texts: int, limit: str) -> None:
+    """Warn of texts that were cut at their end, by their number."""
+    if n_cut:
+        warn(f"{n_cut:,} of {n_texts:,} texts have more tokens than {limit}, and were cut at the end")
 
 
 def listed(value: Any) -> list[Any]:

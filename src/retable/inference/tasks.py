@@ -1,7 +1,7 @@
 """Systems of a task, used on texts of one's own. n texts, C classes."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from retable.corpora.coreference import Document
 from retable.corpora.multiple_choice import Choice
 from retable.corpora.squad import Answer, Question
 from retable.corpora.summaries import Summarised
-from retable.data.bucketed import in_order_of_length, on_device
+from retable.data.bucketed import Encoded, in_order_of_length, on_device
 from retable.data.pairs import encode_lines
 from retable.data.questions import in_words
 from retable.data.spelling import Vocabulary
@@ -25,7 +25,7 @@ from retable.evaluation.source_attention import attends, attention_to_source
 from retable.evaluation.translation import translate
 from retable.generation.strategy import Strategy
 from retable.inference.build import build_model
-from retable.inference.loaded import Loaded, listed
+from retable.inference.loaded import Loaded, listed, warn_of_cut, warn_of_unknown
 from retable.inference.systems import read_config
 from retable.inference.texts import read_text
 from retable.objectives.base import Objective
@@ -83,7 +83,12 @@ class TaskSystem(Loaded):
         return self.task.predict(self._module, self._encoded(examples)) if examples else []
 
     def _encoded(self, examples: Sequence[Any]) -> Any:
-        return self.task.encode(self._module.model, self._text, examples)
+        if isinstance(self._text, Tokenizer):
+            warn_of_unknown(self._text, _strings(examples))
+        found = self.task.encode(self._module.model, self._text, examples)
+        if isinstance(found, Encoded):
+            warn_of_cut(found.shortened, len(examples), f"the model's max_length={self._module.model.max_length}")
+        return found
 
     def _learn_to_spell(self, words: Iterable[str]) -> None:
         """Build the model for further words: what it has learnt is of the letters, and stays."""
@@ -93,6 +98,15 @@ class TaskSystem(Loaded):
             before, self._text = self._module, more
             self._module = self._objective(self.config).to(self.device)
             self._module.load_state_dict(before.state_dict())
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All texts in an example, which is of tuples and lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _strings(each)
 
 
 class Classifier(TaskSystem):
@@ -216,7 +230,8 @@ class Translator(TaskSystem):
         UsageError for a model without one."""
         tokenizer, end = self.tokenizer, self.tokenizer.boundary
         strategy = settings.build(self.config["task"]["decoding"], "task.decoding", Strategy)
-        sources = encode_lines(tokenizer, [" ".join(text.split()) for text in listed(texts)])
+        warn_of_unknown(tokenizer, texts := listed(texts))
+        sources = encode_lines(tokenizer, [" ".join(text.split()) for text in texts])
         found = []
         for source, ids in zip(sources, translate(self._module, sources, strategy, end), strict=True):
             weights = attention_to_source(self._module, source, [*ids, end])

@@ -59,7 +59,7 @@ class Classification(Objective):
         _require_pooling(model, pooling)
         if auxiliary:
             _require_softmax(model, auxiliary)
-        self.model, self.auxiliary, self.pooling = model, auxiliary, pooling
+        self.model, self.auxiliary, self.pairs, self.pooling = model, auxiliary, pairs, pooling
         if pooling is not None:
             model.leave_pooler()
         self.dropout = Dropout(dropout)

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from importlib.util import find_spec, resolve_name
 from itertools import takewhile
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any
 
 import yaml
 
-from retable.core.errors import UsageError, closest, reading
+from retable.core.errors import UsageError, closest, near, reading
 from retable.core.settings import OWN
 from retable.core.trust import require_trusted
 
 _LAST = object()
+_SHOWN = 12  # names of a group in a message; of more the most similar ones
 
 
 class Conf:
@@ -48,10 +50,18 @@ class Conf:
         return self._names[group]
 
     def require(self, group: str, name: str, where: str) -> str:
-        """`name`, if the group has it; else a UsageError that proposes the closest."""
-        if name not in (known := self.names(group)):
-            raise UsageError(f"{where}: there is no {group} {name!r}; {closest(name, known)}")
-        return name
+        """Return `name`, if the group has it. UsageError for another, which proposes the closest, and names a task
+        where a corpus should be."""
+        if name in (known := self.names(group)):
+            return name
+        found, tasks = near(name, known), near(name, self.names("task")) if group == "corpus" else []
+        if found or len(known) <= _SHOWN:
+            instead = closest(name, known)
+        else:
+            similar = get_close_matches(name, known, n=3, cutoff=0.0)
+            instead = f"write {', '.join(similar)} or another one of {len(known)} in conf/{group}"
+        task = f", and {tasks[0]} is a task" if tasks and not found else ""
+        raise UsageError(f"{where}: there is no {group} {name!r}{task}; {instead}")
 
     def choice(self, recipe: str) -> str:
         """The recipe as `recipe=` wants it, with its folder."""

@@ -1,19 +1,42 @@
 """What a tokenizer makes of text: how many tokens it takes, what stays unknown, which words stay whole."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from tokenizers import decoders
 
+from retable.core.escaping import visible
 from retable.tokenizers.tokenizer import Lost, Tokenizer
 
 BLOCK = 1 << 24  # tokens of a memory-mapped stream that are looked at together
+NAMED = 20  # unknown words in a message
 
 
 def model_of(tokenizer: Tokenizer) -> dict[str, Any]:
     """The part of `tokenizer.json` that holds the vocabulary and what was learnt."""
     return json.loads(tokenizer._tokenizer.to_str())["model"]
+
+
+def unknown_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
+    """Return the words of the texts that are read as unknown ones, each once."""
+    unknown = tokenizer.unknown
+    if unknown is None:
+        return []
+    mark = tokenizer.words[unknown]
+    words = [word for word in dict.fromkeys(word for text in texts for word in text.split()) if word != mark]
+    codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in words])
+    return [word for word, ids in zip(words, codes, strict=True) if unknown in ids]
+
+
+def unknown_in(tokenizer: Tokenizer, texts: Iterable[str]) -> str | None:
+    """Return the message that names the unknown words of the texts; None where all words are known."""
+    if not (words := unknown_words(tokenizer, texts)):
+        return None
+    more = [f"and {len(words) - NAMED:,} more"] if len(words) > NAMED else []
+    mark = tokenizer.words[tokenizer.unknown or 0]
+    return visible(f"unknown to the tokenizer, read as {mark}: {', '.join([*words[:NAMED], *more])}")
 
 
 def count_unknown(tokenizer: Tokenizer, tokens: np.ndarray) -> int:
