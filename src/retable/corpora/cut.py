@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, require_file
 from retable.core.settings import Share
 from retable.corpora.text import SPLITS
 
@@ -23,8 +23,7 @@ def write_cut(folder: Path, source: str, train: Share, test: Share) -> dict[str,
     shares leave a split without text. A file of any size takes the same memory.
     """
     path = Path(source)
-    if not path.is_file():
-        raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
+    require_file(path)
     counts: dict[str, float] = {}
     with path.open("rb") as file:
         size = path.stat().st_size

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, require_file
 
 csv.field_size_limit(2**31 - 1)  # a document may be a field
 
@@ -45,8 +45,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     A byte-order mark, which Windows puts before UTF-8, is no part of the first line. Raises UsageError where the file
     is missing or where its bytes are not in the encoding.
     """
-    if not path.is_file():
-        raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
+    require_file(path)
     wide = codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
     for number, line in enumerate(_wide_to_lf(path, encoding) if wide else _to_lf(path, encoding), 1):
         if number == 1:
