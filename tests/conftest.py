@@ -1,7 +1,8 @@
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,11 @@ LONGEST = {"pipelines", "reporting", "training"}  # folders
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the folders whose files take longest: short files at the end keep all workers busy."""
     items.sort(key=lambda item: LONGEST.isdisjoint(item.path.parts))
+
+
+def last_of_each(arguments: Sequence[str]) -> list[str]:
+    """Return a command line without the settings that later ones replace, which a stage refuses."""
+    return [*{re.sub(r"^\+*([^~=]+)=.*", r"\1", each, flags=re.DOTALL): each for each in arguments}.values()]
 
 
 @pytest.fixture(autouse=True)

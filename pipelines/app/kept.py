@@ -12,7 +12,7 @@ from pipelines.app.run_folder import loaded_from
 from pipelines.study.code_reached import code, reached_by
 from retable.core.artifacts import read_json, require
 from retable.core.digests import DIGESTS, digest, digest_of, write_digests
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, require_file
 
 
 def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], cells: list[Path]) -> str:
@@ -51,6 +51,7 @@ def keep(folder: Path, kept: Path) -> None:
 
 
 def require_input(path: Path) -> Path:
-    if path.exists() or "outputs" in path.parts:
+    if "outputs" in path.parts:
         return require(path)
-    raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
+    require_file(path)
+    return require(path)

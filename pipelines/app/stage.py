@@ -6,11 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import hydra
 import yaml
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -59,6 +61,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
             require_own_checkout()
             arguments = trust.taken(sys.argv[1:])  # before those of a plan, which may be from elsewhere
             known = trust.trusted()
+            _refuse_unread(arguments)
             sys.argv[1:] = [text for argument in arguments for text in _of_plan(argument)]
         logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it announces what it raises
         hydra_looks_into_folders()
@@ -75,6 +78,28 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
             go_quietly()
 
     return main
+
+
+def _refuse_unread(arguments: list[str]) -> None:
+    """Raise UsageError for an unknown option, a setting after an option, and a setting that occurs twice."""
+    parser = get_args_parser()
+
+    def refuse(message: str) -> NoReturn:
+        raise UsageError(f"{message}; `--hydra-help` lists the options")
+
+    parser.error = refuse  # type: ignore[method-assign]
+    _, unread = parser.parse_known_args(arguments)
+    for each in unread:
+        if each.startswith("-"):
+            near = get_close_matches(each, re.findall("--[a-z-]+", parser.format_usage()), n=1, cutoff=0.7)
+            refuse(f"there is no option {each}{f', but {near[0]}' if near else ''}")
+        option = next(other for other in arguments if other.startswith("-"))
+        raise UsageError(f"{each} comes after an option and would not be read; write {option} before all settings")
+    given = dict[str, str]()
+    for each in arguments:
+        name, equals, _ = each.lstrip("+").partition("=")
+        if equals and not each.startswith(("-", "~", "@")) and (other := given.setdefault(name, each)) is not each:
+            raise UsageError(f"{other} and {each} set the same; leave one out")
 
 
 def _of_plan(argument: str) -> list[str]:

@@ -98,7 +98,7 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     # Of the disk, of the user, of the file; libraries wrap the system's error in their own, or keep its words.
     (_is_errno(errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
     (_contains("No space left on device", "database or disk is full", "PytorchStreamWriter failed"), _FULL),
-    (_is_errno(errno.EROFS, errno.EACCES, errno.EPERM),
+    (_is_errno(errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
      f"{{file}}: {{reason}}; change that and run this again; {_AS_IT_WAS}"),
     (_is_errno(errno.EXDEV), f"outputs/ and work/ are not of one mount ({{file}}); put both on one; {_AS_IT_WAS}"),
     # Sizes beyond memory, or beyond what numbers count.

@@ -251,6 +251,10 @@ STAGES: dict[str, type] = {
         *(Evaluate, Generate, Report, Scaling),
     )
 }
+# Settings of the stage pretrain for a model that is counted; `count` refuses init in its own words.
+READ_TO_COUNT = {"corpus", "tokenizer", "tokens", "system", "out", "seed", "model", "objective", "init"} | {
+    "trainer", "callbacks", "logger",  # of the machine and its observers, for sweeps over recipes of both kinds
+}  # fmt: skip
 _OF_FILES = {name for each in STAGES.values() for name in get_type_hints(each)}  # a recipe's file serves several stages
 _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,[^{}]*)?\}")
 
@@ -269,6 +273,9 @@ def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], s
         if not read:
             raise UsageError(f"{stage} reads no {shown(name)}; {closest(name, sorted(schema))}")
 
+    unread = sorted({*schema} & {*said} - READ_TO_COUNT)
+    if stage == "pretrain" and cfg.get("objective") is None and unread:
+        raise UsageError(f"{unread[0]} is not read: this recipe counts and trains nothing; leave {unread[0]} out")
     try:
         check_all(cfg, schema, FACTS)
     except SettingError as error:

@@ -10,6 +10,7 @@ import yaml
 
 from retable.core.digests import digest
 from retable.core.stages import module_of
+from tests.conftest import last_of_each
 
 ROOT = Path(__file__).parent.parent.parent
 OWN = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false",
@@ -18,7 +19,7 @@ OWN = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "MLFLOW_ENABLE_SYSTEM_
 
 def run(folder: Path, stage: str, *arguments: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", module_of(stage), *arguments],
+        [sys.executable, "-m", module_of(stage), *last_of_each(arguments)],
         cwd=folder, env=os.environ | OWN | environment, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,7 @@ from mlflow.tracking import MlflowClient
 from pipelines.executors.client import submit
 from retable.core.digests import digest
 from retable.core.stages import module_of
+from tests.conftest import last_of_each
 
 ROOT = Path(__file__).parent.parent.parent
 KEPT = ("log", "made", "measured", "graph.txt")  # below work/
@@ -53,7 +54,7 @@ class Project:
             "CHAOS_TOUCHED": str(touched), "CHAOS_MOMENT": str(end.moment), "CHAOS_NUMBER": str(int(end.number)),
         }  # fmt: skip
         module = module if module == "dvc" else module_of(module)
-        watched = [str(code), str(SECONDS), module, *arguments]
+        watched = [str(code), str(SECONDS), module, *last_of_each(arguments)]
         warden = str(ROOT / "tests/chaos/warden.py")
         submit(self._forks, warden, watched, str(self.folder), own | environment, str(said), str(said))
         told = said.read_text(encoding="utf-8")

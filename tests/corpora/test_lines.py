@@ -40,6 +40,19 @@ def test_python_text_mode_agrees(tmp_path):
             assert [*read_lines(path)] == [line.removesuffix("\n") for line in file], repr(text)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", *WIDE])
+def test_the_lines_of_a_text_are_the_same_in_every_encoding(tmp_path, encoding):
+    """Of every short text of these characters; `\\u0a0d` has the bytes of line ends in UTF-16."""
+    letters = "a\n\r" if encoding == "latin-1" else "a\n\r\u0a0d"
+    path, other = tmp_path / "a.txt", tmp_path / "b.txt"
+    for n in range(1, 4):
+        for text in map("".join, product(letters, repeat=n)):
+            path.write_bytes(text.encode("utf-8"))
+            other.write_bytes(text.encode(encoding))
+            lines = [*read_lines(path)]
+            assert [*read_lines(other, encoding.removesuffix("-sig"))] == lines == lines_of(text), repr(text)
+
+
 def test_a_text_of_other_bytes_is_told_to_become_utf_8(tmp_path):
     (path := tmp_path / "a.txt").write_bytes("é".encode("utf-16"))
     with pytest.raises(UsageError, match=r"is not UTF-8.*iconv -t UTF-8"):

@@ -1,6 +1,7 @@
 """What readers of users' files say of mistakes: one line that names the file and the place."""
 
 import json
+import os
 import re
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,10 @@ from retable.corpora.questions import HellaSwag, Labelled, Lambada
 from retable.corpora.squad import read_squad, read_triples
 from retable.corpora.text import read_lines, write_corpus
 from retable.corpora.text8 import write_text8
+from retable.models.arpa import read_arpa
+from retable.models.word2vec_format import read_word2vec
+from retable.tasks.table import read_table
+from retable.tokenizers.pretrained import load
 
 WORDS = {"0": "bad", "1": "good"}
 CONTEXT = "Ada met Ada’s tutor in May 1833. In May they met again."
@@ -29,6 +34,30 @@ ROOF = {"activity_label": "a", "ctx_a": "b", "ctx_b": "c", "endings": list("wxyz
 PAIR = {"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps.", "field": "morphology",
         "linguistics_term": "binding", "UID": "regular"}  # fmt: skip
 BEGIN, END = "#begin document (d); part 000\n", "#end document\n"
+
+
+READERS = [
+    lambda path: [*read_lines(path)], lambda path: [*read_lines(path, "utf-16")], read_squad, read_arpa, read_word2vec,
+    lambda path: write_cut(path.parent, str(path), 0.8, 0.1), lambda path: write_text8(path.parent, str(path)),
+    lambda path: read_table(path).rows, lambda path: read_table(path.with_suffix(".parquet")),
+    lambda path: load([], str(path.with_suffix(".json"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_path_of_another_kind_is_named_as_what_it_is(tmp_path, read):
+    """A folder, a pipe, from which a reader would wait for ever, and nothing."""
+    for suffix in ("", ".parquet", ".json"):
+        os.mkfifo(tmp_path / f"pipe{suffix}")
+        (tmp_path / f"folder{suffix}").mkdir()
+    kinds = {
+        "pipe": "is a pipe or a device",
+        "folder": "is a folder|has no tokenizer",
+        "nothing": "does not exist|no file",
+    }
+    for name, match in kinds.items():
+        with pytest.raises(UsageError, match=f"{name}.* ({match}).*; (write|set|put|give|let) "):
+            read(tmp_path / name)
 
 
 def lines(*records: object) -> str:

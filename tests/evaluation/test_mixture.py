@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import softmax
 
 from retable.core.errors import UsageError
 from retable.core.systems import LanguageModel
+from retable.evaluation import mixture
 from retable.evaluation.mixture import Mixture, fit_weights, log_average
 from retable.generation.next_token import next_token
 from retable.models.cache import UnigramCache
@@ -104,6 +106,23 @@ def test_impossible_tokens_and_equal_systems_tell_nothing_of_the_weights():
     assert fit_weights(np.stack([same, same])) == pytest.approx([0.5, 0.5])
     assert fit_weights(np.stack([same, same - 1])) == pytest.approx([1, 0], abs=1e-6)
     assert fit_weights(np.stack([same - 1000, same - 1000])) == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize("passes", [1, 10, 100, 10_000])
+@pytest.mark.parametrize("apart", [1e-3, 1e-2, 1.0])
+def test_systems_that_are_nearly_the_same_have_weights_too(apart, passes, monkeypatch):
+    """Some need more than 100,000 passes. After n passes EM is within ln S / n of the best that a search finds."""
+    log_probs = apart * np.random.default_rng(3).normal(size=(3, 40))
+    monkeypatch.setattr(mixture, "MOST_PASSES", passes)
+    reached = log_average(log_probs, fit_weights(log_probs, tolerance=0)).mean()
+    best = minimize(lambda x: -log_average(log_probs, softmax(x)).mean(), np.zeros(3), tol=1e-12)
+    assert reached >= -best.fun - np.log(3) / passes
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_no_log_probability_is_refused(value):
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        fit_weights(np.array([[-1.0, value], [-1.0, -2.0]]))
 
 
 @pytest.mark.real

@@ -100,6 +100,43 @@ def test_weights_stop_where_the_corner_or_the_slope_does():
     assert not found[2:].any()
 
 
+def at_most(calls: int, function):
+    """Return `function`, which fails the test when it is called more often."""
+    left = iter(range(calls))
+
+    def counted(*arguments):
+        if next(left, None) is None:
+            pytest.fail(f"more than {calls} calls")
+        return function(*arguments)
+
+    return counted
+
+
+@pytest.mark.parametrize("constant", [0.0, 1e3, 1e9, 1e16])
+@pytest.mark.parametrize("size", [1e-9, 1e-3, 1.0, 1e3])
+def test_the_search_ends_where_a_constant_hides_what_a_step_gains(constant, size):
+    """Σ (x − a)² / 2 and a constant: the minimum at a is as near as rounding shows, or nearer."""
+    a = size * np.array([3.0, -2.0, 0.1])
+    loss = at_most(20_000, lambda x: (constant + float(((x - a) ** 2).sum() / 2), x - a))
+    found = owl_qn(loss, np.full(3, 0.7), alpha=0)
+    assert ((found - a) ** 2).sum() / 2 <= 1e-4 * (a**2).sum() + 1e-4 * constant
+
+
+def test_the_search_ends_where_there_is_no_minimum():
+    assert owl_qn(at_most(20_000, lambda x: (-float(x.sum()), -np.ones(2))), np.ones(2), alpha=0).min() > 1000
+
+
+@pytest.mark.parametrize("text", [[[]], [[1]], [[1, 2]], [[1, 1, 1, 4, 4, 2]]], ids=str)
+@pytest.mark.parametrize(("alpha", "variance"), [(0.5, 1e-6), (0.0, 1e-12), (1e6, 1.0), (0.0, 1e6), (0.5, 6.0)])
+def test_the_shortest_texts_have_an_estimate(text, alpha, variance, monkeypatch):
+    monkeypatch.setattr(_Features, "nats", at_most(60_000, _Features.nats))
+    for order in (1, 2, 3):
+        model = MaximumEntropy(6, order, END, alpha, variance)
+        assert_distribution_after_every_context(estimated(model, text), 3)
+        if alpha > 1000 or variance < 0.001:  # no weight can move from 0
+            np.testing.assert_allclose(model.next_log_prob(np.array([1])), -np.log(6), atol=1e-4)
+
+
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_probabilities_sum_to_one_after_every_context(order):
     assert_distribution_after_every_context(estimated(MaximumEntropy(5, order, END), sentences(2, 80, 3)), 4)

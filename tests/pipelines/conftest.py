@@ -19,6 +19,7 @@ from retable.core.stages import module_of
 from retable.planning.cell import Cell
 from retable.planning.graph import params_of, params_text
 from retable.planning.study import Study
+from tests.conftest import last_of_each
 from tests.pipelines import in_process
 
 ROOT = Path(__file__).parent.parent.parent
@@ -111,7 +112,7 @@ class Project:
     def run(self, stage: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess:
         """Run a stage, or a script by its path, and return its exit code and what it printed."""
         variables = os.environ | ENVIRONMENT | environment
-        script = stage.endswith(".py")
+        script, overrides = stage.endswith(".py"), last_of_each(overrides)
         if not self._own_process and not script:
             return in_process.run(stage, overrides, self.folder, variables | {SERVER: self.forks})
         with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
@@ -122,7 +123,7 @@ class Project:
     def start(self, stage: str, *overrides: str) -> subprocess.CompletedProcess:
         """Run a stage as a user would, by Python itself: seconds more."""
         return subprocess.run(
-            [sys.executable, "-m", module_of(stage), *overrides],
+            [sys.executable, "-m", module_of(stage), *last_of_each(overrides)],
             cwd=self.folder, env=os.environ | ENVIRONMENT, capture_output=True, text=True,
         )  # fmt: skip
 

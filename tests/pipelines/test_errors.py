@@ -11,6 +11,7 @@ from dvc.repo import Repo
 
 from pipelines.config.errors import one_line_errors
 from retable.core.publishing import exclusive
+from tests.pipelines import in_process
 from tests.pipelines.conftest import ROOT, Project
 
 TINY = "corpus=grammar_tiny"
@@ -41,10 +42,21 @@ REFUSED = [
     (f"embed {TINY} objective=full_softmax word_by_word=true", "write word_by_word=false"),
     (f"embed {TINY} clip_norm=5", "write clip_norm=null"),
     (f"embed {TINY} threads=0", "threads=0"),
+    *((f"pretrain {TINY} recipe=counted/kn3 {name}=1", f"error: {name.lstrip('+').partition('.')[0]} is not read: ",
+       "counts and trains nothing; leave ")
+      for name in ("budget", "+epochs", "+max_steps", "+clip_norm", "+optimizer.lr", "+patience",
+                   "+batches.batch_size")),
+    (f"pretrain {TINY} recipe=counted/snm budget=1min", "budget is not read: "),
     (f"pretrain {TINY} embedding=outputs/embed/x/y-1/vectors.bin", "outputs/embed/x/y-1/vectors.bin is missing",
      "study that has embed/x/y-1"),
     # Refused before anything is read: this corpus has no tokens.
     *((f"pretrain corpus=grammar out={out}", NOWHERE) for out in ("'../../x'", "'a//b'", "null")),
+    ("pretrain --bogus", "error: there is no option --bogus; `--hydra-help` lists the options"),
+    ("prepare --mutlirun", "there is no option --mutlirun, but --multirun; "),
+    ("embed --cfg nope", "invalid choice: 'nope'"),
+    ("evaluate --config-dir", "expected one argument"),
+    ("pretrain epochs=3 -m seed=1,2", "seed=1,2 comes after an option and would not be read; write -m before all"),
+    ("pretrain seed=3 --config-dir=. epochs=1", "epochs=1 comes after an option"),
     # No GPU is shown to torch, even where there is one.
     (f"pretrain {TINY} trainer=gpu", "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
     (f"finetune {TINY} trainer=ddp trainer.accelerator=gpu", "accelerator=gpu: torch finds no GPU here"),
@@ -57,6 +69,16 @@ def test_a_command_that_cannot_be_is_refused_in_one_line(project, case):
     command, *parts = case
     line = project.refuse(*command.split(" "), CUDA_VISIBLE_DEVICES="")
     assert all(part in line for part in parts), line
+
+
+@pytest.mark.parametrize("stage", [["prepare"], ["pretrain"], ["evaluate"], ["pretrain", "-m"]], ids=" ".join)
+@pytest.mark.parametrize(
+    ("one", "other"), [("seed=1", "seed=2"), ("seed=1", "+seed=1"), ("recipe=a", "recipe=b"), ("x.y=1", "++x.y=1,2")]
+)
+def test_a_setting_that_occurs_twice(tmp_path, stage, one, other):
+    done = in_process.run(stage[0], [*stage[1:], one, TINY, other], tmp_path, os.environ)
+    assert (done.returncode, done.stderr) == (2, f"error: {one} and {other} set the same; leave one out\n")
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from retable.core.errors import UsageError
 from retable.inference.build import build_model, build_objective
 from retable.tokenizers import unigram
 from retable.training.weights import matrix_parameters
+from tests.conftest import last_of_each
 from tests.pipelines.recipes import composed
 
 LINES = [f"the {noun} {verb}s in the {place} ." for noun in ("cat", "dog", "bird", "horse") for verb in ("sleep", "run")
@@ -58,7 +59,7 @@ def folder(project, monkeypatch) -> Path:
 
 def run(monkeypatch, *overrides: str) -> dict[str, float]:
     """What the pretrain stage leaves, run in this process."""
-    monkeypatch.setattr(sys, "argv", ["pretrain", *SMALL, *overrides])
+    monkeypatch.setattr(sys, "argv", ["pretrain", *last_of_each([*SMALL, *overrides])])
     pretrain()
     return json.loads(Path("outputs/pretrain/grammar_tiny/x-1/metrics.json").read_text())
 

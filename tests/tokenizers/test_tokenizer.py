@@ -1,6 +1,7 @@
 import hashlib
 import os
 import pickle
+import re
 import subprocess
 import sys
 import unicodedata
@@ -74,18 +75,18 @@ def test_a_document_ends_in_the_mark_and_is_counted_in_words_and_bytes(name, sho
     assert tokenizer.decode(ids).startswith(tokenizer.decode(line))
 
 
-@pytest.mark.parametrize(
-    ("train", "size", "least"),
-    [
-        (byte_bpe.train, 256, "257"),
-        (unigram.train, 0, "103"),
-        (unigram.train, 110, "103"),
-        (partial(wordpiece.train, lowercase=True), 8, "9 or more"),
-    ],
-)
-def test_too_small_a_vocabulary_is_refused(train, size, least):
-    with pytest.raises(UsageError, match=f"vocab_size={size} .*{least}"):
-        train(LINES if train is unigram.train else ["ab"], size)
+@pytest.mark.parametrize("text", ["", "ab", "abcdefgh", "ﬁ e\u0301\t\u3000é", "".join(LINES)])
+@pytest.mark.parametrize("train", [byte_bpe.train, unigram.train, partial(wordpiece.train, lowercase=True)])
+def test_a_vocabulary_is_refused_or_as_small_as_asked_for(train, text):
+    """Of every size round the least one: the trainers of the library end for none below it, or exceed it."""
+    with pytest.raises(UsageError, match=r"vocab_size=0 leaves no room .*; write \d+ or more") as refusal:
+        train([text], 0)
+    least = int(re.search(r"write (\d+)", str(refusal.value))[1])
+    for size in (-1, 1, least // 2, *range(least - 4, least)):
+        with pytest.raises(UsageError, match=f"vocab_size={size} leaves no room .*write {least} or more"):
+            train([text], size)
+    for size in range(least, least + 4):
+        assert train([text], size).vocab_size <= size
 
 
 @settings(max_examples=30)

@@ -41,8 +41,12 @@ def digest(path: Path) -> str:
         _known.update(_remembered())
     if inode in _known and _known[inode][:-1] == stamp:
         return _known[inode][-1]
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        error.filename = str(path)  # of a read that fails Python has no name
+        raise
     if time.time_ns() - max(stamp[1:]) > _TICK:
         _known[inode] = [*stamp, found]
         if stat.st_size >= LARGE and REMEMBERED.parent.is_dir() and Path("outputs").is_dir():

@@ -1,6 +1,7 @@
 """The one exception for mistakes of use."""
 
 import contextlib
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -64,6 +65,20 @@ def reading(path: str | PathLike[str], *kinds: type[Exception]) -> Iterator[None
         raise UsageError(f"{path}: {error}") from None
     except kinds as error:
         raise UsageError(f"{path} can't be read: {str(error) or type(error).__name__}") from None
+
+
+def require_file(path: str | PathLike[str], missing: str = "") -> None:
+    """Raise UsageError for what is not a file with contents: a folder, a pipe, a device, or nothing.
+
+    missing: what to do about a file that does not exist; by default how data sets are found.
+    """
+    if os.path.isdir(path):
+        raise UsageError(f"{path} is a folder; write the path of a file")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise UsageError(f"{path} is a pipe or a device; write the path of a file")
+    if not os.path.exists(path):
+        missing = missing or "set RETABLE_DATA to the folder of data sets, or put the file there"
+        raise UsageError(f"{path} does not exist; {missing}")
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, require_file
 from retable.core.settings import Share
 from retable.corpora.text import SPLITS, without_blank_lines
 
@@ -34,8 +34,7 @@ def write_cut(
     shares leave a split without text. A file of any size takes the same memory.
     """
     path = Path(source)
-    if not path.is_file():
-        raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
+    require_file(path)
     counts: dict[str, float] = {}
     keep = blank_lines or unit == "document"
     with path.open("rb") as file:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, require_file
 
 csv.field_size_limit(2**31 - 1)  # a document may be a field
 
@@ -54,43 +54,45 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     A byte-order mark, which Windows puts before UTF-8, is no part of the first line. Raises UsageError where the file
     is missing or where its bytes are not in the encoding.
     """
-    if not path.is_file():
-        raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
-    name = codecs.lookup(encoding).name
-    if name.startswith(("utf-16", "utf-32")):
-        yield from _wide_lines(path, encoding)
-        return
+    require_file(path)
+    wide = codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
+    for number, line in enumerate(_wide_to_lf(path, encoding) if wide else _to_lf(path, encoding), 1):
+        if number == 1:
+            line = line.removeprefix("\ufeff")
+            if "\r" in line and not line.endswith("\n"):  # the whole file is one line without LF
+                yield from line.removesuffix("\r").split("\r")
+                return
+        yield line.rstrip("\r\n")
+
+
+def _to_lf(path: Path, encoding: str) -> Iterator[str]:
+    """Yield a file's text by LFs, which are bytes of their own in the encoding."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            if number == 1 and name == "utf-8":
-                line = line.removeprefix(codecs.BOM_UTF8)
             try:
-                text = line.decode(encoding)
+                yield line.decode(encoding)
             except UnicodeDecodeError as error:
                 raise UsageError(
                     f"{path}, line {number}: byte {error.start + 1} of the line is not {encoding.upper()} "
                     f"(0x{line[error.start]:02x}); convert the file, for example with iconv -t UTF-8"
                 ) from None
-            if number == 1 and "\r" in text and not text.endswith("\n"):  # the whole file is one line without LF
-                yield from text.removesuffix("\r").split("\r")
-            else:
-                yield text.rstrip("\r\n")
 
 
-def _wide_lines(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines of UTF-16 or UTF-32, whose line ends have several bytes."""
-    with path.open(encoding=encoding) as file:
+def _wide_to_lf(path: Path, encoding: str) -> Iterator[str]:
+    """Yield a file's text by LFs, of UTF-16 or UTF-32, where an LF has several bytes."""
+    with path.open(encoding=encoding, newline="\n") as file:
         try:
-            for number, line in enumerate(file, 1):
-                yield line.removeprefix("\ufeff" if number == 1 else "").removesuffix("\n")
+            yield from file
         except UnicodeError as error:
             raise UsageError(f"{path} is not {encoding.upper()} ({error}); convert the file to UTF-8") from None
 
 
 def lines_of(text: str) -> list[str]:
     """Return the lines of a text as those of a file: without a byte-order mark, CRs, or a line after the last end."""
-    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+    lines = text.removeprefix("\ufeff").split("\n" if "\n" in text else "\r")
+    if len(lines) > 1 and not lines[-1]:
+        del lines[-1]
+    return [line.rstrip("\r") for line in lines]
 
 
 def is_blank(line: str) -> bool:

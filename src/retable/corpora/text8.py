@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from retable.core.errors import UsageError, reading
+from retable.core.errors import UsageError, reading, require_file
 from retable.core.settings import PositiveInt
 from retable.corpora.text import SPLITS
 
@@ -42,13 +42,14 @@ def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: b
 
 def read_text8(source: str) -> str:
     """The text. UsageError where it is missing, or holds anything but words of a to z."""
+    if not source.startswith(HUB):
+        require_file(
+            source,
+            "put text8 or text8.zip from http://mattmahoney.net/dc/textdata there, or write "
+            "corpus.write.source=hub:afmck/text8",
+        )
     if source.startswith(HUB):
         text = _from_hub(source.removeprefix(HUB))
-    elif not Path(source).is_file():
-        raise UsageError(
-            f"{source} does not exist; put text8 or text8.zip from http://mattmahoney.net/dc/textdata there, or write "
-            "corpus.write.source=hub:afmck/text8"
-        )
     elif zipfile.is_zipfile(source):
         with reading(source, Exception), zipfile.ZipFile(source) as archive:  # damage is raised as whatever it meets
             found = [member for member in archive.infolist() if member.filename == "text8" and member.file_size <= SIZE]

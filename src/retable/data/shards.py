@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from retable.core.errors import UsageError, reading
+from retable.core.errors import UsageError, reading, require_file
 from retable.core.settings import PositiveInt
 from retable.corpora.text import SPLITS
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
@@ -139,8 +139,7 @@ def write_tokenized(
     Returns the counts of tokens, words and documents of each split. Raises UsageError where files are missing, damaged,
     or hold too few tokens.
     """
-    if not Path(tokenizer).is_file():
-        raise UsageError(f"{tokenizer} does not exist; put the tokenizer.json there that made the tokens of {source}")
+    require_file(tokenizer, f"put the tokenizer.json there that made the tokens of {source}")
     made_by = Tokenizer.load(Path(tokenizer))
     made_by.save(folder / "tokenizer.json")
     spans = dict(zip(SPLITS, [(train, 0, train_tokens), (held_out, 0, held_out_tokens),

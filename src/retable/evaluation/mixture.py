@@ -14,6 +14,8 @@ from scipy.special import logsumexp
 
 from retable.core.systems import LanguageModel
 
+MOST_PASSES = 10_000  # of EM
+
 
 class Mixture:
     """The average of systems' probabilities, of weight (S,) each. They must have the same tokens, of the same ids."""
@@ -38,17 +40,18 @@ def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
     """The weights (S,) under which tokens are likeliest, from what each system gives each, nats (S, N), by EM.
 
     Ends within `tolerance` nats a token of the best: the likelihood is concave, so no weights can gain more than the
-    steepest of its slopes. Tokens that no system holds for possible tell nothing of the weights. Memory: twice that of
-    `log_probs`. ValueError for NaNs.
+    steepest of its slopes. Systems that are nearly the same may need more than `MOST_PASSES`: then it ends within
+    ln S / `MOST_PASSES` nats, as EM is within ln S / n after n passes. Tokens that no system holds for possible tell
+    nothing of the weights. Memory: twice that of `log_probs`. ValueError for NaNs, and for infinite probabilities.
     """
     best = log_probs.max(axis=0)
-    if np.isnan(best).any():
-        raise ValueError("a token's log-probability is NaN")
+    if not (best < np.inf).all():
+        raise ValueError("a token's log-probability is NaN or infinite")
     if (impossible := np.isneginf(best)).any():
         log_probs, best = log_probs[:, ~impossible], best[~impossible]
     ratios = np.exp(log_probs - best)
     weights = np.full(len(ratios), 1 / len(ratios))
-    while ratios.size:
+    for _ in range(MOST_PASSES if ratios.size else 0):
         gains = ratios @ (1 / (weights @ ratios)) / ratios.shape[1]  # the slopes; 1 on average, by weight
         if gains.max() - 1 <= tolerance:
             return weights

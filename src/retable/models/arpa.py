@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, require_file
 from retable.models.ngram import BackoffModel, NGrams
 
 LOG_10 = np.log(10)
@@ -98,6 +98,7 @@ def read_arpa(path: str | Path) -> ArpaModel:
     It may leave out back-off weights (they are 1 then), n-grams that longer ones begin with, `<s>`, `<unk>`.
     Raises UsageError for a file that is missing, or not as an ARPA file should be.
     """
+    require_file(path, "give an ARPA file")
     try:
         with open(path, "rb") as file:
             return _read(file)

@@ -21,6 +21,8 @@ from retable.models.ngram import BackoffModel, NGrams
 
 MEMORY = 10  # steps that the curvature is told from
 TOLERANCE = 1e-6  # of the loss: the last are ten steps that gain less each, on average
+MOST_STEPS = 10_000  # texts need some 200
+ROUNDING = np.finfo(np.float64).eps  # of the loss: no step that promises less can be seen to gain
 
 
 class MaximumEntropy(BackoffModel):
@@ -112,13 +114,15 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
     """The x (K,) of the least loss(x) + alpha · Σ |x|, sought from 0 on; `loss` is convex, and gives its gradient too.
 
     curvature: (K,), its second derivatives by each x alone, or about as much.
+
+    It ends after `MOST_STEPS`, or where a step is lost in rounding: on a line what a step promises shrinks with it.
     """
     x = np.zeros_like(curvature)
     value, gradient = loss(x)
     steps: list[tuple[np.ndarray, np.ndarray, float]] = []
     gains: list[float] = []
     scale = 1.0
-    while True:
+    for _ in range(MOST_STEPS):
         # the derivative in the direction of descent; 0 where both sides of a corner ascend
         slope = np.where(x, gradient + alpha * np.sign(x), np.sign(gradient) * np.maximum(np.abs(gradient) - alpha, 0))
         direction = slope.copy()
@@ -138,8 +142,11 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
             reached, its = loss(moved)
             total = value + alpha * np.abs(x).sum()
             gained = total - reached - alpha * np.abs(moved).sum()
-            if gained >= 1e-4 * (slope @ (x - moved)):
+            promised = slope @ (x - moved)
+            if gained >= 1e-4 * promised:
                 break
+            if not promised > ROUNDING * abs(total):  # nor is NaN
+                return x
             size /= 2
         gains = [*gains[-9:], gained]
         if len(gains) == 10 and sum(gains) <= 10 * TOLERANCE * abs(total):
@@ -149,3 +156,4 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
             steps = [*steps[-MEMORY + 1 :], (step, change, inner)]
             scale = change @ (change / curvature) / inner
         x, value, gradient = moved, reached, its
+    return x

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, require_file
 
 
 def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray) -> None:
@@ -44,8 +44,7 @@ def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
 
     UsageError where the file is not in the format.
     """
-    if not Path(path).is_file():
-        raise UsageError(f"{path}: no such file of word vectors")
+    require_file(path, "write the path of a file of word vectors")
     with open(path, "rb") as file:
         n_words, dimensions = _read_header(path, file.readline())
         if n_words * dimensions > Path(path).stat().st_size:

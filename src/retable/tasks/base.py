@@ -132,15 +132,6 @@ class Task(Measured, Protocol[Example, Prediction]):
         return {}
 
 
-def require_files(paths: Iterable[Path]) -> None:
-    """Raise UsageError for a file that is not there."""
-    for path in paths:
-        if not path.exists():
-            raise UsageError(
-                f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there"
-            )
-
-
 def require_spelling(model: type[Model], instead: str) -> None:
     """Raise UsageError for a kind of model that does not read words by their spelling."""
     if not model.spelt:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, require_file
 from retable.core.settings import PositiveInt
 from retable.corpora.overlap import Answered
 from retable.corpora.summaries import Summarised
@@ -20,7 +20,7 @@ from retable.metrics.summaries import METRICS, rouge_library, rouge_scores, sign
 from retable.models.base import EncoderDecoder, Model, SentenceRule
 from retable.objectives.base import Objective
 from retable.objectives.summary_as_text import SummaryAsText, SummaryByRule, require_summariser
-from retable.tasks.base import Task, Text, require_files
+from retable.tasks.base import Task, Text
 from retable.tasks.reading import ends_of_sequences
 from retable.tasks.table import read_table
 from retable.tokenizers.tokenizer import Tokenizer
@@ -39,7 +39,8 @@ class SummaryFiles:
     def splits(self) -> dict[str, list[Summarised]]:
         """The documents of train, validation and test. UsageError for a file that is missing or can't be read, for a
         column that is not there, and where a text or a summary has no words."""
-        require_files(self.inputs)
+        for path in self.inputs:
+            require_file(path)
         return {split: self._read(path) for split, path in zip(SPLITS, self.inputs, strict=True)}
 
     def _read(self, path: Path) -> list[Summarised]:

@@ -8,7 +8,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from retable.core.errors import UsageError, reading
+from retable.core.errors import UsageError, reading, require_file
 from retable.corpora.json_lines import read_objects, require_distinct
 from retable.corpora.text import read_lines
 
@@ -140,8 +140,7 @@ def _objects(path: Path) -> Table:
 def _parquet(path: Path) -> Table:
     import pyarrow.parquet
 
-    if not path.is_file():
-        raise UsageError(f"{path} does not exist; set RETABLE_DATA to the folder of data sets, or put the file there")
+    require_file(path)
     damage = pyarrow.ArrowException, OSError, ValueError
     with reading(path, *damage):
         file = pyarrow.parquet.ParquetFile(path)

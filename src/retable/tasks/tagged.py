@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from retable.core.errors import UsageError, reading
+from retable.core.errors import UsageError, reading, require_file
 from retable.core.settings import NonNegativeInt
 from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.corpora.overlap import Answered
@@ -24,7 +24,7 @@ from retable.metrics.units import share
 from retable.models.base import LeftToRight, Model
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
-from retable.tasks.base import Task, Text, require_files, require_no_predicate
+from retable.tasks.base import Task, Text, require_no_predicate
 from retable.tasks.reading import ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -157,7 +157,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
     @cached_property
     def _sentences(self) -> dict[str, list[TaggedSentence]]:
-        require_files(self.inputs)
+        for path in self.inputs:
+            require_file(path)
         splits = self._source.splits()
         if any((each.predicate is not None) != self._roles for rows in splits.values() for each in rows):
             said, found = ("true", "not all sentences name") if self._roles else ("false", "some sentences name")

@@ -7,7 +7,7 @@ from pathlib import Path
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from retable.core.errors import UsageError, reading
+from retable.core.errors import UsageError, reading, require_file
 from retable.tokenizers.report import model_of
 from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 from retable.tokenizers.wordpiece import MARKS, PREFIX
@@ -30,6 +30,8 @@ def load(lines: Iterable[str], path: str | None, vocabulary: Iterable[str] = ())
 def read_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer in a `tokenizer.json`, or in a folder by `tokenizer_files`. It neither cuts texts off nor fills
     them up, whatever the file says."""
+    if not path.is_dir():
+        require_file(path)
     files = tokenizer_files(path) if path.is_dir() else [path]
     with reading(" with ".join(map(str, files)), Exception):  # which the library raises for whatever is wrong
         match [file.name for file in files] if path.is_dir() else []:

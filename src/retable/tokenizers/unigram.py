@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
 
@@ -36,15 +36,7 @@ def train(
     trainer = trainers.UnigramTrainer(
         vocab_size=max(n_pieces, 0) + len(MARKS), special_tokens=MARKS, unk_token="<unk>", show_progress=False
     )
-    try:
-        learner.train_from_iterator(to_learn_from(lines, learn_from), trainer)
-    except Exception as error:  # the library raises bare Exception
-        if "not large enough" not in str(error):
-            raise
-        raise UsageError(
-            f"tokenizer.vocab_size={vocab_size} leaves no room for every character of the text beside "
-            f"{len(MARKS) + len(SENTINELS)} marks; write a larger one"
-        ) from None
+    learner.train_from_iterator(_with_room(to_learn_from(lines, learn_from), n_pieces), trainer)
     learnt = json.loads(learner.to_str())["model"]["vocab"][len(MARKS) :]
     pieces = canonical([(piece, score) for piece, score in learnt if piece not in SENTINELS])  # a text may have some
     marks, sentinels = ([(mark, 0.0) for mark in group] for group in (MARKS, SENTINELS))
@@ -62,6 +54,25 @@ def _t5(model: models.Unigram) -> HuggingFaceTokenizer:
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
     return tokenizer
+
+
+def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
+    """Yield the lines. After the last, raise UsageError if `n_pieces` are not more than their characters.
+
+    The library keeps a piece per character. For a smaller number it gives more pieces than that, or never ends. All
+    lines are read before it begins.
+    """
+    characters, other = set[str](), _t5(models.Unigram())  # the trainer locks its own
+    for line in lines:
+        characters.update(line if line.isascii() else other.normalizer.normalize_str(line))
+        yield line
+    words = other.pre_tokenizer.pre_tokenize_str("".join(characters))
+    known, marks = len({*"".join(word for word, _ in words)}), len(MARKS) + len(SENTINELS)
+    if n_pieces <= known:
+        raise UsageError(
+            f"tokenizer.vocab_size={marks + n_pieces} leaves no room for a piece next to {known} characters and "
+            f"{marks} marks; write {marks + known + 1} or more"
+        )
 
 
 def canonical(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
