@@ -21,7 +21,11 @@ def report(cfg: DictConfig) -> None:
     study = set_study()
     if not cfg.tries:
         write_records(study)
-        print(f"The report is {render(study)}")
+        from pipelines.app.mlflow_run import describe_study
+
+        page = render(study)
+        describe_study(study, page)
+        print(f"The report is {page}")
         return
     tries: dict[str, list[Result]] = {}
     for place in cfg.tries:

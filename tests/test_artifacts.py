@@ -1,5 +1,6 @@
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from retable.core.artifacts import (
+    changed_inputs,
     environment,
     git_state,
     hardware,
@@ -15,9 +17,11 @@ from retable.core.artifacts import (
     read_run,
     record_file,
     require,
+    write_json,
     write_metrics,
     write_record,
 )
+from retable.core.digests import digest, write_digests
 from retable.core.errors import UsageError
 
 
@@ -140,3 +144,53 @@ def test_a_record_that_was_cut_off_is_read_from_its_copy_or_is_none(tmp_path, mo
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     kept.write_text('{"seconds"')
     assert read_record(cell) == {}
+
+
+@pytest.fixture
+def chain(tmp_path):
+    """Cells one after another, as stages make them from two texts; what each reads, by the cell."""
+    reads = {
+        "prepare/a": ["a.txt", "b.txt"],
+        "tokenize/a/word": ["outputs/prepare/a/train.txt"],
+        "pretrain/a/lstm-1": ["outputs/tokenize/a/word/train.bin"],
+        "evaluate/a/lstm-1": ["outputs/pretrain/a/lstm-1/weights", "outputs/tokenize/a/word/train.bin", "c.txt"],
+        "prepare/other": ["other.txt"],
+    }
+    outs = {"prepare": "train.txt", "tokenize": "train.bin", "pretrain": "weights", "evaluate": "units.csv"}
+    for name in ("a.txt", "b.txt", "c.txt", "other.txt"):
+        (tmp_path / name).write_text(name)
+    for place, inputs in reads.items():
+        (cell := tmp_path / "outputs" / place).mkdir(parents=True)
+        (cell / outs[place.partition("/")[0]]).write_text(place)
+        above = {"/".join(Path(name).parts[1:-1]) for name in inputs if name.startswith("outputs/")}
+        digests = {name: digest(tmp_path / name) for name in inputs}
+        write_json(cell / "run.json", {"stage": "x", "format": 2, "digests": digests, "made_from": [*above]})
+        write_digests(cell)
+    return tmp_path
+
+
+@pytest.mark.parametrize("place", ["prepare/a", "tokenize/a/word", "pretrain/a/lstm-1", "evaluate/a/lstm-1"])
+@pytest.mark.parametrize("changed", [*(("a.txt",), ("b.txt",), ("c.txt",), ("other.txt",), ("a.txt", "c.txt")), ()])
+def test_a_text_that_has_changed_is_named_by_all_that_was_made_from_it(place, changed, chain, monkeypatch):
+    for name in changed:
+        (chain / name).write_text(f"another {name}")
+    read = {"a.txt", "b.txt"} | ({"c.txt"} if place.startswith("evaluate") else set())
+    expected = {chain / name for name in changed if name in read}
+    makers = {"a.txt": "prepare/a", "b.txt": "prepare/a", "c.txt": "evaluate/a/lstm-1"}
+    for folder in (chain, chain.parent):  # whatever folder the command is given in
+        monkeypatch.chdir(folder)
+        found = changed_inputs([Path(os.path.relpath(chain / "outputs" / place))])
+        assert found == {path: makers[path.name] for path in expected}
+
+
+def test_a_cell_that_was_made_again_is_another_input(chain):
+    """What read the cell before is stale, though no text has changed; a missing or damaged cell is passed over."""
+    cell = chain / "outputs/tokenize/a/word"
+    (cell / "train.bin").write_text("other tokens")
+    write_digests(cell)
+    ask = [chain / "outputs/evaluate/a/lstm-1", chain / "outputs/none/a/b"]
+    assert changed_inputs(ask) == {cell / "train.bin": "evaluate/a/lstm-1"}
+    assert changed_inputs([cell]) == {}
+    (chain / "outputs/prepare/a/run.json").write_text("[")
+    (chain / "a.txt").unlink()
+    assert changed_inputs([chain / "outputs/tokenize/a/word"]) == {}

@@ -1,5 +1,6 @@
 """A cell's run in MLflow: study → cell → what was measured of it, under short names that say what differs."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,12 +12,14 @@ from pipelines.config import environment
 from pipelines.config.conf import overrides
 from pipelines.config.project import CONF, STUDY, files_of_study
 from pipelines.study.adhoc import flat
+from retable.core.artifacts import read_json, root
 from retable.core.digests import digest_of
 from retable.core.errors import UsageError
 from retable.core.stages import module_of
 from retable.corpora.text import SPLITS
 from retable.planning.conf import comment_of
-from retable.tracking.run import DataSet, Group, RunSpec
+from retable.planning.study import Study
+from retable.tracking.run import DataSet, Group, RunSpec, describe_group
 
 MEASURING = ("evaluate", "generate")  # the stages whose cells are of a trained system
 # Of the configuration: whatever else is set on the command line, and the model's own settings, stand beside these.
@@ -53,6 +56,15 @@ def run_spec(
 def _study(study: str) -> Group:
     tags = {"retable.stage": "study", "retable.study": study, "mlflow.note.content": _about_study()}
     return Group(study, f"study/{study}", tags)
+
+
+def describe_study(study: Study, page: Path) -> None:
+    """Give the study's run in MLflow the means of the tables, and a note with a link to the report."""
+    if not (os.environ.get("MLFLOW_TRACKING_URI") or (root() / "mlflow.db").exists()):
+        return
+    means = read_json(page.with_name("metrics.json")).items()
+    metrics = {f"{system}/{name}": value for system, of_system in means for name, value in of_system.items()}
+    describe_group(_study(study.name).key, _about_study(), metrics, page)
 
 
 def _about_study() -> str:
@@ -101,6 +113,11 @@ def headline(config: Any) -> dict[str, Any]:
     choices = HydraConfig.get().runtime.choices.items()
     without = ("logger", "callbacks", "debug")
     chosen = {str(k): v for k, v in choices if v is not None and not k.startswith("hydra") and k not in without}
+    if "task" in chosen or config.get("objective") is None:  # the choice is of the recipe's pretraining, or of none
+        chosen.pop("objective", None)
+    if "task" in chosen:  # which has an optimizer, a schedule and batches in place of the recipe's
+        chosen |= {k: config[k]["_target_"].rpartition(".")[2] for k in ("optimizer", "schedule") if k in chosen}
+        kept = {key for key in kept if key in said or not key.startswith("batches.")}
     return chosen | {key: values[key] for key in sorted(kept) if values[key] is not None or key in said}
 
 

@@ -33,9 +33,15 @@ def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable
 
 
 def callbacks(cfg: DictConfig) -> list[Any]:
-    """Those of Lightning that `cfg` names, which look on at a training; with RETABLE_PROGRESS, a file's path, one more
-    that keeps there how far it is; in a search one that may end it."""
+    """Return the callbacks of a training: those that `cfg` names, and those of each training.
+
+    With RETABLE_PROGRESS, a file's path, one more keeps there how far it is; in a search one may end the training.
+    """
+    from retable.evaluation.prediction import taught
+    from retable.training.observers import Minutes, Rates, ValidationLoss
+
     made = [_made("callbacks", name, each) for name, each in (cfg.get("callbacks") or {}).items()]
+    made += [Minutes(), Rates(), ValidationLoss(taught)]
     if path := environment.progress():
         from retable.training.observers import Steps
 

@@ -276,9 +276,23 @@ def _finish(run: "Run", making: Making, record: RunFolder, made: Mapping[str, An
     """Close the cell's run in MLflow with its metrics and small files."""
     names = ("config.yaml", "metrics.json", "run.json", "curve.csv", *record.files)
     files = [making.out / name for name in names if (making.out / name).exists()]
-    run.finish(record.metrics, [*files, artifacts.record_file(making.out)])
+    metrics = without_doubles(record.metrics)
+    scores = [] if making.stage in ("prepare", "tokenize") else artifacts.main_scores(metrics, 1)
+    score = next((name for name in scores if "test" in name.split("/")), None)
+    run.finish(metrics, [*files, artifacts.record_file(making.out)], score)
     if run.id != made["mlflow_run_id"]:  # MLflow has answered only now
         artifacts.write_record(making.out, {**made, "mlflow_run_id": run.id})
+
+
+def without_doubles(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return metrics without a task's scores on validation that the curve ends with: `sentiment/validation/accuracy`
+    where `validation/accuracy` is the same number. metrics.json has both, and tables read the first."""
+
+    def doubles(name: str) -> bool:
+        _, separator, rest = name.partition("/")
+        return bool(separator) and rest.startswith("validation/") and metrics.get(rest) == metrics[name]
+
+    return {name: value for name, value in metrics.items() if not doubles(name)}
 
 
 def _bench(stage: str, place: str) -> Path:

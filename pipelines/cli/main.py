@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -152,6 +153,7 @@ def report(study: Study = None) -> None:
         from pipelines.study.compose import study_here
 
         enter_project(study)
+        _report_changed(_cells_of_records(), "the report has the earlier scores")
         print(f"The report is {render(study_here())}")
 
 
@@ -207,6 +209,7 @@ def tables(
     from pipelines.config.project import enter_project, files_of_study
 
     enter_project(study)
+    _report_changed(_cells_of_records(), f"`retable repro{f' {study}' if study else ''}` makes the tables again")
     if latex:
         with one_line_errors():
             from pipelines.app.rendering import print_latex
@@ -244,6 +247,7 @@ def show(cell: Cell) -> None:
     from retable.inference.find import find_cell
 
     folder = find_cell(cell)
+    _report_changed([folder], "the cell is of the earlier text")
     run = read_run(folder)
     seed = "imported" if "imported" in run else f"seed {run['seed']}"
     _say(f"{folder}: {run['system']} on {run['corpus']}, {seed}")
@@ -343,11 +347,20 @@ def sync() -> None:
 
 
 @app.command()
-def classify(cell: Cell, texts: Texts) -> None:
-    """The label of each text, or with pairs parted by a tab of each pair."""
-    system = _able(cell, "classify")
-    for label, text in zip(system.classify([_pair(text) for text in texts]), texts, strict=True):
-        _say(f"{label}\t{text}")
+def predict(
+    cell: Cell,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl or parquet; - for standard input")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="a text in place of a file; a pair is separated by a tab")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="the file to write; by default standard output")] = None,
+) -> None:
+    """Predict labels, scores or tags for a file's rows."""
+    from pipelines.cli.predict import predict
+
+    predict(_able(cell, "predict"), file, text or [], out)
 
 
 @app.command()
@@ -470,6 +483,7 @@ def register(
     from retable.inference import served
 
     system = retable.load(cell)
+    _report_changed([system.folder], "the model is of the earlier text")
     name = name or "-".join(system.folder.parts[-2:])
     model = f"models:/{name}/{served.register(system, name)}"
     print(f"{model} is {system.folder}; mlflow models predict -m {model} --env-manager local -i input.json")
@@ -480,16 +494,29 @@ def _say(text: str, end: str = "\n") -> None:
     print(visible(text), end=end, flush=True)
 
 
+def _cells_of_records() -> list[Path]:
+    """The cells whose scores a study's report has."""
+    from pipelines.config.project import files_of_study
+
+    records = Path(f"{files_of_study()}records")
+    return [Path("outputs", path.relative_to(records).with_suffix("")) for path in sorted(records.rglob("*.json"))]
+
+
+def _report_changed(cells: Sequence[Path], note: str) -> None:
+    """Name on standard error the texts and data sets that have changed since cells were made from them."""
+    from retable.core.artifacts import changed_inputs
+
+    for path, place in sorted(changed_inputs(cells).items()):
+        line = f"stale: {os.path.relpath(path)} has changed since {place} was made; {note}"
+        print(in_one_line(line), file=sys.stderr)
+
+
 def _able(cell: str, ability: str) -> Any:
     """The system of a cell that can do this. UsageError for another."""
     system = retable.load(cell)
     if ability not in system.can:
         raise UsageError(f"{system.folder} can't {ability}; it can {', '.join(system.can)}")
     return system
-
-
-def _pair(text: str) -> Any:
-    return tuple(text.split("\t")) if "\t" in text else text
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pipelines.cli.main import app, main
-from tests.pipelines.conftest import ENVIRONMENT
+from tests.pipelines.conftest import ENVIRONMENT, Project
 
 
 @pytest.fixture
@@ -95,3 +95,45 @@ def test_letters_that_an_output_has_not_are_written_out(tmp_path):
     command = [sys.executable, "-m", "pipelines.cli.main", "tables"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "Kneser\\u2013Ney \\xb1 0.1\n"), done.stderr
+
+
+@pytest.fixture(scope="module")
+def own_text(tmp_path_factory, forks):
+    """The folder of a study of a user's text: its cells, the tables, and the records that these are made of."""
+    made = Project(tmp_path_factory.mktemp("text"), forks)
+    folder = made.folder
+    (folder / "conf/corpus").mkdir(parents=True)
+    (folder / "conf/corpus/mine.yaml").write_text(
+        "unit: line\nwrite: {_target_: retable.corpora.cut.write_cut, source: text.txt, train: 0.8, test: 0.1}\n"
+    )
+    (folder / "study.yaml").write_text("corpus: mine\nsystems: [{of: kn3}]\nbenchmarks: {perplexity: all}\n")
+    (folder / "text.txt").write_text("the cat sees a bird\na bird sees the cat\n" * 40)
+    for command in (["prepare"], ["tokenize"], ["pretrain", "recipe=counted/kn3"]):
+        made.succeed(*command, "corpus=mine")
+    made.succeed("evaluate", "corpus=mine", "cell=mine/kn3-1")
+    for path in (folder / "outputs").rglob("run.json"):
+        if (place := path.parent.relative_to(folder / "outputs")).parts[0] != "plan":
+            (record := folder / "records" / f"{place}.json").parent.mkdir(parents=True, exist_ok=True)
+            record.write_text("{}")
+    (folder / "results").mkdir()
+    (folder / "results/report.md").write_text("| a table |\n")
+    return folder
+
+
+@pytest.mark.parametrize("arguments", [["tables"], ["show", "kn3-1"], ["show", "evaluate/mine/kn3-1"],
+                                       ["register", "pretrain/mine/kn3-1"]])  # fmt: skip
+def test_a_text_that_has_changed_is_named_on_standard_error(arguments, own_text, command, monkeypatch):
+    """The table, the cell or the model is given all the same."""
+    monkeypatch.chdir(own_text)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{own_text}/mlflow.db")
+    code, printed, said = command(*arguments)
+    assert code == 0 and "stale" not in said
+    text = (own_text / "text.txt").read_text()
+    try:
+        (own_text / "text.txt").write_text(text[: len(text) // 2])
+        code, again, said = command(*arguments)
+    finally:
+        (own_text / "text.txt").write_text(text)
+    (line,) = [line for line in said.splitlines() if "stale" in line]
+    assert code == 0 and line.startswith("stale: text.txt has changed since prepare/mine was made; ")
+    assert again == printed or (arguments[0] == "register" and "mine-kn3-1" in again)

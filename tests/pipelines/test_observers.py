@@ -55,13 +55,13 @@ def plain(project):
 
 def test_onlookers_change_no_number(project, plain):
     before = runs(project)
-    watched, done = cell(project, "watched", "logger=csv", "callbacks=[model_summary,learning_rate,device_stats]")
+    watched, done = cell(project, "watched", "logger=csv", "callbacks=[model_summary,device_stats]")
     for file in ("model.safetensors", "curve.csv", "metrics.json"):
         assert (watched / file).read_bytes() == (plain / file).read_bytes()
     assert done.stdout.count("objective.model.embedding") == 1
     assert runs(project) == before and read_record(watched)["mlflow_run_id"] is None
     logged = rows(project, "watched")
-    rates = [float(row["lr-AdamW/pg1"]) for row in logged if row["lr-AdamW/pg1"]]
+    rates = [float(row["train/learning_rate"]) for row in logged if row["train/learning_rate"]]
     assert len(rates) == 4 and rates == sorted(rates, reverse=True) and rates[-1] < rates[0] == 0.01
     with (plain / "curve.csv").open(encoding="utf-8") as file:
         curve = {(row["step"], row["metric"]): float(row["value"]) for row in csv.DictReader(file)}

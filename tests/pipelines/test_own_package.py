@@ -121,7 +121,7 @@ def test_cells_are_loaded_only_where_it_is_trusted(trained, package, monkeypatch
         outputs / "pretrain/grammar_tiny/running_mean-1",
         outputs / "from_scratch/grammar_tiny/backwards-bilstm-1",
     )
-    for command in (("show", str(cell)), ("score", str(cell), "a b"), ("classify", str(task), "a b")):
+    for command in (("show", str(cell)), ("score", str(cell), "a b"), ("predict", str(task), "--text", "a b")):
         imported(package)
         done = trained.run(str(CONF.parent / "pipelines/cli/main.py"), *command, **trained.finds)
         assert done.returncode == 2 and done.stderr.strip().endswith(REFUSED) and not imported(package), done.stderr

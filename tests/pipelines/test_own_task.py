@@ -1,11 +1,20 @@
 """A task of one's own, from files of one's own, by one YAML: as docs/howto/add-a-task.md has it."""
 
+import io
 import json
+import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
+from scipy.special import softmax
 
+import retable
+from pipelines.cli.main import main
 from pipelines.config.project import CONF
+from retable.core.errors import UsageError
 
 PAGE = (CONF.parent / "docs/howto/add-a-task.md").read_text(encoding="utf-8")
 TASK = PAGE.partition("```yaml\n")[2].partition("```")[0]
@@ -59,3 +68,159 @@ def test_what_is_wrong_is_said_in_one_line(own, override, message):
     done = train(own, override)
     assert done.returncode == 2 and done.stderr.strip().startswith("error: ") and message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+SMALL = ["recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8", "epochs=3", "finetuning.batch_size=8"]
+# The page's pairs; one sentence and a score, from quoted tsv; lines without a header, in a form of the task's own.
+KINDS = {
+    "pairs": [],
+    "score": ["task.sentences=[answer]", "~task.labels", "+task.scores=[0,20]", "task.metrics=[pearson]",
+              "task.label=size", "task.files.train=mine/sizes.tsv", "task.files.test=mine/new_sizes.tsv",
+              "+task.form={quotes: true}"],
+    "lines": ["task.sentences=[answer]", "task.files.train=mine/lines.txt", "task.files.test=mine/new_lines.txt",
+              "+task.form={pattern: '(?P<verdict>\\w+): (?P<answer>.*)'}"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kinds(own):
+    """A cell of each kind of task, and the rows of its test set."""
+    folder, answers = own.folder / "mine", [answer for _, answer, _ in ROWS]
+    sizes = pd.DataFrame({"id": range(24), "answer": answers, "size": [len(answer) for answer in answers]})
+    sizes.to_csv(folder / "sizes.tsv", sep="\t", index=False)
+    sizes[3:14].to_csv(folder / "new_sizes.tsv", sep="\t", index=False)
+    lines = [f"{verdict}: {answer}\n" for _, answer, verdict in ROWS]
+    (folder / "lines.txt").write_text("".join(lines))
+    (folder / "new_lines.txt").write_text("".join(lines[:7]))
+    pairs = pd.DataFrame(ROWS[:5], columns=["question", "answer", "verdict"]).drop(columns="verdict")
+    found = {"pairs": pairs, "score": sizes[3:14].drop(columns="size"), "lines": pd.DataFrame({"answer": answers[:7]})}
+    for kind, settings in KINDS.items():
+        done = train(own, *SMALL, f"out=mine/{kind}-1", *settings)
+        assert done.returncode == 0, done.stderr
+    return {kind: (own.folder / f"outputs/from_scratch/mine/{kind}-1", table) for kind, table in found.items()}
+
+
+@pytest.fixture
+def command(own, monkeypatch, capsys):
+    """Give the command in the project's folder; its exit code and what it printed."""
+
+    def command(*arguments: str, given: bytes = b""):
+        monkeypatch.chdir(own.folder)
+        monkeypatch.setattr(sys, "argv", ["retable", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(given)))
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return stopped.value.code, *capsys.readouterr()
+
+    return command
+
+
+def written(table: pd.DataFrame, form: str) -> bytes:
+    if form == "parquet":
+        table.to_parquet(to := io.BytesIO(), index=False)
+        return to.getvalue()
+    if form == "jsonl":
+        return table.to_json(orient="records", lines=True).encode()
+    if form == "tsv":  # whose quotes are characters
+        return "\n".join("\t".join(map(str, row)) for row in [[*table], *table.to_numpy()]).encode() + b"\n"
+    return b"\xef\xbb\xbf" + table.to_csv(index=False).replace("\n", "\r\n").encode()
+
+
+def read(text: str, form: str) -> pd.DataFrame:
+    if form == "jsonl":
+        return pd.DataFrame([json.loads(line) for line in text.splitlines()])
+    quoting = {"sep": "\t", "quoting": 3} if form == "tsv" else {}
+    return pd.read_csv(io.StringIO(text), **quoting)
+
+
+FORMS = ["csv", "tsv", "jsonl", "parquet", "stdin csv", "stdin tsv", "stdin jsonl"]
+# Each form into each; a tsv of the scores has quotes, and a file of one column is csv.
+READ = [
+    *(("pairs", form, out) for form in FORMS for out in ("csv", "tsv", "jsonl", None)),
+    *(("score", form, None) for form in ["own", *FORMS] if form != "tsv"),
+    *(("lines", form, None) for form in ["own", *FORMS] if form != "stdin tsv"),
+]
+
+
+@pytest.mark.parametrize(("kind", "form", "out"), READ)
+def test_a_file_is_predicted_as_the_stage_predicts_the_test_set(kind, form, out, kinds, command, tmp_path):
+    """The file's own columns are kept; probabilities are the softmax of the logits."""
+    cell, table = kinds[kind]
+    own = {"score": "mine/new_sizes.tsv", "lines": "mine/new_lines.txt"}
+    stdin, _, said = form.rpartition(" ")
+    path = own[kind] if form == "own" else "-" if stdin else tmp_path / f"new.{form}"
+    given = b"" if form == "own" else written(table, said)
+    if isinstance(path, type(tmp_path)):
+        path.write_bytes(given)
+    if kind == "score" and form == "stdin tsv":
+        given = table.to_csv(index=False, sep="\t").encode()
+    place = [] if out is None else ["--out", tmp_path / f"predicted.{out}"]
+    code, printed, said_else = command("predict", cell, path, *place, given=given)
+    assert (code, said_else) == (0, ""), said_else
+    wrote = out or {"own": "tsv", "parquet": "tsv"}.get(form, said)
+    found = read(printed if out is None else (tmp_path / f"predicted.{out}").read_text(), wrote)
+    units = pd.read_csv(cell / "units.csv").query("split == 'test'")
+    assert len(found) == len(table) == len(units)
+    for column in table:
+        assert found[column].astype(str).tolist() == table[column].astype(str).tolist()
+    system = retable.load(cell)
+    if kind == "score":
+        assert [*found][-1] == "predicted" and found["predicted"].tolist() == pytest.approx(
+            units["prediction"], rel=1e-5
+        )
+        return
+    assert found["predicted"].tolist() == [system.labels[int(place)] for place in units["prediction"]]
+    examples = system.task.encode(system.objective.model, system.text, system.task.examples("test"))
+    with torch.no_grad():  # one at a time
+        logits = np.vstack([system.objective(examples.pad(np.array([i]))).numpy() for i in range(len(table))])
+    shares = found[[f"p({name})" for name in system.labels]].to_numpy()
+    np.testing.assert_allclose(shares, softmax(logits, axis=1), atol=2e-6)
+    np.testing.assert_allclose(found["probability"], shares.max(axis=1), atol=2e-6)
+
+
+def test_texts_are_predicted_without_a_file(kinds, command):
+    cell, table = kinds["pairs"]
+    texts = [part for row in table.to_numpy() for part in ("--text", "\t".join(row))]
+    assert command("predict", cell, *texts) == command("predict", cell, "-", given=written(table, "tsv"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "message"),
+    [
+        ([], "", "predict reads a file or texts; write FILE, - for standard input, or --text TEXT"),
+        (["new.csv", "--text", "a"], "", "predict reads a file or texts"),
+        (["none.csv"], "", "none.csv does not exist"),
+        (["--text", "a"], "", "labels two texts with a tab between them"),
+        (["-"], "", "input.csv has no column 'question'"),
+        (["-"], "question,text\na,b\n", "input.csv has no column 'answer', which"),
+        (["-"], "question,answer\n", "input.csv has no rows"),
+        (["-"], "question,answer\na\n", "input.csv, line 2: 1 fields where there are 2 columns"),
+        (["-"], '{"question": "a", "answer": null}\n', "input.jsonl, line 1 has no 'answer'"),
+        (["-"], "question,answer,predicted\na,b,c\n", "has a column 'predicted', which predictions would be in"),
+        (["-"], b"question,answer\n\xff,b\n", "input.csv, line 2: byte 1 of the line is not UTF-8"),
+        (["mine/new.csv", "--out", "p.xlsx"], "", "--out p.xlsx is not a .csv, .tsv"),
+        (["mine/new.csv", "--out", "none/p.csv"], "", "--out none/p.csv: none does not exist"),
+        (["mine/new.csv", "--out", "mine/new.csv"], "", "would take the place of what is there"),
+        (["-", "--out", "p.tsv"], 'question,answer\n"a\tb",c\n', "row 1 has a tab or a line end in 'question'"),
+    ],
+)
+def test_what_can_not_be_predicted_is_said_in_one_line_and_nothing_is_written(
+    arguments, given, message, kinds, own, command
+):
+    before = {path: path.read_bytes() for path in (own.folder / "mine").iterdir() if path.is_file()}
+    given = given if isinstance(given, bytes) else given.encode()
+    code, printed, said = command("predict", kinds["pairs"][0], *arguments, given=given)
+    assert code == 2 and not printed and len(said.splitlines()) == 1
+    assert said.startswith("error: ") and message in said and "/tmp" not in said.replace(str(own.folder), "")
+    assert {path: path.read_bytes() for path in before} == before
+    assert not [*own.folder.glob("p.*")] and not (own.folder / "none").exists()
+
+
+def test_python_gives_the_same_table(kinds, own, tmp_path):
+    cell, table = kinds["pairs"]
+    table.to_csv(tmp_path / "new.csv", index=False)
+    found = retable.load(cell).predict(tmp_path / "new.csv")
+    assert [*found][:3] == ["question", "answer", "predicted"] and "predict" in retable.load(cell).can
+    assert found["predicted"].tolist() == retable.load(cell).classify(list(map(tuple, table.to_numpy())))
+    with pytest.raises(UsageError, match=r"none\.csv does not exist"):
+        retable.load(cell).predict("none.csv")

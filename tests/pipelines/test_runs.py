@@ -1,10 +1,11 @@
 """What MLflow shows of cells: what stands under what, names, parameters, data sets, scores."""
 
 import pytest
+import yaml
 from mlflow.tracking import MlflowClient
 
 from retable.core.artifacts import read_record
-from tests.pipelines.conftest import unrecorded
+from tests.pipelines.conftest import CELLS, unrecorded
 
 TEXT = ["corpus=grammar_tiny", "model.d_model=8", "epochs=1", "system=shown"]
 BY_MAKE_REPRO = {"RETABLE_STUDY": "mine", "DVC_STAGE": "pretrain@shown-1"}
@@ -78,3 +79,42 @@ def test_an_evaluation_of_a_cell_that_mlflow_does_not_know_stands_alone(client, 
         project.succeed("evaluate", TEXT[0], "cell=grammar_tiny/shown-1", "out=grammar_tiny/shown-1-alone")
     run = run_of("evaluate/grammar_tiny/shown-1-alone")
     assert run.info.run_name == "shown-1-alone" and "mlflow.parentRunId" not in run.data.tags
+
+
+@pytest.fixture(scope="module")
+def runs(cells):
+    """The runs of the small cells of every stage, by their places."""
+    client = MlflowClient(f"sqlite:///{cells.folder / 'mlflow.db'}")
+    return {place: client.get_run(read_record(cells.folder / "outputs" / place)["mlflow_run_id"]) for place in CELLS}
+
+
+@pytest.mark.parametrize("place", CELLS)
+def test_a_run_names_a_thing_once_and_by_what_it_is(place, runs, cells):
+    """No score twice under two names, no objective that nothing was trained by, and the curve's metrics."""
+    run, metrics = runs[place].data, cells.read(f"{place}/metrics.json")
+    config = yaml.safe_load((cells.folder / "outputs" / place / "config.yaml").read_text())
+    assert not [name for name in run.metrics for rest in [name.partition("/")[2]]
+                if rest.startswith("validation/") and run.metrics.get(rest) == run.metrics[name]]  # fmt: skip
+    left_out = {name: value for name, value in metrics.items() if name not in run.metrics and "+" not in name}
+    assert all(run.metrics[name.partition("/")[2]] == value for name, value in left_out.items())
+    assert bool(left_out) == (place.startswith(("finetune/", "from_scratch/")))
+    trained = {"pretrain/grammar_tiny/gpt-1": "causal_lm", "pretrain/grammar_tiny/elman-1": "causal_lm",
+               "embed/grammar_tiny/skipgram-1": "negative_sampling"}  # fmt: skip
+    assert run.params.get("objective") == trained.get(place)
+    if "optimizer" in run.params:
+        assert config["optimizer"]["_target_"].endswith(f".{run.params['optimizer']}")
+        assert config["schedule"]["_target_"].endswith(f".{run.params['schedule']}")
+        assert run.metrics["train/learning_rate"] >= 0
+        assert place.startswith("embed/") or run.metrics["validation/loss"] > 0
+    assert not [name for name in run.metrics if name.startswith("system/")]
+
+
+@pytest.mark.parametrize("place", CELLS)
+def test_a_run_of_what_was_scored_on_a_test_set_has_a_score(place, runs, cells):
+    run, metrics = runs[place].data, cells.read(f"{place}/metrics.json")
+    scored = place.startswith(("finetune/", "from_scratch/", "evaluate/")) and "skipgram" not in place
+    if scored:
+        assert run.metrics["score"] == metrics[run.tags["retable.score"]]
+        assert "test" in run.tags["retable.score"].split("/")
+    if place.startswith(("prepare/", "tokenize/", "pretrain/grammar_tiny/kn3")):
+        assert "score" not in run.metrics

@@ -41,7 +41,7 @@ def test_help(stage, bare_project):
         ("rec", ["recipe=", "recompute="]),
         ("recipe=transformer/gpt_sh", [f"recipe=transformer/gpt_shakespeare{end}" for end in ("", "_gpu")]),
         ("recipe=transformer/gpt model.n_h", ["model.n_heads="]), ("debug=f", ["debug=fdr"]),
-        ("callbacks=learning_rate callbacks.", ["callbacks.learning_rate."]),
+        ("callbacks=device_stats callbacks.", ["callbacks.device_stats."]),
     ],
 )  # fmt: skip
 def test_completion(typed, choices, bare_project):

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import retable
+from pipelines.cli.main import main
 from retable.core.errors import UsageError, UsageWarning
 from retable.corpora.text import read_units
 from retable.evaluation.scoring import Scorer
@@ -240,6 +241,21 @@ def test_words_are_tagged_as_by_the_stage_and_new_ones_by_their_letters(cells):
     ((first, _), (new, tag)) = system.tag(f"{sentences[0][0][0]} unheardofness")[0]
     assert (first, new) == (sentences[0][0][0], "unheardofness") and tag in system.task.tags
     assert system.tag([[word for word, _, _ in sentence] for sentence in sentences]) == found
+
+
+def test_a_file_is_tagged_as_by_the_stage(cells, tmp_path, monkeypatch, capsys):
+    """With tags or without; as many lines as the file has, a blank one after each sentence."""
+    cell = cells / "from_scratch/grammar_pos/bilstm_crf-1"
+    lines = [line.split() for line in (cell / "test.tags.txt").read_text().splitlines()]
+    for columns in (1, 2):
+        (file := tmp_path / "new.txt").write_text("".join(" ".join(line[:columns]) + "\n" for line in lines))
+        monkeypatch.setattr(sys, "argv", ["retable", "predict", str(cell), str(file)])
+        with pytest.raises(SystemExit):
+            main()
+        found = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        assert found == [[line[0], line[2]] if line else [""] for line in lines]
+    table = retable.load(cell).predict(file)
+    assert table["predicted"].tolist() == [line[2] for line in lines if line]
 
 
 def test_answers_are_those_of_the_stage(cells):

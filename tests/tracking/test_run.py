@@ -148,9 +148,63 @@ def test_a_monitor_ends_with_its_run(client, monkeypatch, capfd):
     assert len(monitors()) == 1
     run.finish({}, [])
     assert monitors() == [] and capfd.readouterr() == ("", "")
-    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
-    start("monitored", monitored=True)
-    assert monitors() == []
+    for value in ("false", None):  # by default a run has no load of the machine
+        monkeypatch.delenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING")
+        if value is not None:
+            monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", value)
+        start("monitored", monitored=True)
+        assert monitors() == []
+
+
+PERPLEXITY, OTHER, THIRD = "test/perplexity_word", "test/excess", "acceptability/test/matthews"
+
+
+@pytest.mark.parametrize("order", [(PERPLEXITY, OTHER), (OTHER, PERPLEXITY, THIRD), (OTHER, THIRD), (THIRD, OTHER)])
+def test_runs_are_sorted_by_one_score_whatever_was_measured_last(order, client, tmp_path, monkeypatch):
+    """That of a system is its perplexity, where it has one; otherwise what was measured first."""
+    monkeypatch.chdir(tmp_path)
+    key = " ".join(order)
+    trained = start(f"trained {key}")
+    trained.finish({"steps": 20}, [])
+    cell("outputs/pretrain/grammar/lstm-1", trained.id)
+    values = {PERPLEXITY: 9.0, OTHER: 0.5, THIRD: 0.25}
+    for name in order:
+        upstream = ["outputs/pretrain/grammar/lstm-1"]
+        measuring = tracking.start(tracking.RunSpec(name, f"{name} of {key}", upstream=upstream, measures="all"))
+        measuring.finish({name: values[name], "validation/loss": 1.0}, [], name)
+        own = client.get_run(measuring.id).data
+        assert (own.metrics["score"], own.tags["retable.score"]) == (values[name], name)
+    scored = client.get_run(trained.id).data
+    expected = PERPLEXITY if PERPLEXITY in order else order[0]
+    assert (scored.metrics["score"], scored.tags["retable.score"]) == (values[expected], expected)
+    experiment = client.get_experiment_by_name("retable").experiment_id
+    listed = client.search_runs([experiment], order_by=["metrics.score DESC"])
+    scores = [run.data.metrics["score"] for run in listed if "score" in run.data.metrics]
+    assert len(scores) > len(order) and scores == sorted(scores, reverse=True)
+
+
+def test_a_study_has_the_means_of_its_tables_and_a_link_to_its_report(client, tmp_path, capsys):
+    (page := tmp_path / "report.html").write_text("<p>a report")
+    tracking.describe_group("study/unknown", "What it is for.", {"lstm/test/perplexity_word": 9.0}, page)
+    assert runs(client, "study/unknown") == []
+    start("of a study", group=tracking.Group("told", "study/told", {"retable.stage": "study"}))
+    means = {f"system {i}/test/a+b": float(i) for i in range(1100)}
+    for factor in (1.0, 2.0):  # a report that is made again
+        found = {name: factor * value for name, value in means.items()}
+        tracking.describe_group("study/told", "What it is for.", found, page)
+    (study,) = runs(client, "study/told")
+    assert study.data.metrics == {f"system {i}/test/a_b": 2.0 * i for i in range(1100)}
+    note = study.data.tags["mlflow.note.content"]
+    address = f"#/experiments/{study.info.experiment_id}/runs/{study.info.run_id}/artifacts/report.html"
+    assert note.startswith("What it is for.\n\n") and f"]({address})" in note
+    assert [file.path for file in client.list_artifacts(study.info.run_id)] == ["report.html"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_report_waits_for_no_store(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'missing/mlflow.db'}")
+    tracking.describe_group("study/told", "", {}, tmp_path / "report.html")
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def damaged(store: Path) -> None:

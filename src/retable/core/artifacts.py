@@ -15,11 +15,11 @@ import resource
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from retable.core.digests import check, digest, made_by, remedy
+from retable.core.digests import DIGESTS, check, digest, made_by, remedy
 from retable.core.errors import UsageError
 
 _CODE = ("src", "pipelines", "conf", "studies/*/study.yaml", "pyproject.toml", "requirements.lock")
@@ -74,6 +74,38 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_run(folder: Path) -> dict[str, Any]:
     """The `run.json` of a finished stage."""
     return read_json(folder / "run.json")
+
+
+def changed_inputs(cells: Iterable[Path]) -> dict[Path, str]:
+    """Return the files that cells were made from and that have changed since, each with a cell that was made from it.
+
+    Cells upstream of the given ones count, too. A file that does not exist has not changed: cells may be moved away
+    from their texts. No file of a cell is read through, only texts and data sets.
+    """
+    found: dict[Path, str] = {}
+    waiting, seen = [*cells], set[Path]()
+    while waiting:
+        if (cell := waiting.pop().resolve()) in seen or "outputs" not in cell.parts:
+            continue
+        seen.add(cell)
+        project = cell.parents[cell.parts[::-1].index("outputs")]
+        try:
+            run = read_json(cell / "run.json")
+            for name, before in run["digests"].items():
+                if (path := project / name).is_file() and _digest_of(path) != before:
+                    found.setdefault(path, cell.relative_to(project / "outputs").as_posix())
+            waiting += [project / "outputs" / name for name in run["made_from"]]
+        except (UsageError, KeyError, AttributeError, TypeError, OSError):
+            continue  # of a damaged cell, whose reader names the damage, or of one that does not exist here
+    return found
+
+
+def _digest_of(path: Path) -> str:
+    """The sha256 of a file: of a cell's by what its stage wrote down."""
+    owner = next((folder for folder in path.parents if (folder / DIGESTS).exists()), None)
+    if owner is None:
+        return digest(path)
+    return read_json(owner / DIGESTS)["files"][path.relative_to(owner).as_posix()]["sha256"]
 
 
 def record_file(cell: Path) -> Path:

@@ -1,17 +1,19 @@
 """Systems of a task, used on texts of one's own. n texts, C classes."""
 
+import inspect
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 
 from retable.core import settings
 from retable.core.artifacts import read_json, require
 from retable.core.errors import UsageError
-from retable.corpora.columns import TaggedSentence
+from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.corpora.coreference import Document
 from retable.corpora.multiple_choice import Choice
 from retable.corpora.squad import Answer, Question
@@ -39,6 +41,7 @@ from retable.tasks.labels import Classes
 from retable.tasks.questions import QuestionTask, answers_of
 from retable.tasks.sentences import Example, SentenceTask
 from retable.tasks.summaries import SummaryTask
+from retable.tasks.table import Table, read_table
 from retable.tasks.tagged import TaggingTask
 from retable.tasks.translation import Pair, TranslationTask
 from retable.tokenizers.tokenizer import Tokenizer
@@ -119,7 +122,7 @@ class Classifier(TaskSystem):
 
     @property
     def can(self) -> tuple[str, ...]:
-        return ("classify", "probabilities") if self._tells_classes() else ("classify",)
+        return ("classify", "predict", *(("probabilities",) if self._tells_classes() else ()))
 
     def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[str] | list[float]:
         """The label of each sentence, or of each pair, by its name; of a task of scores, numbers."""
@@ -141,6 +144,55 @@ class Classifier(TaskSystem):
         for places, batch in in_order_of_length(self._encoded(examples), self.task.at_once):
             rows[places] = self._module(on_device(self.device, batch)).float().softmax(dim=1).cpu().numpy()
         return rows
+
+    def predict(self, file: str | Path) -> pd.DataFrame:
+        """Read a file with the columns of the task's sentences, and return its rows with a prediction each.
+
+        The columns behind those of the file: `predicted`, the label by its name, or the score; where a head gives
+        probabilities `probability`, that of the label, and `p(NAME)` of each class. The file is delimited text, JSON
+        lines or parquet by its name's ending; one without a header is read as the task's test set is.
+
+        UsageError for a file that is missing, broken, empty or without the columns, or has columns of these names.
+        """
+        path = Path(file)
+        table = self._table(path)
+        if missing := [name for name in self.task.sentences if name not in table.columns]:
+            found = ", ".join(map(repr, table.columns)) or "none"
+            raise UsageError(f"{path} has no column {missing[0]!r}, which {self.folder} reads; it has {found}")
+        rows = list(table.rows)
+        if not rows:
+            raise UsageError(f"{path} has no rows; write one per text")
+        for row in rows:
+            if missing := [name for name in self.task.sentences if row.fields.get(name) is None]:
+                raise UsageError(f"{path}, {row.place} has no {missing[0]!r}; give it one, or take the row out")
+        texts: Any = [tuple(str(row.fields[name]) for name in self.task.sentences) for row in rows]
+        found = pd.DataFrame({"predicted": self.classify(texts)})
+        if self._tells_classes():
+            of_classes = self.probabilities(texts)
+            found["probability"] = of_classes[
+                range(len(rows)), [self.labels.index(name) for name in found["predicted"]]
+            ]
+            found = pd.concat([found, pd.DataFrame(of_classes, columns=[f"p({name})" for name in self.labels])], axis=1)
+        read = pd.DataFrame([row.fields for row in rows], dtype=object)
+        if twice := [name for name in found if name in read]:
+            raise UsageError(f"{path} has a column {twice[0]!r}, which predictions would be in; rename it")
+        return pd.concat([read, found], axis=1)
+
+    def _table(self, path: Path) -> Table:
+        said = self.config["task"]
+        file = said["files"].get("test") or said["files"]["train"]
+        read = settings.build(said["read"], "task.read") if said.get("read") else read_table
+        known = inspect.signature(read).parameters
+        form = dict(said.get("form") or {}) | (dict(file) if isinstance(file, Mapping) else {})
+        form = {name: value for name, value in form.items() if name in known and name not in ("path", "gold")}
+        if said.get("read") or {"columns", "pattern"} & form.keys():  # a file of the user's may yet have a header
+            try:
+                table = read_table(path)
+                if set(self.task.sentences) <= set(table.columns):
+                    return table
+            except UsageError:  # it has none
+                pass
+        return read(path, **form)
 
     def _tells_classes(self) -> bool:
         return isinstance(self._module, Classification) and not isinstance(self._module, Regression)
@@ -166,6 +218,15 @@ class Tagger(TaskSystem):
         examples = [TaggedSentence(words, ["" for _ in words]) for words in rows if words]
         named = iter(self.task.named(examples, self._predict(examples)) if examples else [])
         return [list(zip(words, next(named), strict=True)) if words else [] for words in rows]
+
+    def predict(self, file: str | Path) -> pd.DataFrame:
+        """Read a file of sentences as the task's files are, and return a row per word: `sentence`, its number from 0
+        on, `word` and `predicted`. The file may lack tags: a word per line, a blank line after each sentence."""
+        said = self.config["task"].get("sentences") or {}
+        read = settings.build(said["read"], "task.sentences.read") if said.get("read") else read_tagged
+        tagged = self.tag([each.words for each in read(Path(file))])
+        rows = [(number, word, tag) for number, words in enumerate(tagged) for word, tag in words]
+        return pd.DataFrame(rows, columns=["sentence", "word", "predicted"])
 
 
 class Reader(TaskSystem):

@@ -18,6 +18,8 @@ from retable.core.digests import digest_of
 from retable.tracking.store import NO_ANSWER, begun, concealed, create, exclusive, is_known, open_store, tagged
 
 WAITING = Path("work/mlflow")  # what MLflow did not take
+SCORE = "score"  # the metric by which a list of runs is sorted
+SCORED_BY = "retable.score"  # the tag with the name of the metric that this is
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # a task may call a column "#1 String", and a metric have a try's name
 _VALUE_LIMIT = 6000  # MLflow's, for a parameter
 _DIGEST_LIMIT = 36  # MLflow's, for a data set
@@ -53,8 +55,8 @@ class RunSpec(NamedTuple):
     measures: how it is called below the run of the system in the first of these, which gets its scores, too. Where that
         has no run, it stands under `group`, as `name`.
     parent: the id of the run that it stands under, whatever else there is.
-    monitored: whether it has MLflow's system metrics, such as the processor's load every ten seconds; not if
-        MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING is false.
+    monitored: whether it has MLflow's system metrics, such as the processor's load every ten seconds, if
+        MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING is true.
     """
 
     name: str
@@ -103,9 +105,14 @@ class Run:
         if self._silent_until is None or time.monotonic() > self._silent_until:
             self._send()
 
-    def finish(self, metrics: Mapping[str, float], files: Iterable[Path]) -> None:
-        """Close it with the final metrics that no curve has logged, and small files that describe it."""
-        self._end(RunStatus.FINISHED, metrics, [str(file) for file in files])
+    def finish(self, metrics: Mapping[str, float], files: Iterable[Path], score: str | None = None) -> None:
+        """Close it with the final metrics that no curve has logged, and small files that describe it.
+
+        score: the name of the metric by which a list of runs is sorted.
+        """
+        tags = {} if score is None else {SCORED_BY: score}
+        metrics = dict(metrics) if score is None else {**metrics, SCORE: metrics[score]}
+        self._end(RunStatus.FINISHED, metrics, [str(file) for file in files], tags)
 
     def fail(self) -> None:
         self._end(RunStatus.FAILED)
@@ -186,7 +193,7 @@ class Run:
         for tag, value in ending.tags.items():
             client.set_tag(run_id, tag, value)
         if self._measured is not None:
-            _score(client, self._measured, ending.metrics)
+            _score(client, self._measured, ending)
         _terminate(client, run_id, ending.status)
 
 
@@ -301,10 +308,18 @@ def _terminate(client: MlflowClient, run_id: str, status: str) -> None:
     client.set_terminated(run_id, status, max(int(time.time() * 1000), client.get_run(run_id).info.start_time))
 
 
-def _score(client: MlflowClient, run_id: str, metrics: Mapping[str, float]) -> None:
-    """Log what was measured of a system on the run that trained it: beside the settings it is one plot."""
-    there, now = client.get_run(run_id).data.metrics, int(time.time() * 1000)
-    named = {_NOT_IN_NAMES.sub("_", name): value for name, value in metrics.items() if "/" in name}
+def _score(client: MlflowClient, run_id: str, ending: Ending) -> None:
+    """Log what was measured of a system on the run that trained it: beside the settings it is one plot.
+
+    The score of the run is a perplexity if one was measured, otherwise the score of the first evaluation.
+    """
+    run, now = client.get_run(run_id), int(time.time() * 1000)
+    there, of = run.data.metrics, {tag: value for tag, value in ending.tags.items() if tag == SCORED_BY}
+    named = {_NOT_IN_NAMES.sub("_", name): value for name, value in ending.metrics.items() if "/" in name}
+    before = run.data.tags.get(SCORED_BY, "")
+    if of and (of[SCORED_BY].endswith("perplexity_word") or before in ("", of[SCORED_BY])):
+        named[SCORE] = ending.metrics[SCORE]
+        client.set_tag(run_id, SCORED_BY, of[SCORED_BY])
     fresh = [Metric(name, value, now, 0) for name, value in named.items() if there.get(name) != value]
     for start in range(0, len(fresh), 1000):
         client.log_batch(run_id, metrics=fresh[start : start + 1000])
@@ -324,8 +339,29 @@ def _group(client: MlflowClient, experiment: str, group: Group) -> str:
     return first
 
 
+def describe_group(key: str, note: str, metrics: Mapping[str, float], page: Path) -> None:
+    """Give the run of a group a note, metrics and a page, if MLflow has the run; the note ends with a link to the page.
+
+    A store that does not answer gets nothing: the report is made from files.
+    """
+    try:
+        client, experiment = open_store()
+        for run_id in begun(client, experiment, key)[:1]:
+            link = f"#/experiments/{experiment}/runs/{run_id}/artifacts/{page.name}"
+            client.log_artifact(run_id, str(page))
+            client.set_tag(
+                run_id, "mlflow.note.content", f"{note}\n\n[The report]({link}), a copy of `{page}`.".strip()
+            )
+            now = int(time.time() * 1000)
+            named = [Metric(_NOT_IN_NAMES.sub("_", name), value, now, 0) for name, value in metrics.items()]
+            for start in range(0, len(named), 1000):
+                client.log_batch(run_id, metrics=named[start : start + 1000])
+    except NO_ANSWER as error:
+        print(f"MLflow does not take the study's means: {concealed(str(error)).strip()[:200]}", file=sys.stderr)
+
+
 def _monitor(client: MlflowClient, run_id: str) -> Any:
-    if os.environ.get("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true").lower() != "true":
+    if os.environ.get("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false").lower() != "true":
         return None
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 

@@ -1,0 +1,109 @@
+"""Predictions of a task's system for a file of the user's: `retable predict CELL new.csv --out predicted.csv`."""
+
+import codecs
+import csv
+import json
+import os
+import sys
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TextIO
+
+import pandas as pd
+
+from retable.core.errors import UsageError
+from retable.core.escaping import visible
+from retable.core.publishing import atomic_write
+from retable.inference.tasks import Tagger
+from retable.tasks.table import JSON_LINES
+
+FORMS = (".csv", ".tsv", *JSON_LINES)
+
+
+def predict(system: Any, file: str | None, texts: list[str], out: Path | None) -> None:
+    """Write the rows of a file, of standard input (`-`), or of texts with what the system predicts of each."""
+    if (file is None) == (not texts):
+        raise UsageError("predict reads a file or texts; write FILE, - for standard input, or --text TEXT")
+    if out is not None:
+        _require_place(out, file, isinstance(system, Tagger))
+    with TemporaryDirectory() as folder:
+        if file in (None, "-"):
+            given = _table_of(system, texts).encode() if file is None else sys.stdin.buffer.read()
+            path = Path(folder, f"input{'.tsv' if file is None else _form_of(given)}")
+            path.write_bytes(given)
+        else:
+            path = Path(str(file))
+            if not path.is_file():
+                raise UsageError(f"{path} does not exist; write the path of a file, or - for standard input")
+        try:
+            found = system.predict(path)
+        except UsageError as error:
+            raise UsageError(str(error).replace(f"{folder}/", "")) from None
+    form = (path if out is None else out).suffix
+    if isinstance(system, Tagger):
+        form = ""
+    elif form not in FORMS:
+        form = ".tsv"
+    _require_fields(found, form)
+    if out is None:
+        _write(found, form, text := StringIO())
+        print(visible(text.getvalue()), end="", flush=True)
+        return
+    with atomic_write(str(out)) as written:
+        _write(found, form, written)
+    print(visible(f"{out} is written: {len(found)} predictions"))
+
+
+def _require_place(out: Path, file: str | None, tags: bool) -> None:
+    if not tags and out.suffix not in FORMS:
+        raise UsageError(f"--out {out} is not a {', '.join(FORMS)}; write {out.stem or 'predicted'}.csv")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out {out}: {out.parent} does not exist; make the folder first")
+    if out.is_dir() or (file is not None and os.path.exists(file) and out.exists() and os.path.samefile(file, out)):
+        raise UsageError(f"--out {out} would take the place of what is there; write another name")
+
+
+def _table_of(system: Any, texts: list[str]) -> str:
+    """A table of the texts in the columns of the task, those of a pair separated by a tab; of a tagger its lines."""
+    if isinstance(system, Tagger):
+        return "".join("\n".join([*text.split(), "", ""]) for text in texts)
+    columns = system.task.sentences
+    for text in texts:
+        if len(text.split("\t")) != len(columns):
+            wanted = "one text" if len(columns) == 1 else "two texts with a tab between them"
+            raise UsageError(f"--text {text!r}: {system.folder} labels {wanted}")
+    return "".join("\t".join(" ".join(part.split()) for part in row) + "\n"
+                   for row in (columns, *(text.split("\t") for text in texts)))  # fmt: skip
+
+
+def _form_of(given: bytes) -> str:
+    """The form of a text by its first line: an object of JSON, or a header with a tab or without."""
+    first = next(filter(None, map(bytes.strip, given.removeprefix(codecs.BOM_UTF8).splitlines())), b"")
+    return ".jsonl" if first.startswith(b"{") else ".tsv" if b"\t" in first else ".csv"
+
+
+def _require_fields(found: pd.DataFrame, form: str) -> None:
+    """Raise UsageError for a field that a file without quotes can't have."""
+    if form != ".tsv":
+        return
+    for column in found.select_dtypes(exclude="number"):
+        if (broken := found[column].astype(str).str.contains(r"[\t\r\n]")).any():
+            place = int(broken.argmax()) + 1
+            raise UsageError(f"row {place} has a tab or a line end in {column!r}; write --out with .csv or .jsonl")
+
+
+def _write(found: pd.DataFrame, form: str, to: TextIO) -> None:
+    if form == "":
+        for _, words in found.groupby("sentence", sort=False):
+            to.writelines(f"{word}\t{tag}\n" for word, tag in zip(words["word"], words["predicted"], strict=True))
+            to.write("\n")
+    elif form in JSON_LINES:
+        for row in found.to_dict("records"):
+            values = {name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in row.items()}
+            to.write(json.dumps(values, ensure_ascii=False) + "\n")
+    elif form == ".csv":
+        found.to_csv(to, index=False, float_format="%.6g", lineterminator="\n")
+    else:
+        found.to_csv(to, index=False, float_format="%.6g", lineterminator="\n", sep="\t",
+                     quoting=csv.QUOTE_NONE, escapechar=None, quotechar=None)  # fmt: skip
