@@ -27,6 +27,10 @@ endif
 endif
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
+# pip's editable install is an import hook, before which a folder that is called retable, such as the one of this
+# checkout, counts as a package wherever Python is started next to it. A folder on the path comes before both.
+export SOURCE_ON_PATH := import sys, sysconfig; open(sysconfig.get_path('purelib') + '/retable-source.pth', 'w').write(sys.argv[1])
+
 # A worker for each processor; a file's tests share what it trains, so they stay with one worker. In the files' own
 # order, since the few tests of a file may take the longest, and would come last.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
@@ -52,6 +56,7 @@ $(VENV)/installed: pyproject.toml requirements.lock src/retable/nn/fused.c
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --quiet --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) "$$(grep ^torch== requirements.lock)"
 	$(PIP) --constraint requirements.lock --editable '.[dev]'
+	@$(BIN)/python -c "$$SOURCE_ON_PATH" '$(CURDIR)/src'
 	-@$(BIN)/python -m compileall -q -x py312 -j 0 $(VENV)/lib
 	@echo '$(CURDIR)' > $@
 

@@ -1,7 +1,9 @@
 """An environment that belongs to another folder is refused, or made anew: it would run that folder's code."""
 
+import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,31 @@ def test_make_removes_the_environment_of_another_folder(tmp_path, made_in, left)
     (tmp_path / ".venv/installed").write_text(made_in.format(own=tmp_path), encoding="utf-8")
     subprocess.run(["make", "help"], cwd=tmp_path, capture_output=True, check=True)
     assert (tmp_path / ".venv").exists() == left
+
+
+def test_next_to_the_checkout_the_package_is_imported_and_not_the_folder(tmp_path):
+    """By the environment that `make env` makes, where a folder of the checkout's name is no package of its own."""
+    (checkout := tmp_path / "work/retable").parent.mkdir()
+    (checkout / "src").mkdir(parents=True)
+    (checkout / "src/retable").symlink_to(CHECKOUT / "src/retable")
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+        (checkout / name).symlink_to(CHECKOUT / name)
+    venv.create(checkout / ".venv", symlinks=True)
+    planned = subprocess.run(["make", "-n", "env"], cwd=checkout, capture_output=True, text=True, check=True).stdout
+    (recipe,) = (line for line in planned.splitlines() if "SOURCE_ON_PATH" in line)
+    makefile = checkout / "one.mk"
+    makefile.write_text(f"include Makefile\none:\n\t{recipe.replace('$', '$$')}\n", encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MAKEFLAGS")}
+
+    def found() -> str:
+        command = [checkout / ".venv/bin/python", "-c", "import retable; print(retable.__file__)"]
+        return subprocess.run(
+            command, cwd=checkout.parent, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert found() == "None"  # a namespace
+    subprocess.run(["make", "-f", "one.mk", "one"], cwd=checkout, env=environment, capture_output=True, check=True)
+    assert found() == str(checkout / "src/retable/__init__.py")
 
 
 @pytest.mark.parametrize("command", [["retable", "show", "kn5-1"], ["evaluate", "cell=grammar/kn5-1"]])
