@@ -50,12 +50,6 @@ def batches(kind=None, **settings) -> Corrupted:
     return Corrupted(STREAM, corruption=kind or RandomSpans(), **given | settings)
 
 
-def columns(batch):
-    """Inputs, their length, targets and theirs, of each row."""
-    parts = (batch.source_ids, batch.source_lengths, batch.labels, batch.target_lengths)
-    return zip(*(part.tolist() for part in parts), strict=True)
-
-
 def scripted(**answers) -> SimpleNamespace:
     """A generator whose draws are written down."""
     return SimpleNamespace(
@@ -196,26 +190,6 @@ def test_inputs_have_the_length_that_was_asked_for_or_less(kind):
     made = batches(kind)
     assert made.tokens_per_step == 4 * made.window
     assert longest <= 32 and (longest == 32 or isinstance(kind, IidDrop))
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if hasattr(kind, "restore")], ids=name)
-def test_an_epoch_is_the_stream_once(kind):
-    corrupted = batches(kind, length=16)
-    for epoch in range(2):
-        found = []
-        for step in range(epoch * corrupted.steps_per_epoch, (epoch + 1) * corrupted.steps_per_epoch):
-            batch = corrupted.batch(step)
-            for inputs, n, targets, m in columns(batch):
-                pair = corruption.Pair(np.array(inputs[: n - 1]), np.array(targets[: m - 1]))
-                found.append(kind.restore(pair, corrupted.symbols).tobytes())
-        for offset in range(corrupted.window):
-            cuts = range(offset, len(STREAM) - corrupted.window + 1, corrupted.window)
-            windows = {STREAM[i : i + corrupted.window].astype(np.int64).tobytes() for i in cuts}
-            if set(found) <= windows:
-                break
-        else:
-            pytest.fail("the windows are not those of one offset")
-        assert len(set(found)) == len(found)
 
 
 def test_the_line_end_stands_in_for_a_missing_end_mark():

@@ -179,20 +179,6 @@ def test_what_follows_really_follows():
     assert len(set(seen)) == len(seen)  # a stretch once an epoch
 
 
-def test_wrong_order_is_the_same_text_swapped():
-    documents = Documents(*stream(long_documents(80)), END)
-    ordered = Pairs(documents, CLS, SEP, batch_size=8, length=30, seed=1, swap=True)
-    n_next = n_rows = 0
-    text = " ".join(map(str, documents.text(np.arange(documents.offsets[-1]))))
-    for step in range(ordered.steps_per_epoch):
-        rows = ordered.rows(step)
-        for ids, length, is_next in zip(rows.ids, rows.lengths, rows.is_next, strict=True):
-            a, b = split(ids, length)
-            assert " ".join(map(str, a + b if is_next else b + a)) in text
-            n_next, n_rows = n_next + int(is_next), n_rows + 1
-    assert abs(n_next - n_rows / 2) < 4 * (n_rows / 4) ** 0.5
-
-
 @pytest.mark.parametrize("sizes", [(2, 30), (30, 2), (2, 2, 30)])
 def test_documents_of_any_size_find_another(sizes):
     """Also where the one that is long enough is the row's own, or no other is."""

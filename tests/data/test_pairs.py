@@ -35,25 +35,6 @@ def test_batches_are_cut_where_the_next_sequence_would_not_fit():
     assert cut(np.array([4]), 4) == [0, 1]
 
 
-def test_an_epoch_holds_every_pair_once_within_the_limit():
-    batches = pairs()
-    orders = []
-    for epoch in range(2):
-        order, tokens = [], 0
-        for step in range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch):
-            batch = batches.batch(step)
-            assert max(batch.source_ids.numel(), batch.labels.numel()) <= LIMIT
-            assert batch.source_lengths.tolist() == [S[i] for i in places(batch)]
-            assert batch.target_lengths.tolist() == [U[i] + 1 for i in places(batch)]
-            order += places(batch)
-            tokens += int(batch.target_lengths.sum())
-        assert sorted(order) == list(range(N))
-        assert tokens == pytest.approx(batches.tokens_per_step * batches.steps_per_epoch)
-        orders.append(order)
-    assert orders[0] != orders[1]
-    assert places(pairs(seed=2).batch(0)) != orders[0][: len(places(pairs().batch(0)))]
-
-
 def test_batches_are_full():
     """All but the last of a length could not have held one pair more, so few steps make an epoch."""
     padded = sum(max(s, u + 1) for s, u in zip(S, U, strict=True))

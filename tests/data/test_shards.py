@@ -16,12 +16,10 @@ from retable.data.shards import (
 )
 from retable.data.streams import CarriedStreams, OppositeStreams
 from retable.tokenizers import byte_bpe
-from retable.tokenizers.tokenizer import read_tokens
 
 WHOLE = np.random.default_rng(0).integers(10, 500, 3000).astype("<u2")
 WHOLE[9::10] = 9  # ends a line
 CUTS = [0, 1, 700, 1501, 3000]
-MARKS = {"[CLS]": 1, "[SEP]": 2, "[MASK]": 3, "</s>": 0} | {f"<extra_id_{i}>": 4 + i for i in range(4)}
 
 
 def shards() -> Shards:
@@ -122,22 +120,6 @@ def published(tmp_path_factory):
         "held_out_tokens": len(ids) // 2,
     }
     return ids, tokenizer, settings
-
-
-def test_what_came_in_tokens_stays_what_it_is(published, tmp_path):
-    ids, tokenizer, settings = published
-    counts = write_tokenized(tmp_path, **settings)
-    half = len(ids) // 2
-    for split, expected in (("train", ids[:-5]), ("validation", ids[:half]), ("test", ids[half : 2 * half])):
-        tokens, units = read_tokens(tmp_path / f"{split}.bin", 280), np.load(tmp_path / f"{split}.units.npy")
-        assert tokens.tolist() == expected
-        assert counts[f"{split}/tokens"] == units[:, 0].sum() == len(expected)
-        assert counts[f"{split}/words"] == units[:, 1].sum()
-        ends = np.cumsum(units[:, 0])
-        assert (tokens[ends[:-1] - 1] == tokenizer.boundary).all() and len(units) == counts[f"{split}/documents"]
-        text = tokenizer.decode(tokens).replace("<|endoftext|>", "")
-        assert units[:, 2].sum() == len(text.encode()) + expected.count(tokenizer.boundary)
-    assert (tmp_path / "tokenizer.json").read_bytes() == Path(settings["tokenizer"]).read_bytes()
 
 
 def test_its_text_is_a_corpus_of_documents(published, tmp_path):

@@ -90,25 +90,6 @@ def test_the_last_window_ends_within_the_stream(length):
         assert max(ends) < size
 
 
-def test_jittered_streams_cover_each_epochs_rows_exactly():
-    rows = TOKENS[: B * (N // B)].astype(np.int64).reshape(B, N // B)
-    streams, cuts = make(JitteredStreams), []
-    step = 0
-    for _ in range(20):
-        parts = []
-        while not parts or not streams.batch(step).fresh:
-            parts.append(streams.batch(step))
-            assert parts[-1].scale == parts[-1].input_ids.shape[1] / T
-            step += 1
-        assert [part.fresh for part in parts] == [True] + [False] * (len(parts) - 1)
-        np.testing.assert_array_equal(torch.cat([part.input_ids for part in parts], dim=1), rows[:, :-1])
-        np.testing.assert_array_equal(torch.cat([part.labels for part in parts], dim=1), rows[:, 1:])
-        assert min(part.input_ids.shape[1] for part in parts[:-1]) >= 5
-        cuts.append(tuple(part.input_ids.shape[1] for part in parts))
-    assert len(set(cuts)) == 20  # another cut each epoch
-    assert not torch.equal(make(JitteredStreams, seed=2).batch(1).input_ids, streams.batch(1).input_ids)
-
-
 def test_jittered_lengths_are_those_of_merity_keskar_and_socher():
     # Section 4.1: N(70, 5²) with probability 0.95, else N(35, 5²).
     streams = JitteredStreams(np.zeros(2 * 210001), batch_size=2, length=70, seed=1)

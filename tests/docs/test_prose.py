@@ -20,6 +20,7 @@ import pytest
 import torch
 from hydra import compose
 
+from docs.catalogue import functions, read_checks
 from pipelines.cli.pages import PIECES, ROOT, filled, pages, table_of
 from pipelines.config.project import CONF, STUDIES, study_names
 from pipelines.study.compose import composing
@@ -239,6 +240,13 @@ def test_commands_compose(path):
                 swept = "-m" in words
                 given = [word for word in words if word != "-m" and "(" not in word]
                 compose(config, [word.partition(",")[0] if swept and "[" not in word else word for word in given])
+
+
+def test_every_named_test_exists():
+    for check in read_checks():
+        for test in check.tests:
+            path, _, name = test.partition("::")
+            assert name in functions(ROOT / "tests" / path), test
 
 
 def test_the_model_that_a_page_adds_works():

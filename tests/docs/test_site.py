@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from docs.catalogue import Catalogue, functions, ids_of, read_checks, read_systems
+from docs.catalogue import Catalogue, ids_of, read_checks, read_systems
 from docs.sources import Files
 from retable.planning.conf import Conf
 from tests.conftest import ROOT
@@ -149,13 +149,6 @@ def test_every_configuration_has_run_or_lacks_something(catalogue):
         assert bool(catalogue.ran_in(setting)) is not bool(catalogue.lacks(setting)), setting.path
     for group, lacking in catalogue.lacking.items():
         assert {*lacking} <= {*catalogue.conf.names(group)}
-
-
-def test_every_named_test_exists():
-    for check in read_checks():
-        for test in check.tests:
-            path, _, name = test.partition("::")
-            assert name in functions(ROOT / "tests" / path), test
 
 
 def test_every_kind_of_check_is_on_the_page_of_checks():

@@ -165,26 +165,3 @@ def test_google_questions(data_dir):
     assert metrics["analogies/semantic/questions"] == 8_869
     assert metrics["analogies/syntactic/questions"] == 10_675
     assert metrics["analogies/total/accuracy"] < 0.01  # there is nothing to find in random vectors
-
-
-def test_every_group_has_the_accuracy_of_its_own_questions():
-    rng = np.random.default_rng(7)
-    words = [*WORDS, *(f"{word}s" for word in WORDS)]
-    vectors = rng.standard_normal((len(words), 5))
-
-    def asked(regular, right):
-        a, c = rng.choice(60, 2, replace=False)
-        b, d = (60 + a, 60 + c) if regular else (c, 60 + a)
-        known = [words[each] for each in (a, b, c)]
-        answer = brute_force(known, words, vectors)
-        return (*known, answer if right else words[a if answer == words[d] else d])
-
-    # by section the questions, and whether they are answered right
-    said = {"family": [True, False, False], "gram8-plural": [True, True, False, True], "other": [False]}
-    sections = {name: [asked(False, right) for right in rights] for name, rights in said.items()}
-    found = analogy_accuracy(vectors, words, sections, methods=["3cosadd"])
-    assert found["analogies/semantic/accuracy"] == 1 / 3 and found["analogies/syntactic/accuracy"] == 3 / 4
-    grid = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 1, 1], [-1, 1, 0.0]])  # cat : cats :: dog : dogs, and foot
-    plurals = [("cat", "cats", "dog", "dogs"), ("dog", "foot", "cat", "dogs")]
-    found = analogy_accuracy(grid, ["cat", "cats", "dog", "dogs", "foot"], {"gram8-plural": plurals[::-1]})
-    assert (found["analogies/regular/accuracy"], found["analogies/gram8-plural/accuracy"]) == (1, 1 / 2)

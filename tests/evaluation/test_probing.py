@@ -1,5 +1,4 @@
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -138,44 +137,6 @@ def test_hooks_are_removed_and_models_without_layers_refused():
     torch.nn.Module.__init__(model)
     with pytest.raises(UsageError, match="Recurrent does not show its layers; take a cell of recipe=elmo/elmo"):
         readable(model)
-
-
-class Text:
-    """Sentences whose words' labels are a function of the word, and of the word before it."""
-
-    inputs = (Path("some.txt"),)
-
-    def sentences(self, split):
-        generator = np.random.default_rng(split == "test")
-        names = np.array(["the", "dogs", "saw", "a", "cat", "ran"])
-        rows = [generator.choice(names, 6).tolist() for _ in range(80)]
-        first = {name: "x" if i % 2 else "y" for i, name in enumerate(names)}
-        return [
-            SimpleNamespace(
-                words=row,
-                labels={"own": [first[w] for w in row], "before": ["", *(first[w] for w in row[:-1])]},
-            )
-            for row in rows
-        ]
-
-
-def test_metrics_by_layer(tmp_path):
-    """A word's own label is in every layer, that of the word before it not in the one without context."""
-    TOKENIZER.save(tmp_path / "tokenizer.json")
-    torch.manual_seed(0)
-    model = ELMo(TOKENIZER.words, 16, 16, 2, 0.0, filters=None).eval()
-    benchmark = Probes(str(tmp_path), Text())
-    assert benchmark.inputs == [tmp_path / "tokenizer.json", Path("some.txt")]
-    system = SimpleNamespace(objective=SimpleNamespace(model=model))
-    metrics = benchmark(system, tmp_path)
-    layers = [f"layer_{k}/{kind}{end}" for k in range(3) for kind in ("own", "before") for end in ("", "_control")]
-    names = [*layers, *(f"{name}/{kind}" for name in ("words", "majority") for kind in ("own", "before"))]
-    assert set(metrics) == {f"probes/{name}" for name in names}
-    assert (metrics["probes/words/own"], metrics["probes/words/before"]) == (480, 400)
-    for k in range(3):
-        assert min(metrics[f"probes/layer_{k}/own{end}"] for end in ("", "_control")) > 0.98
-    assert metrics["probes/layer_0/before"] < 0.65 and metrics["probes/layer_1/before"] > 0.75
-    assert benchmark(system, tmp_path) == metrics
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt"])

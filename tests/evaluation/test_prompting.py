@@ -165,30 +165,3 @@ def test_answers_that_the_vocabulary_lacks_are_named(tokens, model, capsys):
     many = Questions("asked", Question({"text": "film"}, tuple(f"w{i}" for i in range(7)), 0))
     with pytest.raises(UsageError, match="lacks 'w0', 'w1', 'w2', 'w3', 'w4' and 2 more, and so"):
         Prompted("x", tokens, many, "{text} :")(model, Path(tokens))
-
-
-@pytest.mark.parametrize("by", ["likelihood", "generation"])
-def test_with_examples_it_is_asked_behind_them(tokens, by):
-    """A model whose last pair before the colon decides nothing: only the example's answer, four words back, tells."""
-
-    class Echo:
-        """Repeats the answer that the example had: the token before the blank line, where there is one."""
-
-        protocol = "echo"
-
-        def next_log_prob(self, context):
-            tokenizer = Tokenizer.load(Path(tokens, "tokenizer.json"))
-            said = [tokenizer.words[i] for i in context]
-            wanted = tokenizer.words.index("poor" if "poor" in said else "great")
-            return np.where(np.arange(tokenizer.vocab_size) == wanted, -0.1, -5.0)
-
-        def log_prob(self, ids):
-            return np.array([self.next_log_prob(ids[:i])[each] for i, each in enumerate(ids)])
-
-    asked = Questions("asked", Question({"text": "good film"}, ("great", "poor"), 1))
-    pool = Questions("pool", Question({"text": "bad film"}, ("poor",), 0))
-    shown = Prompted("x", tokens, asked, "{text} :", shots=1, examples=pool, by=by)(Echo(), Path(tokens))
-    alone = Prompted("x", tokens, asked, "{text} :", by=by)(Echo(), Path(tokens))
-    (one,) = (value for name, value in shown.items() if name.endswith("/accuracy"))
-    (other,) = (value for name, value in alone.items() if name.endswith("/accuracy"))
-    assert (one, other) == (1, 0)

@@ -9,11 +9,9 @@ from torch import nn
 from retable.core.errors import UsageError
 from retable.data.encode import write_tokens
 from retable.evaluation.sampling import Samples, document, scores, whole_sentences
-from retable.generation.next_token import next_token
-from retable.generation.sampling import Sampling, seeded
 from retable.grammar.language import tokens_of
 from retable.models.base import LeftToRight
-from retable.models.ngram import BackoffModel, KneserNey
+from retable.models.ngram import BackoffModel
 from retable.objectives.causal_lm import CausalLM
 from retable.tokenizers import word
 from retable.tokenizers.tokenizer import Tokenizer
@@ -123,22 +121,3 @@ def test_other_systems_and_corpora_are_refused(grammar, folder, tmp_path):
         Samples(str(tmp_path), grammar, [1.0], [])(BackoffModel(4, 1, 1), tmp_path)
     with pytest.raises(UsageError, match=r"benchmark\.sampling\.samples=1"):
         Samples(str(tmp_path), grammar, [1.0], [], samples=1)
-
-
-@pytest.mark.parametrize(("method", "value"), [("temperature", 0.3), ("temperature", 2.0), ("top_p", 0.6)])
-def test_texts_are_drawn_at_the_setting_alone(grammar, tokenizer, folder, method, value):
-    model = KneserNey(tokenizer.vocab_size, 3, tokenizer.boundary)
-    model.estimate(np.fromfile(folder / "test.bin", "<u2"))
-    settings = {"temperatures": [], "top_p": []} | {{"temperature": "temperatures"}.get(method, method): [value]}
-    found = Samples(str(folder), grammar, **settings, samples=8, length=30, seed=4)(model, folder)
-    strategy = Sampling(seeded(4), 30, num_return_sequences=8, **{method: value})
-    (drawn,) = strategy(next_token(model), [[tokenizer.boundary] * 2], eos=None)
-    words = [END if word == "<eos>" else word for word in tokenizer.words]
-    expected = scores(grammar, [document([words[i] for i in each.ids]) for each in drawn])
-    assert {name: found.get(f"sampling/{method}_{value:g}/{name}") for name in expected} == {
-        name: score if np.isfinite(score) else None for name, score in expected.items()
-    }
-    likelier = sum(each.log_prob / len(each.ids) for each in drawn) / 8
-    (plain,) = Sampling(seeded(4), 30, num_return_sequences=8)(next_token(model), [[tokenizer.boundary] * 2], eos=None)
-    usual = sum(each.log_prob / len(each.ids) for each in plain) / 8
-    assert (likelier > usual + 0.2) == (value < 1) and (likelier < usual - 0.2) == (value > 1)

@@ -1,16 +1,14 @@
 """Which sentence comes next: that wrong endings are told as the judge takes them to be, and that its answers are the
 best."""
 
-import csv
 from collections import Counter
 from itertools import islice
 
 import numpy as np
 import pytest
 
-from retable.corpora.multiple_choice import read_choices
 from retable.grammar import Grammar, endings
-from retable.grammar.endings import Example, GrammarEndings, starts_behind, write_endings
+from retable.grammar.endings import Example, GrammarEndings, starts_behind
 from retable.grammar.lexicon import PRONOUNS
 from retable.grammar.tables import LINE_END, N_LATENTS
 
@@ -101,18 +99,3 @@ def test_what_cannot_be_wrong_is_right(grammar, monkeypatch):
     end = f"{rest.past} {rest.particle or ''}".strip() + " ."
     sentences = [f"the {noun.singular} {end}", f"he {end}"]
     assert GrammarEndings(grammar).log_posterior(sentences[:1], sentences).tolist() == [-np.inf, 0.0]
-
-
-def test_the_files_hold_the_examples_and_the_best_answers(tmp_path, language, examples):
-    metrics = write_endings(tmp_path, seed=3, examples={"train": 5, "validation": 4, "test": 25}, scale=0.1)
-    read = read_choices(tmp_path / "test.jsonl", "ctx", "endings", "label")
-    assert [(each.endings, each.label) for each in read] == [(each.endings, each.label) for each in examples[:25]]
-    assert [each.context for each in read] == [" ".join(each.beginning) for each in examples[:25]]
-    assert [len((tmp_path / f"{s}.jsonl").read_text().splitlines()) for s in ("train", "validation")] == [5, 4]
-    rows = list(csv.DictReader((tmp_path / "units.csv").open(encoding="utf-8")))
-    assert [int(row["unit"]) for row in rows] == list(range(25)) and {row["split"] for row in rows} == {"test"}
-    right = np.mean([row["label"] == row["prediction"] for row in rows])
-    assert right == np.mean([int(row["accuracy"]) for row in rows])
-    assert metrics == {"choices/test/accuracy": right}
-    answers = [language.judge(each.beginning, each.endings) for each in examples[:25]]
-    assert [int(row["prediction"]) for row in rows] == answers

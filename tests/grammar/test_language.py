@@ -146,22 +146,6 @@ def test_what_decides_each_word(grammar: Grammar):
     assert [f"{token}{letters[name]}" for token, name in zip(tokens, phenomena, strict=True)] == marked
 
 
-def test_a_sentence_on_its_own(grammar: Grammar):
-    lexicon = grammar.lexicon
-    person = lexicon.nouns["person"][0]
-    rest, fade = (next(v for v in lexicon.verbs[frame] if not v.particle) for frame in ("rest", "fade"))
-    first = f"the {person.singular} {rest.past} ."
-    opening = grammar.score_tokens([*first.split(), LINE_END]).sum()
-    assert grammar.sentence_log_probability(first) == pytest.approx(opening)
-    for pronoun, verb, possible in [
-        ("he", rest.singular, True), ("it", fade.singular, True), ("they", rest.base, True), ("they", fade.base, True),
-        ("he", rest.base, False), ("she", fade.past, False), ("they", fade.singular, False),
-    ]:  # fmt: skip
-        assert np.isfinite(grammar.sentence_log_probability(f"{pronoun} {verb} .")) == possible, (pronoun, verb)
-    for document in islice(grammar.documents(1, "train"), 100):
-        assert all(np.isfinite(grammar.sentence_log_probability(sentence)) for sentence in document)
-
-
 def test_no_two_lexemes_share_a_form():
     lexicon = Lexicon()
     forms = [

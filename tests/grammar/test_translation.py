@@ -1,8 +1,7 @@
 """The second language: what its sentences have to keep, seen in the words alone."""
 
 from collections import Counter
-from itertools import chain, islice
-from pathlib import Path
+from itertools import islice
 
 import pytest
 
@@ -118,24 +117,6 @@ def test_by_hand(grammar, language):
     }  # fmt: skip
     for source, target in cases.items():
         assert language.translate(source) == target
-
-
-@pytest.mark.parametrize("between", [None, "="])
-def test_write_pairs(tmp_path: Path, between):
-    """For language models a pair is a line, where something stands between."""
-    sizes = {"train": 20, "validation": 5, "test": 7}
-    counts = write_pairs(tmp_path, 1, sizes, scale=0.1, between=between)
-    known = set((tmp_path / "vocabulary.txt").read_text().split())
-    assert ("=" in known) == bool(between)
-    for split, n in sizes.items():
-        sides = [(tmp_path / f"{split}.{side}.txt").read_text().splitlines() for side in ("source", "target")]
-        expected = list(islice(sentence_pairs(Grammar(scale=0.1), 1, split), n))
-        assert list(zip(*sides, strict=True)) == expected and counts[f"{split}/pairs"] == n
-        lines = [f"{source} = {target}" for source, target in expected] if between else [*chain(*expected)]
-        assert (tmp_path / f"{split}.txt").read_text().splitlines() == lines
-        n_words = sum(len(line.split()) for line in sides[0])
-        assert counts[f"{split}/source_words"] == counts[f"{split}/target_words"] == n_words
-        assert known.issuperset(word for line in lines for word in line.split())
 
 
 @pytest.mark.parametrize("between", ["", "= >", "the", "."])

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.evaluation.minimal_pairs import MinimalPairs
 from retable.metrics.likelihood import LIKELIHOODS, Likelihoods, likelihood_metrics
 from retable.metrics.units import Measured, share
 from retable.tasks.sentences import SentenceTask
@@ -45,25 +44,6 @@ def test_likelihoods_are_those_of_a_whole_text_and_compared_by_logarithms():
     units = pd.DataFrame({"unit": [0], "nats": [6.0], "tokens": [3], "words": [2], "bytes": [9]})
     compared = {name: Likelihoods.sums(units, name).compared for name in LIKELIHOODS}
     assert compared == {"perplexity_token": np.log, "perplexity_word": np.log, "bits_per_byte": None}
-
-
-def test_groups_of_minimal_pairs():
-    units = pd.DataFrame(
-        [("order", "a", "good", 1, 0), ("order", "b", "bad", 1, 0), ("number", "c", "good", 0, 1)],
-        columns=["split", "paradigm", "prediction", "known", "equal"],
-    ).assign(unit=range(3), label="good")
-    found = {
-        group: MinimalPairs.values(MinimalPairs.rows(units, "blimp", group), ["accuracy", "known", "accuracy_known"])
-        for group in ("order", "b", "number", "overall")
-    }
-    assert found == {
-        "order": {"accuracy": 0.5, "known": 1, "accuracy_known": 0.5},
-        "b": {"accuracy": 0, "known": 1, "accuracy_known": 0},
-        "number": {"accuracy": 1, "known": 0},
-        "overall": {"accuracy": 2 / 3, "known": 2 / 3, "accuracy_known": 0.5},
-    }
-    best = {name: MinimalPairs.sums(units, name).best for name in ("accuracy", "accuracy_known", "known", "equal")}
-    assert best == {"accuracy": "highest", "accuracy_known": "highest", "known": None, "equal": None}
 
 
 def test_a_further_set_is_known_by_the_name_of_its_task():

@@ -12,12 +12,6 @@ IDS = torch.tensor([[3, 1, 3, 8], [2, 5, 0, 0], [4, 0, 0, 0]])
 LENGTHS = torch.tensor([4, 2, 1])
 
 
-def test_a_bag_counts_words_and_not_padding():
-    counts = BagOfWords(V, dropout=0.0)(IDS, LENGTHS)
-    expected = [np.bincount(row[:length], minlength=V).tolist() for row, length in zip(IDS, LENGTHS, strict=True)]
-    assert counts.tolist() == expected
-
-
 def test_the_linear_baseline_is_logistic_regression():
     sklearn = pytest.importorskip("sklearn.linear_model")
     generator = np.random.default_rng(0)

@@ -33,11 +33,6 @@ def test_equals_bert_of_transformers():
         assert torch.equal(ours(IDS, LENGTHS, SEGMENTS), states[-1])
 
 
-def test_full_rows_need_no_lengths(model):
-    with torch.no_grad():
-        assert torch.equal(model(IDS, torch.full((B,), T)), model(IDS))
-
-
 def test_the_summary_is_that_of_all_states(model):
     """Though of the last layer it is the first state alone that is computed."""
     widths = []

@@ -99,14 +99,3 @@ def test_unseen_words_have_vectors_of_their_spelling_alone():
     torch.testing.assert_close(beside[0][0, 1], vector[0, 0])
     torch.testing.assert_close(other.layers_of_words([["catty"]])[0], vector)
     assert not torch.allclose(model.layers_of_words([["cattx"]])[0], vector)
-
-
-@DIRECTIONS
-def test_dropout_acts_on_each_layers_input_and_on_the_top(backward):
-    """With all of it dropped a layer reads nothing but its own biases, and the top is silent."""
-    model, silent = elmo(dropout=1.0).train(), elmo()
-    hidden, (_, cells) = model(ids(), None, backward)
-    assert not hidden.any()
-    for i, layer in enumerate((silent.backward_stack if backward else silent.forward_stack).layers):
-        _, (_, expected) = layer(torch.zeros(B, T, D))
-        torch.testing.assert_close(cells[i], expected[0])

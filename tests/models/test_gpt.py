@@ -112,17 +112,6 @@ def test_equals_a_forward_pass_written_position_by_position(gpt, variant):
         np.testing.assert_allclose(row, position_by_position(gpt, sequence, **VARIANTS[variant]), atol=1e-4)
 
 
-@pytest.mark.parametrize("lengths", [[1] * T, [3, 1, 2]], ids=str)
-def test_going_on_from_a_state_equals_all_at_once(gpt, lengths):
-    ids = torch.randint(V, (B, T))
-    parts, state = [], gpt.start
-    for piece in ids.split(lengths, dim=1):
-        hidden, state = gpt(piece, state)
-        parts.append(hidden)
-    torch.testing.assert_close(torch.cat(parts, dim=1), gpt(ids)[0], atol=1e-5, rtol=1e-5)
-    assert [cache.tensor.shape for cache in state] == [(2, B, H, T, D // H)] * L
-
-
 def test_separate_documents_are_as_if_each_stood_alone():
     model = build("rotary", max_length=9, separate_documents=True, boundary=0)  # by which only distances matter
     ids = torch.tensor([[3, 1, 0, 4, 4, 5, 0, 0, 2]])

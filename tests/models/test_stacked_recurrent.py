@@ -88,16 +88,6 @@ def test_the_first_state_stands_where_none_is_given_and_only_there(cell):
     assert (without(ids)[0] - hidden).abs().amax(dim=2)[:, 0].min() > 1e-3
 
 
-def test_the_first_state_learns_where_a_text_begins_and_always_has_a_gradient():
-    model, ids = stacked(first_state=True), torch.randint(V, (B, T))
-    hidden, state = model(ids)
-    hidden.square().sum().backward()
-    assert (model.first.grad != 0).all()
-    model.first.grad = None
-    model(ids, tuple(part.detach() for part in state))[0].square().sum().backward()
-    assert not model.first.grad.any()
-
-
 @pytest.mark.parametrize("cell", CELLS)
 def test_on_one_hot_words_it_is_a_table_times_the_first_layers_weights(cell):
     """W e is a column of W; so W E, of a table E and the W above it, in place of the first layer's weights."""

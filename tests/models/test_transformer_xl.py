@@ -88,16 +88,6 @@ def test_evaluation_sees_as_many_positions_back_however_the_text_is_cut(lengths,
     torch.testing.assert_close(state, model(ids)[1])
 
 
-@pytest.mark.parametrize("mode", [True, False])
-def test_segments_equal_the_whole_where_the_memory_holds_all(mode):
-    model, ids = transformer_xl(memory=20, evaluation_memory=20).train(mode), torch.randint(V, (B, 13))
-    whole, end = model(ids)
-    for cut in range(1, 13):
-        hidden, state = by_segments(model, ids, [cut, 13 - cut])
-        torch.testing.assert_close(hidden, whole)
-        torch.testing.assert_close(state, end)
-
-
 def test_no_gradient_enters_the_memory():
     model = transformer_xl().train()
     _, state = model(torch.randint(V, (B, 5)))

@@ -19,15 +19,6 @@ def test_comes_back_bit_for_bit(tmp_path, name):
     assert read.tobytes() == vectors.tobytes()
 
 
-def test_writes_what_word2vec_writes(tmp_path):
-    vectors = np.array([[0.5, -1], [2, 0.25]])
-    write_word2vec(tmp_path / "text", ["a", "b"], vectors)
-    assert (tmp_path / "text").read_bytes() == b"2 2\na 0.5 -1\nb 2 0.25\n"
-    write_word2vec(tmp_path / "vectors.bin", ["a", "b"], vectors)
-    rows = [np.array(row, dtype="<f4").tobytes() for row in vectors]
-    assert (tmp_path / "vectors.bin").read_bytes() == b"2 2\na " + rows[0] + b"\nb " + rows[1] + b"\n"
-
-
 def test_reads_the_space_that_word2vec_leaves_at_line_ends(tmp_path):
     (tmp_path / "text").write_bytes(b"1 2\n</s> 0.5 -1 \n")
     words, vectors = read_word2vec(tmp_path / "text")

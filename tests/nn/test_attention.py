@@ -31,16 +31,6 @@ def test_equals_attention_head_by_head(settings):
     torch.testing.assert_close(attention(hidden), itself)
 
 
-def test_what_is_masked_is_not_seen():
-    torch.manual_seed(0)
-    attention, hidden, memory = Attention(D, H, 0.0), torch.randn(B, T, D), torch.randn(B, S, D)
-    mask = padding_mask(torch.tensor([3, S]), S)
-    assert mask.shape == (B, 1, 1, S)
-    seen = attention(hidden, memory, mask)
-    torch.testing.assert_close(seen[:1], attention(hidden[:1], memory[:1, :3]))
-    torch.testing.assert_close(seen[1:], attention(hidden[1:], memory[1:]))
-
-
 def test_rows_without_padding_have_no_mask():
     assert padding_mask_if_any(torch.tensor([3, 3]), 3) is None
     for lengths, length in (([3, 2], 3), ([3, 3], 4)):

@@ -28,12 +28,3 @@ def test_packed_rows_of_torch_give_the_same():
         torch.testing.assert_close(
             layers.get_parameter(f"{start}weight_hh_l0").grad, packed.get_parameter(f"weight_hh{end}").grad
         )
-
-
-def test_dropout_acts_between_layers_alone():
-    torch.manual_seed(0)
-    inputs = torch.randn(1, 3, 2)
-    one, two = BidirectionalLSTM(2, 4, 1, dropout=0.9), BidirectionalLSTM(2, 4, 2, dropout=0.9)
-    length = torch.tensor([3])
-    assert torch.equal(one(inputs, length), one.eval()(inputs, length))
-    assert not torch.equal(two(inputs, length), two.eval()(inputs, length))

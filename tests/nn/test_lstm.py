@@ -58,17 +58,6 @@ def test_in_fp32_and_for_a_single_step_it_is_torchs():
         assert torch.equal(layers(inputs[:1])[0], theirs(inputs[:1])[0])
 
 
-def test_going_on_from_a_state_equals_all_at_once():
-    torch.manual_seed(0)
-    layers, inputs = LSTM(D, H, L), torch.randn(T, B, D)
-    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
-        whole, end = layers(inputs)
-        first, state = layers(inputs[:3])
-        second, after = layers(inputs[3:], state)
-    assert torch.equal(torch.cat([first, second]), whole)
-    assert all(torch.equal(one, other) for one, other in zip(after, end, strict=True))
-
-
 def test_dropout_stands_between_the_layers():
     torch.manual_seed(0)
     layers, inputs = LSTM(D, H, L, dropout=0.999), torch.randn(T, 50, D)

@@ -32,8 +32,3 @@ def test_equals_the_equation_written_out():
         expected += 1.7 * share * layer.double().numpy()
     expected[~inside()] = 0
     np.testing.assert_allclose(mix()(layers(), LENGTHS).detach(), expected, atol=1e-5)
-
-
-def test_starts_as_the_mean_of_the_layers():
-    mixed = ScalarMix(K)(layers(), torch.full((B,), T))
-    torch.testing.assert_close(mixed, torch.stack(layers()).mean(dim=0))

@@ -21,15 +21,6 @@ def test_a_locked_mask_is_the_same_at_all_times_and_new_in_each_sequence_and_bat
     assert not LockedDropout(1.0)(ones).any()
 
 
-def test_nothing_is_dropped_in_evaluation():
-    torch.manual_seed(0)
-    inputs, dropout, layer = torch.randn(B, T, D), LockedDropout(0.5), WeightDropped("lstm", D, H, 0.5)
-    assert not torch.equal(dropout(inputs), dropout(inputs)) and torch.equal(dropout.eval()(inputs), inputs)
-    peer = nn.LSTM(D, H, batch_first=True)
-    peer.load_state_dict(layer.state_dict())
-    assert torch.equal(layer.eval()(inputs)[0], peer(inputs)[0])
-
-
 def cell_by_cell(layer: nn.LSTM, inputs: torch.Tensor, recurrent: torch.Tensor) -> torch.Tensor:
     """A loop over torch's own cell, whose matrix on h is `recurrent`."""
     cell = nn.LSTMCell(D, H)
@@ -74,14 +65,6 @@ def test_dropped_weights_get_no_gradient_and_the_others_one_through_the_mask():
     # What is kept are the whole weights, under the names of an LSTM's.
     assert all(torch.equal(before[name], value) for name, value in layer.state_dict().items())
     assert list(before) == list(nn.LSTM(D, 20).state_dict())
-
-
-def test_a_dropped_unit_is_seen_by_no_gate():
-    torch.manual_seed(0)
-    layer = WeightDropped("lstm", D, 20, 0.5, units=True)
-    layer(torch.randn(B, T, D))[0].sum().backward()
-    columns = (layer.weight_hh_l0.grad == 0).float().mean(dim=0)
-    assert set(columns.tolist()) == {0.0, 1.0}
 
 
 def test_gradients_of_the_dropped_layer_are_exact():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from retable.data.bucketed import Bucketed, Encoded, weigh_by
 from retable.data.corruption import START
 from retable.data.pairs import PairBatch, pad
 from retable.objectives.answer_as_text import LONGEST, AnswerAsText
@@ -55,15 +54,3 @@ def test_what_is_written_is_the_likeliest_token_each_time_whatever_the_padding(o
         assert len(ids) == LONGEST
         assert ids[:6] == [int(log_probs(objective, source, ids[:i]).argmax()) for i in range(6)]
         assert objective.predict(batch(place)) == [text]
-
-
-@torch.no_grad()
-def test_a_batchs_parts_weigh_by_their_tokens(objective):
-    sizes = np.array([len(target) for target in TARGETS])
-    lengths = np.array([len(source) for source in SOURCES])
-    encoded = Encoded(lengths, lambda places: pad(SOURCES, TARGETS, places), lambda *of: weigh_by(sizes, *of))
-    batches = Bucketed(encoded, batch_size=6, seed=1)
-    whole, *halves = (
-        objective.loss(batches.batch(0, rank, world), None, 0)[0].item() for rank, world in ((0, 1), (0, 2), (1, 2))
-    )
-    assert np.mean(halves) == pytest.approx(whole, rel=1e-5)

@@ -63,25 +63,6 @@ def test_both_directions_go_on_from_their_state_and_a_fresh_batch_forgets_it(fil
     assert again == losses[0]  # the next epoch starts anew
 
 
-def test_two_processes_have_the_losses_and_gradients_of_one():
-    """Each on its own rows with its own state."""
-    lm, streams = objective(), batches()
-
-    def steps(rank: int, world: int) -> tuple[list[float], torch.Tensor]:
-        lm.zero_grad()
-        state, losses = None, []
-        for step in range(2):
-            loss, _, state = lm.loss(streams.batch(step, rank, world), state, step)
-            losses.append(loss)
-        sum(losses).backward()
-        return [loss.item() for loss in losses], torch.cat([p.grad.flatten() for p in lm.parameters()])
-
-    (first, its), (second, others), (whole, all_of_it) = steps(0, 2), steps(1, 2), steps(0, 1)
-    assert first != pytest.approx(second, abs=1e-4)
-    assert np.mean([first, second], axis=0) == pytest.approx(whole, abs=1e-6)
-    torch.testing.assert_close((its + others) / 2, all_of_it, rtol=1e-4, atol=1e-7)
-
-
 def test_elmo_is_refused_by_the_left_to_right_objective():
     with pytest.raises(UsageError, match="ELMo reads the sentence from both sides"):
         CausalLM(objective().model, V, tie=False, bias=True, reduction="mean")

@@ -5,7 +5,6 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from retable.data.examples import ExampleBatch
 from retable.exchange.families import weights_in_transformers
-from retable.models.base import Encoder, LeftToRight, Model, PairEncoder, SequenceEncoder
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification, pool
@@ -23,8 +22,6 @@ from tests.contracts.model_cases import (
     T,
     V,
     build,
-    built,
-    of_kind,
     spread,
 )  # fmt: skip
 
@@ -34,13 +31,6 @@ PAIRS = BATCH._replace(other_ids=OTHERS, other_lengths=OTHER_LENGTHS)
 SECONDS = ExampleBatch(OTHERS, OTHER_LENGTHS, LABELS)
 
 
-def one_of_each(*kinds: type[Model]) -> list[str]:
-    """Return the name of the first case of each class of some protocols."""
-    first = {type(built(name)): name for name in reversed(of_kind(*kinds))}
-    return list(first.values())
-
-
-SINGLE = [n for n in one_of_each(Encoder, LeftToRight, SequenceEncoder) if not isinstance(built(n), PairEncoder)]
 ONE_WAY = ("lstm", "gpt", "one-stack t5")
 APART = ("bilstm", "bilstm with attention", "elmo bilstm", "t5 encoder", "deep averaging", "convolutions")
 
@@ -76,15 +66,6 @@ def test_a_models_own_summary_is_taken():
     electra, convolutions = classification("bert, without pooler"), classification("convolutions")
     torch.testing.assert_close(electra(BATCH), electra.head(electra.model(IDS, LENGTHS)[:, 0]))
     torch.testing.assert_close(convolutions(BATCH), convolutions.head(convolutions.model(IDS, LENGTHS)))
-
-
-@pytest.mark.parametrize("name", SINGLE)
-def test_loss_is_the_mean_cross_entropy_and_the_most_probable_class_is_predicted(name):
-    objective = classification(name)
-    logits, (loss, metrics, state) = objective(BATCH), objective.loss(BATCH, None, step=0)
-    torch.testing.assert_close(loss, -logits.softmax(dim=1)[range(B), LABELS].log().mean())
-    assert metrics == {"loss": loss.detach()} and state is None
-    assert objective.predict(BATCH).tolist() == logits.argmax(dim=1).tolist()
 
 
 @pytest.mark.parametrize("name", ONE_WAY)

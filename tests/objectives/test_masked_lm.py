@@ -3,10 +3,8 @@ import torch
 import torch.nn.functional as F
 
 from retable.exchange.families import weights_in_transformers
-from retable.models.bert import BERT
-from retable.objectives.masked_lm import MaskedLM
-from tests.contracts.model_cases import LONG, B, D, H, T, V, spread
-from tests.contracts.objective_cases import batch_of, build, masked
+from tests.contracts.model_cases import LONG, B, D, H, T, V
+from tests.contracts.objective_cases import batch_of, build
 
 NAME = "masked lm, next sentence"
 
@@ -49,17 +47,3 @@ def test_only_the_masked_loss_is_weighted_by_the_share():
     assert loss.item() == pytest.approx(whole.item() + 0.5 * metrics["loss"].item(), abs=1e-5)
     for name, share in (("loss", 1.5), ("masked_accuracy", 1.5), ("next_sentence_loss", 1)):
         assert weighted[name].item() == pytest.approx(share * metrics[name].item())
-
-
-@pytest.mark.parametrize(("next_sentence", "tie"), [(True, True), (False, True), (False, False)])
-def test_the_pooler_is_frozen_where_nothing_is_asked_of_it_and_the_embedding_tied(next_sentence, tie):
-    """A parameter without a gradient would stop distributed training."""
-    objective = MaskedLM(BERT(V, D, 2, H, LONG, 0.0, d_embedding=6), V, next_sentence, tie).train()
-    spread(objective)
-    loss, metrics, _ = objective.loss(masked(objective, range(B), pairs=next_sentence), None, 0)
-    loss.backward()
-    assert "masked_accuracy" not in metrics  # in evaluation only: it costs the logits again
-    without = {name for name, p in objective.named_parameters() if p.grad is None or not p.grad.any()}
-    assert without == (set() if next_sentence else {"model.pooler.weight", "model.pooler.bias"})
-    assert without == {name for name, p in objective.named_parameters() if not p.requires_grad}
-    assert (objective.head.decoder.weight is objective.model.embedding.weight) == tie

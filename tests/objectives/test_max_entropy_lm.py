@@ -79,16 +79,3 @@ def test_a_stream_is_scored_alike_in_segments_of_any_length(monkeypatch):
     np.testing.assert_allclose(Carried(1, segment=7).log_prob(objective, tokens, boundary=1), whole, atol=1e-5)
     monkeypatch.setattr("retable.nn.cross_entropy.LOGITS", 3 * V)  # three rows of logits at a time
     np.testing.assert_allclose(Carried(1).log_prob(objective, tokens, boundary=1), whole, atol=1e-5)
-
-
-def test_every_parameter_gets_a_gradient_and_weights_only_where_a_history_leads():
-    objective = make()
-    objective.loss(batch(), None, 0)[0].backward()
-    assert all(p.grad is not None and bool(p.grad.any()) for p in objective.parameters())
-    reached = np.zeros(TABLE // BLOCK * BLOCK, bool)
-    for row in batch().input_ids.tolist():
-        padded = [-1] * 4 + row
-        for end in range(5, len(padded) + 1):
-            for n in (2, 3, 4):
-                reached[(place(padded[end - n + 1 : end]) + np.arange(V)) % len(reached)] = True
-    np.testing.assert_array_equal(objective.features.weight.grad.flatten().numpy() != 0, reached)

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from torch import nn
@@ -7,15 +5,8 @@ from transformers import BertConfig, BertForMultipleChoice
 
 from retable.exchange.families import weights_in_transformers
 from retable.objectives.causal_lm import CausalLM
-from retable.objectives.multiple_choice import by_example
 from tests.contracts.model_cases import LONG, D, H, V
 from tests.contracts.objective_cases import CASES, N_ENDINGS, batch_of, build
-
-
-def test_scores_stand_by_example():
-    found = by_example(torch.arange(6.0), torch.tensor([2, 1, 3]))
-    assert found.tolist() == [[0.0, 1.0, -math.inf], [2.0, -math.inf, -math.inf], [3.0, 4.0, 5.0]]
-    assert by_example(torch.zeros(2, dtype=torch.bfloat16), torch.tensor([2])).dtype == torch.float32
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("choice")])

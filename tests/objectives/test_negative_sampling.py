@@ -67,15 +67,6 @@ def test_noise_is_drawn_by_counts_to_the_power():
     assert chisquare(drawn[1:6]).pvalue < 1e-9
 
 
-def test_noise_is_a_function_of_seed_and_step():
-    counts = np.arange(1, 1001)
-    one, other = (NegativeSampling(SkipGram(vocabulary(1000), 2), counts, seed=seed) for seed in (1, 2))
-    first = [one.draw(step).tolist() for step in range(3)]
-    assert [one.draw(step).tolist() for step in (2, 0)] == [first[2], first[0]]
-    assert first[0] != first[1]
-    assert other.draw(0).tolist() != first[0]
-
-
 def test_noise_is_not_what_decided_which_words_to_keep():
     stream = np.ones(200, dtype=np.uint16)
     counts = np.array([0, 200])

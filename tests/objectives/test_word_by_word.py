@@ -206,29 +206,6 @@ def test_processes_add_up_what_they_changed():
         torch.testing.assert_close(got.detach(), begun.detach() + first + second)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize(("objective", "threads"), [(NegativeSampling, 1), (HierarchicalSoftmax, 2)])
-def test_learns_which_words_go_together(model, objective, threads):
-    """Words of one half of the vocabulary only ever meet one another."""
-    rng = np.random.default_rng(0)
-    lines = [rng.integers(20, size=8) + 20 * rng.integers(2) for _ in range(600)]
-    tokens = np.concatenate([[*line, 40] for line in lines])
-    counts = np.bincount(tokens, minlength=41)
-    counts[40] = 0
-    torch.manual_seed(0)
-    words = WORDS[:41]
-    made = {"skipgram": SkipGram, "cbow": CBOW, "fasttext": FastText}[model]
-    learner = WordByWord(
-        objective(made(words, 10, **({"buckets": 100} if model == "fasttext" else {})), counts), threads
-    )
-    windows = Windows(tokens, counts, 40, subsample=0, batch_tokens=1000)
-    for step in range(windows.steps_per_epoch * 4):
-        learner.update(windows.batch(step), step, 0.1, one_process)
-    unit = F.normalize(learner.vectors()[:40], dim=1)
-    cosines = unit @ unit.T
-    assert cosines[:20, :20].mean() > cosines[:20, 20:].mean() + 0.3
-
-
 @pytest.mark.parametrize(("model", "threads"), [("skipgram", 1), ("cbow", 2), ("fasttext", 3)])
 def test_a_seed_gives_the_same_bytes(model, threads):
     tokens = np.random.default_rng(0).integers(V - 1, size=5000)

@@ -4,19 +4,21 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hydra.utils import get_class, get_method, instantiate
 from torch import nn
 
 from pipelines.config.project import CONF
-from retable.inference.build import build_counted, build_model
+from retable.inference.build import build_counted, build_model, build_objective
 from retable.models.base import LeftToRight
 from retable.planning.conf import Conf
 from retable.reporting.results import read_references
-from tests.pipelines.recipes import COUNTED, FILES, LANGUAGE_MODELS, PATHS, TRAINED, composed
+from tests.pipelines.recipes import FILES, LANGUAGE_MODELS, PATHS, composed
 
 PTB, LM1B = 10_000, 793_471
+TOKENS = np.zeros(1_100_000, dtype=np.uint8)
 
 
 def test_names_are_unique_over_the_families():
@@ -24,30 +26,41 @@ def test_names_are_unique_over_the_families():
     assert len(PATHS) == len(FILES)
 
 
+def build(name: str, vocab_size: int) -> Any:
+    """The objective, or the counted model, of a recipe; its tensors have a shape but no memory."""
+    cfg = composed("pretrain", name)
+    words = ["<unk>", "<eos>", *(f"w{i}" for i in range(vocab_size - 2))]
+    text = SimpleNamespace(vocab_size=vocab_size, boundary=1, words=words, special_ids={})
+    with torch.device("meta"):
+        return build_counted(cfg, text) if cfg.objective is None else build_objective(cfg, text, build_model(cfg, text))
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_recipe_says_what_it_needs(path):
-    """Its stage, what it is for in a comment, and all that is instantiated for it."""
-    stage = Conf(CONF).says("recipe", PATHS[path.stem])["stage"]
-    cfg = composed(stage, path.stem)
-    assert callable(get_class(cfg.model._target_))
-    if stage != "finetune":
-        assert cfg.objective is None or callable(get_class(cfg.objective._target_))
-        assert cfg.objective is None or {"batches", "optimizer", "schedule", "epochs", "clip_norm"} <= set(cfg)
-    for part in (cfg.get("optimizer"), cfg.get("schedule"), cfg.get("averaging")):
-        assert part is None or callable(get_method(part._target_))
+def test_a_recipe_says_what_it_needs_and_builds(path):
+    """What it is for in a comment, all that is instantiated for it, and all that a pretraining asks for."""
+    name, stage = path.stem, Conf(CONF).says("recipe", PATHS[path.stem])["stage"]
     header, reasons = path.read_text(encoding="utf-8").splitlines()[:2]
     assert header == "# @package _global_" and reasons.startswith("# ")
-
-
-def kind(name: str) -> str:
-    """What a recipe has beside numbers: classes, and settings that are words or switches."""
-    cfg = composed("pretrain", name)
-    said = {key: value for key, value in cfg.model.items() if isinstance(value, str | bool)}
-    return str((said, "d_cell" in cfg.model, cfg.objective and cfg.objective._target_))
-
-
-def test_every_kind_of_language_model_has_one_whose_properties_are_tested():
-    assert {kind(name) for name in LANGUAGE_MODELS} == {kind(name) for name in TRAINED + COUNTED}
+    cfg = composed(stage, name)
+    assert callable(get_class(cfg.model._target_))
+    for part in (cfg.get("optimizer"), cfg.get("schedule"), cfg.get("averaging")):
+        assert part is None or callable(get_method(part._target_))
+    if stage == "finetune":
+        return
+    assert cfg.objective is None or callable(get_class(cfg.objective._target_))
+    if stage == "pretrain":
+        system = build(name, vocab_size=500 + max((cfg.objective or {}).get("cutoffs", [0])))
+        assert name not in LANGUAGE_MODELS or cfg.objective is None or isinstance(system.model, LeftToRight)
+        if isinstance(system, nn.Module):
+            assert all(parameter.is_meta for parameter in system.parameters())
+            assert getattr(system.model, "max_length", None) is None or system.model.max_length >= cfg.batches.length
+    if cfg.objective is not None:
+        assert instantiate(cfg.optimizer)(nn.Linear(2, 2)).param_groups[0]["lr"] > 0
+        assert 0 < instantiate(cfg.schedule)(0, 10.0, 100, []) <= 1
+        assert cfg.epochs > 0 and cfg.validations > 0 and (cfg.clip_norm is None or cfg.clip_norm > 0)
+    if name in LANGUAGE_MODELS and cfg.objective is not None:
+        assert instantiate(cfg.batches, tokens=TOKENS, seed=1).batch(0).input_ids.numel() > 0
+        assert instantiate(cfg.scorer).protocol and instantiate(cfg.validation_scorer).protocol
 
 
 @pytest.mark.parametrize("length", [1, 7, 16, 128])
@@ -72,41 +85,6 @@ def test_recipes_need_no_resolver_of_the_project():
         assert all(name == "hydra" or name.startswith("oc.") for name in named), path
 
 
-def build(name: str, vocab_size: int) -> Any:
-    """The objective, or the counted model, of a recipe; its tensors have a shape but no memory."""
-    cfg = composed("pretrain", name)
-    words = ["<unk>", "<eos>", *(f"w{i}" for i in range(vocab_size - 2))]
-    text = SimpleNamespace(vocab_size=vocab_size, boundary=1, words=words)
-    with torch.device("meta"):
-        if cfg.objective is None:
-            return build_counted(cfg, text)
-        return instantiate(cfg.objective, model=build_model(cfg, text), vocab_size=vocab_size)
-
-
-@pytest.mark.parametrize("name", LANGUAGE_MODELS)
-def test_recipe_builds(name):
-    objective = composed("pretrain", name).objective or {}
-    system = build(name, vocab_size=500 + max(objective.get("cutoffs", [0])))
-    if isinstance(system, nn.Module):
-        assert isinstance(system.model, LeftToRight)
-        assert all(p.is_meta for p in system.parameters())
-
-
-@pytest.mark.parametrize("name", LANGUAGE_MODELS)
-def test_recipe_has_all_that_training_asks_for(name):
-    cfg = composed("pretrain", name)
-    if cfg.objective is None:
-        return
-    tokens = torch.zeros(1_100_000, dtype=torch.uint8).numpy()
-    batches = instantiate(cfg.batches, tokens=tokens, seed=1)
-    assert batches.batch(0).input_ids.numel() > 0
-    optimizer = instantiate(cfg.optimizer)(nn.Linear(2, 2))
-    assert optimizer.param_groups[0]["lr"] > 0
-    assert 0 < instantiate(cfg.schedule)(0, 10.0, 100, []) <= 1
-    assert instantiate(cfg.scorer).protocol and instantiate(cfg.validation_scorer).protocol
-    assert cfg.epochs > 0 and cfg.validations > 0 and (cfg.clip_norm is None or cfg.clip_norm > 0)
-
-
 @pytest.mark.parametrize(
     ("name", "vocab_size", "published", "digit"),
     [
@@ -116,12 +94,36 @@ def test_recipe_has_all_that_training_asks_for(name):
         ("character_lstm_large", PTB, 19e6, 1e6), ("awd_lstm", PTB, 24e6, 1e6), ("transformer_xl", PTB, 24e6, 1e6),
         ("lstm_512_512", LM1B, 0.82e9, 0.01e9), ("lstm_1024_512", LM1B, 0.82e9, 0.01e9),
         ("lstm_2048_512", LM1B, 0.83e9, 0.01e9), ("big_lstm", LM1B, 1.8e9, 0.1e9),
+        ("bert_base", 30_522, 110e6, 5e6), ("bert_large", 30_522, 340e6, 17e6), ("bert_small", 30_522, 14e6, 0.7e6),
+        ("t5_small", 32_128, 60_506_624, 1), ("t5_base", 32_128, 222_903_552, 1),  # those of the published weights
     ],
 )  # fmt: skip
 def test_parameters_are_as_many_as_published(name, vocab_size, published, digit):
     """Within one of the last digit that a paper prints, some of which are cut off and others rounded up."""
     counted = sum(p.numel() for p in build(name, vocab_size).parameters())
     assert abs(counted - published) < digit
+
+
+@pytest.mark.parametrize(("name", "millions"), [("elmo_small", 13.6), ("elmo_medium", 28.0), ("elmo_original", 93.6)])
+def test_an_elmo_has_the_published_parameters(name, millions):
+    """Theirs have one bias vector a gate, and one symbol less."""
+    model = build(name, 50).model
+    second_biases = sum(p.numel() for name, p in model.named_parameters() if "bias_hh" in name)
+    counted = sum(p.numel() for p in model.parameters()) - second_biases - 16
+    assert round(counted / 1e6, 1) == millions
+
+
+@pytest.mark.parametrize(("name", "divisor"), [("electra", 1), ("electra_small", 4)])
+def test_an_electras_generator_is_as_wide_as_published(name, divisor):
+    objective = build(name, 500)
+    assert objective.generator.d_model == objective.model.d_model // divisor
+
+
+def test_a_batch_of_t5_has_the_published_shape():
+    marks = {"</s>": 1} | {f"<extra_id_{i}>": 32_099 - i for i in range(100)}
+    facts = {"tokens": TOKENS, "marks": marks, "line_end": 1, "vocab_size": 32_000, "seed": 1}
+    batch = instantiate(composed("pretrain", "t5_small").batches, **facts).batch(0)
+    assert batch.source_ids.shape == (128, 512) and batch.labels.shape == (128, 115)
 
 
 def test_published_rows_are_called_as_their_recipes():

@@ -343,9 +343,8 @@ class TestWhy:
         for path, content in before.items():
             path.write_bytes(content)
 
-    @pytest.mark.parametrize("name", [f"outputs/{KN3}/", "kn3-1", "evaluate@kn3-1"])
-    def test_there_is_nothing_to_do(self, why, name):
-        assert why(name) == []
+    def test_there_is_nothing_to_do(self, why):
+        assert why(f"outputs/{self.KN3}/") == why("kn3-1") == []
 
     def test_code_has_changed(self, why, edited, repro):
         edited(
@@ -358,6 +357,7 @@ class TestWhy:
         assert of_study[0] == "study history: 4 of 6 cells would be made again, and what reads them"
         assert of_study[1] == f"  {self.KN3}: {changed}"
 
+    @pytest.mark.long
     def test_a_setting_has_changed_before_and_after_plans_are_made_anew(self, why, edited, repro):
         edited(self.RECIPE, "order: 3", "order: 2")
         assert why() == ["model.order: 3 -> 2"]

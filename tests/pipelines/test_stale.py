@@ -137,8 +137,9 @@ def test_a_metric_of_a_benchmark_makes_reports_stale(copied):
     assert codes[0] != codes[1]
 
 
+@pytest.mark.long
 def test_a_model_that_moves_makes_nothing_stale(copied, stale_after):
-    """Its recipes name another module, and no number changes."""
+    """Its recipes name another module, and no number changes; test_fingerprint.py moves a definition by day."""
     bert, devlin = (copied / f"src/retable/models/{name}.py" for name in ("bert", "devlin"))
     bert.rename(devlin)
     clear(".py")

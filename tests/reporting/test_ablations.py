@@ -152,14 +152,6 @@ def test_one_run_decides_nothing(compare):
     assert [column.title for column in table.columns] == ["System", "Runs", "mean", "mean"]
 
 
-@pytest.mark.parametrize("metric", ["test/perplexity_word", "held_out/loss", "senses/layer_1/nearest"])
-def test_metrics_are_called_as_in_the_results(compare, metric):
-    values = {"bert": {1: 91.25, 2: 92.25}, "no_pairs": {1: 101.0, 2: 102.0}}
-    table, _ = compare(values, metric=metric, better="lower")
-    assert table.panels["grammar"][1].values[2].text == "101.5" and sentence(table).startswith("Holds")
-    assert {column.group for column in table.columns} == {"", metric, "Difference to bert"}
-
-
 def test_a_corpus_is_chosen_where_there_are_several(write_run):
     folders = [
         write_run("finetune", f"{corpus}/{name}-1", name, 1, {"cola/test/matthews": value})

@@ -33,24 +33,6 @@ def figure(write_run):
     return figures["multi30k-rnn"]
 
 
-def test_squares_have_their_weights_and_words_their_places(figure):
-    squares = squares_of(figure.to_dict())
-    own = squares[squares["sentence"] == 2]
-    assert own.drop_duplicates("source").sort_values("source")["source_word"].tolist() == SOURCE
-    assert own.drop_duplicates("target").sort_values("target")["target_word"].tolist() == TARGET
-    for square in own.itertuples():
-        place = square.target - own["target"].min(), square.source - own["source"].min()
-        assert square.weight == pytest.approx(SHARES[place], rel=5e-3)
-    assert len(own) == (SHARES >= FAINT).sum()
-
-
-def test_one_of_the_first_sentences_is_chosen_by_what_was_written(figure):
-    menu = figure.to_dict()["params"][0]
-    assert menu["name"] == "sentence" and menu["value"] == 1
-    assert menu["bind"]["options"] == [*range(1, SENTENCES + 1)]
-    assert menu["bind"]["labels"][1] == "2: ein Hund <end>"
-
-
 def test_a_map_of_one_sentence_has_its_weights():
     squares = squares_of(alignment_map(SOURCE, TARGET, SHARES).to_dict())
     assert squares["weight"].tolist() == pytest.approx(SHARES[SHARES >= FAINT].tolist(), rel=5e-3)

@@ -13,7 +13,6 @@ from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.markup import markdown_table
 from retable.reporting.results import read_result
 from tests.reporting import charts
-from tests.reporting.specifications import lines as shown_lines
 from tests.reporting.specifications import of_rows
 
 N = 40  # documents
@@ -72,20 +71,6 @@ def test_phenomena_means_are_those_of_the_sums(phenomena):
     # the noise is the same for all, so a difference of a tenth of a nat is certain, and none is none
     assert frame.loc[("gpt", "local"), "p_best"] == frame.loc[("lstm", "local"), "p_best"] == 1
     assert frame.loc[("kn5", "local"), "p_best"] < 0.05 and frame.loc[("gpt", "agreement"), "p_best"] < 0.05
-
-
-def test_phenomena_table_has_the_best_in_bold_and_the_oracle(phenomena):
-    ((table, _),) = diagnostics.phenomena_tables(phenomena)
-    rows = shown_lines(table, "grammar")
-    assert [row["System"].text for row in rows] == ["kn5", "lstm", "gpt", "entropy (oracle)", "tokens, %"]
-    lstm, oracle, share = rows[1], *rows[3:]
-    assert lstm["nesting excess"].bold and lstm["agreement excess"].bold and not lstm["repetition excess"].bold
-    assert lstm["total excess"].runs == ("evaluate/grammar/lstm-1-phenomena", "evaluate/grammar/lstm-2-phenomena")
-    assert oracle["agreement excess"].text == "1.000"
-    n = N * 100 - 5
-    assert [share[f"{name} excess"].text for name in ("local", "nesting", "total")] == [
-        f"{100 * N * 60 / n:.1f}", f"{100 * (N - 1) * 5 / n:.1f}", "100.0",
-    ]  # fmt: skip
 
 
 def test_a_phenomenon_that_is_rare_or_not_there_has_no_nan(write):

@@ -3,11 +3,9 @@ import pandas as pd
 import pytest
 
 from retable.reporting.learning_curves import DECAY, ENOUGH, learning_curves
-from retable.reporting.perplexities import perplexities
-from retable.reporting.results import aggregate, read_result
-from retable.reporting.vectors import planes, size_curves
+from retable.reporting.results import read_result
+from retable.reporting.vectors import planes
 from tests.reporting.charts import ends, line, marks, specified, table, tables, texts
-from tests.reporting.specifications import REFERENCES
 
 
 @pytest.fixture
@@ -32,21 +30,6 @@ def write_losses(write_run):
         return read_result(folder)
 
     return write
-
-
-def test_a_few_validation_losses_are_points_at_common_steps(results):
-    (figure,) = learning_curves(results).values()
-    for system in ("gpt", "lstm"):
-        assert line(figure, system) == ([0, 100], [6.0, 5.0])  # step 200: one seed alone
-    assert ends(figure) == {"gpt": 5.0, "lstm": 5.0}
-    specification = specified(figure)
-    (drawn,) = marks(specification, "line")
-    assert drawn["transform"] == [{"filter": {"field": "variant", "oneOf": ["training loss"]}}]
-    low, high = drawn["encoding"]["y"]["scale"]["domain"]
-    places = table(figure, "place")["place"]
-    pixels = specification["height"] * (places - low) / (high - low)
-    assert pixels.diff().abs()[1] > 11  # the two ends coincide, their names must not
-    assert {"gpt", "lstm", "evaluate · grammar"} <= set(texts(figure))
 
 
 def test_training_losses_are_smoothed_means_in_the_band_of_the_seeds(write_losses):
@@ -94,40 +77,6 @@ def test_training_loss_stands_in_and_no_curve_is_no_figure(results, write_run, w
     (folder / "config.yaml").write_text("tokens: grammar/word\nobjective: {next_sentence: false}\n", encoding="utf-8")
     write_curve(folder, [2.0, 1.0])
     assert set(learning_curves([read_result(folder)])) == {"finetune · grammar"}
-
-
-def test_perplexities_show_every_system_and_the_oracle(results):
-    frame = aggregate(results, REFERENCES)
-    frame.loc[(frame["system"] == "gpt") & (frame["metric"] == "perplexity_word"), "published"] = 71.5
-    (figure,) = perplexities(frame).values()
-    assert {"gpt", "lstm", "71.0", "70.0", "oracle 45.0"} <= set(texts(figure))
-    rows = table(figure, "end")
-    assert rows["system"].tolist() == ["gpt", "lstm"]  # the worst above
-    cells = frame[(frame["split"] == "test") & (frame["metric"] == "perplexity_word")].set_index("system")
-    for row in rows.itertuples():
-        drawn, cell = [row.mean, row.ci_low, row.ci_high], cells.loc[row.system, ["mean", "ci_low", "ci_high"]]
-        assert drawn == pytest.approx(cell.tolist(), rel=1e-4)
-    assert rows["published"].tolist()[0] == rows["end"].tolist()[0] == 71.5  # the number stands behind the diamond
-    (axis,) = {mark["encoding"]["x"]["axis"]["title"] for mark in marks(specified(figure), "circle")}
-    assert axis.endswith("diamonds: published")
-
-
-def test_analogies_grow_with_the_corpus(write_vectors):
-    accuracies = {"grammar": [50, 60], "grammar_3m": [70, 74], "grammar_tiny": [1, 2], "ptb": [5, 6]}
-    cells = [(corpus, "skipgram", seed, accuracies[corpus][seed - 1]) for corpus in accuracies for seed in (1, 2)]
-    cells += [("grammar", "glove", 1, 30)]
-    frame = aggregate([read_result(write_vectors(*cell)) for cell in cells], REFERENCES)
-    words = {"grammar": 1.03e6, "grammar_3m": 3e6, "grammar_tiny": 5e4, "ptb": 9e5}
-    figures = size_curves(frame, words)
-    assert list(figures) == ["regular-grammar", "total-grammar"]
-    figure = figures["total-grammar"]
-    assert line(figure, "skipgram") == ([1.03e6, 3e6], pytest.approx([55, 72]))
-    assert line(figure, "glove") == ([1.03e6], pytest.approx([30]))
-    rows = table(figure, "low")
-    skipgram = rows[rows["system"] == "skipgram"]
-    assert (skipgram["high"] - skipgram["low"]).tolist() == pytest.approx([2 * 50**0.5, 2 * 8**0.5], rel=1e-3)
-    assert {"1.03M", "3M", "glove", "skipgram", "grammar: all analogies"} <= set(texts(figure))
-    assert size_curves(frame, {"grammar": 1e6}) == {} == size_curves(frame, {})
 
 
 def test_planes_join_their_pairs(write_plane):

@@ -1,7 +1,5 @@
 """The tables of the lineage and of what pretraining gives, from result folders as stages leave them."""
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -71,21 +69,6 @@ def fields(table):
     return specifications.fields(table, "grammar")
 
 
-def test_rows_are_mean_perplexities_in_the_order_of_history_and_the_oracles_last(made):
-    table, frame = made
-    assert [*frame.index] == [*YEARS, "oracle", "oracle_alone"]
-    assert [row.apart for row in table.panels["grammar"]] == [False] * 4 + [True, False]
-    mean = np.mean([math.exp((nats + (NOISE + tilt("elman")).mean()) / 10) for nats in NATS["elman"]])
-    level = NOISE.mean() / 10
-    assert frame.loc[["elman", "oracle", "oracle_alone"], "mean"].tolist() == pytest.approx(
-        [mean, math.exp(2 + level), math.exp(2.1 + level)]
-    )
-    elman = fields(table)["elman"]
-    assert (elman["Year"].text, elman["Test PPL/word"].text) == ("2010", f"{mean:.2f}")
-    assert elman["Test PPL/word"].runs == ("evaluate/grammar/elman-1-perplexity", "evaluate/grammar/elman-2-perplexity")
-    assert not any("Excess" in column.group for column in table.columns)  # nobody has measured it
-
-
 def test_differences_are_nats_a_word_with_a_paired_interval(made):
     _, frame = made
     row = frame.loc["elman"]
@@ -113,39 +96,6 @@ def test_seeds_and_units_decide_together(write, seeds, verdict):
     _, frame = tables(write(gpt=seeds))
     assert frame.loc["gpt", "verdict"].partition(";")[0] == verdict
     assert (frame.loc["gpt", "difference_low"] * frame.loc["gpt", "difference_high"] < 0) == (verdict == "undecided")
-
-
-def test_the_excess_by_phenomenon_stands_beside_where_it_was_measured(whole, write_run):
-    folders = [*whole]
-    for seed in (1, 2):
-        folder = write_run("evaluate", f"grammar/lstm-{seed}-phenomena", "lstm", seed, {})
-        excess = {"local": 0.1 * seed, "agreement": 0.3, "nesting": 0, "repetition": -0.5}
-        rows = [(unit, name, 8, 8 * (2 + nats), 16) for unit in range(N) for name, nats in excess.items()]
-        columns = ["unit", "phenomenon", "tokens", "nats", "true_nats"]
-        pd.DataFrame(rows, columns=columns).to_csv(folder / "phenomena.csv", index=False)
-        folders.append(folder)
-    table, frame = tables(folders)
-    rows = fields(table)
-    assert frame.loc["lstm", "excess_local"] == pytest.approx(0.15)
-    assert rows["lstm"]["Excess, nats/token local"].text == "0.150"
-    assert rows["lstm"]["Excess, nats/token repetition"].text == "-0.500"
-    assert rows["lstm"]["Excess, nats/token agreement"].runs == (
-        "evaluate/grammar/lstm-1-phenomena", "evaluate/grammar/lstm-2-phenomena",
-    )  # fmt: skip
-    assert rows["kn5"]["Excess, nats/token local"].text == "" and pd.isna(frame.loc["kn5", "excess_total"])
-    assert any(note.startswith("Excess") for note in table.notes)
-
-
-def test_oracles_notes_and_panels_are_of_what_was_measured(whole, write, write_likelihood):
-    systems = whole[:-1]
-    _, frame = tables([*systems, write_likelihood("prepare", "grammar", "oracle", 0, [*(20 + NOISE)])])
-    assert [*frame.index] == [*YEARS, "oracle"]
-    table, frame = tables(systems, tuned="Learning rates: the best of four.")
-    assert [*frame.index] == [*YEARS] and not any("oracle" in note.lower() for note in table.notes)
-    assert table.notes[-1] == "Learning rates: the best of four."
-    toy = write("toy", gpt=[])
-    assert [*tables([*toy, *whole])[0].panels] == ["grammar"]  # the corpora that all systems were measured on
-    assert [*tables([*toy, *whole], {"kn5": 1998, "lstm": 2012})[0].panels] == ["grammar", "toy"]
 
 
 def test_mistakes_in_the_lineage_are_told(write, write_likelihood):
@@ -223,17 +173,6 @@ def test_what_pretraining_gives_with_its_interval(write_task):
 def test_a_gain_is_better_or_worse_or_undecided(write_task, seeds, verdict):
     _, frame = gains(write_task({"gpt": [150, 150], "gpt_pretrained": seeds}))
     assert [each.partition(";")[0] for each in frame["verdict"]] == [verdict]
-
-
-def test_a_task_of_its_own_text_is_called_like_its_corpus(write_task):
-    """As parts of speech: their metrics are `tagging/test/accuracy`."""
-    folders = write_task({"gpt": [140], "gpt_pretrained": [170]}, corpus="grammar")
-    folders += write_task({"tagger": [100], "tagger_skipgram": [150]}, task="pieces", corpus="grammar_pos")[:-1]
-    speech = {"task": "grammar_pos", "pretraining": "skip-gram", "scratch": "tagger", "pretrained": "tagger_skipgram"}
-    table, frame = gains(folders, GAIN | speech, GAIN)
-    assert [*table.panels] == ["grammar_pos", "grammar"]  # as the study has them
-    assert frame["task"].tolist() == ["grammar_pos", "sentiment"]
-    assert frame["difference"].tolist() == pytest.approx([0.25, 0.15]) and pd.isna(frame["bayes_optimal"].iloc[0])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from retable.reporting.figures import COLOURS, INK
 from retable.reporting.lines import NAME, POINTS, Look, Scale, apart, line_panel, round_ticks, stacked
 from tests.reporting.charts import drawn as drawn_of
-from tests.reporting.charts import ends, line, marks, specified, table, tables, texts
+from tests.reporting.charts import line, marks, specified, table, tables, texts
 
 X, Y = Scale("step", 0, 1000), Scale("loss", 0, 10)
 
@@ -55,19 +55,6 @@ def test_ticks_of_logarithms_are_round_and_few(low, high, ticks):
     assert 2 <= len(round_ticks(1e-22, 1)) <= 7
 
 
-def test_a_system_has_a_colour_and_its_name_at_the_end():
-    figure = line_panel(lines_of(["lstm", "gpt"]), X, Y, {"": Look()}, bounds=[("bound", 0.5)])
-    assert line(figure, "gpt") == ([0, 250, 500, 750, 1000], [2, 2.25, 2.5, 2.75, 3])
-    assert ends(figure) == {"gpt": 3, "lstm": 2, "bound": 0.5}
-    (drawn,) = marks(specified(figure), "line")
-    scale = drawn["encoding"]["color"]["scale"]
-    assert scale == {"domain": ["gpt", "lstm", "bound"], "range": [*COLOURS[:2], INK]}
-    assert drawn["encoding"]["x"]["scale"]["domain"] == [0, 1000] and drawn["encoding"]["x"]["axis"]["title"] == "step"
-    assert {"gpt", "lstm", "bound"} <= set(texts(figure))
-    for colour in COLOURS[:2]:
-        assert f'stroke="{colour}"' in drawn_of(figure)
-
-
 def test_numbers_are_told_at_the_pointer_alone():
     figure = line_panel(lines_of(["lstm"], low=0.5, high=4.0), X, Y, {"": Look()}).to_dict()
     (nearest,) = figure["params"]
@@ -80,18 +67,6 @@ def test_numbers_are_told_at_the_pointer_alone():
     figure = line_panel(frame, Scale.over("x", frame["x"]), Scale.over("y", frame["y"]), {"": Look()})
     assert "nearest_point" in figure.to_json()  # which the page has
     assert 'opacity="0"' not in drawn_of(figure) and drawn_of(figure).count("<path") < 20
-
-
-def test_lines_end_by_their_first_variant_and_points_alone_are_no_line():
-    both = pd.concat([lines_of(["gpt"]), lines_of(["gpt"], variant="dots").assign(y=9.0)])
-    figure = line_panel(both, X, Y, {"": Look(), "dots": Look(None, is_marked=True)})
-    assert ends(figure) == {"gpt": 2}
-    (drawn,) = marks(specified(figure), "line")
-    assert drawn["transform"] == [{"filter": {"field": "variant", "oneOf": [""]}}]
-    dots = [mark for mark in marks(specified(figure), "point") if "transform" in mark]
-    assert [mark["transform"][0]["filter"]["oneOf"] for mark in dots] == [["dots"]]
-    figure = line_panel(both[both["variant"] == "dots"], X, Y, {"": Look(), "dots": Look(None, is_marked=True)})
-    assert ends(figure) == {"gpt": 9}
 
 
 def test_more_systems_than_colours_have_a_panel_each_before_the_others():
@@ -117,19 +92,6 @@ def test_long_lines_are_thinned_to_their_ends(tmp_path):
     assert len(x) == POINTS and (x[0], x[-1]) == (0, 1000) and max(np.diff(x)) < 6
     many = line_panel(lines_of([f"system_{i}" for i in range(20)], n=5000, low=0.1, high=0.2), X, Y, {"": Look()})
     assert len(json.dumps(many.to_dict())) < 200_000
-
-
-def test_stacked_panels_keep_a_systems_colour():
-    systems = ["gpt", "kn5", "lstm"]
-    panels = [
-        line_panel(lines_of(shown), X, Y, {"": Look()}, systems=systems, name=name)
-        for name, shown in (("all", systems), ("two", ["gpt", "lstm"]))
-    ]
-    specification = stacked(panels).to_dict()
-    scales = [mark["encoding"]["color"]["scale"] for mark in marks(specification, "line")]
-    assert scales[0] == scales[1] == {"domain": systems, "range": [*COLOURS[:3]]}
-    names = [param["name"] for param in specification["params"]]
-    assert len(set(names)) == 2
 
 
 def test_stacked_panels_of_many_systems_tell_numbers_where_the_pointer_is():

@@ -15,9 +15,8 @@ from retable.objectives.tagging import Tagging
 from retable.reporting.mixes import mixes_figures, mixes_frame
 from retable.reporting.results import read_result
 from retable.training.weights import save_weights
-from tests.reporting import specifications
 from tests.reporting.charts import marks, table, texts
-from tests.reporting.specifications import heads, of_rows
+from tests.reporting.specifications import of_rows
 
 WORDS = ["<unk>", "<eos>", "dog", "barks"]
 ELMO = partial(ELMo, d_model=2, d_cell=3, n_layers=2, dropout=0.0, filters=[(1, 2)], d_character=2, n_highway=1)
@@ -79,17 +78,6 @@ def test_shares_are_read_from_the_weights_and_averaged_over_seeds(folders, write
     assert dict(zip(frame["layer"], frame["share"], strict=True)) == pytest.approx(
         dict(zip([2, 0], shares_of(1, 0), strict=True))
     )
-
-
-def test_a_row_a_task_in_the_order_of_glue(folders):
-    ((table, _),) = of_rows("scalar-mix", frame_of(folders))
-    assert heads(table) == [
-        "Task", "System", "Runs", "Share of layer 0", "Share of layer 1", "Share of layer 2", "γ",
-    ]  # fmt: skip
-    glue = specifications.texts(table, "glue")
-    assert [row[:3] for row in glue] == [["CoLA", "bilstm_elmo", "2"], ["sst5", "bilstm_elmo", "1"]]
-    assert glue[1][3:] == ["0.333", "0.333", "0.333", "0.500"]
-    assert [*table.panels] == ["glue", "grammar_pos"]
 
 
 def test_the_figure_has_a_square_a_task_and_layer(folders):

@@ -8,13 +8,12 @@ import pytest
 from retable.core.errors import UsageError
 from retable.reporting.learning_curves import learning_curves
 from retable.reporting.markup import latex_table, markdown_table
-from retable.reporting.neighbours import unseen_neighbours_tables
 from retable.reporting.pretraining import senses_figures
 from retable.reporting.results import read_result
 from retable.reporting.tables import write_tables
 from tests.reporting import charts
 from tests.reporting.charts import ends, line, marks
-from tests.reporting.specifications import SPECIFICATIONS, fields, framed, shown, texts
+from tests.reporting.specifications import SPECIFICATIONS, fields, framed, shown
 from tests.reporting.written import write_report
 
 MASKED = {"alone": 1.5, "alone_corrupted": 1.25, "accuracy": 0.55, "corrupted": 1.375}
@@ -55,25 +54,6 @@ def held_out(write_held_out, write_run):
         write_run("evaluate", "grammar/bert-1-masked_bound", "bert", 1, BOUND, protocol="corrupted as in training"),
         write_run("evaluate", "grammar/t5-1-sentence_pairs_bound", "t5", 1, PAIRS),
     ]
-
-
-def test_a_row_a_system_with_the_metrics_of_its_objective(held_out, tmp_path):
-    (table,) = write_tables(framed(*held_out), SPECIFICATIONS, tmp_path / "results")
-    rows = {name: named(row) for name, row in fields(table, "grammar").items()}
-    assert list(rows)[:5] == ["bert_words", "bert_worse", "bert", "electra", "t5"]  # by objective, then by loss
-    bert = rows["bert"]
-    said = {title: (value.text, value.spread) for title, value in bert.items()}
-    assert said["Masked words nats"] == ("2.125", "0.177") and said["Runs"] == ("2", "")
-    assert said["Pairs of segments accuracy"] == ("85.0", "7.1")
-    assert bert["Masked words nats"].runs == ("evaluate/grammar/bert-1-held_out", "evaluate/grammar/bert-2-held_out")
-    electra = {title: value.text for title, value in rows["electra"].items()}
-    # the weighted sum of the generator's loss and the discriminator's is no nats of anything
-    assert electra == {
-        "System": "electra", "Runs": "1", "Masked words nats": "2.500", "Replaced words nats": "0.230",
-        "Replaced words accuracy": "93.0", "Replaced words found": "50.0", "Replaced words share": "10.0",
-    }  # fmt: skip
-    t5 = {title: value.text for title, value in rows["t5"].items()}
-    assert t5 == {"System": "t5", "Runs": "1", "Targets nats": "0.750", "Targets accuracy": "75.0"}
 
 
 def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
@@ -167,40 +147,6 @@ def test_senses_figure_has_two_lines_a_system(senses):
     assert ends(figure) == {"bert": 95, "elmo": 70, "most frequent sense": 50}
     assert {"bert", "elmo", "most frequent sense"} <= set(charts.texts(figure))
     assert senses_figures(senses[senses["task"] == "none"]) == {}
-
-
-@pytest.fixture
-def write_unseen(write_run):
-    def write(system, seed, found, metrics=None):
-        folder = write_run("evaluate", f"grammar/{system}-{seed}-unseen_words", system, seed, metrics or {})
-        rows = [
-            (word, stem, form, place, near, 0.5, "", "")
-            for (word, stem, form), list_ in found.items()
-            for place, near in enumerate(list_, 1)
-        ]
-        columns = ["word", "stem", "form", "place", "neighbour", "cosine", "neighbour_stem", "neighbour_form"]
-        pd.DataFrame(rows, columns=columns).to_csv(folder / "unseen_words.csv", index=False)
-        return read_result(folder)
-
-    return write
-
-
-def test_unseen_words_have_their_neighbours_below_them(write_unseen):
-    found = {(f"w{i}ed", f"w{i}", "verb past"): [f"w{i}", *"abcdefghi"] for i in range(11)}
-    results = [write_unseen("elmo", 2, {key: ["z"] for key in found}), write_unseen("elmo", 1, found)]
-    results.append(write_unseen("bert", 1, {key: ["nan", "NA"] for key in found}))
-    ((table, frame),) = unseen_neighbours_tables(results)
-    assert [(column.group, column.title) for column in table.columns] == [
-        ("", ""), *((f"w{i}ed", f"verb past of w{i}") for i in (0, 2, 4, 6, 8, 10))
-    ]  # fmt: skip
-    elmo = texts(table, "elmo")
-    assert elmo[0] == ["1", "w0", "w2", "w4", "w6", "w8", "w10"] and elmo[4] == ["5", *"dddddd"] and len(elmo) == 5
-    assert [row.values[1].text for row in table.panels["bert"]] == ["nan", "NA"]  # words, no missing values
-    assert "6 of the 11 words" in table.notes[0] and len(frame) == 11 * (10 + 2)
-    assert markdown_table(table).count("System: ") == 2
-    ((table, _),) = unseen_neighbours_tables([write_unseen("elmo", 3, {("blick", "", ""): ["block"]})])
-    assert [(column.group, column.title) for column in table.columns] == [("", ""), ("blick", "")]
-    assert unseen_neighbours_tables([]) == []
 
 
 def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_curve):

@@ -4,11 +4,9 @@ import math
 import pandas as pd
 import pytest
 
-from retable.reporting.perplexities import perplexities
 from retable.reporting.published import NOT_RUN, complete
 from retable.reporting.results import CELL, COLUMNS, aggregate, read_result
-from tests.reporting import charts
-from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, heads, made, texts
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, heads, made
 from tests.reporting.written import write_report
 
 
@@ -97,20 +95,6 @@ def test_notes_are_of_one_corpus_and_of_all_metrics(write_likelihood, perplexity
     assert note == "half the text"
 
 
-def test_rows_stand_by_rank_whether_run_or_not(kn5, write_run, frame_of):
-    table = made("perplexity", frame_of([kn5], [write_run("pretrain", "ptb/kn5-1", "kn5", 1, {})]))
-    titles = heads(table)
-    rows = {row[0]: row for row in texts(table, "ptb")}
-    word, published, flops, note = (titles.index(name) for name in ("Test PPL/word", "Test published", "FLOPs", "Note"))
-    order = [float(row[word] or row[published]) for row in rows.values() if row[word] or row[published]]
-    assert order == sorted(order, reverse=True) and len(order) > 100
-    assert rows["kn5"][word : published + 2] == ["141.00", "141.0–141.0", "141.20", "pass"]
-    assert rows["kn5"][1:3] == ["sentence-bounded", "1"] and rows["kn5"][flops] == ""
-    medium = rows["lstm_medium"]
-    assert medium[1:3] == ["", ""] and medium[published : published + 2] == ["82.70", NOT_RUN]
-    assert medium[flops] == "2.9e15" and rows["random_forest"][note] == "no recipe"
-
-
 def test_what_was_published_in_bits_stands_beside_bits(write_likelihood, frame_of):
     nats = [1.9 * 60] * 2  # units of 60 bytes
     cell = write_likelihood("evaluate", "tinyshakespeare/gpt_shakespeare-1", "gpt_shakespeare", 1, nats)
@@ -138,11 +122,3 @@ def test_the_report_tells_what_ran_and_what_did_not(write_run, write_likelihood,
     assert f'<li class="unrun"><b>{unrun}</b>' in page and "one epoch &lt;alone&gt;" in page and "1.2e14" in page
     (metrics,) = json.loads((tmp_path / "results" / "metrics.json").read_text()).items()
     assert metrics[0] == "lstm_small" and all(map(math.isfinite, metrics[1].values()))
-
-
-def test_the_figure_shows_what_ran_and_grows_with_it(write_likelihood, perplexity_of, frame_of):
-    cells = [write_likelihood("evaluate", f"ptb/s{i}-1", f"s{i}", 1, [perplexity_of(60 + 5 * i)] * 5) for i in range(6)]
-    few, many = (perplexities(frame_of(cells[:n]))["ptb"] for n in (3, 6))
-    assert [text for text in charts.texts(few) if text[0] == "s"] == ["s2", "s1", "s0"]
-    heights = [charts.specified(figure)["height"] for figure in (few, many)]
-    assert heights[1] == 2 * heights[0] and heights[1] / 6 > 20  # pixels per row

@@ -32,23 +32,6 @@ def test_an_oracle_without_systems_of_its_task_is_left_out(write_likelihood, per
     ]  # fmt: skip
 
 
-def test_analogies_by_both_methods_over_seeds(write_vectors, tmp_path):
-    cells = [("a", 1, 50, 40), ("a", 2, 60, 44), ("b", 1, 70, None)]
-    results = [read_result(write_vectors("grammar", *cell)) for cell in cells]
-    (table,) = write_tables(aggregate(results, REFERENCES), SPECIFICATIONS, tmp_path / "results")
-    rows = table.panels["grammar"]
-    assert texts(rows) == [
-        ["gram8-plural", "90", "80", "55.0", "70.0"],
-        ["regular", "60", "60", "55.0", "70.0"],
-        ["total", "190", "180", "55.0", "70.0"],
-        ["regular, by 3CosMul", "60", "60", "42.0", ""],
-        ["total, by 3CosMul", "190", "180", "42.0", ""],
-    ]
-    assert [row.apart for row in rows] == [False, False, True, True, False]
-    assert [value.spread for value in rows[0].values] == ["", "", "", "7.1", ""]
-    assert any(note.startswith("Regular:") for note in table.notes)
-
-
 def test_published_analogies_stand_beside_their_system(write_vectors, tmp_path):
     results = [read_result(write_vectors("text8", *cell)) for cell in (("fasttext_text8", 1, 55), ("own", 1, 39))]
     (table,) = write_tables(aggregate(results, REFERENCES), SPECIFICATIONS, tmp_path / "results")

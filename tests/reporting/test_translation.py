@@ -1,9 +1,8 @@
 """The table of translations, from result folders as the translate stage leaves them."""
 
-import pandas as pd
 import pytest
 
-from tests.reporting.specifications import SPECIFICATIONS, heads, texts
+from tests.reporting.specifications import SPECIFICATIONS
 from tests.reporting.written import write_report
 
 SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a|version:2", "chrf": "nrefs:1|nc:6|version:2"}
@@ -32,28 +31,6 @@ def report(write_translator, tmp_path):
         return {table.name: table for table in tables}, out
 
     return build
-
-
-def test_a_group_a_test_set_with_protocol_and_signatures(report):
-    tables, out = report(("multi30k", "rnn", 1, 30.0), ("multi30k", "rnn", 2, 31.0), ("multi30k", "plain", 1, 20.0))
-    table = tables["translation"]
-    assert list(tables) == ["translation"]
-    titles = heads(table)
-    kept = [i for i, title in enumerate(titles) if "published" not in title and "verdict" not in title]
-    rows = [[row[i] for i in kept] for row in texts(table, "multi30k")]
-    assert [titles[i] for i in kept][:7] == [
-        "System", "Decoding", "Runs", "test BLEU", "test chrF", "test 2017 BLEU", "test 2017 chrF"
-    ]  # fmt: skip
-    assert [row[:7] for row in rows] == [
-        ["plain", "beam_5", "1", "20.00", "40.00", "15.00", "35.00"],
-        ["rnn", "beam_5", "2", "30.50", "50.50", "25.50", "45.50"],
-    ]
-    assert f"BLEU: {SIGNATURES['bleu']}." in table.notes and f"chrF: {SIGNATURES['chrf']}." in table.notes
-    page = (out / "report.html").read_text(encoding="utf-8")
-    assert "case:mixed|tok:13a" in page and "case:mixed\\|tok:13a" in (out / "report.md").read_text(encoding="utf-8")
-    rows = pd.read_csv(out / "translation.csv").set_index(["system", "task", "metric"])
-    assert rows.loc[("plain", "translation", "bleu"), "signature"] == SIGNATURES["bleu"]
-    assert rows.loc[("plain", "translation", "bleu_words"), "mean"] == 18.0
 
 
 def test_a_translator_is_judged_by_what_was_published_of_it(report):

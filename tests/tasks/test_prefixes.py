@@ -73,19 +73,6 @@ def test_processes_average_to_the_mean_over_all_beginnings(build, tokenizer, wor
     torch.testing.assert_close(torch.stack(shares).mean(), whole)
 
 
-def test_whole_texts_are_predicted(build, tokenizer):
-    torch.manual_seed(0)
-    task = build()
-    objective = task.objective(LSTM(tokenizer.vocab_size, 8, 1, 0.0, init_range=1.0), tokenizer, dropout=0.0)
-    optimizer = torch.optim.Adam(objective.parameters(), lr=0.05)
-    encoded = task.encode(objective.model, tokenizer, task.examples("train"))
-    for _ in range(60):
-        optimizer.zero_grad()
-        objective.loss(encoded.pad(np.arange(4)), None, 0)[0].backward()
-        optimizer.step()
-    assert [int(each) for each in task.predict(objective.eval(), encoded)] == [1, 1, 0, 1]
-
-
 def test_what_has_no_beginnings_is_refused(build):
     build().require(LSTM, 0)
     with pytest.raises(UsageError, match="BiLSTM has no state of each beginning of a text"):

@@ -68,20 +68,6 @@ def test_a_prompt_names_the_columns_in_its_own_order(build):
     assert [*build(**pair, prompt={"b": "x", "a": "y"}).named(example).items()] == [("x", "two"), ("y", "one")]
 
 
-def test_a_prediction_that_is_no_class_is_wrong(build):
-    task = build(metrics=["f1"])
-    labels, none = [0, 0, 1, 1], task.labels.none
-    units = task.units([Example((), label) for label in labels], [0, none, 1, none])
-    assert task.values(units, ["accuracy", "matthews", "f1"]) == {
-        "accuracy": 0.5,
-        "matthews": pytest.approx(4 / 80**0.5),
-        "f1": 2 / 3,
-    }
-    assert task.score(units) == {"f1": 2 / 3} and task.score(units.assign(prediction=none)) == {"f1": 0}
-    assert task.score(units.assign(label=None)) == {}
-    assert build(labels=None, scores=[1, 5], metrics=["pearson"]).labels.none == 0
-
-
 def test_validation_may_be_a_share_of_the_training_examples(build):
     task = build({"train": "".join(f"{i}\tt{i}\tgood\n" for i in range(25)), "validation": 0.1})
     held_out = [e.sentences[0] for e in task.examples("validation")]

@@ -76,19 +76,6 @@ def test_to_a_model_that_reads_from_the_left_a_word_is_told_by_its_last_token():
         assert cut.shortened == 1 and cut.pad(np.arange(1)).words.tolist() == [words]
 
 
-def test_a_first_word_longer_than_a_model_from_the_left_is_told_by_the_end():
-    """Alone in its batch, and in training with a CRF, too."""
-    torch.manual_seed(0)
-    sentences = [TaggedSentence(["sleepless", "sleep"], ["A", "V"]), *SENTENCES]
-    tagging, model = task(sentences), GPT(99, 8, 1, 1, 4, 0.0)
-    encoded = tagging.encode(model, MARKED, sentences[:1])
-    batch = encoded.pad(np.arange(1))
-    assert batch.words.tolist() == [[3]] and batch.tags.tolist() == [[tagging.tags.index("A")]]
-    objective = tagging.objective(model, MARKED, **HEAD | {"crf": True})
-    assert objective.loss(batch, None, 0)[0].isfinite()
-    assert [len(row) for row in tagging.predict(objective, encoded)] == [1]
-
-
 def test_words_behind_a_cut_get_the_commonest_tag():
     """And their own tags are not trained on."""
     torch.manual_seed(0)

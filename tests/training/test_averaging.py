@@ -1,6 +1,3 @@
-from functools import partial
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -9,11 +6,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from retable.training.averaging import Average, non_monotone
-from retable.training.fit import fit
-from retable.training.optimizers import sgd
-from retable.training.progress import Best
-from retable.training.schedules import constant
-from tests.training.whole import Numbers, Whole
 
 
 @pytest.mark.parametrize("patience", [1, 2, 5])
@@ -96,48 +88,3 @@ def test_a_checkpoint_has_the_whole_of_what_processes_share():
         assert later.tensors["weight"].placements == (Shard(0),)
     finally:
         torch.distributed.destroy_process_group()
-
-
-class Falling(nn.Module):
-    """Its weight falls by 1 with each step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(1))
-        self.weights: list[float] = []
-
-    def loss(self, batch: int, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        self.weights.append(self.weight.item())
-        return self.weight.sum(), {}, None
-
-
-@pytest.mark.parametrize("best", [None, Best("validation/loss", 20)])
-def test_a_training_averages_from_the_rise_of_the_loss_on(tmp_path, best):
-    """And where the best is kept, that is the averaged one, which was validated."""
-    objective, validated = Falling(), []
-
-    def validate(objective: Falling) -> dict[str, float]:
-        validated.append(objective.weight.item())
-        return {"loss": [3.0, 2.0, 2.5, 2.8, 1.0][len(validated) - 1]}  # rises from the third on, after step 12
-
-    fit(
-        objective,
-        Numbers(20),
-        seed=1,
-        epochs=1,
-        optimizer=partial(sgd, lr=1.0),
-        schedule=constant,
-        clip_norm=None,
-        trainer={"accelerator": "cpu", "devices": 1, "precision": "32-true"},
-        scratch=tmp_path,
-        checkpoint_every=100,
-        validations=5,
-        validation=Whole(validate),
-        log=lambda points: None,
-        averaging=partial(non_monotone, patience=0),
-        best=best,
-    )
-    assert objective.weights == [-step for step in range(20)]  # the training itself goes on as it was
-    # The mean of the weights after steps 13 to 16 and 13 to 20 is validated; the last is what was trained.
-    assert validated == pytest.approx([-4, -8, -12, -14.5, -16.5])
-    assert objective.weight.item() == pytest.approx(-16.5)
