@@ -23,7 +23,8 @@ PR_SET_CHILD_SUBREAPER = 36
 def watch(code: Path, seconds: int, module: str, arguments: list[str]) -> None:
     os.closerange(3, 256)  # of who asked
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    os.environ.pop(SERVER)  # what wants forks starts its own server
+    os.environ.pop(SERVER)  # what wants forks starts its own server,
+    sys.executable = str(Path(sys.prefix, "bin/python"))  # as a process, not as a job of the server that runs this
     ending = serve_beside(code.parent) if module == "dvc" else os.open(os.devnull, os.O_RDONLY)
     leader = forked(lambda: lead(module, arguments))
     signal.signal(signal.SIGALRM, end)

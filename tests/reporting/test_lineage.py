@@ -1,5 +1,7 @@
 """The tables of the lineage and of what pretraining gives, from result folders as stages leave them."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
