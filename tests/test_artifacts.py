@@ -46,6 +46,36 @@ def test_metrics_are_flat_sorted_and_finite(tmp_path):
     assert json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")) == {"test/é": 2, "a": 0.1}
 
 
+@pytest.mark.parametrize("path", [
+    "outputs/pretrain/nope/model.safetensors", "outputs/../../../etc/passwd/config.yaml", "outputs/nope/config.yaml",
+    "outputs/tokenize/../../../etc/tokenizer.json", "outputs/pretrain/ptb/../x/run.json", "outputs/pretrain",
+    "outputs/a/b",
+])  # fmt: skip
+def test_a_path_of_another_form_than_those_of_cells_has_no_stage(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as refusal:
+        require(Path(path))
+    assert str(refusal.value) == f"{path} is missing"
+
+
+@pytest.mark.parametrize(
+    ("path", "advice"),
+    [
+        ("outputs/pretrain/lstm-1/model.safetensors", "form CORPUS/NAME: write ptb/lstm-1"),
+        ("outputs/pretrain/ptb-lstm-1/model.safetensors", "form CORPUS/NAME: write ptb/lstm-1"),
+        ("outputs/lstm-1/config.yaml", "form STAGE/CORPUS/NAME: write one of pretrain/ptb/lstm-1"),
+        ("outputs/ptb/lstm-1/config.yaml", "form STAGE/CORPUS/NAME: write pretrain/ptb/lstm-1"),
+        ("outputs/x/config.yaml", "write one of embed/ptb/glove-1, pretrain/ptb/lstm-1"),
+    ],
+)
+def test_a_path_of_another_form_is_told_the_closest_cells(path, advice, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for cell in ("pretrain/ptb/lstm-1", "embed/ptb/glove-1"):
+        fill(Path("outputs", cell), "run.json")
+    with pytest.raises(UsageError, match=f"^{path} is missing; the name of a cell has the .*{advice}$"):
+        require(Path(path))
+
+
 @pytest.mark.parametrize(
     ("path", "cell", "module"),
     [

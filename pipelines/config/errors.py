@@ -82,6 +82,15 @@ def _is_errno(*numbers: int) -> Callable[[Exception], bool]:
     return lambda error: (inner := _of_system(error)) is not None and inner.errno in numbers
 
 
+def _is_making(error: Exception) -> bool:
+    """Return whether a folder or a file could not be made, at a place that somebody named."""
+    if (inner := _of_system(error)) is None or inner.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
+        return False
+    last = traceback.extract_tb(inner.__traceback__)[-1:]
+    making = ("mkdir", "makedirs", "mkdtemp", "_mkstemp_inner", "_open")  # the last one of logging's handlers
+    return bool(last) and last[0].name in making
+
+
 def _is_of(kind: str) -> Callable[[Exception], bool]:
     """Whether a class of the error is defined in a module, which need not be imported."""
     return lambda error: any(each.__module__ == kind for each in type(error).__mro__)
@@ -100,6 +109,7 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     (_contains("No space left on device", "database or disk is full", "PytorchStreamWriter failed"), _FULL),
     (_is_errno(errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
      f"{{file}}: {{reason}}; change that and run this again; {_AS_IT_WAS}"),
+    (_is_making, "{file}: {reason}; nothing can be made there; write another place, or make its folder first"),
     (_is_errno(errno.EXDEV), f"outputs/ and work/ are not of one mount ({{file}}); put both on one; {_AS_IT_WAS}"),
     # Sizes beyond memory, or beyond what numbers count.
     (lambda error: isinstance(error, MemoryError), _LARGE),

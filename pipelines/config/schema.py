@@ -44,10 +44,18 @@ def _require_one(prompts: Sequence[str]) -> Sequence[str]:
     return prompts
 
 
+def _require_names(name: str) -> str:
+    if not name.startswith("hf:") and {"", ".", ".."} & {*name.split("/")}:
+        raise ValueError("plain names with / between them, as in corpus/name")
+    return name
+
+
 # Where the functions are that write a corpus: others of the package have a parameter `folder`, too.
 WRITERS = ("retable.corpora.", "retable.data.shards.", "retable.grammar.", "retable.tasks.text.")
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # in one line
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # of a file
+# The name of a cell, below the folder of its stage.
+CellName = Annotated[Name, AfterValidator(_require_names)]
 # Part of a cell's name, which is one folder.
 PlainName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^/\x00-\x1f\x7f]+$")]
 Sizes = Annotated[Sequence[PositiveInt], AfterValidator(_require_a_line)]
@@ -105,7 +113,7 @@ class Training:
 
     corpus: Corpus
     tokenizer: Tokenizer
-    tokens: Name
+    tokens: CellName
     system: PlainName
     out: Name
     seed: Seed
@@ -127,7 +135,7 @@ class Training:
 class Initialised(Training):
     """Those that may begin with what is there."""
 
-    init: Name | Mapping[str, Any]
+    init: CellName | Mapping[str, Any]
     embedding: Name
     freeze_embedding: bool
 
@@ -171,7 +179,7 @@ class Prepare:
 class Tokenize:
     corpus: Corpus
     tokenizer: Tokenizer
-    text: Name
+    text: CellName
     out: Name
     workers: PositiveInt | None
 
@@ -180,23 +188,23 @@ class Adapt:
     corpus: Corpus
     tokenizer: Tokenizer
     adaptation: Annotated[Any, Takes("retable.evaluation.")]
-    cell: Name
+    cell: CellName
     system: PlainName
     seed: Seed
     trainer: OneDevice
-    tokens: Name
+    tokens: CellName
     out: Name
 
 
 class Mix:
     corpus: Corpus
     tokenizer: Tokenizer
-    cells: Sequence[Name]
+    cells: Sequence[CellName]
     weights: Literal["fitted", "equal"]
     trainer: Trainer
     system: PlainName
     seed: Seed
-    tokens: Name
+    tokens: CellName
     out: Name
 
 
@@ -204,18 +212,18 @@ class Evaluate:
     corpus: Corpus
     tokenizer: Tokenizer
     stage: Literal["pretrain", "embed", "adapt", "mix"]
-    cell: Name
+    cell: CellName
     vectors: Name | None
     benchmark: Annotated[Any, Takes("retable.evaluation.", several=True)]
     trainer: Trainer
-    tokens: Name
-    text: Name
+    tokens: CellName
+    text: CellName
     out: Name
 
 
 class Generate:
     stage: Literal["pretrain", "mix", "from_scratch", "finetune"]
-    cell: Name
+    cell: CellName
     decoding: Annotated[Any, Takes("retable.generation.")]
     prompts: Annotated[Sequence[Text | float], AfterValidator(_require_one)] | None
     special_tokens: bool

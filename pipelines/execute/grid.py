@@ -20,9 +20,9 @@ from omegaconf import DictConfig
 
 from pipelines.config.conf import in_mlflow
 from pipelines.config.environment import PARENT_RUN
-from pipelines.execute.launcher import Job, Processes
+from pipelines.execute.launcher import Job, Processes, in_parallel
 from retable.core.artifacts import write_json
-from retable.core.errors import UsageError, reading
+from retable.core.errors import UsageError, closest, reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,11 +58,13 @@ class Sweep(Sweeper):
         return [*{each.get_key_element(): each for each in parsed}.values()]
 
     def metric_of(self, jobs: Sequence[Job]) -> str:
-        """The metric to compare jobs by. UsageError where none of those that ended has it."""
+        """The metric to compare jobs by. UsageError if it is named, and a job that ended well does not have it."""
         names = dict.fromkeys(name for job in jobs for name in job.metrics)
         if self._metric is not None:
-            if names and self._metric not in names:
-                raise UsageError(f"hydra.sweeper.metric={self._metric}: cells have {', '.join(sorted(names))}")
+            for job in jobs:
+                if job.code == 0 and self._metric not in job.metrics:
+                    write = closest(self._metric, sorted(job.metrics)) if job.metrics else "sweep the stage evaluate"
+                    raise UsageError(f"hydra.sweeper.metric={self._metric}: {job.cell} has no such metric; {write}")
             return self._metric
         validation = sorted(name for name in names if name.startswith("validation/"))
         return "validation/loss" if "validation/loss" in names or not validation else validation[0]
@@ -82,8 +84,9 @@ class Grid(Sweep):
             raise UsageError(f"{open_.input_line} has no values to go through; write hydra/sweeper=optuna, or values")
         settings = [each.get_key_element() for each in parsed if each.is_sweep_override()]
         jobs = self.launcher.checked([*combinations(parsed)], swept=settings)
+        self.launcher.folder.mkdir(parents=True, exist_ok=True)
         with parent_run(self.settings, self.launcher, settings), self.launcher.running(len(jobs)):
-            self.launcher.run(jobs)
+            in_parallel(self._run, jobs, self.launcher.devices.jobs, self.launcher.goes_on)
         metric = self.metric_of(jobs)
         rows = [row_of(job, settings, metric) for job in jobs]
         leave(self.launcher, rows, metric, self.lower_is_better(metric))
@@ -91,6 +94,11 @@ class Grid(Sweep):
             print(f"{len(failed)} of {len(jobs)} jobs failed; the same command runs them again", file=sys.stderr)
             sys.exit(1)
         return None
+
+    def _run(self, job: Job) -> None:
+        """Run a job. UsageError if it lacks the metric, before others are run."""
+        self.launcher.run_one(job)
+        self.metric_of([job])
 
 
 def combinations(parsed: Sequence[Override]) -> Iterator[list[str]]:

@@ -55,8 +55,15 @@ REFUSED = [
     ("prepare --mutlirun", "there is no option --mutlirun, but --multirun; "),
     ("embed --cfg nope", "invalid choice: 'nope'"),
     ("evaluate --config-dir", "expected one argument"),
-    ("pretrain epochs=3 -m seed=1,2", "seed=1,2 comes after an option and would not be read; write -m before all"),
+    ("pretrain epochs=3 -m seed=1,2", "error: seed=1,2 comes after an option and would not be read; write -m before"),
     ("pretrain seed=3 --config-dir=. epochs=1", "epochs=1 comes after an option"),
+    (f"evaluate {TINY} cell=nope", "outputs/pretrain/nope/model.safetensors is missing"),
+    (f"pretrain {TINY} recipe=recurrent/lstm init=nope", "outputs/nope/config.yaml is missing"),
+    *((f"pretrain {TINY} recipe=recurrent/lstm {setting}={value}", f"{setting}={value} should be plain names with /")
+      for setting in ("init", "tokens") for value in ("../../../etc/passwd", "/etc", "a//b", "a/./b")),
+    *((f"{stage} {TINY} {setting}={place}", "; nothing can be made there; write another place")
+      for stage, setting in (("pretrain", "hydra.run.dir"), ("pretrain -m seed=1,2", "hydra.sweep.dir"))
+      for place in ("/proc/1/x", "/dev/null/x", "/dev/null")),
     # No GPU is shown to torch, even where there is one.
     (f"pretrain {TINY} trainer=gpu", "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
     (f"finetune {TINY} trainer=ddp trainer.accelerator=gpu", "accelerator=gpu: torch finds no GPU here"),

@@ -18,7 +18,7 @@ from optuna.trial import TrialState
 from rich.console import Console
 
 from pipelines.execute.adopt import adopt, changed, written_at
-from pipelines.execute.grid import leave, show
+from pipelines.execute.grid import Grid, leave, show
 from pipelines.execute.launcher import Devices, in_parallel
 from pipelines.execute.optuna_search import Search, corners, distribution, rounded
 from pipelines.execute.progress import StudyProgress
@@ -61,6 +61,39 @@ def refused(project: Project, *words: str) -> str:
     assert done.returncode == 2 and not (project.folder / "outputs/pretrain").exists()
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     return line
+
+
+def search(metric: str) -> Search:
+    return Search(metric, None, None, 1, None, None, 1, optuna.samplers.RandomSampler, optuna.pruners.NopPruner())
+
+
+@pytest.mark.long
+def test_a_metric_that_the_first_job_lacks_ends_the_sweep(sweeping):
+    done = sweeping.run("pretrain", "-m", "corpus=grammar_tiny", "recipe=counted/unigram,counted/kn3",
+                        "hydra.launcher.n_jobs=1", "+hydra.sweeper.metric=nope")  # fmt: skip
+    line = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and [*cells(sweeping)] == ["unigram-1"]
+    assert line.startswith(
+        "error: hydra.sweeper.metric=nope: outputs/pretrain/grammar_tiny/unigram-1 has no such metric;"
+    )
+
+
+@pytest.mark.parametrize(
+    "sweep", [Grid("validation/los", None, None), search("validation/los")], ids=["grid", "optuna"]
+)
+def test_the_metric_of_a_sweep_is_that_of_each_job(sweep):
+    def job(code, **metrics):
+        return SimpleNamespace(code=code, cell="x-1", metrics={name.replace("_", "/"): 1.0 for name in metrics})
+
+    assert sweep.metric_of([job(1), job(0, validation_los=1), job(None)]) == "validation/los"
+    for names, advice in (
+        ({"validation_loss": 1, "steps": 1}, "write validation/loss"),
+        ({}, "sweep the stage evaluate"),
+    ):
+        with pytest.raises(
+            UsageError, match=f"^hydra.sweeper.metric=validation/los: x-1 has no such metric; {advice}$"
+        ):
+            sweep.metric_of([job(0, validation_los=1), job(0, **names)])
 
 
 def test_jobs_are_cells_under_one_parent_and_made_once(sweeping):

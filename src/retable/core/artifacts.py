@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from retable.core.digests import DIGESTS, check, digest, made_by, remedy
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, closest
+from retable.core.stages import STAGES
 
 _CODE = ("src", "pipelines", "conf", "studies/*/study.yaml", "pyproject.toml", "requirements.lock")
 CHECKOUT = Path(__file__).parents[3]  # if the package is not installed elsewhere
@@ -151,9 +152,23 @@ def require(path: Path) -> Path:
     """`path`, if it exists, and is as it was written where it is of a cell; else a UsageError, which names the stage
     that makes it."""
     if not path.exists():
-        raise UsageError("; ".join(filter(None, [f"{path} is missing", made_by(path)])))
+        raise UsageError(f"{path} is missing{_instead(path)}")
     check(path)
     return path
+
+
+def _instead(path: Path) -> str:
+    """What to do about a missing file: to run its stage, or to name a cell of that stage."""
+    if advice := made_by(path):
+        return f"; {advice}"
+    if path.parts[:1] != ("outputs",) or len(path.parts) < 3:
+        return ""
+    of_stage = path.parts[1] in STAGES
+    folder, form = (Path(*path.parts[:2]), "CORPUS/NAME") if of_stage else (Path("outputs"), "STAGE/CORPUS/NAME")
+    known = [str(run.parent.relative_to(folder)) for run in sorted(folder.glob(f"{'*/' * form.count('/')}*/run.json"))]
+    name = str(path.parent.relative_to(folder))
+    known = [each for each in known if each.endswith(f"/{name}")] or known
+    return f"; the name of a cell has the form {form}: {closest(name, known)}" if known else ""
 
 
 def project_folder() -> Path:

@@ -9,13 +9,14 @@ import functools
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from retable.core.errors import UsageError
-from retable.core.stages import module_of
+from retable.core.stages import STAGES, module_of
 
 DIGESTS, RUN = "digests.json", "run.json"
 FORMAT = 2  # of a cell, as its run.json says; those before had no digests
@@ -155,10 +156,19 @@ def remedy(path: Path) -> str:
 
 
 def made_by(path: Path) -> str | None:
-    """Which stage makes what `path` is of, or is; None outside of `outputs/`."""
-    parts = path.parts
-    if "outputs" not in parts or len(parts) <= parts.index("outputs") + 2:
+    """Which stage makes what `path` is of, or is; None for a path of another form than those of cells."""
+    if (name := _cell_name(path)) is None:
         return None
-    stage, corpus, *cell = parts[parts.index("outputs") + 1 :]
-    name = "/".join([stage, corpus, *([] if stage == "prepare" else cell[:1])])
+    stage = name.partition("/")[0]
     return f"stage {stage} makes it: `retable repro` of a study that has {name}, or `python -m {module_of(stage)}`"
+
+
+def _cell_name(path: Path) -> str | None:
+    """The cell that `path` is of, or is: `STAGE/CORPUS/NAME`, of stage prepare `prepare/CORPUS`."""
+    parts = path.parts
+    stage, *names = parts[parts.index("outputs") + 1 :] if "outputs" in parts[:-1] else [""]
+    length = 1 if stage == "prepare" else 2
+    is_file = len(names) == length and re.search(r"\.[a-z]\w*$", names[-1])  # it is beside cells, not in one
+    if stage not in STAGES or len(names) < length or is_file or {".", ".."} & {*parts}:
+        return None
+    return "/".join([stage, *names[:length]])
