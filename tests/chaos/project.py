@@ -18,7 +18,7 @@ from retable.core.stages import module_of
 from tests.conftest import last_of_each
 
 ROOT = Path(__file__).parent.parent.parent
-KEPT = ("log", "made", "measured", "graph.txt")  # below work/
+KEPT = ("repro.lock", "log", "made", "measured", "graph.txt")  # below work/
 SECONDS = 300  # a command that takes longer hangs
 
 
