@@ -174,7 +174,9 @@ def test_known_words_and_marks_are_not_named_and_many_words_are_counted(tmp_path
 
 
 def test_the_command_prints_the_same_words_in_one_line(classifier, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["retable", "classify", str(classifier.folder), "the zebra", LONG])
+    monkeypatch.setattr(
+        sys, "argv", ["retable", "predict", str(classifier.folder), "--text", "the zebra", "--text", LONG]
+    )
     with pytest.raises(SystemExit, match="0"):
         main()
     cut = "1 of 2 texts have more tokens than the model's max_length=8, and were cut at the end"
