@@ -189,14 +189,17 @@ def sweep(
 
 
 @app.command()
-def adopt(sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="a folder below multirun/")]) -> None:
+def adopt(
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="a folder below multirun/")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the settings, and write nothing")] = False,
+) -> None:
     """Write the settings of a sweep's best trial into its recipe."""
     from pipelines.config.errors import one_line_errors
 
     with one_line_errors():
         from pipelines.execute.adopt import adopt
 
-        adopt(sweep)
+        adopt(sweep, dry_run)
 
 
 @app.command()

@@ -5,6 +5,7 @@ One file of conf/recipe changes, in place, with its comments; what is made by it
 
 import io
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,13 +19,15 @@ from pipelines.execute.grid import SAID, read_texts, read_trials, sweep_folder
 from pipelines.study.compose import conf
 from retable.core.artifacts import read_json
 from retable.core.errors import UsageError
+from retable.core.escaping import in_one_line
 from retable.core.publishing import atomic_write
 from retable.reporting.sweeps import best_of, settings_of
 
+SHORTER = ("budget", "corpus", "epochs", "max_steps", "examples")  # settings of trials that are not those of a study
 OF_A_CELL = ("seed", "system", "init", "embedding", "budget", "out", "cell", "cells")  # and of no recipe
 
 
-def adopt(said: str) -> None:
+def adopt(said: str, dry_run: bool = False) -> None:
     """Write the settings of the best trial into its recipe, and say what changed. UsageError where there is nothing
     that a recipe could say."""
     folder = sweep_folder(said)
@@ -50,11 +53,16 @@ def adopt(said: str) -> None:
         raise UsageError(f"recipe {recipe} is of the installed package; copy {path} to conf/recipe/{recipe}.yaml first")
     before = path.read_text(encoding="utf-8")
     after = changed(before, {places[name]: said for name, said in found.items()})
-    with atomic_write(str(path)) as file:
-        file.write(after)
+    if not dry_run:
+        with atomic_write(str(path)) as file:
+            file.write(after)
     settings = ", ".join(f"{places[name]}={said}" for name, said in found.items())
     print(f"trial {best['trial']}, {best['metric']} {best['value']:.4f}: {settings}")
-    print(f"conf/recipe/{recipe}.yaml {'has them now' if after != before else 'had them already'}")
+    changes = "would have them" if dry_run else "has them now; `retable why STUDY` lists the cells that read it"
+    print(f"conf/recipe/{recipe}.yaml {changes if after != before else 'had them already'}")
+    if shorter := [each for each in fixed if each.partition("=")[0].lstrip("+") in SHORTER]:
+        line = f"the trials had {' '.join(shorter)}; other values may be best without"
+        print(in_one_line(line), file=sys.stderr)
 
 
 def written_at(stage: str, overrides: Sequence[str], names: Sequence[str]) -> dict[str, str]:

@@ -21,6 +21,8 @@ from retable.planning.conf import Conf, strings
 from retable.planning.graph import params_of, params_text, pipeline_of, pipeline_text
 from retable.planning.study import Study, expand
 
+READ = 8_000_000  # bytes of text that a training reads: about 2,000 steps of the recipes sized for two million words
+MOST = 10  # epochs: on 200 KB a GPT was better after 10 than after 5, and worse after 20
 MEASURED = ("task", "benchmark")  # the groups of what leaves units of a metric
 
 
@@ -74,11 +76,34 @@ def new(folder: str, settings: Sequence[str]) -> None:
     name, systems = Path(folder).resolve().name, given.pop("systems", "kn5,lstm")
     of = systems.split(",") if isinstance(systems, str) else systems
     benchmarks = given.pop("benchmarks", {"perplexity": "all"})
+    found = Conf(CONF, own if (own := Path(folder, "conf")).is_dir() else None)
     said = given | {"systems": [{"of": of}], "benchmarks": benchmarks}
-    expand(Conf(CONF, own if (own := Path(folder, "conf")).is_dir() else None), name, said)
+    expand(found, name, said)  # a mistake is found before a text is read
+    size = training_bytes(found.says("corpus", given["corpus"]), Path(folder)) if "corpus" in given else None
+    trained = [each for each in of if found.recipe(each).get("epochs") == 1]
+    if size is not None and trained:
+        epochs = min(max(round(READ / size), 1), MOST)
+        counted = [each for each in of if each not in trained]
+        said["systems"] = [{"of": counted}] * bool(counted) + [{"of": trained, "set": {"epochs": epochs}}]
+        print(f"epochs: {epochs} for {', '.join(trained)}, as the text to train on has {size / 1e6:.2g} MB")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"# What study {name} is for.\n" + as_yaml(said, default_flow_style=None), encoding="utf-8")
     print(f"{path} is written; retable repro {folder} makes the study")
+
+
+def training_bytes(corpus: Mapping[str, Any], folder: Path) -> int | None:
+    """Return the size of a corpus's training text, if that is a file; None for another corpus, such as that of the
+    embedded language, and for a file that does not exist yet. Paths start in the study's folder."""
+    write: Any = OmegaConf.to_container(OmegaConf.create(corpus.get("write", {})), resolve=True)
+    target = write.get("_target_")
+    if target == "retable.corpora.cut.write_cut":
+        source, share = write.get("source"), write.get("train", 1.0)
+    elif target == "retable.corpora.text.write_corpus":
+        source, share = write.get("train"), 1.0
+    else:
+        return None
+    path = folder / str(source)
+    return max(round(path.stat().st_size * float(share)), 1) if path.is_file() else None
 
 
 def data_of(cell: Cell) -> list[str]:

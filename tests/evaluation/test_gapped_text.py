@@ -11,6 +11,7 @@ from retable.evaluation.gapped_text import GappedText, draw_size, share_of_size
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Branch, Rejected, Scorer, Table
 from retable.grammar.language import tokens_of
+from retable.grammar.masked import MaskedWords
 
 NOUNS, VERBS = ["cat", "dog", "owl"], ["sees", "eats"]
 WORDS = ["big", *NOUNS, *VERBS, "if", "then", "\n"]
@@ -168,3 +169,20 @@ def test_a_stream_has_the_grammars_probability(grammar):
     expected = grammar.score_tokens(first).sum() + grammar.score_tokens(second[:15]).sum()
     assert text.log_probability([*first, *second[:15]]) == pytest.approx(expected, rel=1e-12)
     assert text.log_probability([*first, "nonsense"]) == -np.inf
+
+
+def test_one_hidden_word_of_the_grammar(grammar):
+    """The sum is p(document) / p(word | the rest), which is known exactly."""
+    masked, text = MaskedWords(grammar), GappedText(grammar, Discourse, 60, 1500)
+    generator, errors = np.random.default_rng(8), []
+    for document in islice(grammar.documents(7, "one"), 10):
+        tokens = tokens_of(document)
+        inner = [i for i in range(1, len(tokens) - 1) if "\n" not in tokens[i - 1 : i + 2]]
+        place = int(generator.choice(inner))
+        seen = [tokens[:place], tokens[place + 1 :]]
+        exact = grammar.score_tokens(tokens).sum() - np.log(masked.posterior(tokens, place)[tokens[place]])
+        gaps = [[tokens[place]]]
+        errors.append([text.log_sum(seen, gaps, generator.random, above) - exact for above in (False, True)])
+    below, above = np.array(errors).T
+    assert np.abs(errors).max() < 2.5 and np.median(np.abs(errors)) < 0.3
+    assert below.mean() < 2 * below.std() / np.sqrt(10) and above.mean() > -2 * above.std() / np.sqrt(10)

@@ -109,6 +109,16 @@ def test_it_starts_as_an_independent_softmax():
     torch.testing.assert_close(CRF(K).log_likelihood(given, tags, LENGTHS), of_words.sum(1))
 
 
+def test_a_tag_out_of_reach_leaves_no_nan():
+    """I-y can't be reached without a B-y, as where the training data has none."""
+    tags = ["O", "B-x", "I-x", "I-y"]
+    crf = CRF(4, allowed_transitions(tags, "IOB2"))
+    given = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    crf.log_likelihood(given, torch.tensor([[0, 1, 2, 0, 1]]), torch.tensor([5])).sum().backward()
+    assert all(grad.isfinite().all() for grad in (given.grad, *(p.grad for p in crf.parameters())))
+    assert not given.grad[:, :, 3].any()
+
+
 def test_a_gpus_bf16_emissions_are_summed_in_fp32():
     given = emissions().bfloat16()
     assert CRF(K).log_partition(given, LENGTHS).dtype == torch.float32
@@ -132,3 +142,8 @@ def test_a_type_may_have_hyphens():
     """As the roles of PropBank do: C-ARG1 and R-ARG1 are two types."""
     allowed = allowed_transitions(["O", "B-C-ARG1", "I-C-ARG1", "I-R-ARG1"], "IOB2").int().tolist()
     assert allowed == allowed_transitions(["O", "B-x", "I-x", "I-y"], "IOB2").int().tolist()
+
+
+def test_only_scores_are_saved():
+    """What is forbidden, the tags tell."""
+    assert [*CRF(2, allowed_transitions(["B-x", "E-x"], "IOBES")).state_dict()] == ["start", "transition", "end"]

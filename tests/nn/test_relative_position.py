@@ -13,6 +13,14 @@ def test_buckets_are_those_of_transformers(causal, n_buckets, max_distance):
     assert torch.equal(buckets(distances, causal, n_buckets, max_distance), theirs)
 
 
+def test_buckets_by_hand():
+    """Of 32 buckets 16 are for each direction, 8 of these for 0 to 7 and 8 for octaves of a third up to 128."""
+    found = buckets(torch.tensor([0, -1, -7, -8, -11, -12, -127, -128, -999, 1, 7, 8, 128]), False, 32, 128)
+    assert found.tolist() == [0, 1, 7, 8, 8, 9, 15, 15, 15, 17, 23, 24, 31]
+    found = buckets(torch.tensor([5, 0, -1, -15, -16, -128, -999]), True, 32, 128)
+    assert found.tolist() == [0, 0, 1, 15, 16, 31, 31]
+
+
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize(("n_queries", "n_keys"), [(5, 5), (1, 1), (1, 6), (3, 40)])
 def test_each_score_gets_the_number_of_its_distance(causal, n_queries, n_keys):

@@ -33,6 +33,33 @@ def test_the_expected_gradient_is_zero_at_the_normalised_data_distribution_alone
     assert (unnormalised > 0.01).all()  # all scores are too high
 
 
+@pytest.mark.parametrize("learn_normaliser", [False, True])
+def test_its_optimum_is_the_data_distribution_and_normalised(learn_normaliser):
+    contexts = np.array([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25], [0.02, 0.9, 0.04, 0.04]])
+    objective = make(NoiseContrastive, 4, contexts.sum(0) * 100, samples=4, learn_normaliser=learn_normaliser)
+    torch.nn.init.normal_(objective.model.embedding.weight)
+    share = torch.tensor(contexts)
+    everything, labels = torch.arange(4).repeat_interleave(4), torch.arange(4).repeat(4)
+
+    def expected_loss():
+        optimizer.zero_grad()
+        hidden = objective.model(everything)[0]
+        # nats is a mean over tokens; one token at a time, so that each can be weighed with its probability.
+        losses = [objective.nats(hidden[i : i + 1], labels[i : i + 1]) for i in range(16)]
+        loss = (torch.stack(losses) * share.flatten()).sum()
+        loss.backward()
+        return loss
+
+    trained = [p for p in objective.parameters() if p.requires_grad]
+    optimizer = torch.optim.LBFGS(
+        trained, max_iter=400, tolerance_grad=1e-9, tolerance_change=0, line_search_fn="strong_wolfe"
+    )
+    optimizer.step(expected_loss)
+    with torch.no_grad():
+        found = (objective.head(objective.model.embedding.weight) - objective.log_normaliser).exp()
+    np.testing.assert_allclose(found, contexts, atol=2e-3)  # without a normalisation
+
+
 def test_the_normaliser_is_learnt_only_where_asked():
     assert not make(NoiseContrastive, 5, COUNTS, 2, learn_normaliser=False).log_normaliser.requires_grad
     assert make(NoiseContrastive, 5, COUNTS, 2, learn_normaliser=True).log_normaliser.requires_grad

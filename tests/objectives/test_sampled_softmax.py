@@ -46,3 +46,13 @@ def test_the_expected_gradient_is_zero_at_the_data_distribution(samples, monkeyp
     np.testing.assert_allclose(gradient, 0, atol=1e-6)
     elsewhere = expected_gradient(objective, DATA, LOGITS, monkeypatch)
     assert np.abs(elsewhere).max() > 0.02
+
+
+def test_the_expected_gradient_approaches_the_full_softmaxs_as_samples_grow(monkeypatch):
+    full = np.exp(LOGITS) / np.exp(LOGITS).sum() - DATA
+    distances = [
+        np.linalg.norm(expected_gradient(make(SampledSoftmax, 5, COUNTS, samples), DATA, LOGITS, monkeypatch) - full)
+        for samples in range(1, 6)
+    ]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[0] > 0.1 and distances[-1] < 1e-6

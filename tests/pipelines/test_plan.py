@@ -1,6 +1,7 @@
 """The plan of a cell: what it depends on, and the graph of all."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,18 @@ def test_a_cell_that_can_not_be_composed_is_named(monkeypatch, tmp_path, setting
     assert str(error.value).startswith(message)
 
 
+OMEGACONF = {
+    "oc.env",
+    "oc.select",
+    "oc.decode",
+    "oc.create",
+    "oc.deprecated",
+    "oc.dict.keys",
+    "oc.dict.values",
+    "hydra",
+}
+
+
 def test_params_may_change_settings_but_no_cells(monkeypatch, tmp_path):
     """As `dvc exp run -S` does, and as it can't."""
     monkeypatch.chdir(tmp_path)
@@ -89,6 +102,13 @@ def test_params_may_change_settings_but_no_cells(monkeypatch, tmp_path):
     Path("params.yaml").write_text(yaml.dump(params | {"pretrain": {}}))
     with pytest.raises(UsageError, match=r"params\.yaml is not that of study\.yaml; run `retable graph`"):
         compose.set_study()
+
+
+def test_files_that_an_experiment_may_change_need_no_resolver_of_the_project():
+    """`dvc exp run -S FILE:key=value` resolves the whole file by an OmegaConf that has only its own resolvers."""
+    files = [*(CONF / "recipe").rglob("*.yaml"), CONF.parent / "params.yaml", *STUDIES.glob("*/params.yaml")]
+    found = {path: re.findall(r"\$\{([\w.]+):", path.read_text(encoding="utf-8")) for path in files}
+    assert len(files) > 150 and not {path: names for path, names in found.items() if {*names} - OMEGACONF}
 
 
 def test_a_cell_that_begins_with_another_or_with_a_checkpoint_depends_on_it(monkeypatch, tmp_path):

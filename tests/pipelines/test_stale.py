@@ -167,6 +167,43 @@ def test_a_study_to_start_from(monkeypatch, tmp_path, settings, file, capsys):
         dvc_project.new("mine", settings)
 
 
+def own_corpus(folder: Path, size: int, form: str) -> None:
+    """A study's folder with a text of so many bytes to train on."""
+    (folder / "conf/corpus").mkdir(parents=True)
+    write = {
+        "cut": "{_target_: retable.corpora.cut.write_cut, source: text.txt, train: 0.5, test: 0.25}",
+        "files": "{_target_: retable.corpora.text.write_corpus, train: text.txt, validation: v, test: t}",
+    }
+    (folder / "conf/corpus/mine.yaml").write_text(f"unit: line\nwrite: {write[form]}\n", encoding="utf-8")
+    with (folder / "text.txt").open("wb") as file:
+        file.truncate(size * (2 if form == "cut" else 1))
+
+
+@pytest.mark.parametrize("form", ["cut", "files"])
+@pytest.mark.parametrize(("size", "epochs"), [(1, 10), (180_000, 10), (1_000_000, 8), (1_800_000, 4), (5_000_000, 2),
+                                              (8_000_000, 1), (10**12, 1)])  # fmt: skip
+def test_epochs_are_set_by_the_size_of_the_text(monkeypatch, tmp_path, size, epochs, form, capsys):
+    """For trained recipes of one epoch alone: the others have epochs of their own, and counted ones none."""
+    monkeypatch.chdir(tmp_path)
+    own_corpus(tmp_path / "mine", size, form)
+    dvc_project.new("mine", ["corpus=mine", "systems=kn5,lstm,awd_lstm,gpt_rotary", "seeds=3"])
+    systems = yaml.safe_load(Path("mine/study.yaml").read_text(encoding="utf-8"))["systems"]
+    assert systems == [{"of": ["kn5", "awd_lstm"]}, {"of": ["lstm", "gpt_rotary"], "set": {"epochs": epochs}}]
+    assert capsys.readouterr().out.startswith(f"epochs: {epochs} for lstm, gpt_rotary, as the text to train on has ")
+    study = expand(Conf(CONF, tmp_path / "mine/conf"), "mine", yaml.safe_load(Path("mine/study.yaml").read_text()))
+    for place, cell in study.cells.items():
+        trained = place.startswith(("pretrain/mine/lstm-", "pretrain/mine/gpt_rotary-"))
+        assert (str(cell.settings.get("epochs")) == str(epochs)) == trained
+
+
+def test_without_the_text_epochs_stay_those_of_the_recipes(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    own_corpus(tmp_path / "mine", 1, "cut")
+    Path("mine/text.txt").unlink()
+    dvc_project.new("mine", ["corpus=mine", "systems=kn5,lstm"])
+    assert yaml.safe_load(Path("mine/study.yaml").read_text())["systems"] == [{"of": ["kn5", "lstm"]}]
+
+
 @pytest.mark.parametrize(
     ("folder", "settings", "message"),
     [("mine", ["corpus=ptb", "systems=lstn"], "study mine, systems: there is no recipe 'lstn'; write lstm"),

@@ -394,6 +394,11 @@ def test_the_winner_changes_one_recipe(tmp_path, own, capsys):
         sweep / "trials.csv", index=False
     )
     before = {path: path.read_text() for path in own.glob("*.yaml")}
+    adopt("multirun/pretrain/rates", dry_run=True)
+    assert {path: path.read_text() for path in before} == before
+    printed = capsys.readouterr()
+    assert "optimizer.lr=0.01235, model.d_model=96" in printed.out and "lstm.yaml would have them" in printed.out
+    assert printed.err == "the trials had corpus=grammar_tiny; other values may be best without\n"
     adopt("multirun/pretrain/rates")
     (path,) = [path for path, text in before.items() if path.read_text() != text]
     assert path == own / "lstm.yaml"
@@ -401,6 +406,14 @@ def test_the_winner_changes_one_recipe(tmp_path, own, capsys):
     assert yaml.safe_load(path.read_text())["model"] == {"dropout": 0.0, "d_model": 96}
     assert yaml.safe_load(path.read_text())["optimizer"] == {"lr": 0.01235}
     assert "trial 1, validation/loss 1.5000: optimizer.lr=0.01235, model.d_model=96" in capsys.readouterr().out
+    for shorter in ("budget=2e5tokens", "+max_steps=3", "epochs=2"):
+        overrides = [*said, shorter]
+        write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": overrides, "recipe": "recurrent/lstm"})
+        adopt("multirun/pretrain/rates")
+        assert f"the trials had corpus=grammar_tiny {shorter}; " in capsys.readouterr().err
+    write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": said[1:], "recipe": "recurrent/lstm"})
+    adopt("multirun/pretrain/rates")
+    assert not capsys.readouterr().err
     adopt("multirun/pretrain/rates")
     assert "had them already" in capsys.readouterr().out
 

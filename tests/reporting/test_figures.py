@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.reporting.learning_curves import DECAY, ENOUGH, learning_curves
+from retable.reporting.learning_curves import DECAY, ENOUGH, NOISE, learning_curves, still_falling
 from retable.reporting.results import read_result
 from retable.reporting.vectors import planes
 from tests.reporting.charts import ends, line, marks, specified, table, tables, texts
@@ -30,6 +30,31 @@ def write_losses(write_run):
         return read_result(folder)
 
     return write
+
+
+@pytest.mark.parametrize(
+    ("curves", "falls"),
+    [
+        ([[5.0, 4.5]], 0.5),
+        ([[5.0, 4.5, 4.5 - NOISE / 2]], None),
+        ([[5.0, 4.5, 4.4]], 0.1),
+        ([[4.0, 4.5, 4.4]], None),  # worse than the first
+        ([[5.0, 4.4, 4.4, 4.6]], None),
+        ([[5.0, *[4.0] * 19, 3.99999]], None),  # a step after the end of an epoch
+        ([[5.0, *[4.0] * 12, 3.9, 3.8, 3.79]], 0.11),  # the last tenth counts as one
+        ([[5.0, 4.5, 4.4], [5.0, 4.6, 4.5]], 0.1),  # both fall by more than they differ
+        ([[5.0, 4.5, 4.4], [5.0, 5.6, 5.2]], None),  # 0.1 and -0.2 on average
+        ([[5.0, 4.5, 4.4], [5.0, 4.2, 4.1]], None),  # the seeds differ by more
+        ([[4.0]], None),
+    ],
+)  # fmt: skip
+def test_a_loss_that_was_still_falling_is_noted(curves, falls, write_losses):
+    runs = [write_losses("lstm", seed, [6.0] * len(each), each) for seed, each in enumerate(curves, 1)]
+    flat = write_losses("gpt", 1, [6.0] * 3, [4.0, 4.0, 4.0])
+    steps = 10 * (len(curves[0]) - 1)
+    said = f"lstm on grammar: {steps} steps; the validation loss was still falling"
+    expected = [] if falls is None else [f"{said}, by {falls:.2f} nats in the last steps"]
+    assert still_falling([*runs, flat]) == expected
 
 
 def test_training_losses_are_smoothed_means_in_the_band_of_the_seeds(write_losses):

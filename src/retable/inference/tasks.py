@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import torch
 
 from retable.core import settings
 from retable.core.artifacts import read_json, require
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, UsageWarning
 from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.corpora.coreference import Document
 from retable.corpora.multiple_choice import Choice
@@ -168,7 +169,9 @@ class Classifier(TaskSystem):
         texts: Any = [tuple(str(row.fields[name]) for name in self.task.sentences) for row in rows]
         found = pd.DataFrame({"predicted": self.classify(texts)})
         if self._tells_classes():
-            of_classes = self.probabilities(texts)
+            with warnings.catch_warnings():  # `classify` has warned of these texts
+                warnings.simplefilter("ignore", UsageWarning)
+                of_classes = self.probabilities(texts)
             found["probability"] = of_classes[
                 range(len(rows)), [self.labels.index(name) for name in found["predicted"]]
             ]

@@ -12,6 +12,7 @@ from retable.reporting.lines import Look, Scale, line_panel
 from retable.reporting.results import Result
 
 TRAINING, VALIDATION = "train/loss", "validation/loss"
+NOISE = 0.01  # nats: a smaller fall of a single run's loss, one per cent of perplexity, is no sign of more to learn
 ENOUGH = 6  # validation losses of a run, to be called a curve
 DECAY = 0.9  # of the moving average of training losses
 
@@ -55,6 +56,33 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
         if figure := _curves(title, group, bounds.get((tokens, kind)) if bounded else None):
             figures[title] = figure
     return figures
+
+
+def still_falling(results: Iterable[Result]) -> list[str]:
+    """Return a line per system without a task whose last validation loss was the lowest by more than its noise.
+
+    It is compared with the validations of the first nine tenths of the steps: some trainings end a step after one. The
+    noise is NOISE, or the standard deviation of the last loss over seeds, if that is larger. The falls
+    of several seeds are averaged.
+    """
+    groups: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
+    for result in results:
+        if "curve" in result.tables and not result.run.get("task"):
+            curve = result.tables["curve"]
+            losses = curve[curve["metric"] == VALIDATION].drop_duplicates("step", keep="last").sort_values("step")
+            steps = losses["step"].max()
+            before = losses.loc[losses["step"] <= 0.9 * steps, "value"]
+            if len(before):
+                last = losses["value"].iloc[-1]
+                groups[result.run["system"], result.run["corpus"]].append((int(steps), before.min() - last, last))
+    lines = []
+    for (system, corpus), runs in groups.items():
+        frame = pd.DataFrame(runs, columns=["steps", "fall", "last"])
+        noise = max(NOISE, frame["last"].std() if len(frame) > 1 else 0.0)
+        if (fall := frame["fall"].mean()) > noise:
+            said = f"{frame['steps'].max():,} steps; the validation loss was still falling"
+            lines.append(f"{system} on {corpus}: {said}, by {fall:.2f} nats in the last steps")
+    return lines
 
 
 def _has_batches(result: Result, settings: Mapping[str, Any]) -> bool:

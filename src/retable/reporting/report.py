@@ -26,7 +26,7 @@ from retable.reporting.figures import Figure, write_figure
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.label_efficiency import label_efficiency_figures, scores_by_labels
 from retable.reporting.lacking import lacking_rows
-from retable.reporting.learning_curves import learning_curves
+from retable.reporting.learning_curves import learning_curves, still_falling
 from retable.reporting.lineage import gains_rows, lineage_rows
 from retable.reporting.markup import Table, markdown_table
 from retable.reporting.mixes import mixes_figures, mixes_frame
@@ -167,10 +167,12 @@ def write_report(
     cells = [*{result.name: result for result in everything}.values()]  # one, of however many benchmarks
     here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
     made = entries(here, makings or {}, remote)
-    page = report_page(f"Study {study}", about, provenance.summary(here), frame, tables, figures, made)
+    falling = still_falling(cells)
+    summary = " ".join([provenance.summary(here), *(f"{line}." for line in falling)])
+    page = report_page(f"Study {study}", about, summary, frame, tables, figures, made)
     (out / "report.html").write_text(page, encoding="utf-8")
     write_judged(judged(frame), out)
-    text = report_markdown(study, about, provenance.origins(cells), frame, tables)
+    text = report_markdown(study, about, [*provenance.origins(cells), *falling], frame, tables)
     (out / "report.md").write_text(text, encoding="utf-8")
     return tables
 
