@@ -90,7 +90,7 @@ def test_systems_on_other_units_are_not_compared(cells, write_likelihood):
             "no measured cell or system gpd; write gpt; or name a study whose records have both: --study",
         ),
         (("gpt", "bert"), "gpt and bert were not measured by the same benchmark or on the same task"),
-        (("gpt", "lstm", "test/perplexity"), "have no test/perplexity; write test/perplexity_word"),
+        (("gpt", "lstm", "test/perplexity"), "have no test/perplexity; write test/perplexity_token or test/perplexity_word"),
         (("gpt", "lstm", None, "depth"), "study depth has no records here; `retable repro depth` makes them"),
     ],
 )
