@@ -17,6 +17,7 @@ import pipelines
 import retable
 from pipelines.config import environment
 from retable.core import trust
+from retable.core.artifacts import project_folder
 from retable.core.errors import UsageError, closest
 
 CODE = {"pipelines": Path(pipelines.__file__).parent, "retable": Path(retable.__file__).parent}
@@ -31,6 +32,7 @@ CODE_LINKS = "code"  # in a study's folder: links to the code that its plans are
 
 def require_own_checkout() -> None:
     """Raise UsageError in a checkout whose code is not the one that runs: a copy, or another clone's environment."""
+    project_folder()  # refuses a DVC_ROOT that is not a folder
     code = {"pipelines": Path("pipelines"), "retable": Path("src/retable")}
     for folder in (Path.cwd(), *Path.cwd().parents):
         if not all((folder / path / "__init__.py").exists() for path in code.values()):

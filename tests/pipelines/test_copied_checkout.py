@@ -1,4 +1,4 @@
-"""An environment that belongs to another folder is refused, or made anew: it would run that folder's code."""
+"""Environments of another folder, and modules of another place, are refused: their code would run."""
 
 import os
 import subprocess
@@ -11,6 +11,7 @@ import pytest
 from pipelines.cli.main import main
 from pipelines.config.project import CHECKOUT, enter_project, require_own_checkout, require_project_folder
 from pipelines.evaluate import evaluate
+from retable.core.artifacts import root
 from retable.core.errors import UsageError
 
 
@@ -87,3 +88,50 @@ def test_inside_a_project_its_folder_is_named_and_nothing_is_left(tmp_path, monk
     assert [*below.iterdir()] == []
     monkeypatch.chdir(tmp_path)
     require_project_folder()
+
+
+def started(folder: Path, module: str, path: str = "", **environment: str) -> subprocess.CompletedProcess:
+    own = os.pathsep.join(filter(None, [path, str(CHECKOUT / "src"), str(CHECKOUT)]))
+    command = (
+        [sys.executable, "-c", "import pipelines; print('runs')"] if not module else [sys.executable, "-m", module]
+    )
+    return subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": own} | environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("name", ["yaml.py", "torch/__init__.py", "hydra/__init__.py", "retable/__init__.py"])
+def test_a_module_that_hides_a_package_is_refused(tmp_path, name):
+    """Of PYTHONPATH, and of the working folder, where `python -m` looks first."""
+    (path := tmp_path / name).parent.mkdir(exist_ok=True)
+    path.touch()
+    hidden = path if name.endswith("yaml.py") else path.parent
+    line = f"error: {hidden} hides the package {hidden.stem}; rename it, or take {tmp_path} out of PYTHONPATH\n"
+    for folder, module, given in ((CHECKOUT, "", str(tmp_path)), (tmp_path, "pipelines.plan", "")):
+        done = started(folder, module, given)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
+
+
+def test_modules_that_hide_nothing_are_not(tmp_path):
+    files = (
+        "mine.py",
+        "yaml/notes.txt",
+        "other/__init__.py",
+        "installed/yaml/__init__.py",
+        "installed/x.dist-info/RECORD",
+    )
+    for name in files:
+        (path := tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    given = f"{tmp_path}{os.pathsep}{tmp_path / 'installed'}{os.pathsep}{tmp_path / 'nothing'}"
+    assert started(tmp_path, "", given).stdout == "runs\n"
+
+
+@pytest.mark.parametrize("place", ["nothing", "file", "nothing/below"])
+def test_a_dvc_root_that_is_no_folder_is_refused_and_not_made(tmp_path, monkeypatch, place):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path / place))
+    for refused in (require_own_checkout, enter_project, root):
+        with pytest.raises(UsageError, match=f"^DVC_ROOT={tmp_path / place} is not a folder; unset it"):
+            refused()
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]

@@ -172,8 +172,12 @@ def _instead(path: Path) -> str:
 
 
 def project_folder() -> Path:
-    """The folder of the DVC project that runs; of an experiment in a copy (`dvc exp run --temp`) the original's."""
-    return Path(os.environ.get("DVC_ROOT", ".")).resolve()
+    """The folder of the DVC project that runs; of an experiment in a copy (`dvc exp run --temp`) the original's.
+    UsageError if DVC_ROOT names no folder: nothing is made there."""
+    folder = Path(os.environ.get("DVC_ROOT", "."))
+    if not folder.is_dir():
+        raise UsageError(f"DVC_ROOT={folder} is not a folder; unset it, or write the folder of a DVC project")
+    return folder.resolve()
 
 
 def root() -> Path:
