@@ -20,7 +20,7 @@ def print_comparison(a: str, b: str, metric: str | None, study: str | None) -> N
     """Print the scores of two systems or cells, or what differs between two studies or commits, in Markdown."""
     studies = {*study_names()}
     if not {a, b} & studies and not (is_commit(a) and is_commit(b)):
-        rows = compare(a, b, metric, study)
+        rows = compare(a, b, metric, str(STUDIES / study) if study in studies else study)
         for table, _ in rows_tables("compare", conf().tables()["compare"], rows):
             print(markdown_table(table))
         return

@@ -25,6 +25,15 @@ def command(monkeypatch, capsys, tmp_path):
     return command
 
 
+def test_systems_of_a_study_and_two_studies_are_compared(command):
+    code, shown, _ = command("compare", "lstm", "elman", "--study", "history", "--metric", "test/perplexity_word")
+    (row,) = [line for line in shown.splitlines() if line.startswith("| lstm")]
+    assert code == 0 and [part.strip() for part in row.split("|")][-4:-1] == ["≤ 0.0001", "4/4", "better"]
+    code, shown, page = command("compare", "smoke", "history")
+    assert code == 0 and re.search(r"^Of \d+ numbers: .*\d+ new", shown, re.MULTILINE)
+    assert page == "The page: work/compare/smoke-against-history.html\n"
+
+
 def test_help_names_every_command(command):
     code, shown, _ = command()
     assert code == 0 and command("--help") == (code, shown, "")
@@ -45,6 +54,9 @@ def test_help_names_every_command(command):
         (["show"], "Missing argument 'CELL'."),
         (["show", "gpt-1"], "gpt-1 is no folder of a cell, and outputs/ has none here; `retable repro` makes some"),
         (["why", "lstn-1", "--study", "history"], "lstn-1 is not a cell of study history; write lstm-1"),
+        (["compare", "lstm", "elmann", "--study", "history"], "no measured cell or system elmann; write elman"),
+        (["compare", "history", "nosuchcommit"], "git knows no nosuchcommit; write a commit, or the name of a study"),
+        (["compare", "smoke", "history", "--metric", "test/f1"], "--metric is for systems and cells; leave it out"),
         (["tables", "histry"], "there is no study 'histry', nor a folder histry with a study.yaml; write history"),
         (["bands", "ptb_larg"],
          "there is no study 'ptb_larg', nor a folder ptb_larg with a study.yaml; write ptb_large"),

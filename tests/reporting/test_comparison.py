@@ -90,7 +90,10 @@ def test_systems_on_other_units_are_not_compared(cells, write_likelihood):
             "no measured cell or system gpd; write gpt; or name a study whose records have both: --study",
         ),
         (("gpt", "bert"), "gpt and bert were not measured by the same benchmark or on the same task"),
-        (("gpt", "lstm", "test/perplexity"), "have no test/perplexity; write test/perplexity_token or test/perplexity_word"),
+        (
+            ("gpt", "lstm", "test/perplexity"),
+            "have no test/perplexity; write test/perplexity_token or test/perplexity_word",
+        ),
         (("gpt", "lstm", None, "depth"), "study depth has no records here; `retable repro depth` makes them"),
     ],
 )
@@ -120,7 +123,7 @@ def test_a_studys_pairs_are_a_table(cells):
     assert frame["verdict"].tolist() == ["better", "worse on these test texts, one seed"]
     assert frame["p_holm"].tolist() == pytest.approx([2 * p if p == frame["p"].min() else p for p in frame["p"]])
     (first, _) = table.panels["grammar"]
-    assert "6/6" in [value.text for value in first.values] and "< 0.0001" in [value.text for value in first.values]
+    assert "6/6" in [value.text for value in first.values] and "≤ 0.0001" in [value.text for value in first.values]
     assert [*comparison_rows([], tidy(results(cells)))] == []
 
 

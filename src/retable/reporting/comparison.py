@@ -29,7 +29,7 @@ from retable.reporting.records import read_results
 from retable.reporting.results import MEASURED, ORACLE, Result, read_result, result_folders, tidy, units_of
 
 METRIC = "test/perplexity_word"
-SMALL = 1e-4  # a p-value below it is shown as such
+SMALL = 1e-4  # a smaller p-value is shown as ≤ 0.0001
 
 
 def comparable(runs: pd.DataFrame, others: pd.DataFrame) -> bool:
@@ -84,7 +84,7 @@ def with_holm(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     p_holm = holm([row.get("p", nan) for row in rows])
     found = [row.get("_found") for row in rows]
     verdicts = [each.verdict(p) if each else "" for each, p in zip(found, p_holm, strict=True)]
-    shown = [f"{p:.2g}" if p >= SMALL else "" if np.isnan(p) else f"< {SMALL:f}".rstrip("0") for p in p_holm]
+    shown = [f"{p:.2g}" if p >= SMALL else "" if np.isnan(p) else f"≤ {SMALL:f}".rstrip("0") for p in p_holm]
     frame = pd.DataFrame(rows).assign(p_holm=p_holm, verdict=verdicts, _p=shown)
     return frame.drop(columns="_found", errors="ignore")
 
