@@ -1,5 +1,7 @@
 """Source → text: `python -m pipelines.prepare corpus=grammar`."""
 
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from pipelines.executors.executor import workers
 from retable.core.settings import build
 from retable.corpora.overlap import text_overlap
 from retable.inference.build import asks
+
+# In UTF-8: those of ASCII but white space and separators, and those from U+0080 on but NEL.
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1b\x7f]|\xc2[\x80-\x84\x86-\x9f]")
 
 
 @stage
@@ -34,6 +39,21 @@ def prepare(cfg: DictConfig) -> None:
             shares = text_overlap(train, test, cfg.corpus.unit)
             record.metrics |= {f"test/{name}": share for name, share in shares.items()}
         record.extra["protocol"] = f"whole {cfg.corpus.unit}"
+        for path in sorted(record.folder.glob("*.txt")):
+            _warn_of_control_characters(path, Path("outputs/prepare", cfg.out, path.name))
+
+
+def _warn_of_control_characters(path: Path, called: Path) -> None:
+    """Print how many lines of a prepared text contain some, and the first one's number: a text rarely means them.
+
+    They stay in the text, as other readers of it have them, too.
+    """
+    with path.open("rb") as file:
+        found = [number for number, line in enumerate(file, 1) if _CONTROL.search(line)]
+    if found:
+        lines = f"{len(found)} lines have" if len(found) > 1 else "1 line has"
+        kinds = "control characters, such as NUL or a terminal's escapes"
+        print(f"warning: {called}: {lines} {kinds}, first line {found[0]}; they are kept", file=sys.stderr)
 
 
 if __name__ == "__main__":

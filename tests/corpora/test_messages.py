@@ -20,7 +20,7 @@ from retable.corpora.multiple_choice import read_choices
 from retable.corpora.propbank import read_propositions
 from retable.corpora.questions import HellaSwag, Labelled, Lambada
 from retable.corpora.squad import read_squad, read_triples
-from retable.corpora.text import read_lines, write_corpus
+from retable.corpora.text import LONGEST, read_lines, write_corpus
 from retable.corpora.text8 import write_text8
 from retable.models.arpa import read_arpa
 from retable.models.word2vec_format import read_word2vec
@@ -36,7 +36,7 @@ PAIR = {"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps.", 
 BEGIN, END = "#begin document (d); part 000\n", "#end document\n"
 
 
-READERS = [
+BY_PATH = [
     lambda path: [*read_lines(path)], lambda path: [*read_lines(path, "utf-16")], read_squad, read_arpa, read_word2vec,
     lambda path: write_cut(path.parent, str(path), 0.8, 0.1), lambda path: write_text8(path.parent, str(path)),
     lambda path: read_table(path).rows, lambda path: read_table(path.with_suffix(".parquet")),
@@ -44,7 +44,7 @@ READERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("read", BY_PATH)
 def test_a_path_of_another_kind_is_named_as_what_it_is(tmp_path, read):
     """A folder, a pipe, from which a reader would wait for ever, and nothing."""
     for suffix in ("", ".parquet", ".json"):
@@ -58,6 +58,19 @@ def test_a_path_of_another_kind_is_named_as_what_it_is(tmp_path, read):
     for name, match in kinds.items():
         with pytest.raises(UsageError, match=f"{name}.* ({match}).*; (write|set|put|give|let) "):
             read(tmp_path / name)
+
+
+@pytest.mark.parametrize("read", [read_tagged, read_conllu])
+def test_a_sentence_without_an_end_is_named_by_its_line(tmp_path, read):
+    row = "{}\ta\t_\tDET\t_\t_\t_\t_\t_\t_\n" if read is read_conllu else "a\tDET\n"
+    (path := tmp_path / "a.txt").write_text("".join(row.format(i) for i in range(1, LONGEST + 1)))
+    assert len(read(path)[0].words) == LONGEST
+    with path.open("a") as file:
+        file.write(row.format(LONGEST + 1))
+    with pytest.raises(
+        UsageError, match=f"^{path}, line {LONGEST + 1}: a text of {LONGEST + 1} words; write {LONGEST} or"
+    ):
+        read(path)
 
 
 def lines(*records: object) -> str:

@@ -94,7 +94,7 @@ def test_a_tokenizer_is_described(project, command, monkeypatch):
     assert lines[0].startswith("outputs/tokenize/grammar_tiny/word/tokenizer.json: ")
     rows = {line[:24].strip(): line[24:].split() for line in lines if line.startswith("grammar_tiny ")}
     assert [*rows] == [f"grammar_tiny {split}" for split in ("train", "validation", "test")]
-    assert all(len(row) == 6 and 50 < int(row[0].replace(",", "")) < 600 for row in rows.values())
+    assert all(len(row) == 8 and 50 < int(row[0].replace(",", "")) < 600 for row in rows.values())
     assert "\nkligrernly\n" in printed
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,28 @@ def test_bytes_that_are_not_utf8(project, text):
     paths["train"].write_bytes(b"fine\nna\xefve\n")
     line = project.refuse("prepare", *overrides)
     assert "line 2" in line and "UTF-8" in line and "0xef" in line
+
+
+@pytest.mark.parametrize("corpus", ["ptb", "tinyshakespeare"])
+def test_control_characters_of_a_text_are_counted_and_kept(bare_project, text, corpus):
+    """All of Unicode's but those that are white space or separate; Python knows which those are."""
+    paths, overrides = text
+    controls = [chr(i) for i in range(256) if unicodedata.category(chr(i)) == "Cc" and not chr(i).isspace()]
+    lines = ["one plain line", *(f"with a {each} in it" for each in controls), "tab\tand nel\x85 and é"]
+    paths["train"].write_text("".join(f"{line}\n" for line in lines) + "end\n" * 200, encoding="utf-8")
+    if corpus == "tinyshakespeare":
+        overrides = ["corpus=tinyshakespeare", f"corpus.write.source={paths['train']}"]
+    done = bare_project.succeed("prepare", *overrides)
+    (warning,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    prepared = Path(f"outputs/prepare/{corpus}/train.txt")
+    assert warning.startswith(f"warning: {prepared}: {len(controls)} lines have control characters, ")
+    assert "first line 2;" in warning
+    written = (bare_project.folder / prepared).read_text(encoding="utf-8")
+    assert all(f"with a {each} in it\n" in written for each in controls)
+
+
+def test_a_plain_text_is_prepared_without_a_warning(bare_project, text):
+    assert bare_project.succeed("prepare", *text[1]).stderr == ""
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,18 @@ import math
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 import torch
+from dvc.dirs import site_cache_dir
 from mlflow.tracking import MlflowClient
 
 from pipelines.app.run_folder import _same_threads
 from pipelines.config.errors import one_line_errors
 from retable.core.artifacts import read_record, read_run
 from retable.core.digests import digest
-from tests.pipelines.conftest import GPT, SHORT
+from tests.pipelines.conftest import ENVIRONMENT, GPT, ROOT, SHORT
 
 LSTM = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "model.d_model=8", "epochs=0.5", "checkpoint_every=3"]
 
@@ -103,3 +105,17 @@ def test_a_folder_that_can_not_be_written(project, bare_project):
             subprocess.run(["umount", mounted], check=True)
         assert read_only in line
     bare_project.succeed("tokenize", *bpe)
+
+
+@pytest.mark.long
+def test_outside_of_the_folder_are_only_the_caches_that_the_readme_lists(project, tmp_path):
+    listed = (ROOT / "README.md").read_text(encoding="utf-8").partition("Outside the folder are ")[2].partition(";")[0]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MPL", "MLFLOW"))}
+    small = ["model.d_model=8", "+max_steps=2", "system=at_home"]
+    command = [sys.executable, "-m", "pipelines.pretrain", "corpus=grammar_tiny", "recipe=recurrent/lstm", *small]
+    own = environment | ENVIRONMENT | {"HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=project.folder, env=own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    left = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert all(path.parts[0] == ".cache" and path.parts[1] in listed for path in left), left
+    assert f"`{site_cache_dir()}`" in listed

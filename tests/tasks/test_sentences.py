@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from retable.core.errors import UsageError
+from retable.corpora.text import LONGEST
 from retable.tasks.sentences import Example, SentenceTask
 from retable.tasks.text import write_text
 
@@ -111,6 +112,15 @@ def test_what_is_wrong_with_the_examples_is_said(build, train, settings, message
         build({"train": train}, **settings).examples("train")
     assert "train.tsv" in str(caught.value) or "task.form" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sentences", [["text"], ["id", "text"]])
+def test_a_text_that_no_model_can_read_at_once_is_named_by_its_row(build, tmp_path, sentences):
+    rows = [f"1\t{'a ' * LONGEST}\tgood\n", f"2\t{'a ' * (LONGEST + 1)}\tgood\n"]
+    assert len(build({"train": rows[0]}, sentences=sentences).examples("train")) == 1
+    said = f"^{tmp_path / 'train.tsv'}, line 3: a text of {LONGEST + 1} words; write {LONGEST} or fewer"
+    with pytest.raises(UsageError, match=said):
+        build({"train": "".join(rows)}, sentences=sentences).examples("train")
 
 
 def test_missing_files_and_values_are_named(build, tmp_path, monkeypatch):

@@ -62,6 +62,28 @@ def test_a_killed_stage_goes_on_in_its_run_with_parameters_tags_and_inputs(clien
     assert {tag.key: tag.value for tag in read.tags} == {"mlflow.data.context": "train"}
 
 
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"retable.cell": "../../outside/cell"},
+        {"retable.cell": "/outside/cell"},
+        {"retable.cell": "pretrain/grammar/lstm-1", "retable.folder": "../other"},
+        {"retable.cell": "pretrain/grammar/lstm-1", "retable.folder": "/other"},
+    ],
+)
+def test_a_run_that_names_a_cell_outside_of_the_project_is_refused(client, tags, tmp_path, monkeypatch):
+    run = tracking.start(tracking.RunSpec("from elsewhere", str(tags), tags=tags))
+    with pytest.raises(UsageError, match=f"runs:/{run.id} names the cell .* outside of this project; take another run"):
+        cell_of(run.id)
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    waiting = tmp_path / tracking.WAITING / "planted.json"
+    waiting.parent.mkdir(parents=True)
+    opening = {"name": "planted", "key": "planted", "tags": tags}
+    waiting.write_text(json.dumps({"opening": opening, "points": [], "ending": {}, "id": "1"}), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"planted\.json names the cell .* outside of this project"):
+        tracking.send_waiting()
+
+
 def test_a_point_logged_twice_counts_once(client):
     points = [(step, "train/loss", 1 / step) for step in range(1, 2501)]
     run = start("curve")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from retable.core.errors import UsageError
-from retable.corpora.text import read_lines
+from retable.corpora.text import read_lines, require_length
 
 SEPARATOR = re.compile(r"[ \t]+")  # no other space: a word may hold a no-break space
 DOCUMENT = "-DOCSTART-"  # stands for a word where CoNLL-2003 begins a document
@@ -51,6 +51,7 @@ def read_sentences(path: Path) -> Iterator[list[Row]]:
     for row in read_rows(path):
         if row.fields and row.fields[0] != DOCUMENT:
             rows.append(row)
+            require_length(f"{path}, line {row.line}", len(rows))
         elif rows:
             yield rows
             rows = []

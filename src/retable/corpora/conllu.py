@@ -5,7 +5,7 @@ from pathlib import Path
 
 from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence
-from retable.corpora.text import read_lines
+from retable.corpora.text import read_lines, require_length
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 NO_WORD = re.compile(r"[0-9]+(-|\.)[0-9]+")  # 3-4: a token of two words, which follow it; 8.1: a word that was left out
@@ -37,6 +37,7 @@ def read_conllu(path: Path, tag: str = "upos") -> list[TaggedSentence]:
                     f"{path}, line {number}: word {fields[0]!r} where {len(sentence.words) + 1} is due; words are "
                     "numbered 1, 2, 3, …, and a blank line stands behind each sentence"
                 )
+            require_length(f"{path}, line {number}", len(sentence.words) + 1)
             sentence.words.append(fields[1])
             sentence.tags.append(fields[COLUMNS.index(tag)])
     if sentence.words:

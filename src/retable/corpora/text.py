@@ -11,6 +11,7 @@ from retable.core.errors import UsageError, require_file
 csv.field_size_limit(2**31 - 1)  # a document may be a field
 
 SPLITS = ("train", "validation", "test")
+LONGEST = 50_000  # words; two steps of a recurrent network on 300,000 took more than a minute
 
 
 def write_corpus(
@@ -85,6 +86,12 @@ def _wide_to_lf(path: Path, encoding: str) -> Iterator[str]:
             yield from file
         except UnicodeError as error:
             raise UsageError(f"{path} is not {encoding.upper()} ({error}); convert the file to UTF-8") from None
+
+
+def require_length(place: str, n_words: int) -> None:
+    """Raise UsageError for a text of a task that is too long: often the end of a row or sentence is missing."""
+    if n_words > LONGEST:
+        raise UsageError(f"{place}: a text of {n_words} words; write {LONGEST} or fewer, as a model reads it at once")
 
 
 def lines_of(text: str) -> list[str]:

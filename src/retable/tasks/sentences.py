@@ -12,7 +12,7 @@ from retable.core import settings
 from retable.core.artifacts import require
 from retable.core.errors import UsageError
 from retable.corpora.overlap import Answered
-from retable.corpora.text import SPLITS
+from retable.corpora.text import SPLITS, require_length
 from retable.data import layouts
 from retable.data.bucketed import Encoded
 from retable.data.examples import encoded
@@ -277,8 +277,9 @@ class SentenceTask(Labelled, Task[Example, float]):
                     raise UsageError(f"{path}, {row.place}: {error}") from None
                 if label is None:
                     continue
-            sentences = (" ".join(_value(path, row, column).split()) for column in self.sentences)
-            examples.append(Example(tuple(sentences), label))
+            sentences = [_value(path, row, column).split() for column in self.sentences]
+            require_length(f"{path}, {row.place}", max(map(len, sentences)))
+            examples.append(Example(tuple(map(" ".join, sentences)), label))
         return examples
 
     def _require_settings(self, form: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from tokenizers import decoders
 
+from retable.core.errors import UsageError
 from retable.core.escaping import visible
 from retable.tokenizers.tokenizer import Lost, Tokenizer
 
@@ -26,7 +27,10 @@ def unknown_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
         return []
     mark = tokenizer.words[unknown]
     words = [word for word in dict.fromkeys(word for text in texts for word in text.split()) if word != mark]
-    codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in words])
+    try:
+        codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in words])
+    except UsageError:  # a reserved word: whatever reads the whole text refuses that
+        return []
     return [word for word, ids in zip(words, codes, strict=True) if unknown in ids]
 
 

@@ -15,7 +15,17 @@ from mlflow.tracking import MlflowClient
 
 from retable.core.artifacts import read_record, root, write_json, write_record
 from retable.core.digests import digest_of
-from retable.tracking.store import NO_ANSWER, begun, concealed, create, exclusive, is_known, open_store, tagged
+from retable.tracking.store import (
+    NO_ANSWER,
+    begun,
+    concealed,
+    create,
+    exclusive,
+    is_known,
+    open_store,
+    place_of,
+    tagged,
+)
 
 WAITING = Path("work/mlflow")  # what MLflow did not take
 SCORE = "score"  # the metric by which a list of runs is sorted
@@ -238,6 +248,7 @@ def send_waiting() -> int:
                 waiting = json.loads(path.read_text(encoding="utf-8"))
             except (FileNotFoundError, ValueError):  # another process begins the run anew, or it was cut off
                 continue
+            cell = place_of({"retable.cell": ""} | waiting["opening"]["tags"], str(path))
             run = Run(_opening_of(waiting["opening"]), waiting["points"])
             ending = Ending(**waiting["ending"])
             there = ending._replace(files=[file for file in ending.files if Path(file).exists()])
@@ -245,8 +256,6 @@ def send_waiting() -> int:
                 break
             path.unlink(missing_ok=True)
             sent += 1
-            tags = waiting["opening"]["tags"]
-            cell = root() / tags.get("retable.folder", ".") / "outputs" / tags.get("retable.cell", "")
             if (record := read_record(cell)) and record.get("mlflow_run_id") == waiting["id"]:
                 write_record(cell, record | {"mlflow_run_id": run.id})
     return sent

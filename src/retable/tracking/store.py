@@ -182,4 +182,13 @@ def cell_of(run_id: str) -> Path:
             raise UsageError(f"runs:/{run_id} is no run of this MLflow: {concealed(error.message)}") from None
     if "retable.cell" not in tags:
         raise UsageError(f"runs:/{run_id} is a run of no cell; take one that a stage made")
-    return root() / tags.get("retable.folder", ".") / "outputs" / tags["retable.cell"]
+    return place_of(tags, f"runs:/{run_id}")
+
+
+def place_of(tags: Mapping[str, str], run: str) -> Path:
+    """The folder of the cell that a run's tags name. UsageError for one outside of the project, for tags may have come
+    from elsewhere."""
+    folder, cell = Path(tags.get("retable.folder", ".")), Path(tags["retable.cell"])
+    if any(path.is_absolute() or ".." in path.parts for path in (folder, cell)):
+        raise UsageError(f"{run} names the cell {folder / cell}, which is outside of this project; take another run")
+    return root() / folder / "outputs" / cell
