@@ -1,5 +1,6 @@
 import errno
 import getpass
+import json
 import multiprocessing
 import os
 import shutil
@@ -72,7 +73,7 @@ def test_a_killed_stage_goes_on_in_its_run_with_parameters_tags_and_inputs(clien
     ],
 )
 def test_a_run_that_names_a_cell_outside_of_the_project_is_refused(client, tags, tmp_path, monkeypatch):
-    run = tracking.start(tracking.RunSpec("from elsewhere", str(tags), tags=tags))
+    run = tracking.start(tracking.RunSpec("from elsewhere", f"elsewhere {sorted(tags.values())[0]}", tags=tags))
     with pytest.raises(UsageError, match=f"runs:/{run.id} names the cell .* outside of this project; take another run"):
         cell_of(run.id)
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
