@@ -59,8 +59,8 @@ def before(last: Path) -> Path:
 def keep_weights(written: Path, best: Path) -> None:
     """Make `written` the best weights so far, with its digest beside it."""
     beside, digests = best.with_suffix(".sha256"), [digest(written)]
-    if beside.exists():  # a kill may leave the weights of before
-        digests += beside.read_text().split()[:1]
+    if beside.exists():  # a kill may leave the weights of before, and the next ones, too
+        digests += [each for each in beside.read_text().split() if each != digests[0]]
     begun = beside.with_suffix(".begun")
     begun.write_text("\n".join(digests))
     os.replace(begun, beside)
