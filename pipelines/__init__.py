@@ -1,32 +1,5 @@
-"""The stages and commands of Retable. Importing this refuses modules that hide those of the environment."""
+"""The stages and commands of Retable. Before anything else is imported, modules that hide packages are refused."""
 
-import os
-import sys
-import sysconfig
-from pathlib import Path
+from pipelines.config.hidden import refuse_hidden_packages
 
-
-def _hidden() -> str | None:
-    """Return what to say of a file of the working folder or of PYTHONPATH that takes the place of a package.
-
-    A folder with the metadata of packages is one that packages were installed into, and may take their place.
-    """
-    own = Path(__file__).resolve().parent.parent
-    installed = Path(sysconfig.get_paths()["purelib"])
-    given = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
-    here = [Path.cwd()] if sys.path[0] in ("", os.getcwd()) else []  # of `python -m`
-    for folder in here + given:
-        if folder.resolve() in (own, own / "src", installed.resolve()) or not folder.is_dir():
-            continue
-        if any(folder.glob("*.*-info")):
-            continue
-        for path in (*folder.glob("*.py"), *(each.parent for each in folder.glob("*/__init__.py"))):
-            name = path.stem
-            if name in ("pipelines", "retable") or (installed / name).is_dir() or (installed / f"{name}.py").is_file():
-                return f"{path} hides the package {name}; rename it, or take {folder} out of PYTHONPATH"
-    return None
-
-
-if _message := _hidden():
-    print(f"error: {_message}", file=sys.stderr)
-    sys.exit(2)
+refuse_hidden_packages()
