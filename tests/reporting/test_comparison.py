@@ -1,14 +1,22 @@
 """Comparisons of systems and cells, from result folders as stages leave them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 import retable
 from retable.core.errors import UsageError
+from retable.evaluation.minimal_pairs import MinimalPairs
+from retable.evaluation.perplexity import Perplexity
 from retable.reporting.comparison import comparison_rows
 from retable.reporting.records import write_record
 from retable.reporting.results import aggregate, read_references, read_result, tidy
+from retable.tasks.clusters import CoreferenceTask
+from retable.tasks.questions import QuestionTask
+from retable.tasks.sentences import SentenceTask
+from retable.tasks.tagged import TaggingTask
+from retable.tasks.translation import TranslationTask
 from tests.reporting.specifications import of_rows
 
 N = 100
@@ -150,3 +158,24 @@ def test_lines_of_a_text_are_resampled_in_blocks_and_documents_are_not(write_lik
         frame = aggregate([read_result(folder)], read_references()).set_index(["split", "metric"])
         widths[unit] = np.ptp(frame.loc[("test", "bits_per_byte"), ["ci_low", "ci_high"]].astype(float))
     assert widths["line"] / widths["document"] == pytest.approx(np.sqrt(40), rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "blocks"),
+    [
+        (Perplexity, "line", 10),
+        (Perplexity, "document", None),
+        (TaggingTask, "document", 10),
+        (QuestionTask, "document", 10),
+        (MinimalPairs, "document", 25),
+        (CoreferenceTask, "document", 20),
+        (SentenceTask, "line", None),
+        (TranslationTask, "line", None),
+    ],
+)
+def test_units_that_may_be_alike_are_a_block(kind, unit, blocks):
+    units = pd.DataFrame({"unit": range(N), "paradigm": np.arange(N) // 4, "document": np.arange(N) // 5})
+    found = kind.blocks(units, unit)
+    assert (None if found is None else len({*found})) == blocks
+    assert found is None or (np.diff(found) >= 0).all()  # neighbours stay together
+    assert kind is not MinimalPairs or kind.blocks(units[:4], unit) is None  # of one paradigm the pairs are alone
