@@ -37,8 +37,7 @@ def callbacks(cfg: DictConfig) -> list[Any]:
 
     With RETABLE_PROGRESS, a file's path, one more keeps there how far it is; in a search one may end the training.
     """
-    from retable.evaluation.prediction import taught
-    from retable.training.observers import Minutes, Rates, ValidationLoss
+    from retable.training.callbacks import Minutes, Rates, ValidationLoss
 
     made = [_made("callbacks", name, each) for name, each in (cfg.get("callbacks") or {}).items()]
     made += [Minutes(), Rates(), ValidationLoss(taught)]
@@ -51,6 +50,24 @@ def callbacks(cfg: DictConfig) -> list[Any]:
 
         made.append(Pruning(reporter(**trial)))
     return made
+
+
+def taught(measure: Any, piece: Any) -> Any:
+    """Return the places and the batch of those examples of a piece of a task's validation that can be trained on.
+
+    None if there are none, or if the measure has a loss of its own.
+    """
+    import numpy as np
+
+    from retable.evaluation.prediction import Predictions
+
+    if not isinstance(measure, Predictions):
+        return None
+    # By its private name: a new name would have the cells of all tasks made again.
+    places, encoded = piece[0], measure._encoded
+    if encoded.taught is None or (kept := np.isin(places, encoded.taught)).all():
+        return piece
+    return (places[kept], encoded.pad(places[kept])) if kept.any() else None
 
 
 def _made(group: str, name: str, part: Any) -> Any:

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from pipelines.app.observers import taught
 from retable.data.bucketed import Bucketed
 from retable.data.examples import Inputs, encoded
-from retable.evaluation.prediction import Predictions, taught
-from retable.training import observers
+from retable.evaluation.prediction import Predictions
+from retable.training import callbacks
+from retable.training.callbacks import Minutes, Rates, ValidationLoss
 from retable.training.curve import Point
-from retable.training.observers import Minutes, Rates, ValidationLoss, handed_to
+from retable.training.observers import handed_to
 from tests.training.resuming import SEQUENCES, SYSTEMS, assert_same, classifier, kill, lstm, run, weights
 
 
@@ -52,8 +54,8 @@ def test_a_line_comes_a_minute_after_the_last_one(seconds, validations, tmp_path
         printed.append((clock.now, text))
 
     monkeypatch.setattr(system.objective, "loss", slow)
-    monkeypatch.setattr(observers, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    monkeypatch.setattr(observers, "print", say, raising=False)
+    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(callbacks, "print", say, raising=False)
     points = run(system, tmp_path, callbacks=[Minutes()], validations=validations, epochs=4)
     validated = {point.step for point in points if point.metric == "validation/loss"}
     last, expected = 0.0, []

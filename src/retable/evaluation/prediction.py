@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retable.data.batches import Measure, Pieces, in_order, mapped, share
+from retable.data.batches import Pieces, in_order, mapped, share
 from retable.data.bucketed import Encoded, on_device
 from retable.data.buckets import by_length
 from retable.generation.packed import packed
@@ -58,14 +58,3 @@ class Predictions:
         found = dict(pair for piece in in_order(measured) for pair in piece)
         places = sorted(found)
         return self._score(places, [found[place] for place in places])
-
-
-def taught(measure: Measure, piece: Piece) -> Piece | None:
-    """Return those examples of a piece of Predictions that can be trained on; None if there are none, or of another
-    measure."""
-    if not isinstance(measure, Predictions):
-        return None
-    places, known = piece[0], measure._encoded.taught
-    if known is None or (kept := np.isin(places, known)).all():
-        return piece
-    return (places[kept], measure._encoded.pad(places[kept])) if kept.any() else None

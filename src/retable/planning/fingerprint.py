@@ -27,7 +27,7 @@ RECORDING = (
     *("pipelines.app.mlflow_run", "pipelines.app.observers", "pipelines.app.run_folder", "pipelines.app.stage"),
     *("retable.core.artifacts", "retable.core.digests", "retable.core.errors", "retable.core.publishing"),
     *("retable.core.settings", "retable.core.stages", "retable.core.trust", "retable.tracking"),
-    *("retable.training.devices", "retable.training.signals"),
+    *("retable.training.callbacks", "retable.training.devices", "retable.training.signals"),
     *("retable.planning.cell", "retable.planning.conf", "retable.planning.schema", "retable.planning.study"),
 )
 

@@ -1,0 +1,121 @@
+"""Callbacks of each training, which decide no number: a line per minute, learning rate, validation loss of a task."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+
+from retable.data.bucketed import on_device
+from retable.training.curve import Point
+from retable.training.observers import Handed
+
+
+class Minutes(L.Callback):
+    """Prints the step, the mean loss since the last line and the time left, a minute after the last line.
+
+    The line of a validation, which Progress prints, counts as a line: a training that validates more often prints none
+    of these.
+    """
+
+    def __init__(self, every: float = 60.0):
+        self._every = every  # seconds
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._started, self._first = time.monotonic(), trainer.global_step
+        self._begin_line()
+
+    def _begin_line(self) -> None:
+        self._printed, self._summed = time.monotonic(), 0
+        self._sums: dict[str, torch.Tensor] = {}
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if not trainer.sanity_checking and trainer.state.fn == "fit":
+            self._begin_line()
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
+        for name, value in pl_module.metrics.items():
+            self._sums[name] = self._sums[name] + value.double() if name in self._sums else value.double()
+        self._summed += 1
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        # After the validation of the step before, if it had one.
+        now, done, total = time.monotonic(), trainer.global_step, trainer.max_steps
+        if now < self._printed + self._every or done == self._first:
+            return
+        if trainer.is_global_zero:
+            means = (f"train/{name} {value.item() / self._summed:.4f}" for name, value in sorted(self._sums.items()))
+            left = (now - self._started) / (done - self._first) * (total - done)
+            line = "  ".join([f"step {done}/{total}", *means, f"{left / 60:.1f} min left"])
+            print(line, file=sys.stderr, flush=True)
+        self._begin_line()
+
+
+class Rates(L.Callback):
+    """Logs the learning rate of the steps at which the curve has the training loss, as `train/learning_rate`."""
+
+    def __init__(self) -> None:
+        self._points: list[Point] = []
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        step, every = trainer.global_step + 1, trainer.log_every_n_steps
+        if (every and step % every == 0) or step == trainer.max_steps:
+            self._points.append(Point(step, "train/learning_rate", float(optimizer.param_groups[0]["lr"])))
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._hand_on(trainer)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._hand_on(trainer)
+
+    def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
+        self._hand_on(trainer)
+
+    def _hand_on(self, trainer: L.Trainer) -> None:
+        log_points(trainer, self._points)
+        self._points = []
+
+
+class ValidationLoss(L.Callback):
+    """Logs the mean loss of a task's validation examples, as `validation/loss`; its validation measures predictions.
+
+    It goes to the loggers only: neither the curve nor the choice of the best validation contains it.
+
+    taught: returns the places and the batch of those examples of a piece that have a loss, or None.
+    """
+
+    def __init__(self, taught: Callable[[Any, Any], tuple[np.ndarray, Any] | None]):
+        self._taught = taught
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._sum, self._examples = 0.0, 0
+
+    def on_validation_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        if batch is None or trainer.state.fn != "fit":
+            return
+        if (found := self._taught(trainer.datamodule.validation, batch)) is None:
+            return
+        places, examples = found
+        with torch.inference_mode(), torch.autocast(pl_module.device.type, enabled=False):
+            _, metrics, _ = pl_module.objective.loss(on_device(pl_module.device, examples), None, trainer.global_step)
+        self._sum += metrics["loss"].item() * len(places)
+        self._examples += len(places)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        found = torch.tensor([self._sum, self._examples], dtype=torch.float64)
+        if trainer.world_size > 1 and not pl_module.sharded:  # sharded, each process has measured all examples
+            found = trainer.strategy.reduce(found.to(pl_module.device), reduce_op="sum")
+        total, examples = found.tolist()
+        if examples and not trainer.sanity_checking:
+            log_points(trainer, [Point(trainer.global_step, "validation/loss", total / examples)])
+
+
+def log_points(trainer: L.Trainer, points: Sequence[Point]) -> None:
+    """Hand points on to the loggers of a training by `fit`."""
+    if points and trainer.is_global_zero and isinstance(trainer.logger, Handed):
+        trainer.logger._log(points)
