@@ -33,7 +33,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def last_of_each(arguments: Sequence[str]) -> list[str]:
     """Return a command line without the settings that later ones replace, which a stage refuses."""
-    return [*{re.sub(r"^\+*([^~=]+)=.*", r"\1", each, flags=re.DOTALL): each for each in arguments}.values()]
+    names = [re.sub(r"^\+*([^~=]+)=.*", r"\1", each, flags=re.DOTALL) for each in arguments]
+    return [
+        each
+        for at, each in enumerate(arguments)
+        if "=" not in each or each[0] in "-~" or names[at] not in names[at + 1 :]
+    ]
 
 
 @pytest.fixture(autouse=True)

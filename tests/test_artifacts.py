@@ -63,7 +63,7 @@ def test_a_path_of_another_form_than_those_of_cells_has_no_stage(path, tmp_path,
     [
         ("outputs/pretrain/lstm-1/model.safetensors", "form CORPUS/NAME: write ptb/lstm-1"),
         ("outputs/pretrain/ptb-lstm-1/model.safetensors", "form CORPUS/NAME: write ptb/lstm-1"),
-        ("outputs/lstm-1/config.yaml", "form STAGE/CORPUS/NAME: write one of pretrain/ptb/lstm-1"),
+        ("outputs/lstm-1/config.yaml", "form STAGE/CORPUS/NAME: write pretrain/ptb/lstm-1"),
         ("outputs/ptb/lstm-1/config.yaml", "form STAGE/CORPUS/NAME: write pretrain/ptb/lstm-1"),
         ("outputs/x/config.yaml", "write one of embed/ptb/glove-1, pretrain/ptb/lstm-1"),
     ],
