@@ -1,3 +1,4 @@
+import importlib.metadata
 import json
 import math
 import os
@@ -150,9 +151,22 @@ def test_the_commit_is_known_and_whether_the_code_is_as_committed(tmp_path, monk
 def test_hardware_names_the_gpus_that_were_used(names, said, monkeypatch):
     cuda = SimpleNamespace(is_initialized=lambda: bool(names), device_count=lambda: len(names))
     cuda.get_device_name = names.__getitem__
-    assert {"python", "torch", "lightning", "numpy"} <= environment().keys()
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     assert "cores" in hardware() and hardware().endswith(said)
+
+
+def test_a_package_that_is_not_installed_has_no_version_and_stops_no_stage_at_its_end(monkeypatch):
+    before = environment()
+    assert {"python", "torch", "lightning", "numpy", "mlflow"} <= before.keys()
+    version = importlib.metadata.version
+
+    def without_mlflow(package):
+        if package == "mlflow":
+            raise importlib.metadata.PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", without_mlflow)
+    assert environment() == {package: number for package, number in before.items() if package != "mlflow"}
 
 
 def test_a_record_that_was_cut_off_is_read_from_its_copy_or_is_none(tmp_path, monkeypatch):

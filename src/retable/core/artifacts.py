@@ -212,10 +212,12 @@ def _git(*arguments: str) -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """Versions of Python and of the packages that decide results."""
-    return {"python": platform.python_version()} | {
-        package: importlib.metadata.version(package) for package in _PACKAGES
-    }
+    """Versions of Python and of the installed packages that decide results."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
 
 
 def peak_memory() -> float:
