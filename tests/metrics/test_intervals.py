@@ -35,6 +35,7 @@ def values():
 def test_clustered_means_by_hand_and_by_their_spread():
     assert mean_std([2, 4, 9]) == (5, pytest.approx(math.sqrt((9 + 1 + 16) / 2)))
     assert mean_std([7])[0] == 7 and math.isnan(mean_std([7])[1])
+    assert np.std([0.1] * 3, ddof=1) > 0 and mean_std([0.1] * 3) == (0.1, 0)
     assert clustered_mean([2, 9], [1, 3]) == pytest.approx((11 / 4, 1.5 / 4))  # residuals −3/4 and 3/4
     mean, error = clustered_mean([6], [3])
     assert mean == 2 and math.isnan(error)

@@ -20,6 +20,8 @@ CHUNK = 2**22  # weights held at once: 32 MiB
 def mean_std(values: ArrayLike) -> tuple[float, float]:
     """The mean and the sample standard deviation (n − 1) of 1-D values; NaN is that of a single value."""
     values = np.asarray(values, dtype=np.float64)
+    if len(values) > 1 and (values == values[0]).all():  # whose mean may be off by a rounding, and a deviation with it
+        return float(values[0]), 0.0
     return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
 
