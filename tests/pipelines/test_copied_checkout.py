@@ -119,11 +119,14 @@ def test_modules_that_hide_nothing_are_not(tmp_path):
         "other/__init__.py",
         "installed/yaml/__init__.py",
         "installed/x.dist-info/RECORD",
+        "another/retable/__init__.py",  # which is searched after this checkout
+        "another/pipelines/__init__.py",
     )
     for name in files:
         (path := tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    given = f"{tmp_path}{os.pathsep}{tmp_path / 'installed'}{os.pathsep}{tmp_path / 'nothing'}"
+    own = (CHECKOUT / "src", CHECKOUT)
+    given = os.pathsep.join(str(tmp_path / each) for each in ("", "installed", "nothing", *own, "another"))
     assert started(tmp_path, "", given).stdout == "runs\n"
 
 
