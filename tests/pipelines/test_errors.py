@@ -98,6 +98,28 @@ def text(tmp_path):
     return paths, ["corpus=ptb", *(f"corpus.write.{split}={path}" for split, path in paths.items())]
 
 
+PAIR = '{{"sentence_good": "a {} cat", "sentence_bad": "a cat", "UID": "x", "linguistics_term": "y"}}\n'
+# A benchmark, its file, and the file's lines; {} is where a word may be.
+OF_BENCHMARKS = {
+    "lambada": ("passages.path", "a.jsonl", '{{"text": "the cat {} saw the dog"}}\n'),
+    "blimp": ("pairs.folder", "blimp/a.jsonl", PAIR),
+    "sst2_prompt": ("questions.path", "a.tsv", "the cat {} sat\t1\n"),
+    "unlabelled_cola": ("sentences.path", "a.tsv", "x\t1\t\tthe cat {} sat\n"),
+}
+
+
+@pytest.mark.parametrize("benchmark", OF_BENCHMARKS)
+def test_a_reserved_word_of_a_benchmark_is_refused_by_file_and_line(benchmark, cells, tmp_path):
+    setting, name, line = OF_BENCHMARKS[benchmark]
+    (file := tmp_path / name).parent.mkdir(exist_ok=True)
+    header = "sentence\tlabel\n" * (benchmark == "sst2_prompt")
+    text = header + "".join(line.format(word) for word in ("old", "young", "<eos>", "old"))
+    file.write_text(text.replace("\t1\t\tthe cat old", "\t0\t\tthe cat old"), encoding="utf-8")
+    said = cells.refuse("evaluate", TINY, "cell=grammar_tiny/kn3-1", f"benchmark={benchmark}", "out=refused/x",
+                        f"benchmark.{benchmark}.{setting}={tmp_path / name.partition('/')[0]}")  # fmt: skip
+    assert said.startswith(f"error: {file}, line {3 + bool(header)}: ") and "contains <eos>, which" in said
+
+
 def test_missing_data_folder(project):
     line = project.refuse("prepare", "corpus=ptb", RETABLE_DATA="nowhere")
     assert "nowhere/ptb/ptb.train.txt" in line and "RETABLE_DATA" in line

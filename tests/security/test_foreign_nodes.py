@@ -41,9 +41,7 @@ GROUPS = sorted({each.relative_to(CONF).as_posix() for each in FOLDERS} - {"hydr
 def chosen(stage: str) -> set[str]:
     """Return the groups of which a stage reads a file unless the command line says otherwise."""
     defaults = yaml.safe_load((CONF / f"{stage}.yaml").read_text(encoding="utf-8"))["defaults"]
-    own = {
-        group for each in defaults if isinstance(each, dict) for group in each
-    }  # also those whose choice is a list
+    own = {group for each in defaults if isinstance(each, dict) for group in each}  # also those whose choice is a list
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return own | {*compose(stage, overrides=[], return_hydra_config=True).hydra.runtime.choices}
 

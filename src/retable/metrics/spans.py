@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from retable.core.errors import UsageError
+from retable.core.errors import TextError, UsageError
 
 Scheme = Literal["IOB1", "IOB2", "IOBES"]
 Tags = Sequence[str]
@@ -39,7 +39,7 @@ def chunks(tags: Tags) -> list[Chunk]:
         letter, _, kind = tag.partition("-")
         letter = OF_OTHER_SCHEMES.get(letter, letter)
         if letter not in ("O", "B", "I", "E", "S"):
-            raise UsageError(_not_a_tag(tag))
+            raise TextError(_not_a_tag(tag), tag, tag)
         parted = letter in "OBS" or last in "OES" or kind != last_kind
         if parted and last != "O":
             found.append(Chunk(last_kind, start, place))
