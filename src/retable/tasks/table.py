@@ -197,11 +197,9 @@ def _place_of(error: TextError, files: Sequence[Path]) -> str:
         for place, line in _places(path)
         if part in line.lower()
     ]  # fmt: skip
-    return (
-        min(found, key=lambda each: each[:-1])[-1]
-        if found
-        else f"{' or '.join(map(str, files))}: " * (0 < len(files) <= len(SPLITS))
-    )
+    if found:
+        return min(found, key=lambda each: each[:-1])[-1]
+    return f"{' or '.join(map(str, files))}: " if 0 < len(files) <= len(SPLITS) else ""
 
 
 def _places(path: Path) -> Iterator[tuple[str, str]]:
