@@ -1,5 +1,6 @@
 """Settings against signatures: what a part is built of, and what is refused, by the setting's name."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -109,7 +110,7 @@ def test_a_setting_that_is_missing():
         "builtins.eval", "subprocess.run", "retable", "retable.", "retable.core.artifacts.shutil.copyfile",
         "retable.core.artifacts.Path", "retable.inference.systems.shutil", "retable.inference.systems._load_mixture",
         "retable.nn.fused.ctypes.CDLL", "retable_extra.module.Thing", "", None, 3, ["retable.models.recurrent.LSTM"],
-        "retable.models.recurrent", "retable.models.recurrent.LSTM.forward", "retable..models", "retable.models.\x00.X",
+        "retable.models.recurrent.LSTM.forward", "retable..models", "retable.models.\x00.X",
         "retable.models." + "x" * 300,
     ],
 )  # fmt: skip
@@ -191,3 +192,12 @@ def test_a_cell_whose_configuration_is_none(tmp_path, text):
     with pytest.raises(UsageError, match=r"config.yaml is damaged"):
         read_config(tmp_path)
     assert [*tmp_path.iterdir()] == [tmp_path / "config.yaml"]
+
+
+@pytest.mark.parametrize("target", ["retable.models.recurrent", "retable.models", "retable.evaluation.likelihood"])
+def test_a_target_that_is_a_module_is_told_what_it_has(target):
+    with pytest.raises(
+        UsageError, match=rf"^{re.escape(target)} is a module; write {re.escape(target)}\.NAME"
+    ) as refusal:
+        resolve(target)
+    assert ("LSTM" in str(refusal.value)) == target.endswith("recurrent") and "_" not in str(refusal.value)

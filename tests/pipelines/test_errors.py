@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import unicodedata
@@ -9,8 +10,12 @@ from pathlib import Path
 
 import pytest
 from dvc.repo import Repo
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, OverrideParseException
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipelines.config.errors import one_line_errors
+from pipelines.config.errors import one_line, one_line_errors
 from retable.core.publishing import exclusive
 from tests.pipelines import in_process
 from tests.pipelines.conftest import ROOT, Project
@@ -65,6 +70,23 @@ REFUSED = [
     *((f"{stage} {TINY} {setting}={place}", "; nothing can be made there; write another place")
       for stage, setting in (("pretrain", "hydra.run.dir"), ("pretrain -m seed=1,2", "hydra.sweep.dir"))
       for place in ("/proc/1/x", "/dev/null/x", "/dev/null")),
+    *((f"{stage} {name}={value}", f"error: {name}={value} should be a name without /, such as lstm")
+      for stage, name in (("pretrain", "system"), ("finetune", "task_name"), ("finetune", "reported_as"),
+                          ("generate", "strategy")) for value in ("a/b", "..", "/a")),
+    (f"evaluate {TINY} cell=", "error: cell='' should be plain names with / between them, as in corpus/name"),
+    (f"evaluate {TINY} benchmark=[]", "error: there is no benchmark to evaluate; write one or more, as in"),
+    (f"pretrain {TINY} trainer.max_epochs=3", "there is no setting trainer.max_epochs; write epochs; +trainer.max_epo"),
+    ("pretrain seed.x=1", "there is no setting seed.x; "),
+    ("finetune task=sst2 task.files={train:a,tset:b}", "there is no setting task.files.tset; write task.files.test; "),
+    (f"pretrain {TINY} batches.length=1000000", " rows of 1000000; lower batches.batch_size or batches.length"),
+    *((f"finetune {TINY} task=sentiment recipe=counted/{name}", f"recipe=counted/{name} counts words, and learns no "
+       "task=sentiment; write the recipe of a network, such as recipe=encoders/bilstm") for name in ("kn5", "cache")),
+    ("pretrain out=größe/ü-1", "error: out=größe/ü-1 can't be read; put quotes round the value, as in "
+     "'out=\"größe/ü-1\"'"),
+    ("pretrain ключ=1", "error: ключ=1 is not a setting; names have letters from a to z, digits, _ and ., as in"),
+    ("pretrain a.b[0]=1", "a.b[0]=1 is not a setting; "),
+    ("pretrain seed", "error: seed sets nothing; write seed=VALUE"),
+    ("pretrain seed=[1", "seed=[1 can't be read; close its brackets, or put quotes round the value, as in 'seed="),
     # No GPU is shown to torch, even where there is one.
     (f"pretrain {TINY} trainer=gpu", "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
     (f"finetune {TINY} trainer=ddp trainer.accelerator=gpu", "accelerator=gpu: torch finds no GPU here"),
@@ -77,6 +99,18 @@ def test_a_command_that_cannot_be_is_refused_in_one_line(project, case):
     command, *parts = case
     line = project.refuse(*command.split(" "), CUDA_VISIBLE_DEVICES="")
     assert all(part in line for part in parts), line
+
+
+@given(st.text(st.sampled_from("ab0ö \\\"'[]{}(),:=$.~@€"), min_size=1, max_size=8))
+def test_the_quotes_that_are_proposed_are_read(value):
+    """By the shell, and by Hydra: the value itself."""
+    try:
+        OverridesParser.create().parse_override(f"x={value}")
+    except HydraException:
+        said = one_line(OverrideParseException(f"x={value}", ""))
+        assert said.startswith(f"x={value} can't be read; ")
+        (argument,) = shlex.split(said.partition(", as in ")[2])
+        assert OverridesParser.create().parse_override(argument).value() == value
 
 
 @pytest.mark.parametrize("stage", [["prepare"], ["pretrain"], ["evaluate"], ["pretrain", "-m"]], ids=" ".join)
