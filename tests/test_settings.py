@@ -1,6 +1,5 @@
 """Settings against signatures: what a part is built of, and what is refused, by the setting's name."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -194,10 +193,10 @@ def test_a_cell_whose_configuration_is_none(tmp_path, text):
     assert [*tmp_path.iterdir()] == [tmp_path / "config.yaml"]
 
 
-@pytest.mark.parametrize("target", ["retable.models.recurrent", "retable.models", "retable.evaluation.likelihood"])
+@pytest.mark.parametrize("target", ["retable.models.recurrent", "retable.models", "retable.nn.dot_product"])
 def test_a_target_that_is_a_module_is_told_what_it_has(target):
-    with pytest.raises(
-        UsageError, match=rf"^{re.escape(target)} is a module; write {re.escape(target)}\.NAME"
-    ) as refusal:
+    with pytest.raises(UsageError) as refusal:
         resolve(target)
-    assert ("LSTM" in str(refusal.value)) == target.endswith("recurrent") and "_" not in str(refusal.value)
+    said, _, names = str(refusal.value).partition(".NAME")
+    assert said == f"{target} is a module; write {target}" and " _" not in names
+    assert ("LSTM" in names) == target.endswith("recurrent")

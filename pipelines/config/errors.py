@@ -75,6 +75,9 @@ def _missing_target(error: BaseException) -> str | None:
     )
 
 
+LOCK_AGAIN = (
+    "`git checkout -- dvc.lock` brings the committed one back; after a merge keep either one, and run `retable repro`"
+)
 _AS_IT_WAS = "other cells are as they were, and a training goes on from its last checkpoint"
 _FULL = f"the disk is full; free some space and run this again; {_AS_IT_WAS}"
 _LARGE = "this machine has not the memory for it; write smaller sizes ({error})"
@@ -122,9 +125,9 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     (_contains("can't allocate memory", "out of memory", "Storage size calculation overflowed", "array is too big",
                "integer multiplication overflow", "Unable to allocate"), _LARGE),
     (_is_errno(errno.ENAMETOOLONG), "a name is too long for a file; write a shorter out= or system= ({error})"),
-    (lambda error: _is_of("dvc.exceptions")(error) and "dvc.lock" in str(error),
-     "DVC: {error}; `git checkout -- dvc.lock` brings the committed one back; after a merge keep either one, and run "
-     "`retable repro`"),
+    (lambda error: _is_of("dvc.exceptions")(error) and "dvc.lock'" in str(error), f"DVC: {{error}}; {LOCK_AGAIN}"),
+    (lambda error: _is_of("dvc.exceptions")(error) and "dvc.yaml'" in str(error),
+     "DVC: {error}; `retable graph` writes it again"),
     (_is_of("dvc.exceptions"), "DVC: {error}"),
 )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Mistakes of use: one clear line on standard error, exit code 2, nothing half-written."""
 
 import json
+import logging
 import os
 import shlex
 import shutil
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.config.errors import one_line, one_line_errors
+from pipelines.study.dvc_lock import noted_stages
 from retable.core.publishing import exclusive
 from tests.pipelines import in_process
 from tests.pipelines.conftest import ROOT, Project
@@ -309,16 +311,32 @@ def test_truncated_weights(project):
     assert "cut_weights-1/model.safetensors" in line
 
 
-@pytest.mark.parametrize("text", ["<<<<<<< HEAD\nschema: '2.0'\n=======\n", "stages: {a: [}"])
-def test_a_file_of_dvcs_that_is_none(text, tmp_path, monkeypatch, capsys):
-    """After a merge, say."""
+# After a merge, cut off, empty, of another kind, of another version, and with one stage that is none.
+DAMAGED = ["<<<<<<< HEAD\nschema: '2.0'\n=======\n", "stages: {a: [}", "", "abc", "[1]", "schema: '9.9'\nstages: 3\n",
+           "schema: '2.0'\nstages: {one: 3}\n"]  # fmt: skip
+AGAIN = {
+    "dvc.lock": "; `git checkout -- dvc.lock` brings the committed one back; after a merge keep either one, and run "
+    "`retable repro`",
+    "dvc.yaml": "; `retable graph` writes it again",
+}
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_file_of_dvcs_that_is_none(text, name, tmp_path, monkeypatch, capsys):
+    """By DVC, which reads an empty dvc.yaml as one without stages, and of dvc.lock by Retable itself."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [])  # theirs print to streams of earlier tests
+    repo = Repo.init(no_scm=True)
     Path("dvc.yaml").write_text("stages: {one: {cmd: echo}}")
-    Path("dvc.lock").write_text(text)
-    with pytest.raises(SystemExit) as ended, one_line_errors():
-        Repo.init(no_scm=True).status()
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith("error: DVC: ")
+    Path(name).write_text(text)
+    if name == "dvc.yaml" and not text:
+        return
+    for read in (repo.status, *([noted_stages] if name == "dvc.lock" else [])):
+        with pytest.raises(SystemExit) as ended, one_line_errors():
+            read()
+        (line,) = capsys.readouterr().err.splitlines()
+        assert ended.value.code == 2 and line.startswith("error: ") and name in line and line.endswith(AGAIN[name])
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="a tmpfs can only be mounted by root")

@@ -7,6 +7,7 @@ project and of the packages that the user trusts, see `retable.core.trust`. None
 than what its place takes.
 """
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -127,6 +128,9 @@ def resolve(target: Any, within: Within = OWN) -> Callable[..., Any]:
         if not f"{module}.".startswith(f"{error.name}."):  # a mistake in the module itself
             raise
         raise UsageError(_missing(target, str(error.name))) from error
+    if found is None:  # a module that nothing has imported yet
+        with contextlib.suppress(ModuleNotFoundError):
+            found = importlib.import_module(target)
     if inspect.ismodule(found) and found.__name__ == target:
         own = [key for key, each in vars(found).items() if getattr(each, "__module__", None) == target]
         names = ", ".join(key for key in own if not key.startswith("_"))
