@@ -21,6 +21,7 @@ from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.inference.find import PAYLOAD
 from retable.inference.systems import load_system, load_vectors
+from retable.tasks.table import placed
 
 
 @stage
@@ -59,7 +60,8 @@ def evaluate(cfg: DictConfig) -> None:
             kept = root() / "work/measured" / keys[key][:20]
             if (metrics := measured_before(kept, folder)) is None:
                 folder.mkdir()
-                metrics = benchmark(system, folder)
+                with placed(benchmark.inputs):
+                    metrics = benchmark(system, folder)
                 write_metrics(folder, metrics)
                 if is_main_process():
                     keep(folder, kept)

@@ -8,6 +8,7 @@ from omegaconf import DictConfig
 
 from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
+from pipelines.config.errors import is_main_process
 
 
 @stage
@@ -26,6 +27,7 @@ def finetune(cfg: DictConfig) -> None:
     from retable.inference.texts import write_text
     from retable.metrics.labelled import only_prediction
     from retable.tasks.base import Task
+    from retable.tasks.table import placed
     from retable.training.progress import Best
     from retable.training.use import used_on
     from retable.training.weights import save_weights
@@ -40,6 +42,8 @@ def finetune(cfg: DictConfig) -> None:
     examples = {split: task.examples(split) for split in task.splits}
     if cfg.examples is not None:
         examples["train"] = draw(examples["train"], cfg.examples, cfg.seed)
+    for line in task.warnings(examples):
+        _warn(line)
     if (checkpoint := open_checkpoint(cfg)) is None:
         text, vectors, inputs = open_text(cfg, task, kind, examples)
     else:
@@ -49,7 +53,8 @@ def finetune(cfg: DictConfig) -> None:
     # A frozen model's states are features, the same each time.
     model = build_model(cfg, text, **({"dropout": 0.0} if cfg.frozen else {}))
     objective = task.objective(model, text, **cfg.head)
-    encoded = {split: task.encode(model, text, rows) for split, rows in examples.items()}
+    with placed(task.inputs):
+        encoded = {split: task.encode(model, text, rows) for split, rows in examples.items()}
     inputs += task.inputs + initialise(cfg, objective, model, text, vectors, checkpoint)
     batches = task.batches(encoded["train"], cfg.batch_size, cfg.seed)
 
@@ -70,8 +75,7 @@ def finetune(cfg: DictConfig) -> None:
                 predictions = task.predict(objective, encoded[split])
             units = task.units(examples[split], predictions)
             if one := only_prediction(units):
-                said = f"warning: all predictions of {split} are the same, {one}; try another learning rate"
-                print(said, file=sys.stderr)
+                _warn(f"all predictions of {split} are the same, {one}; try another learning rate")
             rows = units.assign(split=split)[["split", *units.columns]]
             path = record.folder / "units.csv"
             rows.to_csv(path, mode="a", header=not path.exists(), index=False, lineterminator="\n")
@@ -85,6 +89,11 @@ def finetune(cfg: DictConfig) -> None:
         if cfg.examples is not None:
             record.extra["protocol"] = f"{len(examples['train'])} labels"
         record.extra |= task.facts(examples)
+
+
+def _warn(line: str) -> None:
+    if is_main_process():
+        print(f"warning: {line}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def test_a_setting_that_is_missing():
         "builtins.eval", "subprocess.run", "retable", "retable.", "retable.core.artifacts.shutil.copyfile",
         "retable.core.artifacts.Path", "retable.inference.systems.shutil", "retable.inference.systems._load_mixture",
         "retable.nn.fused.ctypes.CDLL", "retable_extra.module.Thing", "", None, 3, ["retable.models.recurrent.LSTM"],
-        "retable.models.recurrent", "retable.models.recurrent.LSTM.forward", "retable..models", "retable.models.\x00.X",
+        "retable.models.recurrent.LSTM.forward", "retable..models", "retable.models.\x00.X",
         "retable.models." + "x" * 300,
     ],
 )  # fmt: skip
@@ -191,3 +191,12 @@ def test_a_cell_whose_configuration_is_none(tmp_path, text):
     with pytest.raises(UsageError, match=r"config.yaml is damaged"):
         read_config(tmp_path)
     assert [*tmp_path.iterdir()] == [tmp_path / "config.yaml"]
+
+
+@pytest.mark.parametrize("target", ["retable.models.recurrent", "retable.models", "retable.nn.dot_product"])
+def test_a_target_that_is_a_module_is_told_what_it_has(target):
+    with pytest.raises(UsageError) as refusal:
+        resolve(target)
+    said, _, names = str(refusal.value).partition(".NAME")
+    assert said == f"{target} is a module; write {target}" and " _" not in names
+    assert ("LSTM" in names) == target.endswith("recurrent")

@@ -19,7 +19,7 @@ def require_tokens(cell: Path, tokens: str) -> None:
     """Raise UsageError where `tokens`, such as `ptb/word`, are not those that the cell was trained on, or where those
     that there are were made by another tokenizer than the cell's."""
     own = read_config(cell)["tokens"]
-    if own != tokens:
+    if own is not None and own != tokens:  # word vectors that were imported for a task have none
         text, _, tokenizer = own.partition("/")
         raise UsageError(f"{cell} was trained on {own}; write corpus={text} tokenizer={tokenizer}")
     made_by, folder = cell / "tokenizer.json", Path("outputs/tokenize", tokens)

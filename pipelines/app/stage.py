@@ -120,11 +120,14 @@ def _of_plan(argument: str) -> list[str]:
 def make_ready(name: str, cfg: DictConfig) -> None:
     """Resolve what a stage is told, once it is sure that the stage can go by all of it; nothing is read or made for
     it before. UsageError else."""
-    from pipelines.config.schema import check_settings
+    from pipelines.config.schema import check_names, check_settings
 
     _refuse_misplaced(cfg)
+    if name == "evaluate" and not cfg.get("benchmark"):
+        raise UsageError("there is no benchmark to evaluate; write one or more, as in benchmark=[perplexity]")
     if "system" in cfg and cfg.system is None:
         cfg.system = Path(chosen("recipe")).stem
+    check_names(name, cfg)
     _refuse_out(cfg)
     use_checkpoint_config(cfg, overrides())
     raw: Any = OmegaConf.to_container(cfg)

@@ -12,7 +12,7 @@ from pipelines.config.project import CONF
 from pipelines.study.compose import composing, configuration
 from retable.core import artifacts
 from retable.core.digests import FORMAT, digest
-from retable.core.errors import UsageError
+from retable.core.errors import UsageError, near
 from retable.core.publishing import check_path, exclusive, publish
 from retable.models.word2vec_format import read_word2vec, write_word2vec
 from retable.planning.cell import Cell
@@ -26,7 +26,7 @@ KEPT = ("model", "objective", "batches", "scorer")  # of a recipe: what its syst
 
 def import_cell(source: str, name: str) -> Path:
     """Leave `source`, an ARPA file, a file of word vectors or a checkpoint of transformers, as the cell `name`, a
-    corpus and a name of its own; return its folder below `outputs/`.
+    corpus and a name of its own; return its folder below `outputs/`. Word vectors may have a task in place of a corpus.
 
     Its `run.json` has the digests of what was read, and no seed. UsageError where there is such a cell already.
     """
@@ -35,7 +35,9 @@ def import_cell(source: str, name: str) -> Path:
     corpus, _, system = name.partition("/")
     if not system or "/" in system:
         raise UsageError(f"{name} is no name of a cell; write a corpus and a name, as in grammar/{path.stem}")
-    Conf(CONF).require("corpus", corpus, f"retable import {source} {name}")
+    of_task = stage == "embed" and _is_task(corpus, f"retable import {source} {name}")
+    if not of_task:
+        Conf(CONF).require("corpus", corpus, f"retable import {source} {name}")
     out = Path("outputs", stage, corpus, system)
     if out.exists():
         raise UsageError(f"{out} is there already; import under another name, or first remove it: rm -r {out}")
@@ -48,7 +50,7 @@ def import_cell(source: str, name: str) -> Path:
             files, config = [path], _vectors(path, corpus, folder)
         else:
             files, config = _checkpoint(source, corpus, folder)
-        config["corpus"] = {"unit": _unit(corpus)}
+        config |= {"tokens": None} if of_task else {"corpus": {"unit": _unit(corpus)}}
         OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
         artifacts.write_metrics(folder, {})
         facts = {"stage": stage, "system": system, "corpus": corpus, "seed": None, "task": None}
@@ -56,6 +58,15 @@ def import_cell(source: str, name: str) -> Path:
         origins = {"made_from": [], "imported": source, "digests": digests, "format": FORMAT}
         artifacts.write_json(folder / "run.json", facts | origins)
     return out
+
+
+def _is_task(name: str, where: str) -> bool:
+    """Return whether word vectors are to be of a task, whose words have no corpus. UsageError for a name that is not a
+    corpus, and near that of a task."""
+    corpora, tasks = Conf(CONF).names("corpus"), Conf(CONF).names("task")
+    if name not in (*corpora, *tasks) and not near(name, corpora) and (found := near(name, tasks)):
+        raise UsageError(f"{where}: there is no corpus or task {name!r}; write {' or '.join(found[:3])}")
+    return name in tasks and name not in corpora
 
 
 def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from retable.core.errors import UsageError
 from retable.core.escaping import visible
 from retable.core.publishing import atomic_write
 from retable.inference.tasks import Tagger
-from retable.tasks.table import JSON_LINES
+from retable.tasks.table import JSON_LINES, placed
 
 FORMS = (".csv", ".tsv", *JSON_LINES)
 
@@ -37,7 +37,8 @@ def predict(system: Any, file: str | None, texts: list[str], out: Path | None) -
             if not path.is_file():
                 raise UsageError(f"{path} does not exist; write the path of a file, or - for standard input")
         try:
-            found = system.predict(path)
+            with placed([] if file is None else [path]):
+                found = system.predict(path)
         except UsageError as error:
             raise UsageError(str(error).replace(f"{folder}/", "")) from None
     form = (path if out is None else out).suffix

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -13,7 +14,12 @@ from typing import Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException, InstantiationException, MissingConfigException
+from hydra.errors import (
+    HydraException,
+    InstantiationException,
+    MissingConfigException,
+    OverrideParseException,
+)
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
@@ -69,6 +75,9 @@ def _missing_target(error: BaseException) -> str | None:
     )
 
 
+LOCK_AGAIN = (
+    "`git checkout -- dvc.lock` brings the committed one back; after a merge keep either one, and run `retable repro`"
+)
 _AS_IT_WAS = "other cells are as they were, and a training goes on from its last checkpoint"
 _FULL = f"the disk is full; free some space and run this again; {_AS_IT_WAS}"
 _LARGE = "this machine has not the memory for it; write smaller sizes ({error})"
@@ -116,9 +125,9 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     (_contains("can't allocate memory", "out of memory", "Storage size calculation overflowed", "array is too big",
                "integer multiplication overflow", "Unable to allocate"), _LARGE),
     (_is_errno(errno.ENAMETOOLONG), "a name is too long for a file; write a shorter out= or system= ({error})"),
-    (lambda error: _is_of("dvc.exceptions")(error) and "dvc.lock" in str(error),
-     "DVC: {error}; `git checkout -- dvc.lock` brings the committed one back; after a merge keep either one, and run "
-     "`retable repro`"),
+    (lambda error: _is_of("dvc.exceptions")(error) and "dvc.lock'" in str(error), f"DVC: {{error}}; {LOCK_AGAIN}"),
+    (lambda error: _is_of("dvc.exceptions")(error) and "dvc.yaml'" in str(error),
+     "DVC: {error}; `retable graph` writes it again"),
     (_is_of("dvc.exceptions"), "DVC: {error}"),
 )  # fmt: skip
 
@@ -160,21 +169,45 @@ def one_line(error: BaseException) -> str:
         known = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
         return f"there is no conf/{file}.yaml; {closest(name, known)}" if known else f"there is no conf/{group}"
     if isinstance(error, InterpolationKeyError) and "'finetuning." in str(error):
+        if chosen("recipe").startswith("counted/"):
+            return (
+                f"recipe={chosen('recipe')} counts words, and learns no task={chosen('task')}; write the recipe of a "
+                "network, such as recipe=encoders/bilstm"
+            )
         return (
             f"recipe={chosen('recipe')} says nothing of how it learns a task, and task={chosen('task')} asks for it; "
             "write '+finetuning={lr: 1e-3, epochs: 5, batch_size: 32}', or take a recipe that has such a line"
         )
+    if isinstance(error, OverrideParseException):
+        return _unreadable(error.override)
     if unknown := re.match(r"Could not override '([^']+)'", str(error)):
-        return no_setting(unknown[1], _composed_else(unknown[1]))
+        inner = re.search(rf"full_key: ({re.escape(unknown[1])}\.\S+)", str(error.__cause__))  # of a mapping's keys
+        return no_setting(inner[1] if inner else unknown[1], _composed_else(unknown[1]))
     lines = [line.strip() for line in str(error).splitlines()]
     noise = ("full_key:", "object_type=", "Config search", "provider=")
     kept = [line for line in lines if line and not line.startswith(noise)]
     return " ".join(kept)
 
 
+def _unreadable(override: str) -> str:
+    """What to say of an argument that Hydra's grammar has no place for."""
+    name, equals, value = override.partition("=")
+    if not re.fullmatch(r"[+~]{0,2}[\w/@:$-]+(\.[\w/@:$-]+)*", name, re.ASCII):
+        return f"{override} is not a setting; names have letters from a to z, digits, _ and ., as in model.d_model=64"
+    if not equals:
+        return f"{override} sets nothing; write {override}=VALUE"
+    quoted = re.sub(r'(\\*)"', r'\1\1\\"', re.sub(r"(\\+)$", r"\1\1", value))  # a backslash counts before a quote only
+    brackets = "close its brackets, or " if value[:1] in ("[", "{") else ""
+    said = shlex.quote(f'{name}="{quoted}"')
+    return f"{override} can't be read; {brackets}put quotes round the value, as in {said}"
+
+
 def no_setting(name: str, there: DictConfig | None) -> str:
     """What to say of a setting that there is not, with the one that comes closest of those that there are."""
-    near = get_close_matches(name, [*_names(OmegaConf.to_container(there))] if there else [], n=1, cutoff=0.5)
+    known = [*_names(OmegaConf.to_container(there))] if there else []
+    last = {each.rpartition(".")[2]: each for each in reversed(known)}  # of several the first in the configuration
+    near = get_close_matches(name, known, n=1, cutoff=0.75)
+    near = near or [last[each] for each in get_close_matches(name.rpartition(".")[2], last, n=1, cutoff=0.7)]
     return f"there is no setting {name}{f'; write {near[0]}' if near else ''}; +{name}= adds one"
 
 

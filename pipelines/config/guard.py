@@ -95,9 +95,12 @@ def _set_by(file: Path, package: str, chooses: bool) -> Iterator[tuple[str, Any]
     chooses: whether its defaults may name any, as those of a stage's own file do.
     """
     try:
-        content = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+        text = file.read_text(encoding="utf-8")
+        content = yaml.load(text, yaml.CSafeLoader)
     except (OSError, ValueError, yaml.YAMLError) as error:  # Hydra's own parser might read it
         raise UsageError(f"{file} can't be read: {' '.join(str(error).split())}") from None
+    if text.startswith("\ufeff"):  # Hydra would not see the header `# @package`, and settings would go elsewhere
+        raise UsageError(f"{file} begins with a byte-order mark; save it as UTF-8 without one")
     prefix = f"{package}." if package not in ("", "_global_") else ""
     for key, value in content.items() if isinstance(content, Mapping) else ():
         if key == "defaults":

@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import AfterValidator, StringConstraints
 
@@ -26,6 +26,7 @@ from retable.core.settings import (
     WholeNumber,
     check,
     check_all,
+    require,
     shown,
 )
 from retable.inference.build import FACTS
@@ -50,14 +51,21 @@ def _require_names(name: str) -> str:
     return name
 
 
+def _require_plain_name(name: str) -> str:
+    if name in ("", ".", "..") or "/" in name:
+        raise ValueError("a name without /, such as lstm")
+    return name
+
+
 # Where the functions are that write a corpus: others of the package have a parameter `folder`, too.
 WRITERS = ("retable.corpora.", "retable.data.shards.", "retable.grammar.", "retable.tasks.text.")
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # in one line
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # of a file
+_InOneLine = Annotated[Text, StringConstraints(max_length=200)]
 # The name of a cell, below the folder of its stage.
-CellName = Annotated[Name, AfterValidator(_require_names)]
+CellName = Annotated[_InOneLine, AfterValidator(_require_names)]
 # Part of a cell's name, which is one folder.
-PlainName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^/\x00-\x1f\x7f]+$")]
+PlainName = Annotated[_InOneLine, AfterValidator(_require_plain_name)]
 Sizes = Annotated[Sequence[PositiveInt], AfterValidator(_require_a_line)]
 Budget = Annotated[str, AfterValidator(lambda budget: parse_budget(budget) and budget)]
 
@@ -267,6 +275,13 @@ _OF_FILES = {name for each in STAGES.values() for name in get_type_hints(each)} 
 _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,[^{}]*)?\}")
 
 
+def check_names(stage: str, cfg: Mapping[str, Any]) -> None:
+    """Raise UsageError for a mistake in a name that the place of the stage's cell is made of."""
+    for name, annotation in get_type_hints(STAGES[stage], include_extras=True).items():
+        if (annotation == PlainName or name == "cell") and cfg.get(name) is not None:
+            require(cfg[name], annotation, name)
+
+
 def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], said: Collection[str]) -> None:
     """Raise UsageError for a setting of the stage that nothing reads, or that is not of its type or in its range.
 
@@ -302,6 +317,9 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
     from retable.training.blocks import FullySharded
     from retable.training.fit import quiet_lightning
 
+    for name, annotation in get_type_hints(L.Trainer.__init__).items():
+        if name in trainer and {*get_args(annotation)} <= {int, float, bool, None.__class__}:  # Lightning checks few
+            require(trainer[name], annotation, f"trainer.{name}")
     devices, cores = trainer.get("devices"), len(os.sched_getaffinity(0))
     if trainer.get("accelerator") == "cpu" and isinstance(devices, int) and devices > cores:
         raise UsageError(f"trainer.devices={devices} should be at most {cores}, the cores that there are")

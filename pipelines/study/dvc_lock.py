@@ -9,10 +9,28 @@ import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import psutil
+import yaml
 
+from pipelines.config.errors import LOCK_AGAIN
 from retable.core.errors import UsageError
+
+LOCK = "dvc.lock"
+
+
+def noted_stages() -> dict[str, Any]:
+    """Return what `dvc.lock` of the working folder contains, by the names of stages. UsageError for a damaged one."""
+    if not (lock := Path(LOCK)).exists():
+        return {}
+    try:
+        stages = yaml.load(lock.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"]
+        if all(isinstance(notes, dict) for notes in stages.values()):
+            return stages
+    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError):
+        pass
+    raise UsageError(f"{LOCK} is damaged; {LOCK_AGAIN}")
 
 
 def forget_killed(rwlock: Path) -> None:

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from pipelines.config.patches import dvc_writes_whole
 from pipelines.config.project import CHECKOUT, CODE, CONF, STUDY, code_of_plans, files_of_study, own_conf
 from pipelines.study.compose import as_yaml, composing, conf, configuration, study_here
+from pipelines.study.dvc_lock import LOCK, noted_stages
 from retable.core.digests import digest, digest_of
 from retable.core.errors import UsageError
 from retable.planning.cell import CHECKPOINT, Cell
@@ -32,7 +33,7 @@ def graph() -> None:
     for path, text in graph_files(study_here(), Path.cwd(), files_of_study()).items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
-    _forget_stages(Path("dvc.lock"))
+    _forget_stages()
 
 
 def graph_files(study: Study, folder: Path, root: str) -> dict[Path, str]:
@@ -47,19 +48,15 @@ def graph_files(study: Study, folder: Path, root: str) -> dict[Path, str]:
     return {Path("params.yaml"): params_text(params, file), Path("dvc.yaml"): pipeline_text(pipeline, file)}
 
 
-def _forget_stages(lock: Path) -> None:
+def _forget_stages() -> None:
     from dvc.fs import localfs
     from dvc.utils.serialize import modify_yaml  # as DVC itself writes it
 
     dvc_writes_whole()
-    if not lock.exists():
-        return
-    params, noted = (
-        yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader) for file in (Path("params.yaml"), lock)
-    )
+    params = yaml.load(Path("params.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     known = {"plan", "report", *(f"{stage}@{key}" for stage in params for key in params[stage])}
-    if gone := noted["stages"].keys() - known:
-        with modify_yaml(str(lock), fs=localfs) as remembered:
+    if gone := noted_stages().keys() - known:
+        with modify_yaml(LOCK, fs=localfs) as remembered:
             for name in gone:
                 del remembered["stages"][name]
 

@@ -17,6 +17,7 @@ from pipelines.config.project import CHECKOUT, enter_project, study_names
 from pipelines.study.adhoc import flat
 from pipelines.study.code_reached import code
 from pipelines.study.compose import composing, entry_points, mistakes_of, plan_of, set_study
+from pipelines.study.dvc_lock import noted_stages
 from pipelines.study.dvc_project import refresh_graph
 from retable.core import trust
 from retable.core.errors import UsageError, closest
@@ -84,7 +85,7 @@ class Reasons:
 
     def __init__(self, repo: Repo, study: Study):
         self._repo, self._every, self._keys = repo, study.cells, keys_of(study)
-        self._noted = _load(Path("dvc.lock"))["stages"] if Path("dvc.lock").exists() else {}
+        self._noted = noted_stages()
         self._found: dict[str, list[str]] = {}
         self._trees = tempfile.TemporaryDirectory()
         self._codes: dict[str, Code | None] = {}

@@ -7,14 +7,26 @@ from itertools import product
 import pytest
 
 from retable.core.errors import UsageError
+from retable.corpora.cut import write_cut
 from retable.corpora.multiple_choice import read_choices
 from retable.corpora.questions import Labelled
-from retable.corpora.text import is_blank, lines_of, read_lines, read_units, write_corpus
+from retable.corpora.text import SPLITS, is_blank, lines_of, read_lines, read_units, write_corpus
+from retable.corpora.text8 import read_text8
 from retable.data.summaries import sentences_of
 from retable.evaluation.analogies import read_analogies
+from retable.evaluation.contextual_vectors import read_senses
 from retable.evaluation.similarity import read_pairs
+from retable.exchange.checkpoint import _read_json
+from retable.models.arpa import read_arpa
+from retable.models.word2vec_format import read_word2vec
+from retable.planning.conf import comment_of, read_yaml
 from retable.tasks.table import read_table
+from retable.tokenizers import pretrained
 
+WORDS = json.dumps({
+    "model": {"type": "WordLevel", "vocab": {"<eos>": 0, "<unk>": 1, "the": 2}, "unk_token": "<unk>"},
+    "pre_tokenizer": {"type": "WhitespaceSplit"},
+})  # fmt: skip
 LINES = ["the cat sat", "ein Bär", "a bird flew"]
 WIDE = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
 
@@ -77,11 +89,53 @@ def test_only_line_feeds_end_a_sentence(mark):
     assert sentences_of(f"He came{mark}late. Then left\nhome") == ["He came late.", "Then left", "home"]
 
 
-def test_a_byte_order_mark_is_no_part_of_words(tmp_path):
-    (path := tmp_path / "a.txt").write_text("\ufeff: capital\na b c d\n", encoding="utf-8")
-    assert read_analogies(path) == {"capital": [("a", "b", "c", "d")]}
-    path.write_text("\ufeffcat dog 7.5\n", encoding="utf-8")
-    assert read_pairs(path) == [("cat", "dog", 7.5)]
+SENSES = "word\tsentence\tposition\tsense\n" + "".join(f"bat\ta bat\t1\t{i % 2}\n" for i in range(4))
+ARPA = "\\data\\\nngram 1=2\n\n\\1-grams:\n-0.3\t</s>\n-0.3\ta\n\n\\end\\\n"
+WORDPIECE = {
+    "vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\ncat\n",
+    "tokenizer_config.json": '{"do_lower_case": false}',
+}
+BPE = {"vocab.json": '{"<|endoftext|>": 0, "a": 1, "b": 2, "ab": 3}', "merges.txt": "#version: 0.2\na b\n"}
+
+
+def cut_in_three(path):
+    counts = write_cut(path.parent, str(path), 0.5, 0.2)
+    return counts, [(path.parent / f"{split}.txt").read_bytes() for split in SPLITS]
+
+
+def tokens_of(path):
+    return pretrained.read_tokenizer(path.parent).encode("the Cat ab")
+
+
+# Every reader of a text that does not take its lines from `read_lines`; those of tokenizers read some files themselves.
+READERS = {
+    "analogies": ({"a.txt": ": capital\na b c d\n"}, read_analogies),
+    "similarity": ({"a.txt": "cat dog 7.5\n"}, read_pairs),
+    "senses": ({"a.tsv": SENSES}, read_senses),
+    "word vectors": ({"a.txt": "2 1\nthe 0.5\na 1\n"}, lambda path: [each[:] for each in read_word2vec(path)]),
+    "arpa": ({"a.arpa": ARPA}, lambda path: read_arpa(path).log_prob(["a"])),
+    "arpa without a title": ({"a.arpa": ARPA.partition("\n")[2]}, lambda path: read_arpa(path).log_prob(["a"])),
+    "text8": ({"text8": " the cat sees a bird" * 9}, lambda path: read_text8(str(path))),
+    "a cut text": ({"a.txt": "First:\nspeak, all of you\n" * 9}, cut_in_three),
+    "word pieces": (WORDPIECE, tokens_of),
+    "byte pairs": (BPE, tokens_of),
+    "a tokenizer": ({"tokenizer.json": WORDS}, tokens_of),
+    "a checkpoint": ({"config.json": '{"n_embd": 3}'}, _read_json),
+    "a comment": ({"a.yaml": "# Two words.\na: 1\n"}, comment_of),
+    "settings": ({"a.yaml": "a: 1\n"}, read_yaml),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path, name):
+    files, read = READERS[name]
+    paths = [tmp_path / each for each in files]
+    found = []
+    for mark in ("", "\ufeff"):
+        for path, text in zip(paths, files.values(), strict=True):
+            path.write_text(mark + text, encoding="utf-8")
+        found.append(read(paths[0]))
+    assert repr(found[0]) == repr(found[1])
     assert lines_of("\ufeffa\r\nb\r\n") == ["a", "b"]
 
 

@@ -6,11 +6,12 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from retable.core.errors import UsageError
 from retable.grammar import Grammar
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Branch
 from retable.grammar.language import tokens_of, uniforms
-from retable.grammar.lexicon import Lexicon, function_words
+from retable.grammar.lexicon import Coiner, Lexicon, function_words
 from retable.grammar.tables import LINE_END, N_LATENTS
 
 
@@ -159,6 +160,25 @@ def test_no_two_lexemes_share_a_form():
     assert len(set(forms)) == len(forms)
     assert all(form.islower() or not form.isalpha() for form in forms)
     assert 2500 <= len(forms) <= 3200
+
+
+@pytest.mark.parametrize("scale", [50.1, 1e9, float("inf"), float("nan"), 0, -1])
+def test_a_lexicon_that_would_not_end_is_refused(scale):
+    with pytest.raises(UsageError, match=r"scale=\S+ is out of range; write a number above 0 and at most 50"):
+        Lexicon(scale)
+
+
+def test_a_coiner_ends_when_its_words_are_at_an_end():
+    """Of one onset and one coda there are as many words as different vowels."""
+    coiner = Coiner(seed=1, taken=[])
+    coiner.ONSETS, coiner.CODAS = ("b",), ("d",)
+    words = set()
+    with pytest.raises(UsageError, match=r"8 words are all that can be coined; write a smaller scale="):
+        while True:
+            word = coiner.stem(1)
+            if coiner.is_new((word,)):
+                words.add(word)
+    assert words == {f"b{vowel}d" for vowel in coiner.VOWELS}
 
 
 def test_the_vocabulary_is_closed_and_used(grammar: Grammar):

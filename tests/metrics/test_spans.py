@@ -117,11 +117,26 @@ def test_sequences_in_three_schemes():
     assert chunks(tags) == [Chunk("x", start, end) for start, end in places]
 
 
-def test_bilou_and_bmes_are_iobes_in_other_letters():
-    iobes = ["O", "S-PER", "B-LOC", "E-LOC", "B-ORG", "I-ORG", "I-ORG", "E-ORG", "S-PER"]
-    for letters in ({"E": "L", "S": "U"}, {"I": "M"}):
-        tags = [letters.get(tag[0], tag[0]) + tag[1:] for tag in iobes]
-        assert chunks(tags) == chunks(iobes)
+BILOU, BMES, BMEWO = {"E": "L", "S": "U"}, {"I": "M"}, {"I": "M", "S": "W"}
+
+
+@pytest.mark.parametrize("letters", [BILOU, BMES, BMEWO], ids=["BILOU", "BMES", "BMEWO"])
+@given(tags=all_tags)
+def test_other_schemes_are_iobes_in_other_letters(letters, tags):
+    assert chunks([letters.get(tag[0], tag[0]) + tag[1:] for tag in tags]) == chunks(tags)
+
+
+def test_a_tag_without_its_letter_first_is_refused_with_all_letters():
+    """A type first, a type alone, another mark for the hyphen, small letters, nothing: none is read as something."""
+    letters = "BIESMLUW"
+    firsts = {f"PER-{letter}": f"{letter}-PER" for letter in letters} | {"C-ARG1-B": "B-C-ARG1", "PER": "B-PER"}
+    others = {tag: f"B-{tag}" for tag in ("PER-O", "PER-X", "B_PER", "b-PER", "o", "BI-PER", "MISC-")}
+    for tag, instead in (firsts | others | {"": "B-NP"}).items():
+        with pytest.raises(UsageError) as refused:
+            chunks(["O", tag])
+        line = str(refused.value)
+        assert line.startswith(f"{tag!r} is not a tag of chunks; write O or, as in {instead},"), line
+        assert {*letters} <= {*line.partition(", one of ")[2]}, line
 
 
 def test_metrics_by_hand_and_of_nothing():
@@ -140,7 +155,7 @@ def test_metrics_by_hand_and_of_nothing():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(UsageError, match=r"'NN' is no tag of chunks; .* B-NP"):
+    with pytest.raises(UsageError, match=r"'NN' is not a tag of chunks; .* B-NN"):
         chunks(["O", "NN"])
     with pytest.raises(UsageError, match=r"no scheme=BILOU; write one of IOB1, IOB2, IOBES"):
         convert(["O"], "BILOU")

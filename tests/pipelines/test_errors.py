@@ -1,7 +1,9 @@
 """Mistakes of use: one clear line on standard error, exit code 2, nothing half-written."""
 
 import json
+import logging
 import os
+import shlex
 import shutil
 import subprocess
 import unicodedata
@@ -9,8 +11,13 @@ from pathlib import Path
 
 import pytest
 from dvc.repo import Repo
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, OverrideParseException
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipelines.config.errors import one_line_errors
+from pipelines.config.errors import one_line, one_line_errors
+from pipelines.study.dvc_lock import noted_stages
 from retable.core.publishing import exclusive
 from tests.pipelines import in_process
 from tests.pipelines.conftest import ROOT, Project
@@ -65,6 +72,23 @@ REFUSED = [
     *((f"{stage} {TINY} {setting}={place}", "; nothing can be made there; write another place")
       for stage, setting in (("pretrain", "hydra.run.dir"), ("pretrain -m seed=1,2", "hydra.sweep.dir"))
       for place in ("/proc/1/x", "/dev/null/x", "/dev/null")),
+    *((f"{stage} {name}={value}", f"error: {name}={value} should be a name without /, such as lstm")
+      for stage, name in (("pretrain", "system"), ("finetune", "task_name"), ("finetune", "reported_as"),
+                          ("generate", "strategy")) for value in ("a/b", "..", "/a")),
+    (f"evaluate {TINY} cell=", "error: cell='' should be plain names with / between them, as in corpus/name"),
+    (f"evaluate {TINY} benchmark=[]", "error: there is no benchmark to evaluate; write one or more, as in"),
+    (f"pretrain {TINY} trainer.max_epochs=3", "there is no setting trainer.max_epochs; write epochs; +trainer.max_epo"),
+    ("pretrain seed.x=1", "there is no setting seed.x; "),
+    ("finetune task=sst2 task.files={train:a,tset:b}", "there is no setting task.files.tset; write task.files.test; "),
+    (f"pretrain {TINY} batches.length=1000000", " rows of 1000000; lower batches.batch_size or batches.length"),
+    *((f"finetune {TINY} task=sentiment recipe=counted/{name}", f"recipe=counted/{name} counts words, and learns no "
+       "task=sentiment; write the recipe of a network, such as recipe=encoders/bilstm") for name in ("kn5", "cache")),
+    ("pretrain out=größe/ü-1", "error: out=größe/ü-1 can't be read; put quotes round the value, as in "
+     "'out=\"größe/ü-1\"'"),
+    ("pretrain ключ=1", "error: ключ=1 is not a setting; names have letters from a to z, digits, _ and ., as in"),
+    ("pretrain a.b[0]=1", "a.b[0]=1 is not a setting; "),
+    ("pretrain seed", "error: seed sets nothing; write seed=VALUE"),
+    ("pretrain seed=[1", "seed=[1 can't be read; close its brackets, or put quotes round the value, as in 'seed="),
     # No GPU is shown to torch, even where there is one.
     (f"pretrain {TINY} trainer=gpu", "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
     (f"finetune {TINY} trainer=ddp trainer.accelerator=gpu", "accelerator=gpu: torch finds no GPU here"),
@@ -77,6 +101,18 @@ def test_a_command_that_cannot_be_is_refused_in_one_line(project, case):
     command, *parts = case
     line = project.refuse(*command.split(" "), CUDA_VISIBLE_DEVICES="")
     assert all(part in line for part in parts), line
+
+
+@given(st.text(st.sampled_from("ab0ö \\\"'[]{}(),:=$.~@€"), min_size=1, max_size=8))
+def test_the_quotes_that_are_proposed_are_read(value):
+    """By the shell, and by Hydra: the value itself."""
+    try:
+        OverridesParser.create().parse_override(f"x={value}")
+    except HydraException:
+        said = one_line(OverrideParseException(f"x={value}", ""))
+        assert said.startswith(f"x={value} can't be read; ")
+        (argument,) = shlex.split(said.partition(", as in ")[2])
+        assert OverridesParser.create().parse_override(argument).value() == value
 
 
 @pytest.mark.parametrize("stage", [["prepare"], ["pretrain"], ["evaluate"], ["pretrain", "-m"]], ids=" ".join)
@@ -96,6 +132,28 @@ def text(tmp_path):
     for path in paths.values():
         path.write_text("a line of text\n")
     return paths, ["corpus=ptb", *(f"corpus.write.{split}={path}" for split, path in paths.items())]
+
+
+PAIR = '{{"sentence_good": "a {} cat", "sentence_bad": "a cat", "UID": "x", "linguistics_term": "y"}}\n'
+# A benchmark, its file, and the file's lines; {} is where a word may be.
+OF_BENCHMARKS = {
+    "lambada": ("passages.path", "a.jsonl", '{{"text": "the cat {} saw the dog"}}\n'),
+    "blimp": ("pairs.folder", "blimp/a.jsonl", PAIR),
+    "sst2_prompt": ("questions.path", "a.tsv", "the cat {} sat\t1\n"),
+    "unlabelled_cola": ("sentences.path", "a.tsv", "x\t1\t\tthe cat {} sat\n"),
+}
+
+
+@pytest.mark.parametrize("benchmark", OF_BENCHMARKS)
+def test_a_reserved_word_of_a_benchmark_is_refused_by_file_and_line(benchmark, cells, tmp_path):
+    setting, name, line = OF_BENCHMARKS[benchmark]
+    (file := tmp_path / name).parent.mkdir(exist_ok=True)
+    header = "sentence\tlabel\n" * (benchmark == "sst2_prompt")
+    text = header + "".join(line.format(word) for word in ("old", "young", "<eos>", "old"))
+    file.write_text(text.replace("\t1\t\tthe cat old", "\t0\t\tthe cat old"), encoding="utf-8")
+    said = cells.refuse("evaluate", TINY, "cell=grammar_tiny/kn3-1", f"benchmark={benchmark}", "out=refused/x",
+                        f"benchmark.{benchmark}.{setting}={tmp_path / name.partition('/')[0]}")  # fmt: skip
+    assert said.startswith(f"error: {file}, line {3 + bool(header)}: ") and "contains <eos>, which" in said
 
 
 def test_missing_data_folder(project):
@@ -253,16 +311,32 @@ def test_truncated_weights(project):
     assert "cut_weights-1/model.safetensors" in line
 
 
-@pytest.mark.parametrize("text", ["<<<<<<< HEAD\nschema: '2.0'\n=======\n", "stages: {a: [}"])
-def test_a_file_of_dvcs_that_is_none(text, tmp_path, monkeypatch, capsys):
-    """After a merge, say."""
+# After a merge, cut off, empty, of another kind, of another version, and with one stage that is none.
+DAMAGED = ["<<<<<<< HEAD\nschema: '2.0'\n=======\n", "stages: {a: [}", "", "abc", "[1]", "schema: '9.9'\nstages: 3\n",
+           "schema: '2.0'\nstages: {one: 3}\n"]  # fmt: skip
+AGAIN = {
+    "dvc.lock": "; `git checkout -- dvc.lock` brings the committed one back; after a merge keep either one, and run "
+    "`retable repro`",
+    "dvc.yaml": "; `retable graph` writes it again",
+}
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_file_of_dvcs_that_is_none(text, name, tmp_path, monkeypatch, capsys):
+    """By DVC, which reads an empty dvc.yaml as one without stages, and of dvc.lock by Retable itself."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [])  # theirs print to streams of earlier tests
+    repo = Repo.init(no_scm=True)
     Path("dvc.yaml").write_text("stages: {one: {cmd: echo}}")
-    Path("dvc.lock").write_text(text)
-    with pytest.raises(SystemExit) as ended, one_line_errors():
-        Repo.init(no_scm=True).status()
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith("error: DVC: ")
+    Path(name).write_text(text)
+    if name == "dvc.yaml" and not text:
+        return
+    for read in (repo.status, *([noted_stages] if name == "dvc.lock" else [])):
+        with pytest.raises(SystemExit) as ended, one_line_errors():
+            read()
+        (line,) = capsys.readouterr().err.splitlines()
+        assert ended.value.code == 2 and line.startswith("error: ") and name in line and line.endswith(AGAIN[name])
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="a tmpfs can only be mounted by root")

@@ -11,6 +11,7 @@ import retable
 from pipelines.cli.export import export_cell
 from retable.core.errors import UsageError
 from retable.corpora.text import read_units
+from retable.models.word2vec_format import write_word2vec
 from tests.exchange.cases import bpe, exported, gpt, system, widened
 
 CORPUS = "corpus=grammar_tiny"
@@ -182,6 +183,35 @@ def test_word_vectors_come_go_and_begin_a_training(form, project, monkeypatch):
                            "epochs=1", f"out=grammar_tiny/on_{form}")  # fmt: skip
     run = project.read(f"finetune/grammar_tiny/on_{form}/run.json")
     assert f"embed/grammar_tiny/of_{form}" in run["made_from"]
+
+
+@pytest.mark.parametrize("form", ["txt", "bin"])
+@pytest.mark.parametrize("task", ["sentiment", "conll2000_chunking"])
+def test_word_vectors_may_be_of_a_task(form, task, project, monkeypatch):
+    """Whether its words are those of a corpus or not."""
+    write_word2vec(project.folder / f"task.{form}", WORDS, VECTORS)
+    done = project.succeed("cli.main", "import", f"task.{form}", f"{task}/of_{form}")
+    assert done.stdout == f"outputs/embed/{task}/of_{form}\n"
+    monkeypatch.chdir(project.folder)
+    np.testing.assert_allclose(retable.load(f"embed/{task}/of_{form}").vectors(WORDS), VECTORS, rtol=1e-6)
+    assert f"of_{form} on {task}, imported" in project.succeed("cli.main", "show", f"embed/{task}/of_{form}").stdout
+    project.succeed("evaluate", "stage=embed", f"cell={task}/of_{form}", "benchmark=neighbours")
+    if task == "sentiment" and form == "txt":
+        its = f"embedding=outputs/embed/{task}/of_{form}/vectors.bin"
+        project.succeed("finetune", f"task={task}", CORPUS, "recipe=encoders/deep_averaging", "model.d_model=5", its,
+                        "epochs=1", "out=grammar_tiny/on_task")  # fmt: skip
+        assert f"embed/{task}/of_{form}" in project.read("finetune/grammar_tiny/on_task/run.json")["made_from"]
+
+
+@pytest.mark.parametrize(("file", "name", "said"), [
+    ("a.txt", "conll/x", "there is no corpus or task 'conll'; write conll2000_chunking or conll2003_ner or conll"),
+    ("a.bin", "sentimnt/x", "there is no corpus or task 'sentimnt'; write sentiment"),
+    ("a.txt", "grammr/x", "there is no corpus 'grammr'; write grammar"),
+    ("a.arpa", "sentiment/x", "there is no corpus 'sentiment', and sentiment is a task; "),
+])  # fmt: skip
+def test_a_name_of_no_corpus_is_answered_with_the_nearest(file, name, said, project):
+    line = project.refuse("cli.main", "import", file, name)
+    assert line.startswith(f"error: retable import {file} {name}: {said}"), line
 
 
 @pytest.mark.parametrize("place, said", [

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -52,7 +53,7 @@ def test_it_is_learnt_and_predicted(own):
     assert [name for name in metrics if name.startswith("mine/test")] == ["mine/test/overlap_examples"]
     run = json.loads((cell / "run.json").read_text())
     assert {"mine/train.csv", "mine/new.csv"} <= set(run["digests"]) and run["shortened"]["train"] == 0
-    assert run["protocol"] == "12 labels"
+    assert run["protocol"] == "12 labels" and "of class" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,53 @@ def test_what_is_wrong_is_said_in_one_line(own, override, message):
     done = train(own, override)
     assert done.returncode == 2 and done.stderr.strip().startswith("error: ") and message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_reserved_word_in_a_row_is_refused_by_file_and_line(own):
+    """Of each split, whatever row it is in; the tokenizer is of a text without the word."""
+    for split, place in (("train", 2), ("validation", 25), ("test", 9)):
+        rows = [*ROWS]
+        rows[place - 2] = ("Who <eos> came?", "No", "bad")
+        pd.DataFrame(rows, columns=["question", "answer", "verdict"]).to_csv(own.folder / "mine/eos.csv", index=False)
+        line = own.refuse("finetune", "--config-dir=mine", "task=mine", "corpus=glue", "tokens=mine/word",
+                          "out=mine/eos-1", f"task.files.{split}=mine/eos.csv")  # fmt: skip
+        assert line.startswith(f"error: mine/eos.csv, line {place}: 'Who <eos> came?' contains <eos>, which"), line
+
+
+def _files(parts):
+    return [
+        f"{'+' * name.startswith('+')}task.files.{name.lstrip('+')}=mine/{file}.csv" for name, file in parts.items()
+    ]
+
+
+def test_a_part_without_a_class_and_predictions_of_one_class_are_told_once(own):
+    """The rows of a class, and the parts that lack it, with their files; a class that no row has is named, too."""
+    rows = {
+        "few": [*[("Who?", "No", "bad")] * 39, ("Is it, so?", "Yes", "good")],
+        "one": [("Who?", "Yes", "bad")] * 3,
+        "both": [("Who?", "Yes", "bad"), ("Who?", "Yes", "good")],  # one text, and so one prediction
+    }
+    for name, its in rows.items():
+        pd.DataFrame(its, columns=["question", "answer", "verdict"]).to_csv(
+            own.folder / f"mine/{name}.csv", index=False
+        )
+    parts = {"train": "few", "test": "both", "+test_b": "one", "+validation_b": "both"}
+    done = train(own, *SMALL, "out=mine/few-1", *_files(parts))
+    assert done.returncode == 0, done.stderr
+    *found, test, validation = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    all_of = "warning: all {} are of class 'differs', so its scores do not compare classes; add rows of other classes"
+    few, one = "10 rows of validation (0.25 of mine/few.csv)", "3 rows of test_b (mine/one.csv)"
+    assert found == [all_of.format(few), all_of.format(one)]
+    for split, line in (("test", test), ("validation_b", validation)):
+        assert re.fullmatch(f"warning: all predictions of {split} are the same, [01]; try another learning rate", line)
+    parts = {"train": "one", "validation": "both", "test": "both"}
+    classes = "~task.labels", "+task.labels={good: fits, fair: so-so, bad: differs}", "task.metrics=[accuracy]"
+    done = train(own, *SMALL, "out=mine/few-2", *_files(parts), *classes)
+    assert [line for line in done.stderr.splitlines() if "row" in line] == [
+        all_of.format("3 rows of train (mine/one.csv)"),
+        "warning: no row of validation (mine/both.csv) or test (mine/both.csv) is of class 'so-so'; no part has any; "
+        "add some, or leave the class out",
+    ]
 
 
 SMALL = ["recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8", "epochs=3", "finetuning.batch_size=8"]

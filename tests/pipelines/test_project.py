@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from pipelines.config.project import CONF, STUDIES
 from pipelines.study import compose
 from retable.planning.conf import Conf
 from retable.planning.study import expand
+from tests.pipelines.conftest import Project
 from tests.pipelines.own_package import write_configurations, write_package
 
 ROOT = CONF.parent
@@ -102,6 +104,38 @@ def test_the_wheel_has_every_file(site):
     assert {path.relative_to(template) for path in template.glob("studies/**/*.*")} == {*STUDY_FILES}
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore"):
         assert (site / "pipelines/template" / name).read_bytes() == (ROOT / name).read_bytes()
+
+
+@pytest.fixture
+def two(tmp_path, forks) -> list[Project]:
+    """Two studies in folders of their own, of systems and a corpus that are called alike."""
+    outside, folders = Project(tmp_path, forks), [tmp_path / name for name in ("one", "two")]
+    for folder, other in zip(folders, ("gpt", "lstm"), strict=True):
+        outside.succeed("cli.main", "new", folder.name, "corpus=grammar_tiny", f"systems=[kn3,{other}]")
+    return [Project(folder, forks) for folder in folders]
+
+
+def test_studies_that_call_systems_alike_do_not_clash(two):
+    """A cell that one has made is not the other's, and its other systems are unknown there."""
+    (two[0].folder / "outputs/pretrain/grammar_tiny/kn3-1").mkdir(parents=True)
+    for study in two:
+        assert study.succeed("cli.main", "why", "kn3-1").stdout.splitlines() == [
+            "pretrain/grammar_tiny/kn3-1 would run:", "  it was never made in this project"
+        ]  # fmt: skip
+    assert not (two[1].folder / "outputs").exists()
+    assert two[0].run("cli.main", "why", "lstm-1").returncode == 2
+
+
+def test_dvc_lists_the_stages_of_the_study_only(two, monkeypatch):
+    for study in two:
+        params = yaml.safe_load((study.folder / "params.yaml").read_text(encoding="utf-8"))
+        cells = {f"{stage}@{name}" for stage, its in params.items() for name in its}
+        monkeypatch.chdir(study.folder)
+        with Repo() as repo:
+            assert {stage.addressing for stage in repo.index.stages} == cells | {"plan", "report"}
+            assert {stage.addressing for stage in repo.index.graph} == cells | {"plan", "report"}
+            assert {*repo.status()} <= cells | {"plan", "report"}
+        assert len(cells) < 20
 
 
 @pytest.mark.long

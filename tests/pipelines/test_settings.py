@@ -1,10 +1,13 @@
 """Settings of stages that can't be, each in one line by the name that the user gave it; nothing is read before."""
 
+from typing import get_type_hints
+
 import pytest
 from hydra import initialize_config_dir
 
 from pipelines.config.errors import one_line_errors
 from pipelines.config.project import CONF
+from pipelines.config.schema import STAGES, PlainName
 from tests.pipelines.checked import check
 
 LSTM = ["pretrain", "corpus=grammar_tiny", "recipe=recurrent/lstm"]
@@ -28,7 +31,13 @@ REFUSED = [
     (LSTM, "clip_norm=abc", "clip_norm=abc should be a number or null"),
     (LSTM, "seed=1e30", "seed=1e+30 should be a whole number"), (LSTM, "seed=-1", "seed=-1 should be"),
     (LSTM, "out=null", "is no place for a cell"), (LSTM, "out=''", "out='' is no place for a cell"),
-    (LSTM, f"system={'x' * 300}", "is a name of more than"),
+    (LSTM, f"system={'x' * 300}", "should be a text of at most 200 letters"),
+    (LSTM, "init=", "init='' should be plain names with / between them, as in corpus/name or settings by their names"),
+    (LSTM, "model._target_=retable.models.recurrent", "model: retable.models.recurrent is a module; write "
+     "retable.models.recurrent.NAME of Recurrent, "),
+    *((LSTM, f"+trainer.{name}=abc", f"trainer.{name}=abc should be a ")
+      for name in ("max_epochs", "min_steps", "num_sanity_val_steps", "limit_val_batches", "log_every_n_steps")),
+    (LSTM, "+trainer.enable_progress_bar=abc", "trainer.enable_progress_bar=abc should be true or false"),
     (LSTM, "budget=1e400flops", "budget=1e400flops is no budget"),
     (LSTM, "compile=abc", "compile=abc should be true or false"),
     (LSTM, "objective.tie=3", "objective.tie=3 should be true or false"),
@@ -66,7 +75,10 @@ REFUSED = [
     (["generate", "decoding=beam"], "decoding.num_beams=0", "decoding.num_beams=0 should be"),
     (["generate", "decoding=top_p"], "decoding.top_p=2", "decoding.top_p=2 should be"),
     (["generate", "decoding=top_p"], "seed=x", "seed=x should be a whole number"),
-    (["generate"], "prompts=[]", "one prompt or more"),
+    (["generate"], "prompts=[]", 'prompts=[] should be one prompt or more, such as [""] or null'),
+    (["evaluate"], "cell=", "cell='' should be plain names with / between them, as in corpus/name"),
+    (["adapt"], "cell=", "cell='' should be plain names with / between them, as in corpus/name"),
+    (["evaluate", "benchmark=[]"], "cell=x/y-1", "there is no benchmark to evaluate; write one or more, as in "),
     (["prepare", "corpus=grammar_tiny"], "corpus.write.words.train=0", "corpus.write.words"),
     (["tokenize", "corpus=grammar_tiny", "tokenizer=bpe"], "tokenizer.train.vocab_size=x", "vocab_size=x should be a"),
     (["tokenize", "corpus=grammar_tiny"], "workers=0", "workers=0 should be"),
@@ -88,6 +100,33 @@ def test_a_setting_that_cannot_be(command, override, said, capsys, tmp_path, mon
         check(command, [override])
     (line,) = capsys.readouterr().err.splitlines()
     assert end.value.code == 2 and line.startswith("error: ") and said in line
+    assert not [*tmp_path.iterdir()]
+
+
+# Every setting that is one folder of a cell's place, and a command of the stage.
+PLAIN = {
+    (stage, name): TASK if stage == "finetune" else [stage]
+    for stage, schema in STAGES.items()
+    for name, annotation in get_type_hints(schema, include_extras=True).items()
+    if annotation == PlainName
+}
+
+
+def test_the_names_of_folders_are_known():
+    assert {name for _, name in PLAIN} == {"system", "task_name", "reported_as", "strategy"}
+    assert {stage for stage, _ in PLAIN} == {"pretrain", "embed", "finetune", "adapt", "mix", "generate"}
+
+
+@pytest.mark.parametrize("value", ["a/b", "..", ".", "../../a", "/a", "a/", "/", "", "a\nb"])
+@pytest.mark.parametrize(("stage", "name"), PLAIN)
+def test_a_name_that_is_no_folder_is_refused(stage, name, value, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end, one_line_errors():
+        check(PLAIN[stage, name], [f"{name}='{value}'"])
+    (line,) = capsys.readouterr().err.splitlines()
+    shown = " ".join(value.split()) or "''"
+    wanted = "a text in one line" if "\n" in value else "a name without /, such as lstm"
+    assert end.value.code == 2 and line == f"error: {name}={shown} should be {wanted}"
     assert not [*tmp_path.iterdir()]
 
 

@@ -1,5 +1,7 @@
 """A file of a configuration that somebody else wrote runs no command, reads no secret and writes nowhere else."""
 
+import codecs
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,28 +31,29 @@ NODES = {
     "trainer.default_root_dir": {"trainer": {"default_root_dir": "/elsewhere"}},
     "trainer.profiler": {"trainer": {"profiler": {"_target_": "evil.Profiler"}}},
 }
-# A group, the stage that reads it, and the choice that a user would make.
-PARTS = ("model", "objective", "optimizer", "schedule", "scorer", "trainer", "logger", "callbacks", "debug", "sweep")
-GROUPS = {
-    **dict.fromkeys(PARTS, ("pretrain", "x")),
-    "recipe": ("pretrain", "evil/x"),
-    "corpus": ("prepare", "x"),
-    "tokenizer": ("tokenize", "x"),
-    "task": ("finetune", "x"),
-    "benchmark": ("evaluate", "x"),
-    "decoding": ("generate", "x"),
-    "adaptation": ("adapt", "x"),
-}
+# The root files of conf/ are stages, but for the first; a folder of conf/ is a group, and so are those of hydra/.
+STAGES = sorted({each.stem for each in CONF.glob("*.yaml")} - {"app"}, key=lambda stage: (stage != "pretrain", stage))
+FOLDERS = [each for each in (*CONF.iterdir(), *(CONF / "hydra").iterdir()) if each.is_dir()]
+GROUPS = sorted({each.relative_to(CONF).as_posix() for each in FOLDERS} - {"hydra"})
+
+
+@cache
+def chosen(stage: str) -> set[str]:
+    """Return the groups of which a stage reads a file unless the command line says otherwise."""
+    defaults = yaml.safe_load((CONF / f"{stage}.yaml").read_text(encoding="utf-8"))["defaults"]
+    own = {group for each in defaults if isinstance(each, dict) for group in each}  # also those whose choice is a list
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return own | {*compose(stage, overrides=[], return_hydra_config=True).hydra.runtime.choices}
 
 
 def foreign(folder: Path, group: str, content: dict, package: str = "_global_") -> tuple[str, list[str]]:
     """Write a file of a group into a folder from elsewhere; the stage that reads it, and a command line."""
-    stage, choice = GROUPS[group]
+    stage = next((stage for stage in STAGES if group in chosen(stage)), STAGES[0])
+    choice = "evil/x" if group == "recipe" else "x"
     (file := folder / group / f"{choice}.yaml").parent.mkdir(parents=True)
     file.write_text(f"# @package {package}\n{yaml.safe_dump(content)}", encoding="utf-8")
-    given = ["corpus=grammar_tiny"] if group not in ("corpus", "decoding") else []
-    added = group in ("debug", "sweep") and f"  - {group}: null" not in (CONF / f"{stage}.yaml").read_text()
-    return stage, [f"--config-dir={folder}", *given, f"{'+' * added}{group}={choice}"]
+    given = ["corpus=grammar_tiny"] if group != "corpus" and "corpus" in chosen(stage) else []
+    return stage, [f"--config-dir={folder}", *given, f"{'+' * (group not in chosen(stage))}{group}={choice}"]
 
 
 def refused(stage: str, arguments: list[str], named: str = "") -> None:
@@ -96,6 +99,16 @@ def test_a_file_with_a_tag_of_python(tmp_path):
     stage, arguments = foreign(tmp_path, "recipe", {})
     (tmp_path / "recipe/evil/x.yaml").write_text("# @package _global_\nx: !!python/object/apply:os.system [ls]\n")
     with pytest.raises(UsageError, match=r"can't be read: could not determine a constructor .* in .*x\.yaml"):
+        refuse_foreign_nodes(stage, arguments)
+
+
+def test_a_file_that_begins_with_a_byte_order_mark(tmp_path):
+    """Behind the mark Hydra sees no header, so that the settings would go to another place."""
+    stage, arguments = foreign(tmp_path, "recipe", {"defaults": ["/recipe/counted/kn3", "_self_"]})
+    file = tmp_path / "recipe/evil/x.yaml"
+    refuse_foreign_nodes(stage, arguments)
+    file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())
+    with pytest.raises(UsageError, match=r"x\.yaml begins with a byte-order mark; save it as UTF-8 without one"):
         refuse_foreign_nodes(stage, arguments)
 
 

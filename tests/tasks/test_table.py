@@ -1,12 +1,13 @@
 import json
+import re
 from datetime import datetime
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from retable.core.errors import UsageError
-from retable.tasks.table import read_table
+from retable.core.errors import TextError, UsageError
+from retable.tasks.table import placed, read_table
 
 
 def fields(path, **form) -> list[dict]:
@@ -127,3 +128,45 @@ def test_what_is_wrong_with_a_file_is_said(write, name, content, form, message):
 def test_a_missing_file_is_said(tmp_path, name):
     with pytest.raises(UsageError, match=rf"{name} does not exist; set RETABLE_DATA"):
         fields(tmp_path / name)
+
+
+# The second row is of the text; the first has the same word in another column, and is read by nobody.
+TABLE = [("x <EOS> y", "a cat sat"), ("two", 'a "dog" <eos> ran'), ("three", "an <eos> is here")]
+CONTENTS = {
+    "a.tsv": "id\ttext\n" + "".join(f"{id}\t{text}\n" for id, text in TABLE),
+    "a.csv": "id,text\n" + "".join('{},"{}"\n'.format(id, text.replace('"', '""')) for id, text in TABLE),
+    "a.jsonl": "\n" + "".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in TABLE),
+    "a.txt": "a <eos>\n\n" + "".join(f"{text}\n" for _, text in TABLE[1:]),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "utf-16", "utf-32-be"])
+def test_a_text_that_is_refused_is_found_in_its_file(name, encoding, tmp_path):
+    other, path = tmp_path / "b.txt", tmp_path / name
+    other.write_text("no such word\nbut one <eos>\n")
+    path.write_bytes(("é" * (encoding == "latin-1") + CONTENTS[name]).encode(encoding))
+    (tmp_path / "tokenizer.json").write_text('{\n"<eos>": 0\n}\n')  # which the text does not come from
+    text = 'a "dog" <eos> ran'
+    with (
+        pytest.raises(UsageError, match=rf"^{re.escape(str(path))}, line 3: refused$"),
+        placed([tmp_path / "tokenizer.json", other, path]),
+    ):
+        raise TextError("refused", text, "<eos>")
+
+
+def test_a_text_that_is_refused_is_found_in_a_row_or_named_by_its_file(tmp_path):
+    rows = pyarrow.table({"id": [id for id, _ in TABLE], "text": [text for _, text in TABLE]})
+    pyarrow.parquet.write_table(rows, path := tmp_path / "a.parquet")
+    with pytest.raises(UsageError, match=r"a\.parquet, row 2: refused$"), placed([path]):
+        raise TextError("refused", TABLE[1][1], "<eos>")
+    with pytest.raises(UsageError, match=r"a\.parquet: refused$"), placed([path]):
+        raise TextError("refused", "a [SEP]", "[SEP]")
+    with pytest.raises(UsageError, match=r"^another$"), placed([path]):
+        raise UsageError("another")
+
+
+def test_the_first_of_equal_lines_is_named(write):
+    path = write("a.tsv", "label\ttext\n" + "0\ta cat\n" * 7 + "0\ta <eos>\n" * 5)
+    with pytest.raises(UsageError, match=r"a\.tsv, line 9: refused$"), placed([path, path.with_name("none.tsv")]):
+        raise TextError("refused", "a <eos>", "<eos>")

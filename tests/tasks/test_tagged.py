@@ -1,4 +1,5 @@
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,6 +34,18 @@ def test_validation_is_a_file_or_held_out_of_training(paths):
     assert len(task.inputs) == 3
     with pytest.raises(UsageError, match="held_out=7 leaves none of the 7 sentences"):
         TaggedFiles(**paths, held_out=7).splits()
+
+
+@pytest.mark.parametrize("tag", ["NP-B", "NP", "X", "B_NP"])
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_tag_of_no_scheme_is_refused_by_file_and_line(paths, split, tag):
+    """Not by the line of a word that looks like it, nor of a tag that contains it."""
+    Path(paths[split]).write_text(f"end{tag} Y O\nnone B-{tag} O\n\nit Z B-{tag}-2\nis Z {tag}\n\n")
+    task = TaggingTask(TaggedFiles(**paths, validation=paths["test"]), "IOB2")
+    with pytest.raises(
+        UsageError, match=rf"^{paths[split]}, line 5: '{tag}' is not a tag of chunks; write O or, as in"
+    ):
+        task.examples("train")
 
 
 def test_a_sentence_is_held_out_with_all_its_predicates():

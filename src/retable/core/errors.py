@@ -26,6 +26,18 @@ class UsageError(Exception):
         return said if len(said) <= _LONGEST else f"{said[: _LONGEST // 2]} … {said[-_LONGEST // 2 :]}"
 
 
+class TextError(UsageError):
+    """A text that can't be read. Its file is not known here; `retable.tasks.table.placed` finds its line.
+
+    text: the whole text.
+    part: what is wrong in it, as a file may contain it.
+    """
+
+    def __init__(self, message: str, text: str, part: str):
+        super().__init__(message)
+        self.text, self.part = text, part
+
+
 class UsageWarning(UserWarning):
     """A fact about the input that changes a result, such as a word that a tokenizer does not know."""
 

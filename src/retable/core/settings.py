@@ -7,6 +7,7 @@ project and of the packages that the user trusts, see `retable.core.trust`. None
 than what its place takes.
 """
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -127,6 +128,13 @@ def resolve(target: Any, within: Within = OWN) -> Callable[..., Any]:
         if not f"{module}.".startswith(f"{error.name}."):  # a mistake in the module itself
             raise
         raise UsageError(_missing(target, str(error.name))) from error
+    if found is None:  # a module that nothing has imported yet
+        with contextlib.suppress(ModuleNotFoundError):
+            found = importlib.import_module(target)
+    if inspect.ismodule(found) and found.__name__ == target:
+        own = [key for key, each in vars(found).items() if getattr(each, "__module__", None) == target]
+        names = ", ".join(key for key in own if not key.startswith("_"))
+        raise UsageError(f"{target} is a module; write {target}.NAME{f' of {names}' if names else ''}")
     if not callable(found) or name.startswith("_"):
         raise UsageError(_missing(target, target))
     owner = f"{found.__module__}."
@@ -286,7 +294,7 @@ def expected(error: Mapping[str, Any]) -> str:
         case "string_too_long":
             return f"a text of at most {error['ctx']['max_length']} letters{where}"
         case "string_pattern_mismatch":
-            return f"a name without /{where}" if "/" in error["ctx"]["pattern"] else f"a text in one line{where}"
+            return f"a text in one line{where}"
         case "list_type" | "tuple_type" | "iterable_type":
             return f"a list{where}"
         case "too_short":

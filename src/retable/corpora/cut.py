@@ -1,6 +1,6 @@
 """Corpora that are one file, cut into a beginning for training and an end to hold out."""
 
-from codecs import getincrementaldecoder
+from codecs import BOM_UTF8, getincrementaldecoder
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ def write_cut(
     blank_lines: bool = False,
 ) -> dict[str, float]:
     """Write the first `train` of the file's bytes to train.txt, the last `test` to test.txt, the rest between them to
-    validation.txt: as they are, runs of spaces too. No cut falls inside a character.
+    validation.txt: as they are, runs of spaces too. No cut falls inside a character. A byte-order mark is left out.
 
     Blank lines are left out of a corpus of lines, as by `write_corpus`, unless `blank_lines` keeps them. In a corpus of
     documents they separate documents.
@@ -38,8 +38,10 @@ def write_cut(
     counts: dict[str, float] = {}
     keep = blank_lines or unit == "document"
     with path.open("rb") as file:
-        size = path.stat().st_size
-        cuts = [0, _boundary(file, int(size * train)), _boundary(file, size - int(size * test)), size]
+        begin = len(BOM_UTF8) if file.read(len(BOM_UTF8)) == BOM_UTF8 else 0
+        end = path.stat().st_size
+        size = end - begin
+        cuts = [begin, _boundary(file, begin + int(size * train)), _boundary(file, end - int(size * test)), end]
         spans = dict(zip(SPLITS, pairwise(cuts), strict=True))
         if test == 0:
             spans["test"] = spans["validation"]

@@ -1,5 +1,6 @@
 """text8 (Mahoney 2011): the first 100 MB of the English Wikipedia's text, a to z and spaces alone, one line."""
 
+import codecs
 import zipfile
 from collections.abc import Iterator
 from itertools import pairwise
@@ -53,12 +54,16 @@ def read_text8(source: str) -> str:
     elif zipfile.is_zipfile(source):
         with reading(source, Exception), zipfile.ZipFile(source) as archive:  # damage is raised as whatever it meets
             found = [member for member in archive.infolist() if member.filename == "text8" and member.file_size <= SIZE]
-            text = archive.read(found[0]).decode("ascii", "replace") if found else ""
+            text = _decoded(archive.read(found[0]) if found else b"")
     else:
-        text = Path(source).read_text(encoding="ascii", errors="replace")
+        text = _decoded(Path(source).read_bytes())
     if " " not in text[: len(text) // 2].strip() or set(text) - set("abcdefghijklmnopqrstuvwxyz \n"):
         raise UsageError(f"{source} is not text8, which holds words of the letters a to z and nothing else")
     return text
+
+
+def _decoded(content: bytes) -> str:
+    return content.removeprefix(codecs.BOM_UTF8).decode("ascii", "replace")
 
 
 def _from_hub(name: str) -> str:

@@ -204,7 +204,7 @@ class Checkpoint:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

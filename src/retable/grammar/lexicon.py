@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from retable.core.errors import UsageError
 from retable.core.settings import Positive
 
 T = TypeVar("T")
@@ -124,6 +125,10 @@ class Nation(NamedTuple):
     demonym: str
 
 
+LARGEST = 50  # of a lexicon's scale: 140,000 word types; 36 takes 10 s, 100 more than 80 s
+REFUSED = 1000  # draws in a row without a new word, of which scale 36 has 3 at most
+
+
 class Coiner:
     """Draws pronounceable words that were never drawn before."""
 
@@ -139,7 +144,7 @@ class Coiner:
 
     def __init__(self, seed: int, taken: Sequence[str]) -> None:
         self._bits = np.random.Philox(key=seed)
-        self._taken = set(taken)
+        self._taken, self._refused = set(taken), 0
 
     def below(self, n: int) -> int:
         return int(self._bits.random_raw()) % n
@@ -161,6 +166,9 @@ class Coiner:
         new = len(set(forms)) == len(forms) and self._taken.isdisjoint(forms)
         if new:
             self._taken.update(forms)
+        self._refused = 0 if new else self._refused + 1
+        if self._refused == REFUSED:
+            raise UsageError(f"{len(self._taken)} words are all that can be coined; write a smaller scale=")
         return new
 
 
@@ -174,7 +182,7 @@ class Lexicon:
     """All lexemes, each list from the frequent to the rare, topics alternating.
 
     Args:
-        scale: multiplies the number of lexemes of every class; 1 makes about 2,800 word types.
+        scale: multiplies the number of lexemes of every class; 1 makes about 2,800 word types. UsageError above LARGEST.
 
     Attributes:
         nouns, verbs: lists by kind and by frame.
@@ -183,6 +191,9 @@ class Lexicon:
     """
 
     def __init__(self, scale: Positive = 1.0) -> None:
+        if not 0 < scale <= LARGEST:
+            raise UsageError(f"scale={scale:g} is out of range; write a number above 0 and at most {LARGEST}")
+
         def count(n: int) -> int:
             return max(1, round(n * scale))
 

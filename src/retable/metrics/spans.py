@@ -1,8 +1,9 @@
 """Chunks of tagged sequences, and their precision, recall and F1 as conlleval counts them (the CoNLL shared tasks of
 2000, 2002 and 2003).
 
-A tag is O, or one of B, I, E and S with a hyphen and a type. Chunks are read alike whatever the scheme, IOB1, IOB2 or
-IOBES, and however malformed a sequence is: a tag continues a chunk only if it has its type, and so an I behind O, or
+A tag is O, or one of B, I, E and S with a hyphen and a type; L, U, M and W are letters of other schemes for E, S, I and
+S. The letter comes first: `PER-B`, and a type alone, are refused. Chunks are read alike whatever the scheme, IOB1, IOB2
+or IOBES, and however malformed a sequence is: a tag continues a chunk only if it has its type, and so an I behind O, or
 behind another type, begins one. Of B, I and O, and of E and I, these are the rules of the Perl script. It knows no S,
 and no B behind an E, so that it would join neighbours of one type in IOBES: here a chunk ends behind E and S, and S
 begins one, as in the script's ports.
@@ -15,13 +16,13 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from retable.core.errors import UsageError
+from retable.core.errors import TextError, UsageError
 
 Scheme = Literal["IOB1", "IOB2", "IOBES"]
 Tags = Sequence[str]
 
-
-OF_OTHER_SCHEMES = {"L": "E", "U": "S", "M": "I"}  # BILOU's last and unit, BMES's middle, in letters of IOBES
+# BILOU's last and unit, BMES's middle, and BMEWO's word that is a whole chunk, in letters of IOBES.
+OF_OTHER_SCHEMES = {"L": "E", "U": "S", "M": "I", "W": "S"}
 
 
 class Chunk(NamedTuple):
@@ -31,14 +32,14 @@ class Chunk(NamedTuple):
 
 
 def chunks(tags: Tags) -> list[Chunk]:
-    """The chunks of a sequence, in order. UsageError for a tag that begins with none of O, B, I, E, S, L, U, M."""
+    """The chunks of a sequence, in order. UsageError for a tag without one of the letters first."""
     found, start = [], 0
     last, last_kind = "O", ""
     for place, tag in enumerate([*tags, "O"]):
         letter, _, kind = tag.partition("-")
         letter = OF_OTHER_SCHEMES.get(letter, letter)
         if letter not in ("O", "B", "I", "E", "S"):
-            raise UsageError(f"{tag!r} is no tag of chunks; they are O and, as in B-NP, B, I, E or S with a type")
+            raise TextError(_not_a_tag(tag), tag, tag)
         parted = letter in "OBS" or last in "OES" or kind != last_kind
         if parted and last != "O":
             found.append(Chunk(last_kind, start, place))
@@ -46,6 +47,15 @@ def chunks(tags: Tags) -> list[Chunk]:
             start = place
         last, last_kind = letter, kind
     return found
+
+
+def _not_a_tag(tag: str) -> str:
+    kind, _, letter = tag.rpartition("-")
+    instead = f"{letter}-{kind}" if kind and letter in ("B", "I", "E", "S", *OF_OTHER_SCHEMES) else f"B-{tag or 'NP'}"
+    return (
+        f"{tag!r} is not a tag of chunks; write O or, as in {instead}, one of B, I (M), E (L) and S (U, W), a hyphen, "
+        "and the type"
+    )
 
 
 def write_tags(found: Sequence[Chunk], length: int, scheme: Scheme) -> list[str]:

@@ -5,6 +5,7 @@ highest order, log10 of its back-off weight as a context. An interpolated model 
 probabilities, so that backing off gives what interpolating gave.
 """
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, zip_longest
@@ -142,7 +143,7 @@ def _header(file: BinaryIO) -> list[int]:
     """The number of n-grams of each order. Leaves the file after its last line."""
     sizes: list[int] = []
     for line in file:
-        entry = re.fullmatch(rb"ngram\s+(\d+)\s*=\s*(\d+)", line.strip())
+        entry = re.fullmatch(rb"ngram\s+(\d+)\s*=\s*(\d+)", line.removeprefix(codecs.BOM_UTF8).strip())
         if entry and int(entry[1]) == len(sizes) + 1:
             sizes.append(int(entry[2]))
         elif sizes and not line.strip():

@@ -4,6 +4,7 @@ Both begin with a line `<words> <dimensions>`. Then, for each word, text has a l
 has the word, a space, the values as little-endian float32, and a line feed.
 """
 
+import codecs
 from collections import Counter
 from collections.abc import Sequence
 from os import PathLike
@@ -42,11 +43,11 @@ def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.
 def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
     """The words and their vectors (n, d), float32, of a binary file where `path` ends in .bin, else of a text file.
 
-    UsageError where the file is not in the format.
+    A byte-order mark is not part of the text. UsageError where the file is not in the format.
     """
     require_file(path, "write the path of a file of word vectors")
     with open(path, "rb") as file:
-        n_words, dimensions = _read_header(path, file.readline())
+        n_words, dimensions = _read_header(path, file.readline().removeprefix(codecs.BOM_UTF8))
         if n_words * dimensions > Path(path).stat().st_size:
             raise UsageError(f"{path}: the first line announces {n_words} words, more than the file can hold")
         words: list[str] = []

@@ -156,7 +156,7 @@ class Conf:
 
 def comment_of(path: Path) -> str:
     """The comment at the top of a YAML file, in one line."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
     return " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
 
 

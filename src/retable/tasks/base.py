@@ -64,6 +64,10 @@ class Task(Measured, Protocol[Example, Prediction]):
         """Return what an example asks and its answer, by which examples of two splits are compared."""
         return repr(example), None
 
+    def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:
+        """Return lines about the examples of all splits that make scores doubtful."""
+        return []
+
     def learnt(self) -> dict[str, Any]:
         """What predictions need of the training examples beside the weights, such as the tags that there are; JSON can
         hold it."""

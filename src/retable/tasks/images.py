@@ -1,6 +1,6 @@
 """J1: a label for an image."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from retable.metrics.labelled import Labelled
 from retable.models.base import Model
 from retable.objectives.image_classification import ImageClassification, require_images
 from retable.tasks.base import Task, Text, require_no_predicate
+from retable.tasks.labels import missing_classes
 
 Images = tuple[NDArray[np.float32], NDArray[np.int64]]  # (n, C, H, W) and their classes (n,)
 
@@ -56,8 +57,16 @@ class ImageTask(Labelled, Task[Image, int]):
     def answered(self, example: Image) -> Answered:
         return example.pixels.tobytes(), example.label
 
+    def warnings(self, examples: Mapping[str, Sequence[Image]]) -> list[str]:
+        names = [str(place) for place in range(self._n_classes)]
+        return missing_classes(names, {split: [each.label for each in rows] for split, rows in examples.items()})
+
+    @property
+    def _n_classes(self) -> int:
+        return 1 + max(labels.max() for _, labels in self._images.values())
+
     def objective(self, model: Model, text: Text, *, dropout: float) -> ImageClassification:  # type: ignore[override]
-        return ImageClassification(model, 1 + max(labels.max() for _, labels in self._images.values()), dropout)
+        return ImageClassification(model, self._n_classes, dropout)
 
     def encode(self, model: Model, text: Text, examples: Sequence[Image]) -> Encoded:
         labels = np.array([each.label for each in examples], np.int64)

@@ -1,7 +1,8 @@
 """What a task asks for: one of several classes, or a score."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from retable.core.errors import UsageError
 
@@ -39,6 +40,32 @@ class Classes:
     def write(self, place: float) -> str:
         """What stands in a file for the class at a place, the first where several do."""
         return next(text for text, its in self._places.items() if its == int(place))
+
+
+def missing_classes(names: Sequence[str], labels: Mapping[str, Iterable[float | None]]) -> list[str]:
+    """Return a line for each part whose rows are of one class, and for each class that another part lacks.
+
+    labels: by what a part is called, the places of its classes. A part without labels is left out.
+    """
+    counts = {part: Counter(int(each) for each in its if each is not None) for part, its in labels.items()}
+    counts = {part: its for part, its in counts.items() if its}
+    single = [part for part, its in counts.items() if len(its) == 1 < len(names)]
+    lines = []
+    for part in single:
+        ((place, rows),) = counts[part].items()
+        lines.append(
+            f"all {rows} rows of {part} are of class {names[place]!r}, so its scores do not compare classes; add rows "
+            "of other classes"
+        )
+    for place, name in enumerate(names):
+        has = [f"{its[place]} in {part}" for part, its in counts.items() if its[place]]
+        lacks = [part for part, its in counts.items() if not its[place] and part not in single]
+        if lacks:
+            others = f"its rows are {', '.join(has)}" if has else "no part has any"
+            lines.append(
+                f"no row of {' or '.join(lacks)} is of class {name!r}; {others}; add some, or leave the class out"
+            )
+    return lines
 
 
 class Scores:

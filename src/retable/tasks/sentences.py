@@ -22,7 +22,7 @@ from retable.objectives.classification import Classification, require_summary
 from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.regression import Regression
 from retable.tasks.base import Task, Text, require_no_predicate
-from retable.tasks.labels import Classes, Scores
+from retable.tasks.labels import Classes, Scores, missing_classes
 from retable.tasks.reading import ends_of_sequences, lay_out
 from retable.tasks.table import Row, Table, read_table
 from retable.tasks.written import Answers, plain
@@ -248,6 +248,14 @@ class SentenceTask(Labelled, Task[Example, float]):
     def answered(self, example: Example) -> Answered:
         """The order of a symmetric pair does not count."""
         return tuple(sorted(example.sentences)) if self.symmetric else example.sentences, example.label
+
+    def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:
+        if not isinstance(self.labels, Classes):
+            return []
+        drawn = f"{self._held_out:g} of {self._files['train']['path']}"
+        files = {split: self._name(split) if split in self._files else drawn for split in examples}
+        labels = {f"{split} ({files[split]})": [each.label for each in rows] for split, rows in examples.items()}
+        return missing_classes(self.labels.names, labels)
 
     def _name(self, split: str) -> str:
         return str(self._files[split]["path"]) if split in self._files else f"task.files.{split}={self._held_out:g}"

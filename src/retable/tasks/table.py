@@ -1,5 +1,6 @@
 """The rows of a file, by the names of columns: delimited text, JSON lines, parquet, or lines that follow a pattern."""
 
+import contextlib
 import csv
 import json
 import re
@@ -8,11 +9,12 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from retable.core.errors import UsageError, reading, require_file
+from retable.core.errors import TextError, UsageError, reading, require_file
 from retable.corpora.json_lines import read_objects, require_distinct
-from retable.corpora.text import read_lines
+from retable.corpora.text import SPLITS, read_lines
 
 JSON_LINES = (".jsonl", ".json", ".ndjson")
+NO_TEXTS, VOCABULARY = (".bin", ".npy", ".safetensors"), "tokenizer.json"  # inputs that no text comes from
 
 
 class Row(NamedTuple):
@@ -169,3 +171,44 @@ def _with_gold(path: Path, rows: Iterable[Row], gold: Path) -> Iterator[Row]:
 def _text(value: Any) -> str | None:
     """A JSON value as text would have it: true and 1 as they are written, null as no value; a date in words."""
     return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
+
+
+@contextlib.contextmanager
+def placed(files: Iterable[Path]) -> Iterator[None]:
+    """Have the refusal of a text in the block name the file, of these, and the line that the text comes from."""
+    try:
+        yield
+    except TextError as error:
+        texts = [path for path in files if path.is_file() and path.suffix not in NO_TEXTS and path.name != VOCABULARY]
+        place = _place_of(error, texts)
+        raise UsageError(f"{place}{error}") from None
+
+
+def _place_of(error: TextError, files: Sequence[Path]) -> str:
+    """Return the file and line that contain the part and most other words of the text.
+
+    Of several it is one that ends with the part, as lines of columns do with a tag, and of these the first.
+    """
+    words, part = {*error.text.split()}, error.part.lower()
+    found = [
+        (-len(words.intersection(re.findall(r"[^\s,\"]+", line))), not line.lower().endswith(part), order,
+         f"{path}, {place}: ")
+        for order, path in enumerate(files)
+        for place, line in _places(path)
+        if part in line.lower()
+    ]  # fmt: skip
+    if found:
+        return min(found, key=lambda each: each[:-1])[-1]
+    return f"{' or '.join(map(str, files))}: " if 0 < len(files) <= len(SPLITS) else ""
+
+
+def _places(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each line, or row."""
+    if path.suffix == ".parquet":
+        yield from ((row.place, "\t".join(filter(None, row.fields.values()))) for row in _parquet(path).rows)
+        return
+    try:
+        lines = [*read_lines(path)]
+    except UsageError:  # it has another encoding, of which Latin-1 shows the letters of ASCII, in UTF-16 with NULs
+        lines = [*read_lines(path, "latin-1")]
+    yield from ((f"line {number}", line.replace("\0", "")) for number, line in enumerate(lines, 1))

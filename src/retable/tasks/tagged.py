@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from retable.core.errors import UsageError, reading, require_file
+from retable.core.errors import UsageError, require_file
 from retable.core.settings import NonNegativeInt
 from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.corpora.overlap import Answered
@@ -26,6 +26,7 @@ from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
 from retable.tasks.base import Task, Text, require_no_predicate
 from retable.tasks.reading import ends_of_sequences, in_tokens
+from retable.tasks.table import placed
 from retable.tokenizers.tokenizer import Tokenizer
 
 COLUMNS = ("words", "right")  # of a unit; where tags make spans also those that are right, predicted, and labelled
@@ -164,7 +165,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             said, found = ("true", "not all sentences name") if self._roles else ("false", "some sentences name")
             raise UsageError(f"task.roles={said}, but {found} a predicate that their tags are about; write the other")
         scheme = self._scheme
-        with reading(" or ".join(map(str, self.inputs))):
+        with placed(self.inputs):
             return {
                 split: [each._replace(tags=convert(each.tags, scheme)) if scheme else each for each in rows]
                 for split, rows in splits.items()

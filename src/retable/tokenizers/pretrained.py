@@ -8,6 +8,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from retable.core.errors import UsageError, reading, require_file
+from retable.corpora.text import read_lines
 from retable.tokenizers.report import model_of
 from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 from retable.tokenizers.wordpiece import MARKS, PREFIX
@@ -40,7 +41,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
             case ["vocab.txt"]:
                 its = _wordpiece(path)
             case _:
-                its = HuggingFaceTokenizer.from_file(str(files[0]))
+                its = HuggingFaceTokenizer.from_str(_text(files[0]))
         its.no_truncation()
         its.no_padding()
         ids = its.get_vocab().values()
@@ -67,7 +68,9 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 def _byte_bpe(folder: Path) -> HuggingFaceTokenizer:
     """GPT-2's (Radford et al. 2019)."""
-    its = HuggingFaceTokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    lines = (line for line in read_lines(folder / "merges.txt") if not line.startswith("#version"))
+    merges = [(first, second) for first, second in (line.split(" ") for line in lines)]
+    its = HuggingFaceTokenizer(models.BPE(json.loads(_text(folder / "vocab.json")), merges))
     its.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     its.decoder = decoders.ByteLevel()
     its.add_special_tokens([END_OF_TEXT])
@@ -79,8 +82,9 @@ def _wordpiece(folder: Path) -> HuggingFaceTokenizer:
     config, said = folder / "tokenizer_config.json", {}
     if config.exists():
         with reading(config, ValueError, RecursionError):
-            said = dict(json.loads(config.read_text(encoding="utf-8")))
-    its = HuggingFaceTokenizer(models.WordPiece.from_file(str(folder / "vocab.txt"), unk_token="[UNK]"))
+            said = dict(json.loads(_text(config)))
+    vocabulary = {line.rstrip(): i for i, line in enumerate(read_lines(folder / "vocab.txt"))}
+    its = HuggingFaceTokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     its.normalizer = normalizers.BertNormalizer(
         lowercase=said.get("do_lower_case", True),
         strip_accents=said.get("strip_accents"),
@@ -90,3 +94,8 @@ def _wordpiece(folder: Path) -> HuggingFaceTokenizer:
     its.decoder = decoders.WordPiece(PREFIX, cleanup=False)
     its.add_special_tokens(MARKS)
     return its
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file without a byte-order mark, which the libraries do not read."""
+    return "\n".join(read_lines(path))

@@ -14,7 +14,7 @@ import numpy as np
 from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from retable.core.errors import UsageError
+from retable.core.errors import TextError, UsageError
 
 END_OF_LINE = "<eos>"
 END_OF_TEXT = "<|endoftext|>"
@@ -258,9 +258,11 @@ class Tokenizer:
             ends = text.count("\n") if name == END_OF_LINE else 0
             if ids.count(i) > ends:
                 at = max(text.lower().find(name.lower()), 0)
-                raise UsageError(
+                raise TextError(
                     f"{text[max(at - 30, 0) : at + 30].strip()!r} contains {name}, which this tokenizer reserves; remove it "
-                    f"(from the ends of lines: corpus.write.strip=[{name}] with write_corpus), or write another word"
+                    f"(from the ends of lines: corpus.write.strip=[{name}] with write_corpus), or write another word",
+                    text,
+                    name,
                 )
 
     def _ids(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
