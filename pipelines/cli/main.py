@@ -88,13 +88,14 @@ def repro(
     engine: Annotated[str, typer.Option(help="what runs them: local, ray or slurm")] = "local",
 ) -> None:
     """Make a study: its stale cells and its report."""
+    from retable.training.signals import end_at_once
+
+    end_at_once()
     from pipelines.config.errors import one_line_errors
 
     with one_line_errors():
         from pipelines.execute.repro import repro
-        from retable.training.signals import listen
 
-        listen()
         code = repro(study, jobs, engine)
     raise typer.Exit(code)
 
