@@ -21,7 +21,7 @@ from pipelines.config.conf import chosen
 from pipelines.config.project import CONF
 from retable.core.errors import UsageError, closest
 from retable.core.escaping import in_one_line
-from retable.training.signals import Pruned, Stopped
+from retable.training.signals import Pruned, Stopped, go_quietly
 
 
 class ThereAlready(BaseException):
@@ -36,6 +36,7 @@ def one_line_errors() -> Iterator[None]:
     except (ThereAlready, Pruned):
         sys.exit(0)
     except Stopped as stopped:
+        go_quietly()  # a second signal would be an error amid this one
         if not is_main_process():  # Lightning takes another code than 0 of these for a crash, and ends the first
             sys.exit(0)
         print(stopped, file=sys.stderr)
@@ -115,6 +116,8 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     (lambda error: isinstance(error, MemoryError), _LARGE),
     (_contains("can't allocate memory", "out of memory", "Storage size calculation overflowed", "array is too big",
                "integer multiplication overflow", "Unable to allocate"), _LARGE),
+    (_contains("InvalidCxxCompiler", "Failed to find C compiler"),  # of torch for a processor, of Triton for a GPU
+     "compile=true needs the C++ compiler g++, which is not installed here; install it, or leave compile=true out"),
     (_is_errno(errno.ENAMETOOLONG), "a name is too long for a file; write a shorter out= or system= ({error})"),
     (lambda error: _is_of("dvc.exceptions")(error) and "dvc.lock" in str(error),
      "DVC: {error}; `git checkout -- dvc.lock` brings the committed one back; after a merge keep either one, and run "
