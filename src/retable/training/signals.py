@@ -15,6 +15,11 @@ from typing import Self
 # Grid Engine, with RequeueExit=99 in Slurm, with checkpoint_exit_code = 99 in HTCondor.
 CODES = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR1: 99}
 
+PARTNER_LOST = (
+    "another process of this training has ended, or was killed; what it printed is above; the same command resumes "
+    "from the last checkpoint"
+)
+
 
 class Stopped(BaseException):
     """The process is to end with `code`. No Exception: nothing went wrong, and nothing is to be made good."""
