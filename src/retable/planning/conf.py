@@ -74,21 +74,27 @@ class Conf:
         return self._read(self._recipes[name])
 
     def replaced(self, recipe: str) -> dict[str, list[str]]:
-        """The recipes that a recipe inherits from, nearest first, each with its settings that the recipe sets itself.
+        """The recipes that a recipe inherits from, nearest first, with their settings that the recipe sets itself."""
+        return {
+            parent: sorted(nearer & {*flat(read_yaml(self.path(f"recipe/{parent}")))})
+            for parent, nearer in self.inherited(recipe).items()
+        }
 
-        Of files whose names begin with an underscore, which no study names, there is nothing to tell.
+    def inherited(self, recipe: str) -> dict[str, set[str]]:
+        """The recipes that a recipe inherits from, nearest first, each with the settings that come before its own.
+
+        Of files whose names begin with an underscore, which no study names, only the settings count.
         """
-        found: dict[str, list[str]] = {}
+        found: dict[str, set[str]] = {}
         nearer: set[str] = set()
 
         def visit(path: Path) -> None:
             own = read_yaml(path)
-            inherited = [self._inherited(path, entry) for entry in own.pop("defaults", None) or ()]
-            names = {*flat(own)}
+            parents = [self._inherited(path, entry) for entry in own.pop("defaults", None) or ()]
             if nearer and self._recipes.get(path.stem) == path:
-                found[self.choice(path.stem)] = sorted(names & nearer)
-            nearer.update(names)
-            for each in reversed([*filter(None, inherited)]):
+                found[self.choice(path.stem)] = {*nearer}
+            nearer.update(flat(own))
+            for each in reversed([*filter(None, parents)]):
                 visit(each)
 
         visit(self._recipes[recipe])
