@@ -1,12 +1,15 @@
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from retable.training.signals import CODES
 
 ROOT = Path(__file__).parent.parent
 
@@ -48,6 +51,15 @@ def threads_as_before() -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != THREADS:
         torch.set_num_threads(THREADS)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """A test that has this process listen to signals leaves Ctrl-C to pytest."""
+    before = {number: signal.getsignal(number) for number in CODES}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

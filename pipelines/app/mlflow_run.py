@@ -11,13 +11,12 @@ from hydra.core.hydra_config import HydraConfig
 from pipelines.config import environment
 from pipelines.config.conf import overrides
 from pipelines.config.project import CONF, STUDY, files_of_study
-from pipelines.study.adhoc import flat
 from retable.core.artifacts import read_json, root
 from retable.core.digests import digest_of
 from retable.core.errors import UsageError
 from retable.core.stages import module_of
 from retable.corpora.text import SPLITS
-from retable.planning.conf import comment_of
+from retable.planning.conf import comment_of, flat
 from retable.planning.study import Study
 from retable.tracking.run import DataSet, Group, RunSpec, describe_group
 

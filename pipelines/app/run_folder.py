@@ -23,7 +23,7 @@ from pipelines.config import environment
 from pipelines.config.conf import debugging, in_mlflow, of_result, overrides, stage_name
 from pipelines.config.environment import ENGINE
 from pipelines.config.errors import ThereAlready, is_main_process
-from pipelines.study.adhoc import difference, flat
+from pipelines.study.adhoc import difference
 from pipelines.study.code_reached import LOADED, code, own_part, reached_by
 from retable.core import artifacts
 from retable.core.digests import FORMAT, digest, digest_of
@@ -36,6 +36,7 @@ from retable.core.publishing import (
     remove_empty,
     require_one_mount,
 )
+from retable.planning.conf import flat
 from retable.training.signals import Pruned, Stopped
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import sys
+from argparse import ArgumentParser
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -80,19 +81,21 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
     return main
 
 
-def _refuse_unread(arguments: list[str]) -> None:
-    """Raise UsageError for an unknown option, a setting after an option, and a setting that occurs twice."""
-    parser = get_args_parser()
+class _Options(ArgumentParser):
+    """Hydra's options, as of the parser that is the parent; a mistake is one line, without argparse's usage."""
 
-    def refuse(message: str) -> NoReturn:
+    def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; `--hydra-help` lists the options")
 
-    parser.error = refuse  # type: ignore[method-assign]
+
+def _refuse_unread(arguments: list[str]) -> None:
+    """Raise UsageError for an unknown option, a setting after an option, and a setting that occurs twice."""
+    parser = _Options(parents=[get_args_parser()], add_help=False)
     _, unread = parser.parse_known_args(arguments)
     for each in unread:
         if each.startswith("-"):
             near = get_close_matches(each, re.findall("--[a-z-]+", parser.format_usage()), n=1, cutoff=0.7)
-            refuse(f"there is no option {each}{f', but {near[0]}' if near else ''}")
+            parser.error(f"there is no option {each}{f', but {near[0]}' if near else ''}")
         option = next(other for other in arguments if other.startswith("-"))
         raise UsageError(f"{each} comes after an option and would not be read; write {option} before all settings")
     given = dict[str, str]()

@@ -88,13 +88,14 @@ def repro(
     engine: Annotated[str, typer.Option(help="what runs them: local, ray or slurm")] = "local",
 ) -> None:
     """Make a study: its stale cells and its report."""
+    from retable.training.signals import end_at_once
+
+    end_at_once()
     from pipelines.config.errors import one_line_errors
 
     with one_line_errors():
         from pipelines.execute.repro import repro
-        from retable.training.signals import listen
 
-        listen()
         code = repro(study, jobs, engine)
     raise typer.Exit(code)
 
@@ -192,6 +193,7 @@ def sweep(
 def adopt(
     sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="a folder below multirun/")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the settings, and write nothing")] = False,
+    name: Annotated[str | None, typer.Option("--as", metavar="NAME", help="write a new recipe instead")] = None,
 ) -> None:
     """Write the settings of a sweep's best trial into its recipe."""
     from pipelines.config.errors import one_line_errors
@@ -199,7 +201,7 @@ def adopt(
     with one_line_errors():
         from pipelines.execute.adopt import adopt
 
-        adopt(sweep, dry_run)
+        adopt(sweep, dry_run, name)
 
 
 @app.command()

@@ -27,7 +27,7 @@ from pipelines.config.conf import chosen
 from pipelines.config.project import CONF
 from retable.core.errors import UsageError, closest
 from retable.core.escaping import in_one_line
-from retable.training.signals import Pruned, Stopped
+from retable.training.signals import PARTNER_LOST, Pruned, Stopped, go_quietly
 
 
 class ThereAlready(BaseException):
@@ -42,6 +42,7 @@ def one_line_errors() -> Iterator[None]:
     except (ThereAlready, Pruned):
         sys.exit(0)
     except Stopped as stopped:
+        go_quietly()  # a second signal would be an error amid this one
         if not is_main_process():  # Lightning takes another code than 0 of these for a crash, and ends the first
             sys.exit(0)
         print(stopped, file=sys.stderr)
@@ -58,7 +59,7 @@ def one_line_errors() -> Iterator[None]:
             inner = _of_system(error) or OSError()
             words = {"error": " ".join(str(error).split())[:500], "file": inner.filename or "a file",
                      "reason": os.strerror(inner.errno or 0)}  # fmt: skip
-            _quit(message.format_map(words))
+            _quit(message.format_map(words), of_any_process=message == PARTNER_LOST)
         raise
 
 
@@ -109,6 +110,7 @@ def _is_of(kind: str) -> Callable[[Exception], bool]:
 _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     (_contains("Config group override must be"),
      "null is no choice of a group; write ~GROUP to leave out what stands there"),
+    (_contains("The --resolve flag can only", "Only one of --run, --multirun"), "{error}"),  # of Hydra's command line
     (lambda error: "invalid literal for int()" in str(error) and _is_of_omegaconf(error),
      "a list has no settings by names ({error}); write the whole list"),
     (lambda error: isinstance(error, ValueError) and "allow_pickle=" in str(error),
@@ -124,6 +126,10 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     (lambda error: isinstance(error, MemoryError), _LARGE),
     (_contains("can't allocate memory", "out of memory", "Storage size calculation overflowed", "array is too big",
                "integer multiplication overflow", "Unable to allocate"), _LARGE),
+    (_contains("InvalidCxxCompiler", "Failed to find C compiler"),  # of torch for a processor, of Triton for a GPU
+     "compile=true needs the C++ compiler g++, which is not installed here; install it, or leave compile=true out"),
+    # Of Gloo, of NCCL, and of what holds the processes' addresses.
+    (_contains("gloo/transport/", "ncclRemoteError", "Did the remote server shutdown or crash"), PARTNER_LOST),
     (_is_errno(errno.ENAMETOOLONG), "a name is too long for a file; write a shorter out= or system= ({error})"),
     (lambda error: _is_of("dvc.exceptions")(error) and "dvc.lock'" in str(error), f"DVC: {{error}}; {LOCK_AGAIN}"),
     (lambda error: _is_of("dvc.exceptions")(error) and "dvc.yaml'" in str(error),
@@ -239,7 +245,9 @@ def _missing_recipe(file: str) -> str:
     return f"there is no conf/{file}.yaml; write recipe=FAMILY/NAME, a file under conf/recipe/: {', '.join(families)}"
 
 
-def _quit(message: str) -> None:
+def _quit(message: str, of_any_process: bool = False) -> None:
     if is_main_process():
         print(f"error: {in_one_line(message)}", file=sys.stderr)
+    elif of_any_process:  # the first may have been killed; if it had an error, that is the one of the training
+        print(in_one_line(message), file=sys.stderr)
     sys.exit(2)

@@ -35,7 +35,7 @@ from retable.core.errors import UsageError
 from retable.planning.cell import Cell
 from retable.planning.conf import Conf
 from retable.planning.study import Study
-from retable.training.signals import leave
+from retable.training.signals import deliver, end_at_once, held, leave, listen
 
 LOGS = Path("work/log")
 
@@ -102,6 +102,7 @@ def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
         refresh_graph()
         stages = to_run(stages_of(found))
         failed, ran = run(found.name, stages, runner, console, left) if stages else ([], [])
+    end_at_once()
     report = Path(f"{files_of_study()}results", "report.md")
     if not failed:
         print(headline(report.read_text(encoding="utf-8")))
@@ -195,6 +196,7 @@ def run(
     waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
     done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
     running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that tells a process's end
+    listen()
     with ending(running), on as runner, StudyProgress(f"study {study}", len(stages), console) as progress:
         require_processors(runner)
         os.environ["PATH"] = f"{Path(runner.address).parent}{os.pathsep}{os.environ['PATH']}"
@@ -218,7 +220,8 @@ def run(
                 ran += [stage] if did == "" else []
                 progress.ends(stage, time.monotonic() - since, did if succeeded else "failed")
                 if succeeded and stage.name == "plan":
-                    remaining = left()
+                    with held():
+                        remaining = left()
                     done |= {each.address for each in (stage, *waiting) if each.address not in remaining}
                     waiting = [each for each in waiting if each.address in remaining]
                     progress.drops_to(len(waiting))
@@ -254,18 +257,20 @@ def start(stage: Stage, force: bool) -> int:
     started_by = os.getpid()
 
     def work() -> None:
-        from dvc.cli import main
-
-        end_with_parent(started_by)
-        leave()
-        dvc_writes_whole()
-        dvc_writes_only_what_is_new()
         os.dup2(log, 1)
         os.dup2(log, 2)
+        end_with_parent(started_by)
+        leave()
+        deliver()
+        from dvc.cli import main
+
+        dvc_writes_whole()
+        dvc_writes_only_what_is_new()
         os.environ |= {environment.PROGRESS: str(stage.steps.resolve()), environment.DEVICES: stage.devices}
         sys.exit(main(["--wait-for-lock", "repro", "--single-item", *["--force"] * force, stage.address]))
 
-    pid = forked(work)
+    with held():  # a signal in the fork before it has its log would print a traceback on the terminal
+        pid = forked(work)
     os.close(log)
     return pid
 

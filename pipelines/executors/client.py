@@ -20,14 +20,24 @@ LONGEST = 107  # bytes of a socket's path, by Linux
 
 @contextlib.contextmanager
 def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Start `python <server> ADDRESS` and stop it after the block. Yield the address and the server's first line."""
+    """Start `python <server> ADDRESS` and stop it after the block. Yield the address and the server's first line.
+
+    The server leads a session of its own: signals of a terminal, or to the group of this process, do not reach it.
+    """
     address = _address()
     try:
         command = [sys.executable, *server, address]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        ) as process:
             assert process.stdin is not None and process.stdout is not None
             try:
-                yield address, process.stdout.readline().rstrip()
+                first_line = process.stdout.readline().rstrip()
+            except BaseException:  # a signal; nothing runs on the server yet
+                process.kill()
+                raise
+            try:
+                yield address, first_line
             finally:  # closing is not enough: forks of this process keep the pipe open
                 with contextlib.suppress(BrokenPipeError):
                     print("end", file=process.stdin, flush=True)

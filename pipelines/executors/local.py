@@ -89,13 +89,20 @@ def forked(work: Callable[[], None]) -> int:
 
 
 def serve(address: str) -> None:
-    """Import the libraries and fork a process per connection until standard input can be read."""
-    os.setsid()  # the group is this process and its forks; Ctrl-C reaches the client only
+    """Import the libraries and fork a process per connection until standard input can be read.
+
+    This process leads a session, whose group is it and its forks: Ctrl-C reaches the client only.
+    """
     for name in LIBRARIES:
+        if select.select([0], [], [], 0)[0]:
+            return
         importlib.import_module(name)
     gc.freeze()  # otherwise each fork visits and copies all objects when it ends: two seconds
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
+        try:
+            listener.bind(address)
+        except FileNotFoundError:  # who started this has ended, and has removed the folder
+            return
         listener.listen()
         with contextlib.suppress(BrokenPipeError):  # who started this has ended: so will standard input
             print("ready", flush=True)

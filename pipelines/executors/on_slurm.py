@@ -9,6 +9,7 @@ from typing import Any
 
 from retable.core.errors import UsageError
 
+COMMANDS = ("sbatch", "sinfo", "scontrol", "scancel")
 NOTICE = 120  # seconds before the end of its time in which a job leaves its checkpoint
 
 
@@ -17,8 +18,8 @@ class Cluster:
     own variables: SBATCH_PARTITION, SBATCH_ACCOUNT, SBATCH_TIMELIMIT."""
 
     def __init__(self) -> None:
-        if not shutil.which("sbatch"):
-            raise UsageError("there is no sbatch here; give the command on a machine that submits to Slurm")
+        if missing := next((name for name in COMMANDS if not shutil.which(name)), None):
+            raise UsageError(f"there is no {missing} here; give the command on a machine that submits to Slurm")
         done = subprocess.run(["sinfo", "--noheader", "--format=%C"], capture_output=True, text=True)
         if done.returncode:
             raise UsageError(f"Slurm does not answer: {' '.join(done.stderr.split())}")

@@ -60,13 +60,15 @@ class Here:
 
 
 def serve(cluster: Cluster, address: str) -> None:
-    os.setsid()  # Ctrl-C is for who asks
     ended = threading.Event()
     threads: list[threading.Thread] = []
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(address)
-        server.listen()
-        print(f"ready {cluster.slots}", flush=True)
+        try:
+            server.bind(address)
+            server.listen()
+            os.write(1, f"ready {cluster.slots}\n".encode())
+        except (FileNotFoundError, BrokenPipeError):  # who started this has ended
+            return
         while 0 not in select.select([server.fileno(), 0], [], [])[0]:  # 0: standard input
             connection, _ = server.accept()
             engine = f"{cluster.slots} {address}"

@@ -16,6 +16,7 @@ from pipelines.config.devices import choose_machine
 from pipelines.study.compose import configuration, mistakes_of
 from retable.core.digests import digest_of
 from retable.planning.cell import Cell
+from retable.planning.conf import flat
 from retable.planning.graph import settings_of
 
 _ABSENT = "absent"
@@ -71,10 +72,3 @@ def called(differing: Mapping[str, Any], overrides: Sequence[str], named: Sequen
     texts = [text for value in (parts | left).values() if isinstance(value, list) for text in value]
     tells = not any(re.search(r"[^\w.+-]", str(text)) for text in texts)
     return name if tells and len(name) <= _LONGEST else f"{name[: _LONGEST - 9]}-{digest_of(parts | left)[:8]}"
-
-
-def flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """A configuration's values by their dotted names."""
-    if isinstance(config, dict):
-        return {k: v for name, part in config.items() for k, v in flat(part, f"{prefix}{name}.").items()}
-    return {prefix[:-1]: config}

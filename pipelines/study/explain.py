@@ -14,15 +14,15 @@ import yaml
 from dvc.repo import Repo
 
 from pipelines.config.project import CHECKOUT, enter_project, study_names
-from pipelines.study.adhoc import flat
 from pipelines.study.code_reached import code
-from pipelines.study.compose import composing, entry_points, mistakes_of, plan_of, set_study
+from pipelines.study.compose import composing, conf, entry_points, mistakes_of, plan_of, set_study
 from pipelines.study.dvc_lock import noted_stages
 from pipelines.study.dvc_project import refresh_graph
 from retable.core import trust
 from retable.core.errors import UsageError, closest
 from retable.core.escaping import in_one_line
 from retable.planning.cell import Cell
+from retable.planning.conf import flat
 from retable.planning.fingerprint import Code, Place, UnknownName
 from retable.planning.graph import keys_of
 from retable.planning.study import Study
@@ -50,7 +50,20 @@ def _of_cell(name: str, study: Study, reasons: "Reasons") -> Iterator[str]:
     cell = study.cells[find(name, study)]
     lines = reasons.of(cell)
     yield f"{cell.place} would run:" if lines else f"{cell.place} is as DVC's lock has it: nothing to do"
-    yield from (f"  {line}" for line in lines)
+    yield from (f"  {line}" for line in [*lines, *_of_recipe(cell)])
+
+
+def _of_recipe(cell: Cell) -> Iterator[str]:
+    """The recipes whose edits the cell does not follow, though its own inherits from them or its row has their name."""
+    if (recipe := cell.settings.get("recipe")) is None:
+        return
+    inherited = conf().replaced(Path(recipe).name)
+    for parent, names in inherited.items():
+        if names:
+            yield f"recipe {recipe} inherits from {parent}, but sets these itself: {', '.join(names)}"
+    row = cell.settings["system"]
+    if row in conf().names("recipe") and (namesake := conf().choice(row)) not in (recipe, *inherited):
+        yield f"recipe {recipe} makes this row; {namesake}, which is called as the row, is not read"
 
 
 def _of_study(study: Study, reasons: "Reasons") -> Iterator[str]:

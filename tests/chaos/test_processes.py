@@ -1,7 +1,9 @@
 """What is left of `retable repro` when it is killed, and what a second one says."""
 
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -33,15 +35,25 @@ class Made:
         folder.mkdir()
         (folder / "study.yaml").write_text(SMALL, encoding="utf-8")
         paths = os.pathsep.join(map(str, (ROOT / "src", ROOT)))
-        self._environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-        self._environment.pop("RETABLE_FORKS", None)
+        self.environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+        self.environment.pop("RETABLE_FORKS", None)
+
+    def command(self) -> list[str]:
+        return [*self.within, sys.executable, "-m", "pipelines.cli.main", "repro", str(self.folder)]
 
     def begin(self) -> subprocess.Popen:
-        command = [*self.within, sys.executable, "-m", "pipelines.cli.main", "repro", str(self.folder)]
         return subprocess.Popen(
-            command, cwd=self.folder, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            self.command(), cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, start_new_session=True,
         )  # fmt: skip
+
+    def begin_in_a_terminal(self) -> int:
+        """The terminal's other end, to be closed."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.execve(sys.executable, self.command(), self.environment)
+        return terminal
 
     def end(self) -> tuple[int, str]:
         process = self.begin()
@@ -79,13 +91,53 @@ def small(tmp_path) -> Iterator[Made]:
         process.kill()
 
 
-def test_nothing_is_left_of_a_command_that_is_killed_alone(small):
+ASKED = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, *ASKED])
+def test_nothing_is_left_of_a_command_that_is_killed_alone(small, number):
     first = small.begin()
     until(small.trains, 120)
-    first.kill()
+    first.send_signal(number)
     until(lambda: not small.processes(), 5)
+    said, _ = first.communicate()
+    assert first.returncode == ASKED.get(number, -number) and "Traceback" not in said, said
     code, said = small.end()
     assert code == 0, said
+
+
+def test_nothing_is_left_when_the_terminal_is_closed(small):
+    terminal = small.begin_in_a_terminal()
+
+    def trains() -> bool:
+        while select.select([terminal], [], [], 0)[0]:  # what is not read would hold the command up
+            os.read(terminal, 4096)
+        return small.trains()
+
+    until(trains, 120)
+    os.close(terminal)
+    until(lambda: not small.processes(), 5)
+
+
+@pytest.mark.parametrize("to", [os.kill, os.killpg])
+@pytest.mark.parametrize("number", ASKED)
+@pytest.mark.parametrize("seconds", [0.3, 0.8, 1.6, 2.4, 3.2])
+def test_a_signal_in_the_first_seconds_leaves_nothing_and_no_traceback(small, seconds, number, to):
+    """But for Python's own of Ctrl-C in its first hundredths of a second, which come before any code of the project."""
+    first = small.begin()
+    time.sleep(seconds)
+    to(first.pid, number)
+    said, _ = first.communicate(timeout=30)
+    until(lambda: not small.processes(), 5)
+    assert first.returncode in (ASKED[number], -number)
+    assert said in ("", f"{number.name}: ended; the same command goes on from there\n")
+
+
+def test_a_study_needs_no_program_of_the_path(small):
+    """None but a shell, which is not looked up there: git, a compiler, nvidia-smi and sbatch are gone without."""
+    small.environment["PATH"] = str(small.folder)
+    code, said = small.end()
+    assert code == 0 and "Traceback" not in said, said
 
 
 def test_a_second_command_says_which_one_is_at_work(small):

@@ -55,6 +55,7 @@ def serve_beside(folder: Path) -> int:
 
     def work() -> None:
         os.close(ending)
+        os.setsid()
         os.dup2(until, 0)
         sys.addaudithook(touch)
         serve(str(address))

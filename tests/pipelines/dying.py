@@ -8,7 +8,7 @@ import lightning as L
 
 class Mortal(L.Callback):
     """At step DIE_AT, if the environment sets it, the process gets the signal DIE_BY, by default that of `kill -9`; or
-    before all steps, at "setup", or behind them, at "end"."""
+    before all steps, at "setup", or behind them, at "end". With DIE_RANK only the process of that number."""
 
     def setup(self, trainer, pl_module, stage):
         self._die("setup")
@@ -21,5 +21,6 @@ class Mortal(L.Callback):
             self._die("end")
 
     def _die(self, at: str):
-        if os.environ.get("DIE_AT") == at:
+        rank = os.environ.get("LOCAL_RANK", "0")
+        if os.environ.get("DIE_AT") == at and os.environ.get("DIE_RANK", rank) == rank:
             os.kill(os.getpid(), signal.Signals[os.environ.get("DIE_BY", "SIGKILL")])

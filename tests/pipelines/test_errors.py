@@ -63,6 +63,8 @@ REFUSED = [
     ("prepare --mutlirun", "there is no option --mutlirun, but --multirun; "),
     ("embed --cfg nope", "invalid choice: 'nope'"),
     ("evaluate --config-dir", "expected one argument"),
+    ("prepare --resolve", "error: The --resolve flag can only be used in conjunction with --cfg or --help"),
+    ("prepare --run --multirun", "error: Only one of --run, --multirun, --cfg, --info and --shell_completion can be"),
     ("pretrain epochs=3 -m seed=1,2", "error: seed=1,2 comes after an option and would not be read; write -m before"),
     ("pretrain seed=3 --config-dir=. epochs=1", "epochs=1 comes after an option"),
     (f"evaluate {TINY} cell=nope", "outputs/pretrain/nope/model.safetensors is missing"),

@@ -1,18 +1,24 @@
 """The process that stages are forks of."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from pipelines.executors import client
+from pipelines.config.project import CONF
+from pipelines.executors import client, local
 from pipelines.executors.client import submit
-from pipelines.executors.local import SERVER, answer, forked, server
+from pipelines.executors.local import SERVER, answer, forked, serve, server
 from retable.core.errors import UsageError
+from retable.training.signals import Stopped, deliver, go_quietly, held, leave, listen
 
 
 @pytest.fixture
@@ -139,4 +145,95 @@ def test_a_connection_that_asks_for_nothing_ends_without_a_word(capfd):
     asks, answers = socket.socketpair()
     asks.close()
     answer(answers, "address")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_server_whose_folder_is_gone_ends_without_a_word(monkeypatch, capfd):
+    """As when the command that started it has ended while the libraries were imported."""
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        os.dup2(reading, 0)
+        os.close(writing)
+        serve(f"{folder}/forks")
+
+    monkeypatch.setattr(local, "LIBRARIES", ())
+    folder = tempfile.mkdtemp(dir="/tmp")
+    os.rmdir(folder)
+    pid = forked(work)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert capfd.readouterr() == ("", "")
+    os.close(reading), os.close(writing)
+
+
+def test_a_server_that_is_to_end_imports_nothing_more(monkeypatch):
+    monkeypatch.setattr(local, "LIBRARIES", ("no_such_library",))
+    monkeypatch.setattr("select.select", lambda reads, *_: (reads, [], []))
+    serve("no such address")
+
+
+NEVER_READY = """
+import os, signal, sys
+with open(sys.argv[1], "w") as file:
+    file.write(f"{os.getpid()} {os.getsid(0)}")
+for _ in range(2):
+    os.kill(os.getppid(), NUMBER)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_before_the_server_is_ready_leaves_nothing(number, monkeypatch, tmp_path):
+    """Two in fact, as `timeout` sends them. The server leads a session: those of a terminal do not reach it."""
+    (script := tmp_path / "server.py").write_text(NEVER_READY.replace("NUMBER", str(int(number))), encoding="utf-8")
+    monkeypatch.setattr("tempfile.tempdir", temporary := tempfile.mkdtemp(dir="/tmp"))
+    listen()
+    with pytest.raises(Stopped), client.started([str(script), str(tmp_path / "server")]):
+        pytest.fail("the server is not ready")
+    go_quietly()
+    server, session = map(int, (tmp_path / "server").read_text(encoding="utf-8").split())
+    assert session == server
+    with contextlib.suppress(ChildProcessError):  # otherwise its end is taken
+        os.waitpid(server, 0)
+    os.rmdir(temporary)
+
+
+AMID_AN_IMPORT = """
+import importlib.abc, os, sys
+
+class Signals(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == MODULE:
+            os.kill(os.getpid(), NUMBER)
+
+sys.meta_path.insert(0, Signals())
+sys.argv = ["retable", "repro"]
+from pipelines.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "module", "code"),
+    [
+        (signal.SIGINT, "typer", -signal.SIGINT),
+        (signal.SIGINT, "omegaconf.dictconfig", 130),
+        (signal.SIGTERM, "hydra.conf", 143),
+        (signal.SIGHUP, "pipelines.study.compose", 129),
+    ],
+)
+def test_a_signal_amid_the_imports_of_a_command_is_no_error_of_theirs(number, module, code, tmp_path):
+    text = AMID_AN_IMPORT.replace("MODULE", repr(module)).replace("NUMBER", str(int(number)))
+    own = os.environ | {"PYTHONPATH": f"{CONF.parent / 'src'}{os.pathsep}{CONF.parent}"}
+    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=own, capture_output=True, text=True)
+    line = f"{number.name}: ended; the same command goes on from there\n" * (code > 0)
+    assert (done.returncode, done.stderr) == (code, line)
+
+
+def test_a_signal_waits_in_what_is_forked_until_it_may_come(capfd):
+    """As in the fork of a stage, which has its log first."""
+    listen()
+    with held():
+        pid = forked(lambda: (os.kill(os.getpid(), signal.SIGTERM), leave(), deliver()))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
     assert capfd.readouterr() == ("", "")

@@ -1,13 +1,22 @@
 """Several processes train as one does on the batch that theirs are together."""
 
+import os
+import re
+import signal
+import subprocess
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
+from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 from safetensors.torch import load_file
 
-from pipelines.config.errors import is_main_process
+from pipelines.config.errors import is_main_process, one_line_errors
+from pipelines.executors.local import forked
+from retable.training import fit  # noqa: F401, it has Lightning's line replaced
+from retable.training.signals import PARTNER_LOST
 from tests.pipelines.conftest import TWO
 
 TRANSFORMER = ["model.d_model=16", "model.n_layers=2", "model.dropout=0", "batches.batch_size=4"]
@@ -144,6 +153,65 @@ def test_shares_of_weights_learn_and_predict_as_whole_ones(project, name):
     assert one[["step", "metric"]].equals(two[["step", "metric"]])
     assert two["value"].to_numpy() == pytest.approx(one["value"].to_numpy(), rel=1e-4, abs=1e-6)
     assert predictions[0] == predictions[1]
+
+
+def in_a_sum(rank: int, ends: bool, folder: Path) -> None:
+    store = torch.distributed.FileStore(str(folder / "store"), 2)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    torch.distributed.all_reduce(torch.ones(1))
+    if not ends:
+        torch.distributed.all_reduce(torch.ones(1))
+
+
+def in_asking_the_first(rank: int, ends: bool, folder: Path) -> None:
+    """Which keeps the addresses of all."""
+    if rank == 0:
+        store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        (folder / "port").write_text(str(store.port), encoding="utf-8")
+        store.get("the second is there")
+    else:
+        port = int((folder / "port").read_text(encoding="utf-8"))
+        store = torch.distributed.TCPStore("127.0.0.1", port, is_master=False)
+        store.set("the second is there", "")
+        store.get("what never comes")
+
+
+@pytest.mark.parametrize("by_signal", [False, True])
+@pytest.mark.parametrize(("waits", "left"), [(in_a_sum, 0), (in_a_sum, 1), (in_asking_the_first, 1)])
+def test_a_process_whose_partner_ends_has_one_line(tmp_path, capfd, waits, left, by_signal):
+    os.mkfifo(tmp_path / "port")
+
+    def work(rank: int) -> None:
+        os.environ["LOCAL_RANK"] = str(rank)
+        with one_line_errors():
+            waits(rank, rank != left, tmp_path)
+            os.kill(os.getpid(), signal.SIGKILL) if by_signal else os._exit(1)
+
+    pids = [forked(partial(work, rank)) for rank in (0, 1)]
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    of_torch = r"\[[WI]\d+ |Exception raised from recvBytes|frame #\d+|<omitting|$"  # a warning of its C++ code
+    said = [line for line in capfd.readouterr().err.splitlines() if not re.match(of_torch, line)]
+    assert codes[left] == 2 and codes[1 - left] != 0
+    assert said == [f"{'error: ' * (left == 0)}{PARTNER_LOST}"]
+
+
+def test_lightning_tells_it_in_the_same_line(capfd):
+    """Where its thread sees it before the process does, which it then kills."""
+    with subprocess.Popen(["sleep", "60"]) as main, subprocess.Popen(["false"]) as child:
+        child.wait()
+        assert _ChildProcessObserver(main.pid, [child])._run()
+        assert main.wait() == -signal.SIGKILL
+    assert capfd.readouterr().err == f"error: {PARTNER_LOST}\n"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_training_of_which_a_process_is_killed_has_one_line(project, rank):
+    project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
+    settings = ["corpus=grammar_tiny", "tokenizer=word_marked", *SYSTEMS["gpt"], *by("ddp"), f"system=left_{rank}"]
+    ended = project.run("pretrain", *settings, "+callbacks.mortal._target_=dying.Mortal", DIE_AT="5", DIE_RANK=rank)
+    assert ended.returncode != 0 and "Traceback" not in ended.stderr
+    assert ended.stderr.count(PARTNER_LOST) == 1
 
 
 @pytest.mark.parametrize(

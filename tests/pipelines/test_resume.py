@@ -1,5 +1,6 @@
 """A training stage that is killed and run again ends as if it had never been killed."""
 
+import os
 import random
 import re
 import shutil
@@ -9,6 +10,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from retable.core.digests import digest
+from retable.training.signals import StepEnd, listen
 from tests.pipelines.conftest import TWO
 
 SETTINGS = [
@@ -42,12 +44,14 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
     ("name", "signals"),
     [
         ("cpu", {"SIGINT": 130, "SIGTERM": 143}),
+        pytest.param("cpu", {"SIGHUP": 129, "SIGUSR1": 99}, marks=pytest.mark.long),
         pytest.param("ddp", {"SIGUSR1": 99, "SIGTERM": 143}, marks=pytest.mark.long),
     ],
 )
 def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, signals):
     """A step before the first checkpoint that is due, and then in a step with a validation."""
-    whole, asked, plain = f"{name}_to_end", f"{name}_asked", project if name == "cpu" else project.forked
+    whole, asked = (f"{name}_{'_'.join(signals)}_{end}" for end in ("whole", "asked"))
+    plain = project if name == "cpu" else project.forked
     settings = [*SETTINGS, *TRAINERS[name], "validations=10"]
     plain.succeed("pretrain", *settings, f"system={whole}")
     for step, (number, code) in zip((2, 5), signals.items(), strict=True):
@@ -63,6 +67,19 @@ def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, signals):
     resumed = plain.succeed("pretrain", *settings, f"system={asked}")
     assert f"step {int(where[1])}/" not in resumed.stderr  # it was done before
     check_equal(project, whole, asked)
+
+
+def test_a_training_outlasts_its_terminal_where_it_was_told_to():
+    """As by `nohup`."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    listen()
+    with StepEnd() as step_end:
+        step_end.begin()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert step_end.heard is None
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert step_end.heard == signal.SIGTERM
+        step_end.heard = None
 
 
 def test_asked_to_end_before_the_first_step(project):

@@ -10,6 +10,7 @@ import yaml
 from pipelines import plan
 from pipelines.config import project
 from pipelines.config.project import CONF
+from pipelines.execute import adopt
 from pipelines.study import code_reached as reach
 from pipelines.study import compose, dvc_project
 from retable.core.errors import UsageError
@@ -216,3 +217,54 @@ def test_a_study_that_can_not_be_is_not_written(monkeypatch, tmp_path, folder, s
     with pytest.raises(UsageError, match=message):
         dvc_project.new(folder, settings)
     assert not [*tmp_path.iterdir()]
+
+
+ADOPTED = {
+    "corpus": "grammar_tiny",
+    "systems": [
+        {"of": ["lstm", "gpt", "gpt_rotary", "kn5"]},
+        {"of": "lstm", "as": "lstm_slow", "set": {"optimizer.lr": 0.001}},
+        {"of": "gpt", "as": "gpt_pretrained", "init": "gpt", "task": "sentiment"},
+        {"of": "gpt_rotary", "as": "rotary_pretrained", "init": "gpt_rotary", "task": "sentiment"},
+    ],
+    "benchmarks": {"perplexity": "all"},
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("recipe", "settings"),
+    [
+        ("recurrent/lstm", {"optimizer.lr": 0.5}),
+        ("recurrent/lstm", {"optimizer.lr": 0.5, "model.dropout": 0.5}),
+        ("transformer/gpt", {"model.n_layers": 1}),  # which gpt_rotary sets itself
+        ("transformer/gpt", {"model.d_model": 64, "clip_norm": None}),
+        ("transformer/gpt", {"finetuning.lr": 0.5}),
+        ("transformer/gpt_rotary", {"finetuning.pooling": "last"}),
+        ("counted/kn5", {"model.order": 4}),
+        ("counted/kn3", {"model.order": 4}),
+    ],
+)
+def test_the_cells_that_an_adopted_setting_makes_stale_are_those_whose_plans_change(
+    copied, monkeypatch, recipe, settings
+):
+    (study := copied / "studies/mine/study.yaml").parent.mkdir(parents=True, exist_ok=True)
+    study.write_text(yaml.safe_dump(ADOPTED), encoding="utf-8")
+    monkeypatch.setattr(adopt, "STUDIES", copied / "studies")
+    path = copied / f"conf/recipe/{recipe}.yaml"
+    text = path.read_text(encoding="utf-8")
+
+    def made() -> dict[str, dict]:
+        clear(".yaml")
+        cells = expand(Conf(project.CONF), "mine", ADOPTED).cells.values()
+        with compose.composing():
+            return {cell.place: reach.own_part(cell.stage, compose.configuration(cell)) for cell in cells}
+
+    before = made()
+    found = dict(adopt.stale_cells(recipe, settings))
+    path.write_text(adopt.changed(text, settings), encoding="utf-8")
+    after = made()
+    path.write_text(text, encoding="utf-8")
+    clear(".yaml")
+    assert {*found.get("mine", ())} == {place for place in before if before[place] != after[place]}
+    assert found or recipe == "counted/kn3"

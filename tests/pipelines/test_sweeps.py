@@ -17,6 +17,7 @@ from mlflow.tracking import MlflowClient
 from optuna.trial import TrialState
 from rich.console import Console
 
+from pipelines.config.project import CONF
 from pipelines.execute.adopt import adopt, changed, written_at
 from pipelines.execute.grid import Grid, leave, show
 from pipelines.execute.launcher import Devices, in_parallel
@@ -24,6 +25,7 @@ from pipelines.execute.optuna_search import Search, corners, distribution, round
 from pipelines.execute.progress import StudyProgress
 from retable.core.artifacts import write_json
 from retable.core.errors import UsageError
+from retable.planning.conf import Conf, flat
 from tests.pipelines.conftest import ROOT, Project
 
 SMALL = ["corpus=grammar_tiny", "model.d_model=8", "epochs=0.1", "batches.batch_size=4"]
@@ -416,6 +418,50 @@ def test_the_winner_changes_one_recipe(tmp_path, own, capsys):
     assert not capsys.readouterr().err
     adopt("multirun/pretrain/rates")
     assert "had them already" in capsys.readouterr().out
+
+
+def adoptable(**settings: list) -> None:
+    """A sweep of recurrent/lstm, whose second trial is the best."""
+    facts = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
+    rows = [
+        {"trial": i, "value": 2.0 - i, **facts, **{name: said[i] for name, said in settings.items()}} for i in (0, 1)
+    ]
+    launcher = SimpleNamespace(folder=Path("multirun/pretrain/rates"), stage="pretrain", recipe="recurrent/lstm",
+                               said=["corpus=grammar_tiny", "recipe=recurrent/lstm"])  # fmt: skip
+    leave(launcher, rows, "validation/loss", True)
+
+
+def test_the_stale_cells_of_the_studies_are_printed(own, capsys):
+    systems = [{"of": ["lstm", "kn3"], "seeds": 2}, {"of": "lstm", "as": "fixed", "set": {"optimizer.lr": 0.1}}]
+    said = {"corpus": "grammar_tiny", "systems": systems, "benchmarks": {"perplexity": "all"}}
+    (own.parents[2] / "study.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    adoptable(**{"optimizer.lr": [0.1, 0.0123]})
+    adopt("multirun/pretrain/rates", dry_run=True)
+    places = ", ".join(f"pretrain/grammar_tiny/lstm-{seed}" for seed in (1, 2))
+    study = own.parents[2].name
+    printed = capsys.readouterr().out
+    assert printed.endswith(f"2 cells would be stale by it, and what reads them:\n  {study}: {places}\n"), printed
+    adopt("multirun/pretrain/rates")
+    assert f"2 cells are stale by it, and what reads them:\n  {study}: {places}\n" in capsys.readouterr().out
+    adopt("multirun/pretrain/rates")
+    assert "stale" not in capsys.readouterr().out
+
+
+def test_the_winner_makes_a_recipe_of_its_own(own, capsys):
+    """It composes to the one that was swept, with the settings; no file that was there changes."""
+    adoptable(**{"optimizer.lr": [0.1, 0.0123], "model.d_model": [64, 96]})
+    before = {path: path.read_bytes() for path in own.parents[1].rglob("*.yaml")}
+    adopt("multirun/pretrain/rates", dry_run=True, new="lstm_tuned")
+    assert not (own / "lstm_tuned.yaml").exists()
+    adopt("multirun/pretrain/rates", new="lstm_tuned")
+    printed = capsys.readouterr().out
+    assert "conf/recipe/recurrent/lstm_tuned.yaml has them now\n" in printed and "stale" not in printed
+    assert {path: path.read_bytes() for path in before} == before
+    tuned, swept = (Conf(CONF, own.parents[1]).recipe(name) for name in ("lstm_tuned", "lstm"))
+    assert flat(tuned) == {**flat(swept), "optimizer.lr": 0.0123, "model.d_model": 96}
+    for name, message in (("lstm", "there is a recipe of that name, recurrent/lstm"), ("../x", "letters, digits")):
+        with pytest.raises(UsageError, match=message):
+            adopt("multirun/pretrain/rates", new=name)
 
 
 def test_the_winner_says_null_and_whole_numbers_as_they_were_drawn(own):

@@ -4,7 +4,7 @@ import pytest
 
 from pipelines.config.project import CONF
 from retable.core.errors import UsageError
-from retable.planning.conf import Conf, read_yaml
+from retable.planning.conf import Conf, flat, read_yaml
 
 
 def test_what_a_benchmarks_variant_inherits_is_its_own(tmp_path):
@@ -19,6 +19,38 @@ def test_what_a_benchmarks_variant_inherits_is_its_own(tmp_path):
 def test_keys_that_are_merged_may_be_said_again(tmp_path):
     (tmp_path / "mine.yaml").write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: {y: 4}\n")
     assert read_yaml(tmp_path / "mine.yaml")["b"] == {"x": 1, "y": 3}
+
+
+RECIPES = {
+    "_base": "model: {d: 1, e: 1}\n",
+    "old": "defaults: [/recipe/x/_base, _self_]\nmodel: {d: 2, f: 2, g: {h: 2, i: 2}}\noptimizer: {lr: 2}\n",
+    "newer": "defaults: [/recipe/x/old, _self_]\nmodel: {f: 3, g: {h: 3}}\nepochs: 3\n",
+    "newest": "defaults: [/recipe/x/newer, override /model: lstm, _self_]\nmodel: {d: 4, e: 4}\nepochs: 4\n",
+}
+
+
+def test_what_a_recipe_sets_itself_of_those_that_it_inherits_from(tmp_path):
+    """Each setting named is one whose edit there changes nothing of the recipe, and no other one is."""
+    (folder := tmp_path / "recipe/x").mkdir(parents=True)
+    for name, text in RECIPES.items():
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    for recipe in ("old", "newer", "newest"):
+        before = Conf(tmp_path).recipe(recipe)
+        found = Conf(tmp_path).replaced(recipe)
+        parents = {"newest": ["x/newer", "x/old"], "newer": ["x/old"], "old": []}[recipe]
+        assert [*found] == parents
+        for parent in parents:
+            path, text = folder / f"{parent[2:]}.yaml", RECIPES[parent[2:]]
+            own = {name: value for name, value in flat(read_yaml(path)).items() if name != "defaults"}
+            for name, value in own.items():
+                *_, key = name.split(".")
+                path.write_text(text.replace(f"{key}: {value}", f"{key}: edited"), encoding="utf-8")
+                assert (Conf(tmp_path).recipe(recipe) == before) == (name in found[parent]), (recipe, parent, name)
+            path.write_text(text, encoding="utf-8")
+    assert Conf(tmp_path).replaced("newest") == {
+        "x/newer": ["epochs"],
+        "x/old": ["model.d", "model.f", "model.g.h"],
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,22 @@
-"""What may be replaced and where, on one mount only, and what runs without git."""
+"""What may be replaced and where, on one mount only, and what runs without programs that are not installed."""
 
 import errno
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 from dvc.repo import Repo
 
 from pipelines.config import project
+from pipelines.executors import on_ray, on_slurm
 from retable.core.artifacts import git_state, remote
 from retable.core.errors import UsageError
 from retable.core.publishing import refuse_all_but_a_report, replace, require_one_mount
+from retable.nn import fused
 from retable.reporting.changes import tables_at
 
 ROOT = project.CONF.parent
@@ -88,6 +94,73 @@ def test_what_asks_git_goes_without(monkeypatch, tmp_path):
     assert remote() is None
     with pytest.raises(UsageError, match="needs git, which is not installed here"):
         tables_at("HEAD~1", tmp_path)
+
+
+@pytest.fixture
+def programs(monkeypatch, tmp_path):
+    """The only folder of programs, without any."""
+    (folder := tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("missing", on_slurm.COMMANDS)
+def test_without_a_program_of_slurm_there_is_a_line(programs, missing):
+    for name in {*on_slurm.COMMANDS} - {missing}:
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    with pytest.raises(UsageError, match=f"^there is no {missing} here; give the command on a machine that submits"):
+        on_slurm.Cluster()
+
+
+def test_without_the_package_ray_there_is_a_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"^Ray is not installed; pip install 'ray>=2\.40', on all machines$"):
+        on_ray.Cluster()
+
+
+@pytest.mark.usefixtures("programs")
+def test_without_a_compiler_the_package_is_built_without_its_c_code(tmp_path):
+    build = "import setuptools; setuptools.setup()"
+    places = f"--build-lib={tmp_path}/lib", f"--build-temp={tmp_path}/temp"
+    done = subprocess.run([sys.executable, "-c", build, "build_ext", *places], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert "retable.nn._fused" in done.stderr and not list(tmp_path.rglob("*.so"))
+
+
+def test_without_the_c_code_torch_does_the_work(monkeypatch):
+    monkeypatch.setattr(fused, "find_spec", lambda name: None)
+    assert fused._compiled() is None
+    monkeypatch.setattr(fused, "COMPILED", None)
+    x = torch.linspace(-3, 3, 7).bfloat16()
+    assert torch.equal(fused.gelu(x), torch.nn.functional.gelu(x))
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("programs")
+def test_without_a_compiler_a_compiled_model_has_a_line(tmp_path):
+    call = "import torch; torch.compile(torch.nn.Linear(2, 2))(torch.ones(1, 2))"
+    code = f"from pipelines.config.errors import one_line_errors\nwith one_line_errors(): {call}"
+    own = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=own, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: compile=true needs the C++ compiler g++, which is not installed here; install it, or leave "
+        "compile=true out\n",
+    )
+
+
+@pytest.mark.parametrize("has_gpu", [False, True])
+def test_make_asks_nvidia_smi_for_the_build_of_torch_and_goes_without(programs, tmp_path, has_gpu):
+    make, cat = (shutil.which(name, path=os.defpath) for name in ("make", "cat"))
+    (programs / "cat").symlink_to(cat)
+    if has_gpu:
+        (programs / "nvidia-smi").symlink_to(cat)
+    for name in ("Makefile", "pyproject.toml", "requirements.lock", "src"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    done = subprocess.run([make, "-n", "env"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("https://download.pytorch.org/whl/cpu" in done.stdout) != has_gpu
 
 
 def test_a_checkout_without_git_is_a_dvc_project_without_git(tmp_path, monkeypatch):

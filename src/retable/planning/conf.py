@@ -73,19 +73,53 @@ class Conf:
         """What a recipe, and those that it inherits from, say: their own keys, and under `choices` those of groups."""
         return self._read(self._recipes[name])
 
+    def replaced(self, recipe: str) -> dict[str, list[str]]:
+        """The recipes that a recipe inherits from, nearest first, with their settings that the recipe sets itself."""
+        return {
+            parent: sorted(nearer & {*flat(read_yaml(self.path(f"recipe/{parent}")))})
+            for parent, nearer in self.inherited(recipe).items()
+        }
+
+    def inherited(self, recipe: str) -> dict[str, set[str]]:
+        """The recipes that a recipe inherits from, nearest first, each with the settings that come before its own.
+
+        Of files whose names begin with an underscore, which no study names, only the settings count.
+        """
+        found: dict[str, set[str]] = {}
+        nearer: set[str] = set()
+
+        def visit(path: Path) -> None:
+            own = read_yaml(path)
+            parents = [self._inherited(path, entry) for entry in own.pop("defaults", None) or ()]
+            if nearer and self._recipes.get(path.stem) == path:
+                found[self.choice(path.stem)] = {*nearer}
+            nearer.update(flat(own))
+            for each in reversed([*filter(None, parents)]):
+                visit(each)
+
+        visit(self._recipes[recipe])
+        return found
+
+    def _inherited(self, path: Path, entry: Any) -> Path | None:
+        """The file that an entry of the defaults of the file `path` names; None for one that names no file to inherit
+        from. UsageError for one that does not exist."""
+        if not isinstance(entry, str) or entry == "_self_":
+            return None
+        name = entry.lstrip("/").removesuffix("@_here_")
+        if not entry.startswith("/"):  # of the same group
+            group = next(path.parent.relative_to(each) for each in self.folders if each in path.parents)
+            name = str(group / name)
+        inherited = self.path(name)
+        if not inherited.exists():
+            raise UsageError(f"{path} inherits from {entry}, and there is no {inherited}; write another")
+        return inherited
+
     def _read(self, path: Path) -> dict[str, Any]:
         if path not in self._facts:
             own = read_yaml(path)
             facts: dict[str, Any] = {"choices": {}}
             for entry in own.pop("defaults", None) or ():
-                if isinstance(entry, str) and entry != "_self_":
-                    name = entry.lstrip("/").removesuffix("@_here_")
-                    if not entry.startswith("/"):  # of the same group
-                        group = next(path.parent.relative_to(each) for each in self.folders if each in path.parents)
-                        name = str(group / name)
-                    inherited = self.path(name)
-                    if not inherited.exists():
-                        raise UsageError(f"{path} inherits from {entry}, and there is no {inherited}; write another")
+                if (inherited := self._inherited(path, entry)) is not None:
                     facts = _merged(facts, self._read(inherited))
                 elif isinstance(entry, dict):
                     if len(entry) != 1:
@@ -152,6 +186,13 @@ class Conf:
                 if known and (own := next((one.name for one in each.names if name == (one.asname or one.name)), "")):
                     return self.class_says(f"{source}.{own}", attribute)
         return None
+
+
+def flat(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Return a configuration's values by their dotted names, as a command line writes them: optimizer.lr."""
+    if isinstance(config, dict):
+        return {k: v for name, part in config.items() for k, v in flat(part, f"{prefix}{name}.").items()}
+    return {prefix[:-1]: config}
 
 
 def comment_of(path: Path) -> str:

@@ -32,7 +32,7 @@ from retable.training.data import Data
 from retable.training.module import Training
 from retable.training.observers import Handed
 from retable.training.progress import Best, Progress
-from retable.training.signals import StepEnd
+from retable.training.signals import PARTNER_LOST, StepEnd
 from retable.training.weights import load_weights
 
 
@@ -215,3 +215,14 @@ def quiet_lightning() -> Iterator[None]:
         raise UsageError(f"Lightning's Trainer: {' '.join(str(error).split())}") from error
     finally:
         logger.setLevel(level)
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """Print a line of the project's in place of Lightning's, before that kills the processes which wait for another."""
+    if "terminated with code" not in record.getMessage():
+        return True
+    print(f"error: {PARTNER_LOST}", file=sys.stderr, flush=True)
+    return False
+
+
+logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").addFilter(_in_one_line)

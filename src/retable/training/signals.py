@@ -4,13 +4,21 @@ back.
 A training ends behind the step that it is in, whose checkpoint it leaves; whatever else a stage does ends at once.
 """
 
+import contextlib
+import os
 import signal
+from collections.abc import Iterator
 from types import FrameType
 from typing import Self
 
 # What a shell makes of SIGINT and SIGTERM; behind SIGUSR1 comes what has a scheduler run the job again: 99 by itself in
 # Grid Engine, with RequeueExit=99 in Slurm, with checkpoint_exit_code = 99 in HTCondor.
 CODES = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR1: 99}
+
+PARTNER_LOST = (
+    "another process of this training has ended, or was killed; what it printed is above; the same command resumes "
+    "from the last checkpoint"
+)
 
 
 class Stopped(BaseException):
@@ -35,6 +43,15 @@ def listen() -> None:
         signal.signal(number, _end)
 
 
+def end_at_once() -> None:
+    """From now on a signal ends the process, with its line: while there is nothing yet that would have to be ended.
+
+    An exception amid an import leaves modules half made, and some libraries raise another one in its place.
+    """
+    for number in _heard():
+        signal.signal(number, _exit)
+
+
 def leave() -> None:
     """What Python does by itself: for a fork that has another purpose than the process that listened."""
     for number in _heard():
@@ -47,6 +64,21 @@ def go_quietly() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Have signals wait until the end of the block, or `deliver`: in this process, and in what it forks meanwhile."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, CODES)
+    try:
+        yield
+    finally:
+        deliver()
+
+
+def deliver() -> None:
+    """Let signals through that `held` has kept."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, CODES)
+
+
 def _heard() -> list[signal.Signals]:
     """All but the end of a terminal that the process was told to outlast, as by `nohup`."""
     return [each for each in CODES if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
@@ -54,6 +86,13 @@ def _heard() -> list[signal.Signals]:
 
 def _end(number: int, _: FrameType | None) -> None:
     raise Stopped(number)
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    stopped = Stopped(number)
+    with contextlib.suppress(OSError):  # the terminal is closed
+        os.write(2, f"{stopped}\n".encode())
+    os._exit(stopped.code)
 
 
 class StepEnd:
@@ -77,7 +116,7 @@ class StepEnd:
     def begin(self) -> None:
         """Begin to wait: when Lightning has put its own handlers in the way, which end a training with exit code 0."""
         if self._listening:
-            for number in CODES:
+            for number in _heard():
                 signal.signal(number, self._hear)
 
     def _hear(self, number: int, _: FrameType | None) -> None:
