@@ -48,10 +48,7 @@ def test_hellaswag(write):
 
 def test_piqa(write):
     goals = [{"goal": "open a jar", "sol1": "twist", "sol2": "wish"}, {"goal": "dry", "sol1": "dive", "sol2": "towel"}]
-    expected = [
-        Question({"goal": "open a jar"}, ("twist", "wish"), 0),
-        Question({"goal": "dry"}, ("dive", "towel"), 1),
-    ]
+    expected = [Question({"goal": "open a jar"}, ("twist", "wish"), 0), Question({"goal": "dry"}, ("dive", "towel"), 1)]
     beside = PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", "0", "1"))
     assert beside.read() == expected and [path.name for path in beside.inputs] == ["valid.jsonl", "valid-labels.lst"]
     within = [goal | {"label": i} for i, goal in enumerate(goals)]

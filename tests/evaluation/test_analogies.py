@@ -105,12 +105,7 @@ def test_lowercase_keeps_the_more_frequent_of_words_that_become_the_same():
 
 def test_google_sections_are_semantic_or_syntactic():
     questions = [("a", "b", "c", "d"), ("a", "b", "c", "?")]
-    sections = {
-        "family": questions,
-        "currency": questions[:1],
-        "gram3-comparative": questions,
-        "x": questions,
-    }
+    sections = {"family": questions, "currency": questions[:1], "gram3-comparative": questions, "x": questions}
     metrics = analogy_accuracy(np.eye(4), list("abcd"), sections)
     counts = {group: metrics[f"analogies/{group}/questions"] for group in ("semantic", "syntactic", "total")}
     assert counts == {"semantic": 3, "syntactic": 2, "total": 7}

@@ -8,12 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from retable.core.errors import UsageError
-from retable.evaluation.dynamic_evaluation import (
-    DynamicEvaluation,
-    LearningLM,
-    RMSDynamicEvaluation,
-    gradient_roots,
-)
+from retable.evaluation.dynamic_evaluation import DynamicEvaluation, LearningLM, RMSDynamicEvaluation, gradient_roots
 from retable.evaluation.likelihood import Carried, NeuralLM
 from tests.evaluation.test_neural_cache import BOUNDARY, LENGTH, OBJECTIVES, TOKENS, V, model
 

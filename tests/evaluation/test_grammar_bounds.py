@@ -3,13 +3,7 @@ import pandas as pd
 import pytest
 
 from retable.core.errors import UsageError
-from retable.evaluation.grammar_bounds import (
-    MaskedBound,
-    SentencePairsBound,
-    corrupted_entropy,
-    entropy,
-    sentences_of,
-)
+from retable.evaluation.grammar_bounds import MaskedBound, SentencePairsBound, corrupted_entropy, entropy, sentences_of
 from retable.grammar.masked import MaskedWords
 from retable.grammar.sentence_pairs import SentencePairs
 from retable.tokenizers import word

@@ -5,14 +5,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from retable.metrics.regression import fit_power
-from retable.metrics.scaling_laws import (
-    STARTS,
-    Law,
-    fit_law,
-    fit_parabola,
-    law_interval,
-    resampled_laws,
-)
+from retable.metrics.scaling_laws import STARTS, Law, fit_law, fit_parabola, law_interval, resampled_laws
 
 LAW = Law(E=1.9, A=90.0, B=300.0, alpha=0.42, beta=0.47)
 BUDGETS = [1e10, 1e11, 1e12, 1e13]

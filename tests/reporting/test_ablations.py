@@ -169,10 +169,7 @@ def test_a_corpus_is_chosen_where_there_are_several(write_run):
     ("changed", "message"),
     [
         ({"systems": ["bert", "gone"], "holds": [["bert", "gone"]]}, "gone has no cola/test/matthews in this study"),
-        (
-            {"metric": "cola/test/accuracy"},
-            "no cola/test/accuracy in this study, but cola/test/matthews; write one",
-        ),
+        ({"metric": "cola/test/accuracy"}, "no cola/test/accuracy in this study, but cola/test/matthews; write one"),
         ({"corpus": "ptb"}, "has no cola/test/matthews on ptb in this study; add the cell that measures it"),
     ],
 )

@@ -145,15 +145,11 @@ def test_classifiers(write_classifier):
 def test_oracle_and_bayes_optimum_come_from_prepare(write_run):
     metrics = {"train/words": 1000, "cola/test/matthews": 1.0, "test/perplexity_word": 45.0, "test/nats": 9.0}
     rows = rows_of([write_run("prepare", "grammar", "oracle", 0, metrics)])
-    assert list(rows.index) == [
-        ("oracle", "", "test", "perplexity_word"),
-        ("oracle", "cola", "test", "matthews"),
-    ]
+    assert list(rows.index) == [("oracle", "", "test", "perplexity_word"), ("oracle", "cola", "test", "matthews")]
 
 
 @pytest.mark.parametrize(
-    "mean, expected",
-    [(141.2, "pass"), (142.7, "pass"), (139.7, "pass"), (142.7001, "fail"), (139.6999, "fail")],
+    "mean, expected", [(141.2, "pass"), (142.7, "pass"), (139.7, "pass"), (142.7001, "fail"), (139.6999, "fail")]
 )
 def test_verdict_at_the_boundary(mean, expected):
     assert verdict(mean, published=141.2, tolerance=1.5) == expected
