@@ -1,4 +1,3 @@
-import json
 import math
 
 import pandas as pd
@@ -6,8 +5,7 @@ import pytest
 
 from retable.reporting.published import NOT_RUN, complete
 from retable.reporting.results import CELL, COLUMNS, aggregate, read_result
-from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, heads, made
-from tests.reporting.written import write_report
+from tests.reporting.specifications import REFERENCES, heads, made
 
 
 @pytest.fixture
@@ -106,19 +104,3 @@ def test_what_was_published_in_bits_stands_beside_bits(write_likelihood, frame_o
     # 1.9 nats a character where 1.88 ± 0.03 was published
     assert shown == [(f"{1.9 / math.log(2):.4f}", ""), ("2.7123", "0.0433"), ("pass", "")]
     assert [value.text for value in rows["gpt_shakespeare_gpu"][place : place + 3]] == ["", "2.1203", NOT_RUN]
-
-
-def test_the_report_tells_what_ran_and_what_did_not(write_run, write_likelihood, perplexity_of, tmp_path):
-    cell = write_likelihood("evaluate", "ptb/lstm_small-1", "lstm_small", 1, [perplexity_of(130)] * 5)
-    trained = write_run("pretrain", "ptb/lstm_small-1", "lstm_small", 1, {"flops": 1.23e14})
-    folders = {"pretrain": [trained], "evaluate": [cell]}
-    write_report("ptb", folders, tmp_path / "results", SPECIFICATIONS, {"ptb": {"lstm_small": "one epoch <alone>"}})
-    unrun = ((REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")).sum() - 2
-    summary = (tmp_path / "results" / "report.md").read_text(encoding="utf-8")
-    assert f"0 within the tolerance of what was published, 2 outside of it, {unrun} published, but not run" in summary
-    failures = [line for line in summary.splitlines() if line.startswith("- lstm_small on ptb")]
-    assert len(failures) == 2 and "one epoch &lt;alone&gt;" in summary
-    page = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
-    assert f'<li class="unrun"><b>{unrun}</b>' in page and "one epoch &lt;alone&gt;" in page and "1.2e14" in page
-    (metrics,) = json.loads((tmp_path / "results" / "metrics.json").read_text()).items()
-    assert metrics[0] == "lstm_small" and all(map(math.isfinite, metrics[1].values()))
