@@ -13,6 +13,10 @@ def notes(folder):
 
 
 def test_a_table_notes_the_shares_of_its_corpora_and_tasks(write_run, write_likelihood, tmp_path):
+    oracle = write_run("prepare", "c", "oracle", 0, {"test/lines": 9})
+    plain = {"prepare": [oracle], "evaluate": [write_likelihood("evaluate", "c/kn5-1", "kn5", 1, [10.0] * 5)]}
+    write_report("own", plain, tmp_path / "plain", SPECIFICATIONS)
+    assert notes(tmp_path / "plain") == []
     folders = {"prepare": [], "evaluate": [], "finetune": []}
     for corpus, lines in (("ptb", 0.017), ("wikitext2", 0.25)):
         metrics = {"test/lines": 9, "test/overlap_lines": lines, "test/overlap_13grams": 0.0106}
@@ -27,12 +31,3 @@ def test_a_table_notes_the_shares_of_its_corpora_and_tasks(write_run, write_like
     assert "ptb (test) 1.70 % of lines, 1.06 % of 13-grams; wikitext2 (test) 25.00 % of lines, 1.06 %" in of_texts
     assert "sst2 (validation) 2.00 to 3.00 % of examples, 1.00 % with other answers. " in of_tasks
     assert "overlap" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*.csv"))
-
-
-def test_without_shares_there_is_no_note(write_run, write_likelihood, tmp_path):
-    folders = {
-        "prepare": [write_run("prepare", "ptb", "oracle", 0, {"test/lines": 9})],
-        "evaluate": [write_likelihood("evaluate", "ptb/kn5-1", "kn5", 1, [10 * math.log(141)] * 5)],
-    }
-    write_report("own", folders, tmp_path / "results", SPECIFICATIONS)
-    assert notes(tmp_path / "results") == []

@@ -106,21 +106,16 @@ def test_notes_and_verdicts_are_counted_over_the_rows_that_can_have_one():
     assert "published_<wbr>large" not in run and "published_<wbr>large" in unrun
 
 
-@pytest.mark.parametrize(
-    ("remote", "page"),
-    [
-        ("https://github.com/o/retable.git", "https://github.com/o/retable/commit"),
-        ("https://user@gitlab.com/group/sub/retable", "https://gitlab.com/group/sub/retable/commit"),
-        ("git@github.com:o/retable.git", "https://github.com/o/retable/commit"),
-        ("ssh://git@host.example/o/retable.git", "https://host.example/o/retable/commit"),
-        ("/srv/git/retable.git", ""),
-        ("../retable", ""),
-        ("javascript:alert(1)", ""),
-        (None, ""),
-    ],
-)
-def test_commits_are_links_where_the_host_is_known(remote, page):
-    assert commit_page(remote) == page
+REMOTES = {
+    "https://github.com/o/retable.git": "https://github.com/o/retable/commit",
+    "https://user@gitlab.com/group/sub/retable": "https://gitlab.com/group/sub/retable/commit",
+    "git@github.com:o/retable.git": "https://github.com/o/retable/commit",
+    "ssh://git@host.example/o/retable.git": "https://host.example/o/retable/commit",
+} | dict.fromkeys(("/srv/git/retable.git", "../retable", "javascript:alert(1)", None), "")
+
+
+def test_commits_are_links_where_the_host_is_known():
+    assert {remote: commit_page(remote) for remote in REMOTES} == REMOTES
 
 
 @pytest.fixture
@@ -232,9 +227,8 @@ def test_figures_are_drawn_tell_values_at_the_mouse_and_give_their_data(opened):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_accessibility_checker_has_nothing_to_say(opened, scheme):
     page = opened(page_of(table()), scheme=scheme)
-    checked = Axe().run(page)
-    assert checked.violations_count == 0, checked.generate_report()
-    page.get_by_role("link", name="100.00").first.focus()
-    page.keyboard.press("Enter")
-    checked = Axe().run(page)
-    assert checked.violations_count == 0, checked.generate_report()
+    for _ in range(2):  # the page, and its dialog
+        checked = Axe().run(page)
+        assert checked.violations_count == 0, checked.generate_report()
+        page.get_by_role("link", name="100.00").first.focus()
+        page.keyboard.press("Enter")
