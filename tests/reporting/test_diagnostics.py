@@ -57,17 +57,16 @@ def phenomena(write):
 def test_phenomena_means_are_those_of_the_sums(phenomena):
     by_system = {name: [run for run in phenomena if run.run["system"] == name] for name in EXCESS}
     frame = diagnostics.phenomena_frame(by_system).set_index(["system", "phenomenon"])
-    for system, runs in by_system.items():
-        tables = [run.tables["phenomena"] for run in runs]
-        for name in diagnostics.PHENOMENA:
-            parts = [table if name == "total" else table[table["phenomenon"] == name] for table in tables]
-            means = [(part["nats"].sum() - part["true_nats"].sum()) / part["tokens"].sum() for part in parts]
-            cell = frame.loc[system, name]
-            assert cell["mean"] == pytest.approx(np.mean(means))
-            assert cell["std"] == pytest.approx(np.std(means, ddof=1))
-            assert cell["ci_low"] < cell["mean"] < cell["ci_high"]
-            assert cell["share"] == pytest.approx(parts[0]["tokens"].sum() / tables[0]["tokens"].sum())
-            assert cell["entropy"] == pytest.approx(parts[0]["true_nats"].sum() / parts[0]["tokens"].sum())
+    for (system, name), cell in frame.iterrows():
+        tables = [run.tables["phenomena"] for run in by_system[system]]
+        parts = [table if name == "total" else table[table["phenomenon"] == name] for table in tables]
+        sums = [part[["nats", "true_nats", "tokens"]].sum() for part in parts]
+        means = [(each["nats"] - each["true_nats"]) / each["tokens"] for each in sums]
+        assert cell[["mean", "std"]].tolist() == pytest.approx([np.mean(means), np.std(means, ddof=1)])
+        expected = [sums[0]["tokens"] / tables[0]["tokens"].sum(), sums[0]["true_nats"] / sums[0]["tokens"]]
+        assert cell[["share", "entropy"]].tolist() == pytest.approx(expected)
+        assert cell["ci_low"] < cell["mean"] < cell["ci_high"]
+    assert len(frame) == len(EXCESS) * len(diagnostics.PHENOMENA)
     # the noise is the same for all, so a difference of a tenth of a nat is certain, and none is none
     assert frame.loc[("gpt", "local"), "p_best"] == frame.loc[("lstm", "local"), "p_best"] == 1
     assert frame.loc[("kn5", "local"), "p_best"] < 0.05 and frame.loc[("gpt", "agreement"), "p_best"] < 0.05

@@ -31,8 +31,7 @@ def test_the_expected_best_is_that_of_all_draws(lower):
 
 def test_the_best_is_of_those_that_ended():
     frame = trials(state=["pruned", "failed", "running", *["complete"] * 9])
-    best = sweeps.best_of(frame)
-    assert best is not None and best["value"] == frame["value"][3:].min()
+    assert sweeps.best_of(frame)["value"] == frame["value"][3:].min()
     assert sweeps.best_of(frame.assign(direction="maximize"))["value"] == frame["value"][3:].max()
     assert sweeps.best_of(frame.assign(state="failed")) is None
 
@@ -61,15 +60,9 @@ def test_importance_finds_the_setting_that_decides():
 
 def test_figures_have_every_trial():
     frame = trials(state=["pruned", *["complete"] * 11])
-    drawn = sweeps.history(frame)
-    assert drawn is not None
-    (data,) = drawn.to_dict()["datasets"].values()
-    assert len(data) == 12
-    best = [row["best"] for row in data[1:]]
-    assert best == [*frame["value"][1:].cummin()]
-    lines = sweeps.coordinates(frame)
-    assert lines is not None
-    placed = max(lines.to_dict()["datasets"].values(), key=len)
+    (data,) = sweeps.history(frame).to_dict()["datasets"].values()
+    assert len(data) == 12 and [row["best"] for row in data[1:]] == [*frame["value"][1:].cummin()]
+    placed = max(sweeps.coordinates(frame).to_dict()["datasets"].values(), key=len)
     assert len(placed) == 12 * 4 and all(0 <= row["place"] <= 1 for row in placed)
     assert sweeps.history(frame.assign(value=np.nan)) is None and sweeps.coordinates(frame[:1]) is None
     assert sweeps.expected_best({"a": frame[:1]}) is None

@@ -1,44 +1,23 @@
 """The table of translations, from result folders as the translate stage leaves them."""
 
-import pytest
-
 from tests.reporting.specifications import SPECIFICATIONS
 from tests.reporting.written import write_report
 
 SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a|version:2", "chrf": "nrefs:1|nc:6|version:2"}
 
 
-@pytest.fixture
-def write_translator(write_run):
-    def write(corpus, system, seed, bleu):
-        metrics = {"steps": 9.0, "validation/loss": 2.0}
-        for task, less in (("translation", 0), ("translation_2017", 5)):
-            scores = {"bleu": bleu - less, "bleu_lowercase": bleu + 1, "bleu_words": bleu - 2, "chrf": bleu + 20 - less}
-            metrics |= {f"{task}/test/{name}": score for name, score in scores.items()}
-        more = {"task": "translation", "protocol": "beam_5", "signatures": SIGNATURES | {"bleu_words": "x"}}
-        return write_run("finetune", f"{corpus}/{system}-{seed}", system, seed, metrics, **more)
-
-    return write
-
-
-@pytest.fixture
-def report(write_translator, tmp_path):
-    """The tables of a report by name, and its folder."""
-
-    def build(*cells, **more):
-        folders = [write_translator(*cell) for cell in cells]
-        tables = write_report("small", {"finetune": folders}, out := tmp_path / "results", SPECIFICATIONS, **more)
-        return {table.name: table for table in tables}, out
-
-    return build
-
-
-def test_a_translator_is_judged_by_what_was_published_of_it(report):
-    notes = {"multi30k_lowercase": {"transformer_translation_tiny": "two seeds"}}
-    cells = [("multi30k_lowercase", "transformer_translation_tiny", seed, 41.5) for seed in (1, 2)]
-    tables, _ = report(*cells, notes=notes)
-    (row,) = tables["translation"].panels["multi30k_lowercase"]
-    place = [column.title for column in tables["translation"].columns].index("BLEU")
+def test_a_translator_is_judged_by_what_was_published_of_it(write_run, tmp_path):
+    corpus, system = "multi30k_lowercase", "transformer_translation_tiny"
+    metrics = {"steps": 9.0, "validation/loss": 2.0}
+    for task, less in (("translation", 0), ("translation_2017", 5)):
+        scores = {"bleu": 41.5 - less, "bleu_lowercase": 42.5, "bleu_words": 39.5, "chrf": 61.5 - less}
+        metrics |= {f"{task}/test/{name}": score for name, score in scores.items()}
+    more = {"task": "translation", "protocol": "beam_5", "signatures": SIGNATURES | {"bleu_words": "x"}}
+    folders = [write_run("finetune", f"{corpus}/{system}-{seed}", system, seed, metrics, **more) for seed in (1, 2)]
+    notes = {corpus: {system: "two seeds"}}
+    (table,) = write_report("small", {"finetune": folders}, tmp_path / "results", SPECIFICATIONS, notes=notes)
+    (row,) = table.panels[corpus]
+    place = [column.title for column in table.columns].index("BLEU")
     assert [(value.text, value.spread) for value in row.values[place : place + 3]] == [
         ("41.50", "0.00"), ("41.02", "0.70"), ("pass, other recipe", "")
     ]  # fmt: skip
