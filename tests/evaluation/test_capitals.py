@@ -1,6 +1,5 @@
-import csv
-
 import numpy as np
+import pandas as pd
 import pytest
 
 from retable.core.errors import UsageError
@@ -42,26 +41,18 @@ WORDS = ["rome", "italy", "oslo", "norway", "lima", "paris", "france"]
 SYSTEM = WordVectors(WORDS, np.random.default_rng(3).standard_normal((7, 4)))
 
 
-def read(folder):
-    with (folder / "plane.csv").open(encoding="utf-8") as file:
-        return [*csv.DictReader(file)]
-
-
 def test_the_benchmark_writes_the_pairs_with_two_vectors(questions, tmp_path):
     benchmark = Capitals(str(questions), "capitals", lowercase=True)
     assert benchmark.inputs == [questions]
     metrics = benchmark(SYSTEM, tmp_path)
-    rows = read(tmp_path)
-    assert [(row["pair"], row["side"], row["word"]) for row in rows] == [
-        ("0", "0", "rome"), ("0", "1", "italy"), ("1", "0", "oslo"), ("1", "1", "norway"),
-        ("2", "0", "paris"), ("2", "1", "france"),
-    ]  # fmt: skip
-    expected, variance = plane(SYSTEM.lookup([row["word"] for row in rows])[0])
-    assert np.array([[float(row["x"]), float(row["y"])] for row in rows]) == pytest.approx(expected, abs=1e-5)
+    rows = pd.read_csv(tmp_path / "plane.csv")
+    assert rows["pair"].tolist() == [0, 0, 1, 1, 2, 2] and rows["side"].tolist() == [0, 1] * 3
+    assert rows["word"].tolist() == ["rome", "italy", "oslo", "norway", "paris", "france"]
+    expected, variance = plane(SYSTEM.lookup(rows["word"])[0])
+    np.testing.assert_allclose(rows[["x", "y"]], expected, atol=1e-5)
     assert metrics == {"capitals/capitals/pairs": 3, "capitals/capitals/variance": variance}
-    assert (
-        Capitals(str(questions), "capitals", pairs=2, lowercase=True)(SYSTEM, tmp_path)["capitals/capitals/pairs"] == 2
-    )
+    fewer = Capitals(str(questions), "capitals", pairs=2, lowercase=True)
+    assert fewer(SYSTEM, tmp_path)["capitals/capitals/pairs"] == 2
 
 
 def test_sections_without_pairs_are_refused(questions, tmp_path):
