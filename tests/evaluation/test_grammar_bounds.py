@@ -8,12 +8,10 @@ from retable.grammar.masked import MaskedWords
 from retable.grammar.sentence_pairs import SentencePairs
 from retable.tokenizers import word
 
-MARKS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
-
 
 @pytest.fixture(scope="module")
 def folder(tokens_of):
-    return tokens_of(*MARKS)
+    return tokens_of("[PAD]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def test_the_entropy_under_corruption_by_enumeration():
@@ -90,12 +88,9 @@ class Reader:
 
 
 def test_small_splits_and_unmarked_tokens_are_refused(grammar, folder, tmp_path):
-    with pytest.raises(UsageError, match="documents=1 has no spread"):
-        MaskedBound(str(folder), MaskedWords(grammar), documents=1)
-    with pytest.raises(UsageError, match="words=1 has no spread"):
-        MaskedBound(str(folder), MaskedWords(grammar), words=1)
-    with pytest.raises(UsageError, match="words=100000"):
-        MaskedBound(str(folder), MaskedWords(grammar), words=100000)(None, tmp_path)
+    for name, n, told in (("documents", 1, " has no spread"), ("words", 1, " has no spread"), ("words", 100000, "")):
+        with pytest.raises(UsageError, match=f"{name}={n}{told}"):
+            MaskedBound(str(folder), MaskedWords(grammar), **{name: n})(None, tmp_path)
     word.train([], vocabulary=grammar.vocabulary).save(tmp_path / "tokenizer.json")
     for name in ("test.bin", "test.units.npy"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())

@@ -1,6 +1,5 @@
-import csv
-
 import numpy as np
+import pandas as pd
 import pytest
 
 from retable.core.errors import UsageError
@@ -37,9 +36,8 @@ def test_the_benchmark_writes_a_row_a_neighbour(tmp_path):
     assert spread(["only"]) == ["only"] and spread([]) == []
     system = WordVectors(['"', "b", "c"], np.array([[1, 0], [1, 0.1], [0, 1]]), compose=lambda word: np.ones(2))
     assert Neighbours(['"', "new"], neighbours=2)(system, tmp_path) == {}
-    with (tmp_path / "neighbours.csv").open(encoding="utf-8") as file:
-        rows = [*csv.reader(file)]
-    assert rows[0] == ["word", "rank", "place", "neighbour", "cosine"]
-    assert rows[1] == ['"', "1", "1", "b", "0.9950"] and rows[2] == ['"', "1", "2", "c", "0.0000"]
-    assert [row[:4] for row in rows[3:]] == [["new", "", "1", "b"], ["new", "", "2", '"']]
+    rows = pd.read_csv(tmp_path / "neighbours.csv", dtype=str, keep_default_na=False)
+    assert [*rows] == ["word", "rank", "place", "neighbour", "cosine"]
+    assert rows[:2].to_numpy().tolist() == [['"', "1", "1", "b", "0.9950"], ['"', "1", "2", "c", "0.0000"]]
+    assert rows.iloc[2:, :4].to_numpy().tolist() == [["new", "", "1", "b"], ["new", "", "2", '"']]
     assert Neighbours().inputs == []
