@@ -14,16 +14,10 @@ def test_ids_go_by_count_then_alphabet():
 
 def test_rare_words_become_unknown_but_those_of_a_closed_vocabulary():
     tokenizer = word.train(LINES, min_count=2)
-    assert tokenizer.words == ["<unk>", "<eos>", "a", "b"]
-    assert tokenizer.encode("b c zebra a\n") == [3, 0, 0, 2, 1]
+    assert tokenizer.words == ["<unk>", "<eos>", "a", "b"] and tokenizer.boundary == 1
+    assert tokenizer.encode("b c zebra a\n\nb\n") == [3, 0, 0, 2, 1, 1, 3, 1]  # a blank line ends too
     kept = word.train(LINES, min_count=2, vocabulary=["d", "never", "a"])
     assert kept.words == ["<unk>", "<eos>", "a", "b", "d", "never"]
-
-
-def test_lines_end_in_eos_and_a_blank_line_is_one():
-    tokenizer = word.train(["a b"])
-    assert tokenizer.boundary == 1
-    assert tokenizer.encode("a b\n\nb\n") == [2, 3, 1, 1, 3, 1]
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1), min_size=1))
