@@ -31,14 +31,11 @@ def write(tmp_path, content: str):
     return tmp_path / "dev.conllu"
 
 
-def test_words_are_the_syntactic_ones(tmp_path):
+def test_words_are_the_syntactic_ones_with_the_tags_of_a_column(tmp_path):
     assert read_conllu(write(tmp_path, EXAMPLE)) == [
         TaggedSentence(["vamos", "nos", "a", "el", "mar"], ["VERB", "PRON", "ADP", "DET", "NOUN"]),
         TaggedSentence(["Sue", "likes", "20 000", "#"], ["PROPN", "VERB", "NUM", "SYM"]),
     ]
-
-
-def test_another_column(tmp_path):
     crlf = EXAMPLE.replace("\n", "\r\n")
     assert [s.tags for s in read_conllu(write(tmp_path, crlf), "deprel")] == [
         ["root", "obj", "case", "det", "obl"],
