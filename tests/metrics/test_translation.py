@@ -15,6 +15,13 @@ def translation_scores(hypotheses: list[str], references: list[str]) -> dict[str
     return {name: translation_score(name, sums[name]) for name in METRICS}
 
 
+def test_bleu_by_hand():
+    """Seven words against eight: precisions 7/7, 5/6, 3/5, 1/4; brevity exp(1 − 8/7)."""
+    scores = translation_scores(["a b c d e f g"], ["a b c d x e f g"])
+    expected = 100 * np.exp(1 - 8 / 7) * (7 / 7 * 5 / 6 * 3 / 5 * 1 / 4) ** 0.25
+    assert [scores[name] for name in ("bleu", "bleu_lowercase", "bleu_words")] == pytest.approx([expected] * 3)
+
+
 def test_scores_are_those_of_sacrebleu_with_its_signatures():
     scores = translation_scores(HYPOTHESES, REFERENCES)
     words = {"tokenize": "none", "smooth_method": "none", "force": True}
