@@ -4,9 +4,10 @@ import pytest
 
 from retable.core.errors import UsageError
 from retable.evaluation.grammar_bounds import MaskedBound, SentencePairsBound, corrupted_entropy, entropy, sentences_of
+from retable.evaluation.grammar_words import spans, words_of
 from retable.grammar.masked import MaskedWords
 from retable.grammar.sentence_pairs import SentencePairs
-from retable.tokenizers import word
+from retable.tokenizers import character, word
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +97,14 @@ def test_small_splits_and_unmarked_tokens_are_refused(grammar, folder, tmp_path)
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     with pytest.raises(UsageError, match="word_marked"):
         SentencePairsBound(str(tmp_path), SentencePairs(grammar), length=64)(None, tmp_path)
+
+
+def test_units_and_line_ends_are_the_grammars():
+    units = np.array([[3, 2, 9], [0, 0, 0], [2, 1, 4]])
+    assert [list(range(5))[span] for span in spans(units)] == [[0, 1, 2], [], [3, 4]]
+    tokenizer = word.train(["the cat", "sat"])
+    words = words_of(tokenizer)
+    assert words[tokenizer.boundary] == "\n"
+    assert [words[token] for token in tokenizer.encode("the cat\nsat\n")] == ["the", "cat", "\n", "sat", "\n"]
+    with pytest.raises(UsageError, match="tokenizer=word"):
+        words_of(character.train(["the cat"]))

@@ -1,7 +1,11 @@
+from io import StringIO
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from retable.reporting.alignments import alignment_map
+from retable.reporting.heat_map import FAINT
 from retable.reporting.learning_curves import DECAY, ENOUGH, NOISE, learning_curves, still_falling
 from retable.reporting.results import read_result
 from retable.reporting.vectors import planes
@@ -110,3 +114,14 @@ def test_planes_join_their_pairs(write_plane):
     assert heights[["word01", "word11"]].tolist() == pytest.approx([2.0, 0.0])
     assert {"word00", "word11", "glove"} <= set(texts(figure))
     assert planes([]) == {}
+
+
+def test_a_map_of_one_sentence_has_its_weights():
+    source, target = ["a", "dog", "costs", "$5$", "a"], ["ein", "Hund", "<end>"]
+    shares = np.random.default_rng(0).dirichlet(np.ones(len(source)), len(target))
+    specification = alignment_map(source, target, shares).to_dict()
+    (text,) = (rows for rows in specification["datasets"].values() if isinstance(rows, str))
+    (words,) = (param["value"] for param in specification["params"] if param["name"] == "words")
+    squares = pd.read_csv(StringIO(text))
+    assert squares["weight"].tolist() == pytest.approx(shares[shares >= FAINT].tolist(), rel=5e-3)
+    assert {words[place] for place in squares["target"]} == {*target}

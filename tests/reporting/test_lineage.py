@@ -23,7 +23,7 @@ NATS = {  # of a document of 10 words, by seed
 
 @pytest.fixture
 def write(write_likelihood):
-    """Cells of the lineage with their perplexities, and the oracle's; `changed` gives systems other nats."""
+    """Cells of the lineage with their perplexities; `changed` gives systems other nats."""
 
     def build(**changed):
         folders = []
@@ -31,10 +31,7 @@ def write(write_likelihood):
             for seed, nats in enumerate(seeds, 1):
                 out, scores = f"grammar/{system}-{seed}-perplexity", [*(nats + NOISE + tilt(system))]
                 folders.append(write_likelihood("evaluate", out, system, seed, scores))
-        oracle = write_likelihood("prepare", "grammar", "oracle", 0, [*(20 + NOISE)])
-        units = pd.read_csv(oracle / "units.csv")
-        units.assign(nats_alone=units["nats"] + 1).to_csv(oracle / "units.csv", index=False)
-        return [*folders, oracle]
+        return folders
 
     return build
 

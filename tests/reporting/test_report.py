@@ -152,6 +152,34 @@ def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_o
         assert 'href="#run-evaluate-grammar-lstm-1-measured-phenomena"' in table
 
 
+OVERLAP = "Test data that also occur in the training data: "
+
+
+def overlaps(folder):
+    return [line for line in (folder / "report.md").read_text().splitlines() if line.startswith(OVERLAP)]
+
+
+def test_a_table_notes_test_data_that_occur_in_training_data(results, write_run, write_likelihood, tmp_path):
+    """The shares of its corpora and tasks, where stages measured them."""
+    folders = {"prepare": [write_run("prepare", "c", "oracle", 0, {"test/lines": 9})], "finetune": []}
+    folders["evaluate"] = [write_likelihood("evaluate", "c/kn5-1", "kn5", 1, [10.0] * 5)]
+    write_report("own", folders, tmp_path / "plain", SPECIFICATIONS)
+    assert overlaps(results) == overlaps(tmp_path / "plain") == []
+    for corpus, lines in (("ptb", 0.017), ("wikitext2", 0.25)):
+        metrics = {"test/lines": 9, "test/overlap_lines": lines, "test/overlap_13grams": 0.0106}
+        folders["prepare"].append(write_run("prepare", corpus, "oracle", 0, metrics))
+        folders["evaluate"].append(write_likelihood("evaluate", f"{corpus}/kn5-1", "kn5", 1, [10 * math.log(141)] * 5))
+    for seed, drawn in ((1, 0.02), (2, 0.03)):  # each with training examples of its own
+        shares = {"accuracy": 0.9, "overlap_examples": drawn, "overlap_contradicted": 0.01}
+        metrics = {f"sst2/validation/{name}": share for name, share in shares.items()}
+        folders["finetune"].append(write_run("finetune", f"glue/sst2-bert-{seed}", "bert", seed, metrics))
+    write_report("own", folders, tmp_path / "results", SPECIFICATIONS)
+    of_texts, of_tasks = overlaps(tmp_path / "results")
+    assert "ptb (test) 1.70 % of lines, 1.06 % of 13-grams; wikitext2 (test) 25.00 % of lines, 1.06 %" in of_texts
+    assert "sst2 (validation) 2.00 to 3.00 % of examples, 1.00 % with other answers. " in of_tasks
+    assert "overlap" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*.csv"))
+
+
 def test_dvc_gets_the_scores_by_system(results):
     assert json.loads((results / "metrics.json").read_text()) == {
         "kn5": {"test/perplexity_word": pytest.approx(141)},
