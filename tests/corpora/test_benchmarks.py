@@ -75,9 +75,8 @@ def test_lm1b_reads_the_shards_in_order_and_is_whole_or_refused(tmp_path):
     training.mkdir()
     held_out.mkdir()
     for number in range(3):
-        (training / f"news.en-{number + 1:05d}-of-00100").write_text(
-            f"The sentence number {number + 1} .\n  And more \n"
-        )
+        text = f"The sentence number {number + 1} .\n  And more \n"
+        (training / f"news.en-{number + 1:05d}-of-00100").write_text(text)
         (held_out / f"news.en.heldout-{number:05d}-of-00050").write_text(f"Held out {number}\n")
     counts = write_lm1b(tmp_path, str(tmp_path), shards=2)
     train = "The sentence number 1 .\nAnd more\nThe sentence number 2 .\nAnd more\n"

@@ -54,9 +54,7 @@ def test_the_weights_mix_the_values_to_what_the_attention_returns(name):
     """A GPT looks back, and nobody at padding."""
     model, seen = model_of(name), []
     for block in model.blocks:
-        block.attention.register_forward_hook(
-            lambda module, arguments, output: seen.append((module, arguments[0], output))
-        )
+        block.attention.register_forward_hook(lambda module, given, output: seen.append((module, given[0], output)))
     found = attention_weights(model, IDS, LENGTHS)
     assert len(found) == len(seen) == 2
     for weights, (attention, hidden, output) in zip(found, seen, strict=True):

@@ -123,9 +123,8 @@ class Spelling:
 
 @pytest.fixture
 def text(tmp_path):
-    (tmp_path / "train.txt").write_text(
-        "cup cups cup\npot pots\n\nfoot feet go went walk walked talk oh ah tzar tzer tzarss tzarsses\n"
-    )
+    words = "foot feet go went walk walked talk oh ah tzar tzer tzarss tzarsses"
+    (tmp_path / "train.txt").write_text(f"cup cups cup\npot pots\n\n{words}\n")
     return tmp_path
 
 
@@ -245,9 +244,8 @@ def test_senses_are_told_apart_where_a_layer_knows_the_context(tmp_path):
         }
     )
     rows = pd.read_csv(tmp_path / "senses.csv")
-    assert rows[["word", "layer", "occurrences", "senses"]].to_numpy().tolist() == [
-        ["bank", 0, 5, 2], ["bank", 1, 5, 2]
-    ]  # fmt: skip
+    facts = rows[["word", "layer", "occurrences", "senses"]]
+    assert facts.to_numpy().tolist() == [["bank", 0, 5, 2], ["bank", 1, 5, 2]]
     assert rows["nearest"][1] == 1 and rows["majority"][0] == 0.6
     points = pd.read_csv(tmp_path / "sense_plane.csv").query("layer == 1")
     x = {sense: {*points["x"][points["sense"] == sense]} for sense in ("shore", "cash")}

@@ -99,9 +99,8 @@ def test_a_model_that_reads_windows_has_roots_of_batches_of_windows():
     assert len(windows) == 8
     for batch in (torch.stack(windows[i : i + 2]) for i in range(0, 8, 2)):
         logits = objective.head(objective.model(batch[:, :-1])[0])
-        slope = torch.autograd.grad(
-            F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()), objective.head.weight
-        )
+        loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        slope = torch.autograd.grad(loss, objective.head.weight)
         squares.append(slope[0] ** 2)
     found = gradient_roots(trained, TOKENS, 3, SEGMENT)
     (name,) = (name for name, weight in objective.named_parameters() if weight is objective.head.weight)

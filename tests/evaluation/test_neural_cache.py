@@ -1,5 +1,7 @@
 """The neural cache against loops over all earlier states, each read on its own."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -61,7 +63,7 @@ def brute_force(trained: NeuralLM, tokens: np.ndarray, size: int, theta: float, 
 
 @pytest.mark.parametrize(("size", "block"), [(1, 5), (12, 256), (1000, 5)])
 @pytest.mark.parametrize(
-    ("kind", "stride"), [*((kind, LENGTH) for kind in OBJECTIVES), *(("gpt", n) for n in (1, 2, 4))]
+    ("kind", "stride"), [*zip(OBJECTIVES, [LENGTH] * 6, strict=True), *product(["gpt"], (1, 2, 4))]
 )
 def test_the_cache_is_that_of_brute_force(kind, stride, size, block, monkeypatch):
     monkeypatch.setattr(neural_cache, "BLOCK", block)

@@ -71,9 +71,8 @@ def test_the_generators_distribution_is_what_it_draws_from(batches_of, objective
         features = objective.generator_head(hidden)
         uniform = torch.rand((600, len(q)), generator=torch.Generator().manual_seed(2))
         drawn = np.array([objective.generator_head.drawn(features, each).numpy() for each in uniform])
-    assert q.shape == (len(batch.places), objective.generator_head.decoder.out_features) and q.sum(1) == pytest.approx(
-        1
-    )
+    assert q.shape == (len(batch.places), objective.generator_head.decoder.out_features)
+    assert q.sum(1) == pytest.approx(1)
     top = q.argmax(1)
     expected = q[np.arange(len(top)), top]
     found = (drawn == top).mean(0)

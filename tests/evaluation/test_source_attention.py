@@ -68,9 +68,8 @@ def test_each_step_has_a_row_where_a_model_looks_back():
     found = attention_to_source(transformer, source, target)
     assert found.shape == (4, 4)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
-    steps = cross_attention(
-        transformer.model, torch.tensor([source]), torch.tensor([4]), torch.tensor([[END, 8, 2, 9]])
-    )
+    sources, targets = torch.tensor([source]), torch.tensor([[END, *target[:-1]]])
+    steps = cross_attention(transformer.model, sources, torch.tensor([4]), targets)
     np.testing.assert_allclose(found, steps[0].detach(), rtol=1e-5)
     recurrent = translation(RNNEncoderDecoder(V, D, D, 1, 0.1, attention="additive"))
     np.testing.assert_allclose(attention_to_source(recurrent, source, target), align(recurrent, source, target))

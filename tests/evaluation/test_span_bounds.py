@@ -61,9 +61,8 @@ def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, told):
     language = Fixed((5.0, 6.0))
     metrics = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=5)(None, tmp_path)
     targets = n_hidden + n_spans + 1 + 1
-    batches = Corrupted(
-        np.arange(500) % 90, {name: 100 + i for i, name in enumerate(MARKS)}, 99, 110, 0, RandomSpans(), 4, LENGTH
-    )
+    marks = {name: 100 + i for i, name in enumerate(MARKS)}
+    batches = Corrupted(np.arange(500) % 90, marks, 99, 110, 0, RandomSpans(), 4, LENGTH)
     assert set(batches.batch(0).target_lengths.tolist()) == {targets}
     sizes = np.log(6)  # of the ways to share 7 words out over 2 gaps
     assert metrics["spans/loss_above"] == pytest.approx((6 + sizes) / targets)

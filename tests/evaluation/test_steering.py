@@ -101,9 +101,8 @@ def tokenizer(tmp_path):
 @pytest.fixture
 def found(tokenizer, tmp_path):
     knowing = Knowing(tokenizer.words, tmp_path)
-    benchmark = Steering(
-        str(tmp_path), Language(), judge, knowing, "good", ["so", ""], samples=300, length=30, top_k=10, seed=1
-    )
+    settings = {"samples": 300, "length": 30, "top_k": 10, "seed": 1}
+    benchmark = Steering(str(tmp_path), Language(), judge, knowing, "good", ["so", ""], **settings)
     assert [path.name for path in benchmark.inputs] == ["tokenizer.json", "weights"]
     metrics = benchmark(Chain(tokenizer.words), tmp_path)
     assert knowing.digest == tokenizer.digest

@@ -60,9 +60,8 @@ def test_equal_seeds_are_pairs(compare):
     table, rows = compare({"bert": BERT, "no_pairs": worse})
     test = stats.ttest_rel([*worse.values()], [*BERT.values()])
     low, high = test.confidence_interval(0.95)
-    assert rows.loc["no_pairs", ["difference", "difference_low", "difference_high"]].tolist() == pytest.approx(
-        [-0.05, low, high]
-    )
+    differences = rows.loc["no_pairs", ["difference", "difference_low", "difference_high"]]
+    assert differences.tolist() == pytest.approx([-0.05, low, high])
     assert rows.loc["no_pairs", "paired"] and set(rows["verdict"]) == {"Holds"}
     margin = stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
     assert rows.loc["bert", ["ci_low", "ci_high"]].tolist() == pytest.approx([0.6 - margin, 0.6 + margin])
@@ -139,9 +138,8 @@ def test_a_claim_of_several_holds_where_each_does(compare, pairs, verdict):
 
 def test_one_run_decides_nothing(compare):
     table, rows = compare({"bert": {1: 0.9}, "no_pairs": {1: 0.1}})
-    assert sentence(table) == (
-        "Undecided at this scale, where higher is better: bert less no_pairs is +0.8000 (too few runs)."
-    )
+    told = "Undecided at this scale, where higher is better: bert less no_pairs is +0.8000 (too few runs)."
+    assert sentence(table) == told
     assert rows.loc["no_pairs", "difference"] == pytest.approx(-0.8)
     assert rows[["ci_low", "difference_low"]].isna().all(axis=None)
     assert [column.title for column in table.columns] == ["System", "Runs", "mean", "mean"]

@@ -74,9 +74,8 @@ def test_phenomena_beside_the_published(write_blimp, tmp_path):
 
 def test_published_phenomena_are_those_of_the_data():
     blimp = REFERENCES[REFERENCES["task"] == "blimp"]
-    assert blimp.groupby("system").size().to_dict() == dict.fromkeys(
-        ["5-gram", "GPT-2", "LSTM", "Transformer-XL", "human"], 13
-    )
+    systems = ["5-gram", "GPT-2", "LSTM", "Transformer-XL", "human"]
+    assert blimp.groupby("system").size().to_dict() == dict.fromkeys(systems, 13)
     paradigms = {"anaphor_agreement": 2, "argument_structure": 9, "binding": 7, "control_raising": 5,
                  "determiner_noun_agreement": 8, "ellipsis": 2, "filler_gap_dependency": 7, "irregular_forms": 2,
                  "island_effects": 8, "npi_licensing": 7, "quantifiers": 4, "subject_verb_agreement": 6}  # fmt: skip

@@ -33,10 +33,8 @@ def cells(write_likelihood, write_classifier, tmp_path, monkeypatch):
     """The folder of outputs with an LSTM of two seeds, a GPT of three, and classifiers on a task."""
     for system, mean, seeds in (("lstm", 22, 2), ("gpt", 21, 3)):
         for seed in range(1, seeds + 1):
-            made_from = [f"pretrain/grammar/{system}-{seed}", "tokenize/grammar/word"]
-            write_likelihood(
-                "evaluate", f"grammar/{system}-{seed}", system, seed, nats(mean, seed), made_from=made_from
-            )
+            made = {"made_from": [f"pretrain/grammar/{system}-{seed}", "tokenize/grammar/word"]}
+            write_likelihood("evaluate", f"grammar/{system}-{seed}", system, seed, nats(mean, seed), **made)
     for system, right in (("bert", 60), ("bert_pretrained", 90)):
         wrong = LABELS[1:] + LABELS[:1]
         predictions = LABELS[:right] + wrong[right:]
@@ -84,9 +82,7 @@ def test_every_test_metric_is_compared_and_holms_rule_is_over_all(cells):
 def test_systems_on_other_units_are_not_compared(cells, write_likelihood):
     for seed in (1, 2):
         write_likelihood("evaluate", f"grammar/short-{seed}", "short", seed, nats(20, seed)[:-1])
-    with pytest.raises(
-        UsageError, match=r"short-1 and .*lstm-1 have no scores of the same units; run both on one text"
-    ):
+    with pytest.raises(UsageError, match=r"short-1 and .*lstm-1 have no scores of the same units; run both on one"):
         retable.compare("short", "lstm")
 
 

@@ -131,9 +131,7 @@ def test_differences_to_the_baseline_have_both_intervals(folders):
     assert found["MRPC accuracy"].text == f"{100 * (own - base).mean():+.1f}" and found["MRPC accuracy"].bold
     low, high = stats.ttest_1samp(own - base, 0).confidence_interval(0.95)
     assert found["MRPC accuracy, over seeds"].text == f"{100 * low:+.1f} to {100 * high:+.1f}"
-    (row,) = rows[
-        (rows["system"] == "bilstm_elmo") & (rows["task"] == "mrpc") & (rows["metric"] == "accuracy")
-    ].to_dict("records")
+    row = rows.set_index(["system", "task", "metric"]).loc["bilstm_elmo", "mrpc", "accuracy"]
     assert row["examples_low"] < row["difference"] < row["examples_high"] and row["p"] < 0.05
     assert found["Average with WNLI"].bold and found["Average with WNLI, over seeds"].text
     assert shown["bilstm_attention"]["Average with WNLI"].text == ""

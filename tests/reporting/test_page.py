@@ -83,9 +83,8 @@ class Elements(HTMLParser):
 
 
 def test_every_link_leads_somewhere_in_the_page():
-    other = entry(
-        "evaluate/ptb/other-1", made_from=[("pretrain/ptb/x-1", ""), (CELLS[0], "run-evaluate-ptb-system_0-1")]
-    )
+    made_from = [("pretrain/ptb/x-1", ""), (CELLS[0], "run-evaluate-ptb-system_0-1")]
+    other = entry("evaluate/ptb/other-1", made_from=made_from)
     found = Elements(page_of(table(), cells={"": [*map(entry, CELLS), other]}))
     inside = [reference for reference in found.references if reference != "data:,"]
     assert len(inside) > 15 and {reference.removeprefix("#") for reference in inside} <= set(found.ids)

@@ -152,10 +152,9 @@ def test_senses_figure_has_two_lines_a_system(senses):
 def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_curve):
     def write(system, tokens, objective, scorer="", rate=0.15):
         folder = write_run("pretrain", f"grammar/{system}-1", system, 1, {})
-        target = (
-            f"objective:\n  _target_: retable.objectives.{objective}.Any\nbatches: {{rate: {rate}, masking: token}}\n"
-        )
-        (folder / "config.yaml").write_text(f"tokens: {tokens}\n{target}{scorer}", encoding="utf-8")
+        target = f"objective:\n  _target_: retable.objectives.{objective}.Any\n{scorer}"
+        config = f"tokens: {tokens}\n{target}batches: {{rate: {rate}, masking: token}}\n"
+        (folder / "config.yaml").write_text(config, encoding="utf-8")
         write_curve(folder, [3.0, 2.0])
         return read_result(folder)
 

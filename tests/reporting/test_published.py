@@ -63,24 +63,19 @@ def test_published_rows_stand_beside_what_their_source_says(beside, shown):
 
 
 def test_the_cost_is_that_of_the_own_training(write_run, write_likelihood, perplexity_of, frame_of):
-    cells = [
-        write_likelihood("evaluate", f"ptb/lstm_small-{seed}", "lstm_small", seed, [perplexity_of(115)] * 5)
-        for seed in (1, 2)
-    ]
-    trained = [
-        write_run("pretrain", f"ptb/lstm_small-{seed}", "lstm_small", seed, {"flops": 1e14 * seed}) for seed in (1, 2)
-    ]
-    trained.append(write_run("pretrain", "grammar/lstm_small-1", "lstm_small", 1, {"flops": 7.0}))
+    cells, trained = [], [write_run("pretrain", "grammar/lstm_small-1", "lstm_small", 1, {"flops": 7.0})]
+    for seed in (1, 2):
+        name = f"ptb/lstm_small-{seed}"
+        cells.append(write_likelihood("evaluate", name, "lstm_small", seed, [perplexity_of(115)] * 5))
+        trained.append(write_run("pretrain", name, "lstm_small", seed, {"flops": 1e14 * seed}))
     flops = frame_of(cells, trained).set_index(["system", "split", "metric"])["flops"]
     assert flops["lstm_small", "test", "perplexity_word"] == 1.5e14
     assert flops["lstm_small_tied", "test", "perplexity_word"] == 1.9e14
 
 
 def test_notes_are_of_one_corpus_and_of_all_metrics(write_likelihood, perplexity_of, frame_of, write_run):
-    cells = [
-        write_likelihood("evaluate", "ptb/lstm_small_tied-1", "lstm_small_tied", 1, [perplexity_of(130)] * 5),
-        write_likelihood("evaluate", "grammar/lstm_small_tied-1", "lstm_small_tied", 1, [perplexity_of(130)] * 5),
-    ]
+    names = ("ptb/lstm_small_tied-1", "grammar/lstm_small_tied-1")
+    cells = [write_likelihood("evaluate", name, "lstm_small_tied", 1, [perplexity_of(130)] * 5) for name in names]
     frame = frame_of(cells, notes={"ptb": {"lstm_small_tied": "half of its epochs", "awd_lstm": "nine hours"}})
     notes = frame.set_index(["corpus", "system", "split", "metric"])["note"]
     of_test = notes["ptb", "lstm_small_tied", "test", "perplexity_word"]

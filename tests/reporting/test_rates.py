@@ -50,9 +50,7 @@ def test_the_lowest_loss_and_the_highest_metric_are_the_best(write):
 
 def test_seeds_are_chosen_by_their_mean_and_equal_ones_by_the_lower_rate(write):
     scores = {("bert_rate_1", 1): 0.75, ("bert_rate_1", 2): 0.25, ("bert_rate_2", 1): 0.5, ("bert_rate_2", 2): 0.5}
-    folders = [
-        write("finetune", *at[:1], "cola", at[1], cola__validation__matthews=score) for at, score in scores.items()
-    ]
+    folders = [write("finetune", name, "cola", n, cola__validation__matthews=x) for (name, n), x in scores.items()]
     _, frame = tables({"bert": BERT}, folders, {"cola": "matthews"})
     assert frame["value"].tolist() == [0.5, 0.5] and frame["best"].tolist() == [True, False]
     assert frame["runs"].iloc[0] == "finetune/grammar/cola-bert_rate_1-1 finetune/grammar/cola-bert_rate_1-2"
@@ -61,10 +59,8 @@ def test_seeds_are_chosen_by_their_mean_and_equal_ones_by_the_lower_rate(write):
 def test_of_rates_that_are_nearly_as_good_the_lowest_is_taken(write):
     losses, scores = (2.5045, 2.5, 2.4997), (0.744, 0.75)
     folders = [write("pretrain", name, validation__loss=loss) for name, loss in zip(LSTM, losses, strict=True)]
-    folders += [
-        write("finetune", name, "cola", cola__validation__matthews=score)
-        for name, score in zip(BERT, scores, strict=True)
-    ]
+    for name, score in zip(BERT, scores, strict=True):
+        folders.append(write("finetune", name, "cola", cola__validation__matthews=score))
     _, frame = tables({"lstm": LSTM, "bert": BERT}, folders, {"cola": "matthews"})
     assert frame["best"].tolist() == [True, False, False, False, True]
 

@@ -27,9 +27,8 @@ notes: [Of the texts., spread]
 
 
 def row(system, split, metric, mean, task="ordering", corpus="tales", n=1, **more):
-    usual = dict.fromkeys(COLUMNS, "") | dict.fromkeys(
-        ("std", "ci_low", "ci_high", "p_best", "published", "tolerance", "flops"), np.nan
-    )
+    numbers = ("std", "ci_low", "ci_high", "p_best", "published", "tolerance", "flops")
+    usual = dict.fromkeys(COLUMNS, "") | dict.fromkeys(numbers, np.nan)
     cell = {"system": system, "corpus": corpus, "task": task, "split": split, "metric": metric, "mean": mean, "n": n}
     return usual | {"verdict": "n/a", "runs": f"{system}-run"} | cell | more
 

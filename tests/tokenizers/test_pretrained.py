@@ -51,9 +51,8 @@ def llama():
     model.byte_fallback, model.fuse_unk, model.unk_token = True, True, "<unk>"
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = learner.normalizer
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence(steps)
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
     return tokenizer

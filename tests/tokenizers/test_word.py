@@ -43,10 +43,8 @@ def test_marks_come_behind_the_words_and_change_nothing_else(tmp_path):
 
 def test_english_is_in_lower_case_with_its_signs_apart():
     tokenizer = word.train(["It isn't John's, she said.", "it is n't john 's , she said ."], english=True)
-    whole, parted = (
-        tokenizer.encode(line) for line in ("It isn't John's, she said.\n", "it is n't john 's , she said .")
-    )
-    assert whole == [*parted, 1]
+    parted = tokenizer.encode("it is n't john 's , she said .")
+    assert tokenizer.encode("It isn't John's, she said.\n") == [*parted, 1]
     assert [tokenizer.words[i] for i in parted] == ["it", "is", "n't", "john", "'s", ",", "she", "said", "."]
     assert len(tokenizer.words) == 2 + len(parted)
 
