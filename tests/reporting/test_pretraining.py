@@ -13,7 +13,7 @@ from retable.reporting.results import read_result
 from retable.reporting.tables import write_tables
 from tests.reporting import charts
 from tests.reporting.charts import ends, line, marks
-from tests.reporting.specifications import SPECIFICATIONS, fields, framed, shown
+from tests.reporting.specifications import SPECIFICATIONS, fields, framed, lines, shown
 from tests.reporting.written import write_report
 
 MASKED = {"alone": 1.5, "alone_corrupted": 1.25, "accuracy": 0.55, "corrupted": 1.375}
@@ -54,9 +54,11 @@ def held_out(write_held_out, write_run):
 def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
     (table,) = write_tables(framed(*held_out), SPECIFICATIONS, tmp_path / "results")
     assert [row.apart for row in table.panels["grammar"][5:]] == [True, False, False, False, False]
-    bounds = [*fields(table, "grammar").items()][5:]
-    found = {name: {head: (each.text, each.spread) for head, each in row.items() if each.text} for name, row in bounds}
-    assert {name: row.pop("System") and row for name, row in found.items()} == {
+    found = {}
+    for row in lines(table, "grammar")[5:]:
+        head, *numbers = row.items()
+        found[head[1].text] = {name: (value.text, value.spread) for name, value in numbers if value.text}
+    assert found == {
         "bound (grammar)": {"Masked words nats": ("1.375", "0.062")},
         "bound, one word chosen (grammar)": {"Masked words nats": ("1.250", "0.062")},
         "one word masked (grammar)": {

@@ -153,9 +153,8 @@ def test_a_change_replaces_a_record_with_its_origin(trained, record, name):
     remade(trained)
     (found,) = read_results(path := record(trained))
     assert alike(found, read_result(trained))
-    made = json.loads(path.read_text())["made"]
-    assert made.pop("requirements") == {} and made.pop("uncommitted_changes") is True
-    assert made == {"code": CODE, "commit": "ad" * 20, "machine": "?"}
+    facts = {"code": CODE, "commit": "ad" * 20, "uncommitted_changes": True, "requirements": {}, "machine": "?"}
+    assert json.loads(path.read_text())["made"] == facts
 
 
 def test_a_setting_of_the_study_and_a_table_that_is_gone_change_the_record(trained, record):

@@ -40,7 +40,8 @@ def test_the_best_is_of_those_that_ended():
 def test_the_table_has_a_row_a_trial_the_best_first():
     states = ["complete", "complete", "pruned", "failed"]
     frame = trials(n=4, value=[2.0, 1.0, 3.0, np.nan], state=states, step=[0, 0, 7, 0])
-    (panel,) = (table := sweeps.sweep_table(frame)).panels
+    table = sweeps.sweep_table(frame)
+    (panel,) = table.panels
     rows = lines(table, panel)
     settings = ["optimizer.lr", "model.dropout", "recipe"]
     assert [*rows[0]] == ["Trial", *settings, "validation/loss", "State", "Seconds", "Cell"]
